@@ -223,8 +223,6 @@ class ConsumerGroups:
             return ConsumerGroup(group_id, self._held), Former()
         check_upgrade(group, turn.settings)
         records = upgraded(group, turn.topics.by_name)
-        words = f"becomes a consumer group at generation {group.generation}, with its members"
-        turn.note(group_id, "migration", words)
         return draft(group_id, records), Former(records, ErrorCode.REBALANCE_IN_PROGRESS)
 
     def _check_room(self) -> None:
@@ -300,6 +298,9 @@ class ConsumerGroups:
                 self._remove(group.group_id, later, first.error)
                 for key, value in first.records:
                     self.replay(key, value)
+                if first.records:
+                    words = f"becomes a consumer group, with {len(group.members)} members"
+                    later.note(group.group_id, "migration", words)
                 became = self._groups.get(group.group_id)
                 for member_id in group.members if first.records else ():
                     assert isinstance(became, ConsumerGroup)
@@ -313,10 +314,21 @@ class ConsumerGroups:
         self, group: ConsumerGroup, member_ids: Sequence[str], settled: Settled, turn: Turn
     ) -> None:
         """Have members removed, and the group become a classic one if the others are."""
+
+        def remove(now: Turn) -> None:
+            self.append(group, removing(group, member_ids, now.topics.by_name), settled, now)
+
+        def downgraded_or_not(error: int, later: Turn) -> None:
+            is_whole = self._groups.get(group.group_id) is group
+            if error == ErrorCode.UNKNOWN_SERVER_ERROR and is_whole:  # it fits into no batch
+                remove(later)
+            else:
+                settled(error, later)
+
         if is_due(group, member_ids, turn.settings):
-            self.downgrade(group, member_ids, settled, turn)
+            self.downgrade(group, member_ids, downgraded_or_not, turn)
         else:
-            self.append(group, removing(group, member_ids, turn.topics.by_name), settled, turn)
+            remove(turn)
 
     def downgrade(
         self,
@@ -330,7 +342,6 @@ class ConsumerGroups:
         group_id, topics = group.group_id, turn.topics.by_name
         classic, value = downgraded(group, leaving, topics, turn.wall_ms, joining)
         words = f"becomes a classic group at epoch {group.epoch}, {len(classic.members)} members"
-        turn.note(group_id, "migration", words)
 
         def encode() -> Iterator[LogRecord]:
             yield from ((key, None) for key in group.tombstone_keys())
@@ -345,6 +356,7 @@ class ConsumerGroups:
             classic.hold_metadata_in(self._held)
             for member in classic.members.values():
                 expect_heartbeat(classic, member, later)
+            later.note(group_id, "migration", words)
             if value.leader is None:
                 prepare_rebalance(classic, later, DOWNGRADED)
 

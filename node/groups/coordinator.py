@@ -130,16 +130,11 @@ class GroupCoordinator:
         if topic is None or self.is_stopping:
             raise CoordinatorNotAvailable
         shard = self._shards.get(partition_for(group_id, len(topic.partitions)))
-        if shard is None or self._is_cut_off(shard):
+        if shard is None:
             raise NotCoordinator
         if shard.state is ShardState.LOADING:
             raise CoordinatorLoadInProgress
         return shard
-
-    def _is_cut_off(self, shard: GroupShard) -> bool:
-        """Whether another broker may serve these groups by now, and expel members that ask here."""
-        stalled = self._replicas.stalled
-        return bool(stalled) and shard.partition in stalled
 
     def has_topic(self, name: str) -> bool:
         """Whether there is a topic of this name, so that its offsets may be committed."""
@@ -154,11 +149,6 @@ class GroupCoordinator:
     def shards(self) -> list[GroupShard]:
         """All of them, loading ones too."""
         return list(self._shards.values())
-
-    @property
-    def listed(self) -> list[GroupShard]:
-        """Those whose groups this broker may speak for, loading ones too."""
-        return [shard for shard in self._shards.values() if not self._is_cut_off(shard)]
 
     # -- appending
 
@@ -281,8 +271,16 @@ class GroupCoordinator:
             if is_ours and shard.leader_epoch == partition.leader_epoch:
                 return
             self._unload(shard)
-        if partition.leader is not None and not self.is_stopping:
-            self._load(partition)
+        if partition.leader is None or self.is_stopping or self._is_cut_off(partition):
+            return
+        self._load(partition)
+
+    def _is_cut_off(self, partition: HostedPartition) -> bool:
+        """Whether another broker may lead by now, and expel members whom nobody hears there.
+
+        Such a coordinator resigns: it would confirm its members, since a heartbeat writes nothing.
+        """
+        return partition in self._replicas.stalled
 
     def _load(self, partition: HostedPartition) -> None:
         shard = GroupShard(partition, self.clock, self._settings, self.topics)
@@ -310,9 +308,9 @@ class GroupCoordinator:
         yield from shard.offsets.clearing()
 
     def _moved(self, partition: HostedPartition) -> None:
-        """Its high watermark has risen, or we lead it no longer."""
+        """Its high watermark has risen, we lead it no longer, or are cut off."""
         shard = self._shards[partition.index]
-        if partition.leader is None:
+        if partition.leader is None or self._is_cut_off(partition):
             self._unload(shard)
         else:
             is_serving = shard.state is ShardState.SERVING

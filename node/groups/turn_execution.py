@@ -82,11 +82,10 @@ class TurnExecution:
                 error_code = carry_out(shard, append)
                 if error_code is None:
                     continue
-                settled = _settled(shard, append, error_code)
                 if shard.state is ShardState.SERVING:
-                    turns.append(settled)
-                elif append.replay is not None:  # no group has its tickets, to answer them
-                    self.answer(settled)
+                    turns.append(_settled(shard, append, error_code))
+                elif append.replay is not None:  # a classic group has its tickets, and is released
+                    self.answer(_settled(shard, append, error_code))
             for kind, group_id in turn.long_work:
                 self._consumer_work.begin(shard, kind, group_id)
 

@@ -45,7 +45,8 @@ class IsolatedLeader:
 
     def on_heartbeat_answered(self) -> None:
         self._answered_ms = self._replicas.clock.monotonic_ms()
-        self._replicas.stalled = frozenset()
+        if self._replicas.stalled:
+            self._replicas.hear_again()
 
     def look(self) -> None:
         """Find the partitions that wait for followers that do not fetch: of thousands in slices,

@@ -287,6 +287,13 @@ class ReplicaManager:
         for listener in self.role_listeners:
             listener(partition)
 
+    def hear_again(self) -> None:
+        """This broker is cut off no longer: what it leads may be as it was."""
+        stalled, self.stalled = self.stalled, frozenset[HostedPartition]()
+        for partition in stalled:
+            for listener in self.role_listeners:
+                listener(partition)
+
     def release_waiters(self, partition: HostedPartition, error: int) -> None:
         """We do not lead it any more: produces end with the error, fetches look again."""
         for key in (partition, partition.flushed_key):

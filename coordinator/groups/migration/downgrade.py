@@ -8,7 +8,7 @@ When a static member comes back with the classic protocol, and was the last of t
 its place and what that had, and nobody needs to rejoin, if all were at rest.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 
 from ....wire.consumer_protocol import assignment_for
 from ....wire.identifiers import TopicPartition
@@ -49,18 +49,26 @@ def is_due(
             if member.classic is None:
                 return False
             said.append(member.classic.protocols)
+    if not _fits(group, said):
+        return False
     spoken = [{name for name, _ in protocols} for protocols in said]
-    return bool(spoken[0].intersection(*spoken[1:])) and _fits(group, said)
+    return bool(spoken[0].intersection(*spoken[1:]))
 
 
-def _fits(group: ConsumerGroup, said: Sequence[Protocols]) -> bool:
-    """Whether the record of the classic group is small enough to be made and written at once."""
-    elements = sum(
-        TOPIC_ELEMENTS + len(partitions)
-        for target in group.targets.values()
-        for partitions in target.values()
-    )
-    return elements <= ELEMENTS_MAX and sum(map(metadata_bytes, said)) <= METADATA_BYTES_MAX
+def _fits(group: ConsumerGroup, said: Iterable[Protocols]) -> bool:
+    """Whether the classic group is small enough to be made at once; it stops where it is not."""
+    elements, size_bytes = 0, 0
+    for target in group.targets.values():
+        for partitions in target.values():
+            elements += TOPIC_ELEMENTS + len(partitions)
+            if elements > ELEMENTS_MAX:
+                return False
+    for protocols in said:
+        for protocol in protocols:
+            size_bytes += metadata_bytes((protocol,))
+            if size_bytes > METADATA_BYTES_MAX:
+                return False
+    return True
 
 
 def downgraded(

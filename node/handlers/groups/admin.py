@@ -125,7 +125,7 @@ async def list_groups(
     groups = context.broker.groups
     settling = [
         groups.until_settled(shard)
-        for shard in groups.listed
+        for shard in groups.shards
         if shard.state is ShardState.SERVING and shard.consumer_records_until > shard.replayed
     ]
     for outcome in await asyncio.gather(*settling, return_exceptions=True):
@@ -142,10 +142,10 @@ def _listing(
     groups = context.broker.groups
     if groups.is_stopping:
         raise CoordinatorNotAvailable
-    if any(shard.state is ShardState.LOADING for shard in groups.listed):
+    if any(shard.state is ShardState.LOADING for shard in groups.shards):
         raise CoordinatorLoadInProgress
     listed: list[responses.ListGroups.ListedGroup] = []
-    for shard in groups.listed:
+    for shard in list(groups.shards):
         for count, group in enumerate(list(shard.groups.values()), 1):
             if count % GROUPS_A_STEP == 0:
                 yield

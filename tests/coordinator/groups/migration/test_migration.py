@@ -111,6 +111,24 @@ def test_group_too_large_for_one_batch_stays_a_consumer_group_without_the_last_c
     assert sorted(numbers(clients[0]) + numbers(clients[1])) == ALL
 
 
+def test_last_consumer_is_removed_though_its_group_fits_into_no_batch_as_a_classic_one(
+    log: ConsumerLog,
+) -> None:
+    clients = classic_group(log)
+    consumer = ObedientClient(log, "n1")
+    settle(log, [*clients, consumer])
+    turn, later = log.turn(), log.turn()
+    log.table.consumers.heartbeat(consumer.request(member_epoch=-1), object(), turn)
+    (whole,) = turn.appends
+    assert not turn.notes, "nothing has become of it yet"
+    whole.settled(ErrorCode.UNKNOWN_SERVER_ERROR, later)
+    (smaller,) = later.appends
+    assert not any(isinstance(decode_key(key), GroupKey) for key, _ in smaller.records())
+    assert smaller.replay is not None
+    smaller.replay(later)
+    assert set(log.group.members) == {client.member_id for client in clients}
+
+
 def test_member_that_leaves_after_an_upgrade_is_told_to_ask_again(log: ConsumerLog) -> None:
     (client,) = classic_group(log, 1)
     settle(log, [client, ObedientClient(log, "n1")])

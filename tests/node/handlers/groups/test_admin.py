@@ -31,10 +31,10 @@ class Groups:
     is_stopping = False
 
     def __init__(self, error: KafkaError) -> None:
-        self.listed, self.error = [Shard("a"), Shard("b")], error
+        self.shards, self.error = [Shard("a"), Shard("b")], error
 
     async def until_settled(self, shard: Shard) -> None:
-        if shard is self.listed[0]:
+        if shard is self.shards[0]:
             shard.groups.clear()
             shard.state = ShardState.CLOSED
             raise self.error
