@@ -18,6 +18,7 @@ import re
 import signal
 import sys
 import time
+import weakref
 from collections import Counter, deque
 from collections.abc import Sequence
 from pathlib import Path
@@ -63,6 +64,7 @@ class Attack:
         self.sent: Counter[str] = Counter()
         self.answered: Counter[str] = Counter()
         self.recent: dict[str, deque[bytes]] = {}
+        self._closing = weakref.WeakSet[Any]()  # transports
         self._peers = PeerMessages()
         self._dealers: dict[int, Any] = {}
 
@@ -127,6 +129,8 @@ class Attack:
                 await asyncio.sleep(0)
 
         await asyncio.gather(*(attack() for _ in range(ATTACKERS)))
+        for transport in self._closing:  # a broker need not read what it is still to be sent
+            transport.abort()
 
     def _take(self, name: str, frame: bytes) -> bytes:
         self.left[name] -= 1
@@ -151,6 +155,7 @@ class Attack:
                 if reader.at_eof():
                     return
         finally:
+            self._closing.add(writer.transport)
             writer.transport.abort() if rng.random() < 0.5 else writer.close()
 
     async def _answers(self, reader: asyncio.StreamReader, wanted: int) -> int:
