@@ -46,7 +46,7 @@ class IsolatedLeader:
     def on_heartbeat_answered(self) -> None:
         self._answered_ms = self._replicas.clock.monotonic_ms()
         if self._replicas.stalled:
-            self._replicas.hear_again()
+            self._replicas.note_stalled(frozenset())
 
     def look(self) -> None:
         """Find the partitions that wait for followers that do not fetch: of thousands in slices,
@@ -71,9 +71,10 @@ class IsolatedLeader:
                 yield
                 if self._answered_ms != answered_ms:
                     return
-        before, self._replicas.stalled = self._replicas.stalled, frozenset(waiting)
-        if new := self._replicas.stalled - before:
+        stalled = frozenset(waiting)
+        if new := stalled - self._replicas.stalled:
             logger.warning("cut off from the cluster: %d partitions take no writes", len(new))
+        self._replicas.note_stalled(stalled)
         for partition in waiting:
             self._replicas.release_waiters(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             if counter.ends_step():

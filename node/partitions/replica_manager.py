@@ -287,10 +287,10 @@ class ReplicaManager:
         for listener in self.role_listeners:
             listener(partition)
 
-    def hear_again(self) -> None:
-        """This broker is cut off no longer: what it leads may be as it was."""
-        stalled, self.stalled = self.stalled, frozenset[HostedPartition]()
-        for partition in stalled:
+    def note_stalled(self, stalled: frozenset[HostedPartition]) -> None:
+        """Those that take no writes now; what is stalled no longer may be led as before."""
+        before, self.stalled = self.stalled, stalled
+        for partition in before - stalled:
             for listener in self.role_listeners:
                 listener(partition)
 

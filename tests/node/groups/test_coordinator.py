@@ -221,7 +221,7 @@ async def test_coordinator_that_is_cut_off_resigns_until_it_hears_again(
     beat = {"group_id": "g", "generation_id": 1, "member_id": joined.member_id}
     assert (await broker.ask(HEARTBEAT, 4, beat)).error_code == ErrorCode.NONE
     partition = broker.partition()
-    broker.replicas.stalled = frozenset([partition])
+    broker.replicas.note_stalled(frozenset([partition]))
     broker.replicas.release_waiters(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert not broker.groups.shards
     assert (await broker.ask(HEARTBEAT, 4, beat)).error_code == ErrorCode.NOT_COORDINATOR

@@ -3,6 +3,8 @@
 import itertools
 from pathlib import Path
 
+import pytest
+
 from oncelog.node.membership.isolated_leader import PARTITIONS_A_STEP, IsolatedLeader
 from oncelog.runtime.sliced_work import SlicedWork
 
@@ -54,6 +56,26 @@ async def test_partitions_whose_followers_fetch_go_on_without_a_controller(tmp_p
     written = broker.put(plain())
     broker.replicate()
     assert await written.errors() == {0: 0}
+
+
+@pytest.mark.parametrize("who", ["controller", "follower"])
+async def test_listeners_hear_of_a_partition_that_is_stalled_no_longer(
+    tmp_path: Path, who: str
+) -> None:
+    broker, watch, clock = isolated_leader(tmp_path, replicas=(1, 2))
+    heard: list[object] = []
+    broker.replicas.role_listeners.append(heard.append)
+    clock.now_ms += TIMEOUT_MS
+    watch.look()
+    watch.look()
+    (partition,) = broker.replicas.stalled
+    assert not heard
+    if who == "controller":
+        watch.on_heartbeat_answered()
+    else:
+        broker.replicas.peers.last_fetch_ms[2] = clock.now_ms
+        watch.look()
+    assert heard == [partition] and not broker.replicas.stalled
 
 
 async def test_who_is_in_sync_alone_goes_on(tmp_path: Path) -> None:
