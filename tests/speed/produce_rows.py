@@ -70,7 +70,7 @@ def one_at_a_time(target: Target) -> list[float]:
     with target.topic(1) as topic:
         begin = time.perf_counter() + target.warm_up_s
         end = begin + target.seconds
-        while (now := time.perf_counter()) < end:
+        while (now := time.perf_counter()) < end or not found:
             producer.produce(topic, value)
             while producer.flush(1):
                 if time.perf_counter() > now + 30:
