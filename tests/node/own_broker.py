@@ -13,8 +13,11 @@ from typing import Any
 from oncelog.coordinator.metadata.commands import (
     CreateTopics,
     DeleteTopics,
+    FenceBroker,
     NewTopic,
     TopicReference,
+    UnfenceBroker,
+    encode_command,
 )
 from oncelog.coordinator.metadata.results import Result
 from oncelog.node.broker import Broker
@@ -95,6 +98,16 @@ class OwnBroker(Broker):
         command = DeleteTopics((TopicReference(name),))
         result = await self._controller.submit(command, timeout_ms=20_000)
         assert [item.error for item in result.items] == [0]
+
+    async def fence(self) -> None:
+        """Fence it; its heartbeats end, as the next one would have it unfenced."""
+        await self.liveness.stop()
+        await self.metadata_group.submit(encode_command(FenceBroker(1, self.liveness.broker_epoch)))
+
+    async def unfence(self) -> None:
+        await self.metadata_group.submit(
+            encode_command(UnfenceBroker(1, self.liveness.broker_epoch))
+        )
 
     async def snapshot(self) -> None:
         """Have a snapshot of the metadata written as it is now."""

@@ -2,6 +2,7 @@ import java.util.ArrayList;
 import java.util.Collection;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Optional;
 import java.util.Set;
 import java.util.TreeMap;
@@ -15,6 +16,7 @@ import org.apache.kafka.clients.admin.DescribeClusterOptions;
 import org.apache.kafka.clients.admin.FeatureMetadata;
 import org.apache.kafka.clients.admin.FeatureUpdate;
 import org.apache.kafka.clients.admin.FeatureUpdate.UpgradeType;
+import org.apache.kafka.clients.admin.FinalizedVersionRange;
 import org.apache.kafka.clients.admin.ListConfigResourcesOptions;
 import org.apache.kafka.clients.admin.NewPartitionReassignment;
 import org.apache.kafka.clients.admin.NewTopic;
@@ -35,6 +37,8 @@ import org.apache.kafka.common.config.ConfigResource.Type;
  */
 public class ClusterFacts {
   private static final String TOPIC = "facts";
+  private static final int LOOKS = 200;
+  private static final long LOOK_MS = 50;
 
   private final Admin admin;
   private final int node;
@@ -91,13 +95,27 @@ public class ClusterFacts {
     return levels;
   }
 
+  /** The levels, as soon as the broker has heard of the group.version that was set. */
+  private Object levelsOnce(Short expected) throws Exception {
+    for (int look = 0; look < LOOKS; look++) {
+      FinalizedVersionRange group =
+          admin.describeFeatures().featureMetadata().get().finalizedFeatures()
+              .get("group.version");
+      if (Objects.equals(group == null ? null : group.maxVersionLevel(), expected)) {
+        break;
+      }
+      Thread.sleep(LOOK_MS);
+    }
+    return levels();
+  }
+
   private void features() {
     tell("features", this::levels);
     for (boolean validateOnly : new boolean[] {true, false}) {
       tell("lower " + validateOnly,
           () -> updated("group.version", 0, UpgradeType.SAFE_DOWNGRADE, validateOnly));
     }
-    tell("features, lower", this::levels);
+    tell("features, lower", () -> levelsOnce(null));
     tell("raise as a downgrade",
         () -> updated("group.version", 1, UpgradeType.UNSAFE_DOWNGRADE, false));
     tell("raise", () -> updated("group.version", 1, UpgradeType.UPGRADE, false));
@@ -105,7 +123,7 @@ public class ClusterFacts {
         () -> updated("transaction.version", 0, UpgradeType.UPGRADE, false));
     tell("too high", () -> updated("transaction.version", 9, UpgradeType.UPGRADE, false));
     tell("unknown", () -> updated("no.such.feature", 1, UpgradeType.UPGRADE, false));
-    tell("features, again", this::levels);
+    tell("features, again", () -> levelsOnce((short) 1));
   }
 
   private String nameOf(Type type) {

@@ -11,10 +11,7 @@ import pytest
 
 from oncelog.coordinator.metadata.commands import (
     CreatePartitions,
-    FenceBroker,
     MorePartitions,
-    UnfenceBroker,
-    encode_command,
 )
 from oncelog.coordinator.sharding import shard_for
 from oncelog.node.groups.coordinator import OFFSETS_TOPIC
@@ -130,7 +127,7 @@ async def test_produce_after_an_election_of_many_waits_for_its_partition(tmp_pat
     async with running(tmp_path, slice_clock=lambda: next(now_ms) / 1000) as broker:
         await broker.create("a", count)
         await until(lambda: broker.serves("a", count))
-        epoch, answers = broker.liveness.broker_epoch, list[Answer]()
+        answers = list[Answer]()
         last = broker.replicas.partition("a", count - 1)
 
         def elected(changes: Any) -> None:  # the broker has not come to the last one yet
@@ -138,10 +135,10 @@ async def test_produce_after_an_election_of_many_waits_for_its_partition(tmp_pat
             if leads and last.leader is None and not answers:
                 answers.append(put(broker, index=count - 1))
 
-        broker.state.on_change(elected)  # before: its own heartbeat may unfence it, too
-        await broker.metadata_group.submit(encode_command(FenceBroker(1, epoch)))
+        broker.state.on_change(elected)
+        await broker.fence()
         await until(lambda: last.leader is None)
-        await broker.metadata_group.submit(encode_command(UnfenceBroker(1, epoch)))
+        await broker.unfence()
         await until(lambda: answers)  # the change is heard of in another turn than its outcome
         assert await answers[0].errors() == {count - 1: 0}
 
@@ -197,9 +194,8 @@ async def test_produce_is_answered_at_once_when_the_partition_gets_another_leade
         await held(broker)
         answer = put(broker)
         await settle()
-        epoch = broker.liveness.broker_epoch
         async with asyncio.timeout(0.9):
-            await broker.metadata_group.submit(encode_command(FenceBroker(1, epoch)))
+            await broker.fence()
             assert await answer.errors() == {0: E.NOT_LEADER_OR_FOLLOWER}
 
 

@@ -15,7 +15,6 @@ from oncelog.coordinator.metadata.cluster_model import NO_LEADER
 from oncelog.coordinator.metadata.commands import (
     AlterPartitionReassignments,
     CreateTopics,
-    FenceBroker,
     NewTopic,
     Reassignment,
     RegisterBroker,
@@ -164,7 +163,6 @@ async def test_roles_of_open_logs_do_not_wait_for_logs_that_are_opened(tmp_path:
         broker.directories.hold()
         await broker.create("b")
         await until(broker.directories.is_entered.is_set)
-        epoch = broker.liveness.broker_epoch
         hosted = broker.replicas.partition("a", 0)
         parts = []
 
@@ -172,8 +170,8 @@ async def test_roles_of_open_logs_do_not_wait_for_logs_that_are_opened(tmp_path:
             parts.append((hosted.leader is not None, hosted.leader_id))
 
         broker.state.on_change(look)
-        for command in (FenceBroker(1, epoch), UnfenceBroker(1, epoch)):
-            await broker.metadata_group.submit(encode_command(command))
+        await broker.fence()
+        await broker.unfence()
         assert (False, NO_LEADER) in parts
         assert parts[-1] == (True, 1)
         broker.directories.release()
@@ -195,9 +193,8 @@ async def test_many_partitions_are_settled_in_slices(tmp_path: Path) -> None:
                 await asyncio.sleep(0)
 
         watching = asyncio.create_task(watch())
-        epoch = broker.liveness.broker_epoch
-        for command in (FenceBroker(1, epoch), UnfenceBroker(1, epoch)):
-            await broker.metadata_group.submit(encode_command(command))
+        await broker.fence()
+        await broker.unfence()
         await until(lambda: min(led) < count and broker.serves("a", count))
         watching.cancel()
         steps = [abs(one - other) for one, other in pairwise(led)]
@@ -283,9 +280,8 @@ async def test_who_is_elected_leads_when_its_cut_is_on_the_disk(
     async with running(tmp_path) as broker:
         await broker.create("a", 1)
         await until(lambda: broker.serves("a", 1))
-        epoch = broker.liveness.broker_epoch
         hosted = broker.replicas.partition("a", 0)
-        await broker.metadata_group.submit(encode_command(FenceBroker(1, epoch)))
+        await broker.fence()
         await until(lambda: hosted.leader is None)
         hosted.log.truncation.truncate_fully_and_start_at(7)
         is_synced, sync = threading.Event(), FlushJob.run
@@ -295,7 +291,7 @@ async def test_who_is_elected_leads_when_its_cut_is_on_the_disk(
             sync(job)
 
         monkeypatch.setattr(FlushJob, "run", slow)
-        await broker.metadata_group.submit(encode_command(UnfenceBroker(1, epoch)))
+        await broker.unfence()
         await until(lambda: hosted.leader_id == 1)
         with pytest.raises(NotLeaderOrFollower):
             hosted.leading()
