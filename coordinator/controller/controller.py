@@ -80,6 +80,7 @@ class HeartbeatReply:
     """error: STALE_BROKER_EPOCH or BROKER_ID_NOT_REGISTERED: register anew.
 
     may_stop: what was asked for with wants_shutdown has been done. term, stamp_ms: the stamp.
+    metadata_index: how much of the metadata log the controller has applied.
     """
 
     error: int = ErrorCode.NONE
@@ -87,6 +88,7 @@ class HeartbeatReply:
     may_stop: bool = False
     term: int = -1
     stamp_ms: int = -1
+    metadata_index: int = -1
 
 
 @dataclass(slots=True)

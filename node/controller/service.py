@@ -8,6 +8,7 @@ heartbeat, and when a link breaks.
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from ...coordinator.controller.controller import Controller, ControllerSettings, Heartbeat
 from ...coordinator.controller.messages import MESSAGE_OF, ControllerReply, ReplyStatus, may_ask
@@ -89,7 +90,10 @@ class ControllerService:
             )
         if kind == PeerMessage.HEARTBEAT:
             heartbeat = decode_message(Heartbeat, payload)
-            reply = self.controller.heartbeat(heartbeat, self._now_ms())
+            reply = replace(
+                self.controller.heartbeat(heartbeat, self._now_ms()),
+                metadata_index=self._raft_group.applied_index,
+            )
             self._tick()
             return ControllerReply(ReplyStatus.DONE, encode_message(reply))
         if kind == PeerMessage.DESCRIBE_QUORUM:

@@ -70,6 +70,7 @@ class Liveness:
         self._directory_id = directory_id
         self._incarnation = incarnation
         self._wants_shutdown = False
+        self._awaited_index: int | None = None  # of the metadata log, see `_is_behind`
         self._may_stop = asyncio.Event()
         self._beat_now = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -133,7 +134,8 @@ class Liveness:
     def start(self, on_answered: Callable[[], None]) -> None:
         """Begin with heartbeats, which also ask to be unfenced.
 
-        on_answered: called each time the controller has answered.
+        on_answered: called when the controller has answered and this broker has applied all
+        metadata that the controller had applied by then, its own deposition for instance.
         """
         self._task = background_task("heartbeats", self._beat(on_answered))
 
@@ -178,10 +180,13 @@ class Liveness:
                 reply = await self._controller.heartbeat(heartbeat, timeout_ms=4 * interval_ms)
                 seen_term, seen_ms = reply.term, reply.stamp_ms
                 self._take_reply(reply)
-                on_answered()
-                is_due = reply.is_fenced or self._wants_shutdown
+                is_behind = self._is_behind(reply)
+                if not is_behind:
+                    on_answered()
+                is_due = reply.is_fenced or self._wants_shutdown or is_behind
             except KafkaError as error:
                 logger.debug("heartbeat: %s", error)
+                self._awaited_index = None  # it may be cut off: only a later answer counts
             self._beat_now.clear()
             pause_s = interval_ms / 1000
             if is_due:
@@ -192,6 +197,19 @@ class Liveness:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
                     await self._beat_now.wait()
+
+    def _is_behind(self, reply: HeartbeatReply) -> bool:
+        """Whether metadata is still to be applied that the controller knew when it answered.
+
+        While answers come without a gap, the first of them that was ahead is waited for: each
+        later one may be ahead again.
+        """
+        if self._awaited_index is None:
+            self._awaited_index = reply.metadata_index
+        if self._raft_group.applied_index < self._awaited_index:
+            return True
+        self._awaited_index = None
+        return False
 
     def _take_reply(self, reply: HeartbeatReply) -> None:
         if reply.error in _REPLACED and not self.replaced.done():

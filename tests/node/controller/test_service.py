@@ -308,6 +308,7 @@ async def test_a_heartbeat_over_a_slow_link_is_answered(cluster: SmallCluster) -
     cluster.delay_ms = 400
     answer = await cluster.clients[2].heartbeat(heartbeat, timeout_ms=1_200)
     assert answer.error == ErrorCode.NONE
+    assert answer.metadata_index == cluster.groups[1].applied_index
 
 
 async def test_catch_up_returns_when_all_that_is_decided_is_applied(cluster: SmallCluster) -> None:

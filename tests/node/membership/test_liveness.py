@@ -11,7 +11,7 @@ from oncelog.coordinator.controller.messages import ControllerReply, ReplyStatus
 from oncelog.coordinator.metadata.cluster_state import ClusterState
 from oncelog.node.controller.client import ControllerClient
 from oncelog.node.membership.liveness import Liveness, Replaced
-from oncelog.wire.errors import ErrorCode
+from oncelog.wire.errors import RequestTimedOut
 
 from ...awaiting import settle, turns_until
 from ..controller.small_cluster import SmallCluster
@@ -28,19 +28,30 @@ class _HereLeads:
 
 
 class _Controller:
-    """Answers heartbeats as the client of a controller on this node does."""
+    """Answers heartbeats as the client of a controller on this node does.
+
+    indexes: how much metadata it knows at each of them, None where no controller answers.
+    """
+
+    def __init__(self, *indexes: int | None) -> None:
+        self.indexes = list(indexes)
 
     async def heartbeat(self, heartbeat: object, timeout_ms: int) -> HeartbeatReply:
+        index = self.indexes.pop(0) if self.indexes else 0
+        if index is None:
+            raise RequestTimedOut("The cluster has no controller.")
         client = cast(Any, SimpleNamespace(node_id=1, _service=_HereLeads(), _links=None))
         await ControllerClient._ask(client, 1, 0, b"", timeout_ms)
-        return HeartbeatReply(ErrorCode.NONE, is_fenced=False, may_stop=False)
+        return HeartbeatReply(is_fenced=False, metadata_index=index)
 
 
-def _liveness() -> Liveness:
+def _liveness(*indexes: int | None, group: Any = None) -> Liveness:
     config: Any = SimpleNamespace(node_id=1, broker_heartbeat_interval_ms=1000)
-    group: Any = SimpleNamespace(applied_index=0)
-    controller, state = cast(Any, _Controller()), cast(Any, None)
-    return Liveness(config, controller, group, state, boot_id="", directory_id=b"", incarnation=b"")
+    controller, state = cast(Any, _Controller(*indexes)), cast(Any, None)
+    raft_group: Any = group or SimpleNamespace(applied_index=0)
+    return Liveness(
+        config, controller, raft_group, state, boot_id="", directory_id=b"", incarnation=b""
+    )
 
 
 @pytest.mark.parametrize("turns", TURNS)
@@ -51,6 +62,29 @@ async def test_an_end_is_not_lost_in_a_beat(turns: int) -> None:
     liveness._beat_now.set()
     await settle(turns)
     await asyncio.wait_for(liveness.stop(), 30)
+
+
+@pytest.mark.parametrize(
+    ("indexes", "applied", "beats"),
+    [
+        ([7], [7], [1]),
+        ([7, 8, 9], [6, 6, 7], [3]),  # the first that was ahead is waited for, not the later ones
+        ([7, None, 9, 9], [6, 6, 8, 9], [4]),  # what was decided while it was cut off counts
+        ([-1], [0], [1]),  # a controller of an earlier release does not say
+    ],
+)
+async def test_an_answer_counts_when_its_metadata_is_applied(
+    indexes: list[int | None], applied: list[int], beats: list[int]
+) -> None:
+    """applied: how much this broker has applied at each answer; beats: those that count."""
+    group = SimpleNamespace(applied_index=0)
+    liveness, counted = _liveness(*indexes, group=group), list[int]()
+    for number, index in enumerate(applied, 1):
+        group.applied_index = index
+        liveness.start(lambda number=number: counted.append(number))
+        await settle()
+        await liveness.stop()
+    assert counted == beats
 
 
 def _process(cluster: SmallCluster, number: int, *, state: ClusterState | None = None) -> Liveness:
