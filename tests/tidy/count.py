@@ -12,6 +12,7 @@ from .house import (
     line_count,
     upward_arrows,
 )  # fmt: skip
+from .words import RATIO_MAX, folders
 
 FILE_LINES_MAX = 500
 
@@ -22,13 +23,13 @@ def main() -> None:
     verbose = parser.parse_args().verbose
     lines = {file: line_count(file) for file in [*FILES, *ROOT_FILES]}
     product = sum(lines.values())
-    folders = Counter[str]()
+    lines_by_folder = Counter[str]()
     for file, count in lines.items():
-        folders[file.relative_to(ROOT).parts[0]] += count
+        lines_by_folder[file.relative_to(ROOT).parts[0]] += count
     test_lines = sum(line_count(file) for file in (ROOT / "tests").rglob("*.py"))
     large = [f"{f.relative_to(ROOT)}: {n}" for f, n in lines.items() if n > FILE_LINES_MAX]
     skips = {f: f.read_text(encoding="utf-8").count("# fmt: skip") for f in lines}
-    ((largest, size),) = folders.most_common(1)
+    ((largest, size),) = lines_by_folder.most_common(1)
     print(f"product lines            {product}")
     print(f"test lines               {test_lines}")
     print(f"largest top folder       {largest} {100 * size / product:.1f} %")
@@ -42,6 +43,8 @@ def main() -> None:
         print(f"{title:24} {len(found)}")
         for one in found if verbose else ():
             print(f"  {one}")
+    plain = sum(max(folder.ratios.values()) <= RATIO_MAX for folder in folders().values())
+    print(f"folders in plain words   {plain} of {len(folders())}  (python -m tests.tidy.words)")
     print(f"fmt: skip                {sum(skips.values())}")
     for file, count in skips.items() if verbose else ():
         print(f"  {file.relative_to(ROOT)}: {count}" if count else "", end="\n" * (count > 0))

@@ -1,0 +1,96 @@
+"""How plain the sentences are: .venv/bin/python -m tests.tidy.words [FOLDER ...]
+
+Without a folder it prints the ratios of each, with folders the places that count against them.
+"""
+
+import argparse
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from .house import FILES, ROOT, ROOT_FILES, parsed
+
+OPENINGS = re.compile(r"(What|Of|By|Where|Who|As|So)\b")
+PRONOUNS = re.compile(r"\b(who|whoever|whom|whose|nobody|somebody)\b", re.IGNORECASE)
+TEST_NAME_WORDS = re.compile(r"_(who|whom|whose|what|nobody|somebody)(?=_|$)")
+RATIO_MAX = 0.02
+
+
+@dataclass(slots=True)
+class Folder:
+    """The docstrings and test names of a folder, and the places of those that are not plain."""
+
+    docstrings: int = 0
+    test_names: int = 0
+    openings: list[str] = field(default_factory=list)
+    pronouns: list[str] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+
+    @property
+    def ratios(self) -> dict[str, float]:
+        docstrings, names = max(1, self.docstrings), max(1, self.test_names)
+        return {
+            "openings": len(self.openings) / docstrings,
+            "pronouns": len(self.pronouns) / docstrings,
+            "test names": len(self.names) / names,
+        }
+
+
+def _docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module):
+            text = ast.get_docstring(node)
+            if text:
+                yield node.body[0].lineno, text
+
+
+def read(folder: Folder, place: str, tree: ast.Module) -> None:
+    """Add the docstrings and test names of one file."""
+    for line, text in _docstrings(tree):
+        folder.docstrings += 1
+        words = f"{place}:{line}: {text.splitlines()[0]}"
+        if OPENINGS.match(text):
+            folder.openings.append(words)
+        if found := PRONOUNS.search(text):
+            folder.pronouns.append(f"{words} [{found[0]}]")
+    for node in ast.walk(tree):
+        is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if is_function and node.name.startswith("test_"):
+            folder.test_names += 1
+            if TEST_NAME_WORDS.search(node.name):
+                folder.names.append(f"{place}:{node.lineno}: {node.name}")
+
+
+def folder_of(path: Path) -> str:
+    """The top folder, of tests with the folder below."""
+    parts = path.parent.parts
+    return "/".join(parts[:2] if parts[:1] == ("tests",) else parts[:1]) or "."
+
+
+@cache
+def folders() -> dict[str, Folder]:
+    """All folders by name; those below `tests/` apart."""
+    found: dict[str, Folder] = {}
+    for file in sorted([*FILES, *ROOT_FILES, *(ROOT / "tests").rglob("*.py")]):
+        path = file.relative_to(ROOT)
+        read(found.setdefault(folder_of(path), Folder()), str(path), parsed(file))
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.tidy.words", description=__doc__)
+    parser.add_argument("folder", nargs="*", help="print the places in this folder")
+    wanted = parser.parse_args().folder
+    for name, folder in folders().items():
+        if name in wanted:
+            print("\n".join(folder.openings + folder.pronouns + folder.names))
+        if not wanted or name in wanted:
+            ratios = "  ".join(f"{what} {ratio:6.1%}" for what, ratio in folder.ratios.items())
+            print(f"{name:20} {folder.docstrings:5} docstrings  {ratios}")
+
+
+if __name__ == "__main__":
+    main()
