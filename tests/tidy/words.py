@@ -17,6 +17,7 @@ OPENINGS = re.compile(r"(What|Of|By|Where|Who|As|So)\b")
 PRONOUNS = re.compile(r"\b(who|whoever|whom|whose|nobody|somebody)\b", re.IGNORECASE)
 TEST_NAME_WORDS = re.compile(r"_(who|whom|whose|what|nobody|somebody)(?=_|$)")
 RATIO_MAX = 0.02
+Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass(slots=True)
@@ -39,26 +40,25 @@ class Folder:
         }
 
 
-def _docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module):
-            text = ast.get_docstring(node)
-            if text:
-                yield node.body[0].lineno, text
+def _definitions(body: list[ast.stmt]) -> Iterator[ast.ClassDef | Function]:
+    """All classes and functions; expressions are not walked through, which would take minutes."""
+    for statement in body:
+        if isinstance(statement, ast.ClassDef | Function):
+            yield statement
+        yield from _definitions(getattr(statement, "body", []))
 
 
 def read(folder: Folder, place: str, tree: ast.Module) -> None:
     """Add the docstrings and test names of one file."""
-    for line, text in _docstrings(tree):
-        folder.docstrings += 1
-        words = f"{place}:{line}: {text.splitlines()[0]}"
-        if OPENINGS.match(text):
-            folder.openings.append(words)
-        if found := PRONOUNS.search(text):
-            folder.pronouns.append(f"{words} [{found[0]}]")
-    for node in ast.walk(tree):
-        is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        if is_function and node.name.startswith("test_"):
+    for node in (tree, *_definitions(tree.body)):
+        if text := ast.get_docstring(node):
+            folder.docstrings += 1
+            words = f"{place}:{node.body[0].lineno}: {text.splitlines()[0]}"
+            if OPENINGS.match(text):
+                folder.openings.append(words)
+            if found := PRONOUNS.search(text):
+                folder.pronouns.append(f"{words} [{found[0]}]")
+        if isinstance(node, Function) and node.name.startswith("test_"):
             folder.test_names += 1
             if TEST_NAME_WORDS.search(node.name):
                 folder.names.append(f"{place}:{node.lineno}: {node.name}")
