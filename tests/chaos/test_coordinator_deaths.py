@@ -239,6 +239,7 @@ def _name(value: object) -> str:
     return value.fault_point if isinstance(value, Moment) else str(value)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("moment", MOMENTS, ids=_name)
 def test_what_was_decided_is_finished_and_what_was_not_is_aborted(
     cluster: Cluster, moment: Moment
@@ -255,6 +256,7 @@ def test_the_same_of_clients_of_all_kinds(
     judge(cluster, moment, version=version, is_commit=is_commit)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     "moment",
     [MOMENTS[4], *(pytest.param(m, marks=pytest.mark.chaos) for m in MOMENTS[3:6:2])],

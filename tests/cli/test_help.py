@@ -39,6 +39,7 @@ def test_each_option_has_a_help_text() -> None:
     assert undescribed(build()) == []
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_is_a_script_of_the_shell(
     shell: str, capsys: pytest.CaptureFixture[str]
@@ -51,6 +52,7 @@ def test_completion_is_a_script_of_the_shell(
         assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.in_turn
 @pytest.mark.skipif(not which("bash"), reason="there is no bash")
 @pytest.mark.parametrize(
     ("line", "expected"), [("oncelog top", "topic"), ("oncelog consume t --iso", "--isolation")]

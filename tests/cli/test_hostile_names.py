@@ -125,6 +125,7 @@ def in_terminal(*arguments: str) -> str:
     return written.decode(errors="surrogateescape").replace("\r\n", "\n")
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda words: " ".join(words[:2]))
 def test_command_writes_hostile_names_printably(cluster: Cluster, command: tuple[str, ...]) -> None:
     told = in_terminal(*command, "--data", str(cluster.data))

@@ -57,6 +57,7 @@ def ask(cluster: Cluster, capsys) -> Callable[..., Any]:
     return run
 
 
+@pytest.mark.in_turn
 def test_the_life_of_an_open_transaction_as_people_see_it(cluster, ask):
     name = "app-silent"
     with open_transaction(cluster, name, **{"transaction.timeout.ms": 60_000}) as producer:

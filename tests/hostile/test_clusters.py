@@ -9,11 +9,13 @@ pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("hostile")]
 BUSY_S = 10.0  # for an answer, where other tests run
 
 
+@pytest.mark.in_turn
 def test_answers_that_are_late_are_told() -> None:
     wrong = run.attack(200, ["plain"], 1, late_s=0.0)
     assert len(wrong) == 1 and "an ApiVersions came after" in wrong[0]
 
 
+@pytest.mark.in_turn
 def test_cluster_holds_under_hostile_frames_on_each_listener() -> None:
     assert run.attack(20_000, (*PROTOCOLS, run.PEER), 40, late_s=BUSY_S) == []
 

@@ -67,6 +67,7 @@ def transaction(producer: "Producer", marks: list[bytes]) -> bool:
             assert error.args[0].retriable() and time.monotonic() < deadline, error
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     "fault_point",
     [

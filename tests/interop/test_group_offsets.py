@@ -95,6 +95,7 @@ LIBRARIES: dict[str, Commit] = {
 }
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_a_library_commits_and_fetches(cluster: Cluster, library: str) -> None:
     group = f"of {library}"
@@ -192,6 +193,7 @@ def test_a_group_with_members_is_not_reset(
 # -- the coordinator dies
 
 
+@pytest.mark.in_turn
 def test_offsets_outlive_their_coordinator(cluster: Cluster) -> None:
     expected: dict[str, dict[tuple[str, int], int]] = {}
     for number in range(12):

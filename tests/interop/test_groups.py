@@ -38,6 +38,7 @@ def described(cluster: Cluster, group: str) -> Any:
     return admin.describe_consumer_groups([group])[group].result(20)
 
 
+@pytest.mark.in_turn
 @every_library
 def test_members_share_and_hand_over(cluster: Cluster, stack: ExitStack, library: str) -> None:
     group = f"shared by {library}"
@@ -119,6 +120,7 @@ def test_one_group_of_three_libraries_outlives_its_coordinator(
     share(*members)
 
 
+@pytest.mark.in_turn
 def test_a_coordinator_that_dies_in_a_rebalance(cluster: Cluster, stack: ExitStack) -> None:
     group = "rebalancing"
     first = Aiokafka(cluster.bootstrap, group)

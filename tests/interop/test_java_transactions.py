@@ -68,6 +68,7 @@ def server(request, tmp_path_factory) -> Iterator[Server]:
         yield Server(cluster.bootstrap, cluster)
 
 
+@pytest.mark.in_turn
 def test_a_transactional_producer(server):
     server.create_topic("java-producer", 2)
     program = PROGRAMS / "TransactionalProducer.java"

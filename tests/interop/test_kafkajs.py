@@ -66,6 +66,7 @@ def _outcome(process: subprocess.Popen[str]) -> Any:
     return json.loads(out.splitlines()[-1])
 
 
+@pytest.mark.in_turn
 def test_what_it_writes_it_reads_and_administers(cluster, library):
     """Through the protocol proxy; its transactions go to the brokers themselves."""
     with ProtocolProxy(cluster.bootstrap) as proxy:
@@ -90,6 +91,7 @@ def test_what_it_writes_it_reads_and_administers(cluster, library):
     assert "js-readers" not in outcome["left"]
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("count", "victims"),
     [

@@ -174,6 +174,7 @@ def arrive(broker: FencedBroker, proxy: DelayingProxy, client: OldClient) -> Non
     assert broker.has_fence or outcome != CLOSED
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("moment", Moment)
 @pytest.mark.parametrize("first_commits", [True, False], ids=["late commit", "late abort"])
 def test_a_late_end_does_not_end_the_next_transaction(

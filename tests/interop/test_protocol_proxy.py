@@ -96,6 +96,7 @@ def bench(server) -> Iterator[Bench]:
             assert event.body is not None
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("client", [Confluent, KafkaPython, Aiokafka], ids=lambda one: one.__name__)
 def test_a_transaction_whose_commit_is_not_answered_counts_once(bench, client: type[Producer]):
     topic, name = bench.new_topic(), f"tx-{uuid.uuid4().hex[:8]}"
@@ -228,6 +229,7 @@ def test_a_successor_takes_over_while_a_commit_is_held(bench):
     assert "held for" in made.what
 
 
+@pytest.mark.in_turn
 @more
 @pytest.mark.skipif(shutil.which("java") is None, reason="no Java")
 def test_java_with_transactions_of_the_second_kind(bench):

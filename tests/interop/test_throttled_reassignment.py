@@ -29,6 +29,7 @@ def throttles(cluster: Cluster) -> dict[str, list[str]]:
     return found
 
 
+@pytest.mark.in_turn
 def test_throttled_reassignment_waits_for_its_rate_and_ends_without_throttles(
     cluster: Cluster, tmp_path: Path
 ) -> None:

@@ -35,6 +35,7 @@ def committed(cluster: Cluster, group: str, *, stable: bool = True) -> dict[int,
     return {partition: value.offset for (_, partition), value in found.items()}
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("library", PRODUCERS)
 def test_a_commit_counts_and_an_abort_does_not(cluster: Cluster, library: str) -> None:
     group = f"of {library}"
@@ -84,6 +85,7 @@ def test_stable_readers_wait_for_the_end(cluster: Cluster, commits: bool) -> Non
     assert not is_unstable(cluster, group)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("commits", [True, False])
 def test_pending_offsets_outlive_the_groups_coordinator(cluster: Cluster, commits: bool) -> None:
     group = f"moves {commits}"

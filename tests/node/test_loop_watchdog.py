@@ -97,6 +97,7 @@ def order(cluster: Cluster, word: str) -> None:
     until(lambda: not new.with_name(stalling_node.ORDER).exists())
 
 
+@pytest.mark.in_turn
 @pytest.mark.cluster
 @pytest.mark.parametrize(
     ("word", "name"),

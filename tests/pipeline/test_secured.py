@@ -131,6 +131,7 @@ def assert_no_secret(text: str) -> None:
     assert "PRIVATE KEY" not in text
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     "way", ["java", *(pytest.param(way, marks=SLOW) for way in ("SCRAM", "certificate", "tokens"))]
 )
@@ -140,6 +141,7 @@ def test_the_source_reads_by_each_way_to_log_in(spark, kafka, way):
     assert_no_secret(plan_of(frame) + repr(frame))
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("mode", "mechanism"),
     [
@@ -176,6 +178,7 @@ def test_from_topic_to_topic_exactly_once(spark, kafka, mode, mechanism, checkpo
             assert_no_secret(file.read_bytes().decode(errors="replace"))
 
 
+@pytest.mark.in_turn
 def test_the_program_of_the_page_runs_with_what_the_page_grants(
     spark, kafka, tmp_path, monkeypatch, capfd
 ):
@@ -196,6 +199,7 @@ def test_the_program_of_the_page_runs_with_what_the_page_grants(
     assert_no_secret("".join(capfd.readouterr()))
 
 
+@pytest.mark.in_turn
 def test_writers_without_exactly_once(spark, kafka):
     login = logins(kafka)["certificate"]
     key = kafka.files.alice.read_text()
@@ -209,6 +213,7 @@ def test_writers_without_exactly_once(spark, kafka):
     assert_no_secret(plan_of(source(spark, login)))
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
@@ -238,6 +243,7 @@ def test_what_is_wrong_is_said_soon_by_a_query(spark, kafka, checkpoint, wrong, 
     assert_no_secret(str(failure.value))
 
 
+@pytest.mark.in_turn
 def test_a_sink_that_may_not_write_says_so(spark, kafka, checkpoint):
     from pyspark.errors import StreamingQueryException
 

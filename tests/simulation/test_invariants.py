@@ -142,6 +142,7 @@ def test_a_log_that_a_read_has_failed_for_want_of_something_is_a_finding(
     assert [name for name, _ in invariants.found] == expected
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("switch", [False, True])
 def test_a_deaf_node_is_fenced_and_a_finding_if_it_is_not(
     monkeypatch: pytest.MonkeyPatch, switch: bool

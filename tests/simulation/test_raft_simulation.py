@@ -113,6 +113,7 @@ def some(firsts: range) -> list[Any]:
     return [pytest.param(first, marks=marks[at % 2]) for at, first in enumerate(firsts)]
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("first", some(range(0, 24, 6)))
 def test_nothing_is_lost_in_power_cuts(first: int) -> None:
     """Journal, snapshots and deleted segments fit together after a cut at any moment."""
@@ -124,6 +125,7 @@ def test_nothing_is_lost_in_power_cuts(first: int) -> None:
             raise
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("first", some(range(0, 64, 8)))
 def test_nothing_acknowledged_is_lost_whatever_happens(first: int) -> None:
     """Safety under every mix of faults, and liveness once they end."""

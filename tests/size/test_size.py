@@ -37,6 +37,7 @@ def cluster() -> Iterator[Cluster]:
         yield running
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("name", SHORT)
 def test_no_node_is_deaf_at_size(cluster: Cluster, name: str) -> None:
     outcome = judge(play(name, cluster, is_short=True), limit_ms=LIMIT_MS, less_wait=True)

@@ -1,5 +1,7 @@
 """A crash at every fault point of a log's life: what comes back is the step before or after."""
 
+import pytest
+
 from oncelog.wire.record_batch import decode_header
 
 from ..log_batches import batches_in
@@ -62,6 +64,7 @@ def is_between(found, before, after):
     return found in (before, after) or cuts_the_end or cuts_the_start
 
 
+@pytest.mark.in_turn
 def test_a_crash_at_any_fault_point_loses_no_finished_step(logs, tmp_path):
     undisturbed = FaultPoints()
     log = type(logs)(tmp_path / "undisturbed").open(fault_point=undisturbed, **OPTIONS)

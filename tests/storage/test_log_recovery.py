@@ -272,6 +272,7 @@ def test_what_follows_from_the_batches_is_right_after_a_truncation(tmp_path, sha
     assert derived(open_log(tmp_path / "t-0")) == before  # all of it made anew from the batches
 
 
+@pytest.mark.in_turn
 def test_the_active_segment_cut_at_every_byte_is_a_prefix(tmp_path):
     source = tmp_path / "t-0"
     log = open_log(source)
@@ -483,6 +484,7 @@ while True:
 """
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("seed", range(2))
 def test_nothing_that_was_answered_is_lost_by_sigkill(tmp_path, seed):
     delays = random.Random(seed)

@@ -27,6 +27,7 @@ async def started(tmp_path: Path, *arguments: str) -> asyncio.subprocess.Process
     )
 
 
+@pytest.mark.in_turn
 async def test_page_says_its_address_first_and_ends_cleanly_by_each_signal(tmp_path: Path):
     async with open_site(tmp_path) as opened, asyncio.timeout(ENDS_S * 3):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -74,6 +75,7 @@ def test_wrong_options_are_refused_with_one_sentence(arguments, capsys) -> None:
     assert len(err.splitlines()) == 1
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 async def test_metrics_and_events_end_cleanly_by_each_signal(
     tmp_path: Path, number: signal.Signals

@@ -14,6 +14,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka as it comes")]
 SEEN_S = 60
 
 
+@pytest.mark.in_turn
 async def test_stuck_reader_is_explained_and_its_transaction_aborted(kafka_as_it_comes: str):
     topic = f"page-{secrets.token_hex(4)}"
     name = f"{topic}-writer"

@@ -17,6 +17,7 @@ from .sites import Visitor
 from .test_commands import ENDS_S, started
 
 
+@pytest.mark.in_turn
 async def test_run_is_served_behind_the_guard_and_ends_cleanly_by_each_signal(tmp_path: Path):
     keep_report(violated(), tmp_path / "RUN")
     before = sorted(tmp_path.rglob("*"))

@@ -71,6 +71,7 @@ async def test_transactions_document_has_the_state_of_each_id(tmp_path: Path):
         await producer.close()
 
 
+@pytest.mark.in_turn
 async def test_groups_show_both_lags_and_the_partition_that_holds_them(tmp_path: Path):
     async with open_site(tmp_path) as opened:
         await filled(opened)
@@ -116,6 +117,7 @@ async def test_records_tell_which_transaction_wrote_them_and_how_it_ended(tmp_pa
         await aborted.close()
 
 
+@pytest.mark.in_turn
 async def test_names_and_contents_of_a_hostile_cluster_are_never_markup(tmp_path: Path):
     async with open_site(tmp_path) as opened:
         await opened.admin.create_topic("orders", partitions=1)

@@ -38,6 +38,7 @@ def test_it_finds_the_records_without_key(records: list[Record]) -> None:
     assert without_key(batch) == [i for i, record in enumerate(records) if record.key is None]
 
 
+@pytest.mark.in_turn
 @settings(max_examples=300)
 @given(record_lists(gaps=True), st.randoms(use_true_random=False))
 def test_it_refuses_what_reading_refuses(records: list[Record], chance: random.Random) -> None:
@@ -107,6 +108,7 @@ def test_skeleton_of_a_batch_has_its_first_and_last_timestamp(records: list[Reco
     assert skeleton(encode_batch(records)) == (min(timed), max(times))
 
 
+@pytest.mark.in_turn
 @settings(max_examples=500)
 @given(record_lists(), st.randoms(use_true_random=False))
 def test_skeleton_is_whole_in_every_batch_that_can_be_read(
@@ -129,6 +131,7 @@ def test_skeleton_is_whole_in_every_batch_that_can_be_read(
             skeleton(batch)
 
 
+@pytest.mark.in_turn
 @settings(max_examples=500)
 @given(record_lists(), st.randoms(use_true_random=False))
 def test_skeleton_walk_finds_the_records_where_a_plain_one_finds_them(

@@ -51,6 +51,7 @@ def produced(cluster: Cluster, told: dict[str, str]) -> object:
     return errors
 
 
+@pytest.mark.in_turn
 def test_clients_log_in_through_the_proxy_of_a_secured_cluster(
     cluster: Cluster, tmp_path: Path
 ) -> None:

@@ -20,6 +20,7 @@ from .relay_model import ModelRelay, run
 SEEDS = int(os.environ.get("ONCELOG_OUTBOX_SEEDS", "100"))
 
 
+@pytest.mark.in_turn
 def test_each_row_is_sent_once_whatever_happens(tmp_path: Path) -> None:
     rows = 0
     for seed in range(SEEDS):

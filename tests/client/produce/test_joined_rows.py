@@ -77,6 +77,7 @@ def batches(
     return found
 
 
+@pytest.mark.in_turn
 @settings(deadline=None)  # the first makes tables
 @given(
     some_rows,

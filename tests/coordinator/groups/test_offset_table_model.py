@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -149,6 +150,7 @@ steps = st.one_of(
 )
 
 
+@pytest.mark.in_turn
 @settings(max_examples=150, deadline=None)
 @given(st.lists(steps, min_size=5, max_size=60))
 def test_replay_equals_the_live_table_with_compaction(history_steps: list[tuple]) -> None:

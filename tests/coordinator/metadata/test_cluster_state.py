@@ -209,6 +209,7 @@ def test_a_listener_that_raises_does_not_affect_the_others() -> None:
     assert [str(error) for error in failures] == ["broken listener"]
 
 
+@pytest.mark.in_turn
 @settings(max_examples=60, deadline=None)
 @given(st.lists(any_command, max_size=8))
 def test_a_snapshot_is_a_cut_whatever_is_applied_between_its_steps(commands: list[Command]) -> None:

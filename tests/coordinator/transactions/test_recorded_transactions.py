@@ -128,6 +128,7 @@ def test_all_that_is_asked_was_recorded():
     assert recorded().keys() == set(cases())
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("state", [state.name for state in STATES])
 def test_answers_are_those_of_kafka(inner, stage, state):
     found = differences(inner, stage, _some(state))

@@ -135,6 +135,7 @@ def fences(cluster: Cluster) -> int:
     return sum(text.count(": FenceBroker(") for text in logs)
 
 
+@pytest.mark.in_turn
 def test_what_waits_for_its_time_is_over_and_what_comes_after_is_new(
     cluster: Cluster, topic: str
 ) -> None:
@@ -169,6 +170,7 @@ def test_what_waits_for_its_time_is_over_and_what_comes_after_is_new(
         cluster.ask(lambda admin: admin.transactions.describe(topic))
 
 
+@pytest.mark.in_turn
 def test_a_week_passes_while_a_node_is_down_and_is_kept_for_good(
     cluster: Cluster, topic: str
 ) -> None:

@@ -22,6 +22,7 @@ def properties() -> Iterator[str]:
         yield cluster.node(1).properties.read_text()
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("count", [6, 2])
 def test_the_number_of_shards_is_for_ever(properties: str, tmp_path: Path, count: int) -> None:
     assert f"{KEY}=4" in properties

@@ -90,6 +90,7 @@ def described(bootstrap: str, group: str) -> Any:
     return admin.describe_consumer_groups([group])[group].result(20)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("assignor", ["uniform", "range"])
 def test_three_members_come_and_go(bootstrap: str, group: str, member: Make, assignor: str) -> None:
     first = member(assignor=assignor)
@@ -133,6 +134,7 @@ def test_pattern_finds_topics(member: Make) -> None:
     share(member(subscription=f"^{TOPIC[:-1]}.$"))
 
 
+@pytest.mark.in_turn
 def test_copy_of_members_that_come_and_go_is_exact(
     bootstrap: str, group: str, library: Any, stack: ExitStack
 ) -> None:
@@ -191,6 +193,7 @@ def test_group_outlives_its_coordinator(newer_cluster: Cluster, stack: ExitStack
     )
 
 
+@pytest.mark.in_turn
 def test_classic_group_with_a_consumer_for_a_while_is_mixed_and_classic_again(
     newer_cluster: Cluster, stack: ExitStack
 ) -> None:

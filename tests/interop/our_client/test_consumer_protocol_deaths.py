@@ -164,10 +164,12 @@ async def copies(ground: Ground, kills: int, patience_s: float) -> None:
     assert sorted(copied) == list(range(2 * RECORDS))
 
 
+@pytest.mark.in_turn
 def test_members_come_and_go_while_their_coordinator_dies(cluster):
     asyncio.run(members_come_and_go(of_ours(cluster), 3, 2 * TIMEOUT_S))
 
 
+@pytest.mark.in_turn
 def test_copies_are_exact_while_the_coordinator_of_their_group_dies(cluster):
     asyncio.run(copies(of_ours(cluster), 2, 2 * TIMEOUT_S))
 

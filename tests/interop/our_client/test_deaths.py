@@ -35,6 +35,7 @@ async def aside(cluster: Cluster, *faults: Callable[[], int]) -> None:
             await loop.run_in_executor(pool, lambda node=node: cluster.start(node))
 
 
+@pytest.mark.in_turn
 async def test_leaders_die_while_records_flow(cluster):
     topic = await new_topic(cluster.bootstrap, PARTITIONS)
     async with Producer(cluster.bootstrap, linger_ms=1, **SETTINGS) as producer:
@@ -127,6 +128,7 @@ def test_transactions_while_their_coordinator_dies(cluster, version):
     asyncio.run(transactions(cluster, version, *faults))
 
 
+@pytest.mark.in_turn
 @newest_version
 def test_transactions_while_leaders_die(cluster, version):
     faults = [lambda topic: cluster.kill(f"leader:{topic}/0")] * 2
@@ -139,6 +141,7 @@ def test_transactions_while_the_group_coordinator_dies(cluster, version):
     asyncio.run(transactions(cluster, version, *faults))
 
 
+@pytest.mark.in_turn
 @both_versions
 async def test_transactions_while_a_leader_stands_still(cluster, version):
     """A request that was sent may take effect much later: V1 takes a new epoch, V2 has one."""
@@ -174,6 +177,7 @@ async def test_transactions_while_a_leader_stands_still(cluster, version):
     assert [r.value for r in rows if r.partition == 1] == [b"meanwhile"]
 
 
+@pytest.mark.in_turn
 async def test_a_member_stays_in_its_group_while_its_coordinator_dies(cluster):
     topic = await new_topic(cluster.bootstrap, PARTITIONS)
     lost: list[object] = []

@@ -189,6 +189,7 @@ async def reach(consumer: Consumer, topic: str, end: int) -> list[bytes | None]:
     return found
 
 
+@pytest.mark.in_turn
 def test_a_reader_notices_that_an_unclean_election_took_records_away():
     """Without leader epochs it would go on at its offset and miss what was written before it."""
 

@@ -160,6 +160,7 @@ async def test_a_death_in_each_phase_costs_no_more_than_its_transaction(cluster,
         assert (await consumer.committed([(topic, 0)]))[(topic, 0)].offset == run.offsets
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("version", [2, pytest.param(1, marks=whole)])
 async def test_a_prepared_transaction_is_ended_while_its_coordinator_dies(cluster, version):
     topic = await new_topic(cluster.bootstrap, PARTITIONS)
@@ -234,6 +235,7 @@ async def test_members_join_leave_and_commit_while_their_coordinator_dies(cluste
         assert sum(each.offset for each in committed.values()) == 400
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("form", ["poll", pytest.param("poll_columns", marks=whole)])
 async def test_a_reader_of_committed_records_misses_nothing_while_leaders_die(cluster, form):
     topic = await new_topic(cluster.bootstrap, PARTITIONS)

@@ -65,6 +65,7 @@ WAYS = [
 ]
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(("protocol", "mechanism"), WAYS)
 async def test_every_protocol_and_mechanism_writes_and_reads(kafka, protocol, mechanism):
     values = login(kafka, protocol, mechanism)

@@ -104,6 +104,7 @@ def _versions() -> Iterator[Any]:
             yield pytest.param(api.key, version, id=f"{API_NAMES[api.key]}-{version}", marks=marks)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(("key", "version"), _versions())
 def test_no_request_keeps_the_loop(served: Served, key: int, version: int) -> None:
     found: dict[str, list[tuple[str, int]]] = {}
@@ -113,6 +114,7 @@ def test_no_request_keeps_the_loop(served: Served, key: int, version: int) -> No
     assert found == {}
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("key", OF_AUTHORIZERS)
 def test_no_request_keeps_the_loop_of_a_broker_with_an_authorizer(
     secured: Served, key: int

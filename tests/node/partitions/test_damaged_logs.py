@@ -54,6 +54,7 @@ def read_all(hosted: HostedPartition) -> list[bytes]:
     return batches_in(hosted.log)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("position", [9, 40, 300])
 async def test_leader_that_meets_damage_steps_down_and_is_copied_anew(
     tmp_path: Path, position: int

@@ -112,6 +112,7 @@ PUTS = 17
 SMALL = replace(COMPACTED, segment_bytes=400, flush_messages=1)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=OTHERS) for seed in (1, 2))])
 def test_a_power_cut_around_a_compaction_takes_nothing_that_was_synced(
     tmp_path: Path, seed: int
@@ -196,6 +197,7 @@ class Leader:
             asyncio.get_running_loop().call_soon(reply, outcome)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("boot_id", ["boot-1", "boot-2"])
 @pytest.mark.parametrize(
     ("begin", "seed"),

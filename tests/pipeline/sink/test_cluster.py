@@ -225,6 +225,7 @@ async def test_a_driver_that_writes_by_itself_is_fenced_and_goes_on_as_well(
     await driver.assert_once(all_rows(3))
 
 
+@pytest.mark.in_turn
 async def test_orphans_are_ended_and_what_is_decided_is_kept(driver: ManualDriver) -> None:
     effect = await driver.until(RunTasks, 0)
     orphan = await asyncio.to_thread(
@@ -286,6 +287,7 @@ async def test_a_decided_transaction_that_was_aborted_by_hand_is_an_alarm(
     await driver.assert_once([*batch_rows(0), *rows(1, 0), *rows(1, 2)])
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     "victim",
     [

@@ -42,6 +42,7 @@ def test_either_of_two_banks_and_the_last_record_is_enough() -> None:
     assert not verdicts(range(SEEDS // 6), replace(Parts(), writes_done=False))
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("missed", "parts"),
     [

@@ -125,6 +125,7 @@ async def until_timed_out(
             await asyncio.sleep(0.1)
 
 
+@pytest.mark.in_turn
 async def test_batches_are_written_skipped_and_their_ids_used_again(driver: ManualDriver) -> None:
     driver.kept_workers = [driver.worker() for _ in range(TASKS)]
     for batch in range(4):
@@ -136,6 +137,7 @@ async def test_batches_are_written_skipped_and_their_ids_used_again(driver: Manu
     await driver.assert_once(all_rows(5))
 
 
+@pytest.mark.in_turn
 async def test_a_driver_that_dies_anywhere_has_a_successor(bootstrap: str) -> None:
     async def dies_at(point: type[Effect] | str, driver: ManualDriver) -> list[str]:
         await driver.write(0)
@@ -155,6 +157,7 @@ async def test_a_driver_that_dies_anywhere_has_a_successor(bootstrap: str) -> No
     await play(bootstrap, *(partial(dies_at, point) for point in points), mode=Mode.TRANSACTIONAL)
 
 
+@pytest.mark.in_turn
 async def test_what_times_out_costs_nothing_until_a_part_is_committed_then_it_tears_the_batch(
     bootstrap: str,
 ) -> None:

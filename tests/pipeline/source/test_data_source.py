@@ -196,6 +196,7 @@ def test_the_start_offset_of_a_query_survives_a_failed_first_batch(
     assert stream.run() == [5, 6, 7, 8, 9]
 
 
+@pytest.mark.in_turn
 def test_a_stream_stops_before_an_open_transaction(
     spark: "SparkSession", cluster: Cluster, topic: str, checkpoint: str
 ) -> None:
@@ -212,6 +213,7 @@ def test_a_stream_stops_before_an_open_transaction(
     assert stream.run() == [3, 4, 5, 100]
 
 
+@pytest.mark.in_turn
 def test_a_recreated_topic_stops_the_query(
     spark: "SparkSession", cluster: Cluster, topic: str, admin: BlockingAdmin, checkpoint: str
 ) -> None:
@@ -226,6 +228,7 @@ def test_a_recreated_topic_stops_the_query(
     assert len(stream.batches) == 1
 
 
+@pytest.mark.in_turn
 def test_lost_offsets_stop_the_query_unless_fail_on_data_loss_is_off(
     spark: "SparkSession", cluster: Cluster, topic: str, admin: BlockingAdmin, checkpoint: str
 ) -> None:
@@ -270,6 +273,7 @@ def test_writers_without_exactly_once(
     assert first.partition == int(first.value) % 2
 
 
+@pytest.mark.in_turn
 def test_invalid_options_are_refused_with_a_reason(spark: "SparkSession", cluster: Cluster) -> None:
     with pytest.raises(Exception, match="create it before it is read"):
         read(spark, cluster, "nowhere").collect()

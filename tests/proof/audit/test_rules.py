@@ -94,6 +94,7 @@ def names(spotted: set[Spotted]) -> set[str]:
     return {anomaly for anomaly, _, _ in spotted}
 
 
+@pytest.mark.in_turn
 def test_clean_logs_raise_no_alarm(found) -> None:
     audited, spotted, _ = found
     clean = [topic for topic, planted in audited.planted.items() if not planted]

@@ -79,6 +79,7 @@ def test_reported_micro_batches_are_kept_in_order(job: StandIn) -> None:
     assert job.committed_after(time.time() + 1) == {"enriched": None, "sums": None}
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("blow", ["kill_java", "kill_python"])
 def test_a_driver_that_was_killed_leaves_nothing_and_is_started_again(
     job: StandIn, blow: str

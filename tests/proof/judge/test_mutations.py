@@ -49,6 +49,7 @@ def test_every_anomaly_can_be_planted() -> None:
     assert set(MUTATIONS) == {name for name, anomaly in ANOMALIES.items() if not anomaly.is_legal}
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("name", sorted(MUTATIONS))
 def test_a_planted_anomaly_is_found_by_its_name(name: str) -> None:
     for seed, edit in mutated(name, MUTATED):

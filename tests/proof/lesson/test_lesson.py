@@ -80,6 +80,7 @@ def test_hanging_transaction_is_left_by_a_kill_and_ended_by_enter(scratch: Path)
     until(lambda: not left_in(scratch), lambda: f"{left_in(scratch)}")
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     "number", [pytest.param(signal.SIGTERM, marks=pytest.mark.chaos), signal.SIGKILL]
 )

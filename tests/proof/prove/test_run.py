@@ -65,6 +65,7 @@ def test_an_application_that_does_not_work_is_told_with_its_last_words(
     assert told.value.exit_code == 2 and "| I read never-in" in str(told.value)
 
 
+@pytest.mark.in_turn
 @pytest.mark.cluster
 def test_expect_judges_two_inputs_and_two_outputs(
     oncelog_cluster: oncelog.Cluster, monkeypatch: pytest.MonkeyPatch

@@ -67,6 +67,7 @@ def test_they_end_once_however_a_test_ends(pytester: pytest.Pytester) -> None:
     assert result.stdout.str().count("stopped 1 times") == 2  # in the reports of both that failed
 
 
+@pytest.mark.in_turn
 def test_what_cannot_end_fails_its_test_and_no_other(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,

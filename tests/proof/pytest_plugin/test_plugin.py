@@ -272,6 +272,7 @@ def start_waiting(pytester: pytest.Pytester) -> subprocess.Popen[bytes]:
     return process
 
 
+@pytest.mark.in_turn
 @pytest.mark.cluster
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_nothing_outlives_a_run_that_is_interrupted(pytester, own_temporary_directory, number):
@@ -282,6 +283,7 @@ def test_nothing_outlives_a_run_that_is_interrupted(pytester, own_temporary_dire
     assert wait_until_clean(own_temporary_directory) == []
 
 
+@pytest.mark.in_turn
 @pytest.mark.cluster
 def test_a_cluster_that_does_not_start_leaves_its_words_and_nothing_else(pytester):
     pytester.makepyfile(

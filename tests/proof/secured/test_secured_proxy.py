@@ -90,6 +90,7 @@ def test_prove_judges_an_application_on_a_secured_cluster() -> None:
     assert outcome.met == 2 and outcome.judgement.inputs > 50
 
 
+@pytest.mark.in_turn
 def test_prove_judges_an_application_on_a_secured_cluster_that_was_there(cluster: Cluster) -> None:
     outcome = oncelog.prove(
         [sys.executable, str(PROGRAMS / "secured.py")],

@@ -120,6 +120,7 @@ def test_bench_measures_transactions_over_tls_and_logins(tmp_path: Path) -> None
     assert result.repetitions[0].commit_ms
 
 
+@pytest.mark.in_turn
 def test_plugin_gives_tests_a_secured_cluster(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("""
         from oncelog.client import BlockingProducer

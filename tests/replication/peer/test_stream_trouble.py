@@ -211,6 +211,7 @@ async def test_who_is_accepted_while_we_stop_does_not_come_in(directory: Path) -
     assert one.heard == []
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("turns", range(6))
 def test_a_stop_leaves_no_connection_open(directory: Path, turns: int) -> None:
     """Nor one that is being accepted, however far it has come."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from unittest.mock import patch
 
+import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
@@ -208,6 +209,7 @@ DEEP = [("roll",), ("clean",), ("wait", 60), ("clean",), ("wait", 60), ("clean",
 LAST = [("clean deep",), ("lose snapshots", 1), ("lose snapshots", 99)]
 
 
+@pytest.mark.in_turn
 @settings(max_examples=80, deadline=None)
 @given(st.lists(steps, min_size=10, max_size=50), st.sampled_from([1, 2, 3, 100]))
 def test_no_reader_and_no_producer_sees_a_cleaning(history, keys_max):

@@ -67,6 +67,7 @@ async def done(visitor: Visitor, **fields: str) -> Answer:
     return await visitor.post("/fault", urlencode(fields))
 
 
+@pytest.mark.in_turn
 async def test_faults_of_each_kind_show_their_proof(cluster: Cluster) -> None:
     async with page(cluster) as visitor:
         shown = await visitor.get("/faults")
@@ -101,6 +102,7 @@ async def test_load_writes_transactions_that_are_committed(cluster: Cluster) -> 
         assert "transactions committed" in (await visitor.get("/faults")).body
 
 
+@pytest.mark.in_turn
 async def test_fault_of_a_page_that_is_read_only_is_refused(cluster: Cluster) -> None:
     async with page(cluster, "--read-only") as visitor:
         assert (await done(visitor, kind="kill", target="1")).status == 403

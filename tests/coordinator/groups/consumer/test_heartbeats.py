@@ -458,6 +458,7 @@ def test_group_of_500_members_and_1000_partitions_is_assigned_in_short_steps(
     assert [len(client.owned) for client in clients] == [2] * 500
 
 
+@pytest.mark.in_turn
 def test_members_of_many_patterns_are_assigned_in_short_steps(log: ConsumerLog) -> None:
     """200 of them over 3,000 topics."""
     for number in range(3_000):

@@ -37,6 +37,7 @@ def secrets_of(cluster: Cluster) -> list[str]:
     return [*passwords_of(cluster.data).values(), KEY]
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("command", COMMANDS)
 def test_commands_show_no_secret(cluster: Cluster, command: str) -> None:
     done = run_to_end([*CLI, *command.split(), "--data", str(cluster.data)])
@@ -53,6 +54,7 @@ def test_broker_does_not_tell_its_secrets_to_the_admin(cluster: Cluster) -> None
     assert not [secret for secret in secrets_of(cluster) if secret in told]
 
 
+@pytest.mark.in_turn
 @pytest.mark.skipif(find_spec("uvicorn") is None, reason="the extra ui is not installed")
 def test_page_shows_no_secret(cluster: Cluster) -> None:
     command = [*CLI, "ui", "--no-open", "--data", str(cluster.data)]

@@ -69,6 +69,7 @@ def test_it_finds_what_looking_at_every_record_finds(
     asyncio.run(test())
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("compression", range(5))
 async def test_a_large_batch_is_searched_beside_other_requests(
     tmp_path: Path, compression: int

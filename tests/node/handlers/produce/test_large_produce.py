@@ -112,6 +112,7 @@ def test_nothing_is_appended_of_one_that_is_cut_short(tmp_path: Path) -> None:
     assert ends == [0] * CREATED
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("acks", [-1, 0, 5])
 @pytest.mark.parametrize("transactional_id", [None, "x"])
 def test_what_is_wrong_with_the_whole_refuses_all_its_parts(

@@ -168,6 +168,7 @@ def _administer(client: Any) -> None:
         client.describe_user_scram_credentials(["eve"])["eve"].result(20)
 
 
+@pytest.mark.in_turn
 async def test_librdkafka_logs_in_again_before_its_session_ends(
     tmp_path: Path, certificates: Certificates
 ) -> None:

@@ -314,6 +314,7 @@ def test_every_state_of_the_server_is_in_the_table() -> None:
     assert json.loads(REFUSAL) == {"status": "invalid_token"}
 
 
+@pytest.mark.in_turn
 async def test_librdkafka_logs_in_by_tokens_and_again_before_they_end(
     tmp_path: Path, keys: Path
 ) -> None:

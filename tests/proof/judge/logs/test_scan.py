@@ -65,6 +65,7 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     yield saved
 
 
+@pytest.mark.in_turn
 def test_sound_files_pass(stopped: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["check", str(stopped)]) == 0, capsys.readouterr().out
     out = capsys.readouterr().out
