@@ -71,11 +71,13 @@ def folder_of(path: Path) -> str:
 
 
 @cache
-def folders() -> dict[str, Folder]:
-    """All folders by name; those below `tests/` apart."""
+def folders(*wanted: str) -> dict[str, Folder]:
+    """The wanted folders by name, else all of them; those below `tests/` apart."""
     found: dict[str, Folder] = {}
     for file in sorted([*FILES, *ROOT_FILES, *(ROOT / "tests").rglob("*.py")]):
         path = file.relative_to(ROOT)
+        if wanted and folder_of(path) not in wanted:
+            continue
         read(found.setdefault(folder_of(path), Folder()), str(path), parsed(file))
     return found
 
@@ -84,12 +86,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.tidy.words", description=__doc__)
     parser.add_argument("folder", nargs="*", help="print the places in this folder")
     wanted = parser.parse_args().folder
-    for name, folder in folders().items():
-        if name in wanted:
+    for name, folder in folders(*wanted).items():
+        if wanted:
             print("\n".join(folder.openings + folder.pronouns + folder.names))
-        if not wanted or name in wanted:
-            ratios = "  ".join(f"{what} {ratio:6.1%}" for what, ratio in folder.ratios.items())
-            print(f"{name:20} {folder.docstrings:5} docstrings  {ratios}")
+        ratios = "  ".join(f"{what} {ratio:6.1%}" for what, ratio in folder.ratios.items())
+        print(f"{name:20} {folder.docstrings:5} docstrings  {ratios}")
 
 
 if __name__ == "__main__":
