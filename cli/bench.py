@@ -210,7 +210,7 @@ def _judged(cluster: "Cluster", screen: "Screen", run: "Callable[[Cluster], T]")
 
 
 def _engine(broken: str) -> Literal["spark", "workers"]:
-    """What enriches when nobody has said it."""
+    """Return the default engine: Spark if it is installed and no bug is asked for."""
     from ..proof.demo.spark_engine import is_installed
 
     if broken != "none":  # what is taken away, is taken from the producer or from the workers
@@ -248,7 +248,7 @@ def replication(
     keep: Keep = None,
     html_file: HtmlFile = None,
 ) -> None:
-    """What a replica costs: throughput, latency, CPU, memory, what nodes send to each other."""
+    """Measure what a replica costs: throughput, latency, CPU, memory, traffic between nodes."""
     require("bench", "confluent_kafka", "hdrh")
     from ..proof.bench.floor import measure_floor
     from ..proof.bench.load import perf_line
@@ -299,7 +299,7 @@ def txn(
     keep: Keep = None,
     html_file: HtmlFile = None,
 ) -> None:
-    """What a transaction costs: commit latency and rate, beside plain idempotent writes."""
+    """Measure what a transaction costs: commit latency and rate, beside idempotent writes."""
     require("bench", "confluent_kafka")
     from ..proof.bench.pages import transactions_report
     from ..proof.bench.transactions import TransactionGrid, rows
@@ -330,7 +330,7 @@ def failover(
     keep: Keep = None,
     format: Format = "table",
 ) -> None:
-    """kill -9 of a leader until the next acknowledged write, again and again: p50, p99."""
+    """Kill leaders; measure p50 and p99 of the time to the next acknowledged write."""
     require("bench", "confluent_kafka")
     from ..proof.bench.failover import run_failovers
     from ..proof.bench.pages import failover_report
@@ -352,7 +352,7 @@ def failover(
 def _measured(
     grid: "Grid[CellT, MeasurementT]", cluster: ClusterOptions, is_secured: bool
 ) -> "tuple[dict[str, Any], Sequence[CellResult[CellT, MeasurementT]]]":
-    """Where it was measured, and what."""
+    """Run the grid; return the environment that it ran in, and its results."""
     from ..proof.bench.report import environment
     from ..proof.bench.target import bench_target
 

@@ -27,7 +27,7 @@ def check_back(
     writer: Annotated[str | None, Parameter(help="Only of this writer.")] = None,
     query: Query = QUERY,
 ) -> int:
-    """End transactions of dual writes whose writers do not come back, as a resolver decides.
+    """End transactions of dual writes that their writers abandoned, as a resolver decides.
 
     A database is asked for its table of decisions, where `aborted` is inserted if it has nothing;
     an endpoint is asked GET URL?transactional_id=..., and answers {"outcome": "commit"}, "abort"

@@ -32,7 +32,7 @@ def advance(
 
 
 def show(*, data: Data = DEFAULT_DATA, format: Format = "table") -> None:
-    """What the clock shows, and by how much it was advanced."""
+    """Print the time on the cluster's clock, and by how much it was advanced."""
     _print(open_cluster(data).clock.show(), format)
 
 

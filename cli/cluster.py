@@ -280,7 +280,7 @@ def down(
 
 
 def kill(target: Target, /, *, data: Data = DEFAULT_DATA) -> None:
-    """kill -9 a node; returns when its pid is gone and its port refuses."""
+    """Send SIGKILL to a node; returns when its pid is gone and its port refuses."""
     from ..deploy.cluster import targets
 
     cluster = open_cluster(data)
@@ -395,7 +395,7 @@ def _probe(query: Query, seconds: float) -> int:
 
 
 def _node_rows(cluster: "Cluster") -> list[dict[str, Any]]:
-    """What `ps` shows; roles only when the cluster answers."""
+    """Return the rows of `ps`; roles are empty while the cluster does not answer."""
     from ..deploy.inspect.node_troubles import link_troubles, metrics_of
     from ..wire.errors import KafkaError
 
@@ -440,7 +440,7 @@ def _node_rows(cluster: "Cluster") -> list[dict[str, Any]]:
 
 
 def _successor(cluster: "Cluster", role: str, old: int, killed_at: float) -> str:
-    """Wait a moment for whoever takes a role over, and say how long it took."""
+    """Wait up to 15 s for the next holder of a role, and say how long the take-over took."""
     from ..wire.errors import KafkaError
 
     while time.monotonic() < killed_at + 15:

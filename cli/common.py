@@ -1,4 +1,4 @@
-"""What the commands share: options, how results are printed, and what is needed for them."""
+"""Options, printing of results, and checks of extras that the commands share."""
 
 import json
 import sys
@@ -90,7 +90,7 @@ def registry_url(url: str | None, cluster: ClusterChoice) -> str:
 def add_family(
     app: App, name: str, about: str, *commands: Callable[..., Any], **named: Callable[..., Any]
 ) -> None:
-    """Commands that begin with one word; those whose names are taken are named here."""
+    """Add a family of commands below one word; `named` gives commands another name."""
     family = App(name=name, help=about)
     for command in commands:
         family.command(command)

@@ -235,7 +235,7 @@ def delete(
 
 
 def target(text: str) -> tuple[str, int]:
-    """What --to means: ("offset" | "time", number); earliest and latest are times of Kafka's."""
+    """Parse --to into ("offset" | "time", number); earliest and latest are times."""
     if text in ("earliest", "latest"):
         return "time", EARLIEST if text == "earliest" else LATEST
     if text.isdecimal():
@@ -255,7 +255,7 @@ def destination(
     at_time: int | None,
     bounds: tuple[int, int],
 ) -> int:
-    """Where one partition's offset goes, never beyond the ends of its log.
+    """Return the new offset of one partition, never beyond the ends of its log.
 
     at_time: the first offset of the time that was asked for, below 0 when nothing is as young.
     """

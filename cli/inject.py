@@ -33,7 +33,7 @@ def register(app: App) -> None:
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultOptions:
-    """What is done: one of these."""
+    """The fault to inject: exactly one of these options."""
 
     lose_answer: Annotated[
         bool, Parameter(help="It is executed; its answer is lost with the connection.", negative=())
@@ -114,7 +114,7 @@ def inject(
 
 
 def _not_done(made: int, wanted: int, match: MatchOptions) -> str:
-    """What was missing, in words."""
+    """Return the sentence that says how many matching requests were missing."""
     given = {
         "--client-id": match.client_id,
         "--topic": match.topic,
@@ -213,7 +213,7 @@ def _wait(
 
 
 def _wait_for_clients(proxy: "ProtocolProxy", end_s: float) -> None:
-    """Return when none has had a connection for a while: who was cut off comes back."""
+    """Return when there was no connection for a while: a client that was cut off comes back."""
     seen_s = time.monotonic()
     while (now := time.monotonic()) < end_s and now - seen_s < GONE_S:
         if proxy.connections:

@@ -50,7 +50,7 @@ def observe(
 
     Prints the address (one for each instance) that the application is to use instead of the
     cluster's, each finding as it arises, and a summary at the end. Exit code 1: something breaks
-    exactly-once; 3: nobody has used the address.
+    exactly-once; 3: no client used the address.
     """
     if seconds is not None and not seconds > 0:
         raise Failure("--seconds has to be more than 0.", exit_code=2)

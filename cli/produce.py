@@ -153,7 +153,7 @@ def _encoded(record: "NewRecord", encoders: "dict[Part, Encoder]", place: str) -
 
 
 class _Common:
-    """What the options say of all records; it goes before what a line says."""
+    """The key, headers, partition and timestamp of the options, which override those of a line."""
 
     def __init__(
         self,

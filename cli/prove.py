@@ -1,4 +1,4 @@
-"""`oncelog prove`: is an application that somebody else wrote exactly once?"""
+"""`oncelog prove` finds out if an application, in any language, is exactly once."""
 
 import random
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Commands about transactions: whose are open, why a reader waits, how one is ended by hand.
+"""Commands that list transactions, explain why a reader waits, and end one by hand.
 
 All but `txn log` speak the Kafka protocol, as Kafka's own kafka-transactions tool does (KIP-664),
 so they serve any Kafka-compatible cluster.
@@ -140,7 +140,7 @@ def producers(
     *,
     query: Query = QUERY,
 ) -> None:
-    """What a partition's leader knows of its producers, and what they have open there."""
+    """List the producers that a partition's leader knows, with their open transactions."""
     key = parse_partition(partition)
     with query.admin() as admin:
         found = admin.transactions.producers([key])[key]
@@ -222,7 +222,7 @@ def explain(
     *,
     query: Query = QUERY,
 ) -> None:
-    """In words: what a transactional id is doing, when it ends, and whom it has fenced."""
+    """Explain in words the state of a transactional id, its end, and the producers it fenced."""
     from ..deploy.inspect import transaction_facts
 
     with query.admin() as admin:
@@ -238,7 +238,7 @@ def why(
     group: Annotated[str | None, Parameter(help="How far this group is, and why.")] = None,
     query: Query = QUERY,
 ) -> None:
-    """Why readers of a partition get no further: which transaction, whose, until when."""
+    """Explain why readers of a partition wait: for which transaction and owner, until when."""
     from ..deploy.inspect import transaction_facts
     from ..deploy.inspect.explain import why as reasons
 
@@ -259,7 +259,7 @@ def log(
     data: Data = DEFAULT_DATA,
     format: Format = "table",
 ) -> None:
-    """What a coordinator's shard has written: Kafka's __transaction_state, from nodes' disks.
+    """Print the log of a coordinator's shard (Kafka: __transaction_state) from the nodes' disks.
 
     Reads the Raft journals, whether the nodes run or not. The last lines may not be decided yet:
     they count when a majority of nodes has them.

@@ -1,4 +1,4 @@
-"""What is compiled before there are workers, since each of them would compile it for itself.
+"""Compile modules before there are workers, each of which would compile them for itself.
 
 pytest writes the asserts of a test file anew: half of what collecting costs. The next run finds
 all of it in __pycache__, also where Python is told to write no bytecode.

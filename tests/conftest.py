@@ -1,4 +1,4 @@
-"""What all tests share: Kafka's jars, one worker for a module's cluster, a word on comparisons."""
+"""Hooks of all tests: Kafka's jars, one worker for a module's cluster, a count of comparisons."""
 
 import asyncio
 import gc
@@ -86,7 +86,7 @@ def _compile_plugins_once() -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What needs an Apache Kafka is skipped where none is wanted.
+    """Skip tests of Apache Kafka where none is wanted, and group the tests of a module.
 
     Keep the tests of a module with fixtures of its own together: else each worker sets them up.
 
@@ -120,7 +120,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 async def _with_fixtures(test: pytest.Function) -> None:
-    """What fixtures made by @asynccontextmanager yield lives in the loop of the test."""
+    """Run a test in the loop in which its fixtures made by @asynccontextmanager live."""
     async with asyncio.timeout(HANGS_AFTER_S), AsyncExitStack() as stack:
         given = {name: test.funcargs[name] for name in inspect.signature(test.obj).parameters}
         for name, value in given.items():

@@ -56,7 +56,7 @@ def end_transaction(
     now_ms: int | None = None,
     **of_marker: int,
 ) -> AppendInfo:
-    """As its coordinator does. at_ms: by the marker; now_ms: by the log, the same if not given."""
+    """Append a marker as its coordinator does. at_ms: its timestamp; now_ms: the log's clock."""
     batch = marker(producer_id, kind, at_ms=at_ms, **of_marker)
     now_ms = at_ms if now_ms is None else now_ms
     return append_as_leader(log, batch, epoch=epoch, now_ms=now_ms, origin=Origin.COORDINATOR)

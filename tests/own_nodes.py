@@ -1,4 +1,4 @@
-"""Nodes whose processes run a program of the tests: with a bug, or with a moment to die at.
+"""Nodes that run a program of the tests: with a planted bug, or a point at which they die.
 
 Only what Python runs is another thing; environment, directory, log and pid file are a node's own.
 """
@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def program(module: str, *arguments: str) -> list[str]:
-    """What `NodeProcess.program` returns for a module of the tests, which no installation has.
+    """Return the command that runs a module of the tests as a node's program.
 
     The last argument is the module that the node stands for, by which its process is known.
     """

@@ -18,7 +18,7 @@ def run_to_end(
 
 
 def printed_by(command: Sequence[str | Path], timeout_s: float = 120, **options: Any) -> str:
-    """What a program printed that ended well."""
+    """Return the output of a program, which has to exit with 0."""
     done = run_to_end(command, timeout_s, **options)
     assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
     return done.stdout

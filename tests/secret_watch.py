@@ -1,4 +1,4 @@
-"""Looks for the secrets of secured clusters where nobody may find them, while something runs.
+"""Search for leaked secrets of secured clusters while something runs.
 
 The passwords and private keys of every cluster under some folders are looked for in the command
 lines and environments of all processes, and in all files that are there: logs, reports, histories,
@@ -21,7 +21,7 @@ KEY = b"PRIVATE KEY"
 
 
 class SecretWatch(threading.Thread):
-    """Runs in a `with`, whose end fails if a secret was found, or if there was none to look for."""
+    """A search in a `with`; its end fails if it found a secret, or had none to search for."""
 
     def __init__(self, *folders: Path) -> None:
         super().__init__(daemon=True)

@@ -109,7 +109,7 @@ def _json_schema(
 
 
 def _protobuf(client: Any, schema_id: int, *_: Any) -> Callable[[Any], bytes]:
-    """By the first message of the schema, as the serializers of others choose."""
+    """Encode as the first message of the schema, as Confluent's serializers choose by default."""
     from confluent_kafka.schema_registry.serde import SchemaId
     from google.protobuf.json_format import ParseDict
 

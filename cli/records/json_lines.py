@@ -23,7 +23,7 @@ class NotARecord(Exception):
 
 
 class Decoded(NamedTuple):
-    """What a decoder has made of bytes: a text, or anything that JSON has."""
+    """The result of a decoder: a text, or any value that JSON has."""
 
     content: Any
     encoding: str

@@ -62,7 +62,7 @@ Emit = Callable[[list[ConsumerRecord]], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOrder:
-    """What is to be read; `partitions` empty: all. `until` is the first place that is not."""
+    """A request to read a topic. No `partitions`: all of them. `until` itself is not read."""
 
     topic: str
     partitions: tuple[int, ...] = ()
@@ -75,7 +75,7 @@ class ReadOrder:
 
 
 class Stops:
-    """Where each partition is read no further; None: nowhere yet."""
+    """The offset before which the reading of each partition stops; None: not known yet."""
 
     def __init__(self, until: LogPlace | None) -> None:
         self._until_ms = until.number if until is not None and until.kind == "time" else None
@@ -249,7 +249,7 @@ class _Reader:
         ends: Mapping[TopicPartition, int],
         times: Mapping[TopicPartition, int],
     ) -> dict[TopicPartition, int]:
-        """Where each partition is read from; what lies beyond is named, all of it is refused."""
+        """Return the first offset to read of each partition; raise if all are out of range."""
         found: dict[TopicPartition, int] = {}
         outside: list[str] = []
         place = self._order.begin
@@ -267,7 +267,7 @@ class _Reader:
     async def _stop_offsets(
         self, keys: list[TopicPartition], ends: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int | None]:
-        """Where each partition is read no further: its present end, or what --until says."""
+        """Return the offset that ends the reading of each partition: its end now, or --until."""
         until, follow = self._order.until, self._order.follow
         times = await self._times(keys, until)
         found: dict[TopicPartition, int | None] = {}

@@ -17,7 +17,7 @@ from oncelog.proof.chaos.run import CONFIG, ChaosRun, RunOutcome
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[RunSettings, Path]]:
-    """What would have been run."""
+    """The runs that the command line asked for, instead of running them."""
     found: list[tuple[RunSettings, Path]] = []
 
     def go(settings: RunSettings, out: Path, output: str) -> int:
@@ -55,7 +55,7 @@ def test_a_replay_has_the_same_settings_and_another_directory(asked: list, tmp_p
     [["--faults", "earthquake"], ["--nodes", "2"], ["--nodes", "6"], ["--seconds", "0"],
      ["--rate", "0"]],
 )  # fmt: skip
-def test_what_makes_no_sense_is_refused(asked: list, wrong: list[str]) -> None:
+def test_impossible_options_are_refused(asked: list, wrong: list[str]) -> None:
     assert run(["chaos", "run", *wrong]) == 2
     assert asked == []
 

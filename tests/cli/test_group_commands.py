@@ -1,4 +1,4 @@
-"""What `oncelog group` makes of its options, and what the client reads of a member."""
+"""Options of `oncelog group`, and members as the client reads them."""
 
 from datetime import UTC, datetime
 

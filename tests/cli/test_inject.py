@@ -38,7 +38,7 @@ TIMEOUT_S = 30
         (["--api", "EndTxn", "--lose-answer", "--seconds", "0"], "--seconds has to be more than 0"),
     ],
 )
-def test_what_cannot_be_meant_is_said(capsys, arguments, words):
+def test_contradicting_options_are_refused_with_a_reason(capsys, arguments, words):
     assert main.run(["inject", *arguments]) == 2
     assert words in " ".join(capsys.readouterr().err.split())
 

@@ -1,4 +1,4 @@
-"""Whoever can be pointed at any cluster can log in there: one set of options for all commands."""
+"""Each command that takes --bootstrap can log in there: all have the same options."""
 
 import inspect
 import sys
@@ -56,7 +56,7 @@ def test_every_command_that_connects_by_an_address_takes_a_client_properties():
     ],
 )
 @pytest.mark.parametrize("command", [["topic", "list"], ["doctor", "--probe"]])
-def test_what_is_wrong_with_the_file_is_one_sentence(tmp_path, capsys, command, text, words):
+def test_broken_properties_file_is_reported_in_one_sentence(tmp_path, capsys, command, text, words):
     file = tmp_path / "client.properties"
     if text is not None:
         file.write_text(f"bootstrap.servers=127.0.0.1:1\n{text}")

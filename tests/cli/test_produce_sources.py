@@ -1,4 +1,4 @@
-"""Where `oncelog produce` reads from, and streams that are closed."""
+"""Sources of `oncelog produce`, and closed streams."""
 
 import os
 import signal
@@ -43,7 +43,7 @@ def test_closed_streams_are_no_reason_for_a_traceback(tmp_path: Path) -> None:
     assert '"current": null' in (tmp_path / "profiles.json").read_text()
 
 
-def test_ctrl_c_ends_a_produce_whose_input_says_nothing() -> None:
+def test_ctrl_c_ends_a_produce_that_waits_for_input() -> None:
     program = (
         "from oncelog.cli import produce; before = produce._lines\n"
         "def lines(source):\n    print('reads', flush=True)\n    yield from before(source)\n"

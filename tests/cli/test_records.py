@@ -128,7 +128,7 @@ def test_group_goes_on_where_it_has_stopped(consumed) -> None:
         assert consumed(place, *options) == []
 
 
-def test_group_leaves_what_is_beyond_its_end(cluster, consumed) -> None:
+def test_group_resumes_at_the_offset_of_until(cluster, consumed) -> None:
     options = ("numbers/0", "--group", "until", "--template", "%o")
     assert consumed(*options, "--until", "3") == ["0", "1", "2"]
     assert consumed(*options) == [str(n) for n in range(3, 10)]
@@ -187,7 +187,7 @@ async def write_odd(admin) -> None:
             )
 
 
-def test_produce_gives_all_records_what_options_say(cluster, consumed, tmp_path: Path) -> None:
+def test_produce_options_apply_to_all_records(cluster, consumed, tmp_path: Path) -> None:
     file = tmp_path / "blob"
     file.write_bytes(b"two\nlines\n")
     options = ("--key", "k", "-H", "a=1", "-H", "a=2", "--timestamp", "2026-01-31T12:00:00+00:00")

@@ -1,4 +1,4 @@
-"""What `oncelog topic` makes of its words: names, patterns, configurations."""
+"""Arguments of `oncelog topic`: names, patterns, configurations."""
 
 from collections.abc import Iterator
 

@@ -129,5 +129,5 @@ def test_coordinators_are_targets_of_faults(cluster, ask):
         (("why", "orders"), 1),
     ],
 )
-def test_what_is_not_there_is_reported(ask, arguments, code):
+def test_missing_transaction_is_reported(ask, arguments, code):
     assert "oncelog: " in ask(*arguments, code=code)

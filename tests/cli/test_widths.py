@@ -1,4 +1,4 @@
-"""What commands print fits a terminal of 80 and of 40 columns, and breaks no word."""
+"""Output fits a terminal of 80 and of 40 columns, and breaks no word."""
 
 import fcntl
 import io

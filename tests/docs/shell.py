@@ -30,7 +30,7 @@ class Done:
 
 
 def environment(home: Path, more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """That of a reader who has just activated the venv."""
+    """Return the environment of a reader's shell after activating the venv."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
     path = f"{Path(sys.executable).parent}{os.pathsep}{kept['PATH']}"
     return {**kept, "PATH": path, "HOME": str(home), "PYTHONUNBUFFERED": "1", **(more or {})}

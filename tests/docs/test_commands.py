@@ -22,7 +22,7 @@ def test_cluster_loses_its_leader_as_the_readme_shows(folder: Path) -> None:
     assert wrong_in(run(shown.steps(), folder)) == {}
 
 
-def test_program_of_the_page_prints_what_the_page_shows(folder: Path) -> None:
+def test_program_of_the_page_prints_the_output_shown(folder: Path) -> None:
     (folder / "orders.py").write_text(block("docs/cluster.md", "import confluent_kafka").text)
     step = Step(f"{sys.executable} orders.py", ("10000 records, each once and in order",))
     assert wrong_in(run([step], folder)) == {}

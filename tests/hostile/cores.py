@@ -29,7 +29,7 @@ SLOW_S = 0.5  # for one input of a few kB: thousands of times what it takes
 
 
 class Finding(NamedTuple):
-    """What a core did with an input, and the input as it can be pasted into a test."""
+    """A problem that a core has with an input, and that input to be pasted into a test."""
 
     core: str
     data: Input

@@ -1,4 +1,4 @@
-"""What takes the bytes of clients and peers apart: requests, batches, messages of peers."""
+"""Decoders of bytes from clients and peers: requests, batches, messages of peers."""
 
 import random
 from collections.abc import Callable
@@ -186,7 +186,7 @@ def _refused(way: Callable[[], Any]) -> KafkaError | UnexpectedAppendOffset | No
 
 
 class PeerMessages:
-    """What one broker sends to another: streams, replica fetches, small messages, commands."""
+    """Messages from one broker to another: streams, replica fetches, small messages, commands."""
 
     name, share = "peers", 0.15
     errors: Errors = (KafkaError, MalformedFrame)

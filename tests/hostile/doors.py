@@ -1,4 +1,4 @@
-"""A cluster with a listener of each kind, the ways into it, and who watches that they stay open."""
+"""A cluster with a listener of each kind, the ways into it, and a watch on their answers."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ ANSWER_TIMEOUT_S = 60.0
 
 
 def cluster_in(folder: Path, nodes: int, **config: Any) -> Cluster:
-    """Return a cluster, not started, whose nodes have all listeners; folder: for certificates."""
+    """Return a cluster, not started, with all listeners on each node; folder: for certificates."""
     certificates = Certificates(folder)
     jaas = f'org.apache.kafka.PlainLoginModule required user_{USER}="{PASSWORD}";'
 
@@ -82,7 +82,7 @@ class Door:
 
     @property
     def login(self) -> list[bytes]:
-        """The frames of a login; none where nobody logs in."""
+        """The frames of a login; none on a listener without SASL."""
         if self.name != "sasl_ssl":
             return []
         return [

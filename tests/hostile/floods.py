@@ -1,7 +1,7 @@
 """Floods against a listener with TLS, while administration has a listener of its own.
 
 Connections that ask once and stay, silent ones, handshakes that stop half-way, requests of a byte
-at a time, fetches of 55 MB that nobody reads. No broker may take more than 300 MB, none be fenced,
+at a time, unread fetches of 55 MB. No broker may take more than 300 MB, none be fenced,
 and a new client on the reserved listener is answered within a second.
 """
 
@@ -117,7 +117,7 @@ def slow(stage: Stage) -> Iterator[socket.socket]:
 
 
 def unread(stage: Stage) -> Iterator[socket.socket]:
-    """40 fetches of 55 MB whose answers nobody reads."""
+    """Send 40 fetches of 55 MB and read none of the answers."""
     topics = [FetchTopic(TOPIC, None, [FetchPartition(0, 0, FETCH_BYTES)])]
     asked = FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=FETCH_BYTES, topics=topics)
     frame = frame_of(1, 12, b"".join(fetch.encode_request(asked, 12)))

@@ -52,7 +52,7 @@ FAILED_API = re.compile(r"API (\d+) version (\d+)")
 
 
 class Attack:
-    """What is sent to a running cluster, and what came of it."""
+    """An attack on a running cluster: the frames that are sent, and their effects."""
 
     def __init__(self, cluster: Cluster, folder: Path, seed: int, frame: bytes | None) -> None:
         self.cluster, self.rng, self._frame = cluster, random.Random(seed), frame

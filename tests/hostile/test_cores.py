@@ -27,7 +27,7 @@ class Broken:
             raise KeyError(data)
 
 
-def test_what_is_no_typed_error_is_found_with_its_input() -> None:
+def test_untyped_error_is_reported_with_its_input() -> None:
     (found,) = attack([Broken()], random.Random(1), 3_000)
     assert found.data == (b"\xff",) and "KeyError" in found.problem
 

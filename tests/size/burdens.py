@@ -1,4 +1,4 @@
-"""What a large cluster carries: each burden is made once and used again and again.
+"""Burdens of a large cluster: each is made once and used again and again.
 
 `use` must find everything as it was made, however the nodes ended in between; what it finds
 otherwise it says by an exception. Sizes are those of a `Scale`, so that all can be tried in little.

@@ -15,7 +15,7 @@ Address = tuple[str, int]
 
 
 class Connection:
-    """Blocking; whoever pipelines counts for itself."""
+    """A blocking connection; a caller that pipelines counts its answers itself."""
 
     def __init__(self, address: Address, *, receive_bytes: int | None = None) -> None:
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)

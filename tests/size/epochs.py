@@ -47,7 +47,7 @@ def epochs(stage: Stage) -> None:
 
 @dataclass(slots=True)
 class _Ledger:
-    """What the members were told; `expected`: the offset that was acknowledged last."""
+    """The answers that members got; `expected`: the offset that was acknowledged last."""
 
     expected: dict[int, int] = field(default_factory=lambda: dict.fromkeys(range(PARTITIONS), 0))
     owners: dict[int, str] = field(default_factory=dict[int, str])
@@ -113,7 +113,7 @@ async def _assign_at_once(admin: Admin) -> None:
 
 
 async def _committed(admin: Admin, partitions: Iterable[int]) -> dict[int, int]:
-    """What the group has committed of these; 0 where it has nothing."""
+    """Return the committed offset of each partition; 0 where there is none."""
     places = [(TOPIC, partition) for partition in partitions]
     found = await admin.groups.committed(GROUP, places, stable=True)
     return {place[1]: found[place].offset if place in found else 0 for place in places}

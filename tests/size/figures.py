@@ -12,7 +12,7 @@ COMMANDS = 10
 
 
 def restart_full(stage: Stage, factor: float) -> None:
-    """kill -9 of a node with 10 GB in 100 partitions."""
+    """Kill and start a node with 10 GB in 100 partitions."""
     total_bytes = int(10_000_000_000 * factor)
     stage.require_room(3 * total_bytes)
     fill(stage, "full", 100, total_bytes)
@@ -22,14 +22,14 @@ def restart_full(stage: Stage, factor: float) -> None:
 
 
 def restart_wide(stage: Stage, factor: float) -> None:
-    """kill -9 of a node with 10,000 partitions."""
+    """Kill and start a node with 10,000 partitions."""
     topics = _make_wide(stage, factor)
     count = sum(topics.values())
     _kill_and_start(stage, f"{count:,} partitions", WIDE_BACK_MAX_S, topics)
 
 
 def idle(stage: Stage, factor: float) -> None:
-    """10,000 partitions and nobody who uses them; not under the probe, which costs something."""
+    """Measure the CPU of 10,000 unused partitions, without the probe, which costs some."""
     count = sum(_make_wide(stage, factor).values())
     time.sleep(5)
     before = {s.node_id: s.cpu_s for s in stage.cluster.status()}

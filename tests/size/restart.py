@@ -29,7 +29,7 @@ def restart(stage: Stage) -> None:
 
 
 def fill(stage: Stage, topic: str, partitions: int, total_bytes: int, rf: int = 3) -> None:
-    """So many bytes in small batches, evenly over the partitions of a new topic."""
+    """Write this many bytes in small batches, evenly over the partitions of a new topic."""
     stage.create(topic, partitions, rf)
     value = os.urandom(RECORD_BYTES)
     batch = encode_batch([Record(i, 0, None, value) for i in range(BATCH_RECORDS)])

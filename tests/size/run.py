@@ -80,7 +80,7 @@ def row(outcome: Outcome) -> dict[str, object]:
 
 
 def print_findings(outcome: Outcome) -> None:
-    """What is over a limit, and what the nodes' own watchdogs wrote and counted."""
+    """Print the exceeded limits, and the stalls that the nodes' own watchdogs counted."""
     for problem in outcome.problems:
         print(f"    {outcome.case}: {problem}")
     if outcome.seen is None:

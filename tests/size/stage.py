@@ -1,4 +1,4 @@
-"""Where a case plays: a fresh cluster, the probe over the heavy thing, and what came of it.
+"""The stage of a case: a fresh cluster, a probe during the heavy operation, and the outcome.
 
 A case is a function of a `Stage`: it prepares what it needs, then does the heavy thing inside
 `with stage.watched("what"):`. Only that is judged.
@@ -39,7 +39,7 @@ class BatchRefused(Exception):
 
 @dataclass(slots=True)
 class Outcome:
-    """What was done, how long it took, what was seen, and what is over a limit."""
+    """The outcome of a case: its duration, observations, and exceeded limits."""
 
     case: str
     done: str = ""
@@ -100,7 +100,7 @@ class Stage:
             )
 
     def create(self, topic: str, partitions: int, rf: int = 3, **configs: Any) -> None:
-        """A topic whose partitions all serve; underscores in names stand for dots.
+        """Create a topic, and wait until its partitions serve; `_` in a config stands for a dot.
 
         Its records, most of them of 1970, stay.
         """
@@ -241,5 +241,5 @@ Case = Callable[[Stage], None]
 
 
 def names_of(cases: Sequence[Case]) -> dict[str, Case]:
-    """By the names that people type."""
+    """Return the cases by the names that the command line takes."""
     return {case.__name__.replace("_", "-"): case for case in cases}

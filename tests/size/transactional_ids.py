@@ -99,7 +99,7 @@ class _Line:
 
     @property
     def left(self) -> Iterable[str]:
-        """What has no answer that helps."""
+        """The ids that are still without a successful answer."""
         return itertools.chain(self._asked, self._names, self._refused)
 
     def fill(self) -> None:

@@ -36,7 +36,7 @@ class Target:
         return self.seconds / 3
 
     def settings(self, **more: Any) -> dict[str, Any]:
-        """Of a producer, with librdkafka's names."""
+        """Return the settings of a producer, with librdkafka's names."""
         return {"bootstrap.servers": self.bootstrap, "acks": "all", **more}
 
     @contextmanager
@@ -63,7 +63,7 @@ class Target:
         )
 
     def cpu_s(self) -> float:
-        """What all brokers have used up to now; 0 without pids."""
+        """Return the CPU seconds that all brokers used up to now; 0 without pids."""
         return sum(sum(psutil.Process(pid).cpu_times()[:2]) for pid in self.pids)
 
     def costs(self, **figures: float) -> Figures:
@@ -81,7 +81,7 @@ def latency_figures(seconds: Sequence[float]) -> Figures:
 def produce(
     target: Target, values: Sequence[bytes], *, producers: int = 1, compression: str = "none"
 ) -> Figures:
-    """As much as goes for some seconds, idempotent, with acks=all, to a topic of 6 partitions.
+    """Produce for some seconds, idempotent, with acks=all, to a topic of 6 partitions.
 
     All values are of one size. What is left in the queues then counts, and so does its time.
     Raises KafkaException where a record was not delivered.

@@ -24,8 +24,8 @@ def transactions(target: Target) -> dict[str, Figures]:
 
 
 def committed_readers(target: Target) -> dict[str, Figures]:
-    """What transactions of 100 records of 1 kB wrote, each tenth aborted, by 1 and by 3 readers;
-    and one who follows: from commit's return to the last record of the transaction.
+    """Measure 1 and 3 readers of transactions of 100 records of 1 kB, each tenth of them aborted;
+    and the latency of a reader that follows, from commit's return to the last record.
     """
     found: dict[str, Figures] = {}
     with target.topic(PARTITIONS) as topic:
@@ -93,7 +93,7 @@ def _transaction(
 
 
 def _write_transactions(target: Target, topic: str) -> None:
-    """As many for every cluster, unless one takes far too long."""
+    """Write the same number of transactions to every cluster, unless one takes far too long."""
     count = max(2, round(WRITTEN_PER_S * target.seconds / WRITERS))
     deadline = time.monotonic() + 10 + 5 * target.seconds
 

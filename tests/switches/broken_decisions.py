@@ -1,4 +1,4 @@
-"""What can be wrong where decisions are made: votes, disks, ids, markers, offsets, fences."""
+"""Bugs in decisions: votes, disks, ids, markers, offsets, fences."""
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
@@ -22,7 +22,7 @@ NOBODY = -1
 
 
 def first_marker_only() -> AbstractContextManager[Any]:
-    """Of the partitions of a transaction only the first gets its marker."""
+    """The coordinator sends the marker to the first partition of a transaction only."""
     sound = MarkerSender.send
 
     def send(self: Any, task: Any, partitions: Iterable[Any]) -> None:

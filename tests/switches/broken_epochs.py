@@ -1,4 +1,4 @@
-"""What can be wrong with a producer's epochs, and with its transactions' ends; known of Kafka."""
+"""Bugs in a producer's epochs and the ends of its transactions, as Kafka had them."""
 
 from contextlib import AbstractContextManager
 from typing import Any

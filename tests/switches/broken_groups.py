@@ -1,4 +1,4 @@
-"""What can be wrong where groups keep their offsets."""
+"""Bugs in groups: their offsets, members and epochs."""
 
 from contextlib import AbstractContextManager
 from typing import Any

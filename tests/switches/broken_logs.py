@@ -1,4 +1,4 @@
-"""What can be wrong in a partition: duplicates, fences, what is committed and what may be read."""
+"""Bugs in a partition: duplicates, fences, the high watermark, the last stable offset."""
 
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -47,7 +47,7 @@ def no_dedupe() -> AbstractContextManager[Any]:
 
 
 def no_window() -> AbstractContextManager[Any]:
-    """Of a producer only the next sequence is known, and none of its batches."""
+    """A leader remembers a producer's next sequence, and none of its batches."""
     return replaced(ProducerEntry, "find", lambda *_: None)
 
 
@@ -73,7 +73,7 @@ def no_epoch_check() -> AbstractContextManager[Any]:
 
 
 def no_coordinator_epoch() -> AbstractContextManager[Any]:
-    """A marker counts whoever sent it, the coordinator or one that was it before."""
+    """A marker of a former coordinator counts as one of the present coordinator."""
 
     def judge(entry: Any, epoch: int, coordinator_epoch: int, version: int) -> Any:
         try:
@@ -126,7 +126,7 @@ def early_acknowledgement() -> AbstractContextManager[Any]:
 
 
 def lone_high_watermark() -> AbstractContextManager[Any]:
-    """What the leader has counts as committed, whatever its followers have."""
+    """The high watermark is the leader's log end, however far its followers are."""
     sound = PartitionLeader.appended
 
     def raised(self: Any, _now_ms: int) -> int | None:
@@ -185,7 +185,7 @@ def believed_time() -> AbstractContextManager[Any]:
 
 
 def unchecked_reads() -> AbstractContextManager[Any]:
-    """What is read from a log's files is handed out as it is."""
+    """Bytes of a log's files are handed out without a check."""
     sound = log_read.check_batches
 
     def check(data: Any, from_offset: int, end_offset: int, epochs: Any, bytes_max: int) -> Any:

@@ -1,4 +1,4 @@
-"""What can be wrong in how a node starts, and in what it makes of its disk."""
+"""Bugs in how a node starts, and in how it uses its disk."""
 
 import os
 from collections.abc import Iterable
@@ -46,7 +46,7 @@ def latched_log() -> AbstractContextManager[Any]:
 
 
 class _Tail:
-    """What an index had in memory when a flush was asked for; the flush puts it into the file."""
+    """The entries of an index that were in memory when a flush began, which writes them."""
 
     def __init__(self, file: EntryFile) -> None:
         before, tail = file._tail
@@ -97,5 +97,5 @@ def early_recovery_point() -> AbstractContextManager[Any]:
 
 
 def deaf_leader() -> AbstractContextManager[Any]:
-    """A broker that is heard leads on, however long it has heard nobody."""
+    """A broker whose heartbeats arrive keeps leading, however long it gets no answers."""
     return replaced(controller, "DEAF_SESSIONS", 1_000_000)

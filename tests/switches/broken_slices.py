@@ -1,4 +1,4 @@
-"""What can be wrong between two slices: what was read or noted before, and names that live on."""
+"""Bugs between two slices of a job: stale reads, stale notes, names that outlive their logs."""
 
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -31,7 +31,7 @@ def cleaned_by_name() -> AbstractContextManager[Any]:
 
 
 def returning_group() -> AbstractContextManager[Any]:
-    """Who asks for a group that is being deleted makes it anew."""
+    """A request for a group that is being deleted creates it anew."""
     sound = GroupCoordinator.shard_for
 
     def shard_for(self: GroupCoordinator, group_id: str) -> GroupShard:
@@ -43,7 +43,7 @@ def returning_group() -> AbstractContextManager[Any]:
 
 
 def believed_index() -> AbstractContextManager[Any]:
-    """What an index says is believed, and not compared with the log."""
+    """An index entry is believed without a comparison with the log."""
 
     def headers_near(self: Segment, offset: int) -> Any:
         start = self.offset_index.lookup(offset)[1]

@@ -1,4 +1,4 @@
-"""Whether random simulation finds a bug that nobody leads it to, and how soon.
+"""Measure how soon random simulation finds a bug without a directed scenario.
 
 The directed scenarios prove that the judge knows a bug when it sees one; this tells how likely the
 schedules that are drawn by lot are to meet it: a measure of the simulation, not a test. The shapes

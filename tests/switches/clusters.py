@@ -16,7 +16,7 @@ EPOCH_BYTE = 19  # of a producer snapshot: the low byte of its first producer's 
 
 
 class ScenarioCluster(ABC):
-    """What can be asked of a cluster and done to it; every fault is proved when it returns."""
+    """The operations of a scenario on a cluster; a fault returns when it is proved."""
 
     def __init__(self, bootstrap: str, node_ids: list[int], data: Path) -> None:
         self.bootstrap, self.node_ids, self.data = bootstrap, node_ids, data

@@ -1,4 +1,4 @@
-"""What a directed scenario works with: a cluster whose nodes can be struck, and the history."""
+"""The context of a directed scenario: a cluster, faults on its nodes, and the history."""
 
 import asyncio
 import contextlib
@@ -26,8 +26,8 @@ TIMEOUT_S, MARKERS_S = 30.0, 8.0
 
 
 class LateRequest:
-    """A request on a connection of its own whose bytes the network delivers late: sent only then,
-    which a broker cannot tell apart.
+    """A request on a connection of its own that the network delivers late: it is sent only then,
+    which makes no difference to a broker.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Context:
         self._connections: dict[tuple[int, str], BrokerConnection] = {}
 
     async def topic(self, name: str, partitions: int = 1, **configs: str) -> str:
-        """A topic whose replicas are all in sync, and whose leaders serve."""
+        """Create a topic; return when all its replicas are in sync and its leaders serve."""
         await self.admin.create_topic(
             name,
             partitions=partitions,

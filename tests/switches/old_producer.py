@@ -112,7 +112,7 @@ class OldProducer:
         return row, batch
 
     def note(self, row: Handle, code: int, offset: int, attempts: int = 1) -> None:
-        """What the last answer said of a record."""
+        """Record the outcome of a record by its last answer."""
         outcome = outcome_of_send(code or None, attempts)
         self.context.recorder.send_ended(
             row, outcome, offset=offset if code == 0 else -1, error=str(code) if code else None

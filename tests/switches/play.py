@@ -56,7 +56,7 @@ class Played:
     seconds: float
 
     def caught_by(self, switch: Switch) -> list[str]:
-        """Of the names that were found those that the bug must have one of."""
+        """Return the findings that prove this bug; empty if it was not caught."""
         if switch.scenario in RAFT_SCENARIOS:
             told = self.found.get(RAFT, "")
             return [RAFT] if any(word in told for word in switch.found_as) else []

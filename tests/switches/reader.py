@@ -1,4 +1,4 @@
-"""A reader of committed data from the start of a topic, whose polls stand in the history."""
+"""A reader of committed data from the start of a topic; the history records its polls."""
 
 from oncelog.client.consumer import Consumer
 from oncelog.proof.chaos.load.payloads import value_of

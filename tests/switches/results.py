@@ -1,4 +1,4 @@
-"""What was found when all switches were tried last: in results.json, and shown in docs/judge.md."""
+"""The findings of the last run of all switches: results.json, shown in docs/judge.md."""
 
 import json
 from collections.abc import Iterable

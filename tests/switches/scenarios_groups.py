@@ -1,4 +1,4 @@
-"""Directed scenarios about consumer groups (KIP-848): whose epoch counts, and since when."""
+"""Directed scenarios about consumer groups (KIP-848): valid, stale and fenced epochs."""
 
 import asyncio
 import contextlib
@@ -144,7 +144,7 @@ async def _shared(context: Context, name: str) -> tuple[HandMadeMember, HandMade
 
 
 async def lone_coordinator(context: Context) -> None:
-    """Members join at a coordinator that nobody follows, which dies; another one is asked then."""
+    """Members join at a coordinator without followers; it dies, and another one is asked."""
     topic = await context.topic("lone-coordinator")
     await _read_one(context, topic)
     first = HandMadeMember(context, GROUP, topic)

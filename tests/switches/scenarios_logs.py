@@ -38,7 +38,7 @@ async def lost_answer(context: Context) -> None:
 
 
 async def lone_leader(context: Context) -> None:
-    """A leader that nobody follows gets a record with acks=all, is read, and dies."""
+    """A leader without followers gets a record with acks=all, is read, and dies."""
     topic = await context.topic("lone-leader")
     producer = OldProducer(context, topic)
     await producer.initialize(node_id=context.cluster.node_ids[0])
@@ -170,7 +170,7 @@ async def _compacted(context: Context) -> None:
 
 
 async def _values(context: Context) -> list[tuple[bytes | None, bytes | None]]:
-    """What a reader of the compacted topic gets, as (key, value)."""
+    """Read the compacted topic to its end, as (key, value)."""
     end, found = await context.log_end(COMPACTED), list[tuple[bytes | None, bytes | None]]()
     async with Consumer(context.cluster.bootstrap) as consumer:
         consumer.assign({(COMPACTED, 0): 0})

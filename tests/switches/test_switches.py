@@ -29,13 +29,13 @@ def attempt(name: str, *, on_processes: bool = False) -> None:
 
 
 @pytest.mark.parametrize("name", chosen(ROUND, IN_SIMULATION, DIRECTED))
-def test_those_whose_turn_it_is_are_caught(name: str) -> None:
+def test_switches_of_this_round_are_caught(name: str) -> None:
     attempt(name)
 
 
 @pytest.mark.cluster
 @pytest.mark.parametrize("name", chosen(ROUND, ON_PROCESSES, REAL))
-def test_those_whose_turn_it_is_are_caught_on_processes(name: str) -> None:
+def test_switches_of_this_round_are_caught_on_processes(name: str) -> None:
     attempt(name, on_processes=True)
 
 
@@ -115,7 +115,7 @@ def test_no_released_file_knows_of_them() -> None:
 
 
 def everything() -> dict[tuple[str, str], int]:
-    """What every class and module of the released code has, by identity."""
+    """Return the identity of every attribute of the released code's classes and modules."""
     found: dict[tuple[str, str], int] = {}
 
     def take(owner: Any, name: str) -> None:

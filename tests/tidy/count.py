@@ -1,4 +1,4 @@
-"""The figures of the house: .venv/bin/python -m tests.tidy.count [-v]"""
+"""Print the figures of the house: .venv/bin/python -m tests.tidy.count [-v]."""
 
 import argparse
 from collections import Counter

@@ -1,4 +1,4 @@
-"""The list of packages in pyproject.toml, made from the folders: python -m tests.tidy.packages
+"""Write the list of packages in pyproject.toml from the folders: python -m tests.tidy.packages.
 
 Setuptools cannot find packages where the checkout itself is the package, so they are listed.
 """

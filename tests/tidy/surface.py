@@ -1,4 +1,4 @@
-"""What users hold on to: the tree of commands with their options, and the public Python names.
+"""The surface that users rely on: commands with their options, and public Python names.
 
 tests/tidy/surface.txt holds the recorded form. After a change that is meant:
 .venv/bin/python -m tests.tidy.surface

@@ -47,9 +47,9 @@ ELSEWHERE: dict[Key, str] = {
     "test_it_ends_when_it_is_done",
     ("docs/prove.md", "oncelog observe --bootstrap"): "tests/prove/test_observe.py",
     ("docs/records.md", "--encode avro"): "tests/cli/records/test_registry.py::"
-    "test_produce_encodes_what_consume_decodes",
+    "test_record_encoded_by_produce_is_decoded_by_consume",
     ("docs/security.md", "oncelog acl add --allow User:bob"): "tests/cli/security/"
-    "test_acl_commands.py::test_the_commands_of_the_page_do_what_it_says",
+    "test_acl_commands.py::test_commands_of_the_page_have_the_effect_it_names",
     ("docs/security.md", "oncelog up --secure"): "tests/deploy/cluster/secured/"
     "test_secured_cluster.py::test_command_line_logs_in_as_admin_and_prints_passwords",
     ("docs/security.md", "refused User:alice"): "tests/node/security/test_refusals.py::"
@@ -111,7 +111,7 @@ def test_each_block_runs_or_it_is_said_why_not() -> None:
 
 
 @pytest.mark.parametrize("key", [*ELSEWHERE, *NOT_RUN], ids=lambda key: f"{key[0]} {key[1]}")
-def test_what_is_named_here_is_a_block(key: Key) -> None:
+def test_each_named_block_exists_once(key: Key) -> None:
     page, has = key
     assert sum(has in block.text for block in blocks_of(page)) == 1
 

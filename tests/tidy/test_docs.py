@@ -130,12 +130,12 @@ FIXED_CAPS = (
 
 
 def served() -> list[Api]:
-    """What a broker answers, by key."""
+    """Return the APIs that a broker serves, by key."""
     return sorted(served_apis(logging.getLogger(__name__)), key=lambda api: int(api.key))
 
 
 def api_rows(rows: Iterable[ConformanceRow]) -> list[tuple[str, ...]]:
-    """What Kafka has, what ours have, and why not."""
+    """Return the rows of APIs: Kafka's versions, ours, and the reason of a difference."""
     own = {int(api.key): api for api in served()}
     theirs = recorded.kafka().apis
     reasons = {row.name: row.reason for row in rows if row.kind == "api"}
@@ -366,7 +366,7 @@ def client_table(rows: Iterable[Setting]) -> str:
 
 
 def client_default(default: object) -> str:
-    """As in a properties file."""
+    """Return a default as a properties file has it."""
     if default is None or default == ():
         return ""
     if isinstance(default, tuple):
@@ -403,7 +403,7 @@ PAGES = {
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_a_page_says_what_the_code_says(page: str) -> None:
+def test_made_page_equals_its_source(page: str) -> None:
     written = (ROOT / page).read_text(encoding="utf-8")
     assert written == PAGES[page](), "write it anew: .venv/bin/python -m tests.tidy.test_docs"
 
@@ -425,7 +425,7 @@ def plain_words(text: str) -> str:
 
 
 def test_the_glossary_sends_to_files_that_use_the_words() -> None:
-    """Who greps for a word of the field finds the place."""
+    """A search for a term of the field leads to its place in the code."""
     wrong: list[str] = []
     for line in (ROOT / "docs/glossary.md").read_text(encoding="utf-8").splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]

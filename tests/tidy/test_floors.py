@@ -120,7 +120,7 @@ def test_only_the_audit_of_proof_stands_on_the_pipeline() -> None:
 
 
 def test_no_handle_of_the_event_loop_is_asked_for_its_time() -> None:
-    """uvloop gives a plain handle, without `when`, where a delay rounds to 0 ms."""
+    """The handle of uvloop has no `when` where a delay rounds to 0 ms."""
     asked = [
         f"{name(file)}:{node.lineno}"
         for file in FILES

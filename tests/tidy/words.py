@@ -1,4 +1,4 @@
-"""How plain the sentences are: .venv/bin/python -m tests.tidy.words [FOLDER ...]
+"""Measure how plain the sentences are: .venv/bin/python -m tests.tidy.words [FOLDER ...].
 
 Without a folder it prints the ratios of each, with folders the places that count against them.
 """

@@ -107,6 +107,6 @@ def test_references_without_end_are_refused() -> None:
         (["null", "long"], "tea", "it is none of null, long"),
     ],
 )
-def test_what_the_schema_does_not_take_is_named(schema: Any, content: Any, words: str) -> None:
+def test_value_outside_its_schema_is_named(schema: Any, content: Any, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         schema_of(schema).value(content)

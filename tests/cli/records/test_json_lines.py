@@ -97,7 +97,7 @@ def test_half_of_a_surrogate_pair_stays_an_escape():
     assert record_of(b'{"value": ' + half + b"}").value == half
 
 
-def test_what_avro_has_and_json_has_not_is_printed_as_text():
+def test_avro_values_without_a_json_type_are_printed_as_text():
     """A registry's decoder makes dates, decimals, UUIDs and bytes of logical types."""
     at, number = datetime(2026, 1, 31, 12, tzinfo=UTC), uuid.UUID(int=7)
     content = {"at": at, "price": Decimal("1.50"), "id": number, "photo": b"\xff"}

@@ -219,7 +219,7 @@ def schema_file(folder: Path, how: str) -> Path:
 @pytest.mark.kafka
 @pytest.mark.cluster
 @pytest.mark.parametrize("how", list(WRITTEN))
-def test_produce_encodes_what_consume_decodes(
+def test_record_encoded_by_produce_is_decoded_by_consume(
     cluster: Cluster, url: str, capsys: Any, tmp_path: Path, how: Any
 ) -> None:
     """First with a schema that it registers, then by the newest one, and from JSON as `consume`
@@ -238,7 +238,7 @@ def test_produce_encodes_what_consume_decodes(
 @pytest.mark.kafka
 @pytest.mark.cluster
 @pytest.mark.parametrize("how", list(WRITTEN))
-def test_produce_names_what_cannot_be_encoded(
+def test_produce_names_a_value_that_cannot_be_encoded(
     cluster: Cluster, url: str, capsys: Any, tmp_path: Path, how: Any
 ) -> None:
     topic, there = f"refused-{how}", ["--registry", url, "--data", str(cluster.data)]

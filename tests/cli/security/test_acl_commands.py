@@ -17,7 +17,7 @@ from ...node.own_broker import running
 
 @pytest.fixture(scope="module")
 def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A broker whose clients are super users, in a thread of its own."""
+    """The address of a broker in a thread; all its clients are super users."""
     settings = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:ANONYMOUS"}
     is_there, is_over, ports = Event(), Event(), list[int]()
 
@@ -71,7 +71,7 @@ def test_acls_are_added_listed_and_removed(
     assert listed(capsys, bootstrap) == []
 
 
-def test_the_roles_add_what_kafka_acls_adds(
+def test_role_options_add_the_same_acls_as_kafka_acls(
     bootstrap: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     common = ["--bootstrap", bootstrap, "--allow", "User:carol", "--topic", "t"]
@@ -115,7 +115,7 @@ def test_a_principal_without_a_type_is_refused_by_the_broker(
     assert "principalType:principalName" in capsys.readouterr().err
 
 
-def test_the_commands_of_the_page_do_what_it_says(
+def test_commands_of_the_page_have_the_effect_it_names(
     bootstrap: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for line in block("docs/security.md", "acl add --allow User:bob").text.splitlines():
