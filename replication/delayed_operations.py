@@ -8,8 +8,11 @@ BYTES_UNKNOWN = 1 << 62
 
 @dataclass(slots=True, eq=False)
 class DelayedProduce:
-    """A produce with acks=all; `required` maps each partition to the offset that must be
-    committed (the batch's next offset). `outcomes` fills with an error code for each."""
+    """A produce with acks=all that waits for its offsets to be committed.
+
+    `required` maps each partition to the offset that must be committed (the batch's next offset);
+    `outcomes` fills with an error code for each.
+    """
 
     required: Mapping[Hashable, int]
     deadline_ms: int
@@ -22,9 +25,9 @@ class DelayedProduce:
 class DelayedFetch:
     """A fetch short of `missing_bytes`; `offsets` maps each partition to its fetch offset.
 
-    `hidden_bytes` is there for a reader of committed data: for each partition how much is
-    committed beyond its fetch offset that an open transaction hides (BYTES_UNKNOWN where
-    nobody has counted). It becomes readable all at once, when the last stable offset moves.
+    `hidden_bytes` is set for a reader of committed data: for each partition, how much is committed
+    beyond its fetch offset but hidden by an open transaction (BYTES_UNKNOWN where it was not
+    counted). All of it becomes readable at once when the last stable offset moves.
     """
 
     offsets: Mapping[Hashable, int]

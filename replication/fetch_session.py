@@ -1,16 +1,17 @@
-"""Fetch sessions of consumers (KIP-227): what a client has said already it does not say again.
+"""Fetch sessions of consumers (KIP-227): a client does not repeat what it has said already.
 
-A full fetch opens a session, and is answered with all of its partitions; each fetch after it names
-only the partitions that are new, whose position moved, or that leave, and is answered with those
-that have something to say: records, an error, another high watermark or log start offset. Requests
-are counted by the session's epoch. The one that comes out of turn is refused, and so is the answer
-to one that was overtaken.
+A full fetch opens a session and is answered with all of its partitions. Each fetch after it names
+only the partitions that are new, that leave, or that have another position, and is answered only
+with the partitions that have news: records, an error, another high watermark or log start offset.
+The session's epoch counts the requests. A request out of turn is refused, and so is the answer to a
+request that another has overtaken.
 
-Both cost what has changed. `ready` has the places with something to say when they were read last,
-or with records for which there was no room; `changed` those to be read, see `standing_fetches`; all
-others are as the client knows them. Who was served goes to the end of the line (KIP-74).
+Both cost in proportion to what has changed. `ready` has the places with news at their last read, or
+with records for which there was no room; `changed` those that must be read, see `standing_fetches`;
+the client is up to date with all others. A partition that was served goes to the end of the queue
+(KIP-74).
 
-Pure; times are monotonic milliseconds. Sessions of followers are another thing: `replica_session`.
+Pure; times are monotonic milliseconds. Sessions of followers are separate: `replica_session`.
 """
 
 from collections.abc import Iterable
@@ -22,24 +23,24 @@ from ..wire.messages.fetch import FetchedPartition, FetchPartition, FetchRequest
 from .standing_fetches import StandingFetch, StandingFetches, StandingPlace
 
 NO_SESSION_ID = 0
-INITIAL_EPOCH, FINAL_EPOCH = 0, -1  # of requests that name all they want
+INITIAL_EPOCH, FINAL_EPOCH = 0, -1  # of requests that name all their partitions
 EPOCH_MAX = 2**31 - 1
 _NO_EPOCH = EPOCH_MAX + 1  # no request can have it
 PartitionKey = tuple[bytes | str | None, int]
 
 
 def is_full(epoch: int) -> bool:
-    """Whether a request of this epoch names all it wants."""
+    """Return whether a request of this epoch names all its partitions."""
     return epoch in (INITIAL_EPOCH, FINAL_EPOCH)
 
 
 def next_epoch(epoch: int) -> int:
-    """The epoch of the request after this one."""
+    """Return the epoch of the request after this one."""
     return epoch + 1 if epoch < EPOCH_MAX else 1
 
 
 class SessionPartition(StandingPlace):
-    """A partition as the client asked for it, and what it was told last."""
+    """A partition as the client asked for it, and the answer it got last."""
 
     __slots__ = (
         "has_more",
@@ -63,7 +64,7 @@ class SessionPartition(StandingPlace):
         self.has_more = False  # to be read from where the client asked
 
     def must_answer(self, answer: FetchedPartition) -> bool:
-        """Whether the client does not know all of this yet."""
+        """Return whether the answer has anything new for the client."""
         return bool(
             answer.records
             or answer.error_code
@@ -73,14 +74,14 @@ class SessionPartition(StandingPlace):
         )
 
     def was_answered(self, answer: FetchedPartition) -> None:
-        """When an error goes away that is news, too."""
+        """Note what the client knows now; after an error the next answer is news, too."""
         is_known = not answer.error_code and answer.diverging_epoch is None
         self.high_watermark = answer.high_watermark if is_known else -1
         self.log_start_offset = answer.log_start_offset
 
 
 class FetchSession(StandingFetch):
-    """One session; `epoch` is that of the request which comes next."""
+    """One session; `epoch` is the epoch that its next request must have."""
 
     __slots__ = (
         "created_ms",
@@ -106,11 +107,14 @@ class FetchSession(StandingFetch):
         self.is_closed = self.is_evictable = False
 
     def is_at(self, epoch: int) -> bool:
-        """Whether the session is as the request of this epoch left it."""
+        """Return whether the session is as the request of this epoch left it."""
         return not self.is_closed and self.epoch == next_epoch(epoch)
 
     def update(self, request: FetchRequest, standing: StandingFetches) -> Steps[None]:
-        """Take in what a request adds, moves and forgets; no other is in turn before the end."""
+        """Apply the partitions that a request adds, moves and forgets, in steps.
+
+        Until the end the session has no epoch, so every other request is out of turn.
+        """
         if self.is_closed:
             return
         partitions, changed = self.partitions, self.changed
@@ -125,11 +129,11 @@ class FetchSession(StandingFetch):
                     partitions[name, wanted.index] = place
                 else:
                     place.wanted = wanted
-                    self.ready.pop(place, None)  # it was served: behind those that were not
+                    self.ready.pop(place, None)  # it was served: put it behind those that were not
                 changed[place] = None
                 if counter.ends_step():
                     yield
-                    if self.is_closed:  # `unlink` has taken what was there
+                    if self.is_closed:  # `unlink` has taken all places
                         return
         for gone in request.forgotten_topics:
             for index in gone.partitions:
@@ -145,19 +149,19 @@ class FetchSession(StandingFetch):
         self.epoch = next_epoch(request.session_epoch)
 
     def set_isolation(self, read_committed: bool) -> None:
-        """What was read for other eyes is read anew."""
+        """Set the isolation level; when it changes, every partition must be read again."""
         if self.read_committed != read_committed:
             self.read_committed = read_committed
             self.changed.update(dict.fromkeys(self.partitions.values()))
 
     def places_to_read(self, count_max: int) -> list[SessionPartition]:
-        """The first ones, in the order of the answer."""
+        """Return the first places to read, in the order of the answer."""
         changed = (place for place in self.changed if place not in self.ready)
         places = cast("Iterable[SessionPartition]", chain(self.ready, changed))
         return list(islice(places, count_max))
 
     def was_read(self, place: SessionPartition, answer: FetchedPartition) -> bool:
-        """Keep what has something to say; whether it has."""
+        """Keep the place if it has news or more to read; return whether it has news."""
         must_answer = place.must_answer(answer)
         if must_answer or place.has_more:
             self.ready[place] = None
@@ -166,9 +170,9 @@ class FetchSession(StandingFetch):
         return must_answer
 
     def was_answered(self, place: SessionPartition, answer: FetchedPartition) -> None:
-        """The client knows it now, or will not come again with the epoch that it must have.
+        """Note an answer: the client has it, or cannot continue the session without its epoch.
 
-        What was served and has more to say goes behind all that was not.
+        A place that was served and has more goes behind all that were not served.
         """
         place.was_answered(answer)
         is_served = answer.records or answer.error_code or answer.diverging_epoch is not None
@@ -178,7 +182,7 @@ class FetchSession(StandingFetch):
                 self.changed[place] = None
 
     def unlink(self, standing: StandingFetches) -> Steps[None]:
-        """The end of a session that is closed."""
+        """Remove all places of a closed session, in steps."""
         for number, place in enumerate(list(self.partitions.values()), 1):
             standing.unwatch(place)
             if number % 100 == 0:

@@ -1,9 +1,9 @@
-"""The fetch sessions that a broker keeps, and which of them makes room for another (KIP-227).
+"""The fetch sessions that a broker keeps, and which of them is evicted for another (KIP-227).
 
-By Kafka's rule: a session that nobody has used for EVICTION_MS goes first; else the smallest one,
-if the new one is larger, and that has stood for EVICTION_MS, so that sessions do not drive each
-other out all the time. Whoever gets none names everything in every fetch. What Kafka does not bound
-is bounded here: the partitions of all sessions together.
+Kafka's rule: a session unused for EVICTION_MS goes first; otherwise the smallest one that is
+smaller than the new one and older than EVICTION_MS, so that sessions do not evict each other all
+the time. A client without a session names all its partitions in every fetch. Kafka does not bound
+the partitions of all sessions together; this cache does.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ PARTITIONS_MAX = 250_000  # about 150 MB
 
 
 class FetchSessionCache:
-    """All sessions by id; those that were used last are the last."""
+    """All sessions by id, in the order of their last use."""
 
     __slots__ = ("_by_use", "_slots", "partition_count", "partitions_max")
 
@@ -31,15 +31,15 @@ class FetchSessionCache:
         return iter(self._by_use.values())
 
     def get(self, session_id: int) -> FetchSession | None:
-        """The session, if it stands."""
+        """Return the session if it is open."""
         return self._by_use.get(session_id)
 
     def open(
         self, size: int, now_ms: int, draw_id: Callable[[], int], *, uses_topic_ids: bool
     ) -> tuple[FetchSession | None, list[FetchSession]]:
-        """A session of so many partitions, or None where there is no room; and which were closed.
+        """Open a session of `size` partitions; return it (None: no room) and the evicted ones.
 
-        draw_id: a number from 1 to 2**31 - 1, another one each time.
+        draw_id: returns another number from 1 to 2**31 - 1 each time.
         """
         evicted: list[FetchSession] = []
         if not self._has_room(size):
@@ -61,7 +61,7 @@ class FetchSessionCache:
         return session, evicted
 
     def touch(self, session: FetchSession, now_ms: int) -> bool:
-        """It is used, and has other partitions, maybe; whether there is room for them."""
+        """Note a use and the number of partitions; return whether there is room for them."""
         del self._by_use[session.session_id]
         self._by_use[session.session_id] = session
         session.last_used_ms = now_ms
@@ -70,7 +70,7 @@ class FetchSessionCache:
         return self.partition_count <= self.partitions_max
 
     def close(self, session: FetchSession) -> None:
-        """End it; its links are the caller's to take down (`FetchSession.unlink`)."""
+        """Close a session; the caller removes its links (`FetchSession.unlink`)."""
         if not session.is_closed:
             session.is_closed = True
             del self._by_use[session.session_id]
@@ -84,7 +84,7 @@ class FetchSessionCache:
         return len(self) < self._slots and self.partition_count + size <= self.partitions_max
 
     def _victims(self, size: int, now_ms: int) -> Iterator[FetchSession]:
-        """Which make room, one after the other, while they are closed."""
+        """Yield the sessions to evict, one after the other; the caller closes each."""
         while (oldest := next(iter(self._by_use.values()), None)) is not None:
             if now_ms - oldest.last_used_ms <= EVICTION_MS:
                 break

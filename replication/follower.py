@@ -1,10 +1,10 @@
-"""What a follower of one partition does with its leader's answers.
+"""How a follower of one partition acts on its leader's answers.
 
-It always asks for its own log end offset and says the epoch of its last batch; the leader
-answers with data that continues that log, or with the point where the two logs part (KIP-595).
-The follower then cuts its log there by the rule of KIP-101 and KIP-279 and asks again, until
-the leader finds its log to be a prefix. Watermarks are taken from answers without divergence
-only: before that the offsets of the two logs mean different records.
+It always asks for its own log end offset and names the epoch of its last batch; the leader answers
+with data that continues that log, or with the point where the two logs diverge (KIP-595). The
+follower then truncates its log there by the rule of KIP-101 and KIP-279 and asks again, until the
+leader finds its log to be a prefix. Watermarks are taken only from answers without divergence:
+before that the offsets of the two logs mean different records.
 
 One object lives for one (leader, leader epoch).
 """
@@ -17,7 +17,7 @@ from .messages import NO_EPOCH, SlotAnswer
 
 
 class FollowedLog(Protocol):
-    """What the rules ask of a log; `storage.partition_log.PartitionLog` fits."""
+    """The log as the rules need it; `storage.partition_log.PartitionLog` fits."""
 
     @property
     def log_end_offset(self) -> int: ...
@@ -38,9 +38,9 @@ class Append(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TruncateTo:
-    """Cut the log (and its epochs) to this end and fetch again.
+    """Truncate the log (and its epochs) to this end and fetch again.
 
-    `is_below_high_watermark` happens after an unclean election only: worth a loud line.
+    `is_below_high_watermark` happens only after an unclean election and is logged as an error.
     """
 
     offset: int
@@ -49,14 +49,14 @@ class TruncateTo:
 
 @dataclass(frozen=True, slots=True)
 class StartAt:
-    """Drop everything: the leader's log begins beyond our end."""
+    """Drop the whole log: the leader's log begins beyond our end."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Ask again after the back-off; metadata may settle it earlier with a new leader epoch."""
+    """Ask again after the back-off; a new leader epoch in the metadata may come earlier."""
 
     error: int
 
@@ -74,7 +74,7 @@ class PartitionFollower:
         self.leader_epoch = leader_epoch
 
     def fetch_position(self, log: FollowedLog) -> tuple[int, int]:
-        """(fetch offset, epoch of the last batch or -1): what to tell the leader."""
+        """Return (fetch offset, epoch of the last batch or -1), the position for the leader."""
         latest_epoch = log.latest_epoch
         return log.log_end_offset, NO_EPOCH if latest_epoch is None else latest_epoch
 
@@ -90,7 +90,7 @@ class PartitionFollower:
 
 
 def _common_end(answer: SlotAnswer, log: FollowedLog) -> int:
-    """Where the logs part, as far as one answer tells (KIP-279)."""
+    """Return where the logs diverge, as far as one answer shows (KIP-279)."""
     own_epoch, own_end = log.end_offset_for_epoch(answer.diverging_epoch)
     if answer.diverging_epoch < 0 or own_epoch < 0:
         # The leader knows no such old epoch, or we know none that old.
@@ -103,7 +103,7 @@ def _common_end(answer: SlotAnswer, log: FollowedLog) -> int:
 
 
 def _back_in_range(answer: SlotAnswer, log: FollowedLog) -> Action:
-    """The leader has no such offset; its answer carries its log's two ends."""
+    """Handle an offset that the leader does not have, by the two ends of the leader's log."""
     leader_log_end_offset = answer.diverging_end_offset
     if answer.log_start_offset > log.log_end_offset:
         return StartAt(answer.log_start_offset)

@@ -1,4 +1,4 @@
-"""What a leader notes: of each broker that follows, and of each follower of a partition."""
+"""A leader's notes about each broker that follows, and about each follower of a partition."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,12 +11,12 @@ UNKNOWN_OFFSET = -1
 
 @dataclass(slots=True)
 class PeerView:
-    """What this broker knows of the others; one object shared by all its partitions.
+    """This broker's view of the others; one object shared by all its partitions.
 
-    `live` maps the brokers that may be in an ISR (registered, neither fenced nor shutting
-    down) to their current broker epoch. `last_fetch_ms` is when each last asked for anything:
-    an incremental session does not repeat unchanged positions, so a follower at the log end is
-    known to be well by its session, not by its partition.
+    `live` maps the brokers that may be in an ISR (registered, neither fenced nor shutting down) to
+    their current broker epoch. `last_fetch_ms` is when each last sent any replica fetch: an
+    incremental session does not repeat unchanged positions, so a follower at the log end is known
+    to be alive by its session, not by its partition.
     """
 
     live: Mapping[int, int] = field(default_factory=dict[int, int])
@@ -24,16 +24,16 @@ class PeerView:
 
 
 class FetchedOutcome(NamedTuple):
-    """What a follower's fetch came to."""
+    """The outcome of a follower's fetch."""
 
-    is_accepted: bool  # False: unknown replica or a former incarnation, nothing was noted
-    high_watermark: int | None = None  # what it rises to; None: it stays
-    may_join_isr: bool = False  # worth a call of next_isr_change now
+    is_accepted: bool  # False: unknown replica or a former incarnation, ignored
+    high_watermark: int | None = None  # its new value; None: unchanged
+    may_join_isr: bool = False  # next_isr_change should be called now
 
 
 @dataclass(slots=True)
 class FollowerProgress:
-    """How far one follower is, by its own fetches; Kafka's ReplicaState."""
+    """How far one follower has replicated, by its own fetches; Kafka's ReplicaState."""
 
     node_id: int
     last_caught_up_ms: int

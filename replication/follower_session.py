@@ -1,6 +1,6 @@
-"""The follower's end of a replica session: what the leader has not been told yet.
+"""The follower's end of a replica session: the news that the leader has not received yet.
 
-The rules of the conversation are in `replica_session`. Times are monotonic milliseconds.
+The rules of the protocol are in `replica_session`. Times are monotonic milliseconds.
 """
 
 from collections import deque
@@ -24,7 +24,7 @@ ADDED_MAX = 500  # in one request: some 5 ms at the leader, which may raise as m
 
 @dataclass(slots=True, eq=False)
 class FollowerSlot:
-    """One partition in a session, as the follower sees it; `context` is the shell's."""
+    """One partition in a session, as the follower sees it; `context` belongs to the shell."""
 
     key: TopicIdPartition
     leader_epoch: int
@@ -36,10 +36,10 @@ class FollowerSlot:
 
 
 class FollowerSession:
-    """The follower's end: what the leader has not been told yet.
+    """The follower's end: the news that the leader has not received yet.
 
-    The shell sends `next_request` whenever `should_send`, and hands back each response, or
-    the failure, with the request it belongs to.
+    The shell sends `next_request` whenever `should_send`, and passes each response, or the failure,
+    back with its request.
     """
 
     def __init__(self) -> None:
@@ -64,14 +64,14 @@ class FollowerSession:
         log_start_offset: int = 0,
         context: object = None,
     ) -> FollowerSlot:
-        """Follow a partition from position = (fetch offset, last fetched epoch); replaces it."""
+        """Follow a partition from position = (fetch offset, last fetched epoch)."""
         self.remove(key)
         slot = FollowerSlot(key, leader_epoch, context, 0, *position, log_start_offset)
         self.slots[key] = self._added[key] = slot
         return slot
 
     def remove(self, key: TopicIdPartition) -> None:
-        """Follow a partition no longer."""
+        """Stop following a partition."""
         slot = self.slots.pop(key, None)
         if slot is not None:
             self.retries.pop(key, None)
@@ -82,7 +82,7 @@ class FollowerSession:
     def moved(
         self, slot: FollowerSlot, position: tuple[int, int], log_start_offset: int | None = None
     ) -> None:
-        """Give the leader a position: after an append, a truncation, or to be asked again."""
+        """Report a position to the leader: after an append, a truncation, or to be asked again."""
         slot.fetch_offset, slot.last_fetched_epoch = position
         if log_start_offset is not None:
             slot.log_start_offset = log_start_offset
@@ -90,7 +90,7 @@ class FollowerSession:
             self._moved[slot.number] = slot
 
     def retry(self, slot: FollowerSlot, at_ms: int) -> None:
-        """After an error: enter the slot again at this time."""
+        """Leave the session after an error and enter it again at this time."""
         if self.slots.get(slot.key) is slot:
             if self._leave(slot):
                 self._removed.append(slot.number)
@@ -100,8 +100,11 @@ class FollowerSession:
     # -- requests
 
     def should_send(self, now_ms: int) -> bool:
-        """A poll must wait at the leader always, and news must not wait: only for an answer that
-        comes at once, as that to the first of many parts."""
+        """Return whether to send a request now.
+
+        One poll always waits at the leader. News is sent at once, unless the request under way is
+        answered at once (max_wait_ms 0), as each but the last of many parts is.
+        """
         if self.retries:
             self._enter_retries(now_ms)
         if not self._outstanding:
@@ -112,10 +115,10 @@ class FollowerSession:
     def next_request(
         self, *, broker_epoch: int, max_wait_ms: int, max_bytes: int
     ) -> ReplicaFetchRequest:
-        """News since the last request, or all from the beginning when there is no session.
+        """Return the news since the last request, or everything when there is no session.
 
-        Of what is added no more than ADDED_MAX: a follower of thousands that comes back tells of
-        them in parts, each when the one before is answered.
+        It adds at most ADDED_MAX partitions: a follower of thousands that comes back adds them in
+        parts, each when the one before is answered.
         """
         if self._session_id == 0:
             self._by_number.clear()
@@ -123,7 +126,7 @@ class FollowerSession:
             self._removed = []
             self._added = {k: slot for k, slot in self.slots.items() if k not in self.retries}
             self._session_epoch = 0
-            max_wait_ms = 0  # no news can be sent before the answer says which session it is
+            max_wait_ms = 0  # news cannot be sent before the answer has named the session
         else:
             self._session_epoch += 1
         added = self._enter() if self._added else []
@@ -140,7 +143,7 @@ class FollowerSession:
         return request
 
     def _enter(self) -> list[AddedSlot]:
-        """Give their numbers to the slots that enter the session."""
+        """Number the slots that enter the session now."""
         added: list[AddedSlot] = []
         for key in list(islice(self._added, ADDED_MAX)):
             slot = self._added.pop(key)
@@ -162,9 +165,9 @@ class FollowerSession:
     def on_response(
         self, request: ReplicaFetchRequest, response: ReplicaFetchResponse
     ) -> list[tuple[FollowerSlot, SlotAnswer]] | None:
-        """The answers, with their slots; none when it is late; None when it ends the session.
+        """Return the answers with their slots; [] when late; None when the session has ended.
 
-        The caller deals with each: `moved` after data or divergence, `retry` after an error.
+        The caller handles each: `moved` after data or divergence, `retry` after an error.
         """
         outstanding = self._outstanding
         if not outstanding or outstanding[0] is not request:
@@ -189,7 +192,7 @@ class FollowerSession:
         return found
 
     def on_failure(self, request: ReplicaFetchRequest) -> bool:
-        """The request was lost, or its answer; whether that ends the session."""
+        """Note that a request or its answer was lost; return whether that ends the session."""
         is_ours = any(request is other for other in self._outstanding)
         if is_ours:
             self.reset()
@@ -201,7 +204,7 @@ class FollowerSession:
         self._outstanding.clear()
 
     def _leave(self, slot: FollowerSlot) -> bool:
-        """Take a slot's number back; whether the leader knows it."""
+        """Withdraw a slot's number; return whether the leader has seen it."""
         self._moved.pop(slot.number, None)
         if self._by_number.get(slot.number) is not slot:
             return False

@@ -16,8 +16,8 @@ UNKNOWN_BROKER_EPOCH = -1
 class IsrMember(NamedTuple):
     """A proposed member; broker_epoch -1 = not known to this leader, do not check (KIP-903).
 
-    Unknown can only be a member that has been in the ISR since before this leader's term: had
-    its process died since, the controller would have changed the partition epoch.
+    The epoch can be unknown only for a member that has been in the ISR since before this leader's
+    term: had its process died since, the controller would have changed the partition epoch.
     """
 
     node_id: int
@@ -38,7 +38,7 @@ class IsrChange:
 
 
 class AfterFailure(Enum):
-    """What a leader does with a change that failed."""
+    """The action of a leader after a change that failed."""
 
     RESTORE = "restore"
     """The controller did not apply it and our partition epoch is right: the confirmed ISR holds."""
@@ -61,5 +61,5 @@ _AFTER_FAILURE = {
 
 
 def after_failure(error: int) -> AfterFailure:
-    """What this Kafka error code means for the change; any other is worth another attempt."""
+    """Return the action for this Kafka error code; an unlisted error is retried."""
     return _AFTER_FAILURE.get(error, AfterFailure.RETRY)  # type: ignore[call-overload]

@@ -1,22 +1,22 @@
-"""What the leader of one partition knows of its followers, and what follows from it.
+"""The leader of one partition: the progress of its followers, the ISR, the high watermark.
 
 The high watermark is the lowest log end offset over the maximal in-sync set: the members the
-controller has confirmed, plus those whose admission is under way (KIP-497: the controller may
-have added them already, and may elect them). It stands still while the confirmed ISR is smaller
-than min.insync.replicas (KIP-966), and it never moves back. A follower that has caught up but
-is not a member yet holds it too, for as long as it keeps up: else under steady load it could
-never be seen at or beyond the high watermark, which is the ticket into the ISR.
+controller has confirmed, plus those that it may have admitted already and may elect (KIP-497). It
+does not advance while the confirmed ISR is smaller than min.insync.replicas (KIP-966), and it never
+moves back. A follower that has caught up but is not a member yet holds it back too, for as long as
+it keeps up: otherwise, under steady load, it could never reach the high watermark, which is the
+condition for joining the ISR.
 
-The log keeps the high watermark. Whatever happens here (`appended`, `flushed`, `follower_fetched`,
-an ISR change, `tick`) comes to an offset that it rises to, or None, for `raise_high_watermark` of
-the replica manager: the one place where a leader's rises, and where those who wait for it are
-freed. A follower takes over its leader's (`node/partitions/replica_fetcher.py`).
+The log keeps the high watermark. Every event here (`appended`, `flushed`, `follower_fetched`, an
+ISR change, `tick`) returns the offset it rises to, or None, for `raise_high_watermark` of the
+replica manager: the one place where a leader's high watermark rises and where the requests that
+wait for it complete. A follower takes over its leader's (`node/partitions/replica_fetcher.py`).
 
 Our own copy counts up to `own_end_offset`: while a flush is owed, not to the log end.
 
-A fetch for offset n says: everything below n is in my log. It counts only when the shell has
-found the follower's log to be a prefix of ours (`replica_reads.judge`), and when it comes from
-the follower's present incarnation (broker epoch, KIP-903).
+A fetch for offset n means that the follower's log holds everything below n. It counts only when the
+shell has found the follower's log to be a prefix of ours (`replica_server.judge_position`), and
+when it comes from the follower's present incarnation (broker epoch, KIP-903).
 
 Times are monotonic milliseconds.
 """
@@ -75,7 +75,7 @@ class PartitionLeader:
         self._maximal_isr = self.isr
         self._weigh()
         assert node_id in self.isr, "only a member of the ISR leads"
-        # Members get a full lag time from now; the others must show themselves first.
+        # Members get a full lag time from now; other followers must fetch first.
         self.followers = {
             node: FollowerProgress(node, now_ms if node in self.isr else _LONG_AGO_MS)
             for node in self.replicas
@@ -85,9 +85,9 @@ class PartitionLeader:
     # -- events of the log and of the followers
 
     def appended(self, log_end_offset: int, now_ms: int, *, is_flushed: bool = True) -> int | None:
-        """Note that our log has grown; what the high watermark rises to with it.
+        """Note that our log has grown; return the new high watermark or None.
 
-        Unless `is_flushed` our copy does not count for it before `flushed` says so.
+        Unless `is_flushed`, our copy does not count for it before `flushed` is called.
         """
         previous_end = self.log_end_offset
         assert log_end_offset >= previous_end, "a leader never truncates"
@@ -99,13 +99,13 @@ class PartitionLeader:
         last_fetch_ms = self._peers.last_fetch_ms
         for follower in self.followers.values():
             if follower.log_end_offset == previous_end:
-                # It was at the end when its session last spoke; from here on it lags.
+                # It was at the end when its session last fetched; from here on it lags.
                 seen_ms = last_fetch_ms.get(follower.node_id, follower.last_fetch_ms)
                 follower.last_caught_up_ms = max(follower.last_caught_up_ms, seen_ms)
         return self._raised_high_watermark(now_ms) if len(self._maximal_isr) == 1 else None
 
     def flushed(self, offset: int, now_ms: int) -> int | None:
-        """Note that our copy counts up to `offset`; what the high watermark rises to."""
+        """Note that our copy counts up to `offset`; return the new high watermark or None."""
         if offset <= self.own_end_offset:
             return None
         self.own_end_offset = offset
@@ -121,8 +121,8 @@ class PartitionLeader:
     ) -> FetchedOutcome:
         """Note that a follower holds everything below fetch_offset.
 
-        The caller has checked that the follower's log does not diverge below fetch_offset.
-        Caught up = at our end now, or at what our end was at its previous fetch.
+        The caller has checked that the follower's log does not diverge below fetch_offset. A
+        follower is caught up when it is at our end now, or at the end we had at its previous fetch.
         """
         follower = self.followers.get(node_id)
         if (
@@ -151,7 +151,7 @@ class PartitionLeader:
             joins = False
         else:
             joins = self.pending_isr_change is None and self._may_join(follower, now_ms)
-        # An outsider can hold the high watermark back, so its progress can free it too.
+        # A follower outside the ISR can hold the high watermark back, so its progress can raise it.
         raised = self._raised_high_watermark(now_ms) if moved else None
         if not joins and raised is None:
             return _NOTED
@@ -161,10 +161,9 @@ class PartitionLeader:
 
     @property
     def is_settled(self) -> bool:
-        """All replicas are in sync and at our end, as the controller knows.
+        """Return whether all replicas are in sync and at our end, as the controller knows.
 
-        Then nobody joins or leaves, however long nobody fetches, before something is appended or
-        decided.
+        Then the ISR does not change, even without fetches, before the next append or decision.
         """
         end, isr = self.log_end_offset, self.isr
         return (
@@ -174,11 +173,11 @@ class PartitionLeader:
         )
 
     def next_isr_change(self, now_ms: int) -> IsrChange | None:
-        """The ISR shrink or expand to propose now, if any; it is pending until told otherwise.
+        """Return the ISR shrink or expansion to propose now, if any; it becomes pending.
 
-        Out goes who has not been caught up for lag_time_max_ms; in comes who keeps up, is at
-        or beyond the high watermark and the start of this leader epoch, live, and in the
-        incarnation the controller knows (KIP-841, KIP-903).
+        A member leaves when it has not been caught up for lag_time_max_ms. A follower joins when it
+        keeps up, is at or beyond the high watermark and the start of this leader epoch, is live,
+        and is in the incarnation the controller knows (KIP-841, KIP-903).
         """
         if self.pending_isr_change is not None:
             return None
@@ -206,15 +205,15 @@ class PartitionLeader:
                 if node in members
             ),
         )
-        # A member on its way out still counts: the controller may say no.
+        # A member on its way out still counts: the controller may refuse.
         self._maximal_isr = self.isr | joining
         return change
 
     def isr_change_failed(self, change: IsrChange, error: int) -> IsrChange | None:
-        """The change to send again after this error (Kafka error code), or None.
+        """Return the change to send again after this Kafka error code, or None.
 
         A refusal restores the confirmed ISR. When we are behind the metadata the change stays
-        pending until `metadata_applied`. Anything else (time-out, unknown outcome) is retried:
+        pending until `metadata_applied`. Any other error (time-out, unknown outcome) is retried:
         the change is a compare-and-set, so a second copy does no harm.
         """
         if self.pending_isr_change is not change:
@@ -230,7 +229,7 @@ class PartitionLeader:
     def isr_change_succeeded(
         self, change: IsrChange, isr: Iterable[int], partition_epoch: int, now_ms: int
     ) -> int | None:
-        """Take over the controller's answer; what the high watermark rises to."""
+        """Apply the controller's answer; return the new high watermark or None."""
         if self.pending_isr_change is not change or partition_epoch < self.partition_epoch:
             return None
         return self._confirm(frozenset(isr), partition_epoch, now_ms)
@@ -244,10 +243,10 @@ class PartitionLeader:
         replicas: Iterable[int] | None = None,
         min_insync_replicas: int | None = None,
     ) -> int | None:
-        """Take over the replicated partition record of the same leader epoch.
+        """Apply the replicated partition record of the same leader epoch.
 
-        Only a higher partition epoch ends a pending change: at the same one the controller
-        may still be about to confirm it. Returns what the high watermark rises to.
+        Only a higher partition epoch ends a pending change: at the same one the controller may
+        still be about to confirm it. Returns the new high watermark or None.
         """
         if min_insync_replicas is not None:
             self._min_insync_replicas = min_insync_replicas
@@ -264,13 +263,13 @@ class PartitionLeader:
         return self._confirm(frozenset(isr), partition_epoch, now_ms)
 
     def tick(self, now_ms: int) -> int | None:
-        """What the high watermark rises to: outsiders that stopped keeping up hold it no longer."""
+        """Return the new high watermark or None: followers that stopped keeping up release it."""
         return self._raised_high_watermark(now_ms)
 
     # -- questions
 
     def low_watermark(self, own_log_start_offset: int) -> int:
-        """The lowest log start offset over the live replicas: DeleteRecords waits for it."""
+        """Return the lowest log start offset over the live replicas; DeleteRecords waits for it."""
         live = self._peers.live
         offsets = [f.log_start_offset for f in self.followers.values() if f.node_id in live]
         return min([own_log_start_offset, *offsets])
@@ -286,12 +285,12 @@ class PartitionLeader:
         return self._raised_high_watermark(now_ms)
 
     def _weigh(self) -> None:
-        """What acks=all needs (never more than there are replicas), and whether it is there."""
+        """Update the minimum for acks=all (at most the replica count) and whether it is met."""
         self.min_insync_replicas = min(self._min_insync_replicas, len(self.replicas))
         self.is_under_min_isr = len(self.isr) < self.min_insync_replicas
 
     def _raised_high_watermark(self, now_ms: int) -> int | None:
-        """What the high watermark rises to now, if it does."""
+        """Return the new high watermark, or None when it does not rise."""
         if self.is_under_min_isr:
             return None
         lowest = self.own_end_offset
@@ -312,12 +311,12 @@ class PartitionLeader:
         )
 
     def _may_join(self, follower: FollowerProgress, now_ms: int) -> bool:
-        """Kafka's rule, and two conditions that Kafka has by other means or not at all.
+        """Check Kafka's rule for joining, and two more conditions.
 
-        Kafka looks only when the follower fetches; we also look on ticks, so it must have been
-        heard of lately. And who would have to leave at once does not enter: while the ISR is
-        below its minimum the high watermark stands still, and a follower that stopped beyond
-        it would go in and out for ever.
+        Kafka checks only when the follower fetches; we also check on ticks, so the follower must
+        have fetched recently. And a follower that would be removed again immediately is not added:
+        while the ISR is below its minimum the high watermark does not advance, and a follower that
+        stopped beyond it would join and leave forever.
         """
         node = follower.node_id
         of_peer_ms = self._peers.last_fetch_ms.get(node, _LONG_AGO_MS)
@@ -331,7 +330,7 @@ class PartitionLeader:
         )
 
     def _is_eligible(self, follower: FollowerProgress) -> bool:
-        """Live, and the incarnation that fetched is the one the controller knows."""
+        """Check that it is live, and that the incarnation that fetched is the controller's."""
         return (
             follower.broker_epoch != UNKNOWN_BROKER_EPOCH
             and self._peers.live.get(follower.node_id) == follower.broker_epoch

@@ -1,8 +1,8 @@
-"""What brokers say to one another: kinds, and the bytes of the replica fetch.
+"""The messages between brokers: their kinds, and the bytes of the replica fetch.
 
-The transport carries a kind, a header and frames. Small control messages are dataclasses
-through `peer_codec`. The replica fetch is sent for every batch written, so its header is one
-flat msgpack list of integers, and records travel beside it as frames, uncopied.
+The transport carries a kind, a header and frames. Small control messages are dataclasses through
+`peer/codec`. The replica fetch is sent for every batch written, so its header is one flat msgpack
+list of integers, and records travel beside it as frames, uncopied.
 
     request  = [session_id, session_epoch, broker_epoch, max_wait_ms, max_bytes,
                 [added: slot, topic_id, partition, leader_epoch, fetch_offset,
@@ -28,7 +28,7 @@ from ..wire.errors import ErrorCode, InvalidRequest
 
 NO_EPOCH = -1
 NO_OFFSET = -1
-SLOTS_MAX = 200_000  # in one message; a broker with more partitions per peer is not ours
+SLOTS_MAX = 200_000  # in one message; more partitions per peer are not supported
 _ADDED, _MOVED, _ANSWER = 7, 4, 7  # numbers for each entry
 # Records smaller than this are joined into one frame: a frame costs more than the copy.
 JOIN_BELOW_BYTES = 32 * 1024
@@ -40,7 +40,7 @@ _packer = msgpack.Packer()  # one for all: making one costs as much as packing
 
 
 class PeerMessage(IntEnum):
-    """The kind of a message between brokers. Numbers are for ever, as the wire's are."""
+    """The kind of a message between brokers; its numbers never change."""
 
     RAFT = 1  # one-way; payload is the Raft engine's own
     REPLICA_FETCH = 2  # bulk request
@@ -58,7 +58,7 @@ class PeerMessage(IntEnum):
 
 
 class MalformedPeerMessage(InvalidRequest):
-    """Bytes from a peer that are not what their kind says."""
+    """Bytes from a peer that do not fit their kind."""
 
 
 class AddedSlot(NamedTuple):
@@ -74,7 +74,7 @@ class AddedSlot(NamedTuple):
 
 
 class MovedSlot(NamedTuple):
-    """A new position of the follower: everything below fetch_offset is in its log."""
+    """A new position of the follower: its log has everything below fetch_offset."""
 
     slot: int
     fetch_offset: int
@@ -96,11 +96,11 @@ class ReplicaFetchRequest(NamedTuple):
 
 
 class SlotAnswer(NamedTuple):
-    """What the leader says of one slot.
+    """The leader's answer for one slot.
 
-    An error other than OFFSET_OUT_OF_RANGE ends the slot: the follower adds it anew when it
-    wants to try again. diverging_end_offset is -1 unless the logs part; with
-    OFFSET_OUT_OF_RANGE it is the leader's log end offset.
+    An error other than OFFSET_OUT_OF_RANGE ends the slot: the follower adds it again when it
+    retries. diverging_end_offset is -1 unless the logs diverge; with OFFSET_OUT_OF_RANGE it is the
+    leader's log end offset.
     """
 
     slot: int
@@ -113,12 +113,12 @@ class SlotAnswer(NamedTuple):
 
     @property
     def ends_slot(self) -> bool:
-        """Whether the slot is no longer part of the session."""
+        """Return whether the slot is no longer part of the session."""
         return self.error not in (0, ErrorCode.OFFSET_OUT_OF_RANGE)
 
     @property
     def says_nothing(self) -> bool:
-        """Neither records nor an error nor a divergence: watermarks at most."""
+        """Return whether it has neither records nor an error nor a divergence."""
         return not self.error and self.diverging_end_offset < 0 and not self.records
 
 
@@ -133,14 +133,14 @@ class ReplicaFetchResponse(NamedTuple):
 
 
 def encode_fetch_request(request: ReplicaFetchRequest) -> bytes:
-    """The header of a replica fetch; there are no frames."""
+    """Encode the header of a replica fetch; there are no frames."""
     *numbers, added, moved, removed = request
-    positions = list(moved[0]) if len(moved) == 1 else _flat(moved)  # almost always it is one
+    positions = list(moved[0]) if len(moved) == 1 else _flat(moved)  # almost always one slot
     return _packer.pack([*numbers, _flat(added) if added else [], positions, removed])
 
 
 def decode_fetch_request(header: bytes) -> ReplicaFetchRequest:
-    """Raises MalformedPeerMessage."""
+    """Decode a replica fetch; raises MalformedPeerMessage."""
     session_id, session_epoch, broker_epoch, max_wait_ms, max_bytes, added, moved, removed = (
         _unpack_list(header, _REQUEST_TYPES)
     )
@@ -169,7 +169,7 @@ def decode_fetch_request(header: bytes) -> ReplicaFetchRequest:
 def encode_fetch_response(
     response: ReplicaFetchResponse,
 ) -> tuple[bytes, list[memoryview | bytes]]:
-    """The header and the frames that carry the records, in the order of the answers."""
+    """Return the header and the frames that carry the records, in the order of the answers."""
     session_id, session_epoch, session_error, broker_epoch, answers = response
     head = session_id, session_epoch, session_error, broker_epoch
     frames: list[memoryview | bytes] = []
@@ -199,7 +199,7 @@ def encode_fetch_response(
 def decode_fetch_response(
     header: bytes, frames: Sequence[memoryview | bytes]
 ) -> ReplicaFetchResponse:
-    """The records are views into the frames. Raises MalformedPeerMessage."""
+    """Decode an answer; the records are views into the frames. Raises MalformedPeerMessage."""
     values = _unpack_list(header, _RESPONSE_TYPES)
     numbers = values[4]
     if len(numbers) == _ANSWER and len(frames) == 1 and set(map(type, numbers)) == _INT:
@@ -231,7 +231,7 @@ def decode_fetch_response(
 
 
 def _flat(entries: Sequence[tuple[Any, ...]]) -> list[Any]:
-    """All fields of all entries."""
+    """Return all fields of all entries."""
     return list(chain.from_iterable(entries))
 
 
@@ -250,6 +250,6 @@ def _unpack_list(header: bytes, types: list[type]) -> list[Any]:
 
 
 def _check_numbers(values: list[Any], width: int = 1) -> None:
-    """Whole numbers, `width` for each entry; set and map run at the speed of C."""
+    """Check for `width` whole numbers in each entry; set and map run at the speed of C."""
     if values and (len(values) % width or set(map(type, values)) != _INT):
         raise MalformedPeerMessage(f"expected {width} whole numbers for each entry")

@@ -1,13 +1,13 @@
 """Requests that wait: acks=all produces for the high watermark, fetches for bytes.
 
-An operation waits on several partitions at once. Events name a partition (any hashable key);
-each returns the operations it freed, and costs as many steps as it frees, plus for fetches the
-watchers of that partition (each may need only a part of its min_bytes from it). A fetch that was
-freed is still among the watchers of its partitions, maybe thousands, until `unlink`; that of a
-fetch session is among none, `standing` tells it what moves. All deadlines lie in one heap. What
-leaves early stays in the heaps as a dead entry; when more than half of a heap is dead it is
-rebuilt, so memory is bounded by the living (Kafka purges the same way), and by some dead ones:
-those must let go of their context, which may be a large request.
+An operation waits on several partitions at once. Events name a partition (any hashable key); each
+returns the operations it completed, and costs as many steps as it completes, plus for fetches the
+watchers of that partition (each may need only a part of its min_bytes from it). A completed fetch
+stays among the watchers of its partitions, maybe thousands, until `unlink`; a fetch of a fetch
+session is among none, `standing` notes its partitions' events. All deadlines lie in one heap. An
+operation that completes early stays in the heaps as a dead entry; when more than half of a heap is
+dead it is rebuilt, so memory is bounded by the waiting operations (Kafka purges the same way) and
+by some dead ones: those must release their context, which may be a large request.
 
 Times are monotonic milliseconds.
 """
@@ -40,13 +40,13 @@ class Purgatory:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When `expire` has something to do next; None when nothing waits."""
+        """Return when `expire` is next due; None when nothing waits."""
         return self._deadlines.first_priority()
 
     # -- produce
 
     def watch_produce(self, operation: DelayedProduce) -> None:
-        """Let it wait; the caller has seen that at least one offset is not committed yet.
+        """Add a produce; the caller has seen that at least one offset is not committed yet.
 
         Partitions that are settled already are given in `outcomes`.
         """
@@ -60,10 +60,10 @@ class Purgatory:
         self.waiting_count += 1
 
     def advance(self, key: Hashable, high_watermark: int) -> list[DelayedProduce]:
-        """The produces whose last open partition is settled by this high watermark.
+        """Return the produces that this high watermark completes.
 
-        Never with NOT_ENOUGH_REPLICAS_AFTER_APPEND: while the ISR is below its minimum the high
-        watermark stands still (KIP-966).
+        They never fail with NOT_ENOUGH_REPLICAS_AFTER_APPEND: while the ISR is below its minimum
+        the high watermark does not advance (KIP-966).
         """
         return self._settle(key, high_watermark, ErrorCode.NONE)
 
@@ -87,7 +87,7 @@ class Purgatory:
     # -- fetch
 
     def watch_fetch(self, operation: DelayedFetch) -> None:
-        """Let it wait for missing_bytes (at least 1) beyond its offsets."""
+        """Add a fetch that waits for missing_bytes (at least 1) beyond its offsets."""
         for key, offset in operation.offsets.items():
             self._fetches.setdefault(key, {})[operation] = offset
         self._deadlines.push(operation.deadline_ms, operation)
@@ -100,11 +100,11 @@ class Purgatory:
         added_bytes: int,
         stable_offset: Callable[[], int] | None = None,
     ) -> list[DelayedFetch]:
-        """The fetches that have enough, now that the partition can be read up to upper_offset.
+        """Return the fetches that have enough, now that upper_offset limits the partition's reads.
 
-        Readers of committed data read up to stable_offset() (none given: the same).
-        `added_bytes` is how much became readable with this event, an estimate: a freed fetch
-        reads for itself.
+        Readers of committed data read up to stable_offset() (none given: the same). `added_bytes`
+        is how much became readable with this event, an estimate: a completed fetch reads for
+        itself.
         """
         enough: list[DelayedFetch] = []
         if key in self.standing.places:
@@ -132,30 +132,30 @@ class Purgatory:
         return self._finish_fetches(enough)
 
     def wake_fetches(self, key: Hashable) -> list[DelayedFetch]:
-        """All fetches of a partition: leadership, epoch or log start changed, look again."""
+        """Complete all fetches of a partition: its leadership, epoch or log start has changed."""
         freed = self.wake_standing(key)
         waiting = (each for each in self._fetches.get(key, ()) if not each.is_done)
         return freed + self._finish_fetches(waiting)
 
     def wake_standing(self, key: Hashable) -> list[DelayedFetch]:
-        """Those of fetch sessions, which would not see that another epoch has begun."""
+        """Complete those of fetch sessions, which would not notice that another epoch has begun."""
         return self._finish_fetches(self.standing.look_at(key))
 
     def free_fetch(self, operation: DelayedFetch) -> list[DelayedFetch]:
-        """One fetch, whatever there is: its session goes on without it."""
+        """Complete one fetch with what there is: its session continues without it."""
         return [] if operation.is_done else self._finish_fetches([operation])
 
     # -- both
 
     def cancel(self, operation: DelayedProduce | DelayedFetch) -> None:
-        """Forget an operation: its connection is gone."""
+        """Drop an operation: its connection is gone."""
         if not operation.is_done:
             self.unlink(operation)
             self._finish(operation, [])
             operation.context = None
 
     def expire(self, now_ms: int) -> list[DelayedProduce | DelayedFetch]:
-        """The operations whose time is up; open partitions of produces get REQUEST_TIMED_OUT."""
+        """Return the expired operations; open partitions of produces get REQUEST_TIMED_OUT."""
         expired: list[DelayedProduce | DelayedFetch] = []
         while (operation := self._deadlines.pop_up_to(now_ms)) is not None:
             if isinstance(operation, DelayedProduce):
@@ -180,7 +180,7 @@ class Purgatory:
         return freed
 
     def unlink(self, operation: DelayedProduce | DelayedFetch) -> None:
-        """Take it out of the partitions that it waits on; the caller, when it answers a fetch."""
+        """Remove an operation from its partitions; for a fetch the answering caller does this."""
         if isinstance(operation, DelayedFetch):
             for key in operation.offsets:
                 watchers = self._fetches[key]
@@ -207,11 +207,11 @@ class _LazyHeap(Generic[Entry]):
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Entry]] = []
-        self._pushed = 0  # breaks ties: first come, first freed
+        self._pushed = 0  # breaks ties: first come, first served
         self._dead = 0
 
     def __bool__(self) -> bool:
-        """Whether anything living is in it."""
+        """Return whether it has any live entry."""
         return len(self._heap) > self._dead
 
     def push(self, priority: int, operation: Entry) -> None:
@@ -219,7 +219,7 @@ class _LazyHeap(Generic[Entry]):
         heapq.heappush(self._heap, (priority, self._pushed, operation))
 
     def pop_up_to(self, priority: int) -> Entry | None:
-        """The next living operation at or below the priority."""
+        """Return the next live operation at or below the priority."""
         heap = self._heap
         while heap and heap[0][0] <= priority:
             operation = heapq.heappop(heap)[2]
@@ -236,7 +236,7 @@ class _LazyHeap(Generic[Entry]):
         return heap[0][0] if heap else None
 
     def note_dead(self) -> None:
-        """One operation in here is done and was not popped."""
+        """Note that one operation in here is done and was not popped."""
         self._dead += 1
         if self._dead > _REBUILD_BEYOND and self._dead * 2 > len(self._heap):
             self._heap = [entry for entry in self._heap if not entry[2].is_done]

@@ -1,15 +1,15 @@
-"""How a broker serves the followers of the partitions it leads.
+"""The followers of the partitions that a broker leads, and the answers to their fetches.
 
-Each follower process has one session and one poll that waits. A request first tells where the
-follower is: every reported position is judged against our log, and only a position on our log
-counts as progress (KIP-101, KIP-595). Then the poll is answered when there is news, is
-superseded, or its time is up.
+Each follower process has one session and one poll that waits. A request first reports where the
+follower is: every reported position is compared with our log, and only a position on our log counts
+as progress (KIP-101, KIP-595). Then the poll is answered when there is news, when it is superseded,
+or when its time is up.
 
-    append, or a leader or epoch change  ->  the partition's slots are dirty  ->  their
-    sessions are due  ->  `take_responses` reads and answers
+append, or a leader or epoch change -> the partition's slots are dirty -> their sessions are due ->
+`take_responses` reads and answers
 
-A slot whose leader epoch is newer than ours is held without an error: the same replicated
-metadata will reach us within moments, and `partition_changed` judges it then.
+A slot with a newer leader epoch than ours is held without an error: the same replicated metadata
+will reach us within moments, and `partition_changed` judges it then.
 
 Times are monotonic milliseconds.
 """
@@ -42,7 +42,7 @@ class LeaderRead(Protocol):
 
 
 class LedLog(FollowedLog, Protocol):
-    """What serving asks of a log; `storage.partition_log.PartitionLog` fits."""
+    """The log as serving needs it; `storage.partition_log.PartitionLog` fits."""
 
     @property
     def log_start_offset(self) -> int: ...
@@ -52,7 +52,7 @@ class LedLog(FollowedLog, Protocol):
 
 
 class ServedPartition(Protocol):
-    """A partition of this broker: the newest leader epoch it knows, and how it leads, if so."""
+    """A partition of this broker: its newest known leader epoch and its leader, if it leads."""
 
     @property
     def leader_epoch(self) -> int: ...
@@ -63,9 +63,9 @@ class ServedPartition(Protocol):
 
 
 class SendingThrottle:
-    """Says which partitions a follower gets nothing of for now; this one, none of them.
+    """Decides which partitions are held back from a follower for now; this one holds none.
 
-    The key of what was held must come with `appended` again, once more may be sent.
+    Once a held partition may be sent, `appended` must be called again with its key.
     """
 
     is_on = False
@@ -74,12 +74,12 @@ class SendingThrottle:
         return False
 
     def note(self, key: TopicIdPartition, size_bytes: int) -> None:
-        """So many bytes of it are sent."""
+        """Count bytes of this partition as sent."""
 
 
 @dataclass(slots=True)
 class ReplicationUpdates:
-    """What a follower's request came to here, by the keys of the partitions."""
+    """The effects of a follower's request, by the keys of the partitions."""
 
     high_watermarks: list[tuple[TopicIdPartition, int]] = field(
         default_factory=list[tuple[TopicIdPartition, int]]
@@ -114,15 +114,15 @@ class ReplicaServer:
         self._broker_epoch = broker_epoch
         self._response_bytes_max = response_bytes_max
         self._slot_bytes_max = slot_bytes_max
-        # No session id of a former incarnation comes again: the broker epoch is part of it.
+        # Session ids of a former incarnation never come again: the broker epoch is part of them.
         self._session_id = (broker_epoch + 1) << 24
         self._followers: dict[int, LeaderSession] = {}
         self._slots: dict[TopicIdPartition, list[LeaderSlot]] = {}
         self._due: list[LeaderSession] = []
         self._ready: list[PollResponse] = []
-        # No poll expires before it; None: none waits. Those that were answered are not looked for.
+        # No poll expires before it; None: none waits. Answered polls are not removed from it.
         self.next_deadline_ms: int | None = None
-        # What this round of answers has read: followers mostly want the same.
+        # The reads of this round of answers: followers mostly want the same.
         self._reads: dict[tuple[TopicIdPartition, int], bytes | memoryview] = {}
         self._batches_left = 0  # of an answer: each is checked
 
@@ -131,7 +131,7 @@ class ReplicaServer:
     def on_request(
         self, follower_id: int, request: ReplicaFetchRequest, context: object, now_ms: int
     ) -> ReplicationUpdates:
-        """Take a follower's request in. Ask `take_responses` afterwards."""
+        """Apply a follower's request. Call `take_responses` afterwards."""
         updates = ReplicationUpdates()
         self._peers.last_fetch_ms[follower_id] = now_ms
         follower = self._session_of(follower_id, request, context)
@@ -159,10 +159,10 @@ class ReplicaServer:
         return updates
 
     def forget_follower(self, follower_id: int) -> None:
-        """Drop the session of a follower whose broker is gone; its poll becomes due."""
+        """Drop the session of a follower that is gone; its poll becomes due."""
         follower = self._followers.pop(follower_id, None)
         if follower is not None:
-            if follower.poll is not None:  # it may live after all, and must not wait in vain
+            if follower.poll is not None:  # it may be alive after all, and must not wait in vain
                 self._refuse(follower.poll, follower_id, follower.context, _UNKNOWN_SESSION)
                 follower.poll = None
             follower.end()
@@ -170,7 +170,7 @@ class ReplicaServer:
     # -- the partitions' side
 
     def appended(self, key: TopicIdPartition) -> None:
-        """Our log of this partition has grown."""
+        """Note that our log of this partition has grown."""
         for slot in self._slots.get(key, ()):
             session = slot.session
             if not slot.is_dirty:
@@ -180,12 +180,12 @@ class ReplicaServer:
                 self._due.append(session)
 
     def watermarks_moved(self, key: TopicIdPartition) -> None:
-        """Its high watermark or log start moved: told with the next answer."""
+        """Note that its high watermark or log start moved; the next answer reports it."""
         for slot in self._slots.get(key, ()):
             slot.session.quiet[slot.slot] = slot
 
     def partition_changed(self, key: TopicIdPartition, now_ms: int) -> ReplicationUpdates:
-        """It got another leader or leader epoch here, appeared, failed, or is gone."""
+        """Judge its slots again: its leader or epoch changed, it appeared, failed, or is gone."""
         updates = ReplicationUpdates()
         for slot in list(self._slots.get(key, ())):
             host = self._find(key)
@@ -197,7 +197,7 @@ class ReplicaServer:
     # -- answers
 
     def take_responses(self, now_ms: int) -> list[PollResponse]:
-        """Answer the polls that have news, and those whose time is up."""
+        """Answer the polls that have news or have expired."""
         due, self._due = self._due, []
         for follower in due:
             follower.is_due = False
@@ -316,7 +316,7 @@ class ReplicaServer:
             self._due.append(follower)
 
     def _judge(self, slot: LeaderSlot, now_ms: int, updates: ReplicationUpdates) -> None:
-        """Compare a follower's position with our log; count it as progress if it is on it."""
+        """Compare a follower's position with our log; count it as progress if it is on our log."""
         slot.host = host = self._find(slot.key)
         slot.is_held = host is None or host.leader_epoch < slot.leader_epoch
         if host is None or slot.is_held:
@@ -331,7 +331,7 @@ class ReplicaServer:
             slot.last_fetched_epoch == log.latest_epoch
             and log.log_start_offset <= fetch_offset <= log.log_end_offset
         ):
-            slot.verdict = None  # what judge_position says: our newest epoch ends at our log end
+            slot.verdict = None  # as judge_position: our newest epoch ends at our log end
         else:
             try:
                 slot.verdict = judge_position(slot, log)
@@ -354,17 +354,17 @@ class ReplicaServer:
             if may_join_isr:
                 updates.may_join_isr.append(slot.key)
         if slot.verdict is not None:
-            slot.awaits_position = False  # an error is said even of a slot that we wait for
+            slot.awaits_position = False  # errors do not wait for a position
             self._make_dirty(slot)
         elif fetch_offset < log.log_end_offset:
             self._make_dirty(slot)
 
 
 def judge_position(slot: LeaderSlot, log: LedLog) -> SlotAnswer | None:
-    """None when the follower's log is a prefix of ours; else what to tell it (KIP-595).
+    """Return None when the follower's log is a prefix of ours; else the answer (KIP-595).
 
-    The follower's last batch is of `last_fetched_epoch`; if that epoch ends with us before the
-    fetch offset, or we never had it, the two logs part at the end we name.
+    The follower's last batch is of `last_fetched_epoch`; if our log ends that epoch before the
+    fetch offset, or never had it, the two logs diverge at the end we name.
     """
     if not log.log_start_offset <= slot.fetch_offset <= log.log_end_offset:
         if slot.fetch_offset < log.log_start_offset or slot.last_fetched_epoch < 0:

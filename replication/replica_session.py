@@ -1,25 +1,25 @@
-"""The incremental conversation between one follower process and one leader process.
+"""The leader's end of the incremental fetch session between two broker processes.
 
 The idea of KIP-227, carried further: a request names only the partitions (slots) that entered,
-left, or whose position moved; an answer only those that have something to say. So both cost as
-much as there is news, however many partitions idle.
+left, or moved; an answer only those that have news. So both cost as much as there is news, however
+many partitions idle.
 
 Rules that keep both sides agreed on a slot:
 
-* After data or a divergence the leader says nothing more of a slot until the follower has
-  given its new position: else the same records would be sent twice.
-* An error ends the slot on both sides. The follower adds it anew, under a new number.
-* Requests of a session are counted. A gap, or another incarnation on either side, ends the
-  session, and the follower opens another in which every slot enters anew. The request
-  that opens one is answered at once: no news can be sent before.
+* After data or a divergence the leader sends nothing more for a slot until the follower has
+  reported its new position: otherwise the same records would be sent twice.
+* An error ends the slot on both sides. The follower adds it again, under a new number.
+* Requests of a session are counted. A gap, or another incarnation on either side, ends the session,
+  and the follower opens another in which every slot enters again. The request that opens one is
+  answered at once: no news can be sent before.
 * The follower may send news while an earlier poll still waits at the leader; the leader then
-  answers the earlier one with what it has, maybe nothing. So a partition that just got a new
-  leader does not wait for the end of a long poll.
+  answers the earlier one with what it has, maybe nothing. So a partition that just got a new leader
+  does not wait for the end of a long poll.
 
-High watermark and log start wake nobody: they ride with the next answer, at the latest when
-the poll expires.
+High watermark and log start complete no poll: the next answer carries them, at the latest when the
+poll expires.
 
-Here is the leader's end; the follower's is `follower_session`.
+The follower's end is `follower_session`.
 """
 
 from collections import deque
@@ -48,7 +48,7 @@ class LeaderSlot:
     is_dirty: bool = False
     is_held: bool = False  # its leader epoch has not reached us yet
     host: Any = None  # the server's: the partition
-    verdict: SlotAnswer | None = None  # an error or divergence, to be said next
+    verdict: SlotAnswer | None = None  # an error or divergence, to be sent next
     sent_high_watermark: int = NO_OFFSET
     sent_log_start_offset: int = NO_OFFSET
 
@@ -61,8 +61,8 @@ Watermarks = Callable[[LeaderSlot], tuple[int, int] | None]
 class LeaderSession:
     """The leader's end: which slots have news for the follower, and the poll that waits.
 
-    `on_removed` is told of every slot that leaves. poll, its context and deadline_ms (monotonic),
-    and is_due are kept here for the server of the sessions.
+    `on_removed` is called for every slot that leaves. poll, its context and deadline_ms
+    (monotonic), and is_due are kept here for the server of the sessions.
     """
 
     follower: int
@@ -75,12 +75,12 @@ class LeaderSession:
     context: object = None
     deadline_ms: int = 0
     is_due: bool = False
-    # The dirty slots, in order of their turn; and those of which only watermarks changed.
+    # The dirty slots, in the order of their turns; and slots with only new watermarks.
     row: deque[LeaderSlot] = field(default_factory=deque[LeaderSlot])
     quiet: dict[int, LeaderSlot] = field(default_factory=dict[int, LeaderSlot])
 
     def apply(self, request: ReplicaFetchRequest) -> tuple[list[LeaderSlot], list[LeaderSlot]]:
-        """Take a request in; returns the slots that entered and those that moved."""
+        """Apply a request; return the slots that entered and those that moved."""
         self.session_epoch = request.session_epoch
         self.broker_epoch = request.broker_epoch
         for number in request.removed:
@@ -116,24 +116,24 @@ class LeaderSession:
             self.on_removed(slot)
 
     def end(self) -> None:
-        """Take all slots out. None may stay in the row: it knows its session, which had the row."""
+        """Remove all slots, also from the row: a slot refers to its session, which has the row."""
         for number in list(self.slots):
             self.drop(number)
         self.row.clear()
 
     def mark_dirty(self, slot: LeaderSlot) -> None:
-        """There may be data, an error or a divergence for it; it keeps its place in the row."""
+        """Note possible data, error or divergence for a slot; it keeps its place in the row."""
         if not slot.is_dirty:
             slot.is_dirty = True
             self.row.append(slot)
 
     def collect(self, read: ReadSlot, max_bytes: int) -> list[SlotAnswer]:
-        """Answers for the slots whose turn it is, at most about max_bytes of records.
+        """Return answers for the slots that are next, with about max_bytes of records at most.
 
-        And at most ANSWERS_MAX: the others have their turn with the next poll, which comes at once.
-        read(slot, room_bytes, at_least_one_batch) gives an answer, or None for "nothing new".
-        Slots that no room is left for stay first in the row. The first batch of all is read
-        whatever its size, or a large batch would block for ever.
+        It returns at most ANSWERS_MAX: the others have their turn with the next poll, which comes
+        at once. read(slot, room_bytes, at_least_one_batch) gives an answer, or None for "nothing
+        new". Slots without room stay first in the row. The first batch of all is read whatever its
+        size: otherwise a large batch would block the session forever.
         """
         answers: list[SlotAnswer] = []
         room = max_bytes
@@ -156,7 +156,7 @@ class LeaderSession:
         return answers
 
     def collect_watermarks(self, watermarks: Watermarks) -> list[SlotAnswer]:
-        """Answers for slots of which only the high watermark or log start changed."""
+        """Return answers for slots of which only the high watermark or log start changed."""
         answers: list[SlotAnswer] = []
         kept = {}
         for number, slot in self.quiet.items():

@@ -1,12 +1,13 @@
-"""Who looks at partitions over many requests: they are told what moved, and ask nothing.
+"""Links from partitions to the fetch sessions that read them, kept from request to request.
 
-A fetch that names all it wants is linked to each of its partitions while it waits, and to none
-afterwards. A fetch session (KIP-227) names only what has changed, so it must not cost what it does
-not name: its places stay linked from request to request, and an event notes the place among
-`changed`. Nobody asks an idle partition, neither when a fetch begins nor when it is answered.
+A fetch that names all its partitions is linked to each of them while it waits, and to none
+afterwards. A fetch session (KIP-227) names only what has changed, so partitions that it does not
+name must cost nothing: its places stay linked from request to request, and an event puts the place
+into `changed`. An idle partition is not visited, neither when a fetch begins nor when it is
+answered.
 
-An event costs the watchers of its partition. One whose session has no fetch waiting is noted once
-and unlinked until it is read again: sessions that nobody uses any more cost nothing.
+An event costs the watchers of its partition. A place is noted once, and unlinked until it is read
+again, while its session has no waiting fetch: unused sessions cost nothing.
 """
 
 from collections.abc import Callable, Hashable
@@ -18,7 +19,7 @@ class StandingPlace:
     """One partition of a standing fetch, as it was read last.
 
     `upper_offset` is where its next records begin; `hidden_bytes`: how much is committed already
-    that an open transaction hides from a reader of committed data (see `DelayedFetch`).
+    but hidden from a reader of committed data by an open transaction (see `DelayedFetch`).
     """
 
     __slots__ = ("hidden_bytes", "standing", "upper_offset", "watched")
@@ -30,13 +31,12 @@ class StandingPlace:
         self.hidden_bytes = 0
 
     def was_read(self, upper_offset: int, hidden_bytes: int) -> None:
-        """Up to where, and how much an open transaction hides."""
+        """Note the end of a read and how much an open transaction hides."""
         self.upper_offset, self.hidden_bytes = upper_offset, hidden_bytes
 
 
 class StandingFetch:
-    """The places of one reader: those that something has happened to, in that order, and the fetch
-    that waits for them now, if one does."""
+    """The places of one reader: its changed ones, in order, and the fetch that waits for them."""
 
     __slots__ = ("changed", "read_committed", "waiting")
 
@@ -55,11 +55,11 @@ class StandingFetches:
         self.places: dict[Hashable, dict[StandingPlace, None]] = {}
 
     def __len__(self) -> int:
-        """How many partitions anybody looks at."""
+        """Return how many partitions are watched."""
         return len(self.places)
 
     def watch(self, place: StandingPlace, key: Hashable) -> None:
-        """Note events of this partition for the place, and of no other."""
+        """Note events of this partition, and of no other, for the place."""
         if place.watched is not key:
             self.unwatch(place)
             place.watched = key
@@ -80,7 +80,7 @@ class StandingFetches:
         added_bytes: int,
         stable_offset: Callable[[], int] | None = None,
     ) -> list[DelayedFetch]:
-        """The fetches that have enough now; see `Purgatory.made_visible`."""
+        """Return the fetches that have enough now; see `Purgatory.made_visible`."""
         places = self.places.get(key)
         if not places:
             return []
@@ -109,7 +109,7 @@ class StandingFetches:
         return enough
 
     def look_at(self, key: Hashable) -> list[DelayedFetch]:
-        """The fetches that wait, where leadership or epoch changed, or the log failed or went."""
+        """Note a change of leader or epoch, or a lost log; return the waiting fetches."""
         waiting: list[DelayedFetch] = []
         for place in list(self.places.get(key, ())):
             operation = place.standing.waiting
@@ -119,11 +119,11 @@ class StandingFetches:
         return waiting
 
     def note_all(self, key: Hashable) -> None:
-        """What rides with the next answer has moved: a log start offset."""
+        """Note a change that the next answer reports: a log start offset."""
         for place in list(self.places.get(key, ())):
             place.standing.changed[place] = None
 
     def note(self, place: StandingPlace) -> None:
-        """Read it anew, whatever partition it is by then."""
+        """Have the place read again, whatever partition its key means by then."""
         place.standing.changed[place] = None
         self.unwatch(place)

@@ -1,8 +1,9 @@
-"""Tasks that run for as long as the broker does, and never end without a word.
+"""Tasks that run for as long as the broker does and report their failure.
 
-A loop that dies of an unexpected exception leaves a broker that looks healthy and no longer keeps
-its logs, its in-sync sets or its heartbeats. Such an end goes to the event loop's exception
-handler, and `node/__main__` ends the process by it: a restart recovers, a silent half does not.
+A loop that dies of an unexpected exception leaves a broker that looks healthy and no longer
+maintains its logs, its in-sync sets or its heartbeats. Such a failure goes to the event loop's
+exception handler, and `node/__main__` then ends the process: a restart recovers, a broker without
+one of its loops does not.
 """
 
 import asyncio
@@ -16,14 +17,14 @@ BACKGROUND_TASK = "background_task"  # key of the exception handler's context: t
 
 
 def background_task(name: str, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-    """Start `work` under a name; an exception out of it ends the broker."""
+    """Start `work` under a name; an exception in it ends the broker."""
     task = asyncio.get_running_loop().create_task(work, name=name)
     task.add_done_callback(_ended)
     return task
 
 
 async def end_tasks(*tasks: "asyncio.Task[None]") -> None:
-    """Cancel them, and wait for their ends."""
+    """Cancel tasks and wait until they have ended."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
@@ -63,7 +64,7 @@ class TaskSet:
             task.cancel()
 
     async def stop(self) -> None:
-        """Cancel all, and wait for their ends."""
+        """Cancel all tasks and wait until they have ended."""
         await end_tasks(*self._tasks)
 
     def _finished(self, task: "asyncio.Task[None]") -> None:

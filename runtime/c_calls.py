@@ -1,4 +1,4 @@
-"""What is done several times for every batch by one call of C, and not by a step of Python.
+"""Calls that stay within C, for the operations that every batch repeats.
 
 Elsewhere the fields of a tuple deserve their names, and a property its body.
 """
@@ -14,10 +14,10 @@ class _NewTuple(Protocol):
     def __call__(self, cls: type[Made], values: Iterable[Any], /) -> Made: ...
 
 
-# A NamedTuple of all its fields in their order, those with defaults, too.
+# A NamedTuple from all its fields in their order, including those with defaults.
 new_tuple = cast(_NewTuple, cast(Any, tuple).__new__)
 
 
 def attribute_of(path: str, assign: Callable[[Any, Any], None] | None = None) -> Any:
-    """A property that reads an attribute of an attribute, as "local.log_end_offset"."""
+    """Return a property that reads an attribute of an attribute, such as "local.log_end_offset"."""
     return property(attrgetter(path), assign)

@@ -1,4 +1,4 @@
-"""One timer for many deadlines: it goes off at the earliest of them."""
+"""One timer for many deadlines; it fires at the earliest of them."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from math import inf
 
 
 class EarliestTimer:
-    """Calls `due` at the earliest time it was set to; `due` sets it to what comes next.
+    """Calls `due` at the earliest time it was set to; `due` sets the timer for the next deadline.
 
     now_ms: the clock of these times.
     """
@@ -15,10 +15,10 @@ class EarliestTimer:
         self._now_ms = now_ms
         self._due = due
         self._timer: asyncio.TimerHandle | None = None
-        self.at_ms: float = inf  # when it goes off
+        self.at_ms: float = inf  # when it fires
 
     def set(self, at_ms: int) -> None:
-        """Go off at this time at the latest."""
+        """Fire at this time at the latest."""
         if self.at_ms <= at_ms:
             return
         if self._timer is not None:

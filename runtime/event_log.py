@@ -1,9 +1,9 @@
-"""Events of a broker: one line each in its log, with the terms that a program reads; bounded.
+"""Events of a broker: one log line each, with terms that a program can read, in bounded numbers.
 
-A line is `KIND {terms as JSON} SENTENCE`. Only what changes the state of a cluster is an event: no
-record and no batch is one. A client can provoke events (it is fenced again and again), so of each
-kind and period only so many are written, of each subject only a few; a line at the end of the
-period says how many were left out. All of them are counted.
+A line is `KIND {terms as JSON} SENTENCE`. Only a change of the cluster's state is an event; a
+record or a batch is none. A client can provoke events (for example by being fenced again and
+again), so the number written per kind and period is bounded, and so is the number per subject; a
+line at the end of the period says how many were left out. All of them are counted.
 """
 
 import asyncio

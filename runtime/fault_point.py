@@ -1,7 +1,7 @@
-"""Where a test may make something fail: between two steps whose order matters.
+"""Places where a test can inject a failure, between two steps of which the order matters.
 
-A fault point is called with the name of the place; what is given in tests and in chaos runs raises
-OSError there, ends the process, or waits. In a broker it does nothing.
+A fault point is called with the name of the place. The function that tests and chaos runs supply
+raises OSError there, ends the process, or waits. In a broker it does nothing.
 """
 
 from collections.abc import Callable
@@ -10,4 +10,4 @@ FaultPoint = Callable[[str], None]
 
 
 def no_fault_point(name: str) -> None:
-    """What a broker has outside tests."""
+    """Do nothing: the fault point of a broker outside tests."""

@@ -1,17 +1,17 @@
 """The garbage collector within the budget of the event loop.
 
-A full collection looks at every object there is: 50 ms with 100,000 small entries, half a second
-with a million committed offsets, at a moment that nobody chose. So young objects are collected in
-portions that take a few milliseconds, and full collections do not happen by themselves. What is
-dropped without a cycle needs no collector; that nothing which lives long (connections, groups,
-topics, partitions, logs) ends in a cycle is what tests/runtime/test_garbage_collection.py shows.
+A full collection visits every object: it takes 50 ms with 100,000 small entries and half a second
+with a million committed offsets, at an arbitrary moment. So young objects are collected in portions
+of a few milliseconds, and full collections never start automatically. Objects dropped without a
+cycle need no collector; tests/runtime/test_garbage_collection.py shows that no long-lived object
+(connection, group, topic, partition, log) ends in a cycle.
 """
 
 import gc
 import time
 
 YOUNG_OBJECTS = 5_000  # allocated since the last collection
-YOUNG_COLLECTIONS = 10  # until their survivors are looked at once more: 50,000 objects, 5 ms
+YOUNG_COLLECTIONS = 10  # until their survivors are visited again: 50,000 objects, 5 ms
 NEVER = 1 << 30
 
 
@@ -25,7 +25,7 @@ class GarbageCollection:
         self._began_s = 0.0
 
     def start(self) -> None:
-        """Keep what there is out of all collections, and those that come short."""
+        """Exclude the present objects from all collections, and keep later collections short."""
         gc.collect()
         gc.freeze()
         gc.set_threshold(YOUNG_OBJECTS, YOUNG_COLLECTIONS, NEVER)
@@ -36,7 +36,7 @@ class GarbageCollection:
             gc.callbacks.remove(self._collecting)
 
     def metrics(self) -> dict[str, float]:
-        """For the admin socket; milliseconds."""
+        """Return the metrics for the admin socket, in milliseconds."""
         return {
             "gc_ms": round(self.paused_s * 1000),
             "gc_longest_ms": round(self._longest_s * 1000, 1),

@@ -1,4 +1,4 @@
-"""The table of metric families: names, what they say, and the MBean that Kafka has for the same.
+"""The table of metric families: their names, their descriptions, and Kafka's MBeans for the same.
 
 A name follows from an MBean by the rules of the JMX exporter's example for KRaft
 (`kafka-kraft-3_0_0.yml`): in lower case, domain, type and name or attribute joined. The page of a

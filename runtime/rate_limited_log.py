@@ -1,4 +1,4 @@
-"""So much and no more: log lines that a client or a full disk provokes are counted and cut off."""
+"""Rate-limited log lines: a client or a full disk cannot fill the log."""
 
 import logging
 
@@ -7,7 +7,7 @@ PERIOD_S = 60.0
 
 
 class LimitedLog:
-    """Passes ten lines a minute of each kind; then one that says how many were left out."""
+    """Passes ten lines of each kind per minute; then one line says how many were left out."""
 
     def __init__(self, log: logging.Logger) -> None:
         self._log = log
@@ -23,7 +23,7 @@ class LimitedLog:
         *arguments: object,
         error: BaseException | None = None,
     ) -> None:
-        """Log a line of this kind, unless there were enough lately; now_s is monotonic.
+        """Log a line of this kind unless its limit is reached; now_s is monotonic.
 
         error: its traceback is part of the line.
         """

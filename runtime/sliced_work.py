@@ -1,23 +1,23 @@
-"""Work that grows, done in slices, so that nothing keeps a broker's event loop.
+"""Work that grows with its input, done in slices that fit the event loop's budget.
 
-A broker that is deaf for a session is dead to the others. So what grows with what is asked, stored
-or replicated is written as a *generator*: it yields wherever others may run, at least every half
-millisecond of work, and returns its result. It knows neither loop nor clock, so cores can be
-written that way. `SlicedWork` runs such generators on the loop: all jobs together get SLICE_S of
-each turn, and between two turns the loop serves sockets and timers.
+A broker that does not answer within its session timeout is declared dead. So work that grows with a
+request, with the stored data or with the metadata is written as a *generator*: it yields wherever
+other work may run, at least every half millisecond, and returns its result. It uses neither loop
+nor clock, so cores can be written that way. `SlicedWork` runs such generators on the loop: all jobs
+together get SLICE_S of each turn, and between two turns the loop serves sockets and timers.
 
 There are two lines, each first come, first served. The broker's own jobs (roles, commands of the
-metadata, replay of groups, cuts, checkpoints) come first, because clients wait for what they do.
-The jobs of clients keep CLIENTS_S of each turn, so that no own work keeps them out for ever. A job
-that has had its line's `run_s` lets the others of the line go first: OWN_RUN_S is short, so own
-jobs take turns; CLIENT_RUN_S is longer than most answers take, so of many the first is ready after
-its own time and not when all are, and yet a very long one keeps nobody waiting for long. That is
-for the sake of who waits: whoever needs one job to be done before another waits for it, and the
-simulator lets any job of a line go on.
+metadata, replay of groups, truncations, checkpoints) come first, because clients wait for them. The
+jobs of clients get at least CLIENTS_S of each turn, so the broker's own jobs cannot starve them. A
+job that has run for its line's `run_s` goes to the end of the line. OWN_RUN_S is short, so the
+broker's jobs take turns; CLIENT_RUN_S is longer than most answers take, so the first of many
+answers is ready after its own time and not after the time of all, and a very long one still delays
+the others only briefly. The order within a line is for latency only: code that needs one job to
+finish before another waits for it, and the simulator continues any job of a line.
 
-What a generator has read before a yield may have changed after it: it looks again, or holds a
-copy. What only waits (fsync, decompression, a checksum over megabytes) is for an executor instead.
-docs/decisions/0007-the-budget-of-the-loop.md has the whole of it.
+Values that a generator has read before a yield may have changed after it: it reads them again or
+holds a copy. Work that only waits (fsync, decompression, a checksum over megabytes) belongs in an
+executor. docs/decisions/0007-the-budget-of-the-loop.md explains the whole.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ class _Job:
 class WorkLine:
     """A line of jobs of one event loop.
 
-    `share` is for what is short: requests that begin, and answers that are due.
+    `share` is for short work: requests that begin, and answers that are due.
     """
 
     def __init__(self, run_s: float, share: TurnShare, schedule: Callable[[], None]) -> None:
@@ -65,7 +65,7 @@ class WorkLine:
         return bool(self._jobs)
 
     def run(self, name: str, steps: Steps[Result]) -> "asyncio.Future[Result]":
-        """Begin a job in the next turn; the future has its result, or what it raised.
+        """Begin a job in the next turn; the future gets its result or its exception.
 
         A future that is cancelled ends the job at its next yield. The watchdog names the job by
         `name`.
@@ -78,7 +78,7 @@ class WorkLine:
         return future
 
     async def finish(self, name: str, steps: Steps[Result]) -> Result:
-        """The result of steps: of short ones, which end before their first yield, at once."""
+        """Return the result of steps; at once if they end before their first yield."""
         try:
             next(steps)
         except StopIteration as end:
@@ -86,16 +86,16 @@ class WorkLine:
         return await self.run(name, steps)
 
     def begin(self, name: str, steps: Steps[None]) -> None:
-        """As `finish`, for what nobody waits for."""
+        """Run steps, the first one at once, without returning their result."""
         if next(steps, self) is not self:
             self.run(name, steps)
 
     def first(self) -> _Job:
-        """Take the job whose turn it is out of the line."""
+        """Take the job that is next out of the line."""
         return self._jobs.popleft()
 
     def put_back(self, job: _Job) -> None:
-        """Put a job back to where it goes on, or behind the others if it has run for long."""
+        """Put a job back at the front, or behind the others if it has run for `run_s`."""
         if job.ran_s < self.run_s:
             self._jobs.appendleft(job)
         else:
@@ -103,7 +103,7 @@ class WorkLine:
             self._jobs.append(job)
 
     def end_jobs(self) -> None:
-        """End all jobs where they stand and cancel their futures."""
+        """Close all jobs at their present yield and cancel their futures."""
         jobs, self._jobs = self._jobs, deque()
         for job in jobs:
             job.steps.close()
@@ -111,7 +111,7 @@ class WorkLine:
 
 
 class SlicedWork(WorkLine):
-    """All jobs of one event loop; itself it is the line of the broker's own.
+    """All jobs of one event loop; the object itself is the line of the broker's own jobs.
 
     `clock` gives seconds; the simulator ends slices by seed.
     """
@@ -124,7 +124,7 @@ class SlicedWork(WorkLine):
         self._is_scheduled = False
 
     def close(self) -> None:
-        """End all jobs where they stand; who waits for one is cancelled."""
+        """Close all jobs at their present yield and cancel their futures."""
         self.end_jobs()
         self.clients.end_jobs()
 
@@ -146,7 +146,7 @@ class SlicedWork(WorkLine):
         self._schedule()
 
     def _spend(self, line: WorkLine, seconds: float) -> float:
-        """Run jobs of a line for so long; return how much of the time is left."""
+        """Run jobs of a line for this long; return how much of the time is left."""
         if not line.has_jobs:
             return seconds
         deadline = self.clock() + seconds
@@ -158,14 +158,14 @@ class SlicedWork(WorkLine):
             self.running = job.name
             began, until = now, min(deadline, now + line.run_s - job.ran_s)
             try:
-                while True:  # a step at least: what is left of a run may round to nothing
+                while True:  # one step at least: the rest of a run may round to nothing
                     next(job.steps)
                     if (now := self.clock()) >= until:
                         break
                 job.ran_s += now - began
                 line.put_back(job)
             except StopIteration as end:
-                deadline -= WAKE_UP_S  # of who waited for it
+                deadline -= WAKE_UP_S  # for the task that waited for the result
                 if not job.future.cancelled():
                     job.future.set_result(end.value)
             except Exception as error:

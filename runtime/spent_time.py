@@ -1,8 +1,8 @@
 """The time that one piece of work takes of the event loop, however its parts are spread.
 
-A call, a coroutine and the steps of sliced work count while they run, not while they wait. What is
-handed to a work line while a measured part runs is measured with it: `SpentTime.running` is that
-part. Nothing is measured, and nothing is called, where it is None.
+A call, a coroutine and the steps of sliced work count while they run, not while they wait. Steps
+that are handed to a work line while a measured part runs are measured with it: `SpentTime.running`
+is that part. Where it is None, nothing is measured.
 """
 
 import types
@@ -29,7 +29,7 @@ class SpentTime:
 
     @property
     def seconds(self) -> float:
-        """What was spent until now."""
+        """The seconds spent until now."""
         since = 0.0 if self._began_s is None else self._clock() - self._began_s
         return self._seconds + since
 
@@ -51,7 +51,7 @@ class SpentTime:
         return await self._driven(coroutine)
 
     def steps(self, steps: Steps[Result]) -> Steps[Result]:
-        """Measure steps, each by itself."""
+        """Measure each step."""
         try:
             while True:
                 try:
@@ -77,5 +77,5 @@ class SpentTime:
             value = error = None
             try:
                 value = yield awaited
-            except BaseException as raised:  # what ends the wait is the coroutine's to judge
+            except BaseException as raised:  # the coroutine handles what ends its wait
                 error = raised

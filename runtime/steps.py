@@ -1,7 +1,7 @@
-"""Work that grows, written as a generator: it yields wherever others may run.
+"""Work that grows with its input, written as a generator that yields wherever others may run.
 
-The lowest floor has only the type, and how to run such work at once. Brokers run it in slices of
-their event loop: runtime/sliced_work.py says how, and why.
+The lowest floor has only the type, and a function that runs such work to its end. Brokers run it in
+slices of their event loop: runtime/sliced_work.py says how, and why.
 """
 
 from collections.abc import Callable, Generator, Iterable
@@ -9,12 +9,15 @@ from typing import TypeVar
 
 Result = TypeVar("Result")
 Item = TypeVar("Item")
-MADE_A_STEP = 100  # for what takes a few microseconds
+MADE_A_STEP = 100  # for items that take a few microseconds each
 Steps = Generator[None, None, Result]
 
 
 class StepCounter:
-    """Where loops in loops yield: they count together, or many short ones would never do."""
+    """A shared item count for nested loops, which tells when to yield.
+
+    Each loop counting for itself would never yield where many short loops follow one another.
+    """
 
     __slots__ = ("_count", "_items")
 
@@ -23,7 +26,7 @@ class StepCounter:
         self._count = 0
 
     def ends_step(self) -> bool:
-        """Call it for each item of each loop; whether to yield now."""
+        """Count one item of any loop; return whether to yield now."""
         self._count += 1
         return self._count % self._items == 0
 
@@ -37,7 +40,7 @@ class StepCounter:
 def made(
     make: Callable[[Item], Result], items: Iterable[Item], at_a_step: int = MADE_A_STEP
 ) -> Steps[list[Result]]:
-    """What `make` gives of each item, in steps."""
+    """Apply `make` to each item, in steps."""
     results: list[Result] = []
     for item in items:
         results.append(make(item))

@@ -1,18 +1,18 @@
-"""What the requests of all clients may take of one turn of the event loop.
+"""The share of one turn of the event loop that the requests of all clients may use.
 
-Each of them is short, but a thousand may become readable in one turn, or an append may free a
-thousand that waited; the loop runs them all before it looks at other sockets and timers. So all
-that is done for a client, a request that begins or an answer that is due, is done while there is
-time left of SHARE_S, and else put in one line, first come, first served, for the turns that follow.
-What a new connection asks first stands in a line of its own, which has the first half of each turn:
-it does not wait for all that older connections have sent ahead.
+Each request is short, but a thousand may become readable in one turn, or an append may complete a
+thousand that waited, and the loop runs them all before it polls sockets and timers again. So work
+for a client (a request that begins, an answer that is due) runs while some of SHARE_S is left;
+after that it is queued, first come, first served, for the following turns. The first requests of a
+new connection have a queue of their own, which gets the first half of each turn: they do not wait
+behind everything that older connections have sent ahead.
 
-What cannot be stopped in the middle, because a task of the loop does it in the next turn, is
-charged before, by an estimate. Jobs in slices have a share of their own (`sliced_work`), and so
-have other brokers, whose messages wait for nobody here.
+Work that a task of the loop does in the next turn cannot be interrupted there, so it is charged
+beforehand, by an estimate. Jobs in slices have a share of their own (`sliced_work`). Messages of
+other brokers are never queued here.
 
-To be called at the beginning of each turn costs two microseconds. So nobody is, until somebody
-waits: before that, a turn is known by the loop's having had nothing of ours to do for IDLE_S.
+A callback in each turn costs two microseconds, so it is registered only while something waits.
+Otherwise a new turn is assumed once no request has run for IDLE_S.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from math import inf
 
 SHARE_S = 0.004
 IDLE_S = 0.0001  # two requests of one turn are closer to each other
-WAKE_UP_S = 0.001  # what a task that waited does when it goes on in the next turn, about
+WAKE_UP_S = 0.001  # the estimated work of a task that waited and continues in the next turn
 
 
 class TurnShare:
@@ -33,33 +33,33 @@ class TurnShare:
         self._waiting: deque[Callable[[], object]] = deque()
         self._early: deque[Callable[[], object]] = deque()
         self._deadline = 0.0
-        self.began_s = 0.0  # when it was asked whether the share is spent
+        self.began_s = 0.0  # when `is_spent` was last called
         self._ended_s = -inf  # when the last action ended
         self._is_counting = False  # `_next_turn` will be called
 
     def is_spent(self) -> bool:
-        """Whether what comes now has to wait for a later turn; if not, say when it has `ended`."""
+        """Return whether new work has to wait for a later turn; after work call `ended`."""
         now = self.began_s = self.clock()
         if not self._is_counting and now > self._ended_s + IDLE_S:
             self._deadline = now + SHARE_S
         return now >= self._deadline
 
     def has_room(self) -> bool:
-        """Whether what may take long has time left; if not, it is done elsewhere."""
-        self._count()  # answers that come in the midst of it would each begin a share of their own
+        """Return whether a long piece of work has time left; if not, it runs elsewhere."""
+        self._count()  # answers that come meanwhile would each begin a share of their own
         return not self.is_spent()
 
     def ended(self) -> None:
-        """What was begun here has been done, or will go on by itself."""
+        """Note the end of an action: it is done, or continues by itself."""
         self._ended_s = self.clock()
 
     def put(self, action: Callable[[], object], *, is_early: bool = False) -> None:
-        """Do it in a later turn, after all that waits already, or after all that is early."""
+        """Do it in a later turn, after everything that waits, or only after the early ones."""
         (self._early if is_early else self._waiting).append(action)
         self._count()
 
     def do(self, action: Callable[[], object]) -> None:
-        """Do it now, or if the share is spent later."""
+        """Do it now, or in a later turn if the share is spent."""
         if self.is_spent():
             self.put(action)
         else:
@@ -75,7 +75,7 @@ class TurnShare:
             await granted
 
     def charge(self, seconds: float) -> None:
-        """So much will be done in the next turn, and nobody will be asked whether it may."""
+        """Charge work that will be done in the next turn without asking `is_spent`."""
         self._deadline -= seconds
 
     def _grant(self, granted: "asyncio.Future[None]") -> None:
@@ -84,26 +84,26 @@ class TurnShare:
             self.charge(WAKE_UP_S)
 
     def _count(self) -> None:
-        """Know each turn by its beginning, from the next one on."""
+        """Mark the beginning of each turn, from the next one on."""
         if not self._is_counting:
             self.is_spent()
             self._is_counting = True
             asyncio.get_running_loop().call_soon(self._next_turn)
 
     def _next_turn(self) -> None:
-        """The loop calls it before it looks at its sockets again."""
+        """Begin a turn: the loop calls this before it polls its sockets again."""
         self._is_counting = False
         self._deadline = self.clock() + SHARE_S
         if self._waiting or self._early:
             self._count()
             if self._early:
                 self._serve(self._early, SHARE_S / 2)
-                if self._waiting:  # whatever those have charged, the others have their half
+                if self._waiting:  # the others get their half whatever was charged
                     self._deadline = max(self._deadline, self.clock() + SHARE_S / 2)
             self._serve(self._waiting)
             self._serve(self._early)
 
     def _serve(self, line: deque[Callable[[], object]], kept_s: float = 0.0) -> None:
-        """Do what waits in a line, but keep some time; what it does may charge the turn."""
+        """Do what waits while more than kept_s is left; the actions may charge the turn."""
         while line and self.clock() < self._deadline - kept_s:
             line.popleft()()

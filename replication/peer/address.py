@@ -1,10 +1,11 @@
-"""Names of the links between brokers: where a broker listens, and who may come in.
+"""The addresses of the links between brokers: where a broker listens, and access to it.
 
-Each broker has two sockets, control (ZeroMQ) and bulk (streams, `streams`): a heartbeat never
-waits behind megabytes.
+Each broker has two sockets, control (ZeroMQ) and bulk (streams, `streams`): a heartbeat never waits
+behind megabytes.
+
 They are Unix sockets in a directory that only the owner may enter: that is the whole access
-control, so the directory's mode is checked. A sender is known by the routing id of its
-connection, never by what its message says.
+control, so the directory's mode is checked. A sender is identified by the routing id of its
+connection, never by the content of its message.
 """
 
 import contextlib
@@ -20,7 +21,7 @@ class PeerSocketError(Exception):
 
 
 def prepare_directory(directory: Path) -> None:
-    """Create the directory for its owner alone, or refuse one that others may enter."""
+    """Create the directory for its owner alone; refuse one that others may enter."""
     try:
         directory.mkdir(mode=0o700, parents=True)
         return
@@ -36,7 +37,7 @@ def prepare_directory(directory: Path) -> None:
 
 
 def socket_path(directory: Path, channel: str, node_id: int) -> Path:
-    """Where a broker listens; raises PeerSocketError when Linux cannot hold the path."""
+    """Return where a broker listens; raises PeerSocketError when Linux cannot hold the path."""
     path = directory / f"{channel}-{node_id}"
     if len(os.fsencode(path)) > SOCKET_PATH_BYTES_MAX:
         raise PeerSocketError(
@@ -47,7 +48,7 @@ def socket_path(directory: Path, channel: str, node_id: int) -> Path:
 
 
 def remove_sockets(directory: Path, node_id: int) -> None:
-    """Remove what a broker has left there, and the directory with the last of them."""
+    """Remove the sockets of a broker, and the directory with the last of them."""
     for path in directory.glob(f"*-{node_id}"):
         path.unlink(missing_ok=True)
     with contextlib.suppress(OSError):
@@ -55,13 +56,13 @@ def remove_sockets(directory: Path, node_id: int) -> None:
 
 
 def routing_id(node_id: int) -> bytes:
-    """The name under which a broker's connections are known."""
+    """Return the routing id of a broker's connections."""
     return b"n%d" % node_id
 
 
 @lru_cache
 def node_of(routing_id: bytes) -> int | None:
-    """The broker behind a routing id; None for any other name."""
+    """Return the broker behind a routing id; None for any other name."""
     digits = routing_id[1:]
     if routing_id[:1] != b"n" or not digits.isdigit() or len(digits) > 10:
         return None

@@ -1,10 +1,10 @@
 """Dataclass <-> msgpack for small messages between brokers.
 
-A message is a frozen dataclass of int, bool, str, bytes, float, None, unions of those, tuples
-of one element type, dicts of plain keys, and other such dataclasses. It travels as the list of
-its field values in order; a field with a default may be missing at the end, so a message can
-grow. Every value is checked against its annotation and every length against a bound: a peer
-can be wrong, and must not be able to make us build what it did not send.
+A message is a frozen dataclass of int, bool, str, bytes, float, None, unions of those, tuples of
+one element type, dicts of plain keys, and other such dataclasses. It travels as the list of its
+field values in order; a field with a default may be missing at the end, so a message can grow.
+Every value is checked against its annotation and every length against a bound, so that a faulty
+peer cannot make us build an object that its message does not describe.
 """
 
 import types
@@ -23,14 +23,14 @@ Message = TypeVar("Message")
 
 
 def encode_message(message: object) -> bytes:
-    """The bytes of a dataclass instance."""
+    """Encode a dataclass instance."""
     packed = msgpack.packb(_plain(message))
     assert packed is not None  # the stub allows for streaming
     return packed
 
 
 def decode_message(cls: type[Message], payload: bytes) -> Message:
-    """An instance of cls; raises MalformedPeerMessage with the name of the field at fault."""
+    """Decode an instance of cls; raises MalformedPeerMessage naming the field at fault."""
     try:
         values = msgpack.unpackb(
             payload,
@@ -64,7 +64,7 @@ def _plain(value: object) -> object:
 
 @cache
 def _names(kind: type) -> tuple[str, ...] | None:
-    """The fields of a dataclass; None for another type."""
+    """Return the fields of a dataclass; None for another type."""
     return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else None
 
 
@@ -73,7 +73,7 @@ _Reader = Callable[[Any, str], Any]
 
 @cache
 def _reader(annotation: Any) -> _Reader:
-    """The function that checks and builds a value of this type."""
+    """Return the function that checks and builds a value of this type."""
     if is_dataclass(annotation) and isinstance(annotation, type):
         return _dataclass_reader(annotation)
     origin, arguments = get_origin(annotation), get_args(annotation)
@@ -121,7 +121,7 @@ def _sequence_reader(item: _Reader, annotation: Any) -> _Reader:
     def read(value: Any, where: str) -> Any:
         if value.__class__ is not tuple:
             raise MalformedPeerMessage(f"{where}: expected an array")
-        if set(map(type, value)) == only:  # as long arrays of numbers are
+        if set(map(type, value)) == only:  # the common case for long arrays of numbers
             return value
         return tuple([item(element, where) for element in value])
 

@@ -1,12 +1,11 @@
-"""The ZeroMQ sockets of one broker on its event loop: for what is decided, and heartbeats.
+"""The ZeroMQ sockets of one broker on its event loop: for decisions and heartbeats.
 
 A ROUTER is bound, a DEALER connects to every peer. They are used raw: ZeroMQ's file descriptor is
 edge-triggered and covers both directions, so it becomes readable once, and any call on the socket
-may swallow that signal. Hence we read until the socket is empty, and look at EVENTS after every
-send.
+may swallow that signal. Hence we read until the socket is empty, and check EVENTS after every send.
 
-A message is one part of ZeroMQ with its envelope and header, and frames. One small frame rides in
-the same part: another costs more than the copy. Large ones are not copied.
+A message is one part of ZeroMQ with its envelope and header, followed by its frames. One small
+frame shares the first part: another part costs more than the copy. Large frames are not copied.
 """
 
 import asyncio
@@ -22,7 +21,7 @@ from .sockets import PeerSockets, Socket
 
 _COPY_BELOW_BYTES = zmq.COPY_THRESHOLD  # below it ZeroMQ copies whatever is asked for
 _RIDES_BELOW_BYTES = _COPY_BELOW_BYTES // 2
-_DRAIN_MESSAGES = 64  # then others have their turn on the event loop
+_DRAIN_MESSAGES = 64  # then other tasks have their turn on the event loop
 _LINK_EVENTS = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED
 _UNREACHABLE = (zmq.EAGAIN, zmq.EHOSTUNREACH)
 # Plain numbers: flags of pyzmq cost microseconds, and these are used for each message.
@@ -32,7 +31,7 @@ _send = zmq.backend.Socket.send  # without the Python layer above it, which make
 
 
 class ControlChannel:
-    """One socket. peer: whom it is connected to; None: our ROUTER, whose messages name theirs."""
+    """One socket, connected to `peer`; None: our ROUTER, which names each message's sender."""
 
     __slots__ = ("_channels", "is_scheduled", "monitor", "peer", "socket")
     is_bulk = False
@@ -53,7 +52,7 @@ class ControlChannel:
         frames: Sequence[Buffer],
         routing_id: bytes = b"",
     ) -> int:
-        """How many bytes were sent: none when there is no connection, or its queue is full."""
+        """Return how many bytes were sent: 0 without a connection, or when its queue is full."""
         sock = self.socket
         if sock.closed:
             return 0
@@ -99,7 +98,7 @@ Received = Callable[[ControlLink, int, bool, PeerPacket, int], object]
 
 
 class ControlChannels:
-    """All of them. `received` and `event` are called on the event loop that started them."""
+    """All sockets; `received` and `event` are called on the event loop that started them."""
 
     def __init__(
         self,
@@ -109,8 +108,9 @@ class ControlChannels:
         event: Callable[[ControlChannel, int, int], object],
         dropped: dict[str, int],
     ) -> None:
-        """received: gets a link, the peer, whether we ask on it, a message, its bytes.
+        """Keep the callbacks.
 
+        received: gets a link, the peer, whether we ask on it, a message, its bytes.
         event: gets a channel, its peer, and what ZeroMQ's monitor saw of the connection.
         """
         self._peers = frozenset(peers)
@@ -145,11 +145,11 @@ class ControlChannels:
         await self._loop.run_in_executor(None, context.term)
 
     def to(self, peer: int) -> ControlChannel | None:
-        """The channel on which the peer is asked; None for who is no peer, and after the stop."""
+        """Return the channel for requests to the peer; None for a stranger, and after the stop."""
         return self._dealers.get(peer)
 
     def look_again(self, channel: ControlChannel) -> None:
-        """Make up for a signal that a call on the socket may have swallowed."""
+        """Read again later if a call on the socket has swallowed its signal."""
         if _has_input(channel.socket):
             channel.is_scheduled = True
             self._loop.call_soon(self._drain, channel)
@@ -173,8 +173,8 @@ class ControlChannels:
             self._event(channel, channel.peer, event)
 
     def _drain(self, channel: ControlChannel) -> None:
-        """Receive until the socket says that it is empty: only then is its signal armed anew."""
-        channel.is_scheduled = True  # what is sent meanwhile need not look
+        """Receive until the socket is empty: only then is its signal armed again."""
+        channel.is_scheduled = True  # sends meanwhile need not check for input
         sock = channel.socket
         try:
             for _ in range(_DRAIN_MESSAGES):
@@ -196,7 +196,7 @@ class ControlChannels:
             raise
 
     def _take(self, channel: ControlChannel, sender: bytes, parts: list[zmq.Frame]) -> None:
-        """`sender` is the routing id, which a ROUTER puts before the parts of a message."""
+        """Pass a message on; `sender` is the routing id that a ROUTER puts before its parts."""
         peer = channel.peer
         link: ControlLink = channel
         if peer is None:

@@ -1,9 +1,9 @@
-"""The envelope of a message between brokers, and who gets what is in it.
+"""The envelope of a message between brokers, and the handlers of its content.
 
-Every message begins with what it is (one-way, request, reply, failure), its kind, the
-correlation id of its request, and the length of its header. A handler that raises hurts nobody
-else: the error is logged, and the asking side is told that its request failed. A link that raises
-ends the request that was sent on it with PeerUnavailable, and nothing else.
+Every message begins with its role (one-way, request, reply, failure), its kind, the correlation id
+of its request, and the length of its header. An exception of a handler affects only its message:
+the error is logged, and the asking side is told that its request failed. A link that raises ends
+the request that was sent on it with PeerUnavailable, and nothing else.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ class PeerUnavailable(PeerError):
 
 
 class PeerTimeout(PeerError):
-    """No reply before the deadline."""
+    """A peer did not reply before the deadline."""
 
 
 Answered = Callable[[Body | PeerError], object]
@@ -55,7 +55,7 @@ class What(IntEnum):
 
 
 class PeerPacket(NamedTuple):
-    """What came over a link; header and frames may be parts of memory that was received."""
+    """A message from a link; header and frames may be views of received memory."""
 
     what: int
     kind: int
@@ -65,12 +65,12 @@ class PeerPacket(NamedTuple):
 
 
 def envelope(what: What, kind: int, correlation_id: int, header_bytes: int) -> bytes:
-    """The first bytes of a message."""
+    """Return the first bytes of a message."""
     return _ENVELOPE.pack(what, kind, correlation_id, header_bytes)
 
 
 def open_envelope(first: Buffer) -> tuple[int, int, int, int]:
-    """(what, kind, correlation id, length of the header) of at least ENVELOPE_BYTES."""
+    """Return (what, kind, correlation id, length of the header); `first` has ENVELOPE_BYTES."""
     return _ENVELOPE.unpack_from(first)
 
 
@@ -88,11 +88,11 @@ class PeerHandlers:
         self._limited_log = LimitedLog(log)
 
     def on_message(self, kind: int, handler: MessageHandler) -> None:
-        """Who gets one-way messages of this kind: handler(peer, payload)."""
+        """Set the handler of one-way messages of this kind: handler(peer, payload)."""
         self._messages[kind] = handler
 
     def on_request(self, kind: int, handler: RequestHandler, *, bulk: bool = False) -> None:
-        """Who answers requests of this kind: handler(peer, header, frames, reply).
+        """Set the handler of requests of this kind: handler(peer, header, frames, reply).
 
         reply(header, frames) may be called later, once. An exception of the handler becomes
         PeerUnavailable at the asking side.
@@ -100,13 +100,14 @@ class PeerHandlers:
         self._requests[kind, bulk] = handler
 
     def on_peer_change(self, callback: PeerChange) -> None:
-        """callback(peer, is_up); down means closed and not back in time (see link_state)."""
+        """Call callback(peer, is_up) on changes; down means closed for long (see link_state)."""
         self._changes.append(callback)
 
     def on_link_change(self, callback: PeerChange) -> None:
-        """callback(peer, is_open) whenever the control link breaks or is made again.
+        """Call callback(peer, is_open) whenever the control link breaks or is made again.
 
-        A broken link may be back within milliseconds; `on_peer_change` has the verdict.
+        A broken link may be back within milliseconds; `on_peer_change` reports whether the peer is
+        up.
         """
         self._link_changes.append(callback)
 
@@ -137,14 +138,14 @@ class PeerHandlers:
         timeout_ms: int,
         bulk: bool = False,
     ) -> Body:
-        """The peer's reply. Raises PeerUnavailable or PeerTimeout."""
+        """Return the peer's reply. Raises PeerUnavailable or PeerTimeout."""
         future: asyncio.Future[Body] = asyncio.get_running_loop().create_future()
         settle = partial(_settle, future)
         self.ask(peer, kind, header, frames, answered=settle, timeout_ms=timeout_ms, bulk=bulk)
         try:
             return await future
         finally:
-            del future, settle  # an error in it holds this frame: a cycle, and maybe an old one
+            del future, settle  # an error in it refers to this frame: a cycle
 
     def _deliver(self, peer: int, kind: int, payload: bytes) -> None:
         handler = self._messages.get(kind)
@@ -176,7 +177,7 @@ class PeerHandlers:
             reply(type(error).__name__.encode(), what=What.FAILURE)
 
     def _report(self, message: str, error: Exception) -> None:
-        """Log what came of a message; with a traceback only where the message is not to blame."""
+        """Log an error of a message, with a traceback unless the message is malformed."""
         is_malformed = isinstance(error, KafkaError)
         self._limited_log.log(
             logging.WARNING if is_malformed else logging.ERROR,
@@ -205,7 +206,7 @@ class PeerHandlers:
 
 def _settle(future: "asyncio.Future[Body]", outcome: Body | PeerError) -> None:
     if future.done():
-        return  # whoever waited was cancelled
+        return  # the waiting task was cancelled
     if isinstance(outcome, PeerError):
         future.set_exception(outcome)
     else:

@@ -1,10 +1,10 @@
 """Faults on the links between brokers, for tests and `oncelog partition | slow`.
 
-A cut link is silent, as a real cut is: the sender is not told, nothing is reset. Held messages
-come out in order at `heal`; delayed ones arrive in order, each at least that much later. An
-untouched gate costs its transport one attribute read for each message. A single message can be kept
-back, too, which others then overtake: one that is still under way on a connection that was lost.
-The counts tell whether a fault has met anything.
+A cut link is silent, as a real one is: the sender gets no error, and the connection is not reset.
+Held messages are delivered in order at `heal`; delayed ones arrive in order, each at least that
+much later. An untouched gate costs its transport one attribute read for each message. A single
+message can be held, too, and others then overtake it, like one that is still under way on a lost
+connection. The counts show whether a fault has affected any message.
 """
 
 from collections import deque
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-HELD_MAX = 10_000  # for each peer and direction; beyond, messages are lost, as in a real queue
+HELD_MAX = 10_000  # for each peer and direction; more are lost, as in a full queue
 
 
 class DelayScheduler(Protocol):
@@ -27,7 +27,7 @@ class _Direction:
     is_held: bool = False
     delay_ms: int = 0
     waiting: deque[Callable[[], object]] = field(default_factory=deque[Callable[[], object]])
-    keeps: int = 0  # so many more single messages
+    keeps: int = 0  # the number of single messages still to be held
     kept_kind: int | None = None  # only of this kind
     kept: deque[Callable[[], object]] = field(default_factory=deque[Callable[[], object]])
 
@@ -42,7 +42,7 @@ class LinkGate:
         self._directions: dict[tuple[int, bool], _Direction] = {}
 
     def attach(self, scheduler: DelayScheduler) -> None:
-        """Give the event loop that delays run on; its transport does."""
+        """Set the event loop that delays run on; its transport does this."""
         self._scheduler = scheduler
 
     def cut(self, peer: int, *, inbound: bool = True, outbound: bool = True) -> None:
@@ -51,7 +51,7 @@ class LinkGate:
             direction.is_cut = True
 
     def hold(self, peer: int, *, inbound: bool = True, outbound: bool = True) -> None:
-        """Keep messages back until `heal`."""
+        """Hold messages until `heal`."""
         for direction in self._chosen(peer, inbound, outbound):
             direction.is_held = True
 
@@ -70,15 +70,16 @@ class LinkGate:
         inbound: bool = False,
         outbound: bool = True,
     ) -> None:
-        """Keep the next `count` messages back until `heal`; those behind them overtake them.
+        """Hold the next `count` messages until `heal`; later messages overtake them.
 
-        kind: of PeerMessage, only requests of this kind; most of what is sent are heartbeats.
+        kind: of PeerMessage; holds only requests of this kind, because most messages are
+        heartbeats.
         """
         for direction in self._chosen(peer, inbound, outbound):
             direction.keeps, direction.kept_kind = min(count, HELD_MAX), kind
 
     def faults(self) -> list[dict[str, int | bool]]:
-        """Return what is broken now, for whoever asks: a row a peer and direction."""
+        """Return the present faults: a row for each peer and direction."""
         return [
             {
                 "peer": peer,
@@ -91,7 +92,7 @@ class LinkGate:
         ]
 
     def heal(self, peer: int | None = None) -> None:
-        """End the faults of one peer, or of all; what was held comes out now, in order."""
+        """End the faults of one peer, or of all; held messages are delivered now, in order."""
         for key in [key for key in self._directions if peer in (None, key[0])]:
             direction = self._directions[key]
             direction.is_cut = direction.is_held = False

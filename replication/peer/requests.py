@@ -2,8 +2,8 @@
 
 Each ends once: with its reply, with PeerUnavailable when its connection breaks or the peer could
 not serve it, or with PeerTimeout. One timer serves all deadlines, since almost every request is
-answered long before its own. Correlation ids start at a random number in each process, so a
-reply meant for our former incarnation finds nobody.
+answered long before its own. Correlation ids start at a random number in each process, so a reply
+to a request of a former incarnation is dropped.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ TIMER_RESOLUTION_S = 0.0005  # uvloop counts whole milliseconds, and rounds
 
 
 class _UnderWay(NamedTuple):
-    """Who waits, on which connection, and until when on the clock of the event loop."""
+    """A waiting request: its callback, its connection, its deadline on the event loop's clock."""
 
     answered: Answered
     connection: object
@@ -41,7 +41,7 @@ class RequestsUnderWay:
         return len(self._under_way)
 
     def add(self, answered: Answered, connection: object, peer: int, timeout_ms: int) -> int:
-        """The correlation id of a new request."""
+        """Register a request; return its correlation id."""
         self._correlation_id = correlation_id = self._correlation_id + 1
         deadline = self._loop.time() + timeout_ms / 1000
         if deadline < self._wakes_at:
@@ -52,7 +52,7 @@ class RequestsUnderWay:
         return correlation_id
 
     def replied(self, correlation_id: int, connection: object, outcome: Body | PeerError) -> bool:
-        """Hand a reply on. False when nobody waits for it on this connection: it is late."""
+        """Pass a reply on; return False if no request waits for it on this connection."""
         waiting = self._under_way.get(correlation_id)
         if waiting is None or waiting.connection is not connection:
             return False
@@ -61,7 +61,7 @@ class RequestsUnderWay:
         return True
 
     def end(self, correlation_id: int, error: PeerError) -> None:
-        """End a request that is under way, soon: whoever is told may at once ask again."""
+        """End a request in a later turn: its callback may ask again at once."""
         waiting = self._under_way.pop(correlation_id)
         self._loop.call_soon(waiting.answered, error)
 

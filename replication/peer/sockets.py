@@ -1,6 +1,4 @@
-"""The sockets of one broker: ZeroMQ's ROUTER to listen on and a DEALER for each peer; for streams
-a listening one.
-"""
+"""The sockets of one broker: ZeroMQ's ROUTER and DEALERs, and a listening one for streams."""
 
 import socket
 from dataclasses import dataclass
@@ -19,7 +17,7 @@ Socket = zmq.Socket[bytes]
 
 @dataclass(frozen=True, slots=True)
 class PeerSockets:
-    """Opens sockets; whoever asked closes them."""
+    """Opens sockets; the caller closes them."""
 
     context: "zmq.Context[Socket]"
     directory: Path
@@ -27,18 +25,18 @@ class PeerSockets:
     max_message_bytes: int
 
     def listen(self) -> Socket:
-        """Where peers connect to. Raises PeerSocketError when another process serves it."""
+        """Open the socket that peers connect to; raises PeerSocketError when it is served."""
         path = socket_path(self.directory, "control", self.node_id)
         if is_served(path):  # a stale file of a killed broker is replaced by bind
             raise PeerSocketError(f"another process serves {path}: does this node run already?")
         router = self._open(zmq.ROUTER)
         router.setsockopt(zmq.ROUTER_HANDOVER, 1)  # a restarted peer takes its name over at once
-        router.setsockopt(zmq.ROUTER_MANDATORY, 1)  # a reply to nobody is an error, not a silence
+        router.setsockopt(zmq.ROUTER_MANDATORY, 1)  # a reply to an unknown peer raises an error
         router.bind(f"ipc://{path}")
         return router
 
     def dial(self, peer: int, events: int) -> tuple[Socket, Socket]:
-        """The connection to a peer, made and re-made, and the monitor of its `events`."""
+        """Connect to a peer, again after each loss; return the socket and its monitor."""
         path = socket_path(self.directory, "control", peer)
         dealer = self._open(zmq.DEALER)
         dealer.setsockopt(zmq.ROUTING_ID, routing_id(self.node_id))
@@ -61,7 +59,10 @@ class PeerSockets:
 
 
 def listening_socket(address: Path | tuple[str, int]) -> socket.socket:
-    """Of a Unix socket, or of host and port. Raises OSError, PeerSocketError when it is served."""
+    """Listen at a Unix socket, or at host and port.
+
+    Raises OSError, or PeerSocketError when another process serves the Unix socket.
+    """
     if isinstance(address, Path):
         if is_served(address):  # a stale file of a killed broker is replaced
             raise PeerSocketError(f"another process serves {address}: does this node run already?")
@@ -80,13 +81,13 @@ def listening_socket(address: Path | tuple[str, int]) -> socket.socket:
 
 
 def is_served(path: Path) -> bool:
-    """Whether a process listens on this Unix socket; a killed one leaves its file."""
+    """Return whether a process listens on this Unix socket; a killed one leaves its file."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1)
         try:
             probe.connect(str(path))
         except (FileNotFoundError, ConnectionRefusedError):
             return False
-        except OSError:  # a full backlog, or no socket at all: somebody else's
+        except OSError:  # a full backlog, or no socket at all: another program's
             return path.exists()
         return True

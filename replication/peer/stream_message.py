@@ -1,11 +1,11 @@
-"""A message on a stream between brokers: one frame of `wire/framing.py`, in whose memory it stays.
+"""A message on a stream between brokers: one frame of `wire/framing.py`.
 
-    length of the frame | envelope | frames, each one's length | header | frames
+length of the frame | envelope | frames, each one's length | header | frames
 
-What is received owns its memory; header and frames of a message are parts of it.
+A received frame owns its memory; header and frames of a message are views of it.
 
-Almost every message is a replica fetch: without frames a poll, with one its answer. Both are packed
-and unpacked in one step, envelope and lengths together.
+Almost every message is a replica fetch: a poll without frames, or its answer with one. Both are
+packed and unpacked in one step, envelope and lengths together.
 """
 
 import struct
@@ -17,7 +17,7 @@ from .handlers import ENVELOPE_BYTES, Buffer, PeerPacket, What
 
 COPY_BELOW_BYTES = 4 * 1024  # one write of a copy costs less than one of two parts
 _SIZE_BYTES = 4
-# The length of all, then what `handlers.envelope` makes, the number of frames, and their lengths.
+# The length of all, then the fields of `handlers.envelope`, the number of frames, their lengths.
 _PLAIN, _ONE_FRAME = struct.Struct(">IBBQII"), struct.Struct(">IBBQIII")
 _START = struct.Struct(">BBQII")  # without the length, which is not part of a frame
 _START_BYTES = _START.size
@@ -27,7 +27,7 @@ assert _START_BYTES == ENVELOPE_BYTES + _SIZE_BYTES
 def encode(
     what: What, kind: int, correlation_id: int, header: bytes, frames: Sequence[Buffer]
 ) -> tuple[list[Buffer], int]:
-    """The parts to be written, and their bytes. Frames are not copied, unless they are small."""
+    """Return the parts to write and their bytes; only small frames are copied."""
     header_bytes = len(header)
     if not frames:
         length = _START_BYTES + header_bytes
@@ -64,7 +64,7 @@ def _encode_many(
 
 
 def decode(frame: memoryview) -> PeerPacket:
-    """The message in a frame without its length. Raises MalformedFrame."""
+    """Decode a frame without its length; raises MalformedFrame."""
     length = len(frame)
     try:
         what, kind, correlation_id, header_bytes, count = _START.unpack_from(frame)

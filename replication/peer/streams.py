@@ -1,13 +1,13 @@
-"""The streams between brokers, for records: who asks dials, and is answered on that connection.
+"""The streams between brokers, for records: the asking broker dials and is answered there.
 
-A request and its answer of 16 kB cost two brokers 28 µs here and 93 µs by ZeroMQ, whose thread
-each of them enters and leaves (docs/decisions/0010). What is decided stays there, so a heartbeat
+A request and its answer of 16 kB cost two brokers 28 µs here and 93 µs by ZeroMQ, since each of
+them enters and leaves its thread (docs/decisions/0010). Decisions stay on ZeroMQ, so a heartbeat
 never waits behind megabytes.
 
-A stream begins with a hello: who dials, and whom it means. All that comes later is from that
-broker. With TLS the certificates of both sides must agree: `broker-ID` is one of their DNS names.
-A newer stream of a broker ends the one before, with what was still to be answered there: it has
-restarted, or has lost the other end.
+A stream begins with a hello: the dialling broker and the one it wants. All later messages are from
+that broker. With TLS the certificates of both sides must agree: `broker-ID` is one of their DNS
+names. A newer stream of a broker ends the one before, with the requests that were still unanswered
+there: the broker has restarted, or has lost the other end.
 """
 
 import asyncio
@@ -37,9 +37,9 @@ CONNECT_TIMEOUT_S = 5.0
 HELLO_TIMEOUT_S = 5.0
 STOP_TIMEOUT_S = 1.0
 UNSENT_BYTES_MAX = 4 * 1024 * 1024  # beyond, a stream is full
-SEND_BUFFER_BYTES = 2 * 1024 * 1024  # of a Unix socket; what does not fit waits for both loops
+SEND_BUFFER_BYTES = 2 * 1024 * 1024  # of a Unix socket; the rest waits for both loops
 _MAGIC = b"oncelog1"
-_HELLO = struct.Struct(">I8sII")  # length of the rest, _MAGIC, who dials, whom it means
+_HELLO = struct.Struct(">I8sII")  # length of the rest, _MAGIC, the dialling broker, the wanted one
 _HELLO_BYTES = _HELLO.size - 4
 
 
@@ -51,7 +51,7 @@ class StreamTls(NamedTuple):
 
 
 class PeerStream(asyncio.BufferedProtocol):
-    """One connection. peer: who is at the other end, None until its hello has come."""
+    """One connection; `peer` is the broker at the other end, None until its hello has come."""
 
     is_bulk = True
 
@@ -61,7 +61,7 @@ class PeerStream(asyncio.BufferedProtocol):
         self.ended = asyncio.get_running_loop().create_future()
         self._streams = streams
         max_bytes = streams.max_message_bytes
-        # What a broker answers that we have dialled is large, and as long as it says.
+        # Answers of a broker that we have dialled are large, and their stated length is trusted.
         trusted_bytes = max_bytes if self.is_ours else TRUSTED_BYTES
         self._receiver = FrameReceiver(max_bytes, streams.frame_memory, trusted_bytes)
         self.get_buffer = self._receiver.get_buffer  # the event loop asks before each read
@@ -71,10 +71,10 @@ class PeerStream(asyncio.BufferedProtocol):
     def send(
         self, what: What, kind: int, correlation_id: int, header: bytes, frames: Sequence[Buffer]
     ) -> int:
-        """How many bytes were sent: none to a peer that is gone, no request to one that is slow.
+        """Return how many bytes were sent: 0 if the peer is gone; a slow peer gets no requests.
 
-        An answer is never refused: its asker would wait for it until the deadline. While the stream
-        is full we hear no more of its requests instead.
+        An answer is never refused: the asking broker would wait for it until the deadline. Instead,
+        no more of its requests are read while the stream is full.
         """
         if self._transport is None or (self._is_full and self.is_ours):
             return 0
@@ -139,7 +139,7 @@ class PeerStream(asyncio.BufferedProtocol):
         self._streams.closed(self)
 
     def _report(self, peer: int, error: Exception) -> None:
-        """An error of who gets a message; neither the stream ends nor what came behind it."""
+        """Report an error of a message's handler; the stream and later messages continue."""
         asyncio.get_running_loop().call_exception_handler(
             {"message": f"a message from broker {peer}: {error!r}", "exception": error}
         )
@@ -174,7 +174,7 @@ class PeerStream(asyncio.BufferedProtocol):
 
 
 class PeerStreams:
-    """All streams of one broker: one to each peer, where we ask, and one from each."""
+    """All streams of one broker: one to each peer, for our requests, and one from each."""
 
     def __init__(
         self,
@@ -188,8 +188,9 @@ class PeerStreams:
         dropped: dict[str, int],
         tls: StreamTls | None = None,
     ) -> None:
-        """received: gets a stream, the peer, whether we ask on it, a message, its bytes.
+        """Keep addresses and callbacks.
 
+        received: gets a stream, the peer, whether we ask on it, a message, its bytes.
         lost: gets a stream on which we asked, and the peer.
         """
         self.node_id = node_id
@@ -203,7 +204,7 @@ class PeerStreams:
         self._lost = lost
         self._limited_log = LimitedLog(logging.getLogger(__name__))
         self._streams: dict[tuple[int, bool], PeerStream] = {}  # by peer, and whether we dialled
-        self._open: set[PeerStream] = set()  # those, and who has not said yet who he is
+        self._open: set[PeerStream] = set()  # those, and connections without a hello yet
         self._is_stopped = False
         self._is_wanted = {peer: asyncio.Event() for peer in peers}
         self._listener: socket.socket | None = None
@@ -225,14 +226,15 @@ class PeerStreams:
             asyncio.get_running_loop().add_reader(self._listener, self._accept, self._listener)
 
     def _accept(self, listener: socket.socket) -> None:
-        """By ourselves: a Unix socket has the system's send buffer unless its owner asks for more,
-        and only before the event loop has it. Not by sock_accept: what it has accepted is lost if
-        it is cancelled in that turn.
+        """Accept a connection without the event loop's own methods.
+
+        A Unix socket has the system's send buffer unless its owner asks for more before the event
+        loop has it. And sock_accept loses an accepted connection if it is cancelled in that turn.
         """
         loop = asyncio.get_running_loop()
         try:
             accepted, _ = listener.accept()
-        except OSError:  # who came has gone, or there are too many open files
+        except OSError:  # the client has gone, or there are too many open files
             loop.remove_reader(listener)
             loop.call_later(RECONNECT_INTERVAL_MAX_S, self._listen)
             return
@@ -242,7 +244,7 @@ class PeerStreams:
 
     async def _enter(self, accepted: socket.socket) -> None:
         context = self.tls.listening if self.tls else None
-        if accepted.family == socket.AF_UNIX:  # macOS: EINVAL, if who came has gone
+        if accepted.family == socket.AF_UNIX:  # macOS: EINVAL, if the client has gone
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
         async with asyncio.timeout(HELLO_TIMEOUT_S):
             await asyncio.get_running_loop().connect_accepted_socket(
@@ -250,7 +252,7 @@ class PeerStreams:
             )
 
     def _entered(self, task: asyncio.Task[None], accepted: socket.socket) -> None:
-        """Also one that was cancelled before it had begun."""
+        """Clean up after an attempt, also after one cancelled before it began."""
         self._entering.discard(task)
         if task.cancelled():
             accepted.close()
@@ -259,7 +261,7 @@ class PeerStreams:
             accepted.close()
 
     def _report(self, attempt: str, error: BaseException) -> None:
-        """Log what a link should not raise. An SSLError is an OSError, and so is a TimeoutError."""
+        """Log an unexpected error; an SSLError and a TimeoutError are OSErrors, thus expected."""
         if not isinstance(error, OSError):
             now_s = asyncio.get_running_loop().time()
             self._limited_log.log(
@@ -281,15 +283,15 @@ class PeerStreams:
             await asyncio.wait(ended, timeout=STOP_TIMEOUT_S)
 
     def to(self, peer: int) -> PeerStream | None:
-        """The stream on which the peer is asked; None while there is none."""
+        """Return the stream for requests to the peer; None while there is none."""
         return self._streams.get((peer, True))
 
     def dial_now(self, peer: int) -> None:
-        """The peer is there: do not wait before the next attempt."""
+        """Dial at once: the peer is known to be up."""
         self._is_wanted[peer].set()
 
     def made(self, stream: PeerStream) -> bool:
-        """A connection stands. Whether it may stay."""
+        """Note a new connection; return whether it may stay."""
         self._open.add(stream)
         return not self._is_stopped
 
@@ -320,7 +322,7 @@ class PeerStreams:
             try:
                 async with asyncio.timeout(CONNECT_TIMEOUT_S):
                     stream = await self._dial(peer)
-            except Exception as error:  # whatever a link raises, the next attempt is as good
+            except Exception as error:  # after any error the next attempt is as good
                 self._report(f"dialling broker {peer}", error)
                 is_wanted.clear()
                 try:
@@ -351,7 +353,8 @@ class PeerStreams:
                     server_hostname=f"broker-{peer}" if context else None,
                 )
         except BaseException:
-            # Given up when it stood already: uvloop closes it, and does not tell the stream.
+            # Cancelled when it was connected already: uvloop closes it, and does not tell the
+            # stream.
             stream.connection_lost(None)
             raise
         return stream

@@ -1,10 +1,9 @@
 """The link between brokers: one-way messages, and requests with a reply and a deadline.
 
-What is decided goes over ZeroMQ (`control`), requests for records (`bulk`) over streams
-(`streams`), under the same envelope. What is sent must not change afterwards: it is not copied.
-
-A request ends with its reply, or PeerTimeout, or PeerUnavailable as soon as the connection is
-seen to break; in the last two the peer may have acted on it.
+Decisions go over ZeroMQ (`control`), requests for records (`bulk`) over streams (`streams`), under
+the same envelope. The caller must not change a buffer after sending it: it is not copied. A request
+ends with its reply, or PeerTimeout, or PeerUnavailable as soon as the connection is seen to break;
+in the last two the peer may have acted on it.
 """
 
 import asyncio
@@ -35,7 +34,7 @@ from .sockets import PeerSockets
 from .streams import PeerStream, PeerStreams
 
 __all__ = ["PeerError", "PeerTimeout", "PeerTransport", "PeerUnavailable"]
-_ONE_WAY, _REQUEST, _REPLY, _FAILURE = What  # compared with what every message says
+_ONE_WAY, _REQUEST, _REPLY, _FAILURE = What  # compared with the role of every message
 
 
 class PeerTransport(PeerHandlers):
@@ -95,7 +94,7 @@ class PeerTransport(PeerHandlers):
         await self._control.stop()
 
     def is_up(self, peer: int) -> bool:
-        """Whether the control link to the peer stands, as `on_peer_change` last told."""
+        """Return whether the control link to the peer is up, as last reported."""
         return self._links[peer].is_up
 
     def send(self, peer: int, kind: int, payload: bytes) -> bool:
@@ -144,7 +143,7 @@ class PeerTransport(PeerHandlers):
         *,
         is_admitted: bool = False,
     ) -> bool:
-        """Of a reply the first three are known when its request comes: see `_received`."""
+        """Send a message; for a reply, `_received` has set the first three arguments."""
         if self.gate.is_active and not is_admitted:
             rest = peer, correlation_id, header, frames, what, kind
             send_now = partial(self._send, link, *rest, is_admitted=True)
@@ -152,7 +151,7 @@ class PeerTransport(PeerHandlers):
             return True
         try:
             sent_bytes = link.send(what, kind, correlation_id, header, frames)
-        except Exception as error:  # what could not be sent has not arrived
+        except Exception as error:  # a message that could not be sent has not arrived
             self._report(f"a message of kind {kind} to broker {peer}", error)
             sent_bytes = 0
         if not sent_bytes:
@@ -172,7 +171,7 @@ class PeerTransport(PeerHandlers):
         *,
         is_admitted: bool = False,
     ) -> None:
-        """is_ours: it came on a connection on which we ask."""
+        """Handle a message; is_ours: it came on a connection on which we ask."""
         if not is_admitted:
             self.bytes_received[peer] += size_bytes
             if self.gate.is_active:

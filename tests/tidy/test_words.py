@@ -12,8 +12,6 @@ UNWRITTEN = {
     "node",
     "pipeline",
     "proof",
-    "replication",
-    "runtime",
     "storage",
     "tests/chaos",
     "tests/client",
