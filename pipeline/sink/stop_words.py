@@ -31,7 +31,7 @@ def _torn(sink_id: str, decision: Decision, reason: str) -> SinkStopped:
         f"transactions {whole - count} are known to be committed, {count} cannot be ({reason}): "
         f"{shown(decision.lost)}. An outage was longer than transaction.timeout.ms, or "
         "somebody has ended them by hand. Look at what is there and write what is missing "
-        f'(docs/spark.md, "A torn batch"); then {_how_to_go_on(decision)}.'
+        f'(docs/spark-reference.md, "A torn batch"); then {_how_to_go_on(decision)}.'
     )
 
 

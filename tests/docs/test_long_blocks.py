@@ -123,9 +123,9 @@ def test_pieces_of_the_page_about_spark_run_one_after_another(running: Cluster) 
         block("docs/spark.md", "names this output for as long as it lives", here | data).text,
         "query.processAllAvailable(); query.stop()",
         "from oncelog.pipeline import ExactlyOnceSink",
-        block("docs/spark.md", "def each_batch(frame, batch_id)", here | data | own).text.replace(
-            f"{folder}/enriched-checkpoint", f"{folder}/own-checkpoint"
-        ),
+        block(
+            "docs/spark-reference.md", "def each_batch(frame, batch_id)", here | data | own
+        ).text.replace(f"{folder}/enriched-checkpoint", f"{folder}/own-checkpoint"),
         "query.processAllAvailable(); query.stop()",
         block("docs/spark.md", "import lag_of, watch", watched).text,
         "assert lag == 0",

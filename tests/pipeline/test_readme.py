@@ -94,7 +94,7 @@ def test_the_same_file_on_a_spark_cluster(program: Path, cluster: Cluster) -> No
 
 
 def pack(folder: Path) -> None:
-    """An environment with what a task needs, and an archive of it, as docs/spark.md says."""
+    """Write an environment with all that a task needs, and an archive of it, as the page says."""
     hidden = shutil.ignore_patterns(".*", "build", "*.egg-info", "__pycache__", "tests")
     shutil.copytree(ROOT, folder / "source", ignore=hidden)
     subprocess.run(

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.kafka
 SLOW = pytest.mark.spark_slow  # more of the same
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "spark.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "spark-reference.md"
 SOURCE, OUTPUT, SINKS = "orders", "invoices", "oncelog.spark."
 ROWS = 20
 SECONDS_MAX = 120.0  # until a query has failed: Spark starts workers, and tries a task three times
@@ -51,7 +51,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
 
 
 async def prepare(kafka: SecuredKafka) -> None:
-    """What an administrator grants for one source and one sink; docs/spark.md lists the same."""
+    """Grant a source and a sink the ACLs that the page lists."""
     async with Admin(kafka.bootstrap) as admin:
         for topic in (SOURCE, OUTPUT):
             await admin.create_topic(topic, partitions=2, replication_factor=1)
@@ -68,7 +68,7 @@ async def prepare(kafka: SecuredKafka) -> None:
     await kafka.allow("bob", "topic", OUTPUT, "Read", "Write")
     await kafka.allow("bob", "topic", "oncelog.spark.decisions", *decisions)
     await kafka.allow("bob", "transactional_id", SINKS, "Write", pattern=PREFIXED)
-    # the program of docs/spark.md has what that page grants, and nothing else
+    # the program of docs/spark-reference.md has what that page grants, and nothing else
     await kafka.allow("carol", "topic", SOURCE, "Read")
     await kafka.allow("carol", "topic", OUTPUT, "Write")
     await kafka.allow("carol", "topic", "oncelog.spark.decisions", *decisions)

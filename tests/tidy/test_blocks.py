@@ -43,9 +43,9 @@ ELSEWHERE: dict[Key, str] = {
     "test_dockerfile_has_known_instructions",
     ("docs/install.md", "runs-on:"): "tests/tidy/test_install.py::"
     "test_workflow_is_yaml_with_jobs_and_steps",
-    ("docs/prove.md", "oncelog inject --api EndTxn"): "tests/cli/test_inject.py::"
+    ("docs/inject.md", "oncelog inject --api EndTxn"): "tests/cli/test_inject.py::"
     "test_it_ends_when_it_is_done",
-    ("docs/prove.md", "oncelog observe --bootstrap"): "tests/prove/test_observe.py",
+    ("docs/inject.md", "oncelog observe --bootstrap"): "tests/prove/test_observe.py",
     ("docs/records.md", "--encode avro"): "tests/cli/records/test_registry.py::"
     "test_record_encoded_by_produce_is_decoded_by_consume",
     ("docs/security.md", "oncelog acl add --allow User:bob"): "tests/cli/security/"
@@ -54,15 +54,15 @@ ELSEWHERE: dict[Key, str] = {
     "test_secured_cluster.py::test_command_line_logs_in_as_admin_and_prints_passwords",
     ("docs/security.md", "refused User:alice"): "tests/node/security/test_refusals.py::"
     "test_a_refusal_is_a_line_that_says_which_acl_would_help",
-    ("docs/spark.md", "KAFKA_CA_FILE"): "tests/pipeline/test_secured.py::"
+    ("docs/spark-reference.md", "KAFKA_CA_FILE"): "tests/pipeline/test_secured.py::"
     "test_the_program_of_the_page_runs_with_what_the_page_grants",
-    ("docs/spark.md", "newest_by_key"): "tests/pipeline/sink/test_repair.py::"
+    ("docs/spark-reference.md", "newest_by_key"): "tests/pipeline/sink/test_repair.py::"
     "test_a_torn_batch_is_written_to_its_end_by_the_recipe",
-    ("docs/spark.md", "spark-submit --master spark://10.0.0.9:7077 invoices.py"):
+    ("docs/spark-reference.md", "spark-submit --master spark://10.0.0.9:7077 invoices.py"):
     "tests/pipeline/test_readme.py::test_the_same_file_on_a_spark_cluster",
-    ("docs/spark.md", "spark-class"): "tests/pipeline/test_readme.py::"
+    ("docs/spark-reference.md", "spark-class"): "tests/pipeline/test_readme.py::"
     "test_the_same_file_on_a_spark_cluster",
-    ("docs/spark.md", "--archives environment.tgz"): "tests/pipeline/test_readme.py::"
+    ("docs/spark-reference.md", "--archives environment.tgz"): "tests/pipeline/test_readme.py::"
     "test_executors_that_have_nothing_installed_get_a_packed_environment",
     ("docs/spark.md", "oncelog.pipeline.jobs.flights"): "tests/pipeline/jobs/test_flights.py",
     ("docs/spark.md", "query invoices: batch 17"): "tests/pipeline/progress/test_listener.py",
@@ -78,9 +78,9 @@ NOT_RUN: dict[Key, str] = {
     ("docs/internals.md", "DIR/cluster.json"): "a list of files",
     ("docs/chaos.md", "--seconds 2700"): "45 minutes",
     ("docs/chaos.md", "RUN/run.json"): "a list of files",
-    ("docs/spark.md", "tests.pipeline.measured_speed kafka"): "minutes on a quiet machine",
-    ("docs/spark.md", "load 0.4"): "figures of one machine",
-    ("docs/spark.md", "load 1.5"): "figures of one machine",
+    ("docs/measuring.md", "tests.pipeline.measured_speed kafka"): "minutes on a quiet machine",
+    ("docs/measuring.md", "load 0.4"): "figures of one machine",
+    ("docs/measuring.md", "load 1.5"): "figures of one machine",
 }
 
 

@@ -1,4 +1,4 @@
-"""The findings: what each means, and what to do. docs/prove.md has a section for each.
+"""The findings: what each means, and what to do. docs/findings.md has a section for each.
 
 "wrong" breaks exactly-once by itself; "exposed" breaks it when the cluster has bad luck, and is
 told of right applications, too.
@@ -7,7 +7,7 @@ told of right applications, too.
 from dataclasses import dataclass
 from typing import Literal
 
-PAGE = "docs/prove.md"
+PAGE = "docs/findings.md"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""A torn batch is repaired as docs/spark.md says, also one with state; and the query goes on."""
+"""A torn batch is repaired as the page says, also one with state; and the query goes on."""
 
 import shutil
 import textwrap
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark_slow
-PAGE = Path(__file__).parents[3] / "docs" / "spark.md"
+PAGE = Path(__file__).parents[3] / "docs" / "spark-reference.md"
 
 
 class TornSink(ExactlyOnceSink):
@@ -41,7 +41,7 @@ class TornSink(ExactlyOnceSink):
 
 def recipe() -> str:
     """The code of the page, from its section to the end of the block."""
-    section = PAGE.read_text(encoding="utf-8").split("### A torn batch", 1)[1]
+    section = PAGE.read_text(encoding="utf-8").split("## A torn batch", 1)[1]
     return textwrap.dedent(section.split("```python\n", 1)[1].split("```", 1)[0])
 
 

@@ -8,7 +8,7 @@ ROOT = Path(__file__).resolve().parents[4]
 
 def test_each_finding_has_its_section_and_its_remedy_there() -> None:
     page = (ROOT / PAGE).read_text(encoding="utf-8")
-    sections = dict(re.findall(r"^### (\S+)\n(.*?)(?=^##|\Z)", page, re.M | re.S))
+    sections = dict(re.findall(r"^## (\S+)\n(.*?)(?=^##|\Z)", page, re.M | re.S))
     assert CATALOGUE.keys() <= sections.keys()
     for name, kind in CATALOGUE.items():
         assert kind.remedy in " ".join(sections[name].split()), name
