@@ -1,7 +1,7 @@
-"""Which shard a transactional id belongs to, and which partition a group's offsets.
+"""The shard of a transactional id, and the partition of a group's offsets.
 
-Kafka takes the hash of Java's String.hashCode over the UTF-16 code units, so its tools, and
-people who compute it by hand, come to the same number.
+Kafka takes the hash of Java's String.hashCode over the UTF-16 code units, so its tools, and a
+computation by hand, give the same number.
 """
 
 import sys
@@ -13,8 +13,8 @@ _LENGTH_KEPT_MAX = 256
 
 
 def java_string_hash(text: str) -> int:
-    """Java's String.hashCode: a signed 32-bit number."""
-    # Each request of a group or a transaction asks for it: some 3 us, but for the first time.
+    """Return Java's String.hashCode: a signed 32-bit number."""
+    # Each request of a group or a transaction needs it: it takes some 3 us, but for the first time.
     return (_hash_kept if len(text) <= _LENGTH_KEPT_MAX else _hash)(text)
 
 
@@ -29,9 +29,9 @@ _hash_kept = lru_cache(maxsize=4096)(_hash)
 
 
 def shard_for(key: str, count: int) -> int:
-    """The shard of a transactional id, or the __consumer_offsets partition of a group id.
+    """Return the shard of a transactional id, or the __consumer_offsets partition of a group.
 
-    abs of the hash, with Kafka's exception: the smallest integer, which has none, counts as 0.
+    It takes abs of the hash, with Kafka's exception: the smallest integer counts as 0.
     """
     value = java_string_hash(key)
     return (0 if value == _INT_MIN else abs(value)) % count

@@ -1,6 +1,6 @@
-"""Reading the msgpack of a snapshot bit by bit, so that a large one can be read in slices.
+"""A reader of a snapshot's msgpack, value by value, so that a large one can be read in slices.
 
-`msgpack.unpackb` would make all objects of a snapshot at once, which keeps the loop for as long.
+`msgpack.unpackb` would make all objects of a snapshot at once and hold the event loop that long.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ _FEED_BYTES = 64 << 10
 
 
 class SnapshotReader:
-    """One value after the other; what makes no sense raises ValueError or UnpackException."""
+    """Reads one value after the other; malformed data raises ValueError or UnpackException."""
 
     def __init__(self, data: bytes | memoryview) -> None:
         self._data = memoryview(data)
@@ -20,15 +20,15 @@ class SnapshotReader:
         self._unpacker = msgpack.Unpacker(use_list=False)
 
     def value(self) -> Any:
-        """The next value, whole; arrays are tuples."""
+        """Read the next value, whole; arrays are tuples."""
         return self._next(self._unpacker.unpack)
 
     def array(self) -> int:
-        """The length of the array that begins here; its elements are read one by one."""
+        """Read the length of an array; its elements are read one by one."""
         return self._next(self._unpacker.read_array_header)
 
     def end(self) -> None:
-        """Raises ValueError when more follows."""
+        """Raise ValueError if more data follows."""
         if self._unpacker.tell() != len(self._data):
             raise ValueError("more bytes follow")
 

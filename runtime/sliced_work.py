@@ -61,7 +61,7 @@ class WorkLine:
 
     @property
     def has_jobs(self) -> bool:
-        """Whether any job waits."""
+        """Return whether any job waits."""
         return bool(self._jobs)
 
     def run(self, name: str, steps: Steps[Result]) -> "asyncio.Future[Result]":
@@ -130,7 +130,7 @@ class SlicedWork(WorkLine):
 
     @property
     def is_due(self) -> bool:
-        """Whether a turn has to be scheduled."""
+        """Return whether a turn has to be scheduled."""
         return not self._is_scheduled and (self.has_jobs or self.clients.has_jobs)
 
     def _schedule(self) -> None:

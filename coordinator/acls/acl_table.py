@@ -1,8 +1,8 @@
 """Many ACLs, indexed so that a decision is a few lookups however many there are.
 
-For a principal and a type of resource the index has the entries of each pattern, and how many
-patterns begin with a prefix of which length: the patterns that apply to a name are the literal
-one, the literal `*`, and one lookup for each such length.
+For a principal and a type of resource the index has the entries of each pattern, and the number of
+prefix patterns of each length: the patterns that apply to a name are the literal one, the literal
+`*`, and one lookup for each such length.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,10 +26,10 @@ def _keys(permission: int, operations: Sequence[int]) -> tuple[tuple[int, int], 
     return tuple((int(permission), int(operation)) for operation in operations)
 
 
-# Which entries decide about an operation. Only what allows implies something else.
+# The entries that decide about an operation. Only an ALLOW implies another operation.
 _ALLOWING = {int(op): _keys(_ALLOW, (op, _O.ALL, *_IMPLIED_BY.get(op, ()))) for op in _O}
 _DENYING = {int(op): _keys(_DENY, (op, _O.ALL)) for op in _O}
-# authorizeByResourceType knows no implied operations.
+# authorizeByResourceType ignores implied operations.
 _ALLOWING_ANY = {int(op): _keys(_ALLOW, (op, _O.ALL)) for op in _O}
 
 
@@ -68,7 +68,7 @@ class _Patterns:
                 del self.prefix_lengths[length]
 
     def applying_to(self, name: str) -> Iterator[_Entries]:
-        """The entries of each pattern that the name matches."""
+        """Yield the entries of each pattern that the name matches."""
         for literal in (name, WILDCARD) if name != WILDCARD else (name,):
             if entries := self.entries.get((PatternType.LITERAL, literal)):
                 yield entries
@@ -80,9 +80,9 @@ class _Patterns:
 
 
 class AclTable:
-    """All ACLs of a cluster, in the order in which they were made.
+    """All ACLs of a cluster, in the order of their creation.
 
-    `generation` is another object after each change, so that decisions can be remembered.
+    `generation` is another object after each change, so that decisions can be cached.
     """
 
     def __init__(self) -> None:
@@ -102,7 +102,7 @@ class AclTable:
         return iter(self._bindings)
 
     def add(self, binding: AclBinding) -> bool:
-        """Add an ACL; False where it is there already."""
+        """Add an ACL; return False if it exists already."""
         if binding in self._bindings:
             return False
         self.generation = object()
@@ -116,7 +116,7 @@ class AclTable:
         return True
 
     def remove(self, binding: AclBinding) -> bool:
-        """Remove an ACL; False where there is none such."""
+        """Remove an ACL; return False if it does not exist."""
         if binding not in self._bindings:
             return False
         self.generation = object()
@@ -132,7 +132,7 @@ class AclTable:
     def matching(
         self, wanted: AclFilter, counter: StepCounter | None = None
     ) -> Steps[list[AclBinding]]:
-        """The ACLs that a filter finds, as they are at the first step."""
+        """Return the ACLs that match a filter, as they are at the first step."""
         only = wanted.only
         if only is not None:
             return [only] if only in self._bindings else []
@@ -156,7 +156,7 @@ class AclTable:
     def decide(
         self, principals: Sequence[str], host: str, operation: int, resource_type: int, name: str
     ) -> bool | None:
-        """Whether one of the principals may do this; None where no ACL says so.
+        """Return whether one of the principals may do this; None if no ACL matches.
 
         A matching DENY wins. Without it a matching ALLOW is enough.
         """
@@ -174,7 +174,7 @@ class AclTable:
         return is_allowed
 
     def has_any_for(self, resource_type: int, name: str) -> bool:
-        """Whether any ACL, of any principal, is about the resource."""
+        """Return whether any ACL, of any principal, is about the resource."""
         patterns = self._resources.get(resource_type)
         if not patterns:
             return False
@@ -191,10 +191,10 @@ class AclTable:
     def allows_any(
         self, principals: Sequence[str], host: str, operation: int, resource_type: int
     ) -> Steps[bool]:
-        """Whether there may be a resource of this type with which the operation is allowed.
+        """Return whether the operation may be allowed on some resource of this type.
 
         An ALLOW counts unless a DENY covers its whole pattern (KIP-679); implied operations do not
-        count. Kafka takes prefixes apart by characters, and so does this.
+        count. Prefixes are compared by characters, as in Kafka.
         """
         allowing, denying = _ALLOWING_ANY[operation], _DENYING[operation]
         found = [self._by_principal.get((resource_type, each)) for each in principals]
@@ -242,7 +242,7 @@ def _has(entries: _Entries, keys: tuple[tuple[int, int], ...], host: str) -> boo
 def _covers(
     table: _Patterns, denying: tuple[tuple[int, int], ...], host: str, pattern: _Pattern
 ) -> bool:
-    """Whether a DENY of the same literal name, or of a prefix of it, covers the pattern."""
+    """Return whether a DENY of the same literal name, or of a prefix of it, covers the pattern."""
     pattern_type, name = pattern
     if pattern_type == PatternType.LITERAL and _has(table.entries.get(pattern, {}), denying, host):
         return True

@@ -10,19 +10,19 @@ _NO_RESOURCE = "hardcode"  # the name by which Kafka asks about a type in genera
 
 
 class HoldsAcls(Protocol):
-    """What has the ACLs; a snapshot may put another table in the place of one."""
+    """The owner of the ACLs; a snapshot may replace its table."""
 
     @property
     def acls(self) -> AclTable:
-        """The ACLs of this moment."""
+        """The current ACLs."""
         ...
 
 
 class AclAuthorizer:
-    """Who may do what, by the ACLs that `tables` holds at the time of a question.
+    """Decides about operations by the ACLs that `tables` holds at the time.
 
-    super_users: principals that no ACL restricts. allows_everyone: a resource that no ACL is
-    about is open (`allow.everyone.if.no.acl.found`).
+    super_users: principals that no ACL restricts. allows_everyone: a resource without any ACL is
+    open (`allow.everyone.if.no.acl.found`).
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class AclAuthorizer:
     def allows(
         self, principal: str, host: str, operation: int, resource_type: int, name: str
     ) -> bool:
-        """Whether the principal may do this with the resource, from this host."""
+        """Return whether the principal may do this with the resource, from this host."""
         if principal in self._super_users:
             return True
         decided = self.acls.decide((principal, ANY_USER), host, operation, resource_type, name)
@@ -54,14 +54,14 @@ class AclAuthorizer:
     def allows_any(
         self, principal: str, host: str, operation: int, resource_type: int
     ) -> Steps[bool]:
-        """Whether the principal may do this with any resource of the type (KIP-679)."""
+        """Return whether the principal may do this with any resource of the type (KIP-679)."""
         if self.allows(principal, host, operation, resource_type, _NO_RESOURCE):
             return True
         principals = (principal, ANY_USER)
         return (yield from self.acls.allows_any(principals, host, operation, resource_type))
 
     def operations(self, principal: str, host: str, resource_type: ResourceType, name: str) -> int:
-        """The operations that the principal may do with the resource, as bits (KIP-430)."""
+        """Return the operations that the principal may do with the resource, as bits (KIP-430)."""
         return operation_bits(
             [
                 operation

@@ -1,4 +1,4 @@
-"""An ACL as a value, the filter that finds ACLs, and what Kafka refuses of either."""
+"""An ACL as a value, the filter that finds ACLs, and Kafka's checks of both."""
 
 from dataclasses import dataclass
 
@@ -59,7 +59,7 @@ def check_binding(binding: AclBinding) -> None:
 
 @dataclass(frozen=True, slots=True)
 class AclFilter:
-    """What ACLs are looked for; None, and the number of ANY, stand for all."""
+    """A filter for ACLs; None, and the number of ANY, match all."""
 
     resource_type: int = ResourceType.ANY
     pattern_type: int = PatternType.ANY
@@ -82,7 +82,7 @@ class AclFilter:
 
     @property
     def only(self) -> AclBinding | None:
-        """The one ACL that the filter can find; None where it may find more."""
+        """Return the one ACL that the filter can find; None if it may find more."""
         if (
             self.name is None
             or self.principal is None
@@ -104,7 +104,7 @@ class AclFilter:
         )
 
     def matches(self, binding: AclBinding) -> bool:
-        """Whether the ACL is one of those that are looked for."""
+        """Return whether the filter finds the ACL."""
         return (
             self.resource_type in (ResourceType.ANY, binding.resource_type)
             and self.operation in (AclOperation.ANY, binding.operation)

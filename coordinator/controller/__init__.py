@@ -1,1 +1,1 @@
-"""controller: what the leader of the metadata group watches over; its shell is node/controller."""
+"""controller: the duties of the leader of the metadata group; its shell is node/controller."""

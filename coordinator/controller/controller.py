@@ -1,18 +1,17 @@
-"""What the leader of the metadata group watches over: who lives, and what follows from it.
+"""The controller: the leader of the metadata group checks which brokers are alive, and acts on it.
 
-A pure core beside the replicated state. It holds what is *not* replicated: when each broker was
-last heard of, and what it asked for. `tick` compares that with the state and says which commands
-are due; proposing them, and telling `settled` afterwards, is the shell's part. A command that was
-lost is simply due again. Nothing here decides: a fence that comes too late or twice is judged in
+A pure core beside the replicated state. It holds what is *not* replicated: the time of each
+broker's last contact, and its requests. `tick` compares that with the state and returns the
+commands that are due; the shell proposes them and calls `settled` afterwards. A lost command
+becomes due again. Nothing is decided here: a fence that comes too late or twice is judged in
 `apply` by its broker epoch.
 
-A broker must be heard, and must hear: with its links cut in one direction it sends heartbeats for
-ever and follows no decision. So each reply carries a stamp (term and awake_ms), the next
-heartbeat brings it back, and a broker that has seen no reply for DEAF_SESSIONS is as good as
-silent.
+A broker must both send and receive: with its links cut in one direction it would send heartbeats
+forever and follow no decision. So each reply carries a stamp (term and awake_ms), the next
+heartbeat returns it, and a broker that has seen no reply for DEAF_SESSIONS is treated as silent.
 
-Sessions are judged by a clock that only runs while this process does. After a pause of our own
-(SIGSTOP, a starved machine) every broker looks silent, and none of them is at fault.
+Sessions are judged by a clock that runs only while this process does. After a pause of our own
+(SIGSTOP, a starved machine) every broker looks silent although none has failed.
 
 All `now_ms` are monotonic milliseconds.
 """
@@ -43,8 +42,11 @@ ELECTIONS_NAME_BYTES_MAX = 40_000  # and their topics' names must fit into one c
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerSettings:
-    """cluster_id and defaults: of this node; they name the cluster if nothing has yet, and every
-    new leader of the group brings the defaults up to date."""
+    """The settings of a controller.
+
+    cluster_id and defaults are those of this node: they name the cluster if it has no name yet, and
+    every new leader of the group updates the defaults.
+    """
 
     cluster_id: str
     defaults: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -54,15 +56,15 @@ class ControllerSettings:
 
     @property
     def clock_step_ms_max(self) -> int:
-        """The clock of the sessions goes no further at once: tick more often, or it lags."""
+        """Return the longest step of the sessions' clock: with rarer ticks it lags."""
         return self.session_timeout_ms // 4
 
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """What a broker tells the controller again and again.
+    """A broker's heartbeat to the controller.
 
-    applied_index: how much of the metadata log it knows. wants_unfence: its listener serves.
+    applied_index: how much of the metadata log it has applied. wants_unfence: its listener serves.
     seen_term, seen_ms: the stamp of the last reply that it has seen, -1 before the first.
     """
 
@@ -77,9 +79,10 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatReply:
-    """error: STALE_BROKER_EPOCH or BROKER_ID_NOT_REGISTERED: register anew.
+    """The controller's answer to a heartbeat.
 
-    may_stop: what was asked for with wants_shutdown has been done. term, stamp_ms: the stamp.
+    error: on STALE_BROKER_EPOCH or BROKER_ID_NOT_REGISTERED the broker must register again.
+    may_stop: the shutdown that wants_shutdown asked for is complete. term, stamp_ms: the stamp.
     metadata_index: how much of the metadata log the controller has applied.
     """
 
@@ -95,16 +98,16 @@ class HeartbeatReply:
 class _Session:
     broker_epoch: int
     last_contact_ms: int  # of the clock of `Controller._awake_ms`
-    last_seen_reply_ms: int  # of the same clock: when the last reply was sent that arrived
+    last_seen_reply_ms: int  # of the same clock: the time of the newest reply known to have arrived
     link_is_down: bool = False
     wants_unfence: bool = False
     wants_shutdown: bool = False
     applied_index: int = -1
-    handed_over_index: int = 0  # where the others can read that this broker leads nothing
+    handed_over_index: int = 0  # the index at which others can read that this broker leads nothing
 
 
 class Controller:
-    """The duties of the metadata leader. Does nothing unless `elected`."""
+    """The duties of the metadata leader; inactive unless `elected`."""
 
     def __init__(self, state: ClusterTables, settings: ControllerSettings) -> None:
         self._state = state
@@ -118,7 +121,7 @@ class Controller:
         self._next_rebalance_ms = 0
 
     def elected(self, now_ms: int, term: int) -> None:
-        """We lead the group: every broker has a whole session from now."""
+        """Begin a term as leader: every broker gets a whole session from now."""
         self._leads, self._term = True, term
         self._sessions.clear()
         self._under_way.clear()
@@ -126,13 +129,13 @@ class Controller:
         self._next_rebalance_ms = self._awake_ms + self._settings.rebalance_interval_ms
 
     def resigned(self) -> None:
-        """We lead the group no more."""
+        """End the term as leader."""
         self._leads = False
         self._sessions.clear()
         self._under_way.clear()
 
     def heartbeat(self, heartbeat: Heartbeat, now_ms: int) -> HeartbeatReply:
-        """A sign of life. What it asks for is due at the next tick."""
+        """Note a heartbeat; what it asks for is due at the next tick."""
         self._advance_clock(now_ms)
         broker = self._state.brokers.get(heartbeat.node_id)
         if broker is None:
@@ -155,7 +158,7 @@ class Controller:
         )
 
     def link_down(self, node_id: int, now_ms: int) -> None:
-        """The connection to a broker broke and did not come back: as good as a time-out."""
+        """Note a connection that broke and did not come back; it counts as a time-out."""
         self._advance_clock(now_ms)
         broker = self._state.brokers.get(node_id)
         if self._leads and broker is not None:
@@ -164,13 +167,13 @@ class Controller:
             session.wants_unfence = False
 
     def link_up(self, node_id: int) -> None:
-        """There is a connection again."""
+        """Note that the connection is back."""
         session = self._sessions.get(node_id)
         if session is not None:
             session.link_is_down = False
 
     def tick(self, now_ms: int) -> list[Command]:
-        """The commands that are due and not under way. Call often, and after each event."""
+        """Return the commands that are due and not under way. Call often, and after each event."""
         self._advance_clock(now_ms)
         if not self._leads:
             return []
@@ -185,7 +188,7 @@ class Controller:
         return due
 
     def settled(self, command: Command, result: Result | None) -> None:
-        """The outcome of a command of `tick`; None when it was lost or is unknown."""
+        """Note the outcome of a command of `tick`; None when it was lost or is unknown."""
         for key, under_way in list(self._under_way.items()):
             if under_way is command:
                 del self._under_way[key]
@@ -233,7 +236,7 @@ class Controller:
         return None
 
     def _has_handed_over(self, node_id: int, session: _Session) -> bool:
-        """It leads nothing, and every live broker knows, so none sends a client to it."""
+        """Return whether it leads nothing and every live broker knows, so no client goes there."""
         return not self._state.leads_any(node_id) and all(
             self._session_of(self._state.brokers[other]).applied_index >= session.handed_over_index
             for other in self._state.live_brokers
@@ -262,7 +265,7 @@ class Controller:
         return session
 
     def _advance_clock(self, now_ms: int) -> None:
-        """Let the clock of the sessions run on, but not through a pause of ours."""
+        """Advance the clock of the sessions, but not through a pause of this process."""
         elapsed_ms = max(0, now_ms - self._last_seen_ms)
         self._awake_ms += min(elapsed_ms, self._settings.clock_step_ms_max)
         self._last_seen_ms = now_ms

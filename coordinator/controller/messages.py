@@ -1,4 +1,4 @@
-"""What a broker and the controller say to one another, as bytes (see replication.peer_codec)."""
+"""The messages between a broker and the controller, as bytes (see replication/peer/codec)."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -25,8 +25,8 @@ from ..metadata.commands import (
     UpdateFeatures,
 )
 
-# Which commands a broker may ask for, under which kind of message. The others are the
-# controller's own conclusions.
+# The commands that a broker may ask for, by the kind of their message. The controller itself issues
+# the others.
 MESSAGE_OF: dict[type, PeerMessage] = {
     RegisterBroker: PeerMessage.REGISTER_BROKER,
     AlterPartition: PeerMessage.ALTER_PARTITION,
@@ -49,8 +49,11 @@ MESSAGE_OF: dict[type, PeerMessage] = {
 
 
 class ReplyStatus(IntEnum):
-    """DONE: the payload is the answer. NOT_LEADER: ask leader_id, or wait. RETRY: the outcome is
-    not known, or there is none; the same request may be sent again."""
+    """The status of a controller's reply.
+
+    DONE: the payload is the answer. NOT_LEADER: ask leader_id, or wait. RETRY: the outcome is
+    unknown, or there is none; the same request may be sent again.
+    """
 
     DONE = 0
     NOT_LEADER = 1
@@ -68,5 +71,5 @@ class ControllerReply:
 
 
 def may_ask(kind: int, command: Command) -> bool:
-    """Whether this command may come as this kind of message."""
+    """Return whether this command may come as this kind of message."""
     return MESSAGE_OF.get(type(command)) == kind

@@ -1,7 +1,7 @@
-"""Producer ids for one broker, out of the blocks that the metadata group gives it.
+"""Producer ids for one broker, from the blocks that the metadata group gives it.
 
-A block is used by one process only and never twice, so an id is unique in the cluster for ever;
-what is left of a block when the process ends is lost, as in Kafka (KIP-730).
+A block is used by one process only and never twice, so an id is unique in the cluster forever; the
+rest of a block is lost when the process ends, as in Kafka (KIP-730).
 """
 
 from collections import deque
@@ -16,21 +16,21 @@ class ProducerIdBlock:
 
     @property
     def remaining(self) -> int:
-        """How many ids are in hand."""
+        """Return how many ids are left."""
         return sum(map(len, self._blocks))
 
     @property
     def wants_more(self) -> bool:
-        """Time to ask for the next block, before the last id is gone."""
+        """Return whether to request the next block, before the last id is used."""
         return self.remaining < PREFETCH_BELOW
 
     def add(self, first_producer_id: int, count: int) -> None:
-        """Take over a block. Beyond BLOCKS_MAX blocks it is dropped: ids are plenty."""
+        """Add a block; beyond BLOCKS_MAX it is dropped, because ids are plenty."""
         if count > 0 and len(self._blocks) < BLOCKS_MAX:
             self._blocks.append(range(first_producer_id, first_producer_id + count))
 
     def take(self) -> int | None:
-        """An id that nobody has had; None when a block must come first."""
+        """Return an unused id; None when a block must come first."""
         if not self._blocks:
             return None
         block = self._blocks.popleft()

@@ -1,6 +1,6 @@
-"""How far the voters of the metadata group are, as its leader tells other brokers.
+"""The progress of the voters of the metadata group, as its leader reports it to other brokers.
 
-Monotonic clocks of two nodes have nothing in common, so times travel as ages.
+Monotonic clocks of two nodes are not comparable, so times travel as ages.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ UNKNOWN = -1
 
 @dataclass(frozen=True, slots=True)
 class QuorumVoter:
-    """log_end: the index behind its last entry. The ages are UNKNOWN where it never was so."""
+    """A voter; log_end is the index behind its last entry. An age is UNKNOWN without a time."""
 
     node_id: int
     log_end: int
@@ -24,7 +24,7 @@ class QuorumVoter:
 
 @dataclass(frozen=True, slots=True)
 class Quorum:
-    """The metadata group, seen by its leader."""
+    """The metadata group, as its leader sees it."""
 
     leader_id: int
     term: int
@@ -33,7 +33,7 @@ class Quorum:
 
 
 def quorum_of(status: "RaftStatus", now_ms: float) -> Quorum:
-    """The answer of the leader at this moment of its monotonic clock."""
+    """Return the leader's answer at this moment of its monotonic clock."""
 
     def age_ms(moment_ms: float) -> int:
         return UNKNOWN if moment_ms < 0 else max(0, round(now_ms - moment_ms))

@@ -1,8 +1,8 @@
 """A classic group: its members, its generation, its state.
 
-What members may ask is in `joining`, `syncing` and `leaving`, how a generation follows another in
-`rebalance`. This file keeps the books: who is a member, under which instance id, who waits for an
-answer, and which protocols all of them support.
+The members' requests are in `joining`, `syncing` and `leaving`, the change of generations in
+`rebalance`. This file keeps the members, their instance ids, their waiting requests, and the
+protocols that all of them support.
 
 KIP-62, KIP-345 (static members), KIP-394 (pending members), KIP-814.
 """
@@ -42,11 +42,11 @@ from .turn import HEARTBEAT, Turn
 
 @dataclass(slots=True, eq=False)
 class ClassicGroup:
-    """One group. Members are kept in the order in which they came."""
+    """One group. Members are kept in the order in which they joined."""
 
     type: ClassVar[GroupType] = GroupType.CLASSIC
     group_id: str
-    held_metadata: HeldMetadata  # with other groups
+    held_metadata: HeldMetadata  # shared with other groups
     state_since_ms: int  # wall clock
     state: GroupState = GroupState.EMPTY
     previous_state: GroupState = GroupState.DEAD
@@ -56,20 +56,20 @@ class ClassicGroup:
     leader_id: str | None = None
     members: dict[str, Member] = field(default_factory=dict[str, Member])
     static_members: dict[str, str] = field(default_factory=dict[str, str])  # instance -> member id
-    pending_join: set[str] = field(default_factory=set[str])  # told their id, and not there yet
+    pending_join: set[str] = field(default_factory=set[str])  # known ids, not joined
     pending_sync: set[str] = field(default_factory=set[str])
     awaiting_join_count: int = 0
-    support: Counter[str] = field(default_factory=Counter[str])  # protocol -> how many have it
+    support: Counter[str] = field(default_factory=Counter[str])  # protocol -> members
     subscribed: AbstractSet[str] | None = None  # None when it is not known
     new_member_added: bool = False  # while the first members gather
     initial_wait_left_ms: int = 0
-    needs_rebalance: bool = False  # it was loaded as it became a classic group, see migration
+    needs_rebalance: bool = False  # it was loaded after a downgrade, see migration
 
     @classmethod
     def restored(
         cls, group_id: str, stored: GroupValue, held_metadata: HeldMetadata
     ) -> "ClassicGroup":
-        """The group as its last record in the log has it."""
+        """Restore the group from its last record in the log."""
         group = cls(group_id, held_metadata, stored.current_state_timestamp_ms)
         group.generation = stored.generation
         group.protocol_type = stored.protocol_type or None
@@ -100,7 +100,7 @@ class ClassicGroup:
         return group
 
     def to_store(self, assignments: dict[str, bytes]) -> GroupValue:
-        """This generation for the log, with an assignment for each member."""
+        """Return this generation for the log, with an assignment for each member."""
         return GroupValue(
             protocol_type=self.protocol_type or "",
             generation=self.generation,
@@ -140,13 +140,13 @@ class ClassicGroup:
 
     @property
     def may_rebalance(self) -> bool:
-        """Whether a rebalance can begin now."""
+        """Return whether a rebalance can begin now."""
         return self.state in MAY_REBALANCE
 
     # -- members
 
     def add(self, member: Member, protocol_type: str, ticket: object | None = None) -> None:
-        """Take in a member, whose JoinGroup waits if there is a ticket."""
+        """Add a member; its JoinGroup waits if there is a ticket."""
         if member.group_instance_id is not None:
             assert member.group_instance_id not in self.static_members
             self.static_members[member.group_instance_id] = member.member_id
@@ -161,7 +161,7 @@ class ClassicGroup:
         self._forget_pending(member.member_id)
 
     def expect(self, member_id: str) -> None:
-        """Note a member that is told its id now."""
+        """Add a pending member: it is given its id now."""
         self.pending_join.add(member_id)
         self.held_metadata.size_bytes += pending_member_bytes(member_id)
 
@@ -171,7 +171,7 @@ class ClassicGroup:
             self.held_metadata.size_bytes -= pending_member_bytes(member_id)
 
     def remove(self, member_id: str) -> None:
-        """Let a member, or a pending one, go; nothing happens if it is neither."""
+        """Remove a member, or a pending one; an unknown id is ignored."""
         member = self.members.pop(member_id, None)
         if member is not None:
             self._count_support(member.protocols, -1)
@@ -186,7 +186,7 @@ class ClassicGroup:
         self.pending_sync.discard(member_id)
 
     def update(self, member: Member, said: JoinRequest | Member) -> None:
-        """Note what a member says of itself now."""
+        """Update a member's protocols and timeouts."""
         self.held_metadata.size_bytes += metadata_bytes(said.protocols)
         self.held_metadata.size_bytes -= metadata_bytes(member.protocols)
         self._count_support(member.protocols, -1)
@@ -196,12 +196,12 @@ class ClassicGroup:
         member.session_timeout_ms = said.session_timeout_ms
 
     def hold_metadata_in(self, held_metadata: HeldMetadata) -> None:
-        """Count what its members have said with that of other groups from now on."""
+        """Count the metadata of its members with that of other groups from now on."""
         held_metadata.size_bytes += self.held_metadata.size_bytes
         self.held_metadata = held_metadata
 
     def release_metadata(self) -> None:
-        """The group is no more: what its members have said is held no longer."""
+        """Stop counting the metadata of its members: the group is gone."""
         for member in self.members.values():
             self.held_metadata.size_bytes -= member.held_bytes
         for member_id in self.pending_join:
@@ -226,7 +226,7 @@ class ClassicGroup:
         return new
 
     def check_member(self, member_id: str, instance_id: str | None) -> Member:
-        """The member that a request names. Raises UnknownMemberId, FencedInstanceId."""
+        """Return the member that a request names. Raises UnknownMemberId, FencedInstanceId."""
         if instance_id is not None:
             holder = self.static_members.get(instance_id)
             if holder is None:
@@ -240,18 +240,18 @@ class ClassicGroup:
 
     @property
     def have_all_joined(self) -> bool:
-        """Whether nobody is left to wait for before the next generation."""
+        """Return whether all members have joined the next generation."""
         return len(self.members) == self.awaiting_join_count and not self.pending_join
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """How long its slowest member may take to rejoin."""
+        """Return how long its slowest member may take to rejoin."""
         return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
 
     # -- requests that wait
 
     def wait_for_join(self, member: Member, ticket: object | None) -> None:
-        """Let a JoinGroup wait (None: none does)."""
+        """Let a JoinGroup wait; None ends the wait."""
         self.awaiting_join_count += (ticket is not None) - (member.join_ticket is not None)
         member.join_ticket = ticket
 
@@ -271,7 +271,7 @@ class ClassicGroup:
         return True
 
     def generation_for(self, member: Member, *, skip_assignment: bool = False) -> JoinAnswer:
-        """This generation, as the member is told of it; the leader hears who else is in it."""
+        """Return the JoinGroup answer with this generation; the leader's has all members."""
         is_leader = member.member_id == self.leader_id
         return JoinAnswer(
             member_id=member.member_id,
@@ -284,7 +284,7 @@ class ClassicGroup:
         )
 
     def described(self) -> tuple[JoinedMember, ...]:
-        """All members with their metadata of the chosen protocol."""
+        """Return all members with their metadata of the chosen protocol."""
         return tuple(
             JoinedMember(m.member_id, m.group_instance_id, m.metadata(self.protocol_name))
             for m in self.members.values()
@@ -293,7 +293,7 @@ class ClassicGroup:
     # -- protocols
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether a member with these protocols can be one of this group."""
+        """Return whether a member with these protocols can be in this group."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(protocols)
         everyone = len(self.members)
@@ -302,7 +302,10 @@ class ClassicGroup:
         )
 
     def choose_protocol(self) -> str:
-        """What most members like best of what all support; a tie goes to the earlier member's."""
+        """Return the protocol most members prefer among those every member supports.
+
+        A tie goes to the earlier member's.
+        """
         everyone = len(self.members)
         candidates = {name for name, count in self.support.items() if count == everyone}
         votes = Counter(member.vote(candidates) for member in self.members.values())
@@ -315,9 +318,9 @@ class ClassicGroup:
                 del self.support[name]
 
     def read_subscriptions(self, turn: Turn) -> None:
-        """Find the topics of all members, who may name thousands each; until then it is not known.
+        """Find the topics of all members, in steps; until then they are unknown.
 
-        That is the cautious side: offsets that any member might read stay.
+        Unknown is the cautious side: offsets that any member might read stay.
         """
         self.subscribed = None
         if self.protocol_type != CONSUMER:
@@ -337,17 +340,17 @@ class ClassicGroup:
             if metadata != before and not (yield from subscribed_topics(metadata, topics, counter)):
                 return
             before = metadata
-        if self.generation == generation:  # else the members are others, and read by themselves
+        if self.generation == generation:  # other members have a reading of their own
             self.subscribed = topics
 
     @property
     def subscribed_or_all(self) -> Container[str]:
-        """The topics that members read; consumers of which it is not known may read any."""
+        """Return the topics that members read; for consumers it is all if unknown."""
         if self.subscribed is None:
             return EveryTopic() if self.protocol_type == CONSUMER else frozenset[str]()
         return self.subscribed
 
-    # -- what offsets ask
+    # -- questions about offsets
 
     def check_offset_commit(
         self,
@@ -358,7 +361,7 @@ class ClassicGroup:
         is_transactional: bool,
         **_: object,
     ) -> None:
-        """Judge who commits offsets (KIP-447 for transactional ones).
+        """Check the member that commits offsets (KIP-447 for transactional ones).
 
         Raises UnknownMemberId, FencedInstanceId, IllegalGeneration, RebalanceInProgress,
         CoordinatorNotAvailable.
@@ -377,24 +380,24 @@ class ClassicGroup:
             raise RebalanceInProgress
 
     def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Let every one ask, as Kafka does: what is committed is no secret of a generation."""
+        """Accept any request, as Kafka does: committed offsets are no secret of a generation."""
 
     def check_offset_delete(self) -> None:
-        """Raises GroupIdNotFound, NonEmptyGroup (other than consumers cannot be looked into)."""
+        """Raise GroupIdNotFound, or NonEmptyGroup if its subscriptions cannot be read."""
         if self.state is GroupState.DEAD:
             raise GroupIdNotFound
         if self.state is not GroupState.EMPTY and self.protocol_type != CONSUMER:
             raise NonEmptyGroup
 
     def check_delete(self) -> None:
-        """Raises GroupIdNotFound, NonEmptyGroup."""
+        """Raise GroupIdNotFound or NonEmptyGroup."""
         if self.state is GroupState.DEAD:
             raise GroupIdNotFound
         if self.state is not GroupState.EMPTY:
             raise NonEmptyGroup
 
     def offset_expiry(self) -> ExpiryRule | None:
-        """Kafka's rule: since the group is empty; else since each commit, if nobody reads it."""
+        """Return Kafka's rule: since the group is empty, or since each commit of unread topics."""
         if self.protocol_type is None:
             return ExpiryRule()  # only a name for offsets
         if self.state is GroupState.EMPTY:

@@ -1,6 +1,6 @@
-"""Requests of the classic protocol that are asked of consumer groups (KIP-848, migration).
+"""Requests of the classic protocol to consumer groups (KIP-848, migration).
 
-What is decided is in `migration/classic_members`. An answer waits for the commit of what it says.
+The decisions are in `migration/classic_members`. An answer waits for the commit of its content.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from .turn import REJOIN, Turn
 class ClassicRequests:
     """Answers members of the classic protocol in the consumer groups of a table.
 
-    join_classic: has a member join that is in a classic group by then.
+    join_classic: lets a member join a group that is a classic one by then.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class ClassicRequests:
         self._join_classic = join_classic
 
     def join(self, group: ConsumerGroup, request: JoinRequest, ticket: object, turn: Turn) -> None:
-        """JoinGroup: what the member has to give up or may take, SyncGroup tells."""
+        """Handle JoinGroup; SyncGroup then reports the partitions to revoke or take."""
         try:
             self._join(group, request, ticket, turn)
         except KafkaError as error:
@@ -72,7 +72,7 @@ class ClassicRequests:
         return self._consumers.begin_long_work(group, decision, turn)
 
     def sync(self, group: ConsumerGroup, request: SyncRequest, ticket: object, turn: Turn) -> None:
-        """SyncGroup: what the member has, when that is committed."""
+        """Handle SyncGroup: answer with the member's partitions when they are committed."""
         try:
             assignment = classic_members.sync(group, request, turn.topics.by_name)
         except KafkaError as error:
@@ -100,7 +100,7 @@ class ClassicRequests:
         generation: int,
         turn: Turn,
     ) -> None:
-        """Heartbeat; raises the KafkaError that is its answer."""
+        """Handle Heartbeat; raises the KafkaError that is its answer."""
         classic_members.check_member(group, member_id, instance_id, generation)
         expect_classic_heartbeat(group, member_id, turn)
         if classic_members.must_rejoin(group, member_id):
@@ -109,7 +109,7 @@ class ClassicRequests:
 
     @staticmethod
     def _expect_join(group: ConsumerGroup, member_id: str, turn: Turn) -> None:
-        """Give a member time to join again, from when it was told so first."""
+        """Start a member's time to rejoin, unless it is running already."""
         if (REJOIN, group.group_id, member_id) not in turn.deadlines:
             timeout_ms = group.members[member_id].rebalance_timeout_ms
             turn.set_deadline(REJOIN, group.group_id, member_id, timeout_ms)

@@ -1,8 +1,8 @@
-"""The consumer groups (KIP-848) of a table: what is asked of them, due, and replayed.
+"""The consumer groups (KIP-848) of a table: their requests, deadlines and replay.
 
-What is decided is in `consumer/` and `migration/`, and changes nothing. Here it becomes a batch to
-append, whose records are replayed when they are in the log, and an answer that waits for its
-commit. A group that changes its protocol does so in one batch, with what brings that about.
+The decisions are in `consumer/` and `migration/`, and change nothing. Here a decision becomes a
+batch to append, which is replayed when it is in the log, and an answer that waits for its commit. A
+group changes its protocol in one batch, together with the request that causes it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -63,9 +63,9 @@ Settled = Callable[[int, Turn], None]
 
 
 class Former(NamedTuple):
-    """A classic group that a consumer group comes after: the records that it becomes.
+    """A classic group that becomes a consumer group: the records for that.
 
-    There are none if it is empty. `error` is what those hear who wait in it.
+    There are none if it is empty. `error` is the answer to requests that wait in it.
     """
 
     records: Sequence[ConsumerRecord] = ()
@@ -73,17 +73,17 @@ class Former(NamedTuple):
 
 
 class ConsumerGroups:
-    """Consumer groups among the groups of a table; `remove` takes one of any kind out of it."""
+    """Consumer groups among the groups of a table; `remove` removes one of any kind."""
 
     def __init__(self, groups: dict[str, Group], remove: Remove, held: HeldMetadata) -> None:
         self._groups = groups
         self._remove = remove
-        self._held = held  # with the classic groups of the table
+        self._held = held  # shared with the classic groups of the table
 
     # -- from the log
 
     def replay(self, key: ConsumerKey, value: ConsumerValue | None) -> None:
-        """Take in a record, while loading or when it has just been appended."""
+        """Apply a record, while loading or when it has just been appended."""
         group = self._groups.get(key.group_id)
         if isinstance(key, GroupEpochKey) and value is None:
             if isinstance(group, ConsumerGroup):
@@ -99,7 +99,7 @@ class ConsumerGroups:
         group.replay(key, value)
 
     def on_loaded(self, group: ConsumerGroup, turn: Turn) -> None:
-        """Give members their session's time, and what is left of nothing to give up partitions."""
+        """Start the members' sessions, and their full time to revoke partitions."""
         timeout_ms = turn.settings.consumer(group.group_id).session_timeout_ms
         for member_id, member in group.members.items():
             session_ms = timeout_ms if member.classic is None else member.classic.session_timeout_ms
@@ -123,8 +123,8 @@ class ConsumerGroups:
     ) -> ConsumerHeartbeatAnswer | None:
         """Return the answer of a ConsumerGroupHeartbeat with a member id and epoch only.
 
-        None if more comes of it, or it must wait: it is for `heartbeat`. client: its id and host.
-        replayed: up to where the group's records are committed.
+        None if it has other effects, or must wait: call `heartbeat`. client: its id and host.
+        replayed: the offset up to which the group's records are committed.
         """
         group = self._groups.get(group_id)
         if (
@@ -142,7 +142,7 @@ class ConsumerGroups:
         )
 
     def heartbeat(self, request: ConsumerHeartbeat, ticket: object, turn: Turn) -> None:
-        """ConsumerGroupHeartbeat. Raises the KafkaError of its answer."""
+        """Handle ConsumerGroupHeartbeat. Raises the KafkaError of its answer."""
         group, former = self._group_for(request, turn)
         if request.member_epoch in (LEAVES, LEAVES_FOR_NOW):
             return self._leave(group, request, ticket, turn)
@@ -154,7 +154,7 @@ class ConsumerGroups:
     def decide(
         self, group: ConsumerGroup, request: ConsumerHeartbeat, turn: Turn
     ) -> HeartbeatDecision:
-        """Decide the heartbeat or the JoinGroup of a member, and give it its time."""
+        """Decide the heartbeat or the JoinGroup of a member, and set its deadlines."""
         around = HeartbeatContext(
             now_ms=turn.wall_ms,
             topics=turn.topics,
@@ -188,7 +188,7 @@ class ConsumerGroups:
     def leave(
         self, group_id: str, leaving: Sequence[LeavingMember], ticket: object, turn: Turn
     ) -> None:
-        """LeaveGroup: the members go at once. Raises GroupIdNotFound."""
+        """Handle LeaveGroup: the members leave at once. Raises GroupIdNotFound."""
         group = self.find(group_id)
         errors, gone = expelled(group, leaving)
 
@@ -204,7 +204,7 @@ class ConsumerGroups:
     def _group_for(
         self, request: ConsumerHeartbeat, turn: Turn
     ) -> tuple[ConsumerGroup, Former | None]:
-        """Return the group, new for its first member, and the classic one that it comes after.
+        """Return the group, new for its first member, and the classic one that it replaces.
 
         Raises GroupIdNotFound.
         """
@@ -231,7 +231,7 @@ class ConsumerGroups:
             raise CoordinatorNotAvailable
 
     def _check_metadata(self, group: ConsumerGroup, records: Sequence[ConsumerRecord]) -> None:
-        """Raise GroupMaxSizeReached if what a member says of itself may not be kept."""
+        """Raise GroupMaxSizeReached if a member's description would exceed the memory."""
         said = {
             key.member_id: value for key, value in records if isinstance(key, ConsumerMemberKey)
         }
@@ -274,7 +274,7 @@ class ConsumerGroups:
         else:
             turn.set_deadline(REVOCATION, *who, decision.rebalance_ms)
 
-    # -- what is appended
+    # -- appends
 
     def append(
         self,
@@ -285,7 +285,7 @@ class ConsumerGroups:
         *,
         first: Former | None = None,
     ) -> None:
-        """Have records appended and replayed; first: of the classic group that it comes after."""
+        """Have records appended and replayed; first: the classic group that this one replaces."""
 
         def encode() -> Iterator[LogRecord]:
             if first is not None:
@@ -313,14 +313,14 @@ class ConsumerGroups:
     def _remove_members(
         self, group: ConsumerGroup, member_ids: Sequence[str], settled: Settled, turn: Turn
     ) -> None:
-        """Have members removed, and the group become a classic one if the others are."""
+        """Have members removed; the group becomes a classic one if the others are classic."""
 
         def remove(now: Turn) -> None:
             self.append(group, removing(group, member_ids, now.topics.by_name), settled, now)
 
         def downgraded_or_not(error: int, later: Turn) -> None:
             is_whole = self._groups.get(group.group_id) is group
-            if error == ErrorCode.UNKNOWN_SERVER_ERROR and is_whole:  # it fits into no batch
+            if error == ErrorCode.UNKNOWN_SERVER_ERROR and is_whole:  # too large for a batch
                 remove(later)
             else:
                 settled(error, later)
@@ -338,7 +338,7 @@ class ConsumerGroups:
         turn: Turn,
         joining: JoinRequest | None = None,
     ) -> None:
-        """Have the group become a classic one, when members leave, or a static one comes back."""
+        """Turn the group into a classic one, when members leave, or a static one comes back."""
         group_id, topics = group.group_id, turn.topics.by_name
         classic, value = downgraded(group, leaving, topics, turn.wall_ms, joining)
         words = f"becomes a classic group at epoch {group.epoch}, {len(classic.members)} members"
@@ -364,7 +364,7 @@ class ConsumerGroups:
 
     @staticmethod
     def append_tombstones(group: ConsumerGroup, turn: Turn) -> None:
-        """Have all records of a group removed that has just been taken out of the table."""
+        """Have all records removed of a group that has just been removed from the table."""
 
         def encode() -> list[LogRecord]:
             return [(key, None) for key in group.tombstone_keys()]
@@ -374,7 +374,7 @@ class ConsumerGroups:
     # -- deadlines
 
     def meet(self, key: DeadlineKey, turn: Turn) -> None:
-        """Remove a member whose time is over; when that cannot be written, try again soon."""
+        """Remove a member at its deadline; if that cannot be written, try again soon."""
         kind, group_id, member_id = key
         group = self._groups.get(group_id)
         if not isinstance(group, ConsumerGroup) or member_id not in group.members:
@@ -394,7 +394,7 @@ class ConsumerGroups:
 
 
 def expect_classic_heartbeat(group: ConsumerGroup, member_id: str, turn: Turn) -> None:
-    """Give a member of the classic protocol its session's time from now on."""
+    """Start the session of a member of the classic protocol."""
     classic = group.members[member_id].classic
     assert classic is not None
     turn.set_deadline(SESSION, group.group_id, member_id, classic.session_timeout_ms)

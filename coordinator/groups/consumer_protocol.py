@@ -1,8 +1,8 @@
 """The topics in the metadata that members of type "consumer" send with JoinGroup.
 
-To the coordinator that metadata is the members' own affair, but for this: offsets of topics that
-are subscribed to are neither deleted nor expired. Every version begins as version 0 does:
-version int16, topics as an array of strings, ...
+The coordinator needs that metadata only for this: offsets of topics that are subscribed to are
+neither deleted nor expired. Every version begins as version 0 does: version int16, topics as an
+array of strings, ...
 """
 
 import struct
@@ -16,10 +16,10 @@ _COUNT_AT, _COUNT, _SIZE = 2, struct.Struct(">i"), struct.Struct(">h")
 
 @dataclass(frozen=True)
 class EveryTopic:
-    """What a group reads whose members' metadata nobody here can read."""
+    """The set of all topics: for groups with unreadable subscriptions."""
 
     def __contains__(self, topic: object) -> bool:
-        """It may read that one."""
+        """Return True."""
         return True
 
 

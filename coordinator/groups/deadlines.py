@@ -1,8 +1,8 @@
-"""Many deadlines, most of which are put off before they are due.
+"""Many deadlines, most of which are postponed before they are due.
 
-A heartbeat moves its member's deadline further away a hundred times before it is ever reached,
-so moving one later only notes the new time; the heap learns of it when the old time comes.
-Times are monotonic milliseconds.
+A heartbeat postpones its member's deadline a hundred times before it is ever reached, so a
+postponement only notes the new time; the heap is updated when the old time comes. Times are
+monotonic milliseconds.
 """
 
 import heapq
@@ -31,18 +31,18 @@ class Deadlines(Generic[Key]):
         return key in self._at_ms
 
     def set(self, key: Key, at_ms: int) -> None:
-        """Let the key be due then, not when it was to be before."""
+        """Set or move the deadline of a key."""
         self._at_ms[key] = at_ms
         queued_ms = self._queued_ms.get(key)
         if queued_ms is None or at_ms < queued_ms:
             self._push(key, at_ms)
 
     def cancel(self, key: Key) -> None:
-        """Let it not be due at all."""
+        """Remove the deadline of a key."""
         self._at_ms.pop(key, None)
 
     def pop_due(self, now_ms: int) -> Iterator[Key]:
-        """The keys that are due, the earliest first; what is set meanwhile counts."""
+        """Yield the keys that are due, the earliest first; changes meanwhile count."""
         while self._heap and self._heap[0][0] <= now_ms:
             queued_ms, _, key = heapq.heappop(self._heap)
             if self._queued_ms.get(key) != queued_ms:
@@ -59,7 +59,7 @@ class Deadlines(Generic[Key]):
 
     @property
     def next_ms(self) -> int | None:
-        """When to look again: nothing is due before; None when there is nothing."""
+        """Return a time before which no key is due; None without deadlines."""
         return self._heap[0][0] if self._heap else None
 
     def _push(self, key: Key, at_ms: int) -> None:

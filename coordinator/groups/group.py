@@ -1,7 +1,7 @@
-"""The questions that a group of every kind answers; all kinds share one namespace.
+"""The interface of groups of every kind; all kinds share one namespace.
 
-Handlers that serve every kind (offsets, ListGroups, DeleteGroups, expiry) go by these questions.
-What only one kind understands (JoinGroup, DescribeGroups) looks the kind up first.
+Handlers that serve every kind (offsets, ListGroups, DeleteGroups, expiry) use this interface.
+Handlers for one kind (JoinGroup, DescribeGroups) look up the kind first.
 """
 
 from collections.abc import Container, Iterable, Mapping
@@ -17,7 +17,7 @@ class GroupType(Enum):
 
 
 class ExpiryRule(NamedTuple):
-    """How offsets of a group expire: since base_ms, or since each commit when that is None.
+    """The expiry of a group's offsets: since base_ms, or since each commit when that is None.
 
     Offsets of subscribed topics are kept.
     """
@@ -45,12 +45,12 @@ class Group(Protocol):
 
     @property
     def is_unused(self) -> bool:
-        """Whether the group may go with its last offset: nobody is in it, or about to join."""
+        """Return whether it has no (pending) members, so that it may go with its last offset."""
         ...
 
     @property
     def subscribed_or_all(self) -> Container[str]:
-        """The topics whose offsets must not be deleted."""
+        """Return the topics with offsets that must not be deleted."""
         ...
 
     def check_offset_commit(
@@ -63,14 +63,14 @@ class Group(Protocol):
         api_version: int,
         partitions: Iterable[tuple[bytes, int]],
     ) -> None:
-        """Judge the member that commits offsets, of partitions by topic id.
+        """Check the member that commits offsets, of partitions by topic id.
 
         Raises the KafkaError of the answer.
         """
         ...
 
     def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Judge the member that asks for offsets. Raises the KafkaError of the answer."""
+        """Check the member that asks for offsets. Raises the KafkaError of the answer."""
         ...
 
     def check_offset_delete(self) -> None:

@@ -5,16 +5,16 @@ from dataclasses import dataclass
 
 from .group_messages import JoinRequest, Protocols
 
-# What Python takes beside the texts.
+# Python's memory besides the texts.
 PROTOCOL_BYTES, MEMBER_BYTES, PENDING_MEMBER_BYTES = 200, 1_000, 500
-# Of all members, those pending, too; for each a client may send a megabyte.
+# Of all members, including pending ones; a client may send a megabyte for each.
 METADATA_BYTES_MAX = 32 * 1024 * 1024
-GROUPS_MAX = 1_000_000  # of one partition; expired ones go, so only a broken client comes here
+GROUPS_MAX = 1_000_000  # of one partition; they expire, so only a broken client gets here
 
 
 @dataclass(slots=True, eq=False)
 class HeldMetadata:
-    """The bytes that the members of some groups hold by what they have said of themselves."""
+    """The bytes that the members of some groups hold by their metadata."""
 
     size_bytes: int = 0
 
@@ -30,7 +30,7 @@ def metadata_bytes(protocols: Protocols) -> int:
 
 
 def pending_member_bytes(member_id: str) -> int:
-    """Return the memory of a member that was told its id and has not come yet."""
+    """Return the memory of a member that was given its id and has not joined yet."""
     return PENDING_MEMBER_BYTES + text_bytes(member_id)
 
 
@@ -39,7 +39,7 @@ class Member:
     """A member; a static one has a `group_instance_id` (KIP-345).
 
     Its tickets stand for the JoinGroup and the SyncGroup that wait for their answers. `is_new`
-    until it has been told its id in a first generation.
+    holds until it has been told its id in a first generation.
     """
 
     member_id: str
@@ -56,31 +56,31 @@ class Member:
 
     @property
     def held_bytes(self) -> int:
-        """The memory that the member holds."""
+        """Return the memory that the member holds."""
         texts = text_bytes(self.member_id, self.group_instance_id, self.client_id)
         return MEMBER_BYTES + texts + metadata_bytes(self.protocols)
 
     @property
     def is_static(self) -> bool:
-        """Whether it keeps its place when its process restarts."""
+        """Return whether it keeps its place when its process restarts."""
         return self.group_instance_id is not None
 
     @property
     def counts_as_alive(self) -> bool:
-        """Whether its session may go on without a heartbeat: it waits for us.
+        """Return whether its session continues without a heartbeat: it waits for an answer.
 
-        A new member does not: we could not tell whether its client is still there.
+        A new member's does not: we could not tell whether its client is still there.
         """
         if self.is_new:
             return False
         return self.join_ticket is not None or self.sync_ticket is not None
 
     def metadata(self, protocol_name: str | None) -> bytes:
-        """What it said of itself under a protocol that it supports."""
+        """Return its metadata for a protocol that it supports."""
         return dict(self.protocols)[protocol_name or ""]
 
     def vote(self, candidates: Collection[str]) -> str:
-        """The candidate that it likes best; it supports all of them."""
+        """Return the candidate that it prefers; it supports all of them."""
         return next(name for name, _ in self.protocols if name in candidates)
 
 

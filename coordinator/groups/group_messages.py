@@ -1,4 +1,4 @@
-"""What members ask of a group and what they are answered, free of any version of the protocol.
+"""The requests of a group's members and their answers, independent of protocol versions.
 
 Times are milliseconds. Error fields hold numbers of `ErrorCode`.
 """
@@ -17,7 +17,7 @@ Protocols = tuple[tuple[str, bytes], ...]  # name and metadata, in the member's 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinRequest:
-    """JoinGroup. `new_member_id` is the id that the member gets if it has none.
+    """JoinGroup; `new_member_id` is the id for a member without one.
 
     `requires_member_id` (version 4 on, KIP-394): a new dynamic member is first told its id.
     `can_skip_assignment` (version 9, KIP-814): the leader understands skip_assignment.
@@ -63,7 +63,7 @@ class JoinAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncRequest:
-    """SyncGroup. `assignments` by member id, empty but for the leader."""
+    """SyncGroup; `assignments` by member id are empty but for the leader."""
 
     group_id: str
     member_id: str
@@ -93,18 +93,18 @@ class LeavingMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaveAnswer:
-    """An ErrorCode for each member that was to leave."""
+    """LeaveGroup's answer: an ErrorCode for each member that was to leave."""
 
     errors: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSettings:
-    """What the configuration says of groups."""
+    """The configuration of groups."""
 
     max_size: int = (1 << 31) - 1
     initial_rebalance_delay_ms: int = 0
-    # A member that nobody can have told its id cannot send heartbeats; so long may it wait.
+    # A member that cannot have been told its id sends no heartbeats; this bounds its wait.
     new_member_join_timeout_ms: int = 300_000
     consumer: Callable[[str], ConsumerGroupSettings] = lambda group_id: ConsumerGroupSettings()
     # Whether groups change to the consumer protocol, and back to the classic one.

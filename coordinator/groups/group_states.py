@@ -1,13 +1,13 @@
-"""The states of a classic group, and which may follow which.
+"""The states of a classic group, and their transitions.
 
 Empty -> PreparingRebalance     the first member joins
 PreparingRebalance              members (re)join; their JoinGroup waits
-  -> CompletingRebalance        all are there, or the rebalance timeout is over; the leader is
-                                given the members and assigns
-  -> Empty                      nobody is left
+  -> CompletingRebalance        all have joined, or the rebalance timeout is over; the leader
+                                gets the members and assigns
+  -> Empty                      no member is left
 CompletingRebalance -> Stable   the leader's assignment is in the log; SyncGroup is answered
-Stable, CompletingRebalance -> PreparingRebalance    somebody joins, leaves, changes or dies
-any -> Dead                     the group is deleted, or this broker coordinates it no longer
+Stable, CompletingRebalance -> PreparingRebalance    a member joins, leaves, changes or expires
+any -> Dead                     the group is deleted, or has another coordinator
 """
 
 from collections.abc import Mapping

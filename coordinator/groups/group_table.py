@@ -1,7 +1,7 @@
-"""The groups of one partition of __consumer_offsets: which there are, and what is due when.
+"""The groups of one partition of __consumer_offsets, and their deadlines.
 
 `replay` builds them from the log, `on_loaded` starts their members' sessions, and from then on
-memory is ahead of the log: a rebalance that is under way is in no record.
+memory is ahead of the log: a rebalance under way is in no record.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -53,10 +53,10 @@ class GroupTable:
         self.consumers = ConsumerGroups(self.groups, self.remove, self.held_metadata)
         self._mixed = ClassicRequests(self.consumers, self.join)
 
-    # -- from the log, and away
+    # -- the log
 
     def replay(self, group_id: str, value: GroupValue | None) -> None:
-        """Take in a record while loading; None is a tombstone."""
+        """Apply a record while loading; None is a tombstone."""
         before = self.classic(group_id)
         if before is not None:
             del self.groups[group_id]
@@ -66,7 +66,7 @@ class GroupTable:
             self.groups[group_id] = group
 
     def on_loaded(self, turn: Turn, groups: Iterable[Group]) -> None:
-        """All is loaded: members have their session's time to show up, from now on."""
+        """Start the sessions of all members after loading."""
         for group in groups:
             if isinstance(group, ClassicGroup):
                 self.attempt(group.group_id, turn, partial(_begin_sessions, group, turn))
@@ -76,23 +76,23 @@ class GroupTable:
     def remove(
         self, group_id: str, turn: Turn, error: int = ErrorCode.COORDINATOR_NOT_AVAILABLE
     ) -> None:
-        """One group is no more: its tombstone is on its way, or the whole table goes."""
+        """Remove a group: its tombstone is on its way, or the whole table goes."""
         group = self.groups.pop(group_id, None)
         if isinstance(group, ClassicGroup):
             group.release_metadata()
             release(group, turn, error)
 
     def attempt(self, group_id: str, turn: Turn, action: Callable[[], object]) -> None:
-        """Do something with one group of many; an unexpected error ends that group only."""
+        """Run an action on one group of many; an unexpected error ends that group only."""
         try:
             action()
         except Exception as error:
             self.set_aside(group_id, turn, error)
 
     def set_aside(self, group_id: str, turn: Turn, error: Exception) -> None:
-        """End a group whose state a defect has made doubtful: its members join anew.
+        """End a group after a defect, because its state is doubtful: its members join again.
 
-        A consumer group stays: it is what its records say.
+        A consumer group stays: its state is that of its records.
         """
         turn.failures.append((group_id, error))
         if isinstance(self.groups.get(group_id), ConsumerGroup):
@@ -102,7 +102,7 @@ class GroupTable:
     # -- requests
 
     def join(self, request: JoinRequest, ticket: object, turn: Turn) -> None:
-        """JoinGroup: a new group begins with the first member that has no id yet."""
+        """Handle JoinGroup: a new group begins with the first member that has no id yet."""
         before = self.groups.get(request.group_id)
         if isinstance(before, ConsumerGroup):
             if before.members:
@@ -123,13 +123,13 @@ class GroupTable:
             return turn.answer(ticket, JoinAnswer(error=full))
         group = self.groups[request.group_id] = self._new(request.group_id, turn.wall_ms)
         join(group, request, ticket, turn)
-        # As Kafka does, whatever came of it: the group can be listed from now on, even by the
-        # next coordinator. If nobody ever joins, it expires.
+        # As in Kafka, whatever the result: the group can be listed from now on, even by the next
+        # coordinator. If no member ever joins, it expires.
         empty = GroupValue("", 0, None, None, group.state_since_ms, ())
         turn.store(request.group_id, empty, lambda error, later: None)
 
     def sync(self, request: SyncRequest, ticket: object, turn: Turn) -> None:
-        """SyncGroup: the ticket is answered in this turn or a later one."""
+        """Handle SyncGroup: the ticket is answered in this turn or a later one."""
         group = self.groups.get(request.group_id)
         if isinstance(group, ConsumerGroup):
             return self._mixed.sync(group, request, ticket, turn)
@@ -145,7 +145,7 @@ class GroupTable:
         generation: int,
         turn: Turn,
     ) -> None:
-        """Heartbeat; raises the KafkaError that is its answer."""
+        """Handle Heartbeat; raises the KafkaError that is its answer."""
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             return self._mixed.heartbeat(group, member_id, instance_id, generation, turn)
@@ -154,7 +154,7 @@ class GroupTable:
         heartbeat(group, member_id, instance_id, generation, turn)
 
     def leave(self, group_id: str, leaving: Sequence[LeavingMember], turn: Turn) -> list[int]:
-        """LeaveGroup: an ErrorCode for each. Raises CoordinatorNotAvailable."""
+        """Handle LeaveGroup: return an ErrorCode for each. Raises CoordinatorNotAvailable."""
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):  # since the first of many members left
             raise CoordinatorNotAvailable
@@ -163,7 +163,7 @@ class GroupTable:
         return leave(group, leaving, turn)
 
     def offsets_committed(self, group_id: str, member_id: str, turn: Turn) -> None:
-        """A member commits offsets, so it lives."""
+        """Extend the session of a member that commits offsets."""
         group = self.classic(group_id)
         if group is not None and group.state in _SESSION_GOES_ON:
             member = group.members.get(member_id)
@@ -178,7 +178,7 @@ class GroupTable:
         return group
 
     def find_classic(self, group_id: str) -> ClassicGroup:
-        """Return a classic group. Raises GroupIdNotFound, also for a group of another kind."""
+        """Return the group. Raises GroupIdNotFound."""
         group = self.find(group_id)
         if not isinstance(group, ClassicGroup):
             raise GroupIdNotFound(f"Group {group_id} is not a classic group.")
@@ -195,7 +195,7 @@ class GroupTable:
             raise CoordinatorNotAvailable
 
     def obtain_simple(self, group_id: str, wall_ms: int) -> Group:
-        """Return the group, or make one that is only a name for offsets."""
+        """Return the group, or make one that only holds offsets."""
         group = self.groups.get(group_id)
         if group is None:
             group = self.groups[group_id] = self._new(group_id, wall_ms)
@@ -205,7 +205,7 @@ class GroupTable:
         return ClassicGroup(group_id, self.held_metadata, wall_ms)
 
     def _has_room(self, group: ClassicGroup | None, request: JoinRequest) -> bool:
-        """Whether what the member says of itself may be kept. Who says no more than before may."""
+        """Return whether a member's metadata may be kept; it may if it is no larger than before."""
         more = metadata_bytes(request.protocols)
         known = None
         if group is not None:
@@ -221,7 +221,7 @@ class GroupTable:
     # -- deadlines
 
     def due(self, turn: Turn, count_max: int | None = None) -> int:
-        """What is due by turn.now_ms, the earliest first; how many that were."""
+        """Handle the deadlines until turn.now_ms, the earliest first; return how many."""
         count = 0
         for key in islice(self.deadlines.pop_due(turn.now_ms), count_max):
             count += 1

@@ -1,4 +1,4 @@
-"""JoinGroup: who becomes a member, and who is told the generation at once.
+"""JoinGroup: new members, and members that get the present generation at once.
 
     member        Empty         PreparingRebalance   CompletingRebalance   Stable
     new dynamic   its id first (version 4 on, KIP-394), else a member and a rebalance
@@ -7,7 +7,7 @@
     its restart   -             its place            its place; rebalance  its place (1)
     known, same   unknown       waits                the generation        the generation (2)
     known, other  unknown       waits                rebalance             rebalance
-    (1) a rebalance only if the chosen protocol would be another   (2) the leader's: a rebalance
+    (1) a rebalance only if the chosen protocol changes   (2) the leader's: a rebalance
 
 KIP-345 (static members) · KIP-394 · KIP-814 (the leader of a restarted static member is told not to
 assign again) · KIP-800 (reason).
@@ -29,7 +29,7 @@ from .rebalance import (
 )
 from .turn import HEARTBEAT, Turn
 
-PENDING_MAX = 10_000  # members of one group that have been told their id and have not come yet
+PENDING_MAX = 10_000  # members of one group that have been told their id and have not joined yet
 NOT_GIVEN = "not provided"
 
 
@@ -63,7 +63,10 @@ def join(group: ClassicGroup, request: JoinRequest, ticket: object, turn: Turn) 
 
 
 def _has_room(group: ClassicGroup, member_id: str, max_size: int) -> bool:
-    """While members rejoin only those count that have, so the last ones are those kept out."""
+    """Return whether the group has room for the member.
+
+    While members rejoin, only those that have rejoined count, so the last ones are kept out.
+    """
     member = group.members.get(member_id)
     if group.state is GroupState.PREPARING_REBALANCE:
         is_waiting = member is not None and member.join_ticket is not None
@@ -114,7 +117,7 @@ def _add(
 def _update(
     group: ClassicGroup, member: Member, request: JoinRequest, ticket: object, turn: Turn
 ) -> None:
-    # A second JoinGroup while the first waits: the client has given the first one up.
+    # A second JoinGroup while the first waits: the client has abandoned the first one.
     group.answer_join(
         member,
         JoinAnswer(error=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id),
@@ -125,7 +128,7 @@ def _update(
 
 
 def _take_place(group: ClassicGroup, request: JoinRequest, ticket: object, turn: Turn) -> None:
-    """A static member has restarted: it has no member id, but a place in the group."""
+    """Give a restarted static member, which has no member id, its place in the group."""
     instance_id = request.group_instance_id
     assert instance_id is not None
     leader_before = group.leader_id
@@ -134,7 +137,7 @@ def _take_place(group: ClassicGroup, request: JoinRequest, ticket: object, turn:
     expect_heartbeat(group, member, turn)
     _update(group, member, request, ticket, turn)
     if group.state is GroupState.COMPLETING_REBALANCE:
-        # The leader may be assigning to the id that was; the new one would go without.
+        # The leader may be assigning to the old id; the new one would get no assignment.
         prepare_rebalance(group, turn, _reason(f"static member {instance_id} came back", request))
     elif group.state is not GroupState.STABLE:
         complete_if_all_joined(group, turn)
@@ -161,9 +164,9 @@ def _place_stored(
     error: int,
     turn: Turn,
 ) -> None:
-    """The new id is in the log, or it is not, and the place is the old one's again."""
+    """Answer with the stored new id; if it was not stored, restore the old one's place."""
     if group.members.get(member.member_id) is not member:
-        return  # it has gone, or was itself replaced, and was answered then
+        return  # it has left, or was itself replaced, and was answered then
     if group.state is not GroupState.STABLE or group.generation != generation:
         return  # it waits for the next generation with the others
     expect_heartbeat(group, member, turn)
@@ -184,7 +187,7 @@ def _place_stored(
         is_leader = group.leader_id == member.member_id
         answer = group.generation_for(member, skip_assignment=is_leader)
     else:
-        # Told of the leader before, it does not take itself for one and does not assign anew.
+        # With the former leader's id it does not act as leader and does not assign again.
         answer = replace(as_before, member_id=member.member_id)
     group.answer_join(member, answer, turn)
 

@@ -1,8 +1,8 @@
-"""LeaveGroup, and members whose session is over.
+"""LeaveGroup, and the expiry of members' sessions.
 
 LeaveGroup names several members from version 3 on (KIP-345): by member id, by instance id (an
 administrator's way to remove a static member), or by both. Each gets its own answer, and together
-they cause one rebalance. A pending member, which was told its id and never came, just goes.
+they cause one rebalance. A pending member, which was told its id and never joined, is only removed.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ _HAS_A_GENERATION = frozenset({GroupState.STABLE, GroupState.COMPLETING_REBALANC
 
 
 def leave(group: ClassicGroup, leaving: Sequence[LeavingMember], turn: Turn) -> list[int]:
-    """Let them go: an ErrorCode for each. Raises CoordinatorNotAvailable for a dead group."""
+    """Remove members; return an ErrorCode for each. Raises CoordinatorNotAvailable if dead."""
     if group.state is GroupState.DEAD:
         raise CoordinatorNotAvailable
     errors = [_leave_one(group, each, turn) for each in leaving]
@@ -51,7 +51,7 @@ def _leave_one(group: ClassicGroup, leaving: LeavingMember, turn: Turn) -> int:
 
 
 def session_deadline(group: ClassicGroup, member_id: str, turn: Turn) -> None:
-    """A member's session is over, unless it has been waiting for us all the time."""
+    """Remove a member at the end of its session, unless it waits for an answer."""
     if member_id in group.pending_join:
         group.remove(member_id)
         _complete_if_the_last(group, turn)

@@ -1,13 +1,13 @@
-"""The committed offsets of one partition of __consumer_offsets: what its log says, and no more.
+"""The committed offsets of one partition of __consumer_offsets: the content of its log.
 
 The table is made by `replay` alone, batch by batch in the order of the log, so a coordinator that
-loads and one that has been serving for a week hold the same. It survives compaction: whatever the
-cleaner leaves behind replays to the same table.
+has just loaded and one that has served for a week hold the same. It survives compaction: the
+compacted log replays to the same table.
 
-A transaction's offsets (KIP-98) are pending until its marker. COMMIT makes them visible, each only
-if nothing newer *in the log* is there: compaction keeps the last record of a key, and the table has
-to agree with it even when the marker comes after a plain commit. ABORT drops them, and so does a
-tombstone. What is pending makes a partition unstable for readers who ask for stable offsets.
+A transaction's offsets (KIP-98) are pending until its marker. COMMIT makes each visible, unless
+there is a newer one *in the log*: compaction keeps the last record of a key, and the table has to
+agree with it even when the marker comes after a plain commit. ABORT drops them, and so does a
+tombstone. A pending offset makes a partition unstable for readers that ask for stable offsets.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -42,8 +42,8 @@ class LoggedOffset(NamedTuple):
 class OffsetTable:
     """Offsets by group, topic and partition.
 
-    `broken_records` counts what could not be read. Such a record is left out: it says nothing, and
-    one of them must not take all groups of its partition away.
+    `broken_records` counts unreadable records. Such a record is skipped: one of them must not make
+    all groups of its partition unavailable.
     """
 
     def __init__(self) -> None:
@@ -51,20 +51,19 @@ class OffsetTable:
         self.broken_records = 0
         self._committed: dict[str, dict[TopicPartition, LoggedOffset]] = {}
         self._pending: dict[int, dict[str, dict[TopicPartition, LoggedOffset]]] = {}
-        self._open: dict[str, dict[TopicPartition, set[int]]] = {}  # the producers that have some
+        self._open: dict[str, dict[TopicPartition, set[int]]] = {}  # producers with pending ones
 
-    # -- what the log says -------------------------------------------------------------------
+    # -- replay
 
     def replay(self, header: BatchHeader, records: Sequence[Record]) -> None:
-        """As `replaying`, at once."""
+        """Run `replaying` to its end."""
         run_to_end(self.replaying(header, records))
 
     def replaying(self, header: BatchHeader, records: Sequence[Record]) -> Steps[None]:
-        """Take in one batch of the log, below the high watermark, in order.
+        """Apply one batch of the log, below the high watermark, in order.
 
-        Or the next part of one, in one step: only markers, which stand alone, take several. Who
-        reads meanwhile finds each offset of the transaction as before its end or as after it.
-
+        A part of a batch is applied in one step; only markers, which stand alone, take several. A
+        reader meanwhile finds each offset of the transaction as before its end or as after it.
         Control batches end transactions; records that are no offsets are skipped.
         """
         if header.is_control:
@@ -155,46 +154,46 @@ class OffsetTable:
     # -- questions ---------------------------------------------------------------------------
 
     def fetch(self, group_id: str, topic: str, partition: int) -> OffsetValue | None:
-        """The committed offset, None when there is none."""
+        """Return the committed offset; None when there is none."""
         offset = self._committed.get(group_id, {}).get((topic, partition))
         return None if offset is None else offset.value
 
     def committed(self, group_id: str) -> list[TopicPartition]:
-        """Where a group has committed offsets."""
+        """Return the partitions with committed offsets of a group."""
         return list(self._committed.get(group_id, ()))
 
     def count(self, group_id: str) -> int:
-        """How many committed offsets a group has."""
+        """Return how many committed offsets a group has."""
         return len(self._committed.get(group_id, ()))
 
     def is_unstable(self, group_id: str, topic: str, partition: int) -> bool:
-        """Whether an open transaction may still change the offset (KIP-447)."""
+        """Return whether an open transaction may still change the offset (KIP-447)."""
         return (topic, partition) in self._open.get(group_id, {})
 
     def has(self, group_id: str, topic: str, partition: int) -> bool:
-        """Whether there is anything for a tombstone to remove, committed or pending."""
+        """Return whether a tombstone would remove a committed or pending offset."""
         return self.fetch(group_id, topic, partition) is not None or self.is_unstable(
             group_id, topic, partition
         )
 
     def group_ids(self) -> set[str]:
-        """The groups that have committed or pending offsets."""
+        """Return the groups that have committed or pending offsets."""
         return self._committed.keys() | self._open.keys()
 
     def has_offsets(self, group_id: str) -> bool:
-        """Whether a group has committed or pending offsets."""
+        """Return whether a group has committed or pending offsets."""
         return group_id in self._committed or group_id in self._open
 
     def has_pending(self, group_id: str) -> bool:
-        """Whether a group has offsets of open transactions; it must not expire then."""
+        """Return whether a group has offsets of open transactions; it must not expire then."""
         return group_id in self._open
 
     def partitions(self, group_id: str) -> list[TopicPartition]:
-        """Where a group has anything, committed or pending."""
+        """Return the partitions with committed or pending offsets of a group."""
         committed, pending = self._committed.get(group_id, {}), self._open.get(group_id, {})
         return [*committed, *(where for where in pending if where not in committed)]
 
-    # -- what is to be removed, as the keys of tombstones ----------------------------------------
+    # -- removals, as the keys of tombstones
 
     def expired(
         self,
@@ -207,11 +206,11 @@ class OffsetTable:
         subscribed: Container[str] = frozenset(),
         among: Iterable[TopicPartition] | None = None,
     ) -> list[bytes]:
-        """For what has been kept long enough (KIP-211), of all of a group or `among` some.
+        """Return the keys of expired offsets (KIP-211), of all of a group or `among` some.
 
         The time runs from base_ms, when the group became empty, or from each commit when that is
-        None; an offset that brought its own retention keeps to that. Topics that the group is
-        subscribed to, and partitions with pending offsets, are kept.
+        None; an offset with its own retention uses that. Topics that the group is subscribed to,
+        and partitions with pending offsets, are kept.
         """
         unstable = self._open.get(group_id, {})
         committed = self._committed.get(group_id, {})
@@ -229,7 +228,7 @@ class OffsetTable:
     def of_deleted_topics(
         self, group_id: str, topics: Mapping[str, bytes], *, among: Iterable[TopicPartition]
     ) -> list[bytes]:
-        """For all offsets, among some, of topics that are gone; not of their namesakes.
+        """Return the keys of all offsets, among some, of deleted topics; not of their namesakes.
 
         topics: name to id.
         """
@@ -246,10 +245,10 @@ class OffsetTable:
                 found.append(encode_offset_key(group_id, *where))
         return found
 
-    # -- the end -----------------------------------------------------------------------------
+    # -- the end
 
     def clearing(self) -> Steps[None]:
-        """Let go of everything, a few entries at a time: to free a million takes a while."""
+        """Free all offsets, a few entries at a time: a million takes a while."""
         self._open.clear()
         tables = [self._committed, *self._pending.values()]
         self._pending.clear()

@@ -1,9 +1,9 @@
-"""How one generation of a group follows another.
+"""The change from one generation of a group to the next.
 
-A rebalance begins (`begin`), members rejoin, and it ends (`complete`) when all are there or their
-time is over: dynamic members that did not come are dropped, static ones stay. The first members of
-an empty group get `group.initial.rebalance.delay.ms` to gather (KIP-134); each that comes meanwhile
-prolongs it, at most to the rebalance timeout.
+A rebalance begins (`prepare_rebalance`), members rejoin, and it ends (`complete_rebalance`) when
+all have joined or their time is over: dynamic members that did not rejoin are removed, static ones
+stay. The first members of an empty group get `group.initial.rebalance.delay.ms` to gather
+(KIP-134); each that joins meanwhile prolongs it, at most to the rebalance timeout.
 """
 
 from ...wire.errors import ErrorCode
@@ -13,19 +13,19 @@ from .group_messages import JoinAnswer, SyncAnswer
 from .group_states import GroupState
 from .turn import HEARTBEAT, JOIN, SYNC, Turn
 
-LOOK_AGAIN_MS = 100  # at least, for members that ask for a rebalance timeout of nothing
+LOOK_AGAIN_MS = 100  # the least delay, for members with a rebalance timeout of 0
 
 
 def expect_heartbeat(
     group: ClassicGroup, member: Member, turn: Turn, timeout_ms: int | None = None
 ) -> None:
-    """Give a member its session's time, or another, from now on."""
+    """Start a member's session, or another time, from now on."""
     delay_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
     turn.set_deadline(HEARTBEAT, group.group_id, member.member_id, delay_ms)
 
 
 def begin_or_complete(group: ClassicGroup, turn: Turn, reason: str) -> None:
-    """Something about the members has changed: rebalance, or see whether they are all there."""
+    """React to a change of members: begin a rebalance, or complete one if all have joined."""
     if group.may_rebalance:
         prepare_rebalance(group, turn, reason)
     else:
@@ -33,7 +33,7 @@ def begin_or_complete(group: ClassicGroup, turn: Turn, reason: str) -> None:
 
 
 def prepare_rebalance(group: ClassicGroup, turn: Turn, reason: str) -> None:
-    """Have every member rejoin. Who waits for an assignment is told to."""
+    """Have every member rejoin; a member that waits for an assignment is told to."""
     if group.state is GroupState.COMPLETING_REBALANCE:
         drop_assignments(group, turn, ErrorCode.REBALANCE_IN_PROGRESS)
     group.pending_sync.clear()
@@ -65,7 +65,7 @@ def complete_if_all_joined(group: ClassicGroup, turn: Turn) -> None:
 
 
 def join_deadline(group: ClassicGroup, turn: Turn) -> None:
-    """The time for (re)joining is over, or a first part of it."""
+    """End the time for (re)joining, or a first part of it."""
     if group.state is not GroupState.PREPARING_REBALANCE:
         return
     delay_ms = min(turn.settings.initial_rebalance_delay_ms, group.initial_wait_left_ms)
@@ -78,7 +78,7 @@ def join_deadline(group: ClassicGroup, turn: Turn) -> None:
 
 
 def complete_rebalance(group: ClassicGroup, turn: Turn) -> None:
-    """Go on with those who are there: the next generation, or none if nobody is."""
+    """End the rebalance with the members that have joined: begin the next generation."""
     turn.cancel_deadline(JOIN, group.group_id)
     absent = [
         member
@@ -94,7 +94,7 @@ def complete_rebalance(group: ClassicGroup, turn: Turn) -> None:
     if group.state is GroupState.DEAD:
         return
     if group.members and not _has_leader_who_joined(group):
-        # Only static members are left, and none of them has come: their sessions decide.
+        # Only static members are left, and none of them has joined: their sessions decide.
         delay_ms = max(group.rebalance_timeout_ms, LOOK_AGAIN_MS)
         turn.set_deadline(JOIN, group.group_id, "", delay_ms)
         return
@@ -105,7 +105,7 @@ def complete_rebalance(group: ClassicGroup, turn: Turn) -> None:
         group.read_subscriptions(turn)
         group.move_to(GroupState.EMPTY, turn.wall_ms)
         turn.note(group.group_id, "empty", f"is empty, generation {group.generation}")
-        # If this is lost the generation before stays in the log; nobody of it is left to care.
+        # If this is lost the generation before stays in the log; it has no members left.
         turn.store(group.group_id, group.to_store({}), lambda error, later: None)
         return
     group.protocol_name = group.choose_protocol()
@@ -135,7 +135,7 @@ def _has_leader_who_joined(group: ClassicGroup) -> bool:
 
 
 def remove_member(group: ClassicGroup, member: Member, turn: Turn) -> None:
-    """Let a member go; if it waits it is told that it is not known, and may join again."""
+    """Remove a member; its waiting requests are answered with UNKNOWN_MEMBER_ID."""
     unknown = ErrorCode.UNKNOWN_MEMBER_ID
     group.answer_join(member, JoinAnswer(error=unknown), turn)
     group.answer_sync(member, SyncAnswer(error=unknown), turn)
@@ -144,7 +144,7 @@ def remove_member(group: ClassicGroup, member: Member, turn: Turn) -> None:
 
 
 def drop_assignments(group: ClassicGroup, turn: Turn, error: int) -> None:
-    """There is no assignment for this generation; tell those who wait for it why."""
+    """Discard this generation's assignments; answer the waiting members with the error."""
     for member in group.members.values():
         member.assignment = b""
         if group.answer_sync(member, SyncAnswer(error=error), turn):
@@ -152,7 +152,7 @@ def drop_assignments(group: ClassicGroup, turn: Turn, error: int) -> None:
 
 
 def release(group: ClassicGroup, turn: Turn, error: int) -> None:
-    """The group is gone from here: everybody who waits is told, and nothing is due any more."""
+    """End the group here: answer all waiting members, and cancel its deadlines."""
     for member in group.members.values():
         group.answer_join(member, JoinAnswer(error=error, member_id=member.member_id), turn)
         group.answer_sync(member, SyncAnswer(error=error), turn)

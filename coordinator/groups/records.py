@@ -1,12 +1,13 @@
-"""The records of __consumer_offsets, in Kafka's own bytes, so that its tools read ours and we its.
+"""The records of __consumer_offsets, in Kafka's own bytes, so that each reads the other's.
 
-key   = kind 2 (0 and 1: a committed offset; 2: a classic group), its fields
+key = kind 2 (0 and 1: a committed offset; 2: a classic group), its fields
+
 value = version 2, its fields; null is a tombstone
 
-Written is what Apache Kafka 4.3 writes: an offset as version 4 with the topic's id (KIP-848), or
-as version 1 when the request brought its own retention; a group as version 3. All versions before
-are read, and tagged fields that nobody here knows are skipped (KIP-915). Other kinds of key, of the
-newer group protocols, are no error: `decode_key` says None and the record is left alone.
+The written versions are those of Apache Kafka 4.3: an offset as version 4 with the topic's id
+(KIP-848), or as version 1 when the request brought its own retention; a group as version 3. All
+versions before are read, and unknown tagged fields are skipped (KIP-915). Other kinds of key, of
+the newer group protocols, are no error: `decode_key` returns None and the record is ignored.
 """
 
 import struct
@@ -95,13 +96,13 @@ class GroupValue(NamedTuple):
 
 
 def encode_offset_key(group_id: str, topic: str, partition: int) -> bytes:
-    """The key of a committed offset."""
+    """Return the key of a committed offset."""
     names = encode_string(group_id, False) + encode_string(topic, False)
     return _int16.pack(_OFFSET_KINDS[-1]) + names + _int32.pack(partition)
 
 
 def encode_offset_value(value: OffsetValue) -> bytes:
-    """The value of a committed offset; version 1, which has no leader epoch, if it expires."""
+    """Return the value of a committed offset; version 1, without a leader epoch, if it expires."""
     if value.expire_timestamp_ms != NO_TIMESTAMP:
         return b"".join(
             (
@@ -126,12 +127,12 @@ def encode_offset_value(value: OffsetValue) -> bytes:
 
 
 def encode_group_key(group_id: str) -> bytes:
-    """The key of a classic group."""
+    """Return the key of a classic group."""
     return _int16.pack(_GROUP_KIND) + encode_string(group_id, False)
 
 
 def encode_group_value(value: GroupValue) -> bytes:
-    """The value of a classic group, version 3."""
+    """Return the value of a classic group, version 3."""
     parts = [
         _int16.pack(3),
         encode_string(value.protocol_type, False),
@@ -158,10 +159,10 @@ def encode_group_value(value: GroupValue) -> bytes:
 
 
 def decode_key(key: bytes | None) -> OffsetKey | GroupKey | None:
-    """What a record is about; None for a kind that is not kept here.
+    """Return the key of a record; None for a kind that is not kept here.
 
-    Raises InvalidRecord for a key that is none, or is cut short. The same few keys are committed
-    again and again, so the last ones are remembered: a log is loaded several times as fast.
+    Raises InvalidRecord for a missing key, or one that is cut short. The same few keys are
+    committed again and again, so the last ones are cached: a log is loaded several times as fast.
     """
     if key is None:
         raise InvalidRecord("a record of __consumer_offsets has no key")
@@ -185,8 +186,8 @@ _remembered_key = lru_cache(KEYS_REMEMBERED)(_decoded_key)
 
 
 def decode_offset_value(value: bytes) -> OffsetValue:
-    """Versions 0 to 4. Raises InvalidRecord."""
-    # What we write ourselves, by far the most, is read here at once; all else below.
+    """Decode versions 0 to 4. Raises InvalidRecord."""
+    # Our own form, by far the most frequent, is read here at once; all others below.
     size = value[_METADATA_AT] if len(value) > _METADATA_AT else 0  # of the metadata, plus one
     tail_at = _METADATA_AT + size
     if (
@@ -227,7 +228,7 @@ def _read_offset_value(value: bytes) -> OffsetValue:
 
 
 def decode_group_value(value: bytes) -> GroupValue:
-    """Versions 0 to 4. Raises InvalidRecord."""
+    """Decode versions 0 to 4. Raises InvalidRecord."""
     reader = Reader(memoryview(value))
     try:
         version = _version(reader, _GROUP_VALUE_NEWEST)

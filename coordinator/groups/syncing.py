@@ -1,7 +1,7 @@
-"""SyncGroup and Heartbeat: members get their assignment, and show that they live.
+"""SyncGroup and Heartbeat: members get their assignment, and extend their sessions.
 
-The leader's SyncGroup brings the assignment of all. It is in the log, on the in-sync replicas,
-before anybody is told: the next coordinator knows what this one has promised.
+The leader's SyncGroup has the assignment of all members. It is in the log, on the in-sync replicas,
+before any member gets it: the next coordinator knows every assignment that was given.
 
                Empty     PreparingRebalance     CompletingRebalance      Stable
     sync       unknown   rebalance in progress  waits for the leader's   the assignment
@@ -45,7 +45,7 @@ def sync(group: ClassicGroup, request: SyncRequest, ticket: object, turn: Turn) 
         turn.cancel_deadline(SYNC, group.group_id)
     if group.state is GroupState.STABLE:
         return turn.answer(ticket, _assigned(group, member))
-    # A second SyncGroup while the first waits: the client has given the first one up.
+    # A second SyncGroup while the first waits: the client has abandoned the first one.
     group.answer_sync(member, SyncAnswer(error=ErrorCode.REBALANCE_IN_PROGRESS), turn)
     member.sync_ticket = ticket
     if member.member_id == group.leader_id:
@@ -84,7 +84,7 @@ def _assignment_stored(
     error: int,
     turn: Turn,
 ) -> None:
-    """The assignment is in the log, or it is not and the members must begin anew."""
+    """Answer with the stored assignment; if it was not stored, begin a rebalance."""
     if group.state is not GroupState.COMPLETING_REBALANCE or group.generation != generation:
         return  # it has been overtaken by another rebalance
     if error:
@@ -108,7 +108,7 @@ def _assigned(group: ClassicGroup, member: Member) -> SyncAnswer:
 
 
 def sync_deadline(group: ClassicGroup, turn: Turn) -> None:
-    """Who has not asked for its assignment within the rebalance timeout is gone."""
+    """Remove members without a SyncGroup within the rebalance timeout."""
     if (
         group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
         or not group.pending_sync
@@ -127,7 +127,7 @@ def heartbeat(
     generation: int,
     turn: Turn,
 ) -> None:
-    """The member lives. Raises what it must know: RebalanceInProgress and the like."""
+    """Extend the member's session. Raises the error of the answer, such as RebalanceInProgress."""
     if group.state is GroupState.DEAD:
         raise CoordinatorNotAvailable
     member = group.check_member(member_id, instance_id)

@@ -1,4 +1,4 @@
-"""What comes of one request, or of one deadline: answers, records to store, deadlines.
+"""The outcome of one request, or of one deadline: answers, records to store, deadlines.
 
 The rules of groups write into a turn; the shell carries it out. Nothing here waits: a request that
 must wait leaves its ticket with its member, and a later turn answers it.
@@ -27,12 +27,12 @@ LogRecord = tuple[bytes, bytes | None]  # key and value; None is a tombstone
 class GroupAppend:
     """Records of one group that are appended as one batch, so that all survive or none does.
 
-    `settled` is called once, with an ErrorCode and the turn it begins: when the batch is committed
-    (NONE), or is known not to be. `records` encodes them, when the turn is carried out.
+    `settled` is called once, with an ErrorCode and a new turn: when the batch is committed (NONE),
+    or is known not to be. `records` encodes them, when the turn is carried out.
 
-    Of a group that is changed by replay only there is `replay`, which is called when the records
-    are in the log. Without records it waits for the commit of the group's last ones, and it is told
-    when that is not known: NOT_COORDINATOR or COORDINATOR_NOT_AVAILABLE.
+    Only a group that is changed by replay has `replay`, which is called when the records are in the
+    log. Without records it waits for the commit of the group's last ones, and gets NOT_COORDINATOR
+    or COORDINATOR_NOT_AVAILABLE when that is unknown.
     """
 
     group_id: str
@@ -43,7 +43,7 @@ class GroupAppend:
 
 @dataclass(slots=True, eq=False)
 class Turn:
-    """now_ms is monotonic and for deadlines, wall_ms for what is written down."""
+    """The outcome so far; now_ms is monotonic and for deadlines, wall_ms for stored times."""
 
     now_ms: int
     wall_ms: int
@@ -52,12 +52,12 @@ class Turn:
     topics: KnownTopics = field(default_factory=KnownTopics)
     answers: list[tuple[object, Answer]] = field(default_factory=list[tuple[object, Answer]])
     appends: list[GroupAppend] = field(default_factory=list[GroupAppend])
-    # Work of consumer groups that is too long for a turn: which, and the group's id.
+    # Work of consumer groups that is too long for a turn: its kind, and the group's id.
     long_work: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-    # Group, reason and sentence of what happened to it, for the log.
+    # Group, reason and sentence of its events, for the log.
     notes: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
     steps: list[Steps[None]] = field(default_factory=list[Steps[None]])
-    # Groups that a defect has ended, with what was raised.
+    # Groups that a defect has ended, with the exception.
     failures: list[tuple[str, Exception]] = field(default_factory=list[tuple[str, Exception]])
 
     def answer(self, ticket: object, answer: Answer) -> None:
@@ -75,15 +75,15 @@ class Turn:
         self.appends.append(GroupAppend(group_id, records, stored))
 
     def note(self, group_id: str, reason: str, sentence: str) -> None:
-        """Have the log say what happened to a group. reason: one of a few words."""
+        """Have an event of a group logged. reason: one of a few words."""
         self.notes.append((group_id, reason, sentence))
 
     def do_in_steps(self, steps: Steps[None]) -> None:
-        """Have it done soon: at once if it is short."""
+        """Have steps run soon: at once if they are short."""
         self.steps.append(steps)
 
     def set_deadline(self, kind: str, group_id: str, member_id: str, delay_ms: int) -> None:
-        """Come back after a delay, and not at the time given before."""
+        """Set or move a deadline."""
         self.deadlines.set((kind, group_id, member_id), self.now_ms + delay_ms)
 
     def cancel_deadline(self, kind: str, group_id: str, member_id: str = "") -> None:

@@ -1,9 +1,9 @@
-"""How far the clock of a controlled cluster was advanced, and when.
+"""The advances of a controlled cluster's clock: how far, and when.
 
-No clock is ever set. What is written down (records, offsets, transactions) keeps real time, and
-what compares such a time with now adds the advances since then: what was there before an advance
-is older by it, what comes after is new. So clients need not know, and it makes no difference
-whether a node was up at an advance. Pure.
+A clock is never set. Stored times (of records, offsets, transactions) are real times, and a
+comparison of such a time with now adds the advances since then: data from before an advance is
+older by it, later data is new. So clients need not know of advances, and it makes no difference
+whether a node was up at one. Pure.
 """
 
 from bisect import bisect_left
@@ -15,7 +15,7 @@ TOTAL_MS_MAX = 100 * 365 * 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class ClockAdvances:
-    """steps: (real time of an advance, sum of all advances up to this one), ascending in both."""
+    """The advances as steps: (real time, sum of all up to this one), ascending in both."""
 
     steps: tuple[tuple[int, int], ...] = ()
 
@@ -24,9 +24,9 @@ class ClockAdvances:
         return self.steps[-1][1] if self.steps else 0
 
     def since_ms(self, moment_ms: int) -> int:
-        """How much older than by real time is what was written down at this real moment.
+        """Return how much the clock was advanced since a real moment.
 
-        An advance in the same millisecond counts: whoever was told that it is done writes later.
+        An advance in the same millisecond counts: a client that is told of it writes later.
         """
         if not self.steps:
             return 0
@@ -34,7 +34,7 @@ class ClockAdvances:
         return self.total_ms - (self.steps[before - 1][1] if before else 0)
 
     def advanced(self, at_ms: int, by_ms: int) -> "ClockAdvances":
-        """With one advance more; one that is not later than the newest has its moment."""
+        """Return these advances and one more; it is never earlier than the newest."""
         steps, total_ms = self.steps, self.total_ms + by_ms
         if steps and at_ms <= steps[-1][0]:
             return ClockAdvances((*steps[:-1], (steps[-1][0], total_ms)))

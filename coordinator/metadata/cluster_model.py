@@ -1,7 +1,7 @@
-"""The values that the cluster's metadata is made of.
+"""The values of the cluster's metadata.
 
-All are frozen: a change puts a new value in the place of the old one, so a reader may keep what
-it was given and compare it later.
+All are frozen: a change replaces a value by a new one, so a reader may keep a value and compare it
+later.
 """
 
 from dataclasses import dataclass, field, fields
@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ...wire.identifiers import TopicPartition
 
 NO_LEADER = -1
-PLAINTEXT = "PLAINTEXT"  # the listener of a broker that names none
+PLAINTEXT = "PLAINTEXT"  # the listener of a broker without named listeners
 TOPIC_ID_BYTES = 16
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
@@ -20,13 +20,12 @@ class BrokerRegistration:
     """One registration of a broker process.
 
     `broker_epoch` is the log index of the registration: every incarnation has its own (KIP-903).
-    `boot_id` changes when the machine lost power, and with it what was not yet on disk;
-    `directory_id` when the data directory was replaced, and with it everything. Registrations
-    of old journals have both in `boot_id`.
-    A fenced broker leads nothing and is in no ISR.
-    `endpoints` are where clients reach it, one for each listener: name, host, port, and Kafka's id
-    of the security protocol. Without them, as in old journals, `host` and `port` are those of the
-    listener PLAINTEXT.
+    `boot_id` changes when the machine lost power, and with it data that was not yet on disk;
+    `directory_id` when the data directory was replaced, and with it all data. Registrations of old
+    journals have both in `boot_id`. A fenced broker leads no partition and is in no ISR.
+    `endpoints` are the addresses for clients, one for each listener: name, host, port, and Kafka's
+    id of the security protocol. Without them, as in old journals, `host` and `port` are those of
+    the listener PLAINTEXT.
     """
 
     node_id: int
@@ -42,7 +41,7 @@ class BrokerRegistration:
     endpoints: tuple[tuple[str, str, int, int], ...] = ()
 
     def endpoint(self, listener: str) -> tuple[str, int] | None:
-        """Return host and port of a listener, None where the broker does not have it."""
+        """Return host and port of a listener; None if the broker does not have it."""
         for name, host, port in self.advertised:
             if name == listener:
                 return host, port
@@ -50,28 +49,27 @@ class BrokerRegistration:
 
     @property
     def advertised(self) -> tuple[tuple[str, str, int], ...]:
-        """Return name, host and port of each listener that clients are told of."""
+        """Return name, host and port of each listener that is announced to clients."""
         return tuple(each[:3] for each in self.endpoints) or ((PLAINTEXT, self.host, self.port),)
 
     @property
     def is_active(self) -> bool:
-        """May lead and be in an ISR."""
+        """Return whether it may lead and be in an ISR."""
         return not self.is_fenced and not self.is_shutting_down
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionRegistration:
-    """Who holds a partition, who of them is in sync, and who leads.
+    """The replicas of a partition, its ISR, and its leader.
 
-    replicas: in the order of preference, the first is the preferred leader.
-    isr: in sync; empty exactly when there is no leader. elr: eligible leader replicas, which
-    left an ISR that was too small to commit anything since, so they hold all that is committed
-    (KIP-966). last_known_elr: those that would be in the ISR or ELR, had they not lost power or
-    failed since, the latest first. Both are empty when the ISR has min.insync.replicas members.
-    leader_epoch counts the leaders, and the times a replica was dropped; partition_epoch every
-    change of this value.
-    adding, removing: a reassignment under way (KIP-455).
-    last_known_leader: who led last, while nobody leads.
+    replicas: in the order of preference, the first is the preferred leader. isr: in sync; empty
+    exactly when there is no leader. elr: eligible leader replicas, which left an ISR that was too
+    small for further commits, so they hold all that is committed (KIP-966). last_known_elr:
+    replicas that would be in the ISR or ELR if they had not lost power or failed since, the latest
+    first. Both are empty when the ISR has min.insync.replicas members. leader_epoch counts the
+    leaders, and the times a replica was dropped; partition_epoch every change of this value.
+    adding, removing: a reassignment under way (KIP-455). last_known_leader: the last leader, while
+    there is none.
     """
 
     replicas: tuple[int, ...]
@@ -87,17 +85,17 @@ class PartitionRegistration:
 
     @property
     def is_reassigning(self) -> bool:
-        """A reassignment is under way."""
+        """Return whether a reassignment is under way."""
         return bool(self.adding or self.removing)
 
     @property
     def is_imbalanced(self) -> bool:
-        """It has a leader, which is not the preferred one."""
+        """Return whether it has a leader, other than the preferred one."""
         return self.leader not in (NO_LEADER, self.replicas[0])
 
 
 class FeatureLevel(NamedTuple):
-    """A level of a feature that was set, and the index in the log of the command that did it."""
+    """A level that a feature was set to, and the log index of the command that did it."""
 
     level: int
     log_index: int
@@ -108,7 +106,7 @@ BeforeAndAfter = tuple[PartitionRegistration | None, PartitionRegistration]
 
 @dataclass(slots=True)
 class Topic:
-    """A topic: partition i stands at partitions[i]; configs are the topic's own, as text."""
+    """A topic: partition i is partitions[i]; configs are the topic's own, as text."""
 
     name: str
     topic_id: bytes
@@ -117,18 +115,18 @@ class Topic:
 
     @property
     def is_internal(self) -> bool:
-        """One of the topics that Kafka keeps its own state in."""
+        """Return whether Kafka keeps its own state in the topic."""
         return self.name in INTERNAL_TOPICS
 
 
 @dataclass(slots=True)
 class Changes:
-    """What one command, or the installation of a snapshot, has changed.
+    """The changes by one command, or by the installation of a snapshot.
 
-    A created topic's partitions are not listed in partitions_changed, nor a deleted one's; of the
-    others it has the value before (None: the partition is new) and after.
-    configs_changed names topics, broker_configs_changed single brokers; the configs of the whole
-    cluster (dynamic or static) are cluster_configs_changed.
+    The partitions of a created or a deleted topic are not listed in partitions_changed; for others
+    it has the value before (None: the partition is new) and after. configs_changed names topics,
+    broker_configs_changed single brokers; the configs of the whole cluster (dynamic or static) are
+    cluster_configs_changed.
     """
 
     topics_created: set[str] = field(default_factory=set[str])

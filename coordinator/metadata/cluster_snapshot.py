@@ -1,8 +1,8 @@
 """The cluster's metadata as the bytes of a snapshot, written and read in slices.
 
 Replicas have equal bytes, so they can be compared by a hash: small tables are written in sorted
-order, topics in the order in which the log made them, which a snapshot keeps. The order of the
-fields is for ever; a new layout gets a new version.
+order, topics in the order of their creation in the log, which a snapshot keeps. The order of the
+fields never changes; a new layout gets a new version.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,7 +31,7 @@ WITH_FEATURES_VERSION = 7  # and one more; written only where levels of features
 WITH_CLIENT_METRICS_VERSION = 8  # and one more; written only where there are subscriptions
 WITH_FORMER_BROKERS_VERSION = 9  # and one more; written only where brokers were unregistered
 SLICE_PARTITIONS = 64  # of one step: less than half a millisecond
-_List = tuple[Callable[[Any], Any], Sequence[object]]  # how an entry is written, entries
+_List = tuple[Callable[[Any], Any], Sequence[object]]  # the writer of an entry, the entries
 _TopicCut = tuple[str, bytes, dict[str, str], tuple[PartitionRegistration, ...]]
 _broker_fields = attrgetter(*(field.name for field in fields(BrokerRegistration)))
 _partition_fields = attrgetter(*(field.name for field in fields(PartitionRegistration)))
@@ -43,7 +43,7 @@ class UnreadableSnapshot(Exception):
 
 
 def encode_tables(tables: ClusterTables, outcomes: Mapping[bytes, bytes]) -> Steps[list[bytes]]:
-    """The snapshot in pieces, as the tables are at this call, whatever the steps are mixed with.
+    """Return the snapshot in pieces, as the tables are at this call.
 
     outcomes: the encoded results of recent operations, oldest first.
     """
@@ -76,7 +76,7 @@ def encode_tables(tables: ClusterTables, outcomes: Mapping[bytes, bytes]) -> Ste
     )
     tail = (_sorted(tables.broker_configs), list(outcomes.items()), steps, groups)
     tail = tail[: 1 + version]
-    # Partitions and dicts of configs are replaced, never changed: a shallow copy is a cut.
+    # Partitions and dicts of configs are replaced, never changed: a shallow copy is consistent.
     topics = [
         (topic.name, topic.topic_id, topic.configs, tuple(topic.partitions))
         for topic in tables.topics.values()
@@ -87,7 +87,7 @@ def encode_tables(tables: ClusterTables, outcomes: Mapping[bytes, bytes]) -> Ste
 
 
 def _broker_values(broker: BrokerRegistration) -> tuple[object, ...]:
-    """Return the fields; the last one only where there is anything in it, for older releases."""
+    """Return the fields; the last one only if it is not empty, for older releases."""
     values = _broker_fields(broker)
     return values if broker.endpoints else values[:-1]
 
@@ -129,7 +129,7 @@ def _encode(
 def decode_tables(
     snapshot: bytes | memoryview,
 ) -> Steps[tuple[ClusterTables, dict[bytes, bytes]]]:
-    """New tables and the outcomes; raises UnreadableSnapshot."""
+    """Return new tables and the outcomes; raises UnreadableSnapshot."""
     try:
         return (yield from _decode(SnapshotReader(snapshot)))
     except (
@@ -172,7 +172,7 @@ def _decode(
             tables.put_partition((topic.name, index), PartitionRegistration(*reader.value()))
             read += 1
             if read % SLICE_PARTITIONS == 0:
-                tables.take_changes()  # of thousands they are freed in slices, too
+                tables.take_changes()  # thousands of them are freed in slices, too
                 yield
     tables.broker_configs = {name: dict(configs) for name, configs in reader.value()}
     outcomes = dict(reader.value())
@@ -210,7 +210,7 @@ def _decode(
 
 
 def difference(before: ClusterTables, after: ClusterTables) -> Steps[Changes]:
-    """What a reader of `before` has to look at to know `after`; neither changes meanwhile."""
+    """Return the changes from `before` to `after`; neither changes meanwhile."""
     changes = Changes()
     for looked_at, (name, topic) in enumerate(before.topics.items()):
         kept = after.topics.get(name)
@@ -245,7 +245,7 @@ def difference(before: ClusterTables, after: ClusterTables) -> Steps[Changes]:
 
 
 def discarding(tables: ClusterTables) -> Steps[None]:
-    """Free what many topics take, in slices; nobody may read them any more."""
+    """Free large tables in slices; they may not be read any more."""
     freed = 0
     for name in list(tables.topics):
         freed += 1 + len(tables.topics[name].partitions)

@@ -2,12 +2,12 @@
 
 `apply` is total and deterministic: any command, at any state, gives the same result on every node
 and raises nothing. Bytes that this release cannot read raise MalformedCommand and change nothing:
-the node must end, or it would differ from those that can. It reads no clock and draws no random
-number. What the commands do is in the files of `rules/`, what holds for each partition in
-`elections`, the data in `cluster_tables`.
+the node must end, or it would differ from nodes that can read them. It reads no clock and draws no
+random number. The effects of the commands are in the files of `rules/`, the rules of each partition
+in `elections`, the data in `cluster_tables`.
 
-A command that comes with an operation id is done once: proposed again, because its first outcome
-never came back, it is answered with that outcome.
+A command with an operation id is done once: proposed again, because its first outcome never came
+back, it is answered with that outcome.
 """
 
 from collections.abc import Callable
@@ -75,7 +75,7 @@ def _raise(error: Exception) -> None:
 class ClusterState(ClusterTables):
     """The tables, changed by commands only.
 
-    listener_failed: told when a listener of `on_change` raises; by default it is raised on,
+    listener_failed: gets the exception of a listener of `on_change`; by default it is raised again,
     after the state is complete and the other listeners were called.
     """
 
@@ -85,26 +85,26 @@ class ClusterState(ClusterTables):
         listener_failed: Callable[[Exception], None] = _raise,
     ) -> None:
         super().__init__()
-        self.version = 0  # another one whenever readers may find something else; see `apply_steps`
+        self.version = 0  # changes whenever readers may find other values; see `apply_steps`
         self._listeners: list[Callable[[Changes], None]] = []
         self._listener_failed = listener_failed
         self._outcomes: dict[bytes, bytes] = {}
         self._outcomes_bytes = 0
 
     def on_change(self, callback: Callable[[Changes], None]) -> None:
-        """Have the callback called after each command or snapshot that changed something."""
+        """Call back after each command or snapshot that changed something."""
         self._listeners.append(callback)
 
     def apply(self, command: bytes, index: int, term: int = 0) -> Result:
-        """As `apply_steps`, at once."""
+        """Run `apply_steps` to its end."""
         return run_to_end(self.apply_steps(command, index, term))
 
     def apply_steps(self, command: bytes, index: int, term: int = 0) -> Steps[Result]:
-        """Do what the log says at `index`; raises MalformedCommand, changing nothing.
+        """Apply the command at `index`; raises MalformedCommand, changing nothing.
 
-        A command may touch thousands of partitions. Who reads between two steps finds some of
-        them as before it and others as after it, each whole; listeners hear at the end. The
-        `version` changes with each step, the `revision` at the end.
+        A command may touch thousands of partitions. A reader between two steps finds some of them
+        unchanged and others changed, each whole; listeners are called at the end. The `version`
+        changes with each step, the `revision` at the end.
         """
         result = yield from self._counting(self._decide(command, index))
         changes = self.take_changes()
@@ -115,21 +115,21 @@ class ClusterState(ClusterTables):
         return result
 
     def snapshot_steps(self) -> Steps[list[bytes]]:
-        """All of the state as it is at this call, in pieces; commands may be applied meanwhile."""
+        """Return all of the state as it is at this call; commands may be applied meanwhile."""
         return encode_tables(self, self._outcomes)
 
     def snapshot(self) -> bytes:
         return b"".join(run_to_end(self.snapshot_steps()))
 
     def restore(self, snapshot: bytes) -> None:
-        """As `restore_steps`, at once."""
+        """Run `restore_steps` to its end."""
         run_to_end(self.restore_steps(snapshot))
 
     def restore_steps(self, snapshot: bytes | memoryview) -> Steps[None]:
-        """Become what the snapshot says; listeners hear of the difference.
+        """Replace the state by the snapshot's; listeners get the difference.
 
-        The state changes in one step, and stays as it is until then; nothing may be applied before
-        the last. Raises UnreadableSnapshot, and then nothing has changed.
+        The state changes in one step, and stays as it is until then; no command may be applied
+        before the last step. Raises UnreadableSnapshot without any change.
         """
         tables, outcomes = yield from decode_tables(snapshot)
         changes = yield from difference(self, tables)

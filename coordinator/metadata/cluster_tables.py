@@ -1,8 +1,8 @@
 """The cluster's metadata as tables, with the indexes that make each question cheap.
 
 Two rules keep this file simple. Everything is written through the `put_` and `remove_` methods
-below, which keep the indexes right and note what changed. And an index is ordered: nothing here
-ever depends on the order of a Python set.
+below, which update the indexes and note the changes. And an index is ordered: nothing here ever
+depends on the order of a Python set.
 """
 
 from collections import defaultdict
@@ -27,12 +27,12 @@ from .commands import GROUP_RESOURCE
 
 
 class PartitionSet:
-    """Nothing may depend on its order, which a snapshot does not keep."""
+    """A set of partitions; its order is arbitrary, and a snapshot does not keep it."""
 
     __slots__ = ("_indexes",)
 
     def __init__(self) -> None:
-        self._indexes: dict[str, dict[int, None]] = {}  # of topics that have any in it
+        self._indexes: dict[str, dict[int, None]] = {}  # only of topics with members
 
     def __bool__(self) -> bool:
         return bool(self._indexes)
@@ -43,16 +43,16 @@ class PartitionSet:
                 yield topic, index
 
     def add(self, key: TopicPartition) -> None:
-        """Have it in the set."""
+        """Add a partition."""
         topic, index = key
         self._indexes.setdefault(topic, {})[index] = None
 
     def add_all(self, topic: str, indexes: Iterable[int]) -> None:
-        """Have these of a topic that has none in it yet."""
+        """Add these partitions of a topic that has none in the set yet."""
         self._indexes[topic] = dict.fromkeys(indexes)
 
     def discard(self, key: TopicPartition) -> None:
-        """Have it in the set no longer."""
+        """Remove a partition, if it is in the set."""
         topic, index = key
         indexes = self._indexes.get(topic)
         if indexes is not None:
@@ -61,11 +61,11 @@ class PartitionSet:
                 del self._indexes[topic]
 
     def discard_topic(self, topic: str) -> None:
-        """Have no partition of the topic any longer."""
+        """Remove all partitions of a topic."""
         self._indexes.pop(topic, None)
 
 
-# What applies when neither the cluster's dynamic nor its static configuration says anything.
+# The values without a dynamic or static configuration of the cluster.
 BUILT_IN_DEFAULTS: Mapping[str, str] = {
     "min.insync.replicas": "1",
     "unclean.leader.election.enable": "false",
@@ -79,24 +79,24 @@ _Index = dict[int, PartitionSet]  # by node
 
 
 class ClusterTables:
-    """Brokers, topics, configurations, and who holds, leads, and follows what.
+    """Brokers, topics, configurations, and the replicas, leaders and ISRs of partitions.
 
-    Readers take what they find and change nothing.
+    Readers must not change the values they get.
     """
 
     def __init__(self) -> None:
         self.cluster_id = ""
         self.revision = 0  # counts the commands that changed something
         self.next_producer_id = 0
-        self.placement_counter = 0  # partitions placed so far: where the next round starts
+        self.placement_counter = 0  # partitions placed so far: the start of the next placement
         self.clock_advances = ClockAdvances()
         self.defaults: dict[str, str] = {}
         self.brokers: dict[int, BrokerRegistration] = {}
-        # What tells a replaced disk or a power cut, should an unregistered broker come back.
+        # For recognising a replaced disk or a power cut when an unregistered broker comes back.
         self.former_brokers: dict[int, BrokerRegistration] = {}
         self.topics: dict[str, Topic] = {}
         self.broker_configs: dict[str, dict[str, str]] = {}  # node id as text, or WHOLE_CLUSTER
-        self.group_configs: dict[str, dict[str, str]] = {}  # by group id; of groups to come, too
+        self.group_configs: dict[str, dict[str, str]] = {}  # by group id; also of future groups
         self.client_metrics_configs: dict[str, dict[str, str]] = {}  # by the subscription's name
         self.acls = AclTable()
         self.scram_credentials: dict[str, dict[int, ScramCredential]] = {}  # user, mechanism
@@ -116,50 +116,50 @@ class ClusterTables:
     # -- questions
 
     def topic_by_id(self, topic_id: bytes) -> Topic | None:
-        """The topic that has this id now."""
+        """Return the topic that has this id now."""
         name = self._names_by_id.get(topic_id)
         return None if name is None else self.topics[name]
 
     def partition(self, name: str, index: int) -> PartitionRegistration | None:
-        """One partition, None when there is none."""
+        """Return one partition; None if there is none."""
         topic = self.topics.get(name)
         if topic is None or not 0 <= index < len(topic.partitions):
             return None
         return topic.partitions[index]
 
     def is_active(self, node_id: int) -> bool:
-        """Registered, unfenced, and not shutting down."""
+        """Return whether the broker is registered, unfenced, and not shutting down."""
         return node_id in self.live_brokers
 
     def leads_any(self, node_id: int) -> bool:
-        """Whether the node leads a partition."""
+        """Return whether the node leads a partition."""
         return bool(self._led.get(node_id))
 
     def leaderless_partitions(self) -> Iterator[TopicPartition]:
         return iter(self._led.get(NO_LEADER, ()))
 
     def partitions_held_by(self, node_id: int) -> Iterator[TopicPartition]:
-        """Partitions with a replica on the node."""
+        """Iterate over the partitions with a replica on the node."""
         return iter(self._held.get(node_id, ()))
 
     def partitions_in_sync_on(self, node_id: int) -> Iterator[TopicPartition]:
-        """Partitions with the node in their ISR."""
+        """Iterate over the partitions with the node in their ISR."""
         return iter(self._in_isr.get(node_id, ()))
 
     def partitions_eligible_on(self, node_id: int) -> Iterator[TopicPartition]:
-        """Partitions with the node in their ELR or last known ELR."""
+        """Iterate over the partitions with the node in their ELR or last known ELR."""
         return iter(self._in_elr.get(node_id, ()))
 
     def imbalanced_partitions(self) -> Iterator[TopicPartition]:
-        """Partitions led by another than their first replica."""
+        """Iterate over the partitions with another leader than their first replica."""
         return iter(self._imbalanced)
 
     def reassigning_partitions(self) -> Iterator[TopicPartition]:
-        """Partitions on their way to other replicas."""
+        """Iterate over the partitions with a reassignment under way."""
         return iter(self._reassigning)
 
     def setting(self, name: str, topic: Topic | None = None) -> str:
-        """The value in force: the topic's, the cluster's dynamic, its static, the built-in one.
+        """Return the value in force: the topic's, the cluster's dynamic, its static, the built-in.
 
         A value set for a single broker does not count: the decision is not that broker's.
         """
@@ -173,11 +173,11 @@ class ClusterTables:
         return BUILT_IN_DEFAULTS[name]
 
     def min_insync_replicas(self, topic: Topic) -> int:
-        """min.insync.replicas of a topic as configured; 1 when the text is no number."""
+        """Return min.insync.replicas of a topic as configured; 1 when the text is no number."""
         return max(1, _integer(self.setting("min.insync.replicas", topic), 1))
 
     def effective_min_insync_replicas(self, topic: Topic, partition: PartitionRegistration) -> int:
-        """The smallest ISR with which the partition commits: never more than its replicas."""
+        """Return the smallest ISR with which the partition commits: at most its replicas."""
         return min(self.min_insync_replicas(topic), len(partition.replicas))
 
     def allows_unclean_election(self, topic: Topic) -> bool:
@@ -187,18 +187,18 @@ class ClusterTables:
         return _integer(self.setting(name), 1)
 
     def feature_level(self, name: str) -> int:
-        """The level of a feature that holds, 0 where there is no such feature."""
+        """Return the level of a feature; 0 if there is no such feature."""
         if (found := self.features.get(name)) is not None:
             return found.level
         return FEATURES[name].highest if name in FEATURES else 0
 
     @property
     def features_epoch(self) -> int:
-        """A number that rises whenever a level changes; clients take the newest one's levels."""
+        """Return a number that rises whenever a level changes; clients use the newest levels."""
         return max((found.log_index for found in self.features.values()), default=0)
 
     def colliding_topic(self, name: str) -> str | None:
-        """A topic, other than this name, with the same metric name ('.' and '_' fall together)."""
+        """Return another topic with the same metric name ('.' and '_' are equal there)."""
         alike = self._names_by_metric.get(metric_name(name), {})
         return next((other for other in alike if other != name), None)
 
@@ -215,7 +215,7 @@ class ClusterTables:
         self._changes.brokers_changed.add(broker.node_id)
 
     def remove_broker(self, node_id: int) -> None:
-        """Remove a registration from what is shown; `former_brokers` keeps it."""
+        """Remove a registration from view; `former_brokers` keeps it."""
         self.former_brokers[node_id] = self.brokers.pop(node_id)
         self.live_brokers.pop(node_id, None)
         self._changes.brokers_changed.add(node_id)
@@ -277,11 +277,11 @@ class ClusterTables:
             self._changes.broker_configs_changed.add(int(name))
 
     def named_configs(self, kind: int) -> dict[str, dict[str, str]]:
-        """The configs of all groups, or of all subscriptions to metrics of clients, by name."""
+        """Return the configs of all groups, or of all client metrics subscriptions, by name."""
         return self.group_configs if kind == GROUP_RESOURCE else self.client_metrics_configs
 
     def put_named_configs(self, kind: int, name: str, configs: dict[str, str]) -> None:
-        """Replace the configs of a group, or of a subscription to metrics of clients."""
+        """Replace the configs of a group, or of a client metrics subscription."""
         if configs:
             self.named_configs(kind)[name] = configs
         else:
@@ -289,19 +289,19 @@ class ClusterTables:
         self._changes.others_changed = True
 
     def put_acl(self, acl: AclBinding) -> None:
-        """Add an ACL, if it is not there."""
+        """Add an ACL, if it does not exist."""
         if self.acls.add(acl):
             self._changes.others_changed = True
 
     def remove_acl(self, acl: AclBinding) -> None:
-        """Remove an ACL, if it is there."""
+        """Remove an ACL, if it exists."""
         if self.acls.remove(acl):
             self._changes.others_changed = True
 
     def put_scram_credential(
         self, name: str, mechanism: int, credential: ScramCredential | None
     ) -> None:
-        """Replace the credential of a user for a mechanism, or remove it."""
+        """Replace the credential of a user for a mechanism, or remove it (None)."""
         found = {**self.scram_credentials.pop(name, {})}
         if credential is None:
             found.pop(mechanism, None)
@@ -336,24 +336,24 @@ class ClusterTables:
         self._changes.others_changed = True
 
     def take_producer_ids(self, count: int) -> int:
-        """The first of `count` ids that nobody has had."""
+        """Take `count` unused ids; return the first."""
         first = self.next_producer_id
         self.next_producer_id += count
         self._changes.others_changed = True
         return first
 
     def advance_placement(self, count: int) -> None:
-        """Let the next placement start `count` partitions further round."""
+        """Start the next placement `count` partitions later."""
         self.placement_counter += count
         self._changes.others_changed = True
 
     def take_changes(self) -> Changes:
-        """What changed since the last call."""
+        """Return the changes since the last call."""
         changes, self._changes = self._changes, Changes()
         return changes
 
     def _enter_all(self, topic: Topic) -> None:
-        """As `_enter` for each partition of a new topic, which must be there as a whole at once."""
+        """Index each partition of a new topic, which must appear as a whole."""
         held, in_isr, led = (defaultdict[int, list[int]](list) for _ in range(3))
         for index, partition in enumerate(topic.partitions):
             for node in partition.replicas:
@@ -376,7 +376,7 @@ class ClusterTables:
     def _enter(
         self, key: TopicPartition, old: PartitionRegistration | None, new: PartitionRegistration
     ) -> None:
-        """Bring the indexes from the old value of a partition to the new one."""
+        """Update the indexes from the old value of a partition to the new one."""
         was, now = old or _ABSENT, new
         if was.replicas != now.replicas:
             _move(self._held, key, was.replicas, now.replicas)
@@ -392,7 +392,7 @@ class ClusterTables:
 
 
 def metric_name(topic: str) -> str:
-    """The name under which Kafka's metrics know a topic."""
+    """Return the name of a topic in Kafka's metrics."""
     return topic.replace(".", "_")
 
 

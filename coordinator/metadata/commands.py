@@ -1,12 +1,12 @@
 """The decisions of the metadata group, as values and as bytes of the Raft log.
 
-A command says what is wanted; everything that follows from it (placement, elections, epochs) is
-worked out where it is applied. What differs from node to node travels inside: new ids come in
-the command, the clock plays no part.
+A command says only what is wanted; its consequences (placement, elections, epochs) are computed
+where it is applied. Values that differ from node to node travel inside: new ids come in the
+command, the clock plays no part.
 
-Bytes: msgpack [kind, operation_id, fields]. The fields of a command are a list in the order of
-the class; one with a default may be missing at the end, so a command can grow. Kinds and orders
-are for ever: they stand in journals.
+Bytes: msgpack [kind, operation_id, fields]. The fields of a command are a list in the order of the
+class; one with a default may be missing at the end, so a command can grow. Kinds and orders never
+change: they are stored in journals.
 """
 
 from dataclasses import dataclass, field, replace
@@ -23,7 +23,7 @@ from ..quotas.quota_table import QuotaChange
 from ..security.scram_changes import ScramChange
 
 COMMAND_BYTES_MAX = 60_000
-ITEMS_MAX = 256  # of one: it and its outcome are encoded and decoded in some 2 ms each
+ITEMS_MAX = 256  # of one command: it and its outcome are encoded and decoded in some 2 ms each
 NO_OPERATION = b""
 _AN_ID = bytes(16)
 PREFERRED, UNCLEAN = 0, 1  # election types of KIP-460
@@ -46,7 +46,7 @@ class SetClusterId:
 
 @dataclass(frozen=True, slots=True)
 class SetDefaults:
-    """The static broker configuration that decides in apply, so that all nodes decide alike.
+    """Set the static broker configuration that apply uses, so that all nodes decide alike.
 
     Used: min.insync.replicas, unclean.leader.election.enable, num.partitions,
     default.replication.factor.
@@ -57,11 +57,11 @@ class SetDefaults:
 
 @dataclass(frozen=True, slots=True)
 class RegisterBroker:
-    """A broker process has started. incarnation: 16 random bytes, new in each process.
+    """Register a started broker process. incarnation: 16 random bytes, new in each process.
 
-    expected_broker_epoch: of the registration that this one replaces, -1 when there is none: one
-    that comes late, of a process that has died since, replaces nothing. None, in old journals:
-    whatever is there. boot_id, directory_id, endpoints: see Broker.
+    expected_broker_epoch: of the registration that this one replaces, -1 when there is none: a late
+    one, of a process that has died since, replaces nothing. None, in old journals: any. boot_id,
+    directory_id, endpoints: see BrokerRegistration.
     """
 
     node_id: int
@@ -78,7 +78,7 @@ class RegisterBroker:
 
 @dataclass(frozen=True, slots=True)
 class UnfenceBroker:
-    """The broker knows the cluster up to its registration and serves."""
+    """Unfence a broker that knows the cluster up to its registration and serves."""
 
     node_id: int
     broker_epoch: int
@@ -86,7 +86,7 @@ class UnfenceBroker:
 
 @dataclass(frozen=True, slots=True)
 class FenceBroker:
-    """The broker is dead, or has stopped as agreed."""
+    """Fence a broker that is dead, or has stopped as agreed."""
 
     node_id: int
     broker_epoch: int
@@ -94,7 +94,7 @@ class FenceBroker:
 
 @dataclass(frozen=True, slots=True)
 class BeginControlledShutdown:
-    """The broker wants to stop: it hands over what it leads and leaves every ISR."""
+    """Begin the stop of a broker: it hands over its leaderships and leaves every ISR."""
 
     node_id: int
     broker_epoch: int
@@ -117,7 +117,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class CreateTopics:
-    """Create each topic or say why not."""
+    """Create topics; each has its own outcome."""
 
     topics: tuple[NewTopic, ...]
     validate_only: bool = False
@@ -133,14 +133,14 @@ class TopicReference:
 
 @dataclass(frozen=True, slots=True)
 class DeleteTopics:
-    """Delete each topic or say why not."""
+    """Delete topics; each has its own outcome."""
 
     topics: tuple[TopicReference, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class MorePartitions:
-    """total_count: how many partitions the topic shall have; assignments: of the new ones."""
+    """A topic to extend to total_count partitions; assignments are those of the new ones."""
 
     name: str
     total_count: int
@@ -149,7 +149,7 @@ class MorePartitions:
 
 @dataclass(frozen=True, slots=True)
 class CreatePartitions:
-    """Extend each topic or say why not."""
+    """Extend topics; each has its own outcome."""
 
     topics: tuple[MorePartitions, ...]
     validate_only: bool = False
@@ -157,7 +157,7 @@ class CreatePartitions:
 
 @dataclass(frozen=True, slots=True)
 class ConfigOperation:
-    """One change of one key. list_default: what APPEND and SUBTRACT start from when unset."""
+    """One change of one key; APPEND and SUBTRACT on an unset key start from list_default."""
 
     key: str
     operation: int
@@ -167,7 +167,7 @@ class ConfigOperation:
 
 @dataclass(frozen=True, slots=True)
 class ResourceConfigs:
-    """Changes of one resource; replaces_all: keys that are not mentioned go (AlterConfigs)."""
+    """Changes of one resource; replaces_all: keys not mentioned are removed (AlterConfigs)."""
 
     resource_type: int
     name: str
@@ -185,9 +185,9 @@ class AlterConfigs:
 
 @dataclass(frozen=True, slots=True)
 class IsrProposal:
-    """The ISR that a leader wants, seen from the epochs it knows.
+    """The ISR that a leader proposes, based on the epochs it knows.
 
-    isr: (node id, broker epoch), the epoch being that of the fetches it judged by; -1 for a
+    isr: (node id, broker epoch), the epoch of the fetches that the leader has counted; -1 for a
     member that has not fetched from this leader yet.
     """
 
@@ -200,7 +200,7 @@ class IsrProposal:
 
 @dataclass(frozen=True, slots=True)
 class AlterPartition:
-    """ISR changes by compare-and-set, from the broker that leads (KIP-497, 841, 903)."""
+    """Change ISRs by compare-and-set, as their leader proposes (KIP-497, 841, 903)."""
 
     node_id: int
     broker_epoch: int
@@ -217,7 +217,7 @@ class ElectLeaders:
 
 @dataclass(frozen=True, slots=True)
 class Reassignment:
-    """Where a partition shall live; None: take the reassignment under way back."""
+    """The wanted replicas of a partition; None: cancel the reassignment under way."""
 
     topic: str
     partition: int
@@ -226,7 +226,7 @@ class Reassignment:
 
 @dataclass(frozen=True, slots=True)
 class AlterPartitionReassignments:
-    """Start, change, or take back reassignments (KIP-455)."""
+    """Start, change, or cancel reassignments (KIP-455)."""
 
     partitions: tuple[Reassignment, ...]
     allow_replication_factor_change: bool = True
@@ -234,9 +234,9 @@ class AlterPartitionReassignments:
 
 @dataclass(frozen=True, slots=True)
 class FailReplicas:
-    """A broker's disk failed under these partitions, (topic id, index): others must lead them.
+    """Move the lead of partitions, (topic id, index), away from a broker with a failed disk.
 
-    The broker lives on. The replicas come back with its next incarnation, which recovers them.
+    The broker stays alive. The replicas come back with its next incarnation, which recovers them.
     """
 
     node_id: int
@@ -246,7 +246,7 @@ class FailReplicas:
 
 @dataclass(frozen=True, slots=True)
 class AllocateProducerIds:
-    """A block of producer ids for one broker."""
+    """Allocate a block of producer ids for one broker."""
 
     node_id: int
     broker_epoch: int
@@ -254,7 +254,7 @@ class AllocateProducerIds:
 
 @dataclass(frozen=True, slots=True)
 class AdvanceClock:
-    """What was written until at_ms, by the real clock, is older by by_ms from now on."""
+    """Make everything written until at_ms, by the real clock, older by by_ms."""
 
     at_ms: int
     by_ms: int
@@ -262,35 +262,35 @@ class AdvanceClock:
 
 @dataclass(frozen=True, slots=True)
 class CreateAcls:
-    """Add each ACL; one that is there already stays (KIP-140)."""
+    """Add ACLs; existing ones stay (KIP-140)."""
 
     acls: tuple[AclBinding, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteAcls:
-    """Remove each ACL; one that is gone already is no error."""
+    """Remove ACLs; a missing one is no error."""
 
     acls: tuple[AclBinding, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AlterScramCredentials:
-    """Give users credentials, or take them (KIP-554); the changes are independent."""
+    """Set or remove credentials of users (KIP-554); the changes are independent."""
 
     changes: tuple[ScramChange, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AlterClientQuotas:
-    """Set or remove quotas of each entity (KIP-546)."""
+    """Set or remove quotas of entities (KIP-546)."""
 
     changes: tuple[QuotaChange, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class FeatureUpdate:
-    """The level that a feature shall have; upgrade_type: Kafka's, see `features`."""
+    """The wanted level of a feature; upgrade_type: Kafka's, see `features`."""
 
     name: str
     level: int
@@ -299,7 +299,7 @@ class FeatureUpdate:
 
 @dataclass(frozen=True, slots=True)
 class UpdateFeatures:
-    """Set the levels of features, all or none (KIP-584). controller_id: for the words of errors."""
+    """Set the levels of features, all or none (KIP-584). controller_id: for the texts of errors."""
 
     updates: tuple[FeatureUpdate, ...]
     controller_id: int
@@ -308,12 +308,12 @@ class UpdateFeatures:
 
 @dataclass(frozen=True, slots=True)
 class UnregisterBroker:
-    """Forget a broker that has stopped (KIP-631)."""
+    """Unregister a broker that has stopped (KIP-631)."""
 
     node_id: int
 
 
-# Its place here is the number of a kind, for ever: only append.
+# The place here is the number of a kind, which never changes: only append.
 Command = (
     SetClusterId
     | SetDefaults
@@ -340,7 +340,7 @@ Command = (
 )
 KINDS: dict[int, type[Command]] = dict(enumerate(get_args(Command), 1))
 _KIND_OF = {cls: kind for kind, cls in KINDS.items()}
-# What can be taken apart when it is too long, item by item: every item has its own outcome.
+# Long commands that can be split, item by item: every item has its own outcome.
 _ITEMS_OF: dict[type[Command], str] = {
     CreateTopics: "topics",
     DeleteTopics: "topics",
@@ -358,10 +358,10 @@ _ITEMS_OF: dict[type[Command], str] = {
 
 
 def encode_command(command: Command, operation_id: bytes = NO_OPERATION) -> bytes:
-    """The bytes for the log.
+    """Encode a command for the log.
 
-    operation_id (16 bytes, or none) makes a second proposal of the same operation answer with
-    the outcome of the first. Raises PolicyViolation above COMMAND_BYTES_MAX.
+    operation_id (16 bytes, or none) makes a second proposal of the same operation answer with the
+    outcome of the first. Raises PolicyViolation above COMMAND_BYTES_MAX.
     """
     data = _encode(command, operation_id)
     if len(data) > COMMAND_BYTES_MAX:
@@ -374,7 +374,7 @@ def encode_command(command: Command, operation_id: bytes = NO_OPERATION) -> byte
 
 
 def decode_command(data: bytes) -> tuple[Command, bytes]:
-    """The command and its operation id; raises MalformedCommand."""
+    """Decode a command and its operation id; raises MalformedCommand."""
     try:
         kind, operation_id, fields = msgpack.unpackb(data, use_list=False)
         if type(kind) is not int or type(operation_id) is not bytes or type(fields) is not bytes:
@@ -387,13 +387,13 @@ def decode_command(data: bytes) -> tuple[Command, bytes]:
 
 
 def has_items(command: Command) -> bool:
-    """Whether it asks for anything; a command of one piece always does."""
+    """Return whether the command has items; True for one without an item list."""
     name = _ITEMS_OF.get(type(command))
     return name is None or getattr(command, name) != ()
 
 
 def split_command(command: Command) -> Steps[list[Command]]:
-    """The command, or several that together ask for the same and are each short enough.
+    """Return the command, or several short ones that together do the same.
 
     Raises PolicyViolation when a single item is too long.
     """
@@ -414,7 +414,7 @@ def _split(command: Command, name: str) -> list[Command]:
         return [command]
     items = getattr(command, name, ())
     if len(items) < 2:
-        encode_command(command, _AN_ID)  # says that it is too long
+        encode_command(command, _AN_ID)  # raises: it is too long
     half = len(items) // 2
     return [
         part

@@ -1,8 +1,8 @@
-"""Configurations are judged before they are proposed.
+"""Checks of configurations before they are proposed.
 
-What a key may be is known to the storage and node floors; they hand their judgement in as
-functions. Refused topics and resources are left out of the command and answered at once; the
-rest goes on. Pure.
+The storage and node floors know the valid values of a key; they supply the checks as functions.
+Refused topics and resources are left out of the command and answered at once; the rest is proposed.
+Pure.
 """
 
 from collections.abc import Callable, Mapping
@@ -50,16 +50,16 @@ class ConfigValidators:
 def refuse_invalid_configs(
     tables: ClusterTables, command: Command, validators: ConfigValidators
 ) -> Steps[tuple[Command, dict[object, Item]]]:
-    """The command without what is refused, and the refusals by the key of `item_key`.
+    """Return the command without refused items, and the refusals by the key of `item_key`.
 
-    Alterations are judged by what they would make of the configs as this node knows them. It may
-    be behind: configs of a topic that it does not know, or creates again, are judged by themselves,
-    and refused with what it knows of the topic, which comes first in Kafka, too.
+    Alterations are judged by the resulting configs as this node knows them. It may be behind:
+    configs of a topic that it does not know, or creates again, are judged by themselves, and
+    refused by what it knows of the topic, which comes first in Kafka, too.
     """
     refused: dict[object, Item] = {}
     if isinstance(command, CreateTopics):
         for number, topic in enumerate(command.topics, 1):
-            if not why_invalid(topic.name):  # which the controller says
+            if not why_invalid(topic.name):  # the controller reports these
                 item = Item(name=topic.name)
                 taken = TopicAlreadyExists(f"Topic '{topic.name}' already exists.")
                 known = taken if topic.name in tables.topics else None
@@ -84,7 +84,7 @@ def refuse_invalid_configs(
 def with_refusals(
     command: Command, result: Result, refused: Mapping[object, Item]
 ) -> Steps[Result]:
-    """The result of what was proposed and what was refused, in the order of the command."""
+    """Return the result of the proposed and the refused items, in the order of the command."""
     if not refused:
         return result
     known = yield from made(item_key, result.items)
@@ -107,7 +107,7 @@ def _key_of_resource(resource: ResourceConfigs) -> object:
 
 
 def item_key(item: Item) -> object:
-    """What tells the items of one result apart."""
+    """Return the key that identifies an item of one result."""
     return (item.resource_type, item.name)
 
 

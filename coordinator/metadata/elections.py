@@ -1,25 +1,25 @@
-"""How one partition changes: its ISR, who may be elected later, and who leads now.
+"""The changes of one partition: its ISR, its eligible replicas, and its leader.
 
 The whole safety of the cluster's data rests on three facts about a partition.
 
-1. Every member of the ISR holds everything below the high watermark, since the leader lets the
-   high watermark pass only what the whole ISR has.
-2. The high watermark stands still while the ISR has fewer than min.insync.replicas members. So
-   whoever leaves an ISR that is, or thereby becomes, that small still holds everything that is
-   committed: it is an eligible leader replica (ELR, KIP-966). As soon as the ISR is large enough
-   the high watermark may move, and nobody outside the ISR is eligible any more.
-3. A replica that may have lost what it acknowledged (its machine lost power, its log failed)
-   leaves both lists and becomes a last known eligible replica (KIP-966). The last holder stays in
-   the ELR. A replica whose data directory was replaced holds nothing: it leaves all three lists,
-   and stays only when nobody is left in any of them.
+1. Every member of the ISR holds everything below the high watermark, since the leader raises the
+   high watermark only to what the whole ISR has.
+2. The high watermark does not advance while the ISR has fewer than min.insync.replicas members. So
+   a replica that leaves an ISR that is, or thereby becomes, that small still holds everything that
+   is committed: it is an eligible leader replica (ELR, KIP-966). As soon as the ISR is large enough
+   the high watermark may advance, and replicas outside the ISR are no longer eligible.
+3. A replica that may have lost acknowledged records (its machine lost power, its log failed) leaves
+   both lists and becomes a last known eligible replica (KIP-966). The last holder stays in the ELR.
+   A replica whose data directory was replaced holds nothing: it leaves all three lists, and stays
+   only when all of them would be empty.
 
 Hence a leader is elected from the ISR; from the ELR when the ISR is empty; and when both are empty
 it is the last known eligible replica that left them last: when all nodes have lost power and their
-logs were synced, that one lost nothing, but one that left before may have left because it did.
-Anything else is unclean, loses acknowledged records, and happens only where it has been asked for.
+logs were synced, that one lost nothing, but one that left before may have left because it did. Any
+other election is unclean, loses acknowledged records, and happens only where it has been asked for.
 
-`settle` is the one place where these rules are; every command goes through it. It is a pure
-function of one partition: commands that touch thousands may do so in any order.
+`settle` is the one place for these rules; every command goes through it. It is a pure function of
+one partition: commands that touch thousands may do so in any order.
 """
 
 from collections.abc import Collection
@@ -33,9 +33,9 @@ NO_BROKER = -1
 
 
 class Election(Enum):
-    """Whom to prefer. ONLINE keeps a leader that may lead; PREFERRED moves to the first replica.
+    """The preference of an election: ONLINE keeps a leader, PREFERRED moves to the first replica.
 
-    UNCLEAN is ONLINE, and when that finds nobody, any live replica.
+    UNCLEAN is ONLINE, but without a candidate it takes any live replica.
     """
 
     ONLINE = 0
@@ -44,10 +44,10 @@ class Election(Enum):
 
 
 class ElectionRules(NamedTuple):
-    """What a topic's partitions are judged by.
+    """The settings by which a topic's partitions are judged.
 
-    active: brokers that may lead. min_insync_replicas: as configured, not yet bounded by the
-    number of replicas.
+    active: brokers that may lead. min_insync_replicas: as configured, not yet bounded by the number
+    of replicas.
     """
 
     active: Collection[int]
@@ -67,11 +67,11 @@ def settle(
     emptied: int = NO_BROKER,
     failed: int = NO_BROKER,
 ) -> PartitionRegistration:
-    """The partition after a change of its lists or of the brokers; `before` itself if the same.
+    """Return the partition after a change of its lists or of the brokers; `before` if the same.
 
     isr, replicas, adding, removing: the new lists where they change; the given isr has active
     members only. untrusted: a node that may have lost its newest records. emptied: a node that
-    holds nothing any more. failed: one whose log is broken, and may be copied anew.
+    holds nothing any more. failed: a node with a broken log, which may be copied again.
     """
     isr = before.isr if isr is None else isr
     replicas = before.replicas if replicas is None else replicas
@@ -87,7 +87,7 @@ def settle(
         isr = (leader,)
         elr = _others(elr, leader)
         last_known_elr = _others(last_known_elr, leader)
-        # After an unclean election nobody else holds what this leader's log says.
+        # After an unclean election no other replica is known to hold this leader's log.
         if leader not in candidates or len(isr) >= min_isr:
             elr = last_known_elr = ()
     if leader != NO_LEADER:
@@ -109,7 +109,7 @@ def settle(
         last_known_leader,
         last_known_elr,
     )
-    # It may do so under another leader only: no fetch of the old log counts in the new epoch.
+    # A failed log may be fetched only under another leader: its old fetches do not count then.
     is_emptied_soon = failed in replicas and leader not in (NO_LEADER, failed)
     if after == before and not is_emptied_soon:
         return before
@@ -137,10 +137,10 @@ def _complete_reassignment(
 
 
 def _drops_a_replica(before: PartitionRegistration, replicas: tuple[int, ...]) -> bool:
-    """A replica that is dropped deletes its log, once it hears of it.
+    """Return whether a replica is dropped; it then deletes its log.
 
-    Should it be added again soon, it may still be fetching under its first assignment, be admitted
-    to the ISR for that, and only then delete its log. A new leader epoch ends such fetches.
+    If it is added again soon, it may still be fetching under its first assignment, be admitted to
+    the ISR for that, and only then delete its log. A new leader epoch ends such fetches.
     """
     return replicas != before.replicas and any(n not in replicas for n in before.replicas)
 
@@ -153,7 +153,7 @@ def _eligible(
     untrusted: int,
     emptied: int,
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The ELR in the order of the replicas, and the last known ELR, who left last first."""
+    """Return the ELR in the order of the replicas, and the last known ELR, the latest first."""
     if len(isr) >= min_isr:
         return (), ()
     before_eligible = (*before.isr, *before.elr)
@@ -164,7 +164,7 @@ def _eligible(
     last_known_elr = _others(left, emptied)
     if isr or elr:
         return elr, last_known_elr
-    if untrusted in holders:  # the last to leave is the likeliest to have the newest records
+    if untrusted in holders:  # the last to leave most likely has the newest records
         return (untrusted,), _others(last_known_elr, untrusted)
     return ((), last_known_elr) if last_known_elr else (left, ())
 

@@ -1,13 +1,13 @@
-"""Where the replicas of new partitions go.
+"""The placement of the replicas of new partitions.
 
-Partitions go round the brokers: each starts one broker further than the last, so leaders are
-spread evenly, and with every full round the followers shift by one, so the load of a dead leader
-falls on all the others. Where every broker names its rack, the ring alternates between racks and
-no rack holds a second replica before each has one. A fenced broker is taken only when there are
-not enough others, and never as the first replica.
+Partitions go round the brokers: each starts one broker further than the last, so leaders are spread
+evenly, and with every full round the followers shift by one, so the load of a dead leader falls on
+all the others. Where every broker names its rack, the ring alternates between racks and no rack
+holds a second replica before each has one. A fenced broker is chosen only when there are not enough
+others, and never as the first replica.
 
-Kafka's placer (StripedReplicaPlacer) shuffles with a random source; here the start is a counter
-of the replicated state, since every node must come to the same placement.
+Kafka's placer (StripedReplicaPlacer) shuffles with a random source; here the start is a counter of
+the replicated state, since every node must come to the same placement.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ class UsableBroker(NamedTuple):
 def place(
     brokers: Sequence[UsableBroker], *, partition_count: int, replication_factor: int, start: int
 ) -> list[tuple[int, ...]]:
-    """The replicas of each partition, the preferred leader first.
+    """Return the replicas of each partition, the preferred leader first.
 
     start: how many partitions have been placed before. Raises InvalidReplicationFactor.
     """
@@ -43,7 +43,7 @@ def place(
         raise InvalidReplicationFactor("All brokers are fenced or shutting down.")
     ring = _ring(unfenced)
     reserve = _ring(fenced)
-    # Places repeat after some rounds: a topic of thousands has a few different ones, made once.
+    # Placements repeat after some rounds: a topic of thousands has few different ones.
     made: dict[tuple[int, int, int], tuple[int, ...]] = {}
     placed: list[tuple[int, ...]] = []
     for position in range(start, start + partition_count):
@@ -56,7 +56,7 @@ def place(
 
 
 def _ring(brokers: list[UsableBroker]) -> list[UsableBroker]:
-    """By node id; with racks: a broker of each rack in turn."""
+    """Return the brokers by node id; with racks, one of each rack in turn."""
     ordered = sorted(brokers)
     if any(broker.rack is None for broker in ordered):
         return ordered

@@ -1,6 +1,6 @@
-"""What comes out of a command: an error or none, for the whole and for each item.
+"""The result of a command: an error or none, for the whole and for each item.
 
-Errors are Kafka's codes; a message is a sentence for the person who asked.
+Errors are Kafka's codes; a message is a sentence for the requesting user.
 """
 
 from dataclasses import dataclass, replace
@@ -14,9 +14,9 @@ from ...wire.errors import ErrorCode, KafkaError
 class Item:
     """The outcome for one topic, partition, or config resource, in the order of the command.
 
-    Only what the command is about is filled in. After AlterPartition the fields from `leader`
-    on show the partition as it is now, also when the proposal was refused;
-    min_insync_replicas is the effective one at that moment.
+    Only the fields that concern the command are set. After AlterPartition the fields from `leader`
+    on show the partition as it is now, also when the proposal was refused; min_insync_replicas is
+    the effective one at that moment.
     """
 
     name: str = ""
@@ -34,7 +34,7 @@ class Item:
     min_insync_replicas: int = -1
 
     def refused(self, error: KafkaError) -> "Item":
-        """The same item with the reason why nothing was done about it."""
+        """Return the item with the reason of its refusal."""
         return replace(self, error=error.code, message=str(error))
 
 
@@ -42,9 +42,9 @@ class Item:
 class Result:
     """The outcome of a command.
 
-    index: where in the log it was decided; a node that has applied this index sees the effect.
-    broker_epoch: after RegisterBroker; when that was refused as stale, of the registration that
-    stands (-1: none). first_producer_id, producer_id_count: the block after AllocateProducerIds.
+    index: the log index of the decision; a node that has applied it sees the effect. broker_epoch:
+    after RegisterBroker; when that was refused as stale, the epoch of the present registration (-1:
+    none). first_producer_id, producer_id_count: the block after AllocateProducerIds.
     """
 
     error: int = ErrorCode.NONE
@@ -57,17 +57,17 @@ class Result:
 
 
 def encode_result(result: Result) -> bytes:
-    """The bytes for a peer or a snapshot."""
+    """Encode a result for a peer or a snapshot."""
     return encode_message(result)
 
 
 def decode_result(data: bytes) -> Result:
-    """Raises MalformedPeerMessage."""
+    """Decode a result; raises MalformedPeerMessage."""
     return decode_message(Result, data)
 
 
 def merge_results(results: list[Result]) -> Result:
-    """The outcome of a command that was split: the items one after the other."""
+    """Return the outcome of a command that was split: the items one after the other."""
     first_error = next((result for result in results if result.error), results[0])
     return replace(
         first_error,

@@ -1,4 +1,4 @@
-"""Which names a topic may have (Kafka's rules; the name is a folder on disk)."""
+"""The rules for names of topics (Kafka's; the name is a folder on disk)."""
 
 import re
 
@@ -7,7 +7,7 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+\Z")
 
 
 def why_invalid(name: str) -> str | None:
-    """Return what is wrong with a topic name, in Kafka's words; None when nothing is."""
+    """Return the fault of a topic name, in Kafka's words; None for a valid one."""
     reason = ""
     if not name:
         reason = "the empty string is not allowed"

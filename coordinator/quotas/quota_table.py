@@ -1,7 +1,7 @@
-"""The quotas of users and client ids, and which of them counts for a client.
+"""The quotas of users and client ids, and the one that applies to a client.
 
-An entity names a user, a client id, or both; the default of either is the empty name, which no user
-has, and None is a part that the entity lacks.
+An entity names a user, a client id, or both. The empty name, which no user has, is the default of
+either; None is a part that the entity lacks.
 """
 
 from collections import Counter
@@ -20,7 +20,7 @@ RATE_MAX = 2**63 - 1
 
 
 class QuotaEntity(NamedTuple):
-    """Whom a quota is for."""
+    """The user, the client id, or both, to which a quota applies."""
 
     user: str | None
     client_id: str | None
@@ -28,7 +28,7 @@ class QuotaEntity(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QuotaChange:
-    """Quotas of one entity, each with its value, None to remove it."""
+    """Quotas of one entity, each with its value; None removes it."""
 
     user: str | None
     client_id: str | None
@@ -36,7 +36,7 @@ class QuotaChange:
 
 
 class ClientLimit(NamedTuple):
-    """A quota that counts for a client, and who share it: all clients with the same entity."""
+    """A quota that applies to a client; all clients with the same entity share it."""
 
     rate: float
     shared_by: QuotaEntity
@@ -56,15 +56,15 @@ class QuotaTable:
         return entity in self._values
 
     def items(self) -> Iterator[tuple[QuotaEntity, Mapping[str, float]]]:
-        """Each entity with its quotas."""
+        """Iterate over the entities and their quotas."""
         return iter(self._values.items())
 
     def has(self, key: str) -> bool:
-        """Whether any entity has this quota."""
+        """Return whether any entity has this quota."""
         return self._entities_with[key] > 0
 
     def put(self, entity: QuotaEntity, key: str, value: float | None) -> bool:
-        """Set a quota, or remove it (None); whether that changes anything."""
+        """Set a quota, or remove it (None); return whether that changes anything."""
         before = self._values.get(entity, {})
         if before.get(key) == value:
             return False
@@ -79,7 +79,7 @@ class QuotaTable:
         return True
 
     def limit(self, key: str, user: str, client_id: str) -> ClientLimit | None:
-        """The most specific quota of a client, None where it has none."""
+        """Return the most specific quota of a client; None if it has none."""
         for entity in (
             QuotaEntity(user, client_id),
             QuotaEntity(user, DEFAULT),
@@ -101,7 +101,7 @@ class QuotaTable:
 
 
 def check_quota(key: str, value: float | None) -> None:
-    """Raise INVALID_REQUEST for a quota that cannot be; None removes one."""
+    """Raise INVALID_REQUEST for an invalid quota; None removes one."""
     if key not in KEYS:
         raise InvalidRequest(f"Invalid configuration key {key}; served are {', '.join(KEYS)}")
     if value is None:

@@ -1,13 +1,13 @@
-"""The rate of a client over the last samples, and for how long it must pause: Kafka's arithmetic.
+"""The rate of a client over the last samples, and its throttle time: Kafka's arithmetic.
 
-A sample collects what comes within its window; those count that have anything in the last
-`samples` windows. As in Kafka, the elapsed time is taken for at least all windows but one, so
-that a client that has just begun is not throttled for its first bytes.
+A sample collects the values of its window; samples with a value in the last `samples` windows
+count. As in Kafka, the elapsed time is at least all windows but one, so that a client that has just
+begun is not throttled for its first bytes.
 """
 
 from dataclasses import dataclass
 
-THROTTLE_MS_MAX = 2**31 - 1  # what an answer can say
+THROTTLE_MS_MAX = 2**31 - 1  # the most that an answer can hold
 
 
 @dataclass(slots=True)
@@ -18,7 +18,7 @@ class _Sample:
 
 
 class QuotaRate:
-    """What one client, or those that share a quota, sent or got."""
+    """The rate of one client, or of all clients that share a quota."""
 
     def __init__(self, *, samples: int, window_ms: int) -> None:
         self._count, self._window_ms = samples, window_ms
@@ -26,7 +26,7 @@ class QuotaRate:
         self._current = 0
 
     def record(self, value: float, limit: float, now_ms: int) -> int:
-        """Take in a value; the milliseconds until the rate is within the limit again."""
+        """Record a value; return the milliseconds until the rate is within the limit again."""
         sample = self._sample_of(now_ms)
         sample.value += value
         sample.last_ms = now_ms

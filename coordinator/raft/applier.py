@@ -1,11 +1,11 @@
-"""The state machine of a group, how far it has come, and its snapshots.
+"""The state machine of a group, its applied index, and its snapshots.
 
-A committed entry that cannot be applied here (a newer release wrote it, or there is a defect)
-stops the node: to pass over it would let this replica differ from the others in silence. The
-entry stays in the log, and the next start tries it again. So does a snapshot that is intact and
-cannot be read. The file of a snapshot is durable before the log is cut; one that came from the
-leader is loaded before it replaces the own file. States are taken and replaced in slices, joined,
-checked and written in an executor: nothing here grows on the event loop.
+A committed entry that cannot be applied here (a newer release wrote it, or there is a defect) stops
+the node: skipping it would let this replica silently differ from the others. The entry stays in the
+log, and the next start tries it again. An intact snapshot that cannot be read stops the node, too.
+The file of a snapshot is durable before the log is cut; one that came from the leader is loaded
+before it replaces the node's own file. States are taken and replaced in slices, joined, checked and
+written in an executor: no work here grows on the event loop.
 """
 
 import logging
@@ -20,21 +20,22 @@ from .wal.group_log import GroupLog
 from .wal.records import RaftSnapshot, decode_snapshot, encode_snapshot
 from .wal.recovery import Entry
 
-Applied = Callable[[int, int, Any], None]  # index, term, and what came of the entry
+Applied = Callable[[int, int, Any], None]  # index, term, and the result of the entry
 
 
 class StateMachine(Protocol):
-    """What a group replicates. Total and deterministic: no clock, no randomness, no files."""
+    """A replicated state machine. Total and deterministic: no clock, no randomness, no files."""
 
     def apply(self, command: bytes, index: int, term: int) -> Any:
         """Carry out a committed command; the result goes to its submitter, if it is here.
 
-        Refusing it is a result. Raise only for what this release cannot read: that ends the node.
+        A refusal is a result. Raise only for a command that this release cannot read: that ends the
+        node.
         """
         ...
 
     def snapshot_steps(self) -> Steps[list[bytes]]:
-        """The whole state as it is at this call, in pieces; entries may be applied meanwhile."""
+        """Return the whole state as it is at this call; entries may be applied meanwhile."""
         ...
 
     def restore_steps(self, snapshot: bytes | memoryview) -> Steps[None]:
@@ -44,10 +45,10 @@ class StateMachine(Protocol):
 
 @runtime_checkable
 class SlicedStateMachine(StateMachine, Protocol):
-    """One whose commands may take long: they are applied by `apply_steps`, not by `apply`."""
+    """A state machine with long commands, which `apply_steps` applies instead of `apply`."""
 
     def apply_steps(self, command: bytes, index: int, term: int) -> Steps[Any]:
-        """As `apply`; nothing else is applied, cut or replaced between the steps."""
+        """Apply a command in steps; nothing else is applied, cut or replaced between them."""
         ...
 
 
@@ -95,7 +96,7 @@ class Applier:
         self._recovered = snapshot
 
     def load_steps(self) -> Steps[None]:
-        """Put the snapshot that was read into the state machine; raises UnloadableSnapshot."""
+        """Restore the state machine from the recovered snapshot; raises UnloadableSnapshot."""
         snapshot, self._recovered = self._recovered, None
         if snapshot is not None:
             yield from self._restore_steps(snapshot, "read from this node's disk")
@@ -103,13 +104,13 @@ class Applier:
 
     @property
     def may_apply(self) -> bool:
-        """Whether entries may be applied: not while others are, or the state is replaced."""
+        """Return whether entries may be applied: no other run or restore is under way."""
         return not self._is_restoring and not self._is_applying
 
     def apply_up_to(self, last_index: int, applied: Applied, done: Callable[[], None]) -> None:
         """Apply the entries behind `applied_index`, each once; InapplicableEntry ends the node.
 
-        What takes long goes on in slices, after this has returned.
+        Long entries continue in slices after this has returned.
         """
         self._is_applying = True
 
@@ -151,31 +152,31 @@ class Applier:
             yield
 
     def _between_commands(self, call: Callable[[], None]) -> None:
-        """Call when no command is half applied."""
+        """Call it when no command is half applied."""
         if self._is_applying:
             self._after_apply.append(call)
         else:
             call()
 
     def snapshot_if_due(self) -> None:
-        """Write a snapshot once enough entries have gathered."""
+        """Write a snapshot once enough entries have accumulated."""
         settings = self._engine.settings
         entries = self.applied_index - self._snapshot_index
-        # The second rule needs a few entries more, or one huge entry would ask for ever.
+        # The second rule needs new entries, or one huge entry would demand snapshots forever.
         if entries >= settings.snapshot_entries or (
             self._log.size_bytes > settings.snapshot_log_bytes and entries > 0
         ):
             self.make_snapshot()
 
     def make_snapshot(self, *, retain: bool = True) -> None:
-        """Write a snapshot of what is applied, when the other groups' are written.
+        """Write a snapshot of the applied state, after those of other groups.
 
         Then drop the entries that it covers.
         """
         if self._is_busy or self.applied_index <= self._log.base_index:
             return
         self._is_busy = True
-        self._snapshot_index = self.applied_index  # also if it fails: not for the next command
+        self._snapshot_index = self.applied_index  # also if it fails: not again at once
         self._engine.snapshots.add(
             lambda ended: self._between_commands(lambda: self._write_snapshot(retain, ended))
         )
@@ -203,7 +204,7 @@ class Applier:
         """Replace state and log by the leader's snapshot; False if it is damaged or we are busy.
 
         wanted: index and term that it must have. The file is on disk before the state changes, and
-        takes the old one's place before the log does.
+        replaces the old one before the log is replaced.
         """
         if self._is_busy:
             done(False)  # the leader sends it again
@@ -222,7 +223,7 @@ class Applier:
         def prepared(snapshot: RaftSnapshot | None) -> None:
             if snapshot is None or snapshot.last_index <= self.applied_index:
                 self._is_busy = False
-                done(snapshot is not None)  # the log has come this far meanwhile
+                done(snapshot is not None)  # the log has reached the snapshot meanwhile
                 return
             self._is_restoring = True
             steps = self._restore_steps(snapshot, "sent by the leader")

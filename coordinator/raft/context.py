@@ -1,4 +1,4 @@
-"""What the parts of one group on one node share, and those who hear what becomes of it."""
+"""The parts that the components of one group share on a node, and the group's listeners."""
 
 import logging
 import random
@@ -18,9 +18,10 @@ from .wal.journal import Journal
 
 
 class GroupListeners:
-    """`elected` get the term, `applied` the index of the last command; see RaftGroup.
+    """The listeners of a group; see RaftGroup.
 
-    A listener that raises keeps no other from hearing.
+    `elected` get the term, `applied` the index of the last command. An exception of one listener
+    does not affect the others.
     """
 
     def __init__(self, log: logging.Logger) -> None:
@@ -38,7 +39,7 @@ class GroupListeners:
 
 
 class RaftHost(Protocol):
-    """What a group asks of the engine that hosts it."""
+    """The engine, as a group uses it."""
 
     node_id: int
     others: tuple[int, ...]
@@ -64,7 +65,7 @@ class RaftHost(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupContext:
-    """Made once when the group begins. Messages posted leave at the end of the turn."""
+    """The shared parts of one group, made when it begins; posted messages leave after the turn."""
 
     group_id: int
     node_id: int

@@ -1,22 +1,23 @@
-"""When to stand for election, whom to let stand, and who may vote at all.
+"""Elections: when to stand, which candidates to support, and when a node may vote at all.
 
 *Pre-vote* (Raft thesis, 9.6): before its term changes, a node asks whether a majority would vote
-for it. A node that has heard a leader lately says no, so a node behind a one-way cut or a slow
-link deposes nobody. A closed link to the leader is a hint: it ends that loyalty and shortens
-the deadline.
+for it. A node with recent contact to a leader refuses, so a node behind a one-way cut or a slow
+link deposes no leader. A closed link to the leader is a hint: it ends that loyalty and shortens the
+deadline.
 
 *The voter's memory*: votes and acknowledgements are promises that a wiped disk forgets. A node
-without memory takes a census under a fresh nonce, and neither votes, nor stands, nor counts for
-a commit until **every** other voter has answered. If none of them has any memory either, this is
-a new cluster and nothing was promised. Otherwise the highest term T among the answers bounds all
+without memory takes a census under a fresh nonce, and neither votes, nor stands, nor counts for a
+commit until **every** other voter has answered. If none of them has any memory either, this is a
+new cluster without any promises. Otherwise the highest term T among the answers bounds all promises
 that could have been forgotten: any candidate that had our vote, and any leader that had our
-acknowledgement, was in a term <= T when it answered. So the vote in T is spent, and the node is
-a voter again once its log is level with the leader of a term >= T, which holds all commits.
-(Answers from a majority would not do: Michael et al., DISC 2017.)
+acknowledgement, was in a term <= T when it answered. So the vote in T is spent, and the node is a
+voter again once its log is level with the leader of a term >= T, which holds all commits. (Answers
+from a majority would not do: Michael et al., DISC 2017.)
 
 A disk that was put back to an older state forgets as a wiped one does, but does not know it. The
-leader notices when such a node refuses what it has acknowledged in this very term, and says so;
-from then on it is a voter without memory. (While that leader is down nobody can know.)
+leader notices when such a node refuses entries that it has acknowledged in this very term, and
+tells it; from then on it is a voter without memory. (While that leader is down this cannot be
+detected.)
 """
 
 import logging
@@ -59,22 +60,22 @@ class RaftElection:
         self._nonce = context.random.getrandbits(62)
         self._answers: dict[int, tuple[int, int]] = {}  # peer -> (term, last index)
         self._fence_term: int | None = None  # highest term of a complete census
-        self._first_stand_ms = 0.0  # if this is a new cluster: spread, so that one comes first
+        self._first_stand_ms = 0.0  # for a new cluster: spread, so that one comes first
         self.deadline_ms = 0.0
 
     def begin(self, now_ms: float, *, head_start: bool) -> None:
-        """Start: ask early, since a living leader's followers will refuse."""
+        """Start: ask early, since the followers of a live leader will refuse."""
         spread = self._settings.heartbeat_interval_ms
         self.deadline_ms = now_ms + self._random.random() * spread + (0 if head_start else spread)
         if not self._log.is_voter:
-            # The first question may go out before there are links: it is asked again soon, or a
-            # new cluster that leads already would long be at the mercy of one node's disk.
+            # The first question may go out before there are links. It is repeated soon: otherwise a
+            # new cluster that leads already would long depend on one node's disk.
             self._first_stand_ms = self.deadline_ms
             self.deadline_ms = min(self.deadline_ms, now_ms + self._settings.census_interval_ms)
             self._take_census(now_ms)
 
     def on_leader_contact(self, now_ms: float) -> None:
-        """A message of the current leader has arrived."""
+        """Note the arrival of a message of the current leader."""
         self._last_contact_ms = now_ms
         self._is_suspected = False
         self._asked_term = 0
@@ -82,14 +83,14 @@ class RaftElection:
             self._postpone(now_ms)
 
     def peer_down(self, peer: int, now_ms: float) -> None:
-        """The link to a peer has closed and did not come back."""
+        """Note that the link to a peer has closed and did not come back."""
         if self._core.leader_id == peer:
             self._is_suspected = True
             delay = self._random.random() * self._settings.suspicion_timeout_max_ms
             self.deadline_ms = min(self.deadline_ms, now_ms + delay)
 
     def on_deadline(self, now_ms: float) -> None:
-        """No leader for too long: ask whether to stand. Not called on a leader."""
+        """Ask whether to stand, since no leader was heard for too long. Not called on a leader."""
         if not self._log.is_voter:
             self.deadline_ms = now_ms + self._settings.census_interval_ms
             self._take_census(now_ms)
@@ -110,13 +111,13 @@ class RaftElection:
         if self._log.is_voter:
             self._asked_term = 0
             self._voters = {self._node_id}
-            # If the votes are split, ask again soon: a pre-vote comes first and disturbs nobody.
+            # If the votes are split, ask again soon: a pre-vote comes first and deposes no leader.
             beat_ms = self._settings.heartbeat_interval_ms
             self.deadline_ms = now_ms + beat_ms * (1 + 2 * self._random.random())
             self._core.stand()
 
     def check_level(self, verified_term: int, verified_index: int) -> None:
-        """Become a voter if the log, equal to the leader's so far, holds all that it stated."""
+        """Become a voter if the log, verified against the leader's, holds all that it stated."""
         leader, term = self._core.leader_id, self._core.term
         if self._log.is_voter or self._fence_term is None or leader is None:
             return
@@ -130,7 +131,7 @@ class RaftElection:
             self._log.set_voter(True)
 
     def receive(self, peer: int, message: Message, now_ms: float, *, leads: bool) -> None:
-        """Take a message about elections. `leads`: this node leads and hears a majority."""
+        """Handle a message about elections. `leads`: this node leads and hears a majority."""
         core = self._core
         match message:
             case PreVoteRequest():
@@ -153,13 +154,13 @@ class RaftElection:
                 self._post(peer, CensusAnswer(message.nonce, core.term, self._log.last_index))
             case CensusAnswer():
                 self._on_census_answer(peer, message, now_ms)
-            case _:  # of a leader to its followers, or back: RaftGroup.receive
+            case _:  # between a leader and its followers: RaftGroup.receive
                 pass
 
     def _on_pre_vote_request(
         self, peer: int, request: PreVoteRequest, now_ms: float, *, leads: bool
     ) -> None:
-        """Say whether we would vote for the peer."""
+        """Answer whether we would vote for the peer."""
         core, log = self._core, self._log
         loyal = leads or (
             core.leader_id is not None
@@ -185,7 +186,7 @@ class RaftElection:
             self._stand_if_supported(now_ms)
 
     def _on_vote_request(self, peer: int, request: VoteRequest, now_ms: float) -> None:
-        """Let the library vote, if this node may."""
+        """Pass the request to the library's vote, if this node may vote."""
         core = self._core
         if request.term < core.term:
             self._post(peer, NewerTerm(core.term))
@@ -209,9 +210,9 @@ class RaftElection:
             self._core.handle(peer, {"type": "response_vote", "term": vote.term})
 
     def _on_broken_promise(self, peer: int, promise: BrokenPromise, now_ms: float) -> None:
-        """Stop voting if the log lacks what this node has acknowledged in the term of its leader.
+        """Stop voting if the log lacks entries that this node has acknowledged to its leader.
 
-        In one term a log only grows behind what was compared, so a late message is told from that.
+        In one term a verified log only grows, so a late message is recognised by the log's end.
         """
         log, core = self._log, self._core
         if promise.term != core.term or peer != core.leader_id or not log.is_voter:
@@ -238,7 +239,7 @@ class RaftElection:
         self._take_census(now_ms)
 
     def _on_census_answer(self, peer: int, answer: CensusAnswer, now_ms: float) -> None:
-        """Collect the answers of this incarnation until all are there."""
+        """Collect the answers to this incarnation until all have arrived."""
         if answer.nonce == self._nonce and not self._log.is_voter and peer not in self._answers:
             self._answers[peer] = answer.term, answer.last_index
             self._take_census(now_ms)

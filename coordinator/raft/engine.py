@@ -1,9 +1,9 @@
 """All Raft groups of one process: one write-ahead log, one group commit, one timer, one frame.
 
-The engine runs on the event loop and never blocks it. A *turn* lets every touched group do what
-has become possible, starts a group commit if none is under way, and sends what was posted, one
-frame for each peer. A message that promises something (a vote, an acknowledgement) waits until
-the records written before it are on disk; a leader's entries travel while its own disk works.
+The engine runs on the event loop and never blocks it. A *turn* lets every touched group do all that
+has become possible, starts a group commit if none is under way, and sends the posted messages, one
+frame for each peer. A message that promises something (a vote, an acknowledgement) waits until the
+records written before it are on disk; a leader's entries travel while its own disk works.
 
 Loop, executor, disk, random source and `send` are given, so that a simulator can drive the same
 code under virtual time.
@@ -32,12 +32,12 @@ from .wal.disk import DirectoryDisk, Disk
 from .wal.journal import GroupCommit, Journal, SegmentKeeper
 from .wal.recovery import RecoveredGroup, recover
 
-_EARLY_MS = 0.5  # a timer may go off so much before its time
+_EARLY_MS = 0.5  # a timer may fire so much before its time
 _SEAL_AFTER_MS = 1_000
 
 
 def end_process(error: BaseException) -> None:
-    """What a released broker does when Raft's promises are in danger: say why, and die."""
+    """Write the reason and exit: a released broker's reaction to a danger for Raft's promises."""
     sys.stderr.write(f"FATAL: the Raft engine stops this process: {error}\n")
     sys.stderr.flush()
     os._exit(70)
@@ -46,10 +46,10 @@ def end_process(error: BaseException) -> None:
 class RaftEngine:
     """The Raft groups of this node.
 
-    `send(peer, frame)` hands a frame to the transport and returns False if it cannot go out;
-    frames may be lost or repeated, not changed. `executor` writes the journal and needs one thread
-    of its own; `files_executor` has the snapshots, which are slow, and the journal's next segment:
-    it needs two and more. Raises ValueError for a membership that cannot work.
+    `send(peer, frame)` hands a frame to the transport and returns False if it cannot go out; frames
+    may be lost or repeated, not changed. `executor` writes the journal and needs one thread of its
+    own; `files_executor` handles snapshots, which are slow, and the journal's next segment: it
+    needs at least two threads. Raises ValueError for a membership that cannot work.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class RaftEngine:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0.0
         self._heartbeat_ms = 0.0
-        self._leading: set[int] = set()  # groups; while there are any, a heartbeat is to come
+        self._leading: set[int] = set()  # groups; while there are any, a heartbeat is due
         self._up_since_ms: dict[int, float] = {}
 
     def add_group(
@@ -159,7 +159,7 @@ class RaftEngine:
     def begin(self) -> None:
         """Take part from now on (after `recover`, on the event loop)."""
         for group in self.groups.values():
-            run_to_end(group.load_steps())  # unless `start` has done it
+            run_to_end(group.load_steps())  # no-op if `start` has done it
         self._is_running = True
         now_ms = self.now_ms()
         for group in self.groups.values():
@@ -167,7 +167,7 @@ class RaftEngine:
         self._turn()
 
     async def stop(self, *, hand_over: bool = True) -> None:
-        """Give up leadership in favour of others, write what waits, and release the files."""
+        """Hand leadership to other nodes, write the waiting records, and release the files."""
         if hand_over and self._is_running:
             await asyncio.gather(*(self.hand_over(group) for group in self.groups.values()))
         if self._is_running:
@@ -180,7 +180,7 @@ class RaftEngine:
         self.disk.close()
 
     def halt(self) -> None:
-        """Stop at once: nothing more is sent or applied; what is pending is unknown."""
+        """Stop at once: nothing more is sent or applied; pending outcomes are unknown."""
         self._is_running = False
         if self._timer is not None:
             self._timer.cancel()
@@ -190,7 +190,7 @@ class RaftEngine:
         self._outcomes.report_all()
 
     def receive(self, peer: int, payload: bytes) -> None:
-        """Take a frame from a peer."""
+        """Handle a frame from a peer."""
         if not self._is_running:
             return
         try:
@@ -209,11 +209,11 @@ class RaftEngine:
                 if group is not None and group.receive(peer, message, now_ms):
                     self._touched[group_id] = group
             if not self._touched and not self._leading:
-                # What changes nothing here: heartbeats, or answers to them. The timer stays: a
-                # deadline that was drawn nearer is met late, but no later than the longest after
-                # the last contact. Where a group is led, the next beat takes the answers along:
-                # half the frames of an idle cluster. A leader that lost an answer and did not
-                # notice waits for that beat, too.
+                # Messages without any effect here: heartbeats, or their answers. The timer stays: a
+                # deadline that was drawn nearer is met late, but no later than the longest one
+                # after the last contact. Where a group is led, the answers leave with the next
+                # heartbeat: half the frames of an idle cluster. A leader that lost an answer
+                # without noticing waits for that heartbeat, too.
                 self._flush()
         except Exception as error:
             self.fail(error)
@@ -221,7 +221,7 @@ class RaftEngine:
             self._turn()
 
     def peer_up(self, peer: int) -> None:
-        """The transport has a link to the peer (again)."""
+        """Note that the transport has a link to the peer (again)."""
         self._up_since_ms[peer] = self.now_ms()
         for group in self.groups.values():
             if self._is_running:
@@ -229,17 +229,17 @@ class RaftEngine:
                 self.touch(group)
 
     def peer_down(self, peer: int) -> None:
-        """The link closed and did not come back: a hint, not yet a death."""
+        """Note that the link closed and did not come back: a hint that the peer may be dead."""
         self._up_since_ms.pop(peer, None)
         for group in self.groups.values():
             if self._is_running:
                 group.peer_down(peer, self.now_ms())
                 self.touch(group)
 
-    # ---- what groups use
+    # ---- the groups' interface
 
     def now_ms(self) -> float:
-        """Monotonic milliseconds."""
+        """Return monotonic milliseconds."""
         return self._loop.time() * 1_000
 
     def touch(self, group: RaftGroup) -> None:
@@ -250,23 +250,23 @@ class RaftEngine:
             self._loop.call_soon(self._due_turn)
 
     def after_turn(self, call: Callable[[], None]) -> None:
-        """Call back when this turn is over, and no group is in the middle of anything."""
+        """Call back when this turn is over, and no group is in the middle of an action."""
         self._outcomes.add(call)
 
     def post(self, peer: int, group: RaftGroup, message: Message, *, durable: bool) -> None:
-        """Send a message at the end of the turn; a durable one after what is recorded so far."""
+        """Send a message after the turn; a durable one after the records so far are on disk."""
         if durable and self.journal.durable_sequence < self.journal.sequence:
             self._held.append((self.journal.sequence, peer, group.group_id, message))
         else:
             self._outbox[peer].append((group.group_id, message))
 
     def may_lead(self, peer: int, now_ms: float, has_decided: bool) -> bool:
-        """Whether a peer has been there long enough to be given a lead."""
+        """Return whether a peer has been up long enough to be given the lead."""
         since_ms = self._up_since_ms.get(peer, float("inf"))
         return now_ms - since_ms >= self.settings.lead_delay_ms(has_decided)
 
     def fail(self, error: BaseException) -> None:
-        """Raft's promises cannot be kept any more: stop everything."""
+        """Stop everything: Raft's promises cannot be kept any more."""
         if self._is_running:
             self._logger.critical("the engine stops: %s", error, exc_info=error)
             self.halt()
@@ -318,7 +318,7 @@ class RaftEngine:
         self._segments.tend(lambda group_id: self.groups[group_id].release_segment())
 
     def _settle(self, action: Callable[[], None]) -> None:
-        """A job has ended; its result is taken up in a turn."""
+        """Handle the result of a job in a turn."""
         if self._is_running:
             try:
                 action()
@@ -338,7 +338,7 @@ class RaftEngine:
                             self.groups[group_id].lost(peer)
 
     def _arm_timer(self, groups: Collection[RaftGroup]) -> None:
-        """Given who had a turn: the deadlines of others have not come nearer since the last."""
+        """Set the timer after the turns of these groups; other groups' deadlines are not nearer."""
         if self._timer is None:
             groups = self.groups.values()
         earliest_ms = float("inf")
@@ -352,7 +352,7 @@ class RaftEngine:
             earliest_ms = min(earliest_ms, self._heartbeat_ms)
         if self._timer is not None:
             if self._timer_ms <= earliest_ms:
-                return  # early is harmless: the timer then looks again
+                return  # early is harmless: the timer then checks again
             self._timer.cancel()
         if earliest_ms < float("inf"):
             self._timer_ms = earliest_ms
@@ -365,7 +365,7 @@ class RaftEngine:
         now_ms = self.now_ms()
         beats = now_ms + _EARLY_MS >= self._heartbeat_ms
         if beats:
-            # On a grid of the clock, where other timers of an idle process are: one wake-up.
+            # On a grid of the clock, like other timers of an idle process: one wake-up for all.
             interval_ms = self.settings.heartbeat_interval_ms
             self._heartbeat_ms = ((now_ms + _EARLY_MS) // interval_ms + 1) * interval_ms
         try:
@@ -383,7 +383,7 @@ class RaftEngine:
         self._turn()
 
     async def hand_over(self, group: RaftGroup) -> None:
-        """Give the lead of a group, if it is here, to the voter that is furthest."""
+        """Hand the lead of a group, if it is here, to the voter with the longest log."""
         if group.is_leader and self.others:
             voters = [v for v in group.status().voters if v.node_id != self.node_id]
             best = max(voters, key=lambda voter: (voter.log_end, voter.last_contact_ms))

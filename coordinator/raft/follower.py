@@ -1,10 +1,10 @@
 """The follower's side: which of a leader's messages the library may see, and in what form.
 
-The library cuts its log behind `prev_index` of *any* append, also of one that arrives again or
-late, and lets the commit index run over entries that it never compared. So here the part of a
-message that the log already has is taken off first; entries are only cut where one conflicts;
-the commit index stays within what was compared with this leader's log in this term. A conflict
-with a committed entry ends the process.
+The library cuts its log behind `prev_index` of *any* append, also of a repeated or late one, and
+moves the commit index over entries that it never compared. So the part of a message that the log
+already has is removed here first; entries are cut only where one conflicts; the commit index stays
+within the entries that were compared with this leader's log in this term. A conflict with a
+committed entry ends the process.
 """
 
 from collections.abc import Callable
@@ -47,13 +47,13 @@ class Follower:
 
     @property
     def verified(self) -> tuple[int, int]:
-        """The term of the last leader heard, and how far the log is equal to that leader's."""
+        """Return the term of the last leader heard, and how far the log equals that leader's."""
         return self._verified_term, self._verified_index
 
     def take_quietly(self, peer: int, append: AppendEntries) -> bool:
-        """Acknowledge a heartbeat that finds all as it is here; False: `on_append` has to.
+        """Acknowledge a heartbeat that changes nothing here; False: call `on_append`.
 
-        Of a cluster without work that is every message; all that `on_append` compares is the same.
+        In a cluster without work that is every message; all that `on_append` compares is the same.
         """
         core, log, prev_index = self._core, self._log, append.prev_index
         is_quiet = (
@@ -118,12 +118,12 @@ class Follower:
         )  # the library answers with next_node_idx, which comes back as `acknowledge`
 
     def acknowledge(self, peer: int) -> None:
-        """Tell the leader how far the log is equal to its own, when that is durable."""
+        """Tell the leader how far the log equals its own, once that is durable."""
         reply = AppendReply(self._core.term, True, self._verified_index + 1, self._log.is_voter)
         self._post_durable(peer, reply)
 
     def on_commit(self, peer: int, commit: Commit) -> None:
-        """Follow the leader's commit index, within what was compared."""
+        """Follow the leader's commit index, within the verified part of the log."""
         self._enter(commit.term)
         self._core.follow_leader(
             peer, commit.term, min(commit.commit_index, self._verified_index, self._log.last_index)
@@ -162,7 +162,7 @@ class Follower:
                 self._verified_index = max(self._verified_index, chunk.snapshot_index)
                 self.acknowledge(peer)
 
-        # If it is damaged, nothing is said, and the leader asks at its next heartbeat.
+        # There is no answer if it is damaged, and the leader asks at its next heartbeat.
         self._install((chunk.snapshot_index, chunk.snapshot_term), incoming.chunks, installed)
 
     def _enter(self, term: int) -> None:

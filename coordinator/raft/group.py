@@ -1,8 +1,8 @@
 """One Raft group on this node: submitting, committing, applying, snapshots.
 
-The parts decide (`RaftElection` who leads, `Follower` what is taken from one, `ProgressTracker`
-what is sent to followers, the library what terms and votes mean); this file puts them together and
-owns what the rest of the broker sees. Nothing here blocks.
+The parts decide (`RaftElection`: the leader; `Follower`: which of its messages are accepted;
+`ProgressTracker`: the messages to followers; the library: terms and votes); this file combines them
+and has the interface for the rest of the broker. Nothing here blocks.
 """
 
 import logging
@@ -28,7 +28,7 @@ from .wal.recovery import RecoveredGroup
 
 
 class RaftGroup:
-    """A replicated state machine. Made by `RaftEngine.add_group`, alive once that has started."""
+    """A replicated state machine. Made by `RaftEngine.add_group`, active once that has started."""
 
     def __init__(self, engine: RaftHost, group_id: int, machine: StateMachine) -> None:
         self._engine = engine
@@ -44,14 +44,14 @@ class RaftGroup:
         self._is_stopped = True
         self.group_id = group_id
         self.preferred_leader: int | None = None
-        # False: followers hear of commits with what comes next, where nobody reads their state.
+        # False: followers learn of commits with the next message, where their state is not read.
         self.sends_commits_at_once = True
 
-    # ---- what the rest of the broker uses
+    # ---- the broker's interface
 
     @property
     def is_leader(self) -> bool:
-        """Leads, and the barrier of this term is committed and applied: the state is current."""
+        """Return whether it leads with a current state: this term's barrier is applied."""
         return self._is_serving
 
     @property
@@ -60,7 +60,7 @@ class RaftGroup:
 
     @property
     def leader_id(self) -> int | None:
-        """The leader last heard of in this term."""
+        """Return the last known leader of this term."""
         return None if self._is_stopped else self._core.leader_id
 
     applied_index: int = attribute_of("_applier.applied_index")
@@ -74,7 +74,7 @@ class RaftGroup:
         self._listeners.elected.append(callback)
 
     def on_resigned(self, callback: Callable[[], None]) -> None:
-        """Call back each time this node, after serving, ceases to lead."""
+        """Call back each time this node, after serving, stops leading."""
         self._listeners.resigned.append(callback)
 
     def on_applied(self, callback: Callable[[int], None]) -> None:
@@ -82,7 +82,7 @@ class RaftGroup:
         self._listeners.applied.append(callback)
 
     async def submit(self, command: bytes, *, timeout_ms: float = 5_000) -> Any:
-        """Replicate a command and return what `apply` returned here.
+        """Replicate a command and return the result of `apply` here.
 
         Raises DefinitelyNot or OutcomeUnknown (after `timeout_ms` and a heartbeat interval at the
         latest); see outcomes.py.
@@ -92,10 +92,10 @@ class RaftGroup:
         try:
             return await future
         finally:
-            del future, on_done  # an error in it holds this frame: no cycle
+            del future, on_done  # an error in it refers to this frame: no cycle
 
     def propose(self, command: bytes, timeout_ms: float, on_done: OnDone) -> None:
-        """As `submit`, with a callback that gets (result, None) or (None, exception)."""
+        """Submit a command with a callback that gets (result, None) or (None, exception)."""
         if (reason := self._refusal(command)) is not None:
             on_done(None, DefinitelyNot(reason))
             return
@@ -117,7 +117,7 @@ class RaftGroup:
         return await future
 
     def begin_transfer(self, to: int, on_done: Callable[[bool], None]) -> None:
-        """As `transfer_leadership`, with a callback."""
+        """Transfer leadership, with a callback for the result."""
         if not self._is_serving or to not in self._tracker.by_peer or self._transfer.to is not None:
             on_done(False)
             return
@@ -126,12 +126,12 @@ class RaftGroup:
         self._engine.touch(self)
 
     def status(self) -> RaftStatus:
-        """Where the group stands; the followers' progress only on the leader."""
+        """Return the group's status; the followers' progress only on the leader."""
         if self._is_stopped:
             return RaftStatus(None, 0, 0, 0, 0, 0, False, [])
         return describe(self._context, self._tracker, self.applied_index, self._engine.now_ms())
 
-    # ---- what the engine calls
+    # ---- the engine's interface
 
     def recover(self, recovered: RecoveredGroup) -> None:
         """Load snapshot and log from disk (blocking); raises CorruptJournal."""
@@ -139,7 +139,7 @@ class RaftGroup:
         self._applier.recover(self._log)
 
     def load_steps(self) -> Steps[None]:
-        """Load the snapshot that was read; raises UnloadableSnapshot."""
+        """Load the recovered snapshot; raises UnloadableSnapshot."""
         return self._applier.load_steps()
 
     def begin(self, now_ms: float) -> None:
@@ -166,7 +166,7 @@ class RaftGroup:
         engine.touch(self)
 
     def receive(self, peer: int, message: Message, now_ms: float) -> bool:
-        """Take one message of this group; whether it may have made anything possible."""
+        """Handle one message of this group; return whether it may have made anything possible."""
         core = self._core
         leads = core.state == LEADER and core.term == self._led_term
         if self._is_settled:
@@ -221,12 +221,12 @@ class RaftGroup:
 
     @property
     def _is_settled(self) -> bool:
-        """All that is committed is applied, and who leads serves: no turn has anything to do."""
+        """Return whether a turn has nothing to do: all commits are applied, and a leader serves."""
         is_applied = self.applied_index == self._core.commit_index
         return is_applied and (self._is_serving or self._core.state != LEADER)
 
     def heartbeat(self, now_ms: float) -> bool:
-        """The leader's beat: followers, check-quorum, timeouts; whether to `advance` now."""
+        """Beat as leader: followers, check-quorum, timeouts; return whether to `advance` now."""
         is_quiet = False
         if self._core.state == LEADER:
             if not self._has_quorum(now_ms):
@@ -238,12 +238,12 @@ class RaftGroup:
         return not (is_quiet and self._is_settled) or self._transfer.to is not None
 
     def on_deadline(self, now_ms: float) -> None:
-        """The election deadline has passed; not called while `leads`."""
+        """Act on the passed election deadline; not called while `leads`."""
         self._election.on_deadline(now_ms)
 
     @property
     def deadline_ms(self) -> float:
-        """When `on_deadline` is due."""
+        """Return when `on_deadline` is due."""
         return self._election.deadline_ms
 
     @property
@@ -251,7 +251,7 @@ class RaftGroup:
         return self._core.state == LEADER
 
     def durable(self, last_index: int) -> None:
-        """Entries up to here are durable on this node."""
+        """Note that entries up to here are durable on this node."""
         log = self._log
         log.durable_index = max(log.durable_index, min(last_index, log.last_index))
 
@@ -260,23 +260,23 @@ class RaftGroup:
             self._tracker.found(peer)
 
     def peer_down(self, peer: int, now_ms: float) -> None:
-        """A link has closed and did not come back at once."""
+        """Note that a link has closed and did not come back at once."""
         self._election.peer_down(peer, now_ms)
         self.lost(peer)
 
     def lost(self, peer: int) -> None:
-        """A frame to the peer could not be sent."""
+        """Note that a frame to the peer could not be sent."""
         if self._core.state == LEADER:
             self._tracker.lost(peer)
 
     def stop(self) -> None:
-        """Resolve what is pending; afterwards nothing happens any more."""
+        """Resolve the pending commands; afterwards the group is inactive."""
         if not self._is_stopped:
             self._resign()
             self._is_stopped = True
 
     def release_segment(self) -> None:
-        """Free the oldest segment of the journal of this group's entries."""
+        """Free the journal's oldest segment of this group's entries."""
         self._applier.release_segment()
 
     # ---- inside
@@ -296,7 +296,7 @@ class RaftGroup:
 
     @property
     def _is_deposed(self) -> bool:
-        """The term that this node led is over; `advance` resigns when the group has its turn."""
+        """Return whether the term that this node led is over; `advance` then resigns."""
         return self._core.state != LEADER or self._core.term != self._led_term
 
     def _post(self, peer: int, message: Message) -> None:
@@ -368,7 +368,7 @@ class RaftGroup:
         self, wanted: SnapshotId, chunks: list[bytes], done: Callable[[bool], None]
     ) -> None:
         def installed(loaded: bool) -> None:
-            self._engine.touch(self)  # what was committed meanwhile is applied only now
+            self._engine.touch(self)  # entries committed meanwhile are applied only now
             if self.applied_index > self._core.commit_index:
                 self._core.commit_index = self.applied_index
                 self._listeners.call(self._listeners.applied, self.applied_index)

@@ -1,10 +1,10 @@
 """PySyncObj 0.3.17 as an election and log-matching engine, and nothing else.
 
-This is the only file that knows the library's private names (through Python's name mangling,
-hence the exact pin). Kept of the library: terms and votes, the vote and its majority, the
-candidate, the becoming of a leader with its no-op, and the follower's append. Replaced, because
-they lose acknowledged commands (docs/decisions/0003-raft.md): its journal, snapshots, apply
-loop, commit rule, sending, timers, transport and pickle.
+This is the only file that uses the library's private names (through Python's name mangling, hence
+the exact pin). Used of the library: terms and votes, the vote and its majority, the candidate, the
+start of a leader's term with its no-op, and the follower's append. Replaced, because they lose
+acknowledged commands (docs/decisions/0003-raft.md): its journal, snapshots, apply loop, commit
+rule, sending, timers, transport and pickle.
 """
 
 # pyright: reportAttributeAccessIssue=false
@@ -23,7 +23,7 @@ if VERSION != "0.3.17":
     raise ImportError(f"pysyncobj must be exactly 0.3.17, not {VERSION}: private names are used")
 
 FOLLOWER, CANDIDATE, LEADER = 0, 1, 2
-COMMAND = b"\x00"  # the first byte of an entry, as the library's command types
+COMMAND = b"\x00"  # the first byte of an entry, like the library's command types
 NO_OP = b"\x01"
 
 LibraryMessage = dict[str, Any]
@@ -42,7 +42,7 @@ class _Outbound(Transport):
 
 
 class _Node(int, Node):
-    """Compared, and found in tables, by its number, without a step of Python."""
+    """A node, compared and looked up by its number, without a step of Python."""
 
     def __bool__(self) -> bool:
         return True
@@ -77,7 +77,7 @@ class RaftCore(SyncObj):
         self._SyncObj__raftCommitIndex = log.base_index
         self._SyncObj__raftLastApplied = log.base_index
 
-    # Asked many times for each message and each turn.
+    # Read many times for each message and each turn.
     term: int = attribute_of("_SyncObj__raftCurrentTerm")
     state: int = attribute_of("_SyncObj__raftState")
     # The last entry known to be committed.
@@ -87,7 +87,7 @@ class RaftCore(SyncObj):
 
     @property
     def leader_id(self) -> int | None:
-        """The leader of this term, if one was heard of."""
+        """Return the leader of this term, if it is known."""
         leader = self._SyncObj__raftLeader
         return None if leader is None else leader.id
 
@@ -96,19 +96,19 @@ class RaftCore(SyncObj):
 
     @property
     def no_op_index(self) -> int:
-        """Where this leader's term begins in the log."""
+        """Return the index at which this leader's term begins in the log."""
         return self._SyncObj__noopIDx
 
     def match_index(self, peer: int) -> int:
-        """The last entry that a follower has acknowledged in this term (leader only)."""
+        """Return the last entry that a follower has acknowledged in this term (leader only)."""
         return self._SyncObj__raftMatchIndex.get(self._nodes[peer], 0)
 
     def reset_match_index(self, peer: int) -> None:
-        """Do not count what a follower has acknowledged: it may not have it any more."""
+        """Ignore a follower's earlier acknowledgements: it may not have the entries any more."""
         self._SyncObj__raftMatchIndex[self._nodes[peer]] = 0
 
     def handle(self, peer: int, message: LibraryMessage) -> None:
-        """Let the library take a message of this or a higher term."""
+        """Pass a message of this or a higher term to the library."""
         self._SyncObj__onMessageReceived(self._nodes[peer], message)
 
     def follow_leader(self, peer: int, term: int, commit_index: int = 0) -> None:
@@ -135,7 +135,7 @@ class RaftCore(SyncObj):
             self._SyncObj__onBecomeLeader()
 
     def follow(self, term: int) -> None:
-        """Be a follower without a leader, in `term` if that is newer."""
+        """Become a follower without a leader, in `term` if that is newer."""
         self._SyncObj__setState(FOLLOWER)
         self._SyncObj__raftLeader = None
         if term > self.term:
@@ -147,4 +147,4 @@ class RaftCore(SyncObj):
         self._SyncObj__setCurrentTerm(term, self._node_id)
 
     def _SyncObj__sendAppendEntries(self) -> None:
-        """Nothing: the leader's side sends when the group's turn comes."""
+        """Do nothing: the leader's side sends when the group's turn comes."""

@@ -1,8 +1,8 @@
-"""What the Raft engines of two nodes say to one another, and its msgpack bytes.
+"""The messages between the Raft engines of two nodes, and their msgpack bytes.
 
-A frame is a list of messages of any groups: `[[group, kind, field, ...], ...]`. Kinds are
-numbers for ever. A message that does not have the fields of its kind, with their types, is
-dropped with the rest of its frame: it cannot come from a peer of this version.
+A frame is a list of messages of any groups: `[[group, kind, field, ...], ...]`. The number of a
+kind never changes. A message without the fields of its kind, with their types, is dropped with the
+rest of its frame: it cannot come from a peer of this version.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -46,7 +46,7 @@ class Commit(NamedTuple):
 
 
 class VoteRequest(NamedTuple):
-    """A candidate of `term` asks for a vote."""
+    """A candidate's request for a vote in `term`."""
 
     term: int
     last_index: int
@@ -54,13 +54,13 @@ class VoteRequest(NamedTuple):
 
 
 class Vote(NamedTuple):
-    """Yes, in `term`."""
+    """A vote for the candidate of `term`."""
 
     term: int
 
 
 class PreVoteRequest(NamedTuple):
-    """Would you vote for me in `term`? Nobody's term changes (Raft thesis, 9.6)."""
+    """A question whether the receiver would vote in `term`; it changes no term (thesis, 9.6)."""
 
     term: int
     last_index: int
@@ -68,7 +68,7 @@ class PreVoteRequest(NamedTuple):
 
 
 class PreVote(NamedTuple):
-    """The answer for `term`, and the term that the voter is in."""
+    """The answer for `term`, and the voter's own term."""
 
     term: int
     granted: bool
@@ -76,7 +76,7 @@ class PreVote(NamedTuple):
 
 
 class TimeoutNow(NamedTuple):
-    """The leader of `term` wants the receiver to stand at once (leader transfer)."""
+    """The leader's request to stand at once (leadership transfer)."""
 
     term: int
 
@@ -86,7 +86,7 @@ class NewerTerm(NamedTuple):
 
 
 class SnapshotChunk(NamedTuple):
-    """A part of a snapshot file; empty `data` asks how far the follower is."""
+    """A part of a snapshot file; empty `data` asks for the follower's offset."""
 
     term: int
     snapshot_index: int
@@ -105,13 +105,13 @@ class SnapshotReply(NamedTuple):
 
 
 class Census(NamedTuple):
-    """A node without a voter's memory asks what the others know; `nonce` names its incarnation."""
+    """The question of a node without a voter's memory; `nonce` names its incarnation."""
 
     nonce: int
 
 
 class CensusAnswer(NamedTuple):
-    """Term and log end of the one asked; both 0 from a node that has no memory either."""
+    """Term and log end of the answering node; both 0 if it has no memory either."""
 
     nonce: int
     term: int
@@ -125,7 +125,7 @@ class BrokenPromise(NamedTuple):
     match_index: int
 
 
-# Its place here is the number of a kind, for ever: only append.
+# The place here is the number of a kind, which never changes: only append.
 Message = (
     AppendEntries
     | AppendReply
@@ -151,14 +151,14 @@ _TYPES = {
 
 
 def encode_frame(messages: Iterable[tuple[int, Message]]) -> bytes:
-    """The bytes of (group, message) pairs."""
+    """Encode (group, message) pairs."""
     return msgpack.packb([(group, _NUMBERS[type(m)], *m) for group, m in messages])
 
 
 def split(
     messages: Sequence[tuple[int, Message]], bytes_max: int
 ) -> Iterator[list[tuple[int, Message]]]:
-    """Parts of `messages` whose frames stay below `bytes_max`, unless one message exceeds it."""
+    """Split messages into parts with frames below `bytes_max`, unless one message exceeds it."""
     part: list[tuple[int, Message]] = []
     size = 0
     for pair in messages:
@@ -180,7 +180,7 @@ def split(
 
 
 def decode_frame(payload: bytes) -> list[tuple[int, Message]]:
-    """The (group, message) pairs of a frame; raises MalformedMessage."""
+    """Decode the (group, message) pairs of a frame; raises MalformedMessage."""
     try:
         rows = msgpack.unpackb(payload, use_list=True)
         return [_decode(row) for row in rows]

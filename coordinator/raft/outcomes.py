@@ -1,9 +1,9 @@
-"""What can become of a submitted command, and what can be wrong with the files.
+"""The outcomes of a submitted command, and the errors of the files.
 
 A submit has exactly three outcomes: it returns the result of `apply` (committed), it raises
 DefinitelyNot (the command is in no log and never will be), or it raises OutcomeUnknown (it may
-still be committed, now or later). Only the second may be retried blindly; a retry after the
-third needs a command that `apply` recognises.
+still be committed, now or later). Only the second may be retried blindly; a retry after the third
+needs a command that `apply` recognises.
 """
 
 from ...version import __version__
@@ -62,7 +62,7 @@ class CorruptJournal(Exception):
 
 
 class BrokenInvariant(Exception):
-    """Something that Raft rules out has happened; the process must end before it does harm."""
+    """An event that Raft rules out; the process must end before it does harm."""
 
 
 class ForeignJournal(CorruptJournal):

@@ -1,8 +1,8 @@
-"""A leadership transfer gives the lead of a Raft group to another voter, or back to the preferred.
+"""Leadership transfers: to a chosen voter, or back to the preferred leader.
 
-Commands are refused while a lead is handed over, so it is only tried with a voter that can take
-it at once: it has answered lately, and counts for commits near the end of the log. An attempt
-that fails is not repeated soon: each one costs the clients up to `transfer_timeout_ms`.
+Commands are refused during a transfer, so the preferred voter is only tried when it can take the
+lead at once: it has answered lately, and counts for commits near the end of the log. A failed
+attempt is not repeated soon: each one costs the clients up to `transfer_timeout_ms`.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ class _Attempt:
 class Transfer:
     """Hands the lead to another voter (Raft thesis, 3.10), in at most one attempt at a time.
 
-    New commands are refused while it runs; the target is told to stand when it has the whole log,
+    New commands are refused while it runs; the target is asked to stand when it has the whole log,
     and stands without a pre-vote, since the old leader itself asked for it.
     """
 
@@ -32,15 +32,15 @@ class Transfer:
 
     @property
     def to(self) -> int | None:
-        """Who is to lead, while an attempt runs."""
+        """Return the next leader while an attempt runs."""
         return None if self._attempt is None else self._attempt.to
 
     def begin(self, to: int, deadline_ms: float, on_done: Callable[[bool], None]) -> None:
-        """Start an attempt; `on_done` hears whether this node has stepped down for it."""
+        """Start an attempt; `on_done` gets whether this node has stepped down for it."""
         self._attempt = _Attempt(to, deadline_ms, on_done)
 
     def is_due(self, has_whole_log: bool, now_ms: float) -> bool:
-        """Whether the target is to be told now, once; gives up when the time is over."""
+        """Return whether to ask the target now, once; ends the attempt at its deadline."""
         attempt = self._attempt
         if attempt is None:
             return False
@@ -52,7 +52,7 @@ class Transfer:
         return due
 
     def resigned(self) -> None:
-        """This node leads no more: by this attempt if the target had been told."""
+        """Note that this node leads no more: by this attempt if the target had been asked."""
         if self._attempt is not None:
             self.end(self._attempt.is_sent)
 
@@ -75,10 +75,10 @@ class Preference:
         self._retry_at_ms = float("-inf")
 
     def may_lead(self, progress: Progress, match_index: int, last_index: int) -> bool:
-        """Whether a follower is near enough; `match_index` is what it has acknowledged as a voter.
+        """Return whether a follower is near enough, by its acknowledged `match_index` as a voter.
 
-        A leader of a new term has not heard of it yet (0), and a voter that lost its disk does
-        not count: either may have a long way to go.
+        The leader of a new term has no acknowledgement yet (0), and a voter that lost its disk does
+        not count: either may lack much of the log.
         """
         settings, now_ms = self._settings, self._now_ms()
         return (

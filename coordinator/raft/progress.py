@@ -1,4 +1,4 @@
-"""Progress of the followers: what each is sent next, and how far it has come.
+"""Progress of the followers: the next message to each, and how far each has come.
 
     PROBE       "send from n" was answered: one message, from `probed_index`
     PROBE_SENT  that was sent, or the link is gone: nothing before an answer, a heartbeat, or a link
@@ -55,7 +55,7 @@ class _SnapshotTransfer:
 class Progress:
     next_index: int
     match_index: int = 0  # acknowledged in this term, voter or not
-    is_voter: bool = True  # as far as it has said
+    is_voter: bool = True  # by its last answer
     state: ProgressState = ProgressState.REPLICATE
     probed_index: int = 0
     in_flight: deque[tuple[int, int]] = field(
@@ -76,7 +76,7 @@ class Progress:
         self.in_flight_bytes = 0
 
     def acknowledged(self, match_index: int) -> None:
-        """The follower has the log up to there: stream what follows."""
+        """Note that the follower has the log up to there, and stream the rest."""
         self.match_index = max(self.match_index, match_index)
         self.next_index = max(self.next_index, match_index + 1)
         while self.in_flight and self.in_flight[0][0] <= match_index:
@@ -91,7 +91,7 @@ class Progress:
         return self.transfer
 
     def end_snapshot(self) -> None:
-        """There is none to send; it is tried again."""
+        """Go back to probing without a snapshot; a later message tries again."""
         self.state, self.transfer = ProgressState.PROBE, None
         self.probed_index = self.next_index
 
@@ -120,7 +120,7 @@ class ProgressTracker:
         }
 
     def pump(self, *, sends_commits: bool = True) -> None:
-        """Send what the windows allow, and news of the commit index unless that may wait."""
+        """Send what the windows allow, and the commit index unless that may wait."""
         commit_index = self._core.commit_index
         for peer, progress in self.by_peer.items():
             self._pump(peer, progress)
@@ -129,9 +129,9 @@ class ProgressTracker:
                 progress.commit_sent = commit_index
 
     def heartbeat(self) -> bool:
-        """Tell every follower that the leader lives, and try again what may have been lost.
+        """Send every follower a heartbeat, and repeat messages that may have been lost.
 
-        Returns whether all of them have been sent the whole log, and nothing is tried again.
+        Returns whether all of them have been sent the whole log, without a repetition.
         """
         is_quiet, next_index = True, self._log.last_index + 1
         for peer, progress in self.by_peer.items():
@@ -151,7 +151,7 @@ class ProgressTracker:
         return is_quiet
 
     def take_quietly(self, peer: int, reply: Message, now_ms: float) -> bool:
-        """Note that a follower only repeats that it has the whole log; False: it does not."""
+        """Note an answer that only repeats that the follower has the whole log; else False."""
         progress, last_index = self.by_peer[peer], self._log.last_index
         if (
             isinstance(reply, AppendReply)
@@ -169,7 +169,7 @@ class ProgressTracker:
         return False
 
     def on_reply(self, peer: int, reply: AppendReply, now_ms: float) -> None:
-        """Take an acknowledgement, or a refusal, of this term."""
+        """Handle an acknowledgement, or a refusal, of this term."""
         progress = self.by_peer[peer]
         progress.last_contact_ms = now_ms
         progress.is_voter = reply.is_voter
@@ -189,8 +189,10 @@ class ProgressTracker:
             progress.last_caught_up_ms = now_ms
 
     def is_idle(self, peer: int, sends_commits: bool) -> bool:
-        """Whether an acknowledgement leaves a turn nothing to do, as that of the last follower:
-        it commits nothing, and `pump` would send its sender nothing."""
+        """Return whether an acknowledgement leaves a turn nothing to do.
+
+        It commits nothing, and `pump` would send its sender nothing.
+        """
         progress, commit_index = self.by_peer[peer], self._core.commit_index
         return (
             progress.state is ProgressState.REPLICATE
@@ -201,16 +203,16 @@ class ProgressTracker:
         )
 
     def _refused(self, peer: int, progress: Progress, reply: AppendReply) -> None:
-        if not reply.is_voter:  # its disk was wiped: it has not what it acknowledged before
+        if not reply.is_voter:  # its disk was wiped: it lost entries that it had acknowledged
             progress.match_index = min(progress.match_index, reply.next_index - 1)
         elif reply.next_index <= progress.match_index:
-            # A refusal that is late; or its disk was put back to an older state, and it counts for
-            # what it does not have. It alone can tell, and stops voting then.
+            # A late refusal; or its disk was put back to an older state, and it counts for entries
+            # that it lacks. Only the follower can tell, and it stops voting then.
             self._post(peer, BrokenPromise(self._core.term, progress.match_index))
         next_index = min(reply.next_index, self._log.last_index + 1)
         next_index = max(next_index, progress.match_index + 1)
         if progress.state is ProgressState.PROBE_SENT and progress.probed_index == next_index:
-            return  # probed there already: one message for each real gap, not for each answer
+            return  # probed there already: one message for each gap, not for each answer
         progress.probe(next_index)
         self._pump(peer, progress)
 
@@ -227,7 +229,7 @@ class ProgressTracker:
             self._post_chunk(peer, transfer, transfer.data[transfer.offset : end])
 
     def lost(self, peer: int) -> None:
-        """A frame could not be sent: stop streaming until the next heartbeat."""
+        """Stop streaming until the next heartbeat: a frame could not be sent."""
         progress = self.by_peer.get(peer)
         if progress is not None:
             progress.probe(progress.match_index + 1, paused=True)
@@ -235,20 +237,20 @@ class ProgressTracker:
                 progress.transfer.sent_offset = -1
 
     def found(self, peer: int) -> None:
-        """The link is up again: go on at once."""
+        """Continue at once: the link is up again."""
         progress = self.by_peer.get(peer)
         if progress is not None:
             progress.probe(progress.match_index + 1)
 
     def majority_index(self, majority: int) -> int:
-        """Up to where so many voters have the log on disk, the leader included."""
+        """Return up to where so many voters have the log on disk, the leader included."""
         indexes = [self._core.match_index(peer) for peer in self._others]
         indexes.append(self._log.durable_index)
         indexes.sort(reverse=True)
         return indexes[majority - 1]
 
     def has_quorum_since(self, moment_ms: float, majority: int) -> bool:
-        """Whether a majority of voters, the leader included, has answered since then."""
+        """Return whether a majority of voters, with the leader, has answered since then."""
         recent = 1
         for follower in self.by_peer.values():
             if follower.is_voter and follower.last_contact_ms >= moment_ms:
@@ -256,7 +258,7 @@ class ProgressTracker:
         return recent >= majority
 
     def _pump(self, peer: int, progress: Progress) -> bool:
-        """Send entries if the window allows it; whether anything was sent."""
+        """Send entries if the window allows it; return whether anything was sent."""
         if progress.state in (ProgressState.SNAPSHOT, ProgressState.PROBE_SENT):
             return False
         if progress.next_index <= self._log.base_index:
@@ -298,7 +300,7 @@ class ProgressTracker:
 
         def loaded(found: tuple[RaftSnapshot, bytes] | None) -> None:
             if progress.transfer is not transfer or self.by_peer.get(peer) is not progress:
-                return  # this node leads no more, or in another term
+                return  # this node does not lead any more, or leads another term
             if found is None:
                 progress.end_snapshot()
                 return

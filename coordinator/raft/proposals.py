@@ -1,4 +1,4 @@
-"""Commands that were proposed here and whose submitters wait: each gets exactly one outcome."""
+"""Commands that were proposed here and have waiting submitters: each gets exactly one outcome."""
 
 import asyncio
 import logging
@@ -19,7 +19,7 @@ class _Waiting:
 
 
 def as_future() -> tuple[asyncio.Future[Any], OnDone]:
-    """A future, and the callback that fulfils it."""
+    """Return a future, and the callback that fulfils it."""
     future = asyncio.get_running_loop().create_future()
 
     def done(result: Any, error: Exception | None) -> None:
@@ -33,10 +33,10 @@ def as_future() -> tuple[asyncio.Future[Any], OnDone]:
 
 
 class Proposals:
-    """The waiting submitters of one group, by log index. Their exceptions stay here.
+    """The waiting submitters of one group, by log index; their exceptions are caught here.
 
-    They are called after the turn of the engine: what they propose, in this group or in another,
-    then meets groups that know who leads them.
+    They are called after the turn of the engine: commands that they propose, in this group or in
+    another, then meet groups that know their leader.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Proposals:
         self._waiting[index] = _Waiting(term, deadline_ms, on_done)
 
     def applied(self, index: int, term: int, result: Any) -> None:
-        """The committed entry at `index` was applied."""
+        """Note that the committed entry at `index` was applied."""
         waiting = self._waiting.pop(index, None)
         if waiting is None:
             return
@@ -65,20 +65,20 @@ class Proposals:
             self._resolve(waiting, None, replaced)
 
     def expire(self, now_ms: float) -> None:
-        """Give up waiting where the time is over."""
+        """Report an unknown outcome to the submitters past their deadline."""
         overdue = [index for index, w in self._waiting.items() if w.deadline_ms <= now_ms]
         for index in overdue:
             error = OutcomeUnknown("no majority answered in time")
             self._resolve(self._waiting.pop(index), None, error)
 
     def abandon(self) -> None:
-        """Leadership was lost: nothing that waits can be known any more."""
+        """Report an unknown outcome to all: leadership was lost."""
         waiting, self._waiting = self._waiting, {}
         for one in waiting.values():
             self._resolve(one, None, OutcomeUnknown("leadership was lost before the commit"))
 
     def _resolve(self, waiting: _Waiting, result: Any, error: Exception | None) -> None:
-        """Have the submitter called when no group is in the middle of anything."""
+        """Call the submitter when no group is in the middle of an action."""
 
         def call() -> None:
             try:

@@ -1,8 +1,8 @@
 """Outcomes on their way to submitters, and snapshots that wait for one another.
 
-Outcomes are delivered after the turn of the engine, in order, some at a time. A node that leads no
-more has an unknown outcome for each of thousands of requests, and each that hears of its outcome
-goes on in the next turn of the loop.
+Outcomes are delivered after the turn of the engine, in order, in portions. A node that loses its
+lead has an unknown outcome for each of thousands of requests, and each submitter continues in the
+next turn of the loop.
 """
 
 import asyncio
@@ -16,8 +16,8 @@ class SnapshotQueue:
     """Makes the snapshots of a process's groups one at a time.
 
     Rolling the journal may ask all groups for one at once: together they would take the disk from
-    the commits, and twice their memory. Jobs get a callable by which they say that they have ended;
-    they need not end in the call.
+    the commits, and twice their memory. Jobs get a callable to report their end; they need not end
+    in the call.
     """
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class SnapshotQueue:
         self._is_busy = False
 
     def add(self, job: Job) -> None:
-        """Begin the job when those before it have ended."""
+        """Begin the job when the jobs before it have ended."""
         self._waiting.append(job)
         self._begin_next()
 
@@ -39,7 +39,7 @@ class SnapshotQueue:
         self._begin_next()
 
 
-OUTCOMES_AT_ONCE = 100  # some 3 ms, and as much for those who waited
+OUTCOMES_AT_ONCE = 100  # some 3 ms, and as much for the submitters
 
 
 class OutcomeQueue:
@@ -48,19 +48,19 @@ class OutcomeQueue:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._calls: deque[Callable[[], None]] = deque()
-        self._is_due = False  # the next ones, in a turn of the loop that is to come
+        self._is_due = False  # a later turn of the loop continues
 
     def add(self, call: Callable[[], None]) -> None:
-        """Call it with the next report, when no group is in the middle of anything."""
+        """Call it with the next report, when no group is in the middle of an action."""
         self._calls.append(call)
 
     def report(self) -> None:
-        """Report as many as there is time for in this turn of the loop, the others soon."""
+        """Report a portion in this turn of the loop, and the rest in later turns."""
         if not self._is_due:
             self._report()
 
     def report_all(self) -> None:
-        """Leave nobody waiting: the loop may end."""
+        """Report all outcomes now: the loop may end."""
         while self._calls:
             self._calls.popleft()()
 

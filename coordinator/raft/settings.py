@@ -7,10 +7,10 @@ VOTER_COUNTS = (1, 3, 4, 5)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaftSettings:
-    """All durations are milliseconds of the monotonic clock.
+    """The settings; all durations are milliseconds of the monotonic clock.
 
-    The election timeout must exceed several heartbeats, or one delayed heartbeat starts an
-    election (Ongaro's thesis, 3.9). Every queue, message and file below has a bound.
+    The election timeout must exceed several heartbeats, or one delayed heartbeat starts an election
+    (Ongaro's thesis, 3.9). Every queue, message and file below has a bound.
     """
 
     heartbeat_interval_ms: int = 150
@@ -38,10 +38,10 @@ class RaftSettings:
     snapshot_bytes_max: int = 1 << 30
 
     def lead_delay_ms(self, has_decided: bool) -> int:
-        """How long a peer must have been up before it is given the lead of a group.
+        """Return how long a peer must have been up before it is given the lead of a group.
 
-        Clients notice it when the group has decided something for them: a coordinator closes
-        connections that are older than its election (`transactions/connection_fence.py`).
+        Clients notice a new leader if the group has decided something for them: a coordinator
+        closes connections that are older than its election (`transactions/connection_fence.py`).
         """
         return self.preferred_leader_delay_ms if has_decided else self.first_leader_delay_ms
 

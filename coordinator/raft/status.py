@@ -1,4 +1,4 @@
-"""What can be told about a group from one of its nodes."""
+"""The status of a group on one of its nodes."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from .progress import ProgressTracker
 
 
 class VoterStatus(NamedTuple):
-    """One voter as the leader sees it; -1 where it is not known (on a follower)."""
+    """One voter as the leader sees it; -1 for unknown values (on a follower)."""
 
     node_id: int
     log_end: int  # index after the last entry that the voter has acknowledged
@@ -32,7 +32,7 @@ class RaftStatus(NamedTuple):
 def describe(
     context: GroupContext, tracker: ProgressTracker, applied_index: int, now_ms: float
 ) -> RaftStatus:
-    """The status of a running group."""
+    """Return the status of a running group."""
     core, log = context.core, context.log
     voters = [VoterStatus(context.node_id, log.durable_index + 1, now_ms, now_ms)]
     for peer in context.others:

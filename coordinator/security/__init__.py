@@ -1,1 +1,1 @@
-"""Who may do what: principals, and what the replicated metadata says of them."""
+"""Principals, and their credentials in the replicated metadata."""

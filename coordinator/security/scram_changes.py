@@ -21,7 +21,7 @@ class ScramChange:
 
     @property
     def credential(self) -> ScramCredential | None:
-        """Return what is kept; None where the user loses it."""
+        """Return the stored credential; None if the change removes it."""
         if not self.iterations:
             return None
         return ScramCredential(self.salt, self.stored_key, self.server_key, self.iterations)

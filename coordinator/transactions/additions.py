@@ -2,8 +2,8 @@
 
 With transaction.version 2 every leader of a partition adds its own (KIP-890), and their requests
 come at the same moment. They are judged one after the other, each by the record that the one before
-it leaves: so each has the answer, and all together the record, that they would have alone. Only the
-last of these records is written.
+it leaves: each gets the answer, and all together give the record, that they would have alone. Only
+the last of these records is written.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -22,13 +22,13 @@ from .decisions import (
 )
 from .record import TransactionRecord
 
-# What a change would exceed, given the record before and the one after it; NONE for nothing.
+# The limit that a change would exceed, given the record before and after it; NONE if none.
 Limit = Callable[[TransactionRecord | None, TransactionRecord], ErrorCode]
 
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """A request. transaction_version: see decisions.add_partitions."""
+    """A request to add partitions; for transaction_version see decisions.add_partitions."""
 
     identity: Identity
     partitions: Collection[TopicPartition]
@@ -37,13 +37,13 @@ class Addition:
     def judge(
         self, record: TransactionRecord | None, context: DecisionContext
     ) -> Refused | Granted | None:
-        """The answer, if there is one without a change of the record."""
+        """Return the answer if the record need not change, else None."""
         return judge_addition(record, self.identity, self.partitions, context)
 
     def decide(
         self, record: TransactionRecord | None, context: DecisionContext
     ) -> Refused | Granted | Change:
-        """What becomes of it alone."""
+        """Decide about this request alone."""
         return add_partitions(
             record,
             self.identity,
@@ -54,8 +54,11 @@ class Addition:
 
 
 class JointAddition(NamedTuple):
-    """record: to be written, None if there is nothing to write. answers: what is known without
-    that for each addition; None where the answer is what becomes of the write."""
+    """The outcome of several additions.
+
+    record: to be written, None if nothing changes. answers: one for each addition; None if its
+    answer is the outcome of the write.
+    """
 
     record: TransactionRecord | None
     answers: list[ErrorCode | None]
@@ -67,7 +70,7 @@ def add_jointly(
     context: DecisionContext,
     limit: Limit,
 ) -> JointAddition:
-    """All of them, in the order in which they came. One that is refused changes nothing."""
+    """Decide about all additions, in their order. A refused one changes nothing."""
     answers: list[ErrorCode | None] = []
     reached = record
     for addition in additions:
@@ -78,7 +81,7 @@ def add_jointly(
             case Granted() if reached is record:
                 answer = ErrorCode.NONE
             case Granted():
-                pass  # what it asks for is on its way, in the same write
+                pass  # its partitions are in the same write already
             case Change(new):
                 error = limit(reached, new)
                 if error:

@@ -1,4 +1,4 @@
-"""What the transaction coordinator answers, as values."""
+"""The answers of the transaction coordinator, as values."""
 
 from dataclasses import dataclass
 
@@ -9,9 +9,10 @@ NO_IDENTITY: Identity = (-1, -1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerIdentityAnswer:
-    """What InitProducerId and EndTxn answer: an ErrorCode number, and on NONE who to be next.
+    """The answer to InitProducerId and EndTxn: an error code and the producer's next identity.
 
-    ongoing: the prepared transaction that was kept (KIP-939).
+    The identity counts only without an error. ongoing: the prepared transaction that was kept
+    (KIP-939).
     """
 
     error: int = 0
@@ -25,7 +26,7 @@ class TransactionDescription:
     """One transactional id for DescribeTransactions and ListTransactions.
 
     state: Kafka's name of it. start_ms: wall clock, -1 without a transaction. partitions: while
-    markers are written, those without one.
+    markers are written, those still without one.
     """
 
     transactional_id: str

@@ -1,13 +1,13 @@
-"""What a coordinator has its shard's Raft group decide, as values and as bytes of the log.
+"""The commands that a coordinator proposes to its shard's Raft group, as values and as bytes.
 
-A `Write` is a compare-and-set: the next record of an id, and what its record was when that was
-decided. Whether it still is, and whether the one may follow the other, is judged where the
-command is applied, on every node alike. Writes of one command stand or fall each for itself,
-but for one that follows another of its id: it says CHAINED and stands only with that.
+A `Write` is a compare-and-set: the next record of an id, and the record that the decision was based
+on. Where the command is applied, on every node alike, it is checked that the record is unchanged
+and that the new one may follow it. Each write of a command succeeds or fails by itself, except for
+a CHAINED one: it follows another write of its id and succeeds only with that.
 
 Bytes: msgpack [kind, term, writes]; a write is [key, value or nil, expected version, producer id,
 epoch and state that go with it]. Key and value are Kafka's, see wire.messages.transaction_log.
-Kinds and orders are for ever: they stand in journals.
+Kinds and orders never change: they are stored in journals.
 """
 
 from dataclasses import dataclass, field
@@ -37,7 +37,7 @@ WRITES_MAX = 10_000  # of one command
 
 
 class CommandKind(IntEnum):
-    """WRITE: records. SHARD_COUNT: how many shards the cluster has, for ever."""
+    """The kinds of commands. WRITE: records. SHARD_COUNT: the cluster's number of shards."""
 
     WRITE = 1
     SHARD_COUNT = 2
@@ -49,9 +49,9 @@ class MalformedTransactionCommand(InvalidRequest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
-    """The next record of an id, None to remove it; `expected_*` is the record it was judged by.
+    """The next record of an id, None to remove it; `expected_*` is the record it was based on.
 
-    key, value: the bytes of id and record, in a command that was decoded.
+    key, value: the bytes of id and record, in a decoded command.
     """
 
     transactional_id: str
@@ -67,7 +67,7 @@ class Write:
     def after(
         cls, transactional_id: str, old: TransactionRecord | None, new: TransactionRecord | None
     ) -> "Write":
-        """The write that makes `new` out of `old`."""
+        """Return the write that replaces `old` by `new`."""
         if old is None:
             return cls(transactional_id=transactional_id, record=new, expected_version=NEVER)
         return cls(
@@ -83,7 +83,7 @@ class Write:
     def chained(
         cls, transactional_id: str, old: TransactionRecord, new: TransactionRecord
     ) -> "Write":
-        """The write that makes `new` out of `old`, which the same command writes before it."""
+        """Return the write that replaces `old`, written earlier by the same command, by `new`."""
         return cls(
             transactional_id=transactional_id,
             record=new,
@@ -94,7 +94,7 @@ class Write:
         )
 
     def is_expected(self, record: TransactionRecord | None) -> bool:
-        """Whether this is the record that the write was judged by; the version aside."""
+        """Return whether the write was based on this record, apart from its version."""
         if record is None:
             return self.expected_state == NO_STATE
         return (
@@ -106,7 +106,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class WriteRecords:
-    """term: the coordinator epoch under which it was decided."""
+    """Records to write; term: the coordinator epoch under which the command was decided."""
 
     term: int
     writes: tuple[Write, ...]
@@ -114,7 +114,7 @@ class WriteRecords:
 
 @dataclass(frozen=True, slots=True)
 class SetShardCount:
-    """Said once, by the first leader of shard 0; afterwards nobody may say another number."""
+    """The number of shards, set once by the first leader of shard 0; it never changes."""
 
     term: int
     count: int
@@ -124,7 +124,7 @@ Command = WriteRecords | SetShardCount
 
 
 def encode_transaction_command(command: Command) -> bytes:
-    """The bytes of a command."""
+    """Encode a command."""
     if isinstance(command, SetShardCount):
         values: list[object] = [CommandKind.SHARD_COUNT, command.term, command.count]
     else:
@@ -133,7 +133,7 @@ def encode_transaction_command(command: Command) -> bytes:
 
 
 def decode_transaction_command(data: bytes, version: int = NEVER) -> Command:
-    """version: of the records in it. Raises MalformedTransactionCommand."""
+    """Decode a command; `version` is that of its records. Raises MalformedTransactionCommand."""
     try:
         values: object = msgpack.unpackb(data, max_array_len=WRITES_MAX, max_map_len=0)
     except (ValueError, TypeError, msgpack.UnpackException) as error:

@@ -1,14 +1,15 @@
-"""What becomes of a request, given the record of its id: pure, nothing is written here.
+"""The decisions about requests, given the record of their id: pure, nothing is written here.
 
 The order of the checks is Kafka's: producer id, epoch, then whether another write of the id is
-under way, then the state. So a zombie is fenced at once, and only the rightful owner waits.
-Where Kafka's own answers differ between the versions of a request, the version decides: an
-EndTxn with an epoch bump (v5, transaction.version 2) has another table than one that does not.
+under way, then the state. So a zombie is fenced at once, and only the current producer waits. Where
+Kafka's own answers differ between the versions of a request, the version decides: an EndTxn with an
+epoch bump (v5, transaction.version 2) has another table than one without.
 
-Against Kafka 4.4, on purpose. Before a pending write Kafka tells even strangers to come again in
-some requests; here they hear at once who they are. A retried EndTxn (v5) is known by the identity
-that sent it, not by its epoch being one lower: where a V1 client has ended the transaction, or a
-new session has begun, a zombie of the epoch before is fenced, and not told that it committed.
+Two deliberate differences from Kafka 4.4. During a pending write Kafka answers some requests of
+other producers with "retry"; here they get their fencing error at once. A retried EndTxn (v5) is
+recognised by the identity that sent it, not by an epoch one lower: where a V1 client has ended the
+transaction, or a new session has begun, a zombie of the epoch before is fenced instead of being
+told that it committed.
 """
 
 from collections.abc import Collection
@@ -35,14 +36,14 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """Success without a write; for the client to go on with."""
+    """Success without a write; `identity` is the client's from now on."""
 
     identity: Identity
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Success once `record` is durable. ongoing: the prepared transaction that was kept."""
+    """Success once `record` is durable; ongoing is the prepared transaction that was kept."""
 
     record: TransactionRecord
     ongoing: Identity | None = None
@@ -50,21 +51,22 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class FenceProducer:
-    """First the open transaction is aborted, with an epoch that nobody gets; then ask again."""
+    """The open transaction must first be aborted, with an epoch for no client; then ask again."""
 
     record: TransactionRecord
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdNeeded:
-    """Ask again with an id that no producer has had."""
+    """A new producer id is needed; then ask again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionContext:
-    """is_pending: another write of the id is under way. now_ms: wall clock.
+    """The circumstances of a decision.
 
-    fresh_producer_id: one that no producer has had, where there is one at hand.
+    is_pending: another write of the id is under way. now_ms: wall clock. fresh_producer_id: an
+    unused one, if one is at hand.
     """
 
     is_pending: bool = False
@@ -74,7 +76,7 @@ class DecisionContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitProducerId:
-    """expected: who the producer thinks it is (KIP-360)."""
+    """The request for a new session; expected: the producer's last known identity (KIP-360)."""
 
     timeout_ms: int
     expected: Identity | None = None
@@ -83,13 +85,13 @@ class InitProducerId:
 
     @property
     def granted_timeout_ms(self) -> int:
-        """The timeout of the record."""
+        """Return the timeout for the record."""
         return TWO_PHASE_TIMEOUT_MS if self.enables_two_phase_commit else self.timeout_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndTransaction:
-    """bumps_epoch: with transaction.version 2 (EndTxn v5)."""
+    """The request to end a transaction; bumps_epoch: with transaction.version 2 (EndTxn v5)."""
 
     identity: Identity
     is_commit: bool
@@ -108,9 +110,9 @@ def init_producer_id(
     request: InitProducerId,
     context: DecisionContext,
 ) -> Decision:
-    """A new session of the id (KIP-98, 360, 588, 939).
+    """Begin a new session of the id (KIP-98, 360, 588, 939).
 
-    Change: the record's client is who the producer is from now on.
+    With a Change, the record's client is the producer's identity from now on.
     """
     if context.is_pending:
         return _CONCURRENT
@@ -132,8 +134,8 @@ def init_producer_id(
     if record.state in PREPARED:
         return _CONCURRENT
     if record.state == TransactionState.ONGOING:
-        # Kafka aborts first, and looks at the epoch when the producer asks again: so a zombie ends
-        # the transaction of the session that has replaced it.
+        # Kafka aborts first and checks the epoch when the producer asks again, so a zombie ends the
+        # transaction of the session that has replaced it.
         if expected is not None and expected[1] not in (record.producer_epoch, record.client[1]):
             return _PRODUCER_FENCED
         if request.keeps_prepared:
@@ -173,8 +175,10 @@ def judge_addition(
     partitions: Collection[TopicPartition],
     context: DecisionContext,
 ) -> Refused | Granted | None:
-    """What is known before the partitions are put together, which costs by their number; None: a
-    change of the record."""
+    """Return the answer if the record need not change, else None.
+
+    It is cheap: partitions are put together later, which costs by their number.
+    """
     if record is None:
         return _UNKNOWN
     if (refusal := _check_identity(record, identity)) is not None:
@@ -183,7 +187,7 @@ def judge_addition(
         return _CONCURRENT
     if record.state == TransactionState.ONGOING:
         if record.has_next_identity:
-            return _WRONG_STATE  # the prepared transaction that was kept comes first
+            return _WRONG_STATE  # the prepared transaction must be completed first
         if record.partitions.issuperset(partitions):
             return Granted(record.client)
     return None
@@ -197,7 +201,7 @@ def add_partitions(
     *,
     transaction_version: int = 0,
 ) -> Refused | Granted | Change:
-    """AddPartitionsToTxn, AddOffsetsToTxn, and the implicit adding of V2 (KIP-890).
+    """Decide AddPartitionsToTxn, AddOffsetsToTxn, and the implicit adding of V2 (KIP-890).
 
     The timeout counts from the first partition of the transaction.
     """
@@ -220,7 +224,7 @@ def add_partitions(
 def verify_partitions(
     record: TransactionRecord | None, identity: Identity, partitions: Collection[TopicPartition]
 ) -> Refused | list[ErrorCode]:
-    """Whether each partition is in the transaction (KIP-890); only what is durable counts."""
+    """Check each partition's membership in the durable transaction (KIP-890)."""
     if record is None:
         return _UNKNOWN
     if (refusal := _check_identity(record, identity)) is not None:
@@ -237,14 +241,14 @@ def verify_partitions(
 def end_transaction(
     record: TransactionRecord | None, request: EndTransaction, context: DecisionContext
 ) -> Decision:
-    """EndTxn. Change: the record is the decision, its client who the producer is next."""
+    """Decide EndTxn; with a Change, the record's client is the producer's next identity."""
     if record is None:
         return _UNKNOWN
     is_retry = request.bumps_epoch and record.is_ended_by(request.identity)
     if not is_retry and (refusal := _check_identity(record, request.identity)) is not None:
         return refusal
     state = record.state
-    # As with Kafka, what is prepared is about to complete.
+    # As in Kafka, a prepared transaction is about to complete.
     if context.is_pending or state in PREPARED:
         return _CONCURRENT
     if state == TransactionState.ONGOING:
@@ -260,10 +264,10 @@ def end_transaction(
 def abort_transaction(
     record: TransactionRecord | None, context: DecisionContext
 ) -> Refused | FenceProducer | ProducerIdNeeded:
-    """The coordinator's own abort: of a timeout, or before a new session.
+    """Abort by the coordinator itself: on a timeout, or before a new session.
 
-    The epoch is raised once, with the decision (KAFKA-9666, KAFKA-19367), and where that uses it
-    up the next producer id stands in the same record (KAFKA-20090).
+    The epoch is raised once, with the decision (KAFKA-9666, KAFKA-19367); where that exhausts it,
+    the same record holds the next producer id (KAFKA-20090).
     """
     if context.is_pending:
         return _CONCURRENT
@@ -277,7 +281,7 @@ def abort_transaction(
 
 
 def _check_identity(record: TransactionRecord, identity: Identity) -> Refused | None:
-    """Why a request is refused that does not come from the client of the id."""
+    """Return the refusal of a request that is not from the current client of the id."""
     producer_id, producer_epoch = record.client
     if identity[0] != producer_id:
         return _UNKNOWN
@@ -285,7 +289,7 @@ def _check_identity(record: TransactionRecord, identity: Identity) -> Refused | 
 
 
 def _may_go_on(record: TransactionRecord, expected: Identity) -> bool:
-    """Whether the producer id is the current one, or the one that was used up before it."""
+    """Return whether the producer id is the current one, or the exhausted one before it."""
     producer_id, producer_epoch = expected
     return producer_id in (record.producer_id, record.client[0]) or (
         producer_id == record.previous_producer_id and producer_epoch >= EPOCH_LAST
@@ -293,7 +297,7 @@ def _may_go_on(record: TransactionRecord, expected: Identity) -> bool:
 
 
 def _bump_producer_epoch(client: Identity, context: DecisionContext) -> Identity | ProducerIdNeeded:
-    """The client's next identity: epoch 0 of a new producer id where the last epoch is used up."""
+    """Return the client's next identity: epoch 0 of a new producer id after the last epoch."""
     producer_id, producer_epoch = client
     if producer_epoch < EPOCH_LAST:
         return producer_id, producer_epoch + 1
@@ -305,7 +309,7 @@ def _bump_producer_epoch(client: Identity, context: DecisionContext) -> Identity
 def _prepare(
     record: TransactionRecord, is_commit: bool, bumps_epoch: bool, context: DecisionContext
 ) -> Change | ProducerIdNeeded:
-    """The decision. KIP-890: with V2 its epoch is one higher, in the markers too."""
+    """Decide the end; with V2 its epoch is one higher, in the markers too (KIP-890)."""
     is_open = record.state == TransactionState.ONGOING
     prepared = record._replace(
         state=TransactionState.PREPARE_COMMIT if is_commit else TransactionState.PREPARE_ABORT,
@@ -338,7 +342,7 @@ def _prepare(
 def _keep_prepared(
     record: TransactionRecord, request: InitProducerId, context: DecisionContext
 ) -> Change | ProducerIdNeeded:
-    """A new session keeps the prepared transaction, under an epoch of its own (KIP-939)."""
+    """Keep the prepared transaction for a new session, under an epoch of its own (KIP-939)."""
     next_identity = _bump_producer_epoch(record.client, context)
     if isinstance(next_identity, ProducerIdNeeded):
         return next_identity

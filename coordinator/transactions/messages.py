@@ -1,24 +1,23 @@
-"""What brokers say to one another about transactions, over the control link.
+"""The messages between brokers about transactions, over the control link.
 
 VERIFY_TRANSACTION          a partition leader asks the coordinator whether a partition belongs to
                             an ongoing transaction, or (V2) has it added (KIP-890)
-WRITE_TRANSACTION_MARKERS   the coordinator has leaders of partitions end transactions there
-DESCRIBE_TRANSACTION        a partition leader wonders about a transaction that has been open for
+WRITE_TRANSACTION_MARKERS   the coordinator has leaders end transactions in partitions
+DESCRIBE_TRANSACTION        a partition leader asks about a transaction that has been open for
                             long; the answer is the coordinator's TransactionDescription
 
-All are repeated until they are answered, and all may be repeated without harm. A request that
-travels for long is without harm, too. A producer without KIP-890 keeps its epoch from transaction
-to transaction, so epochs do not tell its markers apart. The Raft log of its shard does: a marker
-bears the index at which the end was decided (`prepare_index`), the answer to a verification the
-index at which the transaction was ongoing (`ongoing_index`), and a partition refuses a marker that
-was decided before the transaction that is open there.
+All are repeated until they are answered. Repeated and late requests do no harm. A producer without
+KIP-890 keeps its epoch from transaction to transaction, so epochs do not tell its markers apart.
+The Raft log of its shard does: a marker bears the index at which the end was decided
+(`prepare_index`), the answer to a verification the index at which the transaction was ongoing
+(`ongoing_index`), and a partition refuses a marker that was decided before its open transaction.
 
-The partition's leader needs to keep that in memory only, since a marker bears the leader epoch for
-which it was meant, too, and any other leadership refuses it. A marker of transaction 1 that is
-late was sent before transaction 2 began, so for a leadership not newer than the one in which 2
-opened here. Either that is the present one, and then it knows the index at which 2 was ongoing; or
-it is over, and so are all requests that were meant for it. (Should the coordinator have changed in
-between, its epoch in the partition's log refuses the marker.)
+The partition's leader keeps that in memory only, since a marker also bears the leader epoch for
+which it is valid, and any other leadership refuses it. A late marker of transaction 1 was sent
+before transaction 2 began, so for a leadership not newer than the one in which 2 opened here.
+Either that is the present one, which knows the index at which 2 was ongoing; or it is over, and so
+are all requests for it. (If the coordinator has changed in between, its epoch in the partition's
+log refuses the marker.)
 """
 
 from dataclasses import dataclass
@@ -28,7 +27,10 @@ from ...wire.identifiers import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class VerifyTransaction:
-    """`adds`: the partitions are added if they are not there (Produce v12, TxnOffsetCommit v5)."""
+    """A partition leader's question about a transaction's partitions.
+
+    `adds`: missing partitions are added (Produce v12, TxnOffsetCommit v5).
+    """
 
     transactional_id: str
     producer_id: int
@@ -39,9 +41,9 @@ class VerifyTransaction:
 
 @dataclass(frozen=True, slots=True)
 class VerifyTransactionReply:
-    """`error` concerns all partitions; else `errors` has one ErrorCode number for each.
+    """The coordinator's answer; `error` is for all partitions, else `errors` has one for each.
 
-    `ongoing_index`: an index of the shard's Raft log at which the transaction was ongoing; 0 where
+    `ongoing_index`: an index of the shard's Raft log at which the transaction was ongoing; 0 if
     partitions were added, since then epochs tell transactions apart.
     """
 
@@ -52,7 +54,7 @@ class VerifyTransactionReply:
 
 @dataclass(frozen=True, slots=True)
 class DescribeTransaction:
-    """What does the coordinator know of this transactional id?"""
+    """A question for the coordinator's description of a transactional id."""
 
     transactional_id: str
 
@@ -61,10 +63,10 @@ class DescribeTransaction:
 class TransactionMarker:
     """The end of one producer's transaction in some partitions that one broker leads.
 
-    `transaction_version` 2: the epoch was raised with the end (KIP-890, KIP-1228).
-    `prepare_index`: where the Raft log of the coordinator's shard has the decision; 0: it does not
-    come from there. `leader_epochs`: of the partitions, in their order, for which it is meant; none
-    given: for any.
+    `transaction_version` 2: the epoch was raised with the end (KIP-890, KIP-1228). `prepare_index`:
+    the decision's index in the Raft log of the coordinator's shard; 0: it does not come from there.
+    `leader_epochs`: the epochs of the partitions, in their order, for which it is valid; empty: for
+    any.
     """
 
     producer_id: int
@@ -86,6 +88,6 @@ class WriteMarkers:
 
 @dataclass(frozen=True, slots=True)
 class WriteMarkersReply:
-    """For each marker, in order, an ErrorCode number for each of its partitions, in order."""
+    """The answer: for each marker, in order, an ErrorCode number for each of its partitions."""
 
     errors: tuple[tuple[int, ...], ...]

@@ -1,12 +1,12 @@
-"""What a coordinator keeps of one transactional id, and which record may follow which.
+"""The coordinator's record of one transactional id, and the transitions between records.
 
-There are two identities in a record. The transaction's (`producer_id`, `producer_epoch`) stands in
-its batches and markers. The client's is the same, but for two cases, where the next one is kept
-beside it until the transaction is complete: an end that uses up the last epoch gives the client a
-new producer id, and a prepared transaction that another session has taken over keeps the epoch
-of its batches (KIP-939).
+A record has two identities. The transaction's (`producer_id`, `producer_epoch`) is in its batches
+and markers. The client's is the same except in two cases, where the next one is kept beside it
+until the transaction is complete: an end that exhausts the epochs gives the client a new producer
+id, and a prepared transaction that another session has taken over keeps the epoch of its batches
+(KIP-939).
 
-`check_transition` is asked where a record is applied; a decision that it refuses is a defect.
+`check_transition` is called where a record is applied; a decision that it refuses is a defect.
 """
 
 from typing import NamedTuple
@@ -25,14 +25,14 @@ NO_PRODUCER_ID = -1
 NO_EPOCH = -1
 NO_TIME_MS = -1
 EPOCH_FIRST = 0  # of a new id
-EPOCH_MAX = 32_767  # of fences only; no client ever gets it
-EPOCH_LAST = EPOCH_MAX - 1  # the last that a client can have: it is used up there
+EPOCH_MAX = 32_767  # of fences only; a client never gets it
+EPOCH_LAST = EPOCH_MAX - 1  # the last that a client can have
 TWO_PHASE_TIMEOUT_MS = 2**31 - 1  # as in Kafka: no timeout ends the transaction (KIP-939)
 NEVER = 0  # the version of a record that does not exist
 
 
 class TransactionRecord(NamedTuple):
-    """Times are wall-clock ms. version: the Raft index at which this record was written.
+    """A record; times are wall-clock ms, version is the Raft index at which it was written.
 
     client_transaction_version: 2 when the client has its epoch raised with each end (KIP-890).
     """
@@ -53,28 +53,28 @@ class TransactionRecord(NamedTuple):
 
     @property
     def has_next_identity(self) -> bool:
-        """Whether the client will be, or is, another than its transaction."""
+        """Return whether the client has or will have another identity than its transaction."""
         return self.next_producer_id != NO_PRODUCER_ID
 
     @property
     def client(self) -> Identity:
-        """Who the client is, or will be when what is prepared here is complete."""
+        """Return the client's identity, or its next one once a prepared end is complete."""
         if self.has_next_identity:
             return self.next_producer_id, max(self.next_producer_epoch, 0)
         return self.producer_id, self.producer_epoch
 
     @property
     def is_two_phase(self) -> bool:
-        """Neither a timeout nor an expiry may end what is open here (KIP-939)."""
+        """Return whether neither a timeout nor an expiry may end its transaction (KIP-939)."""
         return self.timeout_ms == TWO_PHASE_TIMEOUT_MS
 
     @property
     def is_commit(self) -> bool:
-        """The direction of a decision; of Prepare* and Complete* only."""
+        """Return whether the decision of a Prepare* or Complete* state is to commit."""
         return self.state in (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
 
     def is_ended_by(self, identity: Identity) -> bool:
-        """Whether this identity sent the EndTxn that raised the epoch: then it is a retry."""
+        """Return whether this identity sent the EndTxn that raised the epoch: a retry."""
         return (
             self.client_transaction_version >= 2
             and self.state in PREPARED | COMPLETED
@@ -82,9 +82,10 @@ class TransactionRecord(NamedTuple):
         )
 
     def is_timed_out(self, now_ms: int, watched_ms: float = 0) -> bool:
-        """Ongoing for longer than its timeout, counted from the start of the transaction.
+        """Return whether the transaction is ongoing for longer than its timeout.
 
-        watched_ms: for how long it has been seen ongoing, whatever the wall clock says.
+        It counts from the start of the transaction. watched_ms: how long it has been seen ongoing,
+        whatever the wall clock says.
         """
         return (
             self.state == TransactionState.ONGOING
@@ -93,7 +94,7 @@ class TransactionRecord(NamedTuple):
         )
 
     def completed(self, now_ms: int) -> "TransactionRecord":
-        """The record after the last marker of a prepared end."""
+        """Return the record after the last marker of a prepared end."""
         producer_id, producer_epoch = self.client
         return self._replace(
             state=(
@@ -111,7 +112,7 @@ class TransactionRecord(NamedTuple):
 
 
 def check_transition(old: TransactionRecord | None, new: TransactionRecord) -> str | None:
-    """Why `new` may not follow `old`; None when it may."""
+    """Return why `new` may not follow `old`; None when it may."""
     if new.state in NEVER_WRITTEN:
         return f"{new.state.kafka_name} is never written"
     if not (0 <= new.producer_epoch <= EPOCH_MAX and new.producer_id >= 0 and new.timeout_ms > 0):
@@ -177,7 +178,7 @@ def _is_decision(old: TransactionRecord, new: TransactionRecord) -> bool:
 
 
 def encode_record(record: TransactionRecord) -> bytes:
-    """Kafka's TransactionLogValue; the version is not part of it. Partitions are in order."""
+    """Encode Kafka's TransactionLogValue, partitions in order; the version is not part of it."""
     topics: dict[str, list[int]] = {}
     for topic, index in sorted(record.partitions):
         topics.setdefault(topic, []).append(index)
@@ -201,7 +202,7 @@ def encode_record(record: TransactionRecord) -> bytes:
 
 
 def decode_record(data: bytes, version: int = NEVER) -> TransactionRecord:
-    """Raises MalformedFrame."""
+    """Decode Kafka's TransactionLogValue; raises MalformedFrame."""
     value = decode_transaction_log_value(data)
     state = _STATES.get(value.state)
     if state is None:

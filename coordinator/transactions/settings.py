@@ -1,14 +1,14 @@
-"""What the transaction coordinator is configured with."""
+"""The configuration of the transaction coordinator."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionSettings:
-    """Kafka's keys by their own names; see node.config.coordinator_keys for what they mean.
+    """Kafka's keys by their own names; see node.config.coordinator_keys for their meaning.
 
     The last four are bounds of one shard: requests that wait, ids, open transactions, and the
-    partitions of one transaction (a command of Raft holds no more).
+    partitions of one transaction (the limit of a Raft command).
     """
 
     shard_count: int = 4

@@ -2,8 +2,8 @@
 
 `apply` is total and deterministic: any command, at any state, gives the same result on every node
 and raises nothing. Bytes that this release cannot read raise MalformedTransactionCommand: the node
-must end, or it would differ from those that can. A write counts only if the record is still the
-one that it was judged by and may be followed by the new one; so the late command of a deposed
+must end, or it would differ from nodes that can read them. A write counts only if the record is
+still the one that it was based on and the new one may follow it; so the late command of a deposed
 leader changes nothing.
 """
 
@@ -38,9 +38,9 @@ class UnreadableShard(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What came of a command: for each write why it was refused, None where it was done.
+    """The outcome of a command: for each write the refusal, None if it was done.
 
-    reason: of the command as a whole.
+    reason: the refusal of the whole command.
     """
 
     refusals: tuple[str | None, ...] = ()
@@ -52,13 +52,13 @@ class Applied:
 
 
 class TransactionShard:
-    """The transactional ids of one shard. Readers take what they find and change nothing."""
+    """The transactional ids of one shard. Readers must not change what they get."""
 
     def __init__(self) -> None:
-        self.shard_count = 0  # of the cluster; 0 while it was not said, and in all but shard 0
+        self.shard_count = 0  # of the cluster; 0 while it is not set, and in all shards but shard 0
         self._records: dict[str, TransactionRecord] = {}
-        self._packed: dict[str, bytes] = {}  # each record as it stands in a snapshot
-        # Ids with something to watch over, as ordered sets, so that no scan reads all records.
+        self._packed: dict[str, bytes] = {}  # each record as it is in a snapshot
+        # Ids that need watching, as ordered sets, so that no scan reads all records.
         self._open: dict[str, None] = {}
         self._prepared: dict[str, None] = {}
 
@@ -71,22 +71,22 @@ class TransactionShard:
 
     @property
     def open_ids(self) -> Collection[str]:
-        """Ids whose transaction is Ongoing."""
+        """Return the ids of ongoing transactions."""
         return self._open.keys()
 
     @property
     def prepared_ids(self) -> Collection[str]:
-        """Ids whose end is decided, with markers still to be written."""
+        """Return the ids of decided ends with markers still to be written."""
         return self._prepared.keys()
 
     def get(self, transactional_id: str) -> TransactionRecord | None:
-        """The record of an id; None when it is not known."""
+        """Return the record of an id; None when it is not known."""
         return self._records.get(transactional_id)
 
     # -- the state machine
 
     def apply(self, command: bytes, index: int, term: int) -> Applied:
-        """Do what the log says at `index`; raises MalformedTransactionCommand, changing nothing."""
+        """Apply the command at `index`; raises MalformedTransactionCommand, changing nothing."""
         wanted = decode_transaction_command(command, index)
         if wanted.term != term:
             return Applied(reason=f"it was decided in term {wanted.term}, and this is {term}")
@@ -105,9 +105,9 @@ class TransactionShard:
         return Applied(tuple(refusals))
 
     def snapshot_steps(self) -> Steps[list[bytes]]:
-        """All of the state as it is at this call, in pieces; replicas give the same bytes.
+        """Return all of the state as it is at this call, in pieces; replicas give the same bytes.
 
-        The bytes of each record are at hand, so a cut is the copy of a list.
+        The bytes of each record are kept, so a snapshot is the copy of a list.
         """
         packer = msgpack.Packer()
         head = packer.pack_array_header(3) + packer.pack(SNAPSHOT_FORMAT)
@@ -118,13 +118,13 @@ class TransactionShard:
         return b"".join(run_to_end(self.snapshot_steps()))
 
     def restore(self, snapshot: bytes | memoryview) -> None:
-        """As `restore_steps`, at once."""
+        """Run `restore_steps` to its end."""
         run_to_end(self.restore_steps(snapshot))
 
     def restore_steps(self, snapshot: bytes | memoryview) -> Steps[None]:
-        """Become what the snapshot says, in the last step.
+        """Replace the state by the snapshot's, in the last step.
 
-        Nothing may be applied before that. Raises UnreadableShard, and then nothing has changed.
+        No command may be applied before that. Raises UnreadableShard without any change.
         """
         new = TransactionShard()
         try:
@@ -151,7 +151,7 @@ class TransactionShard:
     def _set(
         self, transactional_id: str, record: TransactionRecord, key: bytes, value: bytes
     ) -> None:
-        """Keep a record and its bytes in a snapshot."""
+        """Keep a record, and its bytes for a snapshot."""
         self._records[transactional_id] = record
         self._packed[transactional_id] = _pack([key, value, record.version])
         if record.state == TransactionState.ONGOING:
@@ -196,7 +196,7 @@ def _no_steps(pieces: list[bytes]) -> Steps[list[bytes]]:
 
 
 def _empty(*tables: dict[str, Any]) -> Steps[None]:
-    """Free what many objects take, in slices."""
+    """Free large tables in slices."""
     for table in tables:
         while table:
             for name in tuple(islice(table, SLICE_RECORDS)):

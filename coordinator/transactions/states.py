@@ -1,8 +1,8 @@
-"""The states of a transaction and how one follows another (KIP-98, KIP-360, KIP-890).
+"""The states of a transaction and their order (KIP-98, KIP-360, KIP-890).
 
-The decision is durable with PrepareCommit or PrepareAbort; Complete* says that every partition
-has its marker. PrepareEpochFence is where a coordinator stands between its choice to fence a
-producer and the PrepareAbort that carries it out: it is never written.
+The decision is durable with PrepareCommit or PrepareAbort; Complete* means that every partition has
+its marker. PrepareEpochFence is the state of a coordinator between its choice to fence a producer
+and the PrepareAbort that carries it out: it is never written.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ class TransactionState(IntEnum):
 
     @property
     def kafka_name(self) -> str:
-        """How Kafka's tools and protocol write it."""
+        """Return the name in Kafka's tools and protocol."""
         return "".join(part.capitalize() for part in self.name.split("_"))
 
 
@@ -32,8 +32,8 @@ COMPLETED = frozenset({_S.COMPLETE_COMMIT, _S.COMPLETE_ABORT})
 PREPARED = frozenset({_S.PREPARE_COMMIT, _S.PREPARE_ABORT})
 IDLE = frozenset({_S.EMPTY}) | COMPLETED
 
-# What may come before a state. With transaction.version 2 an abort of nothing is a decision too
-# (KIP-890): PrepareAbort also follows Empty and Complete*.
+# The states that may come before a state. With transaction.version 2 an abort of nothing is a
+# decision too (KIP-890): PrepareAbort also follows Empty and Complete*.
 ALLOWED_PREVIOUS: Mapping[TransactionState, frozenset[TransactionState]] = {
     _S.EMPTY: IDLE,
     _S.ONGOING: IDLE | {_S.ONGOING},

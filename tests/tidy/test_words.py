@@ -7,7 +7,6 @@ from .words import RATIO_MAX, Folder, folders, read
 # Folders whose sentences are still to be written anew.
 UNWRITTEN = {
     "client",
-    "coordinator",
     "deploy",
     "node",
     "pipeline",

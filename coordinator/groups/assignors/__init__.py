@@ -1,1 +1,1 @@
-"""Which member of a group gets which partitions, decided by the coordinator (KIP-848)."""
+"""The coordinator's assignors, which distribute partitions to the members of a group (KIP-848)."""

@@ -1,8 +1,8 @@
-"""The range assignor: of each topic a member gets neighbouring partitions.
+"""The range assignor: a member gets neighbouring partitions of each topic.
 
-Members with equal subscriptions to topics of equal size get the same numbers of every topic, so
-that they can join them. Static members come first, by their instance ids: after a restart they
-get what they had.
+Members with equal subscriptions to topics of equal size get the same partition numbers of every
+topic, so that they can join them. Static members come first, by their instance ids: after a restart
+they get the same partitions again.
 """
 
 from ....runtime.steps import StepCounter, Steps

@@ -1,4 +1,4 @@
-"""What an assignor is given and what it returns; both never change once they are made."""
+"""The input of an assignor and its result; both are immutable."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ Assignment = dict[str, PartitionsByTopic]  # by member id; each member of the sp
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignableMember:
-    """A member as assignors see it; `target` is what the assignment before has given it."""
+    """A member as assignors see it; `target` is its part of the previous assignment."""
 
     topic_ids: frozenset[bytes]
     instance_id: str | None = None
@@ -20,7 +20,7 @@ class AssignableMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignmentSpec:
-    """The members of a group by their ids, and how many partitions each topic has.
+    """The members of a group by their ids, and the number of partitions of each topic.
 
     A subscribed topic without a count does not exist and is not assigned. Members with equal
     subscriptions best share one frozenset: it is compared at once.

@@ -1,9 +1,10 @@
 """The uniform assignor: as even as subscriptions allow, and as few partitions moved as possible.
 
-With equal subscriptions a member's share is known beforehand, so one pass keeps what fits into it
-and one hands out the rest. With different ones partitions that have no owner go to the subscriber
-with the fewest, and then each topic is evened out, round after round, until nothing moves.
-Members and topics are gone through in the order of their ids, so equal specs give equal results.
+With equal subscriptions a member's share is known beforehand: one pass keeps the partitions that
+fit into it, and one distributes the rest. With different subscriptions, partitions without an owner
+go to the subscriber with the fewest, and then each topic is evened out, round after round, until no
+partition moves. Members and topics are visited in the order of their ids, so equal specs give equal
+results.
 """
 
 from heapq import heapify, heappop, heappush, heapreplace
@@ -63,7 +64,7 @@ def _assign_equal(spec: AssignmentSpec, counter: StepCounter) -> Steps[Assignmen
             taken[topic_id][partition] = 0
         if counter.ends_step():
             yield
-    unfilled: list[tuple[list[tuple[bytes, int]], int]] = []  # what a member has and still gets
+    unfilled: list[tuple[list[tuple[bytes, int]], int]] = []  # owned, missing
     for member_id in member_ids:
         if len(has_extra) < extra:
             has_extra.add(member_id)
@@ -94,7 +95,7 @@ def _assign_equal(spec: AssignmentSpec, counter: StepCounter) -> Steps[Assignmen
 
 
 def _gathered(own: list[tuple[bytes, int]], member: AssignableMember) -> PartitionsByTopic:
-    """The partitions by topic; the member's target itself if it stays."""
+    """Return the partitions by topic; the member's target itself if unchanged."""
     sets: dict[bytes, set[int]] = {}
     for topic_id, partition in own:
         sets.setdefault(topic_id, set()).add(partition)
@@ -103,7 +104,7 @@ def _gathered(own: list[tuple[bytes, int]], member: AssignableMember) -> Partiti
 
 
 class _Uneven:
-    """An assignment in the making, to members with different subscriptions."""
+    """An assignment under construction, to members with different subscriptions."""
 
     def __init__(self, spec: AssignmentSpec, counter: StepCounter) -> None:
         self._spec, self._counter = spec, counter
@@ -126,12 +127,15 @@ class _Uneven:
         return (yield from self._result())
 
     def _rank(self, topic_id: bytes) -> tuple[float, int, bytes]:
-        """Topics with the most partitions a subscriber come first: others can make up for them."""
+        """Return a sort key: topics with the most partitions per subscriber first.
+
+        The later ones can compensate for them.
+        """
         subscribers = len(self._subscribers[topic_id])
         return -len(self._owners[topic_id]) / subscribers, subscribers, topic_id
 
     def _keep(self) -> Steps[None]:
-        """Let every member keep what its target has of the topics that it is subscribed to."""
+        """Let every member keep the partitions of its target in topics that it is subscribed to."""
         counts = self._spec.partition_counts
         for index, member_id in enumerate(self._member_ids):
             member = self._spec.members[member_id]
@@ -153,7 +157,7 @@ class _Uneven:
                         yield
 
     def _hand_out(self, topic_id: bytes) -> Steps[None]:
-        """Give each partition without an owner to the subscriber that has the fewest."""
+        """Give each partition without an owner to the subscriber with the fewest."""
         owners = self._owners[topic_id]
         if self._counter.ends_steps(len(owners)):
             yield
@@ -175,8 +179,8 @@ class _Uneven:
     def _even_out(self, topic_id: bytes) -> Steps[int]:
         """Move partitions from the richest owner to the poorest subscriber; return how many.
 
-        What has received is never richer than the poorest by more than one, so it never gives;
-        what has given is never poorer than the poorest. So neither heap becomes wrong.
+        A receiver is never richer than the poorest by more than one, so it never gives; a giver is
+        never poorer than the poorest. So both heaps stay valid.
         """
         subscribers, load = self._subscribers[topic_id], self._load
         if self._counter.ends_steps(len(subscribers)):

@@ -1,8 +1,8 @@
-"""A consumer group (KIP-848): what its records say, and no more.
+"""A consumer group (KIP-848): the state of its records, and no more.
 
 Only `replay` changes a group: with each record that this coordinator appends, and with those that
-it loads. So a group that is loaded is the group that was served. What members are told of it is
-committed first.
+it loads. So a loaded group equals the group that was served. Changes are committed before members
+are told of them.
 
 group      Empty -> Assigning (epoch > target epoch) -> Reconciling -> Stable
 member     Stable, UnrevokedPartitions, UnreleasedPartitions: see `reconciliation`
@@ -46,7 +46,7 @@ from .records import (
 
 EMPTY, ASSIGNING, RECONCILING, STABLE = "Empty", "Assigning", "Reconciling", "Stable"
 JOINS, LEAVES, LEAVES_FOR_NOW = 0, -1, -2  # member epochs of requests
-NAME_BYTES = 60  # what Python takes beside a text
+NAME_BYTES = 60  # Python's memory for a text, besides its characters
 MEMBER_EPOCHS_FROM = 9  # OffsetCommit
 NO_TARGET = TargetEpoch(0)
 NOTHING_ASSIGNED = CurrentAssignment(0, -1, MemberState.STABLE, {}, {})
@@ -57,15 +57,15 @@ ConsumerRecord = tuple[ConsumerKey, ConsumerValue | None]
 class ConsumerGroup:
     """One group of the newer protocol.
 
-    `appended_until` is the offset behind its last record; what is answered waits for its commit.
-    `checked_version` says which topics its hash was compared with, `resolved_creations` which its
-    patterns were (`KnownTopics`), `long_work_after_ms` when what could not be written may be tried
-    again.
+    `appended_until` is the offset behind its last record; answers wait for its commit.
+    `checked_version` is the version of the topics that its hash was compared with,
+    `resolved_creations` that of the topics its patterns were resolved with (`KnownTopics`),
+    `long_work_after_ms` when long work may be tried again after its records could not be written.
     """
 
     type: ClassVar[GroupType] = GroupType.CONSUMER
     group_id: str
-    held_metadata: HeldMetadata  # with other groups
+    held_metadata: HeldMetadata  # shared with other groups
     epoch: int = 0
     metadata_hash: int = 0
     target: TargetEpoch = NO_TARGET
@@ -75,7 +75,7 @@ class ConsumerGroup:
     patterns: dict[str, ResolvedPattern] = field(default_factory=dict[str, ResolvedPattern])
     instances: dict[str, str] = field(default_factory=dict[str, str])  # instance -> member id
     holders: dict[tuple[bytes, int], str] = field(default_factory=dict[tuple[bytes, int], str])
-    named: Counter[str] = field(default_factory=Counter[str])  # topic -> members that name it
+    named: Counter[str] = field(default_factory=Counter[str])  # topic -> members
     subscribed_patterns: Counter[str] = field(default_factory=Counter[str])
     has_topics_record: bool = False
     appended_until: int = 0
@@ -84,10 +84,10 @@ class ConsumerGroup:
     long_work_after_ms: int = 0
     _state: str | None = None
 
-    # -- what the log says
+    # -- the log
 
     def replay(self, key: ConsumerKey, value: ConsumerValue | None) -> None:
-        """Take in one record; None is a tombstone. That of the group's epoch is the table's."""
+        """Apply one record; None is a tombstone. The table handles that of the group's epoch."""
         self._state = None
         match key:
             case GroupEpochKey():
@@ -164,7 +164,7 @@ class ConsumerGroup:
             keys.append(GroupTopicsKey(group_id))
         return [*keys, GroupEpochKey(group_id)]
 
-    # -- what it is
+    # -- the group
 
     @property
     def protocol_type(self) -> str:
@@ -186,12 +186,12 @@ class ConsumerGroup:
         return RECONCILING
 
     def is_reconciled(self, member_id: str) -> bool:
-        """Whether a member has what its target gives it, in the epoch of that."""
+        """Return whether a member has its target's partitions, in the target's epoch."""
         now = self.assignments.get(member_id, NOTHING_ASSIGNED)
         return now.state == MemberState.STABLE and now.member_epoch == self.target.epoch
 
     def is_held(self, topic_id: bytes, partition: int) -> bool:
-        """Whether a partition is a member's, or has yet to be given up by one."""
+        """Return whether a member has a partition, or has not revoked it yet."""
         return (topic_id, partition) in self.holders
 
     def check_member(self, member_id: str) -> ConsumerMember:
@@ -206,7 +206,7 @@ class ConsumerGroup:
         return not self.members
 
     def topics_of(self, member: ConsumerMember) -> Iterable[str]:
-        """Return the names of the topics that a member is subscribed to; some may come twice."""
+        """Return the names of a member's topics; some may come twice."""
         resolved = self.patterns.get(member.topic_pattern or "")
         return member.topic_names if resolved is None else (*member.topic_names, *resolved.topics)
 
@@ -220,7 +220,7 @@ class ConsumerGroup:
                 names.update(resolved.topics)
         return names
 
-    # -- what offsets ask
+    # -- questions about offsets
 
     @property
     def subscribed_or_all(self) -> AbstractSet[str]:
@@ -236,9 +236,9 @@ class ConsumerGroup:
         api_version: int,
         partitions: Iterable[tuple[bytes, int]],
     ) -> None:
-        """Judge who commits offsets by its member epoch, and by those of its partitions (KIP-1251).
+        """Check the member that commits offsets, by its epoch and its partitions' (KIP-1251).
 
-        An older epoch of a member is good for partitions that it has had since then. Raises
+        An older epoch of a member is valid for partitions that it has had since then. Raises
         UnknownMemberId, StaleMemberEpoch (IllegalGeneration for a member of the classic protocol),
         UnsupportedVersion.
         """
@@ -290,7 +290,7 @@ class ConsumerGroup:
             )
 
     def check_offset_delete(self) -> None:
-        """Never refuse: topics that members are subscribed to are kept one by one."""
+        """Accept every request: the caller keeps offsets of subscribed topics."""
 
     def check_delete(self) -> None:
         """Raise NonEmptyGroup."""
@@ -313,7 +313,7 @@ def held_partitions(assignment: CurrentAssignment) -> Iterable[tuple[bytes, int]
 
 
 def member_bytes(member_id: str, member: ConsumerMember) -> int:
-    """Return the memory of what a member says of itself."""
+    """Return the memory of a member's description."""
     names = member.topic_names
     texts = member.instance_id, member.rack_id, member.client_id, member.topic_pattern
     brought = 0 if member.classic is None else metadata_bytes(member.classic.protocols)

@@ -1,4 +1,4 @@
-"""What a member asks with ConsumerGroupHeartbeat, what it is answered, and what the broker adds."""
+"""The messages of ConsumerGroupHeartbeat: request, answer, the broker's context and decision."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,10 +12,10 @@ from .settings import ConsumerGroupSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerHeartbeat:
-    """ConsumerGroupHeartbeat; None and -1 stand for what is as it was before.
+    """ConsumerGroupHeartbeat; None and -1 stand for unchanged fields.
 
-    The JoinGroup of a member of the classic protocol says the same, and `classic` with it; its
-    member epoch is JOINS if the member has no id yet, and is not looked at otherwise.
+    The JoinGroup of a member of the classic protocol has the same fields, and `classic`; its member
+    epoch is JOINS if the member has no id yet, and is otherwise ignored.
     """
 
     group_id: str
@@ -34,7 +34,7 @@ class ConsumerHeartbeat:
 
     @property
     def is_full(self) -> bool:
-        """Whether it says everything, as the first one does and those after an error."""
+        """Return whether all fields are given, as at first and after an error."""
         return (
             self.rebalance_timeout_ms != -1
             and (self.topic_names is not None or self.topic_pattern is not None)
@@ -56,7 +56,7 @@ class ConsumerHeartbeatAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatContext:
-    """What a decision goes by beside the group: the wall clock, the topics, the configuration."""
+    """The circumstances of a decision: the wall clock, the topics, the configuration."""
 
     now_ms: int
     topics: KnownTopics
@@ -65,12 +65,12 @@ class HeartbeatContext:
 
 @dataclass(slots=True, kw_only=True)
 class HeartbeatDecision:
-    """What comes of a heartbeat: records to append as one batch, and the answer to give then.
+    """The outcome of a heartbeat: records to append as one batch, and the answer for afterwards.
 
     `member_id` has a session from now on, None if it has left. `rebalance_ms` is how long it may
-    take to give up partitions, None if there are none; it counts if `is_reconciled` says that this
-    heartbeat has changed what it has. `needs_target` and `needs_patterns` ask for work that is too
-    long for one heartbeat.
+    take to revoke partitions, None if there are none; it counts if `is_reconciled` says that this
+    heartbeat has changed the member's assignment. `needs_target` and `needs_patterns` request work
+    that is too long for one heartbeat.
     """
 
     answer: ConsumerHeartbeatAnswer

@@ -1,21 +1,21 @@
-"""ConsumerGroupHeartbeat: a pure function of the group, the request and what is around them.
+"""ConsumerGroupHeartbeat: a pure function of the group, the request and their context.
 
-    who is it -> its record, if that has changed -> its pattern -> the group's epoch, if topics or
-    the assignor have -> the target assignment, if it is older -> what the member has now
+    the member -> its record, if that has changed -> its pattern -> the group's epoch, if topics or
+    the assignor have changed -> the target assignment, if it is older -> the member's assignment
     -> the answer
 
     member epoch     means
     0                joins, or joins again after it was fenced
     -1, -2           leaves; leaves for now, as a static member: see `leaving`
-    its own          goes on
-    the one before   goes on, if it owns no more than it was given: an answer was lost
-    any other        FENCED_MEMBER_EPOCH: it gives everything up and joins again
+    its own          continues
+    the one before   continues, if it owns no more than it was given: an answer was lost
+    any other        FENCED_MEMBER_EPOCH: it abandons its partitions and joins again
 
 The JoinGroup of a member of the classic protocol (`classic` is given) is decided by the same steps;
 it takes a static member's place at once, as it does in a classic group.
 
-Nothing is changed here. The records are appended as one batch and replayed into the group; the
-answer is given when they are committed. A heartbeat that changes nothing has no records.
+The group is not changed here. The records are appended as one batch and replayed into the group;
+the answer is given when they are committed. A heartbeat that changes nothing has no records.
 """
 
 from dataclasses import dataclass, field, replace
@@ -75,10 +75,10 @@ def heartbeat(
 def is_at_rest(
     group: ConsumerGroup, member_id: str, epoch: int, client: tuple[str, str], topics_version: int
 ) -> bool:
-    """Whether a heartbeat with this member epoch that says nothing new would change nothing.
+    """Return whether a heartbeat with this member epoch and no other field changes nothing.
 
-    Most heartbeats are such, and `heartbeat` would decide the same for more than twice the price.
-    client: its id and host.
+    Most heartbeats are such; `heartbeat` would decide the same at more than twice the cost. client:
+    its id and host.
     """
     member = group.members.get(member_id)
     return (
@@ -149,10 +149,10 @@ class _Heartbeat:
             needs_patterns=self.needs_patterns,
         )
 
-    # -- who is it
+    # -- the member
 
     def _identify(self) -> tuple[ConsumerMember, CurrentAssignment]:
-        """Return what is known of the member. Raises what it must hear instead."""
+        """Return the known member and its assignment, or raise the error of its answer."""
         group, request = self.group, self.request
         if len(group.members) >= self.around.settings.max_size and (
             request.member_id not in group.members
@@ -185,7 +185,7 @@ class _Heartbeat:
     def _take_place(self, holder: str) -> tuple[ConsumerMember, CurrentAssignment]:
         """Give a static member's place to its new member id.
 
-        If both speak the newer protocol, it must have left for now.
+        If both speak the newer protocol, the old one must have left for now.
         """
         group, request = self.group, self.request
         group_id, member_id = group.group_id, request.member_id
@@ -213,7 +213,7 @@ class _Heartbeat:
         return member, assignment
 
     def _described(self, before: ConsumerMember) -> ConsumerMember:
-        """Return the member as it is with what this heartbeat says of it."""
+        """Return the member as this heartbeat describes it."""
         request = self.request
         timeout_ms = request.rebalance_timeout_ms
         said = (
@@ -249,10 +249,10 @@ class _Heartbeat:
             classic=request.classic,
         )
 
-    # -- what it is subscribed to
+    # -- its subscription
 
     def _pattern(self, before: ConsumerMember, member: ConsumerMember) -> tuple[bool, bool]:
-        """Return whether its pattern is another one, and whether the topics of that are known."""
+        """Return whether its pattern has changed, and whether the new one's topics are known."""
         group, old, new = self.group, before.topic_pattern or "", member.topic_pattern or ""
         is_resolved = False
         if old != new:
@@ -266,7 +266,7 @@ class _Heartbeat:
         return old != new, is_resolved
 
     def _changes_assignor(self, before: ConsumerMember, member: ConsumerMember) -> bool:
-        """Whether the group is assigned by another one with this member's vote."""
+        """Return whether this member's vote changes the group's assignor."""
         if member.server_assignor == before.server_assignor:
             return False
         default, members = self.around.settings.assignors[0], self.group.members
@@ -293,7 +293,7 @@ class _Heartbeat:
         return group.epoch + 1
 
     def _subscribed_topics(self, before: ConsumerMember, member: ConsumerMember) -> set[str]:
-        """Return the names of the group's topics as they are with this heartbeat."""
+        """Return the names of the group's topics, with this heartbeat's changes."""
         group, old, new = self.group, before.topic_pattern, member.topic_pattern
         dropped = {name for name in before.topic_names if group.named[name] <= 1}
         names = (group.named.keys() - dropped) | set(member.topic_names)
@@ -303,10 +303,10 @@ class _Heartbeat:
                 names.update(resolved.topics)
         return names
 
-    # -- what it shall have
+    # -- its target
 
     def _target(self, member: ConsumerMember, epoch: int) -> tuple[int, PartitionsByTopic, bool]:
-        """Return the epoch of the target, the member's part, and whether one has yet to be made."""
+        """Return the target's epoch, the member's part, and whether a target must be made."""
         group, around = self.group, self.around
         member_id = self.request.member_id
         target_of = group.targets.get(self.replaced_id or member_id, {})
@@ -341,9 +341,9 @@ class _Heartbeat:
         return epoch, target_of, False
 
     def _first_target(self, epoch: int) -> int:
-        """Begin a large group with a target of nothing: no member may be told epoch 0.
+        """Begin a large group with an empty target: no member may be given epoch 0.
 
-        With that it would join again, and its next heartbeat does not say what joining takes.
+        With epoch 0 it would join again, and its next heartbeat lacks the fields of a join.
         """
         group_id = self.group.group_id
         epochs = [value for _, value in self.records if isinstance(value, GroupEpoch)]
@@ -368,7 +368,7 @@ def check_instance(group: ConsumerGroup, member_id: str, instance_id: str) -> No
 
 
 def patterns_are_due(group: ConsumerGroup, around: HeartbeatContext, new: str = "") -> bool:
-    """Whether the topics of the group's patterns are to be found (again)."""
+    """Return whether the group's patterns must be resolved (again)."""
     now_ms = around.now_ms
     resolved = [
         group.patterns[each] for each in group.subscribed_patterns if each in group.patterns
@@ -389,7 +389,7 @@ def patterns_are_due(group: ConsumerGroup, around: HeartbeatContext, new: str = 
 def _check_epoch(
     epoch: int, owned: PartitionsByTopic | None, assignment: CurrentAssignment
 ) -> None:
-    """Raise FencedMemberEpoch unless the member is where the group left it."""
+    """Raise FencedMemberEpoch unless the member has its current or, validly, previous epoch."""
     if epoch == assignment.member_epoch:
         return
     is_greater = epoch > assignment.member_epoch

@@ -1,4 +1,4 @@
-"""The topics of the cluster as consumer groups see them, and when they have changed."""
+"""The topics of the cluster as consumer groups see them, and a version of them."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from ...metadata.cluster_model import Changes
 
 
 class SubscribedTopic(Protocol):
-    """A topic, as far as groups ask."""
+    """A topic, as groups use it."""
 
     @property
     def topic_id(self) -> bytes: ...
@@ -29,14 +29,14 @@ class TopicSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ListedTopics:
-    """Topics that no metadata stand behind; none, if none are given."""
+    """Topics without metadata behind them; none by default."""
 
     topics: Topics = field(default_factory=dict[str, SubscribedTopic])
 
 
 @dataclass(slots=True, eq=False)
 class KnownTopics:
-    """All topics. `version` rises when topics may have changed, `creations` when some have come."""
+    """All topics. `version` rises when topics may have changed, `creations` with new topics."""
 
     source: TopicSource = field(default_factory=ListedTopics)
     version: int = 0
@@ -47,7 +47,7 @@ class KnownTopics:
         return self.source.topics
 
     def note(self, changes: Changes) -> None:
-        """Have each group compare its topics with those there are now, if some have changed."""
+        """Have each group compare its topics again, if any have changed."""
         if changes.topics_created or changes.topics_deleted or changes.partitions_changed:
             self.version += 1
             self.creations += bool(changes.topics_created)

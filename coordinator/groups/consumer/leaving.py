@@ -1,8 +1,8 @@
-"""How members leave: by themselves, for now, or because their time is over.
+"""The departure of members: by themselves, for now, or by a timeout.
 
 A dynamic member that leaves is removed at once. A static one may leave for now (member epoch -2):
-it keeps its place and what it has until its session is over, for its next process to take. Whoever
-is removed begins a new epoch of the group.
+it keeps its place and its partitions until its session expires, for its next process to take. Each
+removal begins a new epoch of the group.
 """
 
 from collections.abc import Collection, Sequence
@@ -48,7 +48,7 @@ def leave(group: ConsumerGroup, request: ConsumerHeartbeat) -> list[ConsumerReco
 
 
 def _leaving_for_now(group: ConsumerGroup, member_id: str) -> ConsumerRecord:
-    """Keep what it has, as from epoch 0: its next process may commit for all of it."""
+    """Keep its partitions, as from epoch 0: its next process may commit for all of them."""
     now = group.assignments.get(member_id, NOTHING_ASSIGNED)
     assigned: EpochsByTopic = {
         topic_id: dict.fromkeys(partitions, 0) for topic_id, partitions in now.assigned.items()
@@ -72,7 +72,7 @@ def expelled(group: ConsumerGroup, leaving: Sequence[LeavingMember]) -> tuple[li
 
 
 def _member_meant(group: ConsumerGroup, leaving: LeavingMember) -> str:
-    """Return the id of a member that is named by it, or by its instance id, or by both."""
+    """Return the id of a member that is named by its id, its instance id, or both."""
     instance_id = leaving.group_instance_id
     if instance_id is None:
         group.check_member(leaving.member_id)
@@ -88,7 +88,7 @@ def removing(
 ) -> list[ConsumerRecord]:
     """Return the records that remove members and begin a new epoch.
 
-    That of an empty group has its target with it, as in Kafka since 4.4.
+    The epoch of an empty group includes its target, as in Kafka since 4.4.
     """
     records: list[ConsumerRecord] = []
     named, patterns = group.named.copy(), group.subscribed_patterns.copy()
@@ -111,12 +111,12 @@ def removing(
     hashed = metadata_hash(names, topics)
     epoch = group.epoch + 1
     records.append((GroupEpochKey(group.group_id), GroupEpoch(epoch, hashed)))
-    if len(group.members) == len(member_ids):  # nobody waits for what the next one is given
+    if len(group.members) == len(member_ids):  # without members the next target is empty
         records.append((TargetEpochKey(group.group_id), TargetEpoch(epoch)))
     return records
 
 
 def owes_partitions(group: ConsumerGroup, member_id: str) -> bool:
-    """Whether a member has yet to give up partitions."""
+    """Return whether a member has yet to revoke partitions."""
     now = group.assignments.get(member_id)
     return now is not None and now.state == MemberState.UNREVOKED_PARTITIONS

@@ -1,7 +1,8 @@
-"""How a member gets from what it has to its target, a step a heartbeat.
+"""The steps of a member from its current assignment to its target, one per heartbeat.
 
-No partition has two owners: a member first gives up what its target does not have, says so by no
-longer listing it, and only then goes to the target's epoch and takes what nobody holds.
+A partition never has two owners: a member first revokes the partitions that its target lacks,
+confirms it by no longer listing them, and only then enters the target's epoch and takes free
+partitions.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,12 +26,12 @@ class MemberState(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconciliationInput:
-    """Everything that decides the next assignment of a member.
+    """The input for the next assignment of a member.
 
     `subscribed` has the ids of the topics that the member is subscribed to now, by name or by a
     resolved expression; `has_subscription_changed` says that this heartbeat has changed them.
-    `owned` is what the heartbeat says the member owns, None if it does not say.
-    `is_held` tells whether a partition is assigned to, or pending revocation by, any member.
+    `owned` is the set of partitions that the heartbeat reports, None if it reports none. `is_held`
+    tells whether a partition is assigned to, or pending revocation by, any member.
     """
 
     current: CurrentAssignment
@@ -69,14 +70,14 @@ def reconcile(given: ReconciliationInput) -> CurrentAssignment:
 
 
 def _owns_any(owned: PartitionsByTopic | None, revoked: EpochsByTopic) -> bool:
-    """Whether the member may still own one of the partitions; it may if it does not say."""
+    """Return whether the member may still own one of the partitions; without a report it may."""
     if owned is None:
         return True
     return any(not owned.get(id, frozenset()).isdisjoint(revoked[id]) for id in revoked)
 
 
 def _without_unsubscribed(given: ReconciliationInput) -> CurrentAssignment:
-    """Take the topics from the member that it is no longer subscribed to, at once."""
+    """Revoke the topics that the member is no longer subscribed to, at once."""
     current = given.current
     if not given.has_subscription_changed or current.assigned.keys() <= given.subscribed:
         return current
@@ -91,14 +92,14 @@ def _without_unsubscribed(given: ReconciliationInput) -> CurrentAssignment:
         return _moved(
             current, MemberState.UNREVOKED_PARTITIONS, current.member_epoch, assigned, pending
         )
-    # It has given them up before; one that still owes others has been seen to by `reconcile`.
+    # It has revoked them before; `reconcile` has handled one that still owes others.
     return _moved(
         current, current.state, current.member_epoch, assigned, current.pending_revocation
     )
 
 
 def _towards_target(given: ReconciliationInput, member_epoch: int) -> CurrentAssignment:
-    """Give up what the target does not have, or take what is free of the rest of it."""
+    """Revoke partitions outside the target, or else take the free ones of the rest of it."""
     current, target = given.current, given.target
     assigned: dict[bytes, dict[int, int]] = {}
     pending: dict[bytes, dict[int, int]] = {}
@@ -135,7 +136,7 @@ def _moved(
 ) -> CurrentAssignment:
     """Return the current assignment with changes; itself if there are none.
 
-    As in Kafka a change within an epoch, too, leaves that epoch alone as the previous one.
+    As in Kafka, a change within an epoch, too, makes that epoch the previous one.
     """
     moved = replace(
         current,

@@ -1,8 +1,8 @@
 """The records of consumer groups, byte for byte as Kafka writes them.
 
 A key is its kind (two bytes) and strings, never flexible. A value is version 0 (two bytes) and
-flexible: fields in order, then tagged ones, of which each value has at most one here, number 0.
-Tagged fields that are not known are skipped (KIP-915).
+flexible: fields in order, then tagged ones; each value has at most one here, number 0. Unknown
+tagged fields are skipped (KIP-915).
 """
 
 import struct
@@ -90,7 +90,10 @@ def _write_partitions(partitions: Mapping[bytes, frozenset[int]]) -> bytes:
 
 
 def _read_epochs(reader: Reader) -> dict[bytes, dict[int, int]]:
-    """Partitions and epochs, -1 where there is none: before Kafka 4.3, or in a damaged record."""
+    """Read partitions and epochs, -1 where none is given.
+
+    That is so before Kafka 4.3, or in a damaged record.
+    """
     epochs: dict[bytes, dict[int, int]] = {}
     for _ in range(reader.length(True, _TOPIC_BYTES_MIN)):
         topic_id, numbers = reader.uuid(), _read_numbers(reader)
@@ -179,7 +182,7 @@ _MEMBER_FIELDS = _NULLABLE, _NULLABLE, _STRING, _STRING, _STRINGS, _NULLABLE, _I
 _KINDS = (
     _Kind(3, GroupEpochKey, GroupEpoch, (_INT32,), _INT64, 0),
     _Kind(4, GroupTopicsKey, GroupTopics, ()),
-    # Kafka's default is no null: a member without the field would be one of the classic protocol.
+    # Kafka's default is not null: a member without the field would be one of the classic protocol.
     _Kind(5, ConsumerMemberKey, ConsumerMember, _MEMBER_FIELDS, _CLASSIC, ClassicMetadata(0, ())),
     _Kind(6, TargetEpochKey, TargetEpoch, (_INT32,), _INT64, 0),
     _Kind(7, TargetAssignmentKey, TargetAssignment, (_PARTITIONS,)),
@@ -213,7 +216,7 @@ def encode_consumer_value(key: ConsumerKey, value: ConsumerValue) -> bytes:
 
 
 def decode_consumer_key(key: bytes) -> ConsumerKey | None:
-    """Return what a record is about; None for a kind that no consumer group has.
+    """Return the key of a record; None for a kind that no consumer group has.
 
     Raises InvalidRecord for a key that is cut short.
     """
@@ -259,7 +262,7 @@ def decode_consumer_value(key: ConsumerKey, value: bytes) -> ConsumerValue:
 def _with_default(
     epochs: dict[bytes, dict[int, int]], member_epoch: int
 ) -> dict[bytes, dict[int, int]]:
-    """The epochs, with the member's for partitions that have none."""
+    """Return the epochs, with the member's for partitions without one."""
     for by_partition in epochs.values():
         for number, epoch in by_partition.items():
             if epoch < 0:

@@ -23,21 +23,21 @@ EpochsByTopic = Mapping[bytes, Mapping[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class GroupEpochKey:
-    """Kind 3."""
+    """The key of a group's epoch: kind 3."""
 
     group_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class GroupTopicsKey:
-    """Kind 4."""
+    """The key of a group's topics: kind 4."""
 
     group_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerMemberKey:
-    """Kind 5."""
+    """The key of a member: kind 5."""
 
     group_id: str
     member_id: str
@@ -45,14 +45,14 @@ class ConsumerMemberKey:
 
 @dataclass(frozen=True, slots=True)
 class TargetEpochKey:
-    """Kind 6."""
+    """The key of a target's epoch: kind 6."""
 
     group_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class TargetAssignmentKey:
-    """Kind 7."""
+    """The key of a member's target assignment: kind 7."""
 
     group_id: str
     member_id: str
@@ -60,7 +60,7 @@ class TargetAssignmentKey:
 
 @dataclass(frozen=True, slots=True)
 class CurrentAssignmentKey:
-    """Kind 8."""
+    """The key of a member's current assignment: kind 8."""
 
     group_id: str
     member_id: str
@@ -68,7 +68,7 @@ class CurrentAssignmentKey:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedPatternKey:
-    """Kind 16."""
+    """The key of a resolved expression: kind 16."""
 
     group_id: str
     pattern: str
@@ -84,12 +84,12 @@ class GroupEpoch:
 
 @dataclass(frozen=True, slots=True)
 class GroupTopics:
-    """That a group has a record of its topics; what it says is not kept."""
+    """A record of a group's topics; its content is not kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClassicMetadata:
-    """What a member of the classic protocol has brought with it."""
+    """The session timeout and the protocols of a member of the classic protocol."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]  # name and metadata
@@ -123,14 +123,14 @@ class TargetEpoch:
 
 @dataclass(frozen=True, slots=True)
 class TargetAssignment:
-    """What a member shall have."""
+    """The partitions that a member shall have."""
 
     partitions: PartitionsByTopic
 
 
 @dataclass(frozen=True, slots=True)
 class CurrentAssignment:
-    """What a member has, and what it was told to give up; `state` is one of reconciliation.py."""
+    """The partitions of a member, and those it must revoke; `state` is one of reconciliation.py."""
 
     member_epoch: int
     previous_member_epoch: int

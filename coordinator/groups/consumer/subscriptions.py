@@ -1,7 +1,8 @@
 """The topics that a group's members are subscribed to, and their hash.
 
-The hash is in the record of a group's epoch: when topics come, go or grow it is another one, and
-the group begins a new epoch. It need not be Kafka's: after a move another one costs one epoch.
+The hash is in the record of a group's epoch: when topics are created, deleted or extended it
+changes, and the group begins a new epoch. It need not be Kafka's: after a move between brokers a
+different one costs one epoch.
 """
 
 from collections.abc import Iterable
@@ -10,7 +11,7 @@ from hashlib import blake2b
 
 from .known_topics import Topics
 
-TOPICS_REMEMBERED = 16_384  # each member that comes or goes has all of its group's hashed
+TOPICS_REMEMBERED = 16_384  # each member that joins or leaves has all of its group's topics hashed
 _HASH_BYTES = 8
 _SIGN = 1 << 63
 

@@ -1,8 +1,8 @@
-"""The target assignment of a consumer group: what an assignor gives to its members.
+"""The target assignment of a consumer group, made by an assignor.
 
 It is made for a group epoch, at most once in `group.consumer.assignment.interval.ms`. That of a
 small group is made within a heartbeat; that of a large one in steps, from values that do not change
-meanwhile. When the steps are done the group may have gone on: then the result is not used.
+meanwhile. When the group has changed before the steps are done, the result is not used.
 """
 
 from collections import Counter
@@ -28,7 +28,7 @@ MEMBERS_A_STEP = 100
 
 
 def is_due(group: ConsumerGroup, epoch: int, now_ms: int, interval_ms: int) -> bool:
-    """Whether a target assignment is to be made now for a group epoch."""
+    """Return whether a target assignment must be made now for a group epoch."""
     made_ms = group.target.timestamp_ms
     if epoch <= group.target.epoch:
         return False
@@ -36,7 +36,7 @@ def is_due(group: ConsumerGroup, epoch: int, now_ms: int, interval_ms: int) -> b
 
 
 def is_small(member_count: int, names: Iterable[str], topics: Topics) -> bool:
-    """Whether the assignment of a group is made within a heartbeat."""
+    """Return whether the assignment of a group is made within a heartbeat."""
     left = ASSIGNED_AT_ONCE - member_count
     for name in names:
         topic = topics.get(name)
@@ -49,8 +49,8 @@ def is_small(member_count: int, names: Iterable[str], topics: Topics) -> bool:
 def preferred_assignor(members: Iterable[ConsumerMember], default: str = DEFAULT_ASSIGNOR) -> str:
     """Return the assignor that most members ask for, or the default if none does.
 
-    Of as many votes uniform wins, as Kafka 4.4 describes such a group. There a member that is alone
-    with its vote for range is another case, and the group's epoch rises at each of its heartbeats.
+    At a tie uniform wins, as Kafka 4.4 describes such a group. In Kafka a single member with its
+    vote for range is another case, and the group's epoch rises at each of its heartbeats.
     """
     asked = (each.server_assignor for each in members)
     votes = Counter(name for name in asked if name is not None and name in ASSIGNORS)
@@ -67,9 +67,9 @@ def making_target(
     now_ms: int,
     default_assignor: str = DEFAULT_ASSIGNOR,
 ) -> Steps[list[ConsumerRecord]]:
-    """Return the records of the target assignment for an epoch: of members that it changes.
+    """Return the records of the target assignment for an epoch, for members that it changes.
 
-    No mapping changes meanwhile.
+    The mappings must not change meanwhile.
     """
     counter = StepCounter(MEMBERS_A_STEP)
     subscribed: dict[tuple[tuple[str, ...], str | None], frozenset[bytes]] = {}

@@ -2,10 +2,10 @@
 
 Their generation is the member epoch. The coordinator assigns, so none of them leads:
 
-    JoinGroup    what the member says of itself, and has; a step towards its target, as a heartbeat
-    SyncGroup    what it has now, if it need not join again first
-    Heartbeat    REBALANCE_IN_PROGRESS if it is to join again: there is a newer target, it must give
-                 something up, or what it has waited for is free
+    JoinGroup    the member's description and partitions; a step towards its target, as a heartbeat
+    SyncGroup    its present assignment, unless it must join again first
+    Heartbeat    REBALANCE_IN_PROGRESS if it must join again: there is a newer target, it must
+                 revoke partitions, or partitions that it has waited for are free
     LeaveGroup   as members of the newer protocol: see `consumer.leaving`
 """
 
@@ -28,7 +28,7 @@ from ..consumer_protocol import CONSUMER
 from ..group_messages import NO_MEMBER, JoinRequest, Protocols, SyncRequest
 
 ELEMENTS_MAX = 20_000  # topics and partitions that one member names
-HAS_AN_ID = 1  # as a member epoch; what its own is, the group knows
+HAS_AN_ID = 1  # as a member epoch; the group knows the real one
 
 
 def check_join(group: ConsumerGroup, request: JoinRequest) -> None:
@@ -44,9 +44,9 @@ def check_join(group: ConsumerGroup, request: JoinRequest) -> None:
 
 
 def asked_by(request: JoinRequest, member_id: str, topics: Topics) -> ConsumerHeartbeat:
-    """Return what a JoinGroup says, in the terms of a heartbeat.
+    """Return the content of a JoinGroup, in the terms of a heartbeat.
 
-    Raises InconsistentGroupProtocol where it cannot be read, or is too long.
+    Raises InconsistentGroupProtocol if it cannot be read, or is too long.
     """
     said = _subscription(request.protocols)
     owned: dict[bytes, set[int]] = {}
@@ -94,9 +94,9 @@ def check_member(
 
 
 def sync(group: ConsumerGroup, request: SyncRequest, topics: Topics) -> bytes:
-    """Return the bytes of what the member has now.
+    """Return the bytes of the member's current partitions.
 
-    Raises as `check_member`, InconsistentGroupProtocol, RebalanceInProgress.
+    Raises the errors of `check_member`, InconsistentGroupProtocol, RebalanceInProgress.
     """
     member = check_member(group, request.member_id, request.group_instance_id, request.generation)
     assert member.classic is not None
@@ -106,7 +106,7 @@ def sync(group: ConsumerGroup, request: SyncRequest, topics: Topics) -> bytes:
     if request.protocol_name not in (None, *names):
         raise InconsistentGroupProtocol
     now = group.assignments.get(request.member_id, NOTHING_ASSIGNED)
-    # Who must give something up has to hear what first; it joins again when it has.
+    # A member that must revoke partitions needs this answer first; it joins again afterwards.
     if _is_behind(group, now) and now.state != MemberState.UNREVOKED_PARTITIONS:
         raise RebalanceInProgress
     read = {topics[name].topic_id: name for name in group.topics_of(member) if name in topics}
@@ -118,7 +118,7 @@ def sync(group: ConsumerGroup, request: SyncRequest, topics: Topics) -> bytes:
 
 
 def must_rejoin(group: ConsumerGroup, member_id: str) -> bool:
-    """Whether a member is to hear REBALANCE_IN_PROGRESS."""
+    """Return whether a member must be answered with REBALANCE_IN_PROGRESS."""
     now = group.assignments.get(member_id, NOTHING_ASSIGNED)
     if _is_behind(group, now) or now.state == MemberState.UNREVOKED_PARTITIONS:
         return True
@@ -133,9 +133,9 @@ def must_rejoin(group: ConsumerGroup, member_id: str) -> bool:
 
 
 def _is_behind(group: ConsumerGroup, now: CurrentAssignment) -> bool:
-    """Whether there is a newer target, or it is for this member to have one made.
+    """Return whether there is a newer target, or this member must have one made.
 
-    Members of the newer protocol do that with each heartbeat, as soon as it may be.
+    Members of the newer protocol have it made by their heartbeats, as soon as it is allowed.
     """
     if now.member_epoch < group.target.epoch:
         return True

@@ -1,11 +1,11 @@
-"""A consumer group becomes a classic one, when only members of the classic protocol are left.
+"""The downgrade of a consumer group with only members of the classic protocol left.
 
-The group's epoch is the generation, and each member keeps what it shall have. What the others have
-had belongs to nobody until the members rejoin, so a rebalance begins at once. It is in no record: a
-generation without a leader tells the next coordinator to begin it anew.
+The group's epoch is the generation, and each member keeps its target. Partitions of the members
+that left have no owner until the others rejoin, so a rebalance begins at once. It is in no record:
+a generation without a leader tells the next coordinator to begin it again.
 
-When a static member comes back with the classic protocol, and was the last of the newer one, it has
-its place and what that had, and nobody needs to rejoin, if all were at rest.
+When a static member comes back with the classic protocol, and was the last of the newer one, it
+takes its place and its target, and no member needs to rejoin, if all were reconciled.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -35,9 +35,9 @@ def is_due(
     settings: GroupSettings,
     joining: JoinRequest | None = None,
 ) -> bool:
-    """Whether the group becomes a classic one when these members have gone.
+    """Return whether the group becomes a classic one when these members have left.
 
-    joining: of the static member that comes instead of the one that leaves.
+    joining: of the static member that replaces the leaving one.
     """
     gone, comes = frozenset(leaving), joining is not None
     count = len(group.members) - len(gone) + comes
@@ -56,7 +56,7 @@ def is_due(
 
 
 def _fits(group: ConsumerGroup, said: Iterable[Protocols]) -> bool:
-    """Whether the classic group is small enough to be made at once; it stops where it is not."""
+    """Return whether the classic group is small enough to be made at once."""
     elements, size_bytes = 0, 0
     for target in group.targets.values():
         for partitions in target.values():
@@ -80,7 +80,7 @@ def downgraded(
 ) -> tuple[ClassicGroup, GroupValue]:
     """Return the classic group, and its record; the metadata that it holds is its own so far.
 
-    joining: of a static member that takes the place of the one that leaves, with its new id.
+    joining: of a static member that takes the place of the leaving one, with its new id.
     """
     classic = ClassicGroup(group.group_id, HeldMetadata(), wall_ms)
     names = {topics[name].topic_id: name for name in group.named if name in topics}

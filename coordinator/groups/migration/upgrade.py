@@ -1,8 +1,9 @@
-"""A classic group becomes a consumer group, when a first member of the newer protocol joins it.
+"""The upgrade of a classic group when the first member of the newer protocol joins it.
 
-All stays as it is, but for the form: the generation is the group's epoch and its members', and each
-member has the partitions that the leader has assigned to it, as its target, too. So nobody has to
-give up anything yet. The classic group is left alone here: it goes when the records are in the log.
+Only the form changes: the generation becomes the group's epoch and its members', and each member
+has the partitions that the leader has assigned to it, also as its target. So no member has to
+revoke anything yet. The classic group is unchanged here: it is removed when the records are in the
+log.
 """
 
 from ....wire.consumer_protocol import decode_subscription, decode_whole_assignment
@@ -48,8 +49,8 @@ def check_upgrade(group: ClassicGroup, settings: GroupSettings) -> None:
 def upgraded(group: ClassicGroup, topics: Topics) -> list[ConsumerRecord]:
     """Return the records that a classic group becomes. Raises GroupIdNotFound.
 
-    Its members have said what they read in the bytes of the embedded protocol. Where an assignor
-    keeps something of its own in them the group stays a classic one: that would be lost.
+    Its members' subscriptions are in the bytes of the embedded protocol. If an assignor keeps data
+    of its own in them the group stays a classic one: that data would be lost.
     """
     try:
         return _upgraded(group, topics)
@@ -100,7 +101,7 @@ def _upgraded(group: ClassicGroup, topics: Topics) -> list[ConsumerRecord]:
 
 
 def draft(group_id: str, records: list[ConsumerRecord]) -> ConsumerGroup:
-    """Return the group that the records will make, to decide the heartbeat that brings it about."""
+    """Return the group that the records will make, to decide the heartbeat that causes them."""
     group = ConsumerGroup(group_id, HeldMetadata())
     for key, value in records:
         group.replay(key, value)
@@ -108,7 +109,7 @@ def draft(group_id: str, records: list[ConsumerRecord]) -> ConsumerGroup:
 
 
 def _metadata(member: Member, protocol_name: str | None) -> bytes:
-    """Return what the member says under the group's protocol, or under its own first one."""
+    """Return the member's metadata for the group's protocol, or for its own first one."""
     said = dict(member.protocols)
     return said.get(protocol_name or "", member.protocols[0][1])
 

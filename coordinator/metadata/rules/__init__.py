@@ -1,1 +1,1 @@
-"""metadata/rules: what each command does to the tables, one file a kind of command."""
+"""metadata/rules: the effect of each command on the tables, one file a kind of command."""

@@ -1,5 +1,7 @@
-"""ACLs are made and removed. What an ACL may be was checked where the request came in, as for
-configurations; here only their number is bounded.
+"""The creation and removal of ACLs.
+
+The ACLs were checked where the request came in, like configurations; here only their number is
+bounded.
 """
 
 from ....runtime.sliced_work import Steps
@@ -13,7 +15,7 @@ ACLS_MAX = 200_000
 
 
 def create_acls(tables: ClusterTables, command: CreateAcls) -> Steps[Result]:
-    """Per ACL: POLICY_VIOLATION (there are too many)."""
+    """Create ACLs. Per ACL: POLICY_VIOLATION (there are too many)."""
     items: list[Item] = []
     counter = StepCounter()
     for acl in command.acls:

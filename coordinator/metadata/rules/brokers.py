@@ -1,8 +1,8 @@
-"""What happens to the cluster when brokers come and go.
+"""The effects of brokers that come and go.
 
-A registration of another incarnation is a death and a birth: whatever the node led or was in
-sync with ends first, even if it was away for 90 ms only and nobody had noticed. One command
-takes a dead node out of all ISRs.
+A registration of another incarnation is a death and a birth: the node first loses all its
+leaderships and ISR memberships, even after an absence of only 90 ms that went unnoticed. One
+command removes a dead node from all ISRs.
 """
 
 from dataclasses import replace
@@ -41,7 +41,7 @@ PRODUCER_ID_MAX = 2**63 - 1
 
 
 def set_cluster_id(tables: ClusterTables, command: SetClusterId) -> Steps[Result]:
-    """The first name stays. INCONSISTENT_CLUSTER_ID for another one."""
+    """Set the cluster id, once; INCONSISTENT_CLUSTER_ID for another one."""
     if tables.cluster_id not in ("", command.cluster_id):
         raise InconsistentClusterId(
             f"This is the cluster {tables.cluster_id}, not {command.cluster_id}."
@@ -62,12 +62,12 @@ def set_defaults(tables: ClusterTables, command: SetDefaults) -> Steps[Result]:
 
 
 def register_broker(tables: ClusterTables, command: RegisterBroker, index: int) -> Steps[Result]:
-    """Fenced at first; the log index becomes the broker epoch.
+    """Register a broker, fenced at first; the log index becomes its broker epoch.
 
-    The same incarnation again is answered with the epoch it has. INCONSISTENT_CLUSTER_ID when
-    the broker belongs to another cluster. STALE_BROKER_EPOCH when the registration to replace is
-    not the one that stands, whose epoch the result then has: only a process that lives can ask
-    again with that, so a frame that a dead one left behind never replaces its successor.
+    The same incarnation again is answered with the epoch it has. INCONSISTENT_CLUSTER_ID when the
+    broker belongs to another cluster. STALE_BROKER_EPOCH when the registration to replace is not
+    the present one; the result then has the present epoch: only a live process can ask again with
+    that, so a late frame of a dead process never replaces its successor.
     """
     if (
         not 0 <= command.node_id <= NODE_ID_MAX
@@ -119,7 +119,7 @@ def register_broker(tables: ClusterTables, command: RegisterBroker, index: int) 
 
 
 def _boot_and_directory(registration: BrokerRegistration | RegisterBroker) -> tuple[str, str]:
-    """Old releases had both in the boot id; "" where the directory is not known."""
+    """Return boot id and directory id ("": unknown); old releases had both in the boot id."""
     boot_id, _, directory_id = registration.boot_id.partition("/")
     return boot_id, registration.directory_id.hex() or directory_id
 
@@ -134,7 +134,7 @@ def unfence_broker(tables: ClusterTables, command: UnfenceBroker) -> Steps[Resul
 
 
 def fence_broker(tables: ClusterTables, command: FenceBroker) -> Steps[Result]:
-    """The broker is gone: out of every ISR, and others lead."""
+    """Fence a broker that is gone: it leaves every ISR, and other brokers lead."""
     broker = _current_broker(tables, command.node_id, command.broker_epoch)
     if not broker.is_fenced:
         tables.put_broker(replace(broker, is_fenced=True, is_shutting_down=False))
@@ -143,10 +143,10 @@ def fence_broker(tables: ClusterTables, command: FenceBroker) -> Steps[Result]:
 
 
 def unregister_broker(tables: ClusterTables, command: UnregisterBroker) -> Result:
-    """Forget the registration; what the broker holds counts as before, should it come back.
+    """Remove the registration; the broker's replicas count as before, should it come back.
 
-    BROKER_ID_NOT_REGISTERED. INVALID_REQUEST of a broker that lives: where Kafka unregisters it,
-    a process goes on that no other knows, until it is started again.
+    BROKER_ID_NOT_REGISTERED. INVALID_REQUEST for a live broker: where Kafka unregisters it, its
+    process continues unknown to all others, until it is started again.
     """
     broker = tables.brokers.get(command.node_id)
     if broker is None:
@@ -160,7 +160,10 @@ def unregister_broker(tables: ClusterTables, command: UnregisterBroker) -> Resul
 def begin_controlled_shutdown(
     tables: ClusterTables, command: BeginControlledShutdown
 ) -> Steps[Result]:
-    """As a death, but the broker is still there and knows: clients are sent on, not cut off."""
+    """Move leaderships and ISR memberships away from a broker that is about to stop.
+
+    The broker is still there and knows: clients are redirected, not cut off.
+    """
     broker = _current_broker(tables, command.node_id, command.broker_epoch)
     if broker.is_active:
         tables.put_broker(replace(broker, is_shutting_down=True))
@@ -169,10 +172,10 @@ def begin_controlled_shutdown(
 
 
 def fail_replicas(tables: ClusterTables, command: FailReplicas) -> Steps[Result]:
-    """As a death, for some partitions only: the node is no candidate while its log is broken.
+    """Make the node no candidate for some partitions while their logs are broken.
 
-    Not out of the ELR either, where it may be without being in the ISR any more. It may delete
-    that log, and fetch anew: what its leader knows of it ends with the leader epoch.
+    It leaves their ELRs, too, where it may be without being in the ISR. It may delete such a log
+    and fetch again: its fetch state at the leader ends with the leader epoch.
     """
     _current_broker(tables, command.node_id, command.broker_epoch)
     keys = [
@@ -192,7 +195,7 @@ def fail_replicas(tables: ClusterTables, command: FailReplicas) -> Steps[Result]
 
 
 def allocate_producer_ids(tables: ClusterTables, command: AllocateProducerIds) -> Result:
-    """The next block of ids. A block that is lost on the way is never given out again."""
+    """Allocate the next block of ids; a block lost on the way is never allocated again."""
     _current_broker(tables, command.node_id, command.broker_epoch)
     if tables.next_producer_id > PRODUCER_ID_MAX - PRODUCER_ID_BLOCK_COUNT:
         raise UnknownServerError("All producer ids have been given out.")
@@ -203,7 +206,7 @@ def allocate_producer_ids(tables: ClusterTables, command: AllocateProducerIds) -
 
 
 def _current_broker(tables: ClusterTables, node_id: int, broker_epoch: int) -> BrokerRegistration:
-    """The registration with this epoch. Raises BrokerIdNotRegistered, StaleBrokerEpoch."""
+    """Return the registration with this epoch. Raises BrokerIdNotRegistered, StaleBrokerEpoch."""
     broker = tables.brokers.get(node_id)
     if broker is None:
         raise BrokerIdNotRegistered(f"Broker {node_id} is not registered.")
@@ -217,8 +220,10 @@ def _current_broker(tables: ClusterTables, node_id: int, broker_epoch: int) -> B
 def _shrink_isrs(
     tables: ClusterTables, node_id: int, *, lost_power: bool = False, lost_directory: bool = False
 ) -> Steps[None]:
-    """Shrink every ISR by the node, which is no longer active; and out of every ELR when it
-    may have lost data. (A shrink by lag is its leader's: `replication/leader.py`.)"""
+    """Remove an inactive node from every ISR, and from every ELR when it may have lost data.
+
+    A shrink by lag is decided by the leader: `replication/leader.py`.
+    """
     keys = dict.fromkeys(tables.partitions_in_sync_on(node_id))
     if lost_power or lost_directory:
         keys |= dict.fromkeys(tables.partitions_eligible_on(node_id))

@@ -1,4 +1,4 @@
-"""The clock of a controlled cluster is advanced: never back, and for good."""
+"""The advance of a controlled cluster's clock: never back, and permanently."""
 
 from ....wire.errors import InvalidRequest, PolicyViolation
 from ..clock_advances import STEPS_MAX, TOTAL_MS_MAX
@@ -15,7 +15,7 @@ NOT_CONTROLLED = (
 
 
 def advance_clock(tables: ClusterTables, command: AdvanceClock) -> Result:
-    """POLICY_VIOLATION where the cluster's static configuration does not say that it may be."""
+    """Advance the clock; POLICY_VIOLATION unless the static configuration allows it."""
     if tables.defaults.get(CLOCK_KEY) != CONTROLLED:
         raise PolicyViolation(NOT_CONTROLLED)
     advances = tables.clock_advances

@@ -1,4 +1,4 @@
-"""Credentials of users come and go. What they may be was checked where the request came in."""
+"""The changes of users' credentials; their values were checked where the request came in."""
 
 from ....runtime.sliced_work import Steps
 from ....runtime.steps import StepCounter
@@ -11,9 +11,10 @@ USERS_MAX = 100_000
 
 
 def alter_credentials(tables: ClusterTables, command: AlterScramCredentials) -> Steps[Result]:
-    """Per change: RESOURCE_NOT_FOUND (nothing to remove), POLICY_VIOLATION (too many users).
+    """Set and remove credentials.
 
-    As in Kafka, a user who has nothing to remove keeps what there was.
+    Per change: RESOURCE_NOT_FOUND (nothing to remove), POLICY_VIOLATION (too many users). As in
+    Kafka, one such refusal refuses all changes of that user.
     """
     items: list[Item] = []
     counter = StepCounter()

@@ -1,9 +1,9 @@
-"""Partitions move to other brokers (KIP-455).
+"""Reassignment of partitions to other brokers (KIP-455).
 
-A reassignment first adds the new replicas beside the old ones; they fetch and join the ISR as
-any follower does. When every replica that shall stay is in the ISR, the old ones are dropped, in
-the same command that completed the ISR (`elections.settle`). Until then it can be replaced by
-another or taken back: `adding` are those that were not there when it began, `removing` those that
+A reassignment first adds the new replicas beside the old ones; they fetch and join the ISR as any
+follower does. When every replica that shall stay is in the ISR, the old ones are dropped, in the
+same command that completed the ISR (`elections.settle`). Until then it can be replaced by another
+or cancelled: `adding` are the replicas that were not there when it began, `removing` those that
 will not be there when it ends; a replica of an earlier plan that was replaced is both.
 """
 
@@ -30,7 +30,9 @@ from .topics import check_assignment
 def alter_reassignments(
     tables: ClusterTables, command: AlterPartitionReassignments
 ) -> Steps[Result]:
-    """Per partition: UNKNOWN_TOPIC_OR_PARTITION, INVALID_REPLICA_ASSIGNMENT,
+    """Start, change and cancel reassignments.
+
+    Per partition: UNKNOWN_TOPIC_OR_PARTITION, INVALID_REPLICA_ASSIGNMENT,
     NO_REASSIGNMENT_IN_PROGRESS, INVALID_REPLICATION_FACTOR, INVALID_REQUEST.
     """
     times = Counter((wanted.topic, wanted.partition) for wanted in command.partitions)
@@ -87,8 +89,8 @@ def _cancel(tables: ClusterTables, topic: Topic, index: int, before: PartitionRe
     replicas = tuple(node for node in before.replicas if node not in before.adding)
     isr = tuple(node for node in before.isr if node in replicas)
     min_isr = min(rules.min_insync_replicas, len(replicas))
-    # Replicas that hold all that is committed are dropped only if enough others do. Kafka asks
-    # for one; but that one may have lost power a moment ago, and nobody knows yet.
+    # Replicas that hold all that is committed are dropped only if enough others do. Kafka requires
+    # one; but that one may have lost power a moment ago, unnoticed so far.
     holders = (*before.isr, *before.elr) or before.last_known_elr
     drops_holders = any(node not in replicas for node in holders)
     drops_too_much = drops_holders and len(isr) < min_isr

@@ -1,7 +1,7 @@
 """The files below the Raft engine: zero-filled log segments and one snapshot per group.
 
-The one place that touches the file system. All methods block; the engine calls the slow ones in
-an executor. The simulator has a Disk of its own that forgets what was not synced.
+Only this file touches the file system. All methods block; the engine calls the slow ones in an
+executor. The simulator has a Disk of its own that forgets bytes that were not synced.
 """
 
 import fcntl
@@ -16,17 +16,17 @@ _ZEROS = bytes(1 << 20)
 
 
 class Disk(Protocol):
-    """What the journal and the snapshots need of a file system."""
+    """The file system as the journal and the snapshots use it."""
 
     def open(self) -> None:
         """Create the directory and lock it; raises BlockingIOError if another process has it."""
 
     def segments(self) -> list[int]:
-        """Numbers of the segments that exist, ascending."""
+        """Return the numbers of the existing segments, ascending."""
         ...
 
     def segment_name(self, number: int) -> str:
-        """The path to print in an error."""
+        """Return the path for an error message."""
         ...
 
     def read_segment(self, number: int) -> bytes: ...
@@ -43,18 +43,18 @@ class Disk(Protocol):
     def delete_segment(self, number: int) -> None: ...
 
     def read_snapshot(self, group_id: int) -> bytes | None:
-        """The published snapshot file, whole."""
+        """Return the published snapshot file, whole."""
         ...
 
     def snapshot_name(self, group_id: int) -> str:
-        """The path to print in an error."""
+        """Return the path for an error message."""
         ...
 
     def prepare_snapshot(self, group_id: int, data: bytes) -> None:
         """Write a new snapshot beside the published one, durably."""
 
     def publish_snapshot(self, group_id: int) -> None:
-        """Put the prepared snapshot in the place of the old one, atomically and durably."""
+        """Replace the published snapshot by the prepared one, atomically and durably."""
 
     def close(self) -> None: ...
 
@@ -163,7 +163,7 @@ class DirectoryDisk:
             self._lock_file = -1
 
     def _file(self, number: int) -> int:
-        """For the thread of the journal alone, which writes to no segment that is deleted."""
+        """Open a segment for the journal's thread, which writes to no deleted segment."""
         file = self._files.get(number)
         if file is None:
             flags = os.O_RDWR | os.O_CLOEXEC

@@ -1,8 +1,8 @@
 """The entries of one group in memory, in the shape of PySyncObj's journal.
 
 The first tuple is not an entry: it holds the index and term of the last entry that the snapshot
-covers, so that the log-matching check has something to compare the first real entry with. Every
-change is recorded in the shared write-ahead log before anybody can see it.
+covers, for the log-matching check of the first real entry. Every change is recorded in the shared
+write-ahead log before it becomes visible.
 """
 
 from pysyncobj.journal import Journal as LibraryJournal
@@ -20,32 +20,32 @@ class GroupLog(LibraryJournal):
         self._journal = journal
         self._entries: list[Entry] = [(b"", state.base_index, state.base_term), *recovered.log()]
         # The last index that is no longer in the log (0: nothing was dropped), and that of the last
-        # entry, or the same. Asked many times for each message.
+        # entry, or the same. Read many times for each message.
         self.base_index = state.base_index
         self.last_index = self._entries[-1][1]
         self._term = state.term
         self._voted_for = state.voted_for
         self.is_voter = state.is_voter
         self.size_bytes = sum(len(entry[0]) for entry in self._entries)
-        self.durable_index = self.last_index  # what was read from disk had been synced or is now
+        self.durable_index = self.last_index  # recovery has synced it all
 
     @property
     def last_term(self) -> int:
-        """The term of the last entry."""
+        """Return the term of the last entry."""
         return self._entries[-1][2]
 
     def term_at(self, index: int) -> int | None:
-        """The term of an entry (or of the base); None outside the log."""
+        """Return the term of an entry (or of the base); None outside the log."""
         offset = index - self.base_index
         return self._entries[offset][2] if 0 <= offset < len(self._entries) else None
 
     def read(self, first_index: int, last_index: int) -> list[Entry]:
-        """The entries of a closed range that lies behind the base."""
+        """Return the entries of a closed range that lies behind the base."""
         base = self.base_index
         return self._entries[first_index - base : last_index - base + 1]
 
     def read_bytes(self, first_index: int, bytes_max: int) -> list[Entry]:
-        """Entries from `first_index` on, at least one, while they fit in `bytes_max`."""
+        """Return entries from `first_index` on, at least one, while they fit in `bytes_max`."""
         start = position = first_index - self.base_index
         size = 0
         while position < len(self._entries):
@@ -75,16 +75,16 @@ class GroupLog(LibraryJournal):
         self.durable_index = index
 
     def repeat_to(self, index: int) -> None:
-        """Record entries again up to `index`, so that an old segment is free of them."""
+        """Record entries again up to `index`, so that an old segment can be deleted."""
         for command, entry_index, term in self.read(self.base_index + 1, index):
             self._journal.append_entry(self.group_id, entry_index, term, command)
 
     def set_voter(self, is_voter: bool) -> None:
-        """Remember that this node may vote, or may not until it has its memory back."""
+        """Record that this node may vote, or may not until it has its memory back."""
         self.is_voter = is_voter
         self._journal.append_voter(self.group_id, is_voter=is_voter)
 
-    # What PySyncObj calls, under its names. `entryFrom` and `[...]` count from the base tuple.
+    # PySyncObj's interface, under its names. `entryFrom` and `[...]` count from the base tuple.
 
     def add(self, command: bytes, idx: int, term: int) -> None:
         assert idx == self.last_index + 1, "a gap in the log"
@@ -94,7 +94,7 @@ class GroupLog(LibraryJournal):
         self._journal.append_entry(self.group_id, idx, term, command)
 
     def deleteEntriesFrom(self, entryFrom: int) -> None:
-        """Take back entries that conflict with the leader's."""
+        """Remove entries that conflict with the leader's."""
         index = self._entries[entryFrom][1]
         self.size_bytes -= sum(len(entry[0]) for entry in self._entries[entryFrom:])
         del self._entries[entryFrom:]
@@ -111,11 +111,11 @@ class GroupLog(LibraryJournal):
         return self._term
 
     def getVotedForNodeId(self) -> int | None:
-        """Who has this node's vote in the term."""
+        """Return the node that has this node's vote in the term."""
         return None if self._voted_for < 0 else self._voted_for
 
     def setRaftCommitIndex(self, raftCommitIndex: int) -> None:
-        """Nothing: the commit index is learnt again from the leader after a restart."""
+        """Do nothing: the commit index is learnt again from the leader after a restart."""
 
     def getRaftCommitIndex(self) -> int:
         return self.base_index
@@ -127,4 +127,4 @@ class GroupLog(LibraryJournal):
         return len(self._entries)
 
     def _destroy(self) -> None:
-        """Nothing: the write-ahead log outlives its groups."""
+        """Do nothing: the write-ahead log outlives its groups."""

@@ -1,10 +1,9 @@
 """The write-ahead log of all Raft groups of a process, and its group commit.
 
-Records are added on the event loop and only counted; `take` hands out everything that waits as
-one batch, `write` (blocking, in an executor) writes and syncs it, `finish` tells that it is
-durable. One batch is under way at a time: the rule by which recovery tells a torn tail from
-damage. Votes, terms and truncations are records like entries, so the order on disk is the order
-of events.
+Records are added on the event loop and only counted; `take` returns all waiting records as one
+batch, `write` (blocking, in an executor) writes and syncs it, `finish` notes that it is durable.
+One batch is under way at a time: recovery relies on it to distinguish a torn tail from damage.
+Votes, terms and truncations are records like entries, so the order on disk is the order of events.
 
 Segments are deleted whole, oldest first, when every entry in them is covered by a snapshot. The
 head of a segment repeats the state of every group, so nothing else of the older ones is needed.
@@ -27,7 +26,7 @@ from .records import (
 )
 from .recovery import RecoveredJournal
 
-RunBlocking = Callable[[Callable[[], Any], Callable[[Any], None]], None]  # a job, and then
+RunBlocking = Callable[[Callable[[], Any], Callable[[Any], None]], None]  # a job, a callback
 
 
 class _Frame(NamedTuple):
@@ -38,7 +37,7 @@ class _Frame(NamedTuple):
 
 
 class GroupCommit(NamedTuple):
-    """What one group commit makes durable."""
+    """The records that one group commit makes durable."""
 
     frames: list[_Frame]
     sequence: int
@@ -76,7 +75,7 @@ class Journal:
 
     @property
     def has_work(self) -> bool:
-        """Whether records wait for `take`."""
+        """Return whether records wait for `take`."""
         return bool(self._frames) or self._open is not None
 
     @property
@@ -90,11 +89,11 @@ class Journal:
             ends[group_id] = max(index, ends.get(group_id, 0))
 
     def append_term(self, group_id: int, term: int, voted_for: int) -> None:
-        """Remember the term, and the vote given in it (-1 for none)."""
+        """Record the term, and the vote given in it (-1 for none)."""
         self._append(RecordKind.TERM, group_id, term, voted_for + 1)
 
     def append_truncate(self, group_id: int, first_index: int) -> None:
-        """Take back the entries from `first_index` on."""
+        """Remove the entries from `first_index` on."""
         self._append(RecordKind.TRUNCATE, group_id, first_index, 0)
         for ends in (*self._segments.values(), self._log_ends, self._log_ends_under_way):
             if ends.get(group_id, 0) >= first_index:
@@ -111,7 +110,7 @@ class Journal:
             ends.pop(group_id, None)
 
     def append_voter(self, group_id: int, *, is_voter: bool = True) -> None:
-        """Remember that this node may vote in the group, or not until it has its memory back."""
+        """Record that this node may vote in the group, or not until it has its memory back."""
         self._append(RecordKind.VOTER if is_voter else RecordKind.NON_VOTER, group_id, 0, 0)
 
     def seal(self) -> None:
@@ -121,11 +120,11 @@ class Journal:
             self._sealed = True
 
     def add_group(self, group_id: int) -> None:
-        """Make a group known that has no record yet."""
+        """Add a group that has no record yet."""
         self._groups.setdefault(group_id, NO_STATE)
 
     def take(self) -> GroupCommit | None:
-        """Everything that waits, as the next batch to write; None if nothing does."""
+        """Return all waiting records as the next batch to write; None if there are none."""
         self._close_frame()
         if not self._frames:
             return None
@@ -148,15 +147,15 @@ class Journal:
         self.durable_sequence = batch.sequence
 
     def needs_next_segment(self) -> int | None:
-        """The number of a segment that should be prepared, once the last one is half full."""
+        """Return the next segment to prepare, once the last one is half full; else None."""
         return self._segment + 1 if self._position > self._segment_bytes // 2 else None
 
     def prepare(self, segment: int) -> None:
-        """Make a segment ready (blocking)."""
+        """Prepare a segment (blocking)."""
         self._disk.ensure_segment(segment, self._segment_bytes)
 
     def pinned_by(self) -> list[int]:
-        """Groups whose entries keep the oldest segment from being deleted."""
+        """Return the groups with entries that keep the oldest segment from being deleted."""
         oldest = min(self._segments)
         return [] if oldest == self._segment else self._groups_with_live_entries(oldest)
 
@@ -168,7 +167,10 @@ class Journal:
         return self._segments[min(self._segments)].pop(group_id, 0)
 
     def deletable(self) -> list[int]:
-        """Segments without a live entry, removed from memory: once all BASE records are durable."""
+        """Remove segments without a live entry from memory, and return them.
+
+        They may be deleted once all BASE records are durable.
+        """
         numbers: list[int] = []
         for number in sorted(self._segments):
             if number == self._segment or self._groups_with_live_entries(number):
@@ -239,12 +241,15 @@ class SegmentKeeper:
         self._journal = journal
         self._run_blocking = run_blocking
         self._segments_max = segments_max
-        self._prepared = 0  # the newest segment that was asked for
+        self._prepared = 0  # the newest segment whose preparation was requested
         self._is_busy = False
         self._garbage: deque[tuple[int, list[int]]] = deque()  # (sequence, segments)
 
     def tend(self, release: Callable[[int], None]) -> None:
-        """Call after each group commit. `release` asks a group to free the oldest segment."""
+        """Prepare and delete segments; call it after each group commit.
+
+        `release` asks a group to free the oldest segment.
+        """
         journal = self._journal
         wanted = journal.needs_next_segment()
         if wanted is not None and wanted != self._prepared and not self._is_busy:

@@ -1,11 +1,11 @@
 """The bytes of the write-ahead log.
 
 A segment is a row of frames, a frame is the unit of damage: `magic, crc32c, length, number` and
-then records. All records that one group commit made durable are one frame (two, when it crosses
-a segment). Frames are numbered without gaps, and frame n+1 is written only after frame n was
-synced. So an intact frame behind a broken one tells which it is: number n+2 behind a broken n+1
-means that synced bytes are damaged; nothing behind it means a write that a crash interrupted,
-of which nobody has heard.
+then records. All records that one group commit made durable are one frame (two, when it crosses a
+segment). Frames are numbered without gaps, and frame n+1 is written only after frame n was synced.
+So an intact frame behind a broken one shows the kind of damage: number n+2 behind a broken n+1
+means that synced bytes are damaged; no frame behind it means a write that a crash interrupted,
+which was never acknowledged.
 """
 
 import struct
@@ -28,18 +28,18 @@ _SNAPSHOT_MAGIC = b"OLS1"
 
 
 class RecordKind(IntEnum):
-    """What a record says; the two numbers of the record in brackets."""
+    """The kinds of records; the two numbers of each in brackets."""
 
     SEGMENT = 1  # first record of a segment: (node id, format version), payload: the voters
     STATE = 2  # a group when the segment was begun
     ENTRY = 3  # (index, term), payload: the command
-    TERM = 4  # (term, voted for + 1; 0 = nobody)
+    TERM = 4  # (term, voted for + 1; 0 = none)
     TRUNCATE = 5  # (first index that is gone, -)
     BASE = 6  # (index, term): entries up to it are in the snapshot and gone; the rest stays
     RESET = 7  # (index, term): as BASE, but the rest is gone too (a snapshot was installed)
     VOTER = 8  # the group may vote here
     SEAL = 9  # proves that the frame before it had been synced
-    NON_VOTER = 10  # the group may not vote here any more: this disk has forgotten what it promised
+    NON_VOTER = 10  # the group may not vote here any more: this disk has lost earlier promises
 
 
 class WalRecord(NamedTuple):
@@ -51,10 +51,10 @@ class WalRecord(NamedTuple):
 
 
 class RaftGroupState(NamedTuple):
-    """What a segment's head says of a group, so that older segments may be deleted."""
+    """The state of a group in a segment's head, so that older segments may be deleted."""
 
     term: int
-    voted_for: int  # -1: nobody
+    voted_for: int  # -1: none
     base_index: int
     base_term: int
     end_index: int  # last entry of the log when the segment was begun
@@ -65,9 +65,9 @@ NO_STATE = RaftGroupState(0, -1, 0, 0, 0, False)
 
 
 def state_after(state: RaftGroupState, kind: int, first: int, second: int) -> RaftGroupState:
-    """What a record makes of its group, when it is written and when it is read back.
+    """Return the state of a group after a record, when it is written and when it is read back.
 
-    Raises ValueError for a kind that is not known.
+    Raises ValueError for an unknown kind.
     """
     match kind:
         case RecordKind.ENTRY:
@@ -93,29 +93,29 @@ class Frame(NamedTuple):
 
 
 def encode_record(kind: int, group_id: int, first: int, second: int, payload: bytes = b"") -> bytes:
-    """The bytes of one record."""
+    """Encode one record."""
     return RECORD.pack(kind, group_id, first, second, len(payload)) + payload
 
 
 def encode_state(state: RaftGroupState) -> bytes:
-    """The payload of a STATE record."""
+    """Encode the payload of a STATE record."""
     return _STATE.pack(*state)
 
 
 def decode_state(payload: bytes) -> RaftGroupState:
-    """The payload of a STATE record."""
+    """Decode the payload of a STATE record."""
     return RaftGroupState(*_STATE.unpack(payload))
 
 
 def encode_frame(number: int, records: Sequence[bytes]) -> bytes:
-    """Head and records; the checksum covers length and number too."""
+    """Encode a frame: head and records; the checksum covers length and number too."""
     body = b"".join(records)
     rest = _AFTER_CRC.pack(len(body), number)
     return FRAME_MAGIC + struct.pack("<I", crc32c(body, crc32c(rest))) + rest + body
 
 
 def decode_frame(segment: bytes, position: int) -> Frame | None:
-    """The frame at `position`, or None if there is no intact one."""
+    """Return the frame at `position`, or None if there is no intact one."""
     if position + FRAME.size > len(segment):
         return None
     magic, checksum, length, number = FRAME.unpack_from(segment, position)
@@ -129,7 +129,7 @@ def decode_frame(segment: bytes, position: int) -> Frame | None:
 
 
 def decode_records(records: bytes) -> Iterator[WalRecord]:
-    """The records of an intact frame."""
+    """Yield the records of an intact frame."""
     position = 0
     while position < len(records):
         kind, group_id, first, second, length = RECORD.unpack_from(records, position)
@@ -139,7 +139,7 @@ def decode_records(records: bytes) -> Iterator[WalRecord]:
 
 
 def find_frame_after(data: bytes, number: int) -> int | None:
-    """Where an intact frame numbered above `number` begins, if anywhere."""
+    """Return where an intact frame numbered above `number` begins; None if there is none."""
     position = 0
     while (position := data.find(FRAME_MAGIC, position)) >= 0:
         frame = decode_frame(data, position)
@@ -158,9 +158,10 @@ class RaftSnapshot(NamedTuple):
 
 
 def encode_snapshot(group_id: int, snapshot: RaftSnapshot) -> bytes:
-    """The bytes of a snapshot file, which are also what travels to a follower.
+    """Encode a snapshot file, in the form that is also sent to a follower.
 
-    For an executor, as `decode_snapshot`: checksum and join of a large one release the GIL.
+    Call it in an executor, like `decode_snapshot`: checksum and join of a large one release the
+    GIL.
     """
     rest = struct.pack("<HQQQ", group_id, *snapshot[:2], len(snapshot.payload))
     checksum = crc32c(snapshot.payload, crc32c(rest))
@@ -169,7 +170,7 @@ def encode_snapshot(group_id: int, snapshot: RaftSnapshot) -> bytes:
 
 
 def decode_snapshot(group_id: int, data: bytes) -> RaftSnapshot | None:
-    """The snapshot in a file, or None if the bytes are damaged or of another group."""
+    """Decode a snapshot file; None if the bytes are damaged or of another group."""
     if len(data) < _SNAPSHOT.size:
         return None
     magic, checksum, owner, index, term, length = _SNAPSHOT.unpack_from(data)

@@ -1,8 +1,8 @@
-"""Reading the write-ahead log back after a crash.
+"""Recovery of the write-ahead log after a crash.
 
-A torn tail (the last frame, never synced, so nobody was told) is dropped and overwritten with
-zeros. Anything else that is missing or damaged raises CorruptJournal: a node that forgets what
-it acknowledged would let the cluster lose it.
+A torn tail (the last frame, never synced and never acknowledged) is dropped and overwritten with
+zeros. Anything else that is missing or damaged raises CorruptJournal: a node that forgets entries
+that it acknowledged would let the cluster lose them.
 """
 
 from collections.abc import Sequence
@@ -29,21 +29,21 @@ Entry = tuple[bytes, int, int]  # command, index, term
 
 @dataclass(slots=True)
 class RecoveredGroup:
-    """One group as the log tells it."""
+    """One group, as read from the log."""
 
     state: RaftGroupState = NO_STATE
     # index -> command, term
     entries: dict[int, tuple[bytes, int]] = field(default_factory=dict[int, tuple[bytes, int]])
 
     def log(self) -> list[Entry]:
-        """The entries behind the base, in order; KeyError if one is missing."""
+        """Return the entries behind the base, in order; KeyError if one is missing."""
         first, last = self.state.base_index + 1, self.state.end_index
         return [(self.entries[i][0], i, self.entries[i][1]) for i in range(first, last + 1)]
 
 
 @dataclass(slots=True)
 class RecoveredJournal:
-    """The whole log, and where to go on writing."""
+    """The whole log, and the position for further writes."""
 
     owner: tuple[int, tuple[int, ...]]  # node id and voters
     groups: dict[int, RecoveredGroup] = field(default_factory=dict[int, RecoveredGroup])
@@ -54,7 +54,7 @@ class RecoveredJournal:
 
 
 def recover(disk: Disk, *, node_id: int, voters: Sequence[int]) -> RecoveredJournal:
-    """Read all segments, cut a torn tail, and return what they say."""
+    """Read all segments, cut a torn tail, and return their content."""
     journal = RecoveredJournal((node_id, tuple(voters)))
     expected: int | None = None
     torn: tuple[int, int] | None = None  # the segment and position at which reading stopped
