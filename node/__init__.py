@@ -1,1 +1,1 @@
-"""One broker, one process (floor 5)."""
+"""node: one broker in one process (floor 5)."""

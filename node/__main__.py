@@ -1,4 +1,4 @@
-"""`python -m oncelog.node --config FILE`: one broker in the foreground."""
+"""Run one broker in the foreground: `python -m oncelog.node --config FILE`."""
 
 import argparse
 import asyncio
@@ -38,7 +38,7 @@ from .config.tuning_keys import without_effect
 from .log_format import INDENT, set_format
 from .membership.liveness import Replaced
 
-# What a person can do something about: told in a sentence, without a traceback.
+# Errors that an operator can mend: reported in a sentence, without a traceback.
 _REPORTED_IN_WORDS = (
     CorruptFile,
     CorruptJournal,
@@ -54,14 +54,14 @@ _REPORTED_IN_WORDS = (
 )
 
 
-# A thread that computes (it opens logs, it compacts) holds the interpreter until another has waited
-# for so long: with Python's 5 ms a request to a broker took 20 ms meanwhile, with this 0.7 ms.
+# A thread that computes (it opens logs, it compacts) holds the interpreter until another thread has
+# waited this long: with Python's 5 ms a request took 20 ms meanwhile, with this 0.7 ms.
 SWITCH_INTERVAL_S = 0.0005
 REMOVED_LOOK_S = 1.0
 
 
 def _allow_many_files() -> None:
-    """Take as many file descriptors as we may have: a partition and a connection cost some."""
+    """Raise the limit of open files to the maximum: partitions and connections need some."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
@@ -100,7 +100,7 @@ async def _live(broker: Broker, stop: asyncio.Event) -> None:
 
 
 async def _raise_when_removed(config: BrokerConfig) -> None:
-    """End the broker once its directory is gone: nothing that it writes would be found again."""
+    """End the broker once its directory is gone: its writes would be lost."""
     directory, loop = config.log_directory, asyncio.get_running_loop()
     lock, place = lock_inode(directory), identity(directory)
     is_there = True
@@ -113,7 +113,7 @@ async def _raise_when_removed(config: BrokerConfig) -> None:
                 and identity(directory) == place
                 and (directory / META_PROPERTIES).is_file()
             ):
-                # Only the lock has gone: cleaners of /tmp take what nobody has written for long.
+                # Only the lock is gone: cleaners of /tmp delete files without recent writes.
                 take_lock(directory)  # DirectoryInUse: another one was faster
                 lock = found = lock_inode(directory)
             is_there = found == lock
@@ -122,7 +122,7 @@ async def _raise_when_removed(config: BrokerConfig) -> None:
 
 
 def _unhandled(broker: Broker, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """What nobody caught is logged; out of a background task it ends the broker, too."""
+    """Log an unhandled exception; end the broker if it comes from a background task."""
     if BACKGROUND_TASK in context:
         broker.fail(context["message"], context["exception"])
     else:
@@ -132,9 +132,9 @@ def _unhandled(broker: Broker, loop: asyncio.AbstractEventLoop, context: dict[st
 def main(
     arguments: list[str] | None = None, *, make: Callable[[BrokerConfig], Broker] = Broker
 ) -> int:
-    """Run until SIGTERM; the exit code says whether it ended as it should.
+    """Run until SIGTERM; return 0 after a clean end.
 
-    `make` puts the broker together: tests give it other surroundings.
+    `make` creates the broker: tests give it other surroundings.
     """
     parser = argparse.ArgumentParser(prog="oncelog node", description=__doc__)
     parser.add_argument("--config", type=Path, required=True, help="server.properties of this node")

@@ -1,14 +1,14 @@
-"""A local door for the people who run the cluster: counters, and faults on the peer links.
+"""The admin socket of a node: counters, and faults on the peer links.
 
-A Unix socket `admin-<node>` beside the peers' sockets (a directory of mode 0700, so only the
-owner of the cluster comes in). One JSON object a line, answered by one a line:
+It is a Unix socket `admin-<node>` beside the peers' sockets, in a directory of mode 0700, so only
+the owner of the cluster can open it. Each line is a JSON object, and is answered by one:
 
     {"op": "metrics"}                                  counters of this process
     {"op": "cut", "peer": 2, "inbound": true, "outbound": true}
     {"op": "delay", "peer": 2, "delay_ms": 50}
     {"op": "hold", "peer": 2, "inbound": false, "outbound": true}
     {"op": "keep", "peer": 2, "count": 1}              single messages, which others overtake
-    {"op": "links"}                                    what is broken, how often it was met
+    {"op": "links"}                                    the faults, and the messages they hit
     {"op": "heal"}
     {"op": "level", "level": "DEBUG", "logger": "oncelog.node"}    of the log
     {"op": "clock"}, {"op": "advance-clock", ...}      see `controlled_clock`
@@ -34,7 +34,7 @@ LongOperation = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 
 
 class AdminSocket:
-    """Serves the door of one node. long_operations: by name, those that take their time."""
+    """The server of one node's socket. long_operations: asynchronous operations by name."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class AdminSocket:
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
-        """Listen; a socket left by a killed process is replaced."""
+        """Listen; replace a socket that a killed process left."""
         self._path.unlink(missing_ok=True)
         self._server = await asyncio.start_unix_server(
             self._serve, str(self._path), limit=LINE_BYTES_MAX
@@ -78,7 +78,7 @@ class AdminSocket:
             writer.close()
 
     async def _long_answer(self, line: bytes) -> dict[str, Any] | None:
-        """None for what `_answer` answers."""
+        """Answer a long operation; return None for the requests of `_answer`."""
         try:
             asked = json.loads(line)
             operation = self._long_operations.get(asked["op"])
@@ -128,7 +128,7 @@ class AdminSocket:
         return {"ok": True}
 
     def _note_fault(self, asked: Mapping[str, Any]) -> None:
-        """Tell of a fault on the links, or of its end."""
+        """Log a fault on the links, or its end."""
         assert self._events is not None
         operation, peer, delay_ms = str(asked["op"]), asked.get("peer"), asked.get("delay_ms")
         link = "all its links" if peer is None else f"its link to node {peer}"

@@ -1,15 +1,14 @@
-"""The composition root: builds all parts of one broker, starts them, stops them in reverse.
+"""The composition root: it builds all parts of one broker, starts them, and stops them in reverse.
 
-Order of a start, and why:
-  directory      is it ours, and nobody else's now?
-  Raft           this node's memory of the cluster; it votes before it serves
-  registration   a death and a birth: from here on the cluster knows this incarnation, and this
-                 node knows all that was decided before
-  logs           in a thread: those that are placed here; only now a log can be known to be stale
+The order of a start, with its reasons:
+  directory      checks that it belongs to this node, and locks it
+  Raft           loads the metadata; this node votes before it serves
+  registration   replaces the previous incarnation; this node has applied all earlier decisions
+  logs           opened in a thread, those that are placed here; a stale log is now known as stale
   roles          every replica leads, follows, or waits, as the metadata says
-  votes          in every Raft group: only now the cluster bears the death of another node
-  listener       clients may come
-  heartbeats     which end the fence: only now may the controller elect this broker
+  votes          in every Raft group: from now on the cluster survives the death of another node
+  listener       accepts clients
+  heartbeats     end the fence: only now may the controller elect this broker
 """
 
 import asyncio
@@ -97,7 +96,7 @@ class Broker:
         self._failure: asyncio.Future[None] | None = None
 
     async def start(self) -> None:
-        """Return when this broker serves. Raises what tells people why it cannot."""
+        """Start the broker; return when it serves. Raises an error with the reason."""
         config, loop = self.config, asyncio.get_running_loop()
         self._failure = loop.create_future()
         protection = Protection.of(config, self.state, self._outside.random_bytes)
@@ -192,7 +191,7 @@ class Broker:
         )
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Serve until `stop` is set, or until something makes going on wrong."""
+        """Serve until `stop` is set or a fatal error; raise that error."""
         assert self._failure is not None
         stopping = asyncio.ensure_future(stop.wait())
         watched = {stopping, self._failure, self.liveness.replaced}
@@ -202,7 +201,7 @@ class Broker:
             future.result()  # raises
 
     async def stop(self) -> None:
-        """Hand over, answer what was asked, and leave the logs clean."""
+        """Hand over leaderships, answer the requests in flight, and close the logs cleanly."""
         if self.config.controlled_shutdown_enable and len(self.config.voter_ids) > 1:
             handed_over = await self.liveness.shut_down(CONTROLLED_SHUTDOWN_S)
             words = "done" if handed_over else "timed out"
@@ -397,7 +396,7 @@ class Broker:
         self._partition_transactions.start()
 
     async def _start_metrics(self) -> None:
-        """Serve the metrics page, if it is configured. Raises what tells people why it cannot."""
+        """Serve the metrics page if it is configured. Raises an error with the reason."""
         if not self.config.metrics_port:
             return
         sources = FigureSources(
@@ -445,11 +444,11 @@ class Broker:
         (self.engine.peer_up if is_up else self.engine.peer_down)(peer)
 
     def _listener_failed(self, error: Exception) -> None:
-        """The metadata moved and this node could not follow: a wrong leader is worse than none."""
+        """End the broker when it cannot follow the metadata: a wrong leader is worse than none."""
         self.fail("this node cannot follow the cluster's metadata", error)
 
     def fail(self, what: str, error: Exception) -> None:
-        """Something that must not fail has: `run` ends with the error, and a restart recovers."""
+        """Report a fatal error: `run` raises it, and a restart recovers."""
         logger.critical("%s", what, exc_info=error)
         if self._failure is not None and not self._failure.done():
             self._failure.set_exception(error)

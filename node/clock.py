@@ -1,4 +1,4 @@
-"""The two clocks of a broker, given at the composition root and replaced in tests."""
+"""The two clocks of a broker, set at the composition root and replaced in tests."""
 
 import time
 from typing import Protocol
@@ -7,20 +7,20 @@ from ..coordinator.metadata.cluster_tables import ClusterTables
 
 
 class Clock(Protocol):
-    """Milliseconds: wall-clock for what is written down, monotonic for how long something took."""
+    """Clocks in milliseconds: wall-clock time for stored moments, monotonic time for durations."""
 
     def wall_ms(self) -> int: ...
     def monotonic_ms(self) -> int: ...
     def advanced_since_ms(self, moment_ms: int) -> int:
-        """How much older than by real time is what was written down at this wall-clock moment."""
+        """Return the sum of the advances of the cluster's clock since this wall-clock moment."""
         ...
 
 
 class ClusterClock:
-    """The clocks of a machine, with what the cluster's was advanced by (`oncelog clock advance`).
+    """The clocks of a machine, with the advances of the cluster's (`oncelog clock advance`).
 
-    Neither clock moves by that. What compares a moment that was written down with now, to see
-    whether its time is over, adds `advanced_since_ms`; sessions and liveness do not.
+    An advance moves neither clock. Code that checks whether a stored moment has expired adds
+    `advanced_since_ms`; sessions and liveness do not.
     """
 
     def __init__(self, own: Clock, tables: ClusterTables) -> None:
@@ -34,12 +34,12 @@ class ClusterClock:
 class SystemClock:
     @staticmethod
     def wall_ms() -> int:
-        """Milliseconds since 1970 in UTC."""
+        """Return the milliseconds since 1970 in UTC."""
         return time.time_ns() // 1_000_000
 
     @staticmethod
     def monotonic_ms() -> int:
-        """Milliseconds that never go back."""
+        """Return milliseconds that never decrease."""
         return time.monotonic_ns() // 1_000_000
 
     @staticmethod
@@ -48,9 +48,9 @@ class SystemClock:
 
 
 def until_tenth_s(now_s: float, interval_s: float) -> float:
-    """An interval, rounded so that it ends at a whole tenth of a second, unless it is shorter.
+    """Return an interval that ends at a whole tenth of a second, unless it is shorter.
 
-    What looks again and again sleeps so, and wakes an idle process together with the others.
+    Periodic tasks sleep for such intervals, so that they wake an idle process together.
     """
     if interval_s < 0.1:
         return interval_s

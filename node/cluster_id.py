@@ -1,4 +1,4 @@
-"""Names for clusters, as Kafka makes them."""
+"""Cluster ids in Kafka's form."""
 
 import base64
 import os
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 def new_cluster_id(random_bytes: Callable[[int], bytes] = os.urandom) -> str:
-    """22 characters, as Kafka's random ids; never begins with a dash, which tools take badly."""
+    """Return 22 random characters; never with a leading dash, which tools take for an option."""
     while True:
         text = base64.urlsafe_b64encode(random_bytes(16)).rstrip(b"=").decode()
         if not text.startswith("-"):

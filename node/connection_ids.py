@@ -2,7 +2,7 @@
 
 
 class ConnectionIds:
-    """`newest`: of the connection accepted last; later ones have higher numbers."""
+    """A counter of connections. newest: the number of the connection accepted last."""
 
     __slots__ = ("newest",)
 

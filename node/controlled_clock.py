@@ -1,8 +1,8 @@
-"""A broker's part in advancing the clock of its cluster: it passes the wish on, and acts at once.
+"""A broker's part in advancing the clock of its cluster: it forwards and applies advances.
 
-Who looks for timeouts, expiries and old segments comes every second, or every few minutes. After
-an advance all of them look at once, also at the start of a broker that was down meanwhile; when
-they have, `clock` says so, and who advanced the clock can rely on it.
+The periodic looks for timeouts, expiries and old segments run every second, or every few minutes.
+After an advance all of them run at once, also at the start of a broker that was down meanwhile.
+`clock` then reports it, so a client that advanced the clock can wait for the effect.
 """
 
 import asyncio
@@ -20,12 +20,12 @@ from ..wire.errors import RequestTimedOut
 if TYPE_CHECKING:
     from .services import BrokerServices
 
-TIMEOUT_MS = 2_000  # an election; who is cut off is not waited for, another broker is asked
+TIMEOUT_MS = 2_000  # long enough for an election; then the client asks another broker
 logger = logging.getLogger(__name__)
 
 
 class ControlledClock:
-    """Of one broker; `looks` are made in this order."""
+    """The advances of the clock on one broker; `looks` are made in this order."""
 
     def __init__(
         self, services: "BrokerServices", looks: Sequence[Callable[[], Awaitable[object]]]
@@ -42,7 +42,7 @@ class ControlledClock:
         await end_tasks(self._task)
 
     async def clock(self, _asked: dict[str, Any]) -> dict[str, Any]:
-        """What this broker knows: {"op": "clock"} of the admin socket."""
+        """Answer {"op": "clock"} of the admin socket with this broker's state of the clock."""
         state = self._services.state
         advanced_ms = state.clock_advances.total_ms
         return {
@@ -53,10 +53,10 @@ class ControlledClock:
         }
 
     async def advance(self, asked: dict[str, Any]) -> dict[str, Any]:
-        """{"op": "advance-clock", "by_ms": 900000, "operation_id": 32 hexadecimal digits}.
+        """Answer {"op": "advance-clock", "by_ms": 900000, "operation_id": 32 hexadecimal digits}.
 
-        Asked again under the same id, here or of another broker, it is done once. `refused` and
-        `unknown` say in words why it was not, or may not have been, done.
+        A request that is repeated under the same id, here or at another broker, is executed once.
+        `refused` and `unknown` give the reason why it was not, or may not have been, executed.
         """
         clock, controller = self._services.clock, self._services.controller
         if self._services.state.defaults.get(CLOCK_KEY) != CONTROLLED:

@@ -1,7 +1,7 @@
-"""What a broker needs of the machine it runs on; given at the composition root.
+"""The surroundings of a broker on its machine, set at the composition root.
 
-The defaults are the real things; the simulator gives a broker others: threads, links, clocks, rng,
-and what happens when it must die. What it replaces besides stands in docs/simulation.md.
+The defaults are the real ones. The simulator replaces threads, links, clocks, random numbers, and
+the exit of the process; docs/simulation.md lists its other replacements.
 """
 
 import os
@@ -21,12 +21,12 @@ from .clock import Clock, SystemClock
 
 
 def machine_boot_id() -> str:
-    """What changes whenever the machine was without power; where nobody knows, at every start."""
+    """Return an id that changes with each boot; where the system has none, at each start."""
     return linux.boot_id() or f"unknown-{os.urandom(8).hex()}"
 
 
 def listening_socket(host: str, port: int, backlog: int) -> socket.socket:
-    """A bound socket that does not block; raises OSError."""
+    """Return a bound, listening, non-blocking socket; raise OSError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     address = socket.getaddrinfo(
         host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -46,7 +46,7 @@ def listening_socket(host: str, port: int, backlog: int) -> socket.socket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """See the top of the file. `executor` is given how many threads, and their name."""
+    """The surroundings of a broker. `executor` gets a number of threads, and their name."""
 
     clock: Clock = field(default_factory=SystemClock)
     boot_id: Callable[[], str] = machine_boot_id

@@ -1,6 +1,6 @@
-"""Facts that only a Linux kernel tells: of the machine, of processes, of connections.
+"""Facts from the Linux kernel, about the machine, processes, and connections.
 
-Elsewhere each function says so: None, or what is true of a system that has no such thing.
+On another system each function returns None, or the value for a system without the feature.
 """
 
 import os
@@ -16,7 +16,7 @@ TCP_INFO_LAST_DATA_RECEIVED = 8 + 4 * 11  # where the kernel says how many ms ag
 
 
 def boot_id() -> str | None:
-    """Return what changes at each start of the machine."""
+    """Return the id of this boot of the machine."""
     return _text("sys/kernel/random/boot_id")
 
 
@@ -35,7 +35,7 @@ def processor_model() -> str | None:
 
 
 def open_process_file(name: str, pid: int | None = None) -> int | None:
-    """Open what the kernel says of a process, or of this one: `schedstat`, `stat`, `statm`."""
+    """Open the kernel's file on a process, or on this one: `schedstat`, `stat`, `statm`."""
     try:
         return os.open(PROC / str(pid or "self") / name, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -43,7 +43,7 @@ def open_process_file(name: str, pid: int | None = None) -> int | None:
 
 
 def shares_our_namespaces(pid: int) -> bool:
-    """Whether process ids and paths mean the same to a process: it lives in no other container."""
+    """Return whether a process sees the same process ids and paths: it is in no other container."""
     try:
         return all(
             os.readlink(PROC / str(pid) / "ns" / name) == os.readlink(PROC / "self/ns" / name)
@@ -54,13 +54,13 @@ def shares_our_namespaces(pid: int) -> bool:
 
 
 def has_peer_closed(peer: socket.socket) -> bool:
-    """Whether the other end has closed, which a socket that is not read does not tell by itself."""
+    """Return whether the peer has closed; a socket that is not read does not report it."""
     info = _tcp_info(peer, 1)
     return bool(info) and info[0] != TCP_ESTABLISHED
 
 
 def since_last_data_ms(peer: socket.socket) -> int:
-    """How long the newest bytes of a connection have been here, in the kernel too; 0 unknown."""
+    """Return the age of a connection's newest bytes, those in the kernel included; 0 if unknown."""
     size_bytes = TCP_INFO_LAST_DATA_RECEIVED + 4
     info = _tcp_info(peer, size_bytes)
     if len(info) < size_bytes:

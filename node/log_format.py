@@ -1,4 +1,4 @@
-"""Lines of node.log: one for each message, as text or JSON; and their levels."""
+"""The format of node.log: one line for each message, as text or JSON; and its levels."""
 
 import json
 import logging
@@ -10,7 +10,7 @@ INDENT = "  "  # what follows a message begins as no message does
 
 
 class PrintableFormatter(logging.Formatter):
-    """Escapes control characters and line ends of messages; indents tracebacks below them."""
+    """A formatter that escapes control characters and line ends, and indents tracebacks."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         return printable(super().formatMessage(record))
@@ -27,7 +27,7 @@ def _indented(text: str) -> str:
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line, escaped to ASCII; an event has its terms beside its sentence."""
+    """A formatter that writes a JSON object a line, in ASCII; an event's has its terms, too."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {

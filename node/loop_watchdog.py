@@ -1,18 +1,20 @@
-"""Who kept the event loop: a broker that is deaf for a session is dead to the others.
+"""The watchdog of the event loop: it reports turns that are too long, and the code that ran.
 
-A timer on the loop looks every TICK_S, while there is little to do every IDLE_TICK_S: each look
-wakes the process up. When it comes late, one turn of the loop was too long. The same timer arms an
-alarm of the operating system; it goes off in the middle of a long turn, in the main thread, and
-reads off the stack what runs there (`describe`). So a turn above STALL_S and a tick is always
+A broker whose loop stands still for a session timeout is declared dead.
+
+A timer on the loop fires every TICK_S, or every IDLE_TICK_S while there is little to do, since each
+tick wakes the process. When it fires late, one turn of the loop was too long. The same timer arms
+an alarm of the operating system. The alarm fires in the middle of a long turn, in the main thread,
+and reads the running code off the stack (`describe`). So a turn above STALL_S and a tick is always
 seen, one above STALL_S often, and no thread is needed.
 
-A turn is known by its wall time, by the CPU time of its thread, by how long that thread was ready
-but had no processor (`/proc/self/schedstat`), and by the pauses of the garbage collector. Only
-wall time less the wait for a processor is the broker's own doing. A process that was stopped
-(SIGSTOP, SIGCONT) was not at fault either. Any thread may be the one that is handed SIGCONT, and
-it may get its processor after the main thread: so a stall counts one turn later.
+A turn is measured by its wall time, by the CPU time of its thread, by how long that thread was
+ready but had no processor (`/proc/self/schedstat`), and by the pauses of the garbage collector.
+Only wall time less the wait for a processor counts against the broker. A pause of the process
+(SIGSTOP, SIGCONT) does not count either. Any thread may receive SIGCONT, and it may get its
+processor after the main thread: so a stall counts one turn later.
 
-Belongs to a process, not to a broker: `node/__main__` starts it.
+It belongs to a process, not to a broker: `node/__main__` starts it.
 """
 
 import asyncio
@@ -43,7 +45,7 @@ def _request(variables: dict[str, Any]) -> str:
     return f"request {APIS[variables['api'].key].name}{client}"
 
 
-# By the qualified name of a function: what its local variables say of its work.
+# The qualified name of a function -> a description of its work from its local variables.
 _NAMES: dict[str, Callable[[dict[str, Any]], str]] = {
     "Dispatcher.dispatch": _request,
     "Dispatcher._run.<locals>.run": _request,
@@ -56,17 +58,17 @@ _NAMES: dict[str, Callable[[dict[str, Any]], str]] = {
 
 
 def describe(frame: FrameType | None, task: "asyncio.Task[Any] | None") -> str:
-    """Name what the stack that ends in `frame` does; `task` is the one that runs, if any.
+    """Describe the work of the stack that ends in `frame`; `task` is the running one, if any.
 
-    Nothing is noted in advance, so a name costs nothing until it is wanted: the local variables of
-    a few functions tell it. The outermost known frame names the activity (the request, the command,
-    the job, the task), the innermost of ours says where it stood.
+    A description costs nothing until it is needed: it is read from the local variables of a few
+    functions. The outermost known frame gives the activity (the request, the command, the job, the
+    task), the innermost frame of ours gives the place.
     """
     name, where = "", ""
     for one in _stack(frame):
         tell = _NAMES.get(one.f_code.co_qualname)
         if tell is not None:
-            # Right at its beginning a function has no variables to tell by.
+            # A function that has just begun has not set its variables yet.
             with suppress(KeyError, AttributeError, MalformedCommand):
                 name = tell(one.f_locals)  # the outermost is met last
         if not where and one.f_code.co_filename.startswith(ROOT):
@@ -93,7 +95,7 @@ FINDING_S = 0.5  # what chaos runs and the pytest plugin take as a defect of the
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """One turn of the loop that was too long; seconds."""
+    """One turn of the loop that was too long, in seconds."""
 
     wall_s: float
     cpu_s: float
@@ -103,7 +105,7 @@ class Stall:
 
     @property
     def own_s(self) -> float:
-        """What the broker itself is to blame for."""
+        """The time that counts against the broker."""
         return self.wall_s - self.waited_s
 
     def __str__(self) -> str:
@@ -116,7 +118,7 @@ class Stall:
 
 
 class LoopWatchdog:
-    """Watches the event loop of the main thread of this process."""
+    """The watchdog of the event loop in the main thread of this process."""
 
     def __init__(self) -> None:
         self.stall_count = self.finding_count = self.starved_count = 0
@@ -131,7 +133,7 @@ class LoopWatchdog:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Watch from now on; in the main thread, on its running loop."""
+        """Begin to watch; call it in the main thread, on its running loop."""
         self._loop = asyncio.get_running_loop()
         signal.signal(signal.SIGALRM, self._alarm)
         signal.signal(signal.SIGCONT, self._continued)
@@ -152,7 +154,7 @@ class LoopWatchdog:
             self._schedstat = None
 
     def metrics(self) -> dict[str, Any]:
-        """What the admin socket tells of the loop; milliseconds."""
+        """The figures of the loop for the admin socket, in milliseconds."""
         longest = self.longest
         return {
             "stalls": self.stall_count,
@@ -198,12 +200,12 @@ class LoopWatchdog:
         )
 
     def _confirm(self) -> None:
-        """Count the last turn's stall: nothing has said since that the process was stopped."""
+        """Count the last turn's stall: no SIGCONT has come since."""
         stall, self._unconfirmed = self._unconfirmed, None
         if stall is None:
             return
         if stall.own_s < STALL_S:
-            self.starved_count += 1  # the machine's doing
+            self.starved_count += 1  # the machine had no processor for it
             return
         self.stall_count += 1
         self.finding_count += stall.own_s > FINDING_S

@@ -1,4 +1,4 @@
-"""What a handler may ask of its broker: one value, filled at the composition root."""
+"""The services of a broker for its handlers: one value, filled at the composition root."""
 
 import asyncio
 import logging
@@ -41,7 +41,7 @@ _refusals = logging.getLogger("oncelog.authorizer")
 class BrokerServices:
     """The broker, as its handlers see it. `broker_epoch` is -1 until it is registered.
 
-    `work` is the line of clients' jobs; `replicas.work` is that of the broker's own.
+    `work` is the queue of clients' jobs; `replicas.work` is the queue of the broker's own.
     """
 
     config: BrokerConfig
@@ -66,7 +66,7 @@ class BrokerServices:
     refusals: LimitedLog = field(default_factory=lambda: LimitedLog(_refusals))  # of the authorizer
     quotas: ClientQuotas = field(init=False)
     broker_epoch: int = -1
-    authorizer: AclAuthorizer | None = field(init=False)  # None: everybody may do everything
+    authorizer: AclAuthorizer | None = field(init=False)  # None: everything is allowed
     groups: GroupCoordinator = field(init=False)
     fetch_sessions: FetchSessionCache = field(init=False)
     markers: "MarkerWriter | None" = None
@@ -100,9 +100,9 @@ class BrokerServices:
 
     @property
     def controller_id(self) -> int:
-        """A live broker that takes administration: the controller if it is one, -1 for none.
+        """The id that Metadata shows as the controller: the active one if live, -1 for none.
 
-        Any broker would do, since each forwards (KIP-590); this saves the hop.
+        Any live broker would do, since each forwards (KIP-590); this saves the hop.
         """
         leader = self.metadata_group.leader_id
         if leader is not None and leader in self.state.live_brokers:

@@ -1,16 +1,16 @@
-"""What clients write to and read from the topics of one broker, counted since it began."""
+"""Counts of the records and bytes that clients write to and read from one broker's topics."""
 
 from dataclasses import dataclass, field
 
 
 @dataclass(slots=True, eq=False)
 class TopicTraffic:
-    """Counts of a topic on this broker; Kafka has the same as BrokerTopicMetrics.
+    """The counts of a topic on this broker; Kafka has the same as BrokerTopicMetrics.
 
     produced: partitions here that Produce requests named. produce_failed: those whose batch was
-    refused, but for a change of the leader. fetched: looks at a partition for a consumer; a fetch
-    that waits looks again. bytes_out: of answers to consumers. all: the counts of
-    all topics, to which everything is added, too; None for those counts themselves.
+    refused for another reason than a change of the leader. fetched: reads of a partition for a
+    consumer; a fetch that waits reads again. bytes_out: bytes of answers to consumers. all: the
+    counts of all topics, to which everything is added, too; None for those counts themselves.
     """
 
     all: "TopicTraffic | None" = None
@@ -22,7 +22,7 @@ class TopicTraffic:
     fetched: int = 0
 
     def count_batch(self, records: int, size_bytes: int) -> None:
-        """Count a batch that a Produce request brought; without records one that was here."""
+        """Count a batch of a Produce request; one of 0 records is a duplicate."""
         self.produced += 1
         self.messages_in += records
         self.bytes_in += size_bytes
@@ -32,7 +32,7 @@ class TopicTraffic:
             self.all.bytes_in += size_bytes
 
     def count_sent(self, size_bytes: int) -> None:
-        """Count what a consumer gets."""
+        """Count bytes that are sent to a consumer."""
         self.bytes_out += size_bytes
         if self.all is not None:
             self.all.bytes_out += size_bytes

@@ -25,7 +25,7 @@ _VOTERS_ALLOWED = (1, 3, 4, 5)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig(BrokerSettings):
-    """Everything a broker is told from outside.
+    """The static configuration of a broker.
 
     `topic_defaults` maps topic config names to the text this broker's file gives them (and
     min.insync.replicas always); `static_values` holds the file's keys as they were written.
@@ -38,12 +38,12 @@ class BrokerConfig(BrokerSettings):
 
     @classmethod
     def from_file(cls, path: Path) -> "BrokerConfig":
-        """Read server.properties; raises InvalidConfig (what is wrong) or OSError."""
+        """Read server.properties; raise InvalidConfig with all errors, or OSError."""
         return cls.from_properties(parse_properties(path.read_text(encoding="utf-8")))
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> "BrokerConfig":
-        """The configuration that these keys give; InvalidConfig tells all that is wrong."""
+        """Return the configuration that these keys give; raise InvalidConfig with all errors."""
         complaints: list[str] = []
         values: dict[str, Any] = {}
         overrides: dict[str, dict[str, Any]] = {}
@@ -79,7 +79,7 @@ class BrokerConfig(BrokerSettings):
         return config._with_listeners(overrides)._with_derived_defaults()
 
     def _check_together(self) -> None:
-        """What no key shows by itself."""
+        """Check the keys against each other; raise InvalidConfig."""
         if len(set(self.voters)) != len(self.voters) or not all(v.isdigit() for v in self.voters):
             raise InvalidConfig(f"oncelog.voters must be different numbers: {self.voters}")
         if len(self.voters) == 2:
@@ -99,7 +99,7 @@ class BrokerConfig(BrokerSettings):
         self.check_consumer_groups()
 
     def _with_listeners(self, overrides: Mapping[str, Mapping[str, Any]]) -> "BrokerConfig":
-        """Return this configuration with its listeners; what no listener has is refused."""
+        """Return this configuration with its listeners; refuse keys of unknown listeners."""
         endpoints = parse_listeners(
             self.listeners, self.advertised_listeners, self.listener_security_protocol_map
         )
@@ -156,7 +156,7 @@ class BrokerConfig(BrokerSettings):
 
     @property
     def voter_ids(self) -> tuple[int, ...]:
-        """The nodes of the cluster, in ascending order."""
+        """Return the ids of the cluster's nodes in ascending order."""
         return tuple(sorted(int(voter) for voter in self.voters))
 
     @property
@@ -165,7 +165,7 @@ class BrokerConfig(BrokerSettings):
 
     @property
     def cluster_defaults(self) -> dict[str, str]:
-        """The static values that decide inside the replicated metadata (SetDefaults)."""
+        """Return the static values that the replicated metadata needs (SetDefaults)."""
         controlled = {"oncelog.clock": self.clock} if self.clock != "system" else {}
         return {
             **controlled,
@@ -178,7 +178,7 @@ class BrokerConfig(BrokerSettings):
         }
 
     def text_of(self, name: str) -> str | None:
-        """The effective value of a key as text; None when it is unset."""
+        """Return the effective value of a key as text; None when it is unset."""
         key = BROKER_KEYS[name]
         attribute = _ATTRIBUTES.get(name)
         if key.topic_config == "min.insync.replicas":
@@ -207,7 +207,7 @@ def _is_secret(name: str) -> bool:
 
 
 def _in_milliseconds(properties: Mapping[str, str]) -> dict[str, str]:
-    """Hours and minutes replaced by the keys in milliseconds, where those are not given."""
+    """Replace keys in hours and minutes by those in milliseconds, unless these are given."""
     given = dict(properties)
     for name, (finer, unit_ms, _) in COARSER_UNITS.items():
         if name in given:
@@ -232,9 +232,9 @@ BROKER_KEYS: Mapping[str, BrokerKey] = {
 
 
 def kafka_profile() -> dict[str, str]:
-    """Apache Kafka's own values of the keys whose defaults are others here, where we serve them.
+    """Return Apache Kafka's defaults of the keys whose defaults differ here.
 
-    Left out is "no bound" for the memory of requests: there is always one.
+    Values that are not served are left out: the memory of requests always has a bound.
     """
     return {
         name: key.kafka_default

@@ -1,4 +1,4 @@
-"""The table of a broker's configuration: every key that we know, with all there is to say of it.
+"""The table of a broker's configuration keys.
 
 Each field is a key of server.properties with its type, default, bounds, and doc. Names, types,
 and defaults are Kafka's; where our default is another, Kafka's stands beside it. Keys that begin
@@ -43,9 +43,9 @@ def _is_count(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSettings(CoordinatorSettings):
-    """The typed values of the keys; `BrokerConfig` is what the rest of the broker uses."""
+    """The typed values of the keys; the rest of the broker uses `BrokerConfig`."""
 
-    # who and where
+    # identity and addresses
     node_id: int = setting("node.id", INT, None, "The number of this broker.", at_least(0))
     cluster_id: str = setting(
         "cluster.id",

@@ -1,7 +1,7 @@
-"""Subscriptions to metrics of clients (KIP-714): configurations of a kind of their own.
+"""Subscriptions to metrics of clients (KIP-714), a resource type of configurations.
 
-They are kept and shown as by a Kafka whose brokers have no plugin that receives metrics: clients
-are never asked for any.
+They are stored and described, but clients are never asked for metrics: Kafka's brokers do the
+same without a plugin that receives metrics.
 """
 
 import re
@@ -47,7 +47,7 @@ CLIENT_METRICS_KEYS: Mapping[str, BrokerKey] = {
 
 
 def judge_client_metrics_configs(configs: Mapping[str, str]) -> None:
-    """Raise InvalidConfig or InvalidRequest, in Kafka's words, unless this can be one."""
+    """Raise InvalidConfig or InvalidRequest unless these configs are a valid subscription."""
     for name, value in configs.items():
         key = CLIENT_METRICS_KEYS.get(name)
         if key is None:
@@ -66,9 +66,9 @@ def judge_client_metrics_configs(configs: Mapping[str, str]) -> None:
 
 
 def _check_pattern(pattern: str) -> None:
-    """Refuse a pattern that Python's re refuses, too; Kafka compiles it as one of Java.
+    """Refuse a pattern that Python's re refuses; Kafka compiles it with Java's.
 
-    A pattern that would take long to compile is kept as it is: no client is ever asked.
+    A pattern that would take long to compile is not checked: it is never applied to a client.
     """
     name, equals, expression = (part.strip() for part in pattern.partition("="))
     if not equals or name not in MATCHED:

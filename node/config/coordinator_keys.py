@@ -223,7 +223,7 @@ class CoordinatorSettings(AuthorizerSettings):
     )
 
     def check_consumer_groups(self) -> None:
-        """Raise InvalidConfig unless what groups get lies within what they may set."""
+        """Raise InvalidConfig unless the defaults of groups lie within the bounds of groups."""
         for name in ("heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms"):
             attribute = name.replace(".", "_")
             least = getattr(self, f"group_consumer_min_{attribute}")

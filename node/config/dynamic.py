@@ -1,4 +1,4 @@
-"""Configurations that change while brokers run: what holds, and what may be set (KIP-226)."""
+"""Dynamic configurations of brokers (KIP-226): the effective values, and their validation."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -15,7 +15,7 @@ from .group_configs import judge_group_configs
 def topic_defaults_in_force(
     config: BrokerConfig, broker_configs: Mapping[str, Mapping[str, str]]
 ) -> dict[str, str]:
-    """What topics get that set nothing themselves, by topic config names: for LogConfig.
+    """Return the defaults of topic configs, by their names, for LogConfig.
 
     broker_configs: the dynamic configs of the replicated metadata.
     """
@@ -30,7 +30,7 @@ def topic_defaults_in_force(
 def dynamic_configs(
     config: BrokerConfig, broker_configs: Mapping[str, Mapping[str, str]]
 ) -> dict[str, str]:
-    """Return what was set while brokers run and holds for this one; its own wins."""
+    """Return this broker's dynamic configs: its own override those of the cluster."""
     return {
         **broker_configs.get(WHOLE_CLUSTER, {}),
         **broker_configs.get(str(config.node_id), {}),
@@ -40,13 +40,13 @@ def dynamic_configs(
 def value_in_force(
     config: BrokerConfig, broker_configs: Mapping[str, Mapping[str, str]], name: str
 ) -> Any:
-    """Return the parsed value of a dynamic key that is no attribute of the configuration."""
+    """Return the effective, parsed value of a dynamic key that BrokerConfig has no field for."""
     key, texts = BROKER_KEYS[name], dynamic_configs(config, broker_configs)
     return key.parse(texts.get(name, config.static_values.get(name, key.default or "")))
 
 
 def judge_dynamic_configs(configs: Mapping[str, str]) -> None:
-    """Raise InvalidConfig, or InvalidRequest of values, unless brokers may be given these."""
+    """Raise InvalidConfig, or InvalidRequest for a value, unless brokers accept these configs."""
     for name, value in configs.items():
         key = BROKER_KEYS.get(name)
         if key is None:
@@ -60,7 +60,7 @@ def judge_dynamic_configs(configs: Mapping[str, str]) -> None:
 
 
 def config_validators(config: BrokerConfig, topic: Validate) -> ConfigValidators:
-    """Return how this broker judges configurations before they are proposed."""
+    """Return the validators that this broker applies before it proposes configurations."""
     return ConfigValidators(
         topic=topic,
         broker=judge_dynamic_configs,

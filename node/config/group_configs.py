@@ -1,8 +1,8 @@
-"""The configurations of groups (resource type GROUP): what they may be, and what applies.
+"""The configurations of groups (resource type GROUP): their validation and effective values.
 
-They are kept in the replicated metadata by group id, whether or not there is such a group. Those of
-consumer groups are honoured, within the bounds of the broker's `group.consumer.*` keys. Those of
-kinds of groups that are not served are known and shown, and keep their defaults.
+They are kept in the replicated metadata by group id, whether or not the group exists. Those of
+consumer groups are applied within the bounds of the broker's `group.consumer.*` keys. Those of
+group types that are not served can be described, and keep their defaults.
 """
 
 from collections.abc import Iterator, Mapping
@@ -114,7 +114,7 @@ GROUP_KEYS: Mapping[str, GroupConfigRow] = {each.key.name: each for each in _row
 
 
 def judge_group_configs(config: BrokerConfig, configs: Mapping[str, str]) -> None:
-    """Raise InvalidConfig, in Kafka's words, unless a group may have these."""
+    """Raise InvalidConfig, in Kafka's words, unless a group may have these configs."""
     for name, value in configs.items():
         known = GROUP_KEYS.get(name)
         if known is None:
@@ -137,9 +137,9 @@ def judge_group_configs(config: BrokerConfig, configs: Mapping[str, str]) -> Non
 def consumer_group_settings(
     config: BrokerConfig, configs: Mapping[str, str]
 ) -> ConsumerGroupSettings:
-    """Return what applies to a group with these configs of its own.
+    """Return the effective settings of a group with these configs of its own.
 
-    A value that was set under other bounds is brought within today's, as in Kafka.
+    A value that was set under other bounds is brought within the current ones, as in Kafka.
     """
     values: list[int] = []
     for name in (SESSION, HEARTBEAT, INTERVAL):

@@ -1,8 +1,8 @@
-"""What a broker may be configured with: the shape of a key, and how its text is read.
+"""The definition of a configuration key, and the parser of server.properties.
 
-The keys themselves stand as fields of `BrokerConfig`, each beside its type, default, bounds, and
-doc. Broker keys that only give the default of a topic config (log.segment.bytes and its like)
-are derived from the storage's table, so that the two cannot disagree.
+The keys are fields of `BrokerConfig`, each beside its type, default, bounds, and doc. Broker keys
+that only give the default of a topic config (log.segment.bytes and its like) are derived from the
+storage's table, so that the two cannot disagree.
 """
 
 import re
@@ -27,24 +27,24 @@ def anything(value: Any) -> str | None:
 
 
 def at_least(least: int) -> Check:
-    """A lower bound, inclusive."""
+    """Return a check for an inclusive lower bound."""
     return lambda value: None if value >= least else f"Value must be at least {least}"
 
 
 def at_least_one_or_default(value: int) -> str | None:
-    """-1 stands for a default that depends on other keys."""
+    """Accept 1 and more, and -1 for a default that depends on other keys."""
     return None if value >= 1 or value == -1 else "Value must be at least 1, or -1"
 
 
 def between(least: int, most: int) -> Check:
-    """Two bounds, inclusive."""
+    """Return a check for two inclusive bounds."""
     return lambda value: (
         None if least <= value <= most else f"Value must be between {least} and {most}"
     )
 
 
 def some_of(*allowed: str) -> Check:
-    """At least one of a closed set of words, each once."""
+    """Return a check for a list of one or more of these words, each once."""
     return lambda value: (
         None
         if value and len(set(value)) == len(value) and set(value) <= set(allowed)
@@ -53,14 +53,14 @@ def some_of(*allowed: str) -> Check:
 
 
 def one_of(*allowed: str) -> Check:
-    """A closed set of words."""
+    """Return a check for one of these words."""
     return lambda value: (
         None if value in allowed else f"String must be one of: {', '.join(allowed)}"
     )
 
 
 def one_of_in_any_case(*allowed: str) -> Check:
-    """The same, in letters of any case."""
+    """Return a check for one of these words in any case."""
     return lambda value: (
         None
         if value.lower() in allowed
@@ -73,9 +73,10 @@ class BrokerKey:
     """One key of server.properties.
 
     `default` is text: None when the key must be set, "" when it is unset by default.
-    `kafka_default` is Kafka's, given only where ours differs. A key with `not_served` is known,
-    but only its default is accepted, with that reason. A dynamic key can be changed for the whole
-    cluster while it runs (KIP-226); `topic_config` names the topic config whose default it is.
+    `kafka_default` is Kafka's, given only where ours differs. A key with `not_served` accepts
+    only its default; `not_served` is the reason. A dynamic key can be changed for the whole
+    cluster while it runs (KIP-226). `topic_config` is the topic config that takes its default
+    from the key.
     """
 
     name: str
@@ -89,7 +90,7 @@ class BrokerKey:
     topic_config: str | None = None
 
     def parse(self, text: str) -> Any:
-        """The typed value; InvalidConfig with a sentence in Kafka's words when it may not be."""
+        """Return the typed value; raise InvalidConfig, in Kafka's words, for an invalid one."""
         try:
             value = self.parse_unchecked(text)
         except ValueError as problem:
@@ -101,7 +102,7 @@ class BrokerKey:
         return value
 
     def parse_unchecked(self, text: str) -> Any:
-        """The typed value, in its bounds or not; ValueError when it is of another type."""
+        """Return the typed value without a check of its bounds; raise ValueError for its type."""
         return _parse(self.type, text.strip())
 
     def _invalid(self, text: str, complaint: str) -> KafkaError:
@@ -118,7 +119,7 @@ def setting(
     check: Check = anything,
     **details: Any,
 ) -> Any:
-    """A field of BrokerConfig that is read from a key; without a default it must be given."""
+    """Return a field of BrokerConfig that is read from a key; without a default it is required."""
     key = BrokerKey(name=name, type=config_type, default=default, doc=doc, check=check, **details)
     metadata = {"key": key}
     return (
@@ -129,7 +130,7 @@ def setting(
 
 
 def topic_default_keys(own_defaults: Mapping[str, str]) -> dict[str, BrokerKey]:
-    """The keys that give the defaults of topic configs.
+    """Return the keys that give the defaults of topic configs.
 
     own_defaults: topic config name -> our default, where it is not Kafka's.
     """
@@ -171,7 +172,7 @@ COARSER_UNITS = {
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    r"""The keys and values of a Java properties file.
+    r"""Return the keys and values of a Java properties file.
 
     # and ! begin comments, = or : ends a key, \ at a line's end goes on in the next line, and
     before another character it is an escape. Raises InvalidConfig for a line without a value
@@ -201,7 +202,7 @@ def _unescaped(escape: re.Match[str]) -> str:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines with their continuations, by the number of the last; no comments, no empty ones."""
+    """Yield lines with their continuations and the number of the last; skip comments and blanks."""
     begun = ""
     lines = _END_OF_LINE.split(text)
     for number, raw in enumerate(lines, 1):

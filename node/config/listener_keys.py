@@ -1,4 +1,4 @@
-"""The keys that a listener may have a value of its own of: `listener.name.NAME.KEY` (KIP-103)."""
+"""The keys that can be set per listener, as `listener.name.NAME.KEY` (KIP-103)."""
 
 from dataclasses import dataclass, fields
 
@@ -20,7 +20,7 @@ def check_principal_rules(text: str) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerSettings:
-    """The typed values of these keys, for all listeners that do not say otherwise."""
+    """The typed values of these keys, for all listeners without a value of their own."""
 
     max_connections: int = setting(
         "max.connections",
@@ -207,7 +207,7 @@ class ListenerSettings:
 
     @property
     def sessions_ms(self) -> dict[str, int]:
-        """For how long logins last by a mechanism that has a value of its own."""
+        """Return the session lifetimes of the mechanisms that have a value of their own."""
         values = (
             ("PLAIN", self.plain_connections_max_reauth_ms),
             ("SCRAM-SHA-256", self.scram_256_connections_max_reauth_ms),

@@ -1,7 +1,7 @@
-"""Listeners by name: where a broker is bound, what it speaks there, and what clients are told.
+"""The listeners of a broker: names, bound and advertised addresses, security protocols.
 
-Kafka's rules (KIP-103): a listener is a name, `listener.security.protocol.map` says what is spoken
-on it, `advertised.listeners` gives clients another address, and `listener.name.NAME.KEY` gives a
+Kafka's rules (KIP-103): a listener has a name, `listener.security.protocol.map` gives its security
+protocol, `advertised.listeners` gives clients another address, and `listener.name.NAME.KEY` gives a
 key another value for one listener.
 """
 
@@ -20,7 +20,7 @@ _UNROUTABLE = ("", "0.0.0.0", "::")
 
 
 class SecurityProtocol(Enum):
-    """What is spoken on a listener; the values are Kafka's ids."""
+    """The security protocol of a listener; the values are Kafka's ids."""
 
     PLAINTEXT = 0
     SSL = 1
@@ -40,7 +40,7 @@ DEFAULT_MAP = ",".join(f"{name}:{name}" for name in SecurityProtocol.__members__
 
 
 class Endpoint(NamedTuple):
-    """Where a listener is bound, or where clients are told to go."""
+    """The address that a listener is bound to or advertises."""
 
     host: str
     port: int
@@ -48,7 +48,7 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """One listener of a broker; `advertised` is None where clients are not told of it.
+    """One listener of a broker; `advertised` is None where clients do not see it.
 
     `overrides` are the values of `listener.name.NAME.KEY`, typed, by the attribute of the key.
     """
@@ -61,7 +61,7 @@ class Listener:
 
     @property
     def is_plain_loopback(self) -> bool:
-        """Return whether only programs of this machine reach it, without TLS or a login."""
+        """Return whether it is PLAINTEXT and reachable from this machine only."""
         ends = (self.bind, self.advertised or self.bind)  # a tunnel leads others to loopback
         return self.protocol is SecurityProtocol.PLAINTEXT and all(
             is_loopback(end.host) for end in ends

@@ -1,6 +1,4 @@
-"""The keys of quotas: of clients, which are in the metadata (AlterClientQuotas), and the rates
-that replication is throttled to (KIP-73).
-"""
+"""The keys of quotas: of clients (AlterClientQuotas) and of throttled replication (KIP-73)."""
 
 from dataclasses import dataclass
 

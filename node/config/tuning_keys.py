@@ -1,7 +1,7 @@
-"""Kafka's keys that only tune what is not here: taken, shown, without effect.
+"""Kafka's keys that are accepted and described, but have no effect here.
 
-A server.properties or a script that was made for Kafka sets them, and means no harm. The log names
-those that were set. Tiered storage itself cannot be switched on.
+A server.properties or a script that was made for Kafka may set them. The log names those that
+were set. Tiered storage itself cannot be switched on.
 """
 
 from collections.abc import Iterable
@@ -143,7 +143,7 @@ KNOWN_KEYS = {
 
 
 def without_effect(names: Iterable[str]) -> str | None:
-    """A sentence about those of the keys that change nothing here; None if all of them count."""
+    """Return a sentence that names the keys without effect; None if all have one."""
     idle = sorted(TUNING_KEYS.keys() & set(names))
     if not idle:
         return None

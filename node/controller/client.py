@@ -1,11 +1,11 @@
-"""How a broker asks the controller, wherever that is.
+"""The broker's client of the active controller.
 
-The leader of the metadata group is known from the group itself, or from whoever we asked in vain.
-A request is repeated until it is answered or its time is up; that is safe because each one can be
-recognised: a registration by its incarnation, an ISR change by its epochs, anything else by an
-operation id under which the first outcome is kept.
+It learns the leader of the metadata group from the group itself, or from a node that refused a
+request because it does not lead. A request is repeated until it is answered or its time is up.
+That is safe because each one can be recognised: a registration by its incarnation, an ISR change
+by its epochs, anything else by an operation id under which the first outcome is kept.
 
-An answer is handed on only when this node has applied the log up to it, so whoever asked sees the
+A result is returned only when this node has applied the log up to it, so the caller sees the
 effect in this node's metadata.
 """
 
@@ -51,16 +51,16 @@ HEARTBEAT_ATTEMPTS = 4  # if all were as short as the first
 BACKOFF_MS_FIRST, BACKOFF_MS_MAX = 5, 200
 DEFAULT_TIMEOUT_MS = 30_000
 OPERATION_ID_BYTES = 16
-# These are recognised by what they say; another block of producer ids does no harm.
+# These are recognised by their contents; another block of producer ids does no harm.
 _NEEDS_NO_ID = (RegisterBroker, AlterPartition, AllocateProducerIds)
 _OF_BROKERS = (*_NEEDS_NO_ID, FailReplicas)  # the others are a client's, and wait in its line
 
 
 class ControllerClient:
-    """One for each broker. service: this node's own, asked directly when the node leads.
+    """The client of the active controller, one for each broker.
 
-    validators: how configurations are judged before they are proposed; without them all are taken.
-    now_ms: the monotonic clock.
+    service: this node's own, called directly when the node leads. validators: of configurations,
+    before they are proposed; without them all are accepted. now_ms: the monotonic clock.
     """
 
     def __init__(
@@ -100,11 +100,11 @@ class ControllerClient:
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
         operation_id: bytes | None = None,
     ) -> Result:
-        """Have the command done, and return its outcome once this node knows it.
+        """Submit a command to the controller; return its outcome once this node has applied it.
 
-        operation_id: of one that may come again, from any node, and is done once (a short one).
-        A long command goes as several, of which some may be done and others not. Raises
-        RequestTimedOut (then it may be done, now or later) and PolicyViolation (too long).
+        operation_id: a short command that any node repeats under the same id is executed once. A
+        long command is split into several, of which some may succeed and others fail. Raises
+        RequestTimedOut (the command may still be executed) and PolicyViolation (too long).
         """
         deadline_ms = self.now_ms() + timeout_ms
         refused = {}
@@ -123,23 +123,23 @@ class ControllerClient:
         return await self._work.finish("configurations", merging)
 
     async def heartbeat(self, heartbeat: Heartbeat, *, timeout_ms: int) -> HeartbeatReply:
-        """Raises RequestTimedOut when no controller answered."""
+        """Send a heartbeat; raise RequestTimedOut when no controller answers."""
         deadline_ms = self.now_ms() + timeout_ms
         payload = encode_message(heartbeat)
-        # One that waited for a paused leader would not be there for the next one. But a slow link
-        # must not make it deaf: what comes after the end of its attempt is not heard.
+        # An attempt that waits for a paused leader would miss the next one, so attempts are short.
+        # But not too short for a slow link: an answer after the end of its attempt is dropped.
         attempt_ms = max(1, timeout_ms // HEARTBEAT_ATTEMPTS)
         answer = await self._request(PeerMessage.HEARTBEAT, payload, deadline_ms, attempt_ms)
         return decode_message(HeartbeatReply, answer)
 
     async def describe_quorum(self, *, timeout_ms: int) -> Quorum:
-        """The metadata group as its leader sees it. Raises RequestTimedOut."""
+        """Return the metadata group as its leader sees it; raise RequestTimedOut."""
         deadline_ms = self.now_ms() + timeout_ms
         answer = await self._request(PeerMessage.DESCRIBE_QUORUM, b"", deadline_ms)
         return decode_message(Quorum, answer)
 
     async def next_producer_id(self, broker_epoch: int, *, timeout_ms: int = 5_000) -> int:
-        """An id that no producer has had. Raises RequestTimedOut, or what the controller says."""
+        """Return an unused producer id; raise RequestTimedOut or the controller's error."""
         deadline_ms = self.now_ms() + timeout_ms
         while (producer_id := self._producer_ids.take()) is None:
             await self._until(self._fetch_producer_ids(broker_epoch), deadline_ms)
@@ -148,7 +148,7 @@ class ControllerClient:
         return producer_id
 
     def close(self) -> None:
-        """Give up what is under way."""
+        """Abandon the requests that are in flight."""
         if self._refill is not None:
             self._refill.cancel()
         for look in (self._last_look, self._next_look):
@@ -156,10 +156,10 @@ class ControllerClient:
                 look.cancel()
 
     async def catch_up(self, deadline_ms: int) -> None:
-        """Return when this node has applied all that is decided by now, or at the deadline.
+        """Return when this node has applied all that is committed by now, or at the deadline.
 
-        For a client that has heard of a decision from another broker. Calls that come while a
-        question is under way share the next one: its answer may be older than what they ask for.
+        A client may have heard of a decision from another broker. Calls that come while a look at
+        the log is in flight share the next one: the answer of the first may be too old for them.
         """
         if self._next_look is None:
             loop = asyncio.get_running_loop()
@@ -172,7 +172,7 @@ class ControllerClient:
             await self.until_applied(look.result(), deadline_ms)
 
     async def until_applied(self, index: int, deadline_ms: int) -> None:
-        """Wait until this node has applied the metadata log up to index. RequestTimedOut."""
+        """Wait until this node has applied the metadata log up to index; raise RequestTimedOut."""
         if self._raft_group.applied_index < index:
             future = asyncio.get_running_loop().create_future()
             heapq.heappush(self._waiting, (index, next(self._numbers), future))
@@ -241,10 +241,10 @@ class ControllerClient:
                 future.set_result(None)
 
     def _fetch_producer_ids(self, broker_epoch: int) -> asyncio.Task[None]:
-        """The one request for a block that is under way, or a new one."""
+        """Return the request for a block that is in flight, or send a new one."""
         if self._refill is None or self._refill.done():
             self._refill = asyncio.get_running_loop().create_task(self._fetch_block(broker_epoch))
-            # Fetched ahead, nobody may be waiting to hear that it failed.
+            # The block is fetched ahead: its error must be retrieved even if no caller waits.
             self._refill.add_done_callback(lambda task: task.cancelled() or task.exception())
         return self._refill
 
@@ -256,7 +256,7 @@ class ControllerClient:
         self._producer_ids.add(result.first_producer_id, result.producer_id_count)
 
     async def _until(self, awaited: asyncio.Future[Any], deadline_ms: int) -> None:
-        """Wait for it, but not longer; it goes on for others who wait."""
+        """Wait for a shared future, at most until the deadline; it goes on for other callers."""
         timeout_ms = max(0, deadline_ms - self.now_ms())
         done, _ = await asyncio.wait((awaited,), timeout=timeout_ms / 1000)
         if not done:

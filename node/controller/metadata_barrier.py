@@ -1,4 +1,4 @@
-"""Waits until all live brokers have applied a decision, for what must hold everywhere at once."""
+"""Waits until all live brokers have applied a decision that must hold everywhere at once."""
 
 import asyncio
 import logging
@@ -19,13 +19,13 @@ PAUSE_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class UntilApplied:
-    """Asks a broker to answer once it has applied the metadata log up to this index."""
+    """A request that a broker answers once it has applied the metadata log up to this index."""
 
     index: int
 
 
 class MetadataBarrier:
-    """One for each broker. A broker that is fenced meanwhile is not waited for."""
+    """The barrier of one broker. It does not wait for brokers that are fenced meanwhile."""
 
     def __init__(self, controller: ControllerClient, links: PeerTransport) -> None:
         self._controller, self._links = controller, links
@@ -34,7 +34,7 @@ class MetadataBarrier:
         links.on_request(PeerMessage.METADATA_APPLIED, self._asked)
 
     async def wait(self, index: int, *, timeout_ms: int) -> None:
-        """Return when every live broker has applied the log up to index. RequestTimedOut."""
+        """Return when every live broker has applied the log up to index; raise RequestTimedOut."""
         controller = self._controller
         deadline_ms = controller.now_ms() + timeout_ms
         others = [node for node in controller.state.live_brokers if node != controller.node_id]

@@ -1,4 +1,4 @@
-"""Events of the metadata: the active controller tells them, so each is in one node.log."""
+"""Events of the metadata: the active controller logs them, so each is in one node.log."""
 
 from collections.abc import Mapping
 
@@ -16,7 +16,7 @@ from ...wire.identifiers import TopicPartition
 
 
 class MetadataEvents:
-    """Make it before the Raft group starts."""
+    """The event log of metadata changes. Create it before the Raft group starts."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class MetadataEvents:
         self._events.tell("controller", f"node {node}", "elected", words, node=node, term=term)
 
     def _changed(self, changes: Changes) -> None:
-        """Take what has changed before anything else changes, and tell it in steps."""
+        """Collect the changes before anything else changes, and log them in steps."""
         known, self._brokers = self._brokers, dict(self._state.brokers)
         if not self._group.is_leader:
             return

@@ -1,8 +1,8 @@
-"""The controller's shell on every node: active where the metadata group is led.
+"""The controller's shell on every node: active on the leader of the metadata group.
 
-It answers what brokers ask (registrations, heartbeats, ISR changes, administration), proposes it
-on the Raft group, and lets the core (`controller`) watch over the brokers: on a timer, after each
-heartbeat, and when a link breaks.
+It answers requests of brokers (registrations, heartbeats, ISR changes, administration), proposes
+them to the Raft group, and runs the core (`controller`) that watches the brokers: on a timer,
+after each heartbeat, and when a link breaks.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ PROPOSALS_MAX = 1024  # of other brokers, under way at once
 
 
 class ControllerService:
-    """Make it before the Raft group starts; `start` it on the event loop.
+    """The controller's shell. Create it before the Raft group starts; `start` it on the event loop.
 
     now_ms: the monotonic clock. fault_point is called around each proposal, with
     "controller.before-propose" and "controller.after-propose".
@@ -71,12 +71,12 @@ class ControllerService:
             links.on_request(kind, self._handler(kind))
 
     def start(self) -> None:
-        """Take up the duties of a leader if this node leads already."""
+        """Become active if this node already leads."""
         if self._raft_group.is_leader and self._timer is None:
             self._elected(self._raft_group.term)
 
     async def stop(self) -> None:
-        """Cease; proposals under way are given up, not taken back."""
+        """Stop; proposals in flight are abandoned, but may still be committed."""
         self._is_stopped = True
         self._resigned()
         await self._tasks.stop()
@@ -148,7 +148,7 @@ class ControllerService:
         self._tick()
 
     def _tick(self) -> None:
-        """Propose what is due, in the order in which it is due."""
+        """Propose the commands that are due, in the order of their times."""
         if not self._is_stopped:
             self._propose_all(self.controller.tick(self._now_ms()))
 

@@ -1,7 +1,8 @@
-"""What consumer groups need that takes longer than a turn: targets of large groups, and patterns.
+"""Long work of consumer groups: target assignments of large groups, and patterns.
 
-Each is done in slices, one of a kind at a time for a group, from values that do not change. What it
-finds is for the group as it was: where that has gone on meanwhile the next heartbeat asks again.
+Each job runs in slices, one of a kind at a time for a group, from an immutable snapshot. Its
+result is for that state of the group: if the group has changed meanwhile, the next heartbeat
+starts it again.
 """
 
 import logging
@@ -39,7 +40,7 @@ class ConsumerWork:
         self._under_way: set[_Key] = set()
 
     def begin(self, shard: GroupShard, kind: str, group_id: str) -> None:
-        """Begin it, unless it is under way."""
+        """Begin a job of a group unless one of its kind is running."""
         key = (shard, kind, group_id)
         group = shard.groups.get(group_id)
         if key in self._under_way or not isinstance(group, ConsumerGroup):
@@ -87,9 +88,9 @@ class ConsumerWork:
         records: list[ConsumerRecord],
         words: str = "",
     ) -> None:
-        """Append what was found, unless the group has gone, or its leadership.
+        """Append the result unless the group is gone or this broker leads it no longer.
 
-        words: what the log says of it.
+        words: the log line.
         """
         is_there = shard.groups.get(group.group_id) is group
         if shard.state is not ShardState.SERVING or not is_there:

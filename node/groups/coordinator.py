@@ -2,13 +2,13 @@
 
     becomes leader -> loading (COORDINATOR_LOAD_IN_PROGRESS) -> serving -> resigns (NOT_COORDINATOR)
 
-What a shard is, `shard` says; the rules of groups are in coordinator/groups. This file
-carries out what comes of them: it answers, appends, and comes back when something is due. Only the
-live sessions of groups (who waits in a rebalance, deadlines) are not in the log; with the
-leadership they are gone, and the clients come again.
+`shard` defines a shard; the rules of groups are in coordinator/groups. This file executes their
+decisions: it answers, appends, and acts on deadlines. Only the live sessions of groups (members
+waiting in a rebalance, deadlines) are not in the log; they are lost with the leadership, and the
+clients reconnect.
 
-When it is not known what became of a group's record, because the replicas did not confirm it in
-time, the shard is loaded anew rather than to guess.
+When the replicas did not confirm a group's record in time, its outcome is unknown: the shard is
+loaded again.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ from .turn_execution import TurnExecution, call_safely
 
 
 class ConsumerSettingsByGroup:
-    """Says what applies to a group; most have no configurations of their own."""
+    """The effective settings of groups; most have no configurations of their own."""
 
     def __init__(self, config: BrokerConfig, state: ClusterState) -> None:
         self._config = config
@@ -59,7 +59,7 @@ class ConsumerSettingsByGroup:
         self._default = consumer_group_settings(config, {})
 
     def of(self, group_id: str) -> ConsumerGroupSettings:
-        """Return what applies now."""
+        """Return the settings of a group at this moment."""
         configs = self._state.group_configs.get(group_id)
         return consumer_group_settings(self._config, configs) if configs else self._default
 
@@ -73,7 +73,7 @@ Result = TypeVar("Result")
 
 
 class GroupCoordinator:
-    """All shards of one broker. Everything runs on its event loop."""
+    """The shards of one broker. Everything runs on its event loop."""
 
     def __init__(
         self,
@@ -105,14 +105,14 @@ class GroupCoordinator:
         self._timer = EarliestTimer(clock.monotonic_ms, self._due)
 
     def start(self) -> None:
-        """Coordinate the groups of every partition of __consumer_offsets that we come to lead."""
+        """Coordinate the groups of each partition of __consumer_offsets that this broker leads."""
         self._replicas.role_listeners.append(self._role_changed)
         self._state.on_change(self.topics.note)
         for partition in self._replicas:
             self._role_changed(partition)
 
     def stop(self) -> None:
-        """Answer everybody who waits, and coordinate nothing any more."""
+        """Answer all waiting requests and unload all shards."""
         self.is_stopping = True
         for shard in self.shards:
             self._unload(shard)
@@ -121,7 +121,7 @@ class GroupCoordinator:
     # -- which shard
 
     def shard_for(self, group_id: str) -> GroupShard:
-        """The shard that a group belongs to, ready to serve.
+        """Return the shard of a group, ready to serve.
 
         Raises CoordinatorNotAvailable while there is no __consumer_offsets (or this broker is
         going down), NotCoordinator, CoordinatorLoadInProgress.
@@ -137,17 +137,17 @@ class GroupCoordinator:
         return shard
 
     def has_topic(self, name: str) -> bool:
-        """Whether there is a topic of this name, so that its offsets may be committed."""
+        """Return whether the topic exists, so that its offsets may be committed."""
         return name in self._state.topics
 
     @property
     def work(self) -> SlicedWork:
-        """Where what takes long is done."""
+        """The queue of long jobs, which run in slices."""
         return self._replicas.work
 
     @property
     def shards(self) -> list[GroupShard]:
-        """All of them, loading ones too."""
+        """All shards, including those that are loading."""
         return list(self._shards.values())
 
     # -- appending
@@ -155,7 +155,7 @@ class GroupCoordinator:
     async def append(
         self, shard: GroupShard, batch: bytes | bytearray, *, guard: int | None = None
     ) -> int:
-        """Append a batch (`wire.records.encode_batch`); its first offset, once it is committed.
+        """Append a batch (`wire.records.encode_batch`); return its first offset once committed.
 
         The bytes are in the log when the first await of this coroutine is reached, so a check made
         in the same turn of the event loop holds for it. When it returns the batch has been
@@ -188,9 +188,10 @@ class GroupCoordinator:
         guard: int | None = None,
         is_group_record: bool = False,
     ) -> "tuple[int, asyncio.Future[None]]":
-        """Append a batch: its first offset, and the future of its being committed and replayed.
+        """Append a batch; return its first offset and a future.
 
-        Nothing has been appended when this raises.
+        The future is done when the batch is committed and replayed. Nothing has been appended when
+        this raises.
         """
         info = self._append(shard, batch, guard)
         return info.first_offset, self._wait(shard, info.last_offset + 1, is_group_record)
@@ -203,7 +204,7 @@ class GroupCoordinator:
         *,
         is_group_record: bool = False,
     ) -> int:
-        """The same; when it is committed and replayed `replayed` is called, within the share.
+        """Append a batch; call `replayed`, within the share, when it is committed and replayed.
 
         Returns the offset behind the batch.
         """
@@ -214,7 +215,7 @@ class GroupCoordinator:
     def call_when_replayed(
         self, shard: GroupShard, next_offset: int, replayed: Replayed, is_group_record: bool = False
     ) -> None:
-        """Call `replayed` when all before an offset is replayed, or that is given up."""
+        """Call `replayed` when all before an offset is replayed, or with the error."""
         deadline_ms = self.clock.monotonic_ms() + self._append_timeout_ms
 
         def settled(error: Exception | None) -> None:
@@ -256,7 +257,7 @@ class GroupCoordinator:
 
     @staticmethod
     def check_serving(shard: GroupShard) -> None:
-        """Raise NotCoordinator if we have resigned: what the shard says counts no more."""
+        """Raise NotCoordinator if this broker has resigned: the shard's state is outdated."""
         if shard.state is not ShardState.SERVING:
             raise NotCoordinator
 
@@ -276,9 +277,10 @@ class GroupCoordinator:
         self._load(partition)
 
     def _is_cut_off(self, partition: HostedPartition) -> bool:
-        """Whether another broker may lead by now, and expel members whom nobody hears there.
+        """Return whether another broker may lead the partition by now.
 
-        Such a coordinator resigns: it would confirm its members, since a heartbeat writes nothing.
+        That broker would expel the members, whose heartbeats it does not receive, while this one
+        would still confirm them, since a heartbeat writes nothing. So a cut-off one resigns.
         """
         return partition in self._replicas.stalled
 
@@ -297,7 +299,7 @@ class GroupCoordinator:
         shard.fail_waiters(NotCoordinator())
 
     def _releasing(self, shard: GroupShard) -> Steps[None]:
-        """Answer everybody who waits in a group, and let go of the memory."""
+        """Answer the waiting requests of all groups, and release the memory."""
         group_ids = list(shard.groups)
         for start in range(0, len(group_ids), GROUPS_A_STEP):
             turn = shard.turn()
@@ -308,7 +310,7 @@ class GroupCoordinator:
         yield from shard.offsets.clearing()
 
     def _moved(self, partition: HostedPartition) -> None:
-        """Its high watermark has risen, we lead it no longer, or are cut off."""
+        """React to a new high watermark, a lost leadership, or isolation from the controller."""
         shard = self._shards[partition.index]
         if partition.leader is None or self._is_cut_off(partition):
             self._unload(shard)
@@ -317,15 +319,16 @@ class GroupCoordinator:
             self._replay(shard, at_once=is_serving and not self._is_appending)
 
     def _replay(self, shard: GroupShard, *, at_once: bool = True) -> None:
-        """Unless it is under way: then it goes on as far as there is something."""
+        """Replay committed records, unless a replay is running: that one continues to the end."""
         if not shard.is_replaying:
             shard.is_replaying = True
             self._run("replaying groups", self._replaying(shard), at_once=at_once)
 
     def _run(self, name: str, steps: Steps[None], *, at_once: bool = True) -> None:
-        """The beginning now, so that what is short is done; the rest in slices.
+        """Run the first step now, which completes short work, and the rest in slices.
 
-        Within the share of the turn: one acknowledgement of a follower moves many partitions.
+        The first step stays within the turn's share: one acknowledgement of a follower moves many
+        partitions.
         """
         share = self.work.share
         for _ in range(STEPS_AT_ONCE if at_once else 0):
@@ -374,13 +377,13 @@ class GroupCoordinator:
             self.execute(shard, turn)
         shard.free_waiters()
 
-    # -- what comes of a turn
+    # -- execution of a turn
 
     def decide(self, shard: GroupShard, group_id: str, decide: Callable[[Turn], Result]) -> Result:
-        """Have a request of a group decided, and carry out what comes of it.
+        """Decide a request of a group, and execute the decision.
 
-        Raises what `decide` raises. If that is no KafkaError the group is set aside: its members
-        are answered UNKNOWN_SERVER_ERROR, and may join anew.
+        Raises what `decide` raises. If that is no KafkaError the group is removed: its members
+        get UNKNOWN_SERVER_ERROR, and may join again.
         """
         turn = shard.turn()
         try:
@@ -394,7 +397,7 @@ class GroupCoordinator:
             self.execute(shard, turn)
 
     def execute(self, shard: GroupShard, turn: Turn) -> None:
-        """Answer, append, and see to it that what is due is not forgotten."""
+        """Answer and append as the turn says, and set the timer for its deadlines."""
         self._execution.execute(shard, turn)
         if (next_ms := shard.table.deadlines.next_ms) is not None:
             self._timer.set(next_ms)
@@ -414,7 +417,7 @@ class GroupCoordinator:
                 self._timer.set(next_ms)
 
     def _meet_deadlines(self, shard: GroupShard, now_ms: int, count_max: int) -> int:
-        """Do what is due in one shard; return how many deadlines of groups that were."""
+        """Act on the expired deadlines of one shard; return how many were of groups."""
         if shard.fail_waiters(CoordinatorNotAvailable(), until_ms=now_ms):
             # A group's record may yet be committed or not; its log will tell.
             logger.warning("%r: the replicas do not confirm a group's record", shard)

@@ -1,7 +1,7 @@
-"""What goes from __consumer_offsets: deleted groups, expired offsets, offsets of deleted topics.
+"""Removal from __consumer_offsets: deleted groups, expired offsets, offsets of deleted topics.
 
-Nothing is removed but by tombstones in the log. A group that is empty and has no offsets any more
-goes with them; its generation then starts from nothing, as in Kafka.
+Everything is removed by tombstones in the log. An empty group is removed with its last offset; its
+generation then starts from 0, as in Kafka.
 """
 
 import asyncio
@@ -42,11 +42,11 @@ def _deleting(
     group_id: str,
     removed: "list[asyncio.Future[None]]",
 ) -> Steps[None]:
-    """All or nothing: a member that comes while we encode keeps the group, and all its offsets."""
+    """Delete a group and all its offsets at once, unless a member joins while we encode."""
     where: list[TopicPartition] | None = None
     batches: list[bytes] = []
     shard.find(group_id).check_delete()
-    while where != (present := shard.offsets.partitions(group_id)):  # or somebody has committed
+    while where != (present := shard.offsets.partitions(group_id)):  # until no commit came between
         where, keys = present, []
         for number, each in enumerate(where, 1):
             keys.append(encode_offset_key(group_id, *each))
@@ -71,7 +71,7 @@ def remove(
 
 
 def encoding_tombstones(keys: Sequence[bytes], now_ms: int) -> Steps[list[bytes]]:
-    """The batches that remove these keys."""
+    """Return the batches that remove these keys."""
     batches: list[bytes] = []
     for start in range(0, len(keys), BATCH_RECORDS):
         if start:
@@ -87,7 +87,7 @@ def append_tombstones(
     batches: Iterable[bytes],
     forgotten: str | None = None,
 ) -> "list[asyncio.Future[None]]":
-    """Append all at once (0.1 ms a batch); the group, if it goes, is forgotten with them."""
+    """Append all batches at once (0.1 ms each); the group `forgotten` is removed with them."""
     waiting = []
     for batch in batches:
         waiting.append(coordinator.append_now(shard, batch)[1])
@@ -100,7 +100,7 @@ def append_tombstones(
 
 
 class OffsetExpiry:
-    """Looks for what may go every offsets.retention.check.interval.ms (KIP-211)."""
+    """The removal of expired offsets, every offsets.retention.check.interval.ms (KIP-211)."""
 
     def __init__(
         self, coordinator: GroupCoordinator, *, retention_ms: int, interval_ms: int
@@ -119,7 +119,7 @@ class OffsetExpiry:
             await self.look()
 
     async def look(self) -> None:
-        """Look at all shards once."""
+        """Remove the expired offsets of all shards once."""
         for shard in self._coordinator.shards:
             try:
                 await self.look_at(shard)
@@ -129,7 +129,7 @@ class OffsetExpiry:
                 logger.exception("%r: offsets cannot expire", shard)
 
     async def look_at(self, shard: GroupShard) -> None:
-        """Remove what may go from one shard. Raises what `GroupCoordinator.append` raises."""
+        """Remove the expired offsets of one shard. Raises what `GroupCoordinator.append` raises."""
         for group_id in list(shard.groups):
             try:
                 await self._look_at_group(shard, group_id)
@@ -145,7 +145,7 @@ class OffsetExpiry:
         for start in range(0, len(where) or 1, BATCH_RECORDS):
             await self._coordinator.work.share.room()
             some = where[start : start + BATCH_RECORDS]
-            # A commit that is on its way to the replicas is newer than what the table has.
+            # A commit that is not replicated yet is newer than the table.
             for _ in range(SETTLING_MAX):
                 if not shard.waiters:
                     break
@@ -159,7 +159,7 @@ class OffsetExpiry:
     def _expire(
         self, shard: GroupShard, group: Group, some: Sequence[TopicPartition]
     ) -> "list[asyncio.Future[None]]":
-        """Remove what has expired of some offsets of a group, and the group with the last ones."""
+        """Remove those of some offsets that have expired, and the group with its last offset."""
         expired = self._expired(shard, group, some)
         kept = shard.offsets.count(group.group_id) - len(expired)
         is_gone = group.is_unused and not kept and not shard.offsets.has_pending(group.group_id)
@@ -188,7 +188,7 @@ class OffsetExpiry:
 
 
 def forget_deleted_topics(coordinator: GroupCoordinator, changes: Changes) -> None:
-    """Remove the offsets of topics that are gone. To be called with each change of metadata."""
+    """Remove the offsets of deleted topics. Call it with each change of metadata."""
     topics = dict(changes.topics_deleted)
     if not topics or OFFSETS_TOPIC in topics:
         return
@@ -200,7 +200,11 @@ def forget_deleted_topics(coordinator: GroupCoordinator, changes: Changes) -> No
 def _removing(
     coordinator: GroupCoordinator, shard: GroupShard, topics: Mapping[str, bytes]
 ) -> Steps[None]:
-    """What is found in a step is removed in the same one: a namesake's offset may come any time."""
+    """Remove the offsets of deleted topics.
+
+    Offsets that are found in a step are removed in the same step: an offset of a new topic of the
+    same name may be committed at any time.
+    """
     seen, found = 0, list[bytes]()
     gone = _gone(coordinator, shard, topics)
     for group_id in shard.offsets.group_ids():
@@ -222,10 +226,11 @@ def _removing(
 def _gone(
     coordinator: GroupCoordinator, shard: GroupShard, topics: Mapping[str, bytes]
 ) -> Mapping[str, bytes]:
-    """The topics whose offsets may be removed now.
+    """Return the topics whose offsets may be removed now.
 
-    While a namesake's offset may be on its way to the replicas nothing of that name goes: the
-    tombstone would lie behind it. Nobody takes what stays for the namesake's; it expires some day.
+    While an offset of a new topic of the same name may be in replication, none of that name is
+    removed: the tombstone would lie behind it. The old offset has the old topic's id, so it is
+    never mistaken for a new one, and it expires.
     """
     if not shard.waiters:
         return topics

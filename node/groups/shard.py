@@ -1,13 +1,13 @@
 """The groups and offsets of one led partition of __consumer_offsets.
 
-A shard is what the committed records of its partition say. It is built by replaying the log when
-this broker becomes the leader, and goes on by replaying each batch, in the order of the log, when
-the high watermark has passed it: loading and serving run the same code, markers included, and
-nothing that might still be lost is shown. What this broker appends itself is kept in memory until
-then, so that in the common case nothing is read back.
+A shard is the state that the committed records of its partition describe. It is built by replaying
+the log when this broker becomes the leader. Afterwards each batch is replayed, in the order of the
+log, when the high watermark has passed it: loading and serving run the same code, markers included,
+and records that may still be lost have no effect. Batches that this broker appends are kept in
+memory until then, so that in the common case nothing is read back.
 
-It serves once it has replayed everything that was in the log when it was made: an offset that the
-leader before has acknowledged is among that.
+It serves once it has replayed everything that was in the log when it was created, which includes
+every offset that the previous leader acknowledged.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ Replayed = Callable[[Exception | None], object]  # None, or why it is not known 
 
 
 class ShardState(Enum):
-    """Whether a shard can be asked."""
+    """The life of a shard; only a serving one answers requests."""
 
     LOADING = "loading"
     SERVING = "serving"
@@ -64,7 +64,7 @@ class Waiter:
     done: "asyncio.Future[None] | Replayed"
 
     def end(self, error: Exception | None) -> None:
-        """It is replayed, or the error says why that is not known."""
+        """Report that the append is replayed, or the error if that is not known."""
         done = self.done
         if not isinstance(done, asyncio.Future):
             done(error)
@@ -92,8 +92,7 @@ class GroupShard:
         self.state = ShardState.LOADING
         self.offsets = OffsetTable()
         self.table = GroupTable()
-        # Of this leadership there is something only if the shard is loaded anew: then it is to be
-        # known what became of that, too.
+        # A shard that is loaded again also waits for the records that this leadership appended.
         self.load_until = partition.log.log_end_offset
         self.replayed = partition.log.log_start_offset  # exclusive
         self.waiters: deque[Waiter] = deque()  # in the order of the log
@@ -113,23 +112,23 @@ class GroupShard:
         return self.table.groups
 
     def turn(self) -> Turn:
-        """A turn that begins now."""
+        """Return a turn that begins now."""
         now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.wall_ms()
         return Turn(now_ms, wall_ms, self._settings, self.table.deadlines, self._topics)
 
     # -- replay
 
     def keep(self, base_offset: int, batch: memoryview) -> None:
-        """Remember a batch that was appended just now, to replay it without reading it."""
+        """Keep a batch that was appended just now, to replay it without reading it."""
         if self._kept_bytes + len(batch) <= KEPT_BYTES_MAX:
             self._kept.append((base_offset, batch))
             self._kept_bytes += len(batch)
 
     def replaying(self) -> Steps[None]:
-        """Replay what is committed and not replayed yet; raises KafkaStorageError.
+        """Replay the committed records that are not replayed yet; raise KafkaStorageError.
 
-        A batch may be taken in in several steps. That it is so far in part is seen by nobody who
-        was told of it: who waits for it goes on when it is whole.
+        A batch may be replayed in several steps. Requests that wait for it continue when all of it
+        is replayed, so they never see a part.
         """
         log, replayed_count = self.partition.log, 0
         while self.state is not ShardState.CLOSED:
@@ -183,10 +182,10 @@ class GroupShard:
         self.replayed = header.next_offset
 
     def _replay_groups(self, records: list[Record]) -> None:
-        """Take in the groups while loading; afterwards they are ahead of their records.
+        """Replay records of groups while loading; afterwards the groups are ahead of their records.
 
-        Only a tombstone says something then: offsets that were appended before it and that no
-        tombstone removes keep their group.
+        Then only tombstones are replayed: a group stays if it has offsets that were appended before
+        its tombstone and are not removed.
         """
         is_loading = self.state is ShardState.LOADING
         for record in records:
@@ -216,16 +215,16 @@ class GroupShard:
             self.table.consumers.replay(key, consumer_value)
 
     def keep_offsets_group(self, group_id: str) -> None:
-        """Make a group again that is gone, if it has offsets."""
+        """Recreate a removed group if it has offsets."""
         if self.offsets.has_offsets(group_id):
             self.table.obtain_simple(group_id, self._clock.wall_ms())
 
     def loaded_groups(self) -> list[str]:
-        """The groups that were found, and those that have offsets and nothing else."""
+        """Return the groups with a record, and those that have only offsets."""
         return list(self.groups.keys() | self.offsets.group_ids())
 
     def on_loaded(self, group_ids: Iterable[str], turn: Turn) -> None:
-        """All is loaded: these groups go on."""
+        """Resume these groups after the loading."""
         obtain = self.table.obtain_simple
         self.table.on_loaded(turn, [obtain(group_id, turn.wall_ms) for group_id in group_ids])
 
@@ -234,7 +233,7 @@ class GroupShard:
     def wait_until_replayed(
         self, next_offset: int, deadline_ms: int, is_group_record: bool = False
     ) -> "asyncio.Future[None]":
-        """A future that is done when the shard has come that far."""
+        """Return a future that is done when the shard has replayed up to an offset."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self.replayed >= next_offset:
             done.set_result(None)
@@ -249,9 +248,10 @@ class GroupShard:
         replayed: Replayed,
         is_group_record: bool = False,
     ) -> None:
-        """The same without a future, which takes a turn of the loop to wake who waits for it.
+        """Call `replayed` when the shard has replayed up to an offset.
 
-        What is called may answer, and changes nothing here.
+        A future would need one more turn of the loop to wake its waiter. The callback may answer
+        a request, but must not change the shard.
         """
         if self.replayed >= next_offset:
             replayed(None)
@@ -259,9 +259,9 @@ class GroupShard:
             self.waiters.append(Waiter(next_offset, deadline_ms, is_group_record, replayed))
 
     def next_look_ms(self, now_ms: int) -> int | None:
-        """When something is due here next, which is now for what can be done.
+        """Return the time of the next deadline; the present for one that can be acted on.
 
-        What waits for its replay only, or for the end of the loading, is looked at again later.
+        A deadline that only waits for a replay or the end of the loading is checked again later.
         """
         later_ms = now_ms + LOOK_AGAIN_MS
         looks_ms: list[int] = []
@@ -274,14 +274,14 @@ class GroupShard:
         return min(looks_ms, default=None)
 
     def free_waiters(self) -> None:
-        """Those whose records have been replayed go on."""
+        """Complete the appends whose records have been replayed."""
         while self.waiters and self.waiters[0].next_offset <= self.replayed:
             self.waiters.popleft().end(None)
 
     def fail_waiters(self, error: Exception, *, until_ms: int | None = None) -> bool:
-        """Those whose time is up by until_ms, or all, get the error.
+        """Fail the appends whose deadline has passed by until_ms, or all.
 
-        Whether one of them was for the record of a group.
+        Return whether one of them was for the record of a group.
         """
         was_group_record = False
         while self.waiters and (until_ms is None or self._is_late(self.waiters[0], until_ms)):
@@ -291,11 +291,11 @@ class GroupShard:
         return was_group_record
 
     def _is_late(self, waiter: Waiter, now_ms: int) -> bool:
-        """What is committed only waits for its step of the replay."""
+        """Return whether an append is overdue; a committed one only waits for its replay."""
         high_watermark = self.partition.log.high_watermark
         return waiter.deadline_ms <= now_ms and waiter.next_offset > high_watermark
 
-    # -- what handlers ask
+    # -- calls of handlers
 
     def find(self, group_id: str) -> Group:
         """Return the group. Raises GroupIdNotFound, also while its tombstones are replicated."""
@@ -312,11 +312,11 @@ class GroupShard:
         api_version: int,
         partitions: Iterable[tuple[bytes, int]],
     ) -> None:
-        """Judge who commits (KIP-447); call `append` in the same turn of the event loop.
+        """Check the member that commits (KIP-447); call `append` in the same turn of the loop.
 
         A plain commit of a member also counts as its heartbeat. A group that does not exist is
-        made if the generation is below 0. `partitions`, by topic id, are what a consumer group's
-        member must have had for long enough. Raises UnknownMemberId, IllegalGeneration,
+        created if the generation is below 0. `partitions`, by topic id, must have been assigned to
+        a consumer group's member for long enough. Raises UnknownMemberId, IllegalGeneration,
         StaleMemberEpoch, UnsupportedVersion, FencedInstanceId, RebalanceInProgress,
         CoordinatorNotAvailable, GroupIdNotFound (from `GROUP_NOT_FOUND_FROM` on).
         """
@@ -341,7 +341,7 @@ class GroupShard:
     def check_offset_fetch(
         self, group_id: str, member_id: str | None = None, member_epoch: int = -1
     ) -> bool:
-        """Whether the group is known; if not, every offset is -1 and there is no error.
+        """Return whether the group is known; if not, every offset is -1 and there is no error.
 
         Raises UnknownMemberId, StaleMemberEpoch: of a consumer group by a member that is not there.
         """
@@ -351,7 +351,7 @@ class GroupShard:
         return group_id in self.groups or self.offsets.has_offsets(group_id)
 
     def check_offset_delete(self, group_id: str) -> Container[str]:
-        """The topics that its members read: offsets of those stay (GROUP_SUBSCRIBED_TO_TOPIC).
+        """Return the topics whose offsets stay: members read them (GROUP_SUBSCRIBED_TO_TOPIC).
 
         Raises GroupIdNotFound, NonEmptyGroup.
         """

@@ -1,7 +1,7 @@
-"""What comes of a turn of a group: answers, records to append, and what their outcome brings.
+"""Execution of a group's turn: it sends answers, appends records, and handles their outcome.
 
-A request that waits in a group is answered by a turn, and by nothing else. So an exception here, in
-an answer, a record or a rule, is held against its group: the others go on, and each client hears.
+A request that waits in a group is only answered by a turn. So an exception here, in an answer, a
+record or a rule, fails its group: the other groups continue, and each client gets an answer.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 class Appending(Protocol):
-    """The coordinator, as far as a turn needs it."""
+    """The part of the coordinator that a turn needs."""
 
     clock: Clock
     topics: KnownTopics
@@ -58,14 +58,14 @@ class Appending(Protocol):
 
 
 class TurnExecution:
-    """Carries out the turns of all shards of one broker."""
+    """The execution of turns, for all shards of one broker."""
 
     def __init__(self, coordinator: Appending) -> None:
         self._coordinator = coordinator
         self._consumer_work = ConsumerWork(coordinator)
 
     def execute(self, shard: GroupShard, turn: Turn) -> None:
-        """Answer and append, and go on with what cannot be appended."""
+        """Answer and append, and tell the group which records cannot be appended."""
         turns = deque([turn])
         while turns:
             turn = turns.popleft()
@@ -90,7 +90,7 @@ class TurnExecution:
                 self._consumer_work.begin(shard, kind, group_id)
 
     def answer(self, turn: Turn) -> None:
-        """Answer the requests that have waited."""
+        """Answer the requests that this turn completes."""
         for group_id, reason, sentence in turn.notes:
             words = f"group {group_id}: {sentence}"
             self._coordinator.events.tell("group", group_id, reason, words, group=group_id)
@@ -98,7 +98,7 @@ class TurnExecution:
             self._coordinator.work.share.do(partial(_give, ticket, answer))
 
     def _append(self, shard: GroupShard, append: GroupAppend) -> int | None:
-        """Append a group's records; the error if that cannot be, None if they are on their way."""
+        """Append a group's records; return the error, or None if they are in replication."""
         try:
             batch = self._encode(_within_a_batch(shard, append.records()))
             _, done = self._coordinator.append_now(shard, batch, is_group_record=True)
@@ -111,11 +111,11 @@ class TurnExecution:
         self, shard: GroupShard, append: GroupAppend, done: "asyncio.Future[None]"
     ) -> None:
         if done.cancelled() or done.exception() or shard.state is not ShardState.SERVING:
-            return  # the shard is gone, and everybody who waited was told so
+            return  # the shard is gone, and all its waiting requests were answered
         self._coordinator.execute(shard, _settled(shard, append, ErrorCode.NONE))
 
     def _append_replayed(self, shard: GroupShard, append: GroupAppend) -> int | None:
-        """The same of a group that only its records change: they do so when they are in the log."""
+        """Append the records of a group that changes only when they are replayed."""
         assert append.replay is not None
         try:
             records = _within_a_batch(shard, append.records())
@@ -164,7 +164,7 @@ class TurnExecution:
 
 
 def _within_a_batch(shard: GroupShard, records: Iterable[LogRecord]) -> list[LogRecord]:
-    """Return the records. Raises MessageTooLarge, before more is made of what will not fit."""
+    """Return the records; raise MessageTooLarge before more of them are created than fit."""
     fitting, left_bytes = list[LogRecord](), shard.partition.log.config.max_message_bytes
     for key, value in records:
         left_bytes -= len(value or b"")
@@ -175,7 +175,7 @@ def _within_a_batch(shard: GroupShard, records: Iterable[LogRecord]) -> list[Log
 
 
 def _error_of(append: GroupAppend, error: Exception) -> int:
-    """Return what members are told whose records cannot be appended."""
+    """Return the error code for the members when a record cannot be appended."""
     if isinstance(error, MessageTooLarge | RecordListTooLarge):
         logger.warning("a record of group %s is too large: %s", append.group_id, error)
         return ErrorCode.UNKNOWN_SERVER_ERROR
@@ -186,7 +186,7 @@ def _error_of(append: GroupAppend, error: Exception) -> int:
 
 
 def call_safely(waiting: Callable[[Any], object], outcome: object) -> None:
-    """Call one of many; an exception is logged, since the others wait, too."""
+    """Call one of many callbacks; log its exception, so that the others are called, too."""
     try:
         waiting(outcome)
     except Exception:
@@ -199,7 +199,7 @@ def _give(ticket: object, answer: Answer) -> None:
 
 
 def _settled(shard: GroupShard, append: GroupAppend, error: int) -> Turn:
-    """Return the turn of records that are in the log, or are known not to be."""
+    """Return the turn that follows when records are in the log, or have failed."""
     turn = shard.turn()
     shard.table.attempt(append.group_id, turn, partial(append.settled, error, turn))
     return turn

@@ -109,7 +109,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def has_requests(self) -> bool:
-        """Whether anything is waiting for its turn or for its answer."""
+        """Return whether anything is waiting for its turn or for its answer."""
         return bool(self._in_flight or self._frames)
 
     @property
@@ -241,7 +241,7 @@ class Connection(asyncio.BufferedProtocol):
         self._steer_reading()
 
     def is_late(self, now_s: float, receive_timeout_s: float) -> bool:
-        """Whether the client began a request and does not finish it.
+        """Return whether the client began a request and does not finish it.
 
         One that may finish although memory is short must not dawdle: others wait for its place.
         """
@@ -346,7 +346,7 @@ class Connection(asyncio.BufferedProtocol):
         return api is not None and api.is_pipelined and len(self._in_flight) < PIPELINED_MAX
 
     def _needs_no_client(self) -> bool:
-        """Whether requests wait here that have an effect without an answer.
+        """Return whether requests wait here that have an effect without an answer.
 
         As in Kafka, all that was read before the end is worked off: a produce with acks=0, or the
         end of a transaction. Fetches alone are given up: they only read.

@@ -16,7 +16,7 @@ class Holder(Protocol):
 
     @property
     def can_finish(self) -> bool:
-        """Whether it has a part of a request, and only lacks leave to read the rest."""
+        """Return whether it has a part of a request, and only lacks leave to read the rest."""
         ...
 
     def budget_allows(self) -> None:
@@ -49,7 +49,7 @@ class MemoryBudget:
 
     @property
     def is_short(self) -> bool:
-        """Whether those who do not take their answers must make room."""
+        """Return whether those who do not take their answers must make room."""
         return self.held_bytes > self.limit_bytes * 3 // 4
 
     def hold(self, count: int) -> None:
@@ -65,7 +65,7 @@ class MemoryBudget:
                 holder.budget_allows()
 
     def must_wait(self, holder: Holder, held_bytes: int) -> bool:
-        """Whether this connection, which holds so many bytes, must stop reading for now."""
+        """Return whether this connection, which holds so many bytes, must stop reading for now."""
         if self.held_bytes <= self.limit_bytes or held_bytes <= ALLOWANCE_BYTES:
             return False
         if holder is self._passing:
@@ -74,7 +74,7 @@ class MemoryBudget:
         return True
 
     def is_passing(self, holder: Holder) -> bool:
-        """Whether this one may finish its request though there is no room."""
+        """Return whether this one may finish its request though there is no room."""
         return holder is self._passing
 
     def finished_request(self, holder: Holder) -> None:

@@ -78,7 +78,7 @@ class RequestContext:
 
     @property
     def is_let_in(self) -> bool:
-        """Whether the client may ask for more than a login."""
+        """Return whether the client may ask for more than a login."""
         return self.login is None or self.login.is_complete
 
     @property

@@ -1,1 +1,1 @@
-"""node/membership: is this broker alive to the others, and are they to it?"""
+"""node/membership: this broker's registration and heartbeats, and its view of other brokers."""

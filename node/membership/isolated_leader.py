@@ -1,13 +1,13 @@
 """An isolated leader: the controller does not answer its heartbeats.
 
-Cut off from the controller it cannot drop the followers that are silent, and cannot learn that
-another leads by now. What waits for those followers would wait until its client times out,
+Without the controller it cannot remove silent followers from the ISR, and cannot learn that
+another broker leads by now. Writes would wait for those followers until their client times out,
 30 s and more, though the cluster has a new leader after one session timeout. So such a partition
-takes no more writes of acks=all, and those that wait end with NOT_LEADER_OR_FOLLOWER; a client's
-connection is closed instead, or it would ask us, of all brokers, who leads. Apache Kafka lets them
-wait.
+accepts no more writes with acks=all, and waiting ones fail with NOT_LEADER_OR_FOLLOWER. A client's
+connection is closed instead: an answer would make it ask this broker for the new leader. Apache
+Kafka lets the writes wait.
 
-Partitions whose in-sync followers do fetch go on without a controller, as in Kafka.
+Partitions whose in-sync followers still fetch continue without a controller, as in Kafka.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ PARTITIONS_A_STEP = 64  # some 0.3 ms
 
 
 class IsolatedLeader:
-    """Looks, now and then, for partitions that cannot commit."""
+    """A periodic search for partitions that cannot commit."""
 
     def __init__(self, replicas: ReplicaManager, *, session_timeout_ms: int) -> None:
         self._replicas = replicas
@@ -49,8 +49,10 @@ class IsolatedLeader:
             self._replicas.note_stalled(frozenset())
 
     def look(self) -> None:
-        """Find the partitions that wait for followers that do not fetch: of thousands in slices,
-        until the controller answers."""
+        """Find the partitions that wait for followers that do not fetch.
+
+        It runs in slices, since there may be thousands, until the controller answers.
+        """
         self._replicas.work.begin("isolated leader", self._looking())
 
     def _looking(self) -> Steps[None]:

@@ -1,8 +1,8 @@
 """A broker's life as the controller sees it: registration, heartbeats, controlled shutdown.
 
-Each process start is a new incarnation, so a node that comes back after 90 ms is a death and a
-birth: the controller takes it out of every ISR before it lives again. Heartbeats then say that
-the listener serves; a broker that was fenced meanwhile (a long pause) comes back by the same.
+Each process start is a new incarnation, so even a restart within 90 ms counts as a failure: the
+controller removes the node from every ISR before it is live again. Heartbeats then report that the
+listener serves. A broker that was fenced after a long pause is unfenced by the same heartbeats.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ _REPLACED = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
 
 
 def registered_endpoints(listeners: Sequence[Listener]) -> tuple[tuple[str, str, int, int], ...]:
-    """Return what is registered of the listeners: nothing of a single PLAINTEXT one.
+    """Return the endpoints to register: none for a single PLAINTEXT listener.
 
     Such a broker is registered by its host and port alone, as in older releases.
     """
@@ -47,7 +47,7 @@ class Replaced(Exception):
 
 
 class Liveness:
-    """Registers this process and keeps it alive in the controller's eyes."""
+    """The registration of this process and its heartbeats to the controller."""
 
     def __init__(
         self,
@@ -76,10 +76,10 @@ class Liveness:
         self._task: asyncio.Task[None] | None = None
 
     async def register(self, port: int) -> int:
-        """Register, however long the cluster takes to have a controller; the broker epoch.
+        """Register, however long the controller's election takes; return the broker epoch.
 
-        Our metadata is behind until the controller says what is committed: a refusal names the
-        registration to replace. Of two processes that live the last to register wins.
+        Our metadata may be behind that of the controller: its refusal names the registration to
+        replace. If two processes run under one node id, the last to register wins.
         """
         first = self._config.first_advertised.advertised
         assert first is not None
@@ -112,10 +112,10 @@ class Liveness:
         return result.broker_epoch
 
     async def until_voter(self, raft_groups: Collection[RaftGroup], timeout_s: float) -> bool:
-        """Wait until this node votes in these Raft groups; False if its census was not answered.
+        """Wait until this node votes in these Raft groups; return False after the timeout.
 
         A group of a new cluster has a leader as soon as two nodes vote in it. If one of them died
-        before the third does, none could be elected until it is back: so this node is not ready.
+        before the third votes, no leader could be elected: so this node is not ready before.
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
@@ -132,10 +132,10 @@ class Liveness:
         return False
 
     def start(self, on_answered: Callable[[], None]) -> None:
-        """Begin with heartbeats, which also ask to be unfenced.
+        """Begin with heartbeats, which also ask to unfence this broker.
 
         on_answered: called when the controller has answered and this broker has applied all
-        metadata that the controller had applied by then, its own deposition for instance.
+        metadata that the controller had applied by then, such as the loss of its leaderships.
         """
         self._task = background_task("heartbeats", self._beat(on_answered))
 
@@ -148,7 +148,7 @@ class Liveness:
             await asyncio.sleep(0.005)
 
     async def shut_down(self, timeout_s: float) -> bool:
-        """Hand over what this broker leads; False when that did not end in time."""
+        """Hand over the leaderships of this broker; return False when the time was too short."""
         self._wants_shutdown = True
         self._beat_now.set()
         try:
@@ -199,9 +199,9 @@ class Liveness:
                     await self._beat_now.wait()
 
     def _is_behind(self, reply: HeartbeatReply) -> bool:
-        """Whether metadata is still to be applied that the controller knew when it answered.
+        """Return whether this broker has not yet applied the metadata of the controller's answer.
 
-        While answers come without a gap, the first of them that was ahead is waited for: each
+        While answers come without a gap, the index of the first one that was ahead decides: each
         later one may be ahead again.
         """
         if self._awaited_index is None:

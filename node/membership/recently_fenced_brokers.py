@@ -1,10 +1,10 @@
-"""Brokers that were fenced moments ago: Metadata lists them a little longer.
+"""Recently fenced brokers: Metadata lists them a little longer.
 
-librdkafka closes its handle of a broker that is missing from the list, and when the same answer
-moves that broker's partitions elsewhere, the two get in each other's way: the partitions then
-have no leader until a timer of a second looks again. Apache Kafka lists a dead broker for the
-9 s of its session; here it is gone after some 50 ms, before its clients have moved. So it stays
-listed for LISTED_MS; what it led is led by others in the same answer.
+librdkafka closes its handle of a broker that is missing from the list. When the same answer moves
+that broker's partitions to another one, they have no leader for librdkafka until its timer of one
+second. Apache Kafka lists a dead broker for the 9 s of its session; here it is fenced after some
+50 ms, before its clients have moved. So it stays listed for LISTED_MS, while the same answer
+names the new leaders of its partitions.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ class RecentlyFencedBrokers:
         self._timers: dict[int, asyncio.TimerHandle] = {}
 
     def __contains__(self, node_id: object) -> bool:
-        """Whether it is listed though it is fenced."""
+        """Return whether a broker is listed though it is fenced."""
         return node_id in self._timers
 
     def watch(self, state: ClusterState) -> None:

@@ -1,15 +1,16 @@
-"""Brokers whose link has just closed: dead or not, that is decided within moments.
+"""Brokers whose link has just closed: the controller soon decides whether they are dead.
 
-When a broker is killed its clients lose their connections at once and ask the others who leads
-now. The fence takes some 50 ms more; whoever is answered before it hears of the dead leader
-again, and librdkafka then asks no more for a second. So such a question waits: until the broker
-is fenced, or its link is back, or HOLD_MS are over (a link that stays down while its broker lives
-holds nobody up a second time).
+When a broker is killed its clients lose their connections at once and ask the other brokers for
+the new leader. The fence takes some 50 ms more. An answer before the fence would name the dead
+leader again, and librdkafka would not ask again for a second. So such a request waits until the
+broker is fenced, or its link is back, or HOLD_MS have passed. A link that stays down while its
+broker lives delays requests only once.
 
-A client hears of a death as early as we do, and asks a moment before our link is found closed
-(0.2 to 1.1 ms were seen). So where there are links, every such question waits for NEWS_MS, but on
-a new connection: who has just come cannot have lost another, and librdkafka's first transaction
-begins 500 ms later when its first answers come a millisecond late.
+A client notices a death as early as we do, and its request may arrive before our link is closed
+(0.2 to 1.1 ms were measured). So where there are links, every such request waits for NEWS_MS,
+unless its connection is new: such a client cannot have lost another connection to this cluster,
+and librdkafka's first transaction begins 500 ms later when its first answers are a millisecond
+late.
 """
 
 import asyncio
@@ -26,12 +27,15 @@ NEW_CONNECTION_MS = 250
 
 class Links(Protocol):
     def on_link_change(self, callback: Callable[[int, bool], None]) -> None:
-        """Called with (peer, is open)."""
+        """Register a callback that gets (peer, is open)."""
         ...
 
 
 class SuspectedBrokers:
-    """Who waits until it is decided. `age_ms` is that of the connection that asks."""
+    """The suspected brokers, and the requests that wait for them.
+
+    `age_ms` is the age of the connection that a request came by.
+    """
 
     def __init__(self) -> None:
         self._open_links: set[int] = set()
@@ -39,7 +43,7 @@ class SuspectedBrokers:
         self._settled: asyncio.Future[None] | None = None
 
     def watch(self, links: Links, state: ClusterState) -> None:
-        """Hear of broken links, and of the decisions."""
+        """Follow the states of links, and the metadata."""
 
         def link_changed(node_id: int, is_open: bool) -> None:
             if is_open:
@@ -62,11 +66,11 @@ class SuspectedBrokers:
         state.on_change(metadata_changed)
 
     def must_wait(self, age_ms: int) -> bool:
-        """Whether somebody's fate is being decided, or may have to be in a moment."""
+        """Return whether a broker is suspected, or may be in a moment."""
         return bool(self._timers) or self._may_have_news(age_ms)
 
     async def settled(self, age_ms: int) -> None:
-        """Wait until nobody is in doubt, HOLD_MS at most: others may follow without end."""
+        """Wait until no broker is suspected, HOLD_MS at most: more may follow without end."""
         if not self._timers and self._may_have_news(age_ms):
             await asyncio.sleep(NEWS_MS / 1000)
         with suppress(TimeoutError):
@@ -87,6 +91,6 @@ class SuspectedBrokers:
 
 
 def _is_gone(state: ClusterState, node_id: int) -> bool:
-    """Fenced, and that in full: what it led may be given to others in many steps."""
+    """Return whether a broker is fenced and leads no partition: new leaders may take many steps."""
     broker = state.brokers.get(node_id)
     return broker is None or (broker.is_fenced and not state.leads_any(node_id))

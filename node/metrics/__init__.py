@@ -1,1 +1,1 @@
-"""The figures of one broker for Prometheus and its kin, in Kafka's names where Kafka has them."""
+"""node/metrics: a broker's metrics for Prometheus, under Kafka's names where Kafka has them."""

@@ -1,4 +1,4 @@
-"""The figures of one broker at one moment, taken in steps; reads only what lies in memory."""
+"""The figures of one broker at one moment, taken in steps from memory."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -48,7 +48,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FigureSources:
-    """The parts of a broker that are read. hanging: how many transactions hang here."""
+    """The parts of a broker that the figures are taken from."""
 
     services: BrokerServices
     engine: RaftEngine
@@ -58,14 +58,14 @@ class FigureSources:
 
     @property
     def is_controller(self) -> bool:
-        """Whether this broker is the active controller."""
+        """Return whether this broker is the active controller."""
         return self.engine.groups[METADATA_GROUP].is_leader
 
 
 def taking(sources: FigureSources, hanging: int = 0) -> Steps[Figures]:
-    """Take all figures. What changes between two steps is as it was before, or as after.
+    """Take all figures; a change between two steps may show in the later figures only.
 
-    hanging: how many transactions no coordinator will end.
+    hanging: the number of transactions that no coordinator will end.
     """
     figures = Figures()
     counter = StepCounter(ITEMS_A_STEP)
@@ -121,7 +121,10 @@ def _state(*, is_leader: bool) -> str:
 
 
 def _requests(figures: Figures, sources: FigureSources) -> Iterator[int]:
-    """Yield how many items were looked at since the last time; so do those below."""
+    """Take the figures of requests; yield the number of items since the last step.
+
+    The functions below yield the same.
+    """
     family = "kafka_network_requestmetrics_totaltimems"
     for api_key, times in sources.server.times.read():
         name = REQUEST_NAMES.get(api_key, API_NAMES[api_key])
@@ -182,7 +185,7 @@ def _partitions(figures: Figures, sources: FigureSources) -> Iterator[int]:
 
 
 def _topics(figures: Figures, sources: FigureSources) -> Iterator[int]:
-    """Take what the active controller tells of the whole cluster."""
+    """Take the figures of the whole cluster, on the active controller."""
     name = "kafka_controller_kafkacontroller_"
     figures.add(f"{name}activecontrollercount", sources.is_controller)
     if not sources.is_controller:
@@ -248,7 +251,7 @@ def _transactions(figures: Figures, sources: FigureSources) -> Iterator[int]:
 
 
 def traffic_in_short(traffic: Traffic, requests: AnswerTimes) -> dict[str, float]:
-    """Return the sums of all topics, and how long Produce and Fetch take in milliseconds."""
+    """Return the sums of all topics, and the milliseconds that Produce and Fetch take."""
     total = traffic.total
     found: dict[str, float] = {
         "messages_in": total.messages_in,

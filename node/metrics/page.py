@@ -1,4 +1,4 @@
-"""From figures to OpenMetrics text, by the well-kept client; for a thread, since it takes long.
+"""The OpenMetrics text of the figures, by prometheus_client; it takes long, so in a thread.
 
 It is the only file of a broker that needs the extra `metrics`.
 """
@@ -34,7 +34,7 @@ class _OfFigures(Collector):
 
 
 def _summary(name: str, words: str, labels: tuple[str, ...], rows: Series) -> Metric:
-    """The client's own summaries have no quantiles."""
+    """Return a summary with quantiles, which prometheus_client's own summaries lack."""
     family = Metric(name, words, SUMMARY)
     for values, value in rows:
         named, last = dict(zip(labels, values, strict=True)), values[-1]
@@ -47,7 +47,7 @@ def _summary(name: str, words: str, labels: tuple[str, ...], rows: Series) -> Me
 
 
 def page_of(figures: Figures) -> bytes:
-    """Return the page."""
+    """Return the OpenMetrics text of the figures."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_OfFigures(figures))
     return generate_latest(registry)

@@ -1,8 +1,9 @@
-"""The metrics page of one broker, on loopback: `GET /metrics`; no scraper can hold the broker.
+"""The metrics page of one broker, on loopback: `GET /metrics`.
 
-A connection is for one request; its bytes, its time and the number of connections are bounded.
-However many scrape, one page is made at a time: figures are taken in steps of the event loop, and a
-thread makes text of them. Those that ask meanwhile, or shortly after, share the page.
+A connection is for one request; its bytes, its time and the number of connections are bounded, so
+scrapers cannot hold the broker. One page is made at a time: figures are taken in steps of the
+event loop, and a thread makes text of them. Scrapers that ask meanwhile, or shortly after, share
+the page.
 """
 
 import asyncio
@@ -23,7 +24,7 @@ SENT_AT_ONCE = 64 * 1024
 
 
 class MetricsPage:
-    """Listens from `start` to `stop`. taking: makes the steps that take the figures."""
+    """The server of the page. taking: returns the steps that take the figures."""
 
     def __init__(
         self, port: int, taking: Callable[[], Steps[Figures]], work: WorkLine, executor: Executor
@@ -38,7 +39,7 @@ class MetricsPage:
         self._made_s = float("-inf")
 
     async def start(self) -> None:
-        """Listen. Raises OSError where the port is taken, ValueError without the extra."""
+        """Listen; raise OSError where the port is taken, ValueError without the extra."""
         loop = asyncio.get_running_loop()
         self._page_of, self._type = await loop.run_in_executor(self._executor, _renderer)
         self._server = await asyncio.start_server(
@@ -80,7 +81,7 @@ class MetricsPage:
             writer.transport.abort()
 
     async def _answer(self, lines: list[str]) -> bytes:
-        """Answer only at the page's own address, so that no name of another site leads here."""
+        """Answer a request for the page's own address; another Host header is refused."""
         hosts = {line[5:].strip().lower() for line in lines if line.lower().startswith("host:")}
         if not hosts or not hosts <= {f"{HOST}:{self.port}", f"localhost:{self.port}"}:
             return _plain("403 Forbidden")

@@ -70,7 +70,7 @@ class LogCompaction:
                 logs = [log for log in logs if (log.topic, log.partition) != partition]
 
     async def _clean(self, cleaning: Cleaning) -> bool:
-        """Whether the log is clean now."""
+        """Return whether the log is clean now."""
         loop = asyncio.get_running_loop()
         steps = iter(cleaning.steps())
         try:

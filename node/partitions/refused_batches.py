@@ -98,7 +98,7 @@ class RefusedBatches:
 
 
 def _is_missing(refused: _Refused, batch: BatchHeader, producers: ProducerStateTable) -> bool:
-    """Whether the refused batch is what the log lacks before this one."""
+    """Return whether the refused batch is what the log lacks before this one."""
     if not _is_behind(refused, batch):
         return False
     entry = producers.entry(batch.producer_id)

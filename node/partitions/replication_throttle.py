@@ -58,7 +58,7 @@ class ReplicationThrottle(SendingThrottle):
         return keys
 
     def may_hold(self, key: TopicIdPartition, replica: int) -> bool:
-        """Whether a partition is throttled on this broker, and the replica not in sync."""
+        """Return whether a partition is throttled on this broker, and the replica not in sync."""
         topic_id, index = key
         topic = self._state.topic_by_id(topic_id)
         if topic is None or not 0 <= index < len(topic.partitions):

@@ -184,7 +184,7 @@ class PartitionRoles:
         return self._state.topics[name] if is_here else None
 
     def _is_awaited(self, name: str, index: int) -> bool:
-        """Whether this broker leads a partition by the metadata, and will serve it soon."""
+        """Return whether this broker leads a partition by the metadata, and will serve it soon."""
         record = self._state.partition(name, index)
         if record is None or record.leader != self._node_id or (name, index) in self._unusable:
             return False
@@ -239,7 +239,7 @@ class PartitionRoles:
         return False
 
     def _is_led_elsewhere(self, record: PartitionRegistration | None) -> bool:
-        """Whether this replica may be taken away, and copied anew."""
+        """Return whether this replica may be taken away, and copied anew."""
         return (
             record is not None
             and record.leader not in (NO_LEADER, self._node_id)

@@ -1,1 +1,1 @@
-"""What a client may do: the broker's side of its principal."""
+"""node/security: the rights of a client, by its principal."""

@@ -1,4 +1,4 @@
-"""What one connection may do: asked of the ACLs once, and remembered until they change."""
+"""The rights of one connection: looked up in the ACLs once, and cached until they change."""
 
 import asyncio
 import logging
@@ -50,7 +50,7 @@ class Access:
     def allows(
         self, operation: AclOperation, resource_type: ResourceType, name: str = CLUSTER_NAME
     ) -> bool:
-        """Whether the operation is allowed with the resource, by the ACLs of this moment."""
+        """Return whether the current ACLs allow the operation on the resource."""
         generation = self._authorizer.acls.generation
         if generation is not self._generation or len(self._known) >= REMEMBERED_MAX:
             self._known.clear()
@@ -66,11 +66,11 @@ class Access:
         return is_allowed
 
     def allows_any(self, operation: AclOperation, resource_type: ResourceType) -> Steps[bool]:
-        """Whether the operation is allowed with any resource of the type (KIP-679)."""
+        """Return whether the operation is allowed on any resource of the type (KIP-679)."""
         return self._authorizer.allows_any(self._name, self.host, operation, resource_type)
 
     def operations(self, resource_type: ResourceType, name: str = CLUSTER_NAME) -> int:
-        """The allowed operations as bits (KIP-430)."""
+        """Return the allowed operations as bits (KIP-430)."""
         return self._authorizer.operations(self._name, self.host, resource_type, name)
 
     def require(
@@ -83,7 +83,7 @@ class Access:
     def refusal(
         self, operation: AclOperation, resource_type: ResourceType, name: str = CLUSTER_NAME
     ) -> KafkaError:
-        """The error of what is not allowed; a line in the log says what would allow it."""
+        """Return the error of a denied operation; log the ACL that would allow it."""
         option = _OPTIONS.get(resource_type)
         resource = "--cluster" if option is None else f"{option} {shlex.quote(name)}"
         self._log.log(
@@ -104,7 +104,7 @@ class Access:
 
 
 def authorizer_of(config: BrokerConfig, state: ClusterState) -> AclAuthorizer | None:
-    """Return what decides by the ACLs of the metadata; None where nothing is restricted."""
+    """Return the authorizer by the ACLs of the metadata; None without authorization."""
     if not config.authorizer_class_name:
         return None
     return AclAuthorizer(

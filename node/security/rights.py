@@ -1,9 +1,9 @@
-"""Which rights a request needs: a value of each row of the dispatch table.
+"""The rights that a request needs: a value of each row of the dispatch table.
 
 `judge` applies the rules of a row in their order. A missing `Right` refuses the whole request. An
-`EachItem` takes out of the request the items that are refused, and the row's own way to say an
-error answers those. An `OfAnswer` shows only what the client may know. `ByHandler` names the rights
-that a handler asks for itself, because they depend on more than the request.
+`EachItem` removes the refused items from the request; they are answered with the error form of the
+row. An `OfAnswer` leaves only the permitted items in an answer. `ByHandler` names the rights that a
+handler checks itself, because they depend on more than the request.
 """
 
 import copy
@@ -24,14 +24,14 @@ CLUSTER: Resource = (ResourceType.CLUSTER, CLUSTER_NAME)
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """One of these operations on one resource; where `resource` is None, no right is needed."""
+    """A right to one of these operations on one resource; none is needed without a `resource`."""
 
     operations: tuple[AclOperation, ...]
     resource_types: tuple[ResourceType, ...]
     resource: Callable[[Any], Resource | None]
 
     def refusal(self, access: Access, request: Any) -> KafkaError | None:
-        """The error where none of the operations is allowed."""
+        """Return the error if none of the operations is allowed."""
         resource = self.resource(request)
         if resource is None or any(access.allows(each, *resource) for each in self.operations):
             return None
@@ -40,12 +40,12 @@ class Right:
 
 @dataclass(frozen=True, slots=True)
 class EachItem:
-    """An operation on the resource of each item of an array.
+    """A right to an operation on the resource of each item of an array.
 
-    resource: (state, request, item) -> the resource, None of an item that names none; it may raise
-    the error of an item that is not for the handler. unless: a right that stands for all of them.
-    refuse: how refused items are answered, where that is not what the row says of errors.
-    refuses_all: one refused item refuses the whole request.
+    resource: (state, request, item) -> the resource, None for an item that names none; it may raise
+    the error of an item that is not for the handler. unless: a right that replaces all of them.
+    refuse: the answer to refused items, where it is not the row's form of errors. refuses_all: one
+    refused item refuses the whole request.
     """
 
     operation: AclOperation
@@ -59,10 +59,10 @@ class EachItem:
 
 @dataclass(frozen=True, slots=True)
 class OfAnswer:
-    """What is left of an answer: (access, state, request, values) -> steps of the values.
+    """A filter of an answer: (access, state, request, values) -> steps of the values.
 
-    needs: the rights without which something is missing, for people and tests. unless: a right that
-    stands for all of them.
+    needs: the rights to a complete answer, for documentation and tests. unless: a right that
+    replaces all of them.
     """
 
     needs: tuple[tuple[AclOperation, ResourceType], ...]
@@ -72,19 +72,19 @@ class OfAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ByHandler:
-    """The handler asks for these rights itself."""
+    """Rights that the handler checks itself."""
 
     needs: tuple[tuple[AclOperation, ResourceType], ...]
 
 
 Rule = Right | EachItem | OfAnswer | ByHandler
 Rights = tuple[Rule, ...]
-OPEN: Rights = ()  # for everybody: what shows and changes nothing of the cluster
+OPEN: Rights = ()  # no right is needed: the request shows and changes nothing of the cluster
 
 
 @dataclass(slots=True)
 class RightsVerdict:
-    """What is left of a request (None: nothing), what was refused, and what its answer may show."""
+    """The permitted part of a request (None: nothing), the refused items, the answer's filters."""
 
     request: Any
     refusals: list[tuple[Any, Refuse | None, KafkaError]] = field(
@@ -94,12 +94,12 @@ class RightsVerdict:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the request goes on as it came."""
+        """Return whether nothing of the request or its answer is removed."""
         return not self.refusals and not self.shown_by
 
 
 def judge(rights: Rights, access: Access, state: Any, request: Any) -> Steps[RightsVerdict]:
-    """Apply the rules in their order. Raises the error of a request that is refused as a whole."""
+    """Apply the rules in their order; raise the error if the whole request is refused."""
     verdict = RightsVerdict(request)
     counter = StepCounter()
     for rule in rights:
@@ -158,17 +158,17 @@ def _with(request: Any, array: str, items: list[Any]) -> Any:
 
 
 def on_cluster(*operations: AclOperation) -> Right:
-    """One of the operations on the cluster."""
+    """Return the right to one of the operations on the cluster."""
     return Right(operations, (ResourceType.CLUSTER,), lambda request: CLUSTER)
 
 
 def on_group(operation: AclOperation, name: str = "group_id") -> Right:
-    """An operation on the group that a field names; versions without the field need it not."""
+    """Return the right to an operation on the group of a field; versions without it need none."""
     return _on_field(operation, ResourceType.GROUP, name)
 
 
 def on_transactional_id(operation: AclOperation, name: str = "transactional_id") -> Right:
-    """An operation on the transactional id that a field names."""
+    """Return the right to an operation on the transactional id of a field."""
     return _on_field(operation, ResourceType.TRANSACTIONAL_ID, name)
 
 
@@ -188,10 +188,10 @@ def on_each_topic(
     refuse: Refuse | None = None,
     refuses_all: bool = False,
 ) -> EachItem:
-    """An operation on each topic of an array, by its name or its id.
+    """Return the right to an operation on each topic of an array, by its name or its id.
 
-    A topic id that is not known is refused here: it may be known by the time a handler looks, or
-    known to the controller, and nobody would have judged it.
+    An unknown topic id is refused here: a handler or the controller may know it a moment later,
+    and it would pass without a check.
     """
 
     def resource(state: Any, request: Any, item: Any) -> Resource | None:
@@ -207,7 +207,7 @@ def on_each_topic(
 
 
 def topic_name(state: Any, item: Any) -> str | None:
-    """The name of the topic that an item of a request names in one of Kafka's ways."""
+    """Return the name of the topic that an item of a request refers to by name or id."""
     if isinstance(item, str):
         return item
     for field_name in ("name", "topic"):
@@ -220,7 +220,7 @@ def topic_name(state: Any, item: Any) -> str | None:
 
 
 def on_each_name(operation: AclOperation, resource_type: ResourceType, array: str) -> EachItem:
-    """An operation on each resource of an array of names."""
+    """Return the right to an operation on each resource of an array of names."""
     return EachItem(
         operation, (resource_type,), array, lambda state, request, item: (resource_type, item)
     )
@@ -235,10 +235,10 @@ def shows_each(
     unless: Right | None = None,
     asked: str = "",
 ) -> OfAnswer:
-    """Leave out of an answer's array what the client may not know.
+    """Return a filter that removes from an answer's array the resources a client may not see.
 
-    asked: the array of a request that names what it wants, which is judged before; only an answer
-    to one that names nothing is looked through.
+    asked: the array of a request that names resources; these were checked before, so only the
+    answer to a request that names none is filtered.
     """
 
     def show(access: Access, state: Any, request: Any, values: Any) -> Steps[Any]:

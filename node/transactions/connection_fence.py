@@ -39,7 +39,7 @@ class ProducerConnectionFence:
         return len(self._newest)
 
     def admits(self, producer_id: int, epoch: int, connection_id: int, now_ms: int) -> bool:
-        """Whether a produce may be executed; the newest connection is remembered.
+        """Return whether a produce may be executed; the newest connection is remembered.
 
         One of an older epoch is admitted: the partition's own fence refuses it.
         """

@@ -64,7 +64,7 @@ class ShardJournal:
         return self.terms.get(last, 0), last
 
     def has(self, index: int, term: int) -> bool:
-        """Whether this copy has the entry, or a snapshot of a state that does."""
+        """Return whether this copy has the entry, or a snapshot of a state that does."""
         return index <= self.snapshot_index or self.terms.get(index) == term
 
 

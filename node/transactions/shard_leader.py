@@ -65,14 +65,14 @@ class ShardLimits:
         self._log = logging.getLogger(__name__)
 
     def check_new_id(self) -> ErrorCode:
-        """Whether there is room for one transactional id more."""
+        """Return whether there is room for one transactional id more."""
         if len(self._shard) < self._settings.ids_max:
             return ErrorCode.NONE
         self._say("transactional ids", "oncelog.transactional.ids.max")
         return ErrorCode.POLICY_VIOLATION
 
     def check_change(self, old: TransactionRecord | None, new: TransactionRecord) -> ErrorCode:
-        """Whether there is room for what this change opens or adds."""
+        """Return whether there is room for what this change opens or adds."""
         if new.state != TransactionState.ONGOING:
             return ErrorCode.NONE
         if len(new.partitions) > self._settings.partitions_max:

@@ -108,7 +108,7 @@ class ShardLeaders:
 
     @property
     def is_loading(self) -> bool:
-        """Whether a shard that this node leads is not ready."""
+        """Return whether a shard that this node leads is not ready."""
         return any(map(self._is_loading, range(len(self.raft_groups))))
 
     async def confirm_shard_count(self) -> None:

@@ -64,7 +64,7 @@ def list_offsets(
 
 
 def _has_search(topic: "requests.ListOffsetsRequest.ListOffsetsTopic") -> bool:
-    """Whether it may have one: of many partitions not all are looked at."""
+    """Return whether it may have one: of many partitions not all are looked at."""
     partitions = topic.partitions
     return len(partitions) > ENTRIES_PER_STEP or any(_is_searched(p.timestamp) for p in partitions)
 

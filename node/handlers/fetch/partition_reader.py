@@ -46,7 +46,7 @@ class FetchLook(Protocol):
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing that could come."""
+        """Return whether there is nothing that could come."""
         ...
 
     def run(self) -> None:
@@ -58,7 +58,7 @@ class FetchLook(Protocol):
         ...
 
     def is_outdated(self) -> bool:
-        """Whether there is more to be read by now; while slices are done logs go on."""
+        """Return whether there is more to be read by now; while slices are done logs go on."""
         ...
 
     def answer(self) -> Steps[FetchResponse]:
@@ -126,7 +126,7 @@ class PartitionReader:
 
     @property
     def is_full(self) -> bool:
-        """Whether no more records would fit into the answer, or into one look."""
+        """Return whether no more records would fit into the answer, or into one look."""
         return self.bytes_read >= max(1, self._limit_bytes) or self.batches_read >= LOOK_BATCHES_MAX
 
     def count_sent(self) -> None:

@@ -45,11 +45,11 @@ class RepeatedFetch:
         self.answer: list[Buffer] | None = None
 
     def is_same(self, rows: FetchRows) -> bool:
-        """Whether this request is the last one again, in whatever order."""
+        """Return whether this request is the last one again, in whatever order."""
         return rows == self._rows
 
     def is_unchanged(self) -> bool:
-        """Whether the answer would be the same."""
+        """Return whether the answer would be the same."""
         kept = self.kept
         if kept is None or self.answer is None:
             return False

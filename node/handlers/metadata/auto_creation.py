@@ -34,7 +34,7 @@ class AutoCreation:
 
     @staticmethod
     def may_create(name: str) -> bool:
-        """Whether a topic of this name may be made without being asked for by name."""
+        """Return whether a topic of this name may be made without being asked for by name."""
         return why_invalid(name) is None and name not in NEVER_AUTOMATIC
 
     async def create(self, broker: BrokerServices, names: Sequence[str]) -> dict[str, int]:

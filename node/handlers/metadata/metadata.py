@@ -190,13 +190,13 @@ class _Question(NamedTuple):
 
     @property
     def creates_topics(self) -> bool:
-        """Whether topics that are missing are to be created."""
+        """Return whether topics that are missing are to be created."""
         return self.context.broker.config.auto_create_topics_enable and getattr(
             self.request, "allow_auto_topic_creation", True
         )
 
     def may_create(self, name: str) -> bool:
-        """Whether the client may create the topic, which it must be allowed to describe."""
+        """Return whether the client may create the topic, which it must be allowed to describe."""
         access = self.access
         return access is None or (
             access.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, name)

@@ -39,7 +39,7 @@ class Computation(Generic[Answer]):
 
     @property
     def may_be_joined(self) -> bool:
-        """Whether a question of now is answered by it."""
+        """Return whether a question of now is answered by it."""
         return self.began_at is None or self.began_at == self._moment()
 
 

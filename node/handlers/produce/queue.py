@@ -52,7 +52,7 @@ class ProduceQueue:
 
     @property
     def needs_no_client(self) -> bool:
-        """Whether something with acks=0 waits, which nobody would say again."""
+        """Return whether something with acks=0 waits, which nobody would say again."""
         return any(waiting.acks == 0 for waiting in self._waiting)
 
     def put(self, operation: ProduceOperation) -> PendingAnswer:

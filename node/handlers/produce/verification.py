@@ -129,7 +129,7 @@ def unverified(
 
 
 def must_be_verified(state: ProducerStateTable, header: BatchHeader) -> bool:
-    """Whether its transaction is not known to be open here.
+    """Return whether its transaction is not known to be open here.
 
     A fenced producer learns that from the partition, and nobody is asked (KAFKA-19690).
     """

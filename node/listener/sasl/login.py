@@ -70,11 +70,11 @@ class Login:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the client has logged in; it stays so while it logs in again."""
+        """Return whether the client has logged in; it stays so while it logs in again."""
         return self.principal is not None and self.state is not LoginState.FAILED
 
     def is_over(self, now_ms: int) -> bool:
-        """Whether the session has ended, and the client has not logged in again."""
+        """Return whether the session has ended, and the client has not logged in again."""
         return 0 < self._ends_ms <= now_ms
 
     def choose(self, mechanism: str, now_ms: int) -> None:

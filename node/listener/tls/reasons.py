@@ -36,5 +36,5 @@ def reason_of(error: ssl.SSLError) -> str:
 
 
 def is_tls(start: bytes) -> bool:
-    """Whether bytes begin as a client's do that speaks TLS."""
+    """Return whether bytes begin as a client's do that speaks TLS."""
     return len(start) >= 2 and start[0] == 0x16 and start[1] == 0x03

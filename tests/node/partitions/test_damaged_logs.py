@@ -25,7 +25,7 @@ def isr(broker: Broker) -> tuple[int, ...]:
 
 
 def whole_isr(cluster: ThreeBrokers) -> bool:
-    """Whether all replicas are in sync, and as long as each other."""
+    """Return whether all replicas are in sync, and as long as each other."""
     hosted = [broker.replicas.get("t", 0) for broker in cluster.brokers]
     return (
         set(isr(cluster.brokers[0])) == set(NODES)

@@ -105,7 +105,7 @@ class Matrix:
         )
 
     async def is_refused(self, name: str, asked: Asked, rights: list[str]) -> bool:
-        """Whether the answer says that a right is missing."""
+        """Return whether the answer says that a right is missing."""
         await self._allow(rights)
         api = TABLE[name]
         version = api.max_version if asked.version is None else asked.version

@@ -34,7 +34,7 @@ def send(
 
 
 def is_in_memory(frame: bytearray) -> bool:
-    """Whether anything has a view of a request."""
+    """Return whether anything has a view of a request."""
     gc.collect()
     try:
         frame.append(0)
