@@ -1,4 +1,4 @@
-"""node/listener: clients' connections: frames in, answers out, in order, within bounds.
+"""node/listener: the connections of clients, their requests and answers.
 
 Begin with server.py, connection.py, dispatch.py.
 """

@@ -1,8 +1,8 @@
-"""How many requests of each API came, and how long they took; counted, not kept.
+"""The number and the times of requests by API.
 
-A time goes from the start of a request's handling to its answer, so that of a Fetch has the wait
-for records in it. Times are counted by ranges that grow by a fifth, of which percentiles are read.
-Those are of the last one to two minutes, or of the last two readings where those are longer apart.
+A time lasts from the start of a request's handling to its answer, so that of a Fetch includes its
+wait for records. Times are counted by ranges that grow by a fifth; percentiles are read off these.
+They cover the last one to two minutes, or the last two readings where those are longer apart.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ class ApiTimes:
     def percentiles(self, shares: tuple[float, ...]) -> list[float]:
         """Return the times, in seconds, within which these shares of the requests were answered.
 
-        They are the ends of their ranges; 0 where nothing came.
+        They are the ends of their ranges; 0 without requests.
         """
         counts = [new + old for new, old in zip(self.recent, self.before, strict=True)]
         total, found = sum(counts), list[float]()
@@ -59,9 +59,7 @@ class AnswerTimes:
         times.recent[min(at, RANGES - 1)] += 1
 
     def read(self) -> list[tuple[int, ApiTimes]]:
-        """Return the times of each API that was asked for, by its key, and begin a new minute if
-        one is over.
-        """
+        """Return the times of each API by its key; begin a new minute if one is over."""
         now_s, found = self._clock(), sorted(self._by_api.items())
         if now_s - self._turned_s < MINUTE_S:
             return found

@@ -1,9 +1,8 @@
-"""Client quotas as a broker holds its clients to them (KIP-13, KIP-124, KIP-219).
+"""Client quotas of one broker (KIP-13, KIP-124, KIP-219).
 
-What a client sends or gets, and the time its requests take, is recorded. Where that is too much,
-the answer says for how long the client is throttled, and the brake of its connection holds for that
-time. Each broker counts for itself. While no quota of a kind is set nothing is recorded, and
-nothing is called.
+The broker records the bytes that a client sends or gets, and the time of its requests. Above a
+quota the answer carries a throttle time, and the connection is muted for that time. Each broker
+counts for itself. While no quota of a kind is set nothing is recorded.
 """
 
 import time
@@ -31,7 +30,7 @@ FETCH_BYTES_MAX = 2**31 - 1
 
 
 class ThrottledClient(MutedConnection, Protocol):
-    """A connection as quotas see it: its user, its client id, its pause."""
+    """A connection as quotas see it: its user, its client id, its mute."""
 
     principal: Principal
     client_id: str | None
@@ -40,7 +39,7 @@ class ThrottledClient(MutedConnection, Protocol):
 
 
 class ClientQuotas:
-    """One for each broker.
+    """The client quotas of one broker.
 
     `counts_produced`, `counts_fetched`, `counts_requests`: whether any such quota is set.
     `clock_s` measures requests.
@@ -63,11 +62,11 @@ class ClientQuotas:
         state.on_change(self._look)
 
     def produced(self, connection: ThrottledClient, client_id: str | None, size_bytes: int) -> int:
-        """Record what came; for how long the client is throttled, in milliseconds."""
+        """Record produced bytes; return the throttle time in milliseconds."""
         return self._record(PRODUCER_BYTE_RATE, connection, client_id, size_bytes)
 
     def fetched(self, connection: ThrottledClient, client_id: str | None, size_bytes: int) -> int:
-        """Record what is sent; for how long the client is throttled, in milliseconds."""
+        """Record fetched bytes; return the throttle time in milliseconds."""
         return self._record(CONSUMER_BYTE_RATE, connection, client_id, size_bytes)
 
     def requested(self, connection: ThrottledClient, client_id: str | None, seconds: float) -> int:
@@ -76,7 +75,7 @@ class ClientQuotas:
         return self._record(REQUEST_PERCENTAGE, connection, client_id, percent, self._window_ms)
 
     def fetch_bytes_max(self, connection: ThrottledClient) -> int:
-        """The most bytes of one answer: what the quota allows within its windows but one."""
+        """Return the most bytes of one answer: the quota times all windows but one."""
         limit = self._limit(CONSUMER_BYTE_RATE, connection, connection.client_id)
         if limit is None:
             return FETCH_BYTES_MAX

@@ -1,8 +1,8 @@
-"""Why a connection cannot go on."""
+"""The errors that close a connection."""
 
 
 class CloseConnection(Exception):
-    """The connection cannot go on: its bytes make no sense, or an acks=0 produce failed."""
+    """An error that closes the connection: a malformed request, or a failed acks=0 produce."""
 
 
 class UnservedRequest(CloseConnection):

@@ -1,13 +1,13 @@
 """One client's connection: frames in, answers out, in the order of the requests.
 
 The rule of order (Kafka mutes a channel while it handles its request): a request starts when all
-earlier ones of its connection are answered. Produces alone may start behind produces, up to
+earlier ones of its connection are answered. Only produces may start behind produces, up to
 PIPELINED_MAX of them, since they are appended in order and their answers wait for replicas; their
-answers still leave in order. Whatever may not start yet waits here, and meanwhile the socket is
+answers still leave in order. Requests that may not start yet wait here, and meanwhile the socket is
 not read, so a client can make us hold one read's worth of requests and no more.
 
-The same brake is used when the client does not take its answers (the transport's write buffer is
-full) and when all connections together hold too much memory.
+The socket is not read, either, while the client does not take its answers (the transport's write
+buffer is full) and while all connections together hold too much memory.
 """
 
 import asyncio
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 PIPELINED_MAX = 64
 REQUESTS_AT_A_STRETCH = 32  # then other connections get their turn
 REQUESTS_AT_FIRST = 2  # of a new connection, which comes early: ApiVersions and Metadata
-WRITE_BUFFER_HIGH_BYTES = 64 * 1024  # unsent bytes that nobody counts
+WRITE_BUFFER_HIGH_BYTES = 64 * 1024  # unsent bytes that the memory budget does not count
 SIZE_PREFIX_BYTES = 4
-FETCH_KEY = b"\0\1"  # with which its frames begin
+FETCH_KEY = b"\0\1"  # the first bytes of its frames
 PASSING_SILENCE_MAX_S = 2.0
 UNATTENDED_MAX_S = 60.0  # a large produce without a client may take so long
 Answer = list[Buffer] | PendingAnswer | None
@@ -47,7 +47,7 @@ NO_API = -1
 
 
 class ConnectionServer(Protocol):
-    """The server of a connection: what all its connections share, and what it is told of each."""
+    """The server of a connection: the shared state of its connections, and their callbacks."""
 
     dispatcher: Dispatcher
     config: BrokerConfig
@@ -69,9 +69,9 @@ class ConnectionServer(Protocol):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Connection(asyncio.BufferedProtocol):
-    """The protocol object of one connection; the server makes it, the event loop drives it.
+    """The protocol object of one connection; the server creates it, the event loop drives it.
 
-    Seconds are those of the server's coarse monotonic clock (`now_s`, about one second exact).
+    Seconds are those of the server's coarse monotonic clock (`now_s`, exact to about a second).
     """
 
     _server: ConnectionServer
@@ -89,7 +89,7 @@ class Connection(asyncio.BufferedProtocol):
     _is_reading_paused: bool = False
     _is_writing_paused: bool = False
     _has_ended: bool = False  # nothing more will come
-    _malformed: str = ""  # why nothing more is read, and it closes once all before is answered
+    _malformed: str = ""  # the reason to read no more, and to close once all before is answered
     _waits_for_budget: bool = False
     context: RequestContext | None = None
     dispatcher: "Dispatcher | GuardedDispatcher" = field(init=False)
@@ -119,7 +119,7 @@ class Connection(asyncio.BufferedProtocol):
     # -- called by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Ask the server whether there is room."""
+        """Ask the server to admit the connection."""
         # uvloop's transports do not derive from asyncio's classes.
         self._transport = transport = cast(asyncio.Transport, transport)
         peer_socket = transport.get_extra_info("socket")
@@ -139,15 +139,15 @@ class Connection(asyncio.BufferedProtocol):
             self._server.loop.call_soon(self._pause_again)
 
     def _pause_again(self) -> None:
-        """uvloop reads after `connection_made` whatever that has said."""
+        """Pause reading again: uvloop starts to read after `connection_made` in any case."""
         if self._is_reading_paused and self._transport is not None:
             self._transport.pause_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Let go of all that was held; nobody waits for our answers any more.
+        """Release the memory of the connection, and abandon its requests.
 
-        A request that waits is given up within the share of the turn: the clients of a whole
-        machine may go at once, and each may wait for hundreds of partitions.
+        A waiting request is abandoned within the share of the turn: all clients of a machine may
+        disconnect at once, and each may wait for hundreds of partitions.
         """
         self.closing_since_s = self.closing_since_s or self._server.now_s
         in_flight, self._in_flight = self._in_flight, deque()
@@ -168,11 +168,11 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = None  # one that speaks TLS knows this connection
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the next bytes shall go."""
+        """Return the memory for the next bytes."""
         return self._receiver.get_buffer(sizehint)
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Bytes came: complete requests start, in order."""
+        """Take received bytes; start complete requests, in order."""
         server = self._server
         self.last_active_s = server.now_s
         self._held_bytes += nbytes
@@ -199,14 +199,14 @@ class Connection(asyncio.BufferedProtocol):
         self._steer_reading()
 
     def eof_received(self) -> bool:
-        """The client is done; whether we stay open until its requests are done, too."""
+        """Note the client's end; return whether its requests keep the connection open."""
         self._has_ended = True
         self.partial_since_s = None
         self._server.budget.finished_request(self)
         return self._needs_no_client()
 
     def pause_writing(self) -> None:
-        """The client does not take its answers: start nothing more for it."""
+        """Start no more requests: the client does not take its answers."""
         assert self._transport is not None
         self._is_writing_paused = True
         self.stalled_since_s = self._server.now_s
@@ -237,13 +237,14 @@ class Connection(asyncio.BufferedProtocol):
         self._steer_reading()
 
     def stop_reading(self) -> None:
-        """The server stops: take no more requests; those that were received are answered."""
+        """Take no more requests, since the server stops; received ones are still answered."""
         self._steer_reading()
 
     def is_late(self, now_s: float, receive_timeout_s: float) -> bool:
-        """Return whether the client began a request and does not finish it.
+        """Return whether the client began a request and does not finish it in time.
 
-        One that may finish although memory is short must not dawdle: others wait for its place.
+        The time is shorter for a client that may finish although memory is short: others wait for
+        its place.
         """
         if self.partial_since_s is None or self._is_reading_paused:
             return False
@@ -252,14 +253,14 @@ class Connection(asyncio.BufferedProtocol):
         return now_s - self.partial_since_s > receive_timeout_s
 
     def is_silent(self, now_s: float, first_request_timeout_s: float) -> bool:
-        """Whether the client has sent no request, or not logged in, since it has connected."""
+        """Return whether the client has not sent a request, or not logged in, in time."""
         is_kept_waiting = self._is_reading_paused and not self._is_writing_paused  # by us
         if self.silent_since_s is None or is_kept_waiting:
             return False
         return now_s - self.silent_since_s > first_request_timeout_s
 
     def is_deserted(self, now_s: float) -> bool:
-        """Whether the client is gone, which a socket that is not read does not tell by itself."""
+        """Return whether the client has closed; a socket that is not read does not report it."""
         if not (self._is_reading_paused or self._has_ended) or self._transport is None:
             return False
         if now_s - self.last_active_s < UNATTENDED_MAX_S and self._needs_no_client():
@@ -270,7 +271,7 @@ class Connection(asyncio.BufferedProtocol):
         return peer is not None and not self._transport.is_closing() and has_peer_closed(peer)
 
     def close(self, reason: str) -> None:
-        """Close this connection; what is written already may still leave."""
+        """Close this connection once the written bytes are sent."""
         if self.closing_since_s is None:
             self.closing_since_s = self._server.now_s
             self._frames.clear()
@@ -279,7 +280,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._transport.close()
 
     def abort(self) -> None:
-        """End it now, and drop what is unsent."""
+        """Close this connection now, and drop unsent bytes."""
         self.closing_since_s = self.closing_since_s or self._server.now_s
         if self._transport is not None:
             self._transport.abort()
@@ -295,7 +296,7 @@ class Connection(asyncio.BufferedProtocol):
             while frames and not self._is_writing_paused and self.closing_since_s is None:
                 assert self.context is not None
                 if self.context.is_muted or (in_flight and not self._is_pipelining):
-                    return  # nothing may start, and nothing may close what earlier ones wait for
+                    return  # nothing may start, nor close the connection before earlier answers
                 frame = frames[0]
                 api = dispatcher.find(frame)
                 if in_flight and not self._may_overtake_answers(api):
@@ -333,7 +334,7 @@ class Connection(asyncio.BufferedProtocol):
             self._close_in_turn(str(reason))
 
     def _close_in_turn(self, reason: str) -> None:
-        """Close when all earlier requests are answered: nothing more starts until then."""
+        """Start no more requests, and close when all earlier ones are answered."""
         if not self._in_flight:
             self.close(reason)
             return
@@ -346,10 +347,10 @@ class Connection(asyncio.BufferedProtocol):
         return api is not None and api.is_pipelined and len(self._in_flight) < PIPELINED_MAX
 
     def _needs_no_client(self) -> bool:
-        """Return whether requests wait here that have an effect without an answer.
+        """Return whether waiting requests have an effect without an answer.
 
-        As in Kafka, all that was read before the end is worked off: a produce with acks=0, or the
-        end of a transaction. Fetches alone are given up: they only read.
+        As in Kafka, all requests that were read before the client's end are handled, such as a
+        produce with acks=0, or the end of a transaction. Only fetches are abandoned.
         """
         queue = self.context.produce_queue if self.context is not None else None
         if queue is not None and queue.needs_no_client:
@@ -366,7 +367,7 @@ class Connection(asyncio.BufferedProtocol):
             self._write(answer)
 
     def _answers_changed(self) -> None:
-        """Some answer is there: send all that no earlier one holds up."""
+        """Send the complete answers that have no incomplete one before them."""
         if self.closing_since_s is not None:
             return
         ready: list[Buffer] = []
@@ -398,14 +399,14 @@ class Connection(asyncio.BufferedProtocol):
 
     def _write(self, buffers: list[Buffer]) -> None:
         transport = self._transport
-        # A reset is known to the transport before it is told to us.
+        # The transport knows of a reset before it calls `connection_lost`.
         if transport is not None and not transport.is_closing():
             self._writing = buffers
             transport.writelines(buffers)
             self._writing = []
 
     def advance_soon(self) -> None:
-        """Start waiting requests, but not from inside another request's handler."""
+        """Start waiting requests in the next turn, outside of another request's handler."""
         is_due = self._frames or self._is_reading_paused or self._has_ended
         if is_due and not self._is_advance_due:
             self._is_advance_due = True
@@ -419,13 +420,13 @@ class Connection(asyncio.BufferedProtocol):
             self._steer_reading()
 
     def _release(self, size_bytes: int) -> None:
-        """Of requests that have been answered."""
+        """Give the memory of answered requests back to the budget."""
         self.last_active_s = self._server.now_s
         self._held_bytes -= size_bytes
         self._server.budget.release(size_bytes)
 
     def _steer_reading(self) -> None:
-        """Read the socket exactly when there is a use for what comes."""
+        """Pause or resume reading by the state of the connection."""
         transport = self._transport
         if transport is None or self.closing_since_s is not None or transport.is_closing():
             return

@@ -1,4 +1,4 @@
-"""How many connections a broker takes, as set while it runs, else by its file (KIP-402's keys)."""
+"""The limits of a broker's connections, dynamic or static (the keys of KIP-402)."""
 
 import logging
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 
 class ConnectionLimits:
-    """`in_all`, and of one address. Connections that are there stay when a limit falls."""
+    """The limits in all and by address. Open connections stay when a limit falls."""
 
     def __init__(self, state: ClusterState, config: BrokerConfig) -> None:
         self._state, self._config = state, config
@@ -23,7 +23,7 @@ class ConnectionLimits:
         state.on_change(self._changed)
 
     def of_address(self, host: str) -> int | None:
-        """How many one address may have; None: those of loopback are not counted."""
+        """Return the limit of one address; None for loopback, which is not counted."""
         own = self._of_hosts.get(plain_address(host)) if self._of_hosts else None
         return own if own is not None or is_loopback(host) else self._of_any
 
@@ -45,7 +45,7 @@ class ConnectionLimits:
 
 
 def _limit(given: Mapping[str, str], name: str, otherwise: Any) -> Any:
-    """Return the dynamic value, else the one of the file, also where the dynamic one is invalid."""
+    """Return the dynamic value, or the static one if that is unset or invalid."""
     if name not in given:
         return otherwise
     try:

@@ -1,14 +1,14 @@
-"""From a frame to its handler, and from what a handler says to the bytes of an answer.
+"""The dispatch of a frame to its handler, and of the handler's result to the bytes of an answer.
 
-A handler gets the connection's context, the header, and the body, and says one of four things:
-  a list of buffers      the body of the answer: the fast path, nothing else is made
-  a `PendingAnswer`      the answer comes later, through a callback; order is the connection's care
+A handler gets the connection's context, the header, and the body, and returns one of four things:
+  a list of buffers      the body of the answer: the fast path, without another object
+  a `PendingAnswer`      the answer comes later, through a callback; the connection keeps the order
   a coroutine            for slow administration; it returns what a handler returns
   None                   there is no answer (a produce with acks=0)
-It may raise `CloseConnection`. A KafkaError, or anything unexpected, becomes the answer that the
-row's `on_error` makes of it: here, and nowhere else, exceptions turn into codes.
+It may raise `CloseConnection`. A KafkaError, or any unexpected exception, becomes the answer of the
+row's `on_error`: only this file turns exceptions into error codes.
 
-Which APIs and versions are served is the table given at start; ApiVersions shows that table.
+The table given at start lists the served APIs and versions; ApiVersions shows that table.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ from .request_time import EXEMPT, RequestTime
 API_VERSIONS = 18
 UNSUPPORTED_VERSION = 35
 BODY_AT_ONCE_BYTES_MAX = 8 * 1024  # of a request; 5 ms where its entries have three bytes
-BYTE_S = 0.5e-6  # what a byte of a request costs at most, about
+BYTE_S = 0.5e-6  # the time to decode a byte of a request, at most, about
 
 
 Outcome = list[Buffer] | PendingAnswer | None
@@ -54,13 +54,13 @@ ErrorHandler = Callable[[RequestContext, RequestHeader, memoryview, KafkaError],
 
 
 class Api(NamedTuple):
-    """One row of the table: an API, the versions of it that are served, and by what.
+    """One row of the table: an API, its served versions, and its handler.
 
     A pipelined API may start while earlier requests of its connection wait for their answers, if
-    those are pipelined, too. `advertised_from` differs from `min_version` for Produce only. What
-    ends with its client decides nothing: when the connection is gone, its coroutine is cancelled.
+    those are pipelined, too. `advertised_from` differs from `min_version` for Produce only. An API
+    that ends with its client changes nothing: its coroutine is cancelled with the connection.
     Without `on_error` an error that the handler did not turn into an answer closes the connection.
-    `rights`: what the client must be allowed to do; a broker serves no row that says nothing of it.
+    `rights`: the rights that the client needs; a broker serves no row without them.
     """
 
     key: int
@@ -95,18 +95,18 @@ def control_api(
     begin: Begin[Request] | None = None,
     answer_bytes: AnswerBytes[Request] | None = None,
 ) -> Api:
-    """A row for an API of the control plane, whose messages the codec library carries.
+    """Return a row for an API of the control plane, with messages of the codec library.
 
     decide: (context, header, request) -> the fields of the answer, or a coroutine of them, or
-    steps (`runtime.steps`): what is done at their first yield is answered at once, else they go on
-    in slices. So do decoding a large request and encoding a long answer. A coroutine waits for
-    others, and may leave steps, which make the answer.
-    on_error: (request, error) -> the fields of the answer that says so, in Kafka's shape.
-    rights: see `Api`. With an authorizer they are judged here, before anything else is done.
-    begin: is asked before `decide` of a request that is not large. Its answer it encodes itself,
-    and there is no task, nor a turn of the loop for one; None leaves the request to `decide`.
-    answer_bytes: (context, request) -> steps of how much the answer will take while it is made,
-    where that is more than in proportion to the request (`large_answers`).
+    steps (`runtime.steps`). Steps that end before their second slice are answered at once, others
+    continue in slices, as do decoding a large request and encoding a long answer. A coroutine may
+    wait for replicas or the controller, and may return steps that build the answer.
+    on_error: (request, error) -> the fields of the error answer, in Kafka's shape.
+    rights: see `Api`. With an authorizer they are checked here, before anything else.
+    begin: is called before `decide` for a request that is not large. It encodes its own answer,
+    without a task or a turn of the loop; None leaves the request to `decide`.
+    answer_bytes: (context, request) -> steps of the memory that building the answer takes, for an
+    answer that can be large for a small request (`large_answers`).
     """
 
     def handle(context: RequestContext, header: RequestHeader, body: memoryview) -> Any:
@@ -166,11 +166,15 @@ def control_api(
         decides: Decide[Request, Response],
         place: Place | None = None,
     ) -> list[Buffer]:
-        """What others decide is waited for before the turn comes: no answer waits for that."""
+        """Build a large answer in its turn.
+
+        A decision of the controller or of replicas is awaited before the turn, so that it does not
+        delay other answers.
+        """
         size_bytes = sizing if isinstance(sizing, int) else await run(context, sizing)
         values: Any
         try:
-            if size_bytes > REFUSED_BEYOND_BYTES:  # what is named again and again, mostly
+            if size_bytes > REFUSED_BEYOND_BYTES:  # mostly names that are repeated
                 raise InvalidRequest("The answer would be too large. Ask for less at a time.")
             values = decides(context, header, request)
             if iscoroutine(values):
@@ -219,7 +223,7 @@ def control_api(
 
 
 def begin_steps(steps: Steps[Any]) -> tuple[bool, Any]:
-    """(True, the result) of steps that are done at their first yield, else (False, the steps)."""
+    """Begin steps: return (True, the result) if they end at once, else (False, the steps)."""
     try:
         next(steps)
     except StopIteration as end:
@@ -228,19 +232,19 @@ def begin_steps(steps: Steps[Any]) -> tuple[bool, Any]:
 
 
 def _end(task: "asyncio.Task[None]") -> None:
-    """In a turn by which it has begun: what never began lets go of nothing that it was given."""
+    """Cancel a task in the next turn: one that never began would not release its arguments."""
     asyncio.get_running_loop().call_soon(task.cancel)
 
 
 def _begin_request(context: RequestContext, header: RequestHeader) -> RequestTime | None:
-    """Return what measures a request; None for one that no quota holds."""
+    """Return the measurement of a request; None if no quota applies to it."""
     if not context.is_let_in or header.api_key in EXEMPT:
         return None
     return RequestTime(context.broker.quotas, context, header)
 
 
 class Dispatcher:
-    """Finds the handler of a frame and sees to it that something comes of it."""
+    """The dispatcher of a server: it finds the handler of a frame and runs it."""
 
     def __init__(self, apis: Iterable[Api], log: logging.Logger) -> None:
         self.table = {api.key: api for api in apis}
@@ -253,9 +257,9 @@ class Dispatcher:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def find(self, frame: memoryview) -> Api | None:
-        """The API of a frame; None for a version of ApiVersions that we do not know.
+        """Return the API of a frame; None for an unknown version of ApiVersions.
 
-        Raises UnservedRequest for anything else that is not served.
+        Raises UnservedRequest for any other API or version that is not served.
         """
         if len(frame) < 8:
             raise CloseConnection("a request is shorter than its header")
@@ -268,7 +272,7 @@ class Dispatcher:
     def dispatch(
         self, context: RequestContext, api: Api | None, frame: memoryview
     ) -> list[Buffer] | PendingAnswer | None:
-        """Handle a frame: what is to be sent, framed, now or later, or None for nothing.
+        """Handle a frame; return the framed answer, now or later, or None for no answer.
 
         Raises CloseConnection.
         """
@@ -315,7 +319,7 @@ class Dispatcher:
         body: memoryview,
         outcome: Any,
     ) -> Outcome:
-        """Go on measuring a request until its answer is there."""
+        """Measure a request until its answer is complete."""
         if outcome is None:
             return None
         if isinstance(outcome, list):
@@ -333,7 +337,7 @@ class Dispatcher:
         body: memoryview,
         coroutine: Coroutine[Any, Any, Outcome],
     ) -> PendingAnswer:
-        """Let a coroutine work; its client may go, the decision that it asked for goes on."""
+        """Run a handler's coroutine in a task; it continues if its client disconnects."""
         pending = PendingAnswer()
         if len(body) <= BODY_AT_ONCE_BYTES_MAX:
             context.broker.work.share.charge(len(body) * BYTE_S)
@@ -344,7 +348,7 @@ class Dispatcher:
                     outcome = await coroutine
                 except (Exception, asyncio.CancelledError) as error:
                     if pending.is_abandoned and isinstance(error, asyncio.CancelledError):
-                        raise  # else others have cancelled what it waits for
+                        raise  # else a task that it waits for was cancelled
                     outcome = self._answer_error(context, api, header, body, error)
             except CloseConnection as reason:
                 pending.abort(str(reason))
@@ -400,7 +404,8 @@ class Dispatcher:
         )
 
     def _refuse_api_versions(self, frame: memoryview) -> list[Buffer]:
-        """KIP-511: version 0, error 35, and our own range, so that the client can ask again."""
+        """Answer with version 0, error 35, and our range, so that the client asks again (KIP-511).
+        """
         api = self.table.get(API_VERSIONS)
         if api is None:
             raise CloseConnection("ApiVersions is not served")

@@ -1,15 +1,15 @@
-"""Large answers are made one after the other, and are charged to the memory budget before.
+"""Turns for large answers: a few are built at a time, and are charged to the memory budget.
 
-A question of some bytes can have an answer of a megabyte, and of ten while it is made. The lines
-of large requests count what comes, so a hundred such questions would be in work at once. Here a
-question says before its answer is made how many entries that will have, about. A small answer waits
-for nothing; the others have their turn in the order in which they were asked for, a few at a time
-or one that is larger than all of them may be, so that no answer waits for ever.
+A request of some bytes can have an answer of a megabyte, which takes ten while it is built. The
+queues of large requests count received bytes, so they would let a hundred such requests run at
+once. Here the number of entries of an answer is estimated before it is built. A small answer does
+not wait. Large ones have their turn in the order of their requests, a few at a time, or a single
+one that exceeds the bound, so that no answer waits for ever.
 
-What is being made counts as held memory, so that requests are read with more care meanwhile; up to
-half of the budget, so that they are read at all. Once an answer is made its connection has it: what
-its client does not take is counted there (`Connection.pause_writing`), and ends that client when
-memory is short. So a slow reader never holds a place in this line.
+The answers being built count as held memory, so that fewer requests are read meanwhile; up to half
+of the budget, so that some are still read. A complete answer belongs to its connection: bytes that
+the client does not take count there (`Connection.pause_writing`), and the connection is closed when
+memory is short. So a slow reader never holds a place in this queue.
 """
 
 from collections.abc import AsyncIterator
@@ -18,28 +18,28 @@ from contextlib import asynccontextmanager
 from .large_requests import LargeRequests, RequestConnection
 from .memory_budget import MemoryBudget
 
-ENTRY_BYTES = 400  # what one entry of an answer takes while it is made, about
+ENTRY_BYTES = 400  # the memory of one entry of an answer while it is built, about
 WAITS_BEYOND_BYTES = 300 * ENTRY_BYTES
 REFUSED_BEYOND_BYTES = 512 * 1024 * 1024  # by that estimate: the configs of 40,000 topics
 IN_WORK_BYTES_MAX = 8 * 1024 * 1024
 
 
 class LargeAnswers:
-    """The line of all answers of one broker."""
+    """The queue of all large answers of one broker."""
 
     def __init__(self, in_work_bytes_max: int = IN_WORK_BYTES_MAX) -> None:
         self._line = LargeRequests(in_work_bytes_max)
 
     @property
     def in_work_bytes(self) -> int:
-        """How much the answers that are being made take, about."""
+        """The estimated memory of the answers that are being built."""
         return self._line.in_work_bytes
 
     @asynccontextmanager
     async def turn(
         self, client: RequestConnection, budget: MemoryBudget, size_bytes: int
     ) -> AsyncIterator[None]:
-        """Wait for the turn of an answer, and hold its memory. Raises ClientGone."""
+        """Wait for the turn of an answer, and hold its memory; raise ClientGone."""
         if size_bytes <= WAITS_BEYOND_BYTES:
             yield
             return

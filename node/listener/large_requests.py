@@ -1,14 +1,14 @@
-"""How much of large requests of one API is in work at a time.
+"""Turns for the large requests of one API: a few are handled at a time.
 
 A request of some 400 kB can have 100,000 entries, and is 30 to 150 times as large once it is
-decoded and answered. The memory budget counts the bytes that came, and no longer those of a client
-that has gone: whoever sends such requests and closes, again and again, would fill the memory. So
-they have their turn in the order in which they came, a few at a time or one that is larger, and
-one whose client has gone before its turn is dropped.
+decoded and answered. The memory budget counts received bytes, and not those of a client that has
+disconnected: a client that sends such requests and closes, again and again, would fill the memory.
+So they have their turn in the order in which they came, a few at a time or a single larger one. A
+request whose client disconnects before its turn is dropped.
 
-Each API has a line of its own: what waits for the controller keeps no offsets from being committed.
-And where a decision takes long, for want of a controller say, its request steps aside for those
-behind it, which may have less time; so many of them as the memory holds.
+Each API has a queue of its own: requests that wait for the controller do not delay the commit of
+offsets. A request whose decision takes long, for example without a controller, steps aside for
+those behind it, which may have less time; as many step aside as the memory allows.
 """
 
 import asyncio
@@ -17,20 +17,20 @@ from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
-IN_WORK_BYTES_MAX = 512 * 1024  # of requests as they came
-ASIDE_BYTES_MAX = 1024 * 1024  # the same, of those that have stepped aside
+IN_WORK_BYTES_MAX = 512 * 1024  # of requests as received
+ASIDE_BYTES_MAX = 1024 * 1024  # the same, of requests that have stepped aside
 ASIDE_AFTER_S = 2.0
 
 
 class RequestConnection(Protocol):
-    """Whoever asks: `dispatch.RequestContext`."""
+    """The connection of a request: `dispatch.RequestContext`."""
 
     is_closed: bool
     on_close: list
 
 
 class Nobody:
-    """The connection of what is made for all that ask: it stays."""
+    """A connection that never closes, for an answer that many clients share."""
 
     def __init__(self) -> None:
         self.is_closed = False
@@ -38,17 +38,17 @@ class Nobody:
 
 
 class ClientGone(Exception):
-    """Nobody waits for the answer."""
+    """The client has disconnected before the turn of its request."""
 
 
 class Place:
-    """Of a request that is in work."""
+    """The place of a request that is being handled."""
 
     def __init__(self, line: "LargeRequests", size_bytes: int) -> None:
         self._line, self.size_bytes, self.is_aside = line, size_bytes, False
 
     async def decided(self, decision: Awaitable[Any]) -> Any:
-        """What others decide; the next in line need not wait for it for long."""
+        """Await a decision; step aside for the requests behind if it takes long."""
         deciding = asyncio.ensure_future(decision)
         try:
             await asyncio.wait((deciding,), timeout=ASIDE_AFTER_S)
@@ -61,7 +61,7 @@ class Place:
 
 
 class LargeRequests:
-    """The line of one API."""
+    """The queue of one API."""
 
     def __init__(self, in_work_bytes_max: int = IN_WORK_BYTES_MAX) -> None:
         self.in_work_bytes = self.aside_bytes = 0
@@ -70,7 +70,7 @@ class LargeRequests:
 
     @asynccontextmanager
     async def turn(self, client: RequestConnection, size_bytes: int) -> AsyncIterator[Place]:
-        """Wait for the turn of a request, and hold its place. Raises ClientGone."""
+        """Wait for the turn of a request, and hold its place; raise ClientGone."""
         if client.is_closed:
             raise ClientGone
         turn: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
@@ -81,7 +81,7 @@ class LargeRequests:
             if not turn.done():
                 await self._wait(client, turn)
             yield place
-        finally:  # a cancelled request may have been given its turn without having heard of it
+        finally:  # a request may be cancelled in the moment in which it gets its turn
             if place.is_aside:
                 self.aside_bytes -= size_bytes
             elif turn.done() and not turn.cancelled() and turn.result():
@@ -89,7 +89,7 @@ class LargeRequests:
                 self._let_in()
 
     def step_aside(self, place: Place) -> None:
-        """Let others come meanwhile, unless too many have stepped aside."""
+        """Give the place to the next request, unless too many have stepped aside."""
         if self.aside_bytes + place.size_bytes <= ASIDE_BYTES_MAX:
             place.is_aside = True
             self.aside_bytes += place.size_bytes

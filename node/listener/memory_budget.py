@@ -1,9 +1,9 @@
-"""How many bytes of requests and unsent answers all connections together may hold.
+"""The memory budget of all connections, for requests and unsent answers.
 
 Above the limit, a connection that holds more than its small allowance is not read any further
-until others have let go. If nobody can let go, because everything held is incomplete requests,
-one connection at a time, the one that waited longest, may finish its request: so the bytes held
-stay below limit + connections * allowance + one request, and there is no deadlock.
+until others release memory. If none can, because all held bytes are incomplete requests, one
+connection at a time, the one that waited longest, may finish its request. So the held bytes stay
+below limit + connections * allowance + one request, and there is no deadlock.
 """
 
 from typing import Protocol
@@ -16,16 +16,16 @@ class Holder(Protocol):
 
     @property
     def can_finish(self) -> bool:
-        """Return whether it has a part of a request, and only lacks leave to read the rest."""
+        """Return whether it has a part of a request, and may only not read the rest."""
         ...
 
     def budget_allows(self) -> None:
-        """Read on; if it is still too much, you will be asked to wait again."""
+        """Resume reading; the connection may have to wait again."""
         ...
 
 
 class MemoryBudget:
-    """Counts bytes, and keeps the queue of those that wait for some."""
+    """The count of held bytes, and the queue of connections that wait for room."""
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
@@ -35,29 +35,29 @@ class MemoryBudget:
 
     @property
     def waiting_count(self) -> int:
-        """How many connections are not read at the moment."""
+        """The number of connections that wait for room."""
         return len(self._waiting)
 
     @property
     def share_bytes(self) -> int:
-        """How large an answer may be: half of what is left, so that something is left for others.
+        """The largest answer at this moment: half of the free bytes.
 
-        An answer counts from when its client does not take it at once (`Connection.pause_writing`),
-        which is known before anything else is read. The first batch is read whatever its size.
+        An answer counts from the moment when its client does not take it (`pause_writing` of
+        `Connection`), which comes before any other read. The first batch is read whatever its size.
         """
         return max(0, self.limit_bytes - self.held_bytes) // 2
 
     @property
     def is_short(self) -> bool:
-        """Return whether those who do not take their answers must make room."""
+        """Return whether clients that do not take their answers must be disconnected."""
         return self.held_bytes > self.limit_bytes * 3 // 4
 
     def hold(self, count: int) -> None:
-        """So many more bytes are held."""
+        """Add held bytes."""
         self.held_bytes += count
 
     def release(self, count: int) -> None:
-        """So many bytes are free again; wakes those that wait when there is room."""
+        """Subtract held bytes; wake the waiting connections when there is room."""
         self.held_bytes -= count
         if self._waiting and self.held_bytes <= self.limit_bytes:
             waiting, self._waiting = self._waiting, {}
@@ -65,7 +65,7 @@ class MemoryBudget:
                 holder.budget_allows()
 
     def must_wait(self, holder: Holder, held_bytes: int) -> bool:
-        """Return whether this connection, which holds so many bytes, must stop reading for now."""
+        """Return whether a connection that holds so many bytes must stop reading for now."""
         if self.held_bytes <= self.limit_bytes or held_bytes <= ALLOWANCE_BYTES:
             return False
         if holder is self._passing:
@@ -74,11 +74,11 @@ class MemoryBudget:
         return True
 
     def is_passing(self, holder: Holder) -> bool:
-        """Return whether this one may finish its request though there is no room."""
+        """Return whether this connection may finish its request though there is no room."""
         return holder is self._passing
 
     def finished_request(self, holder: Holder) -> None:
-        """The connection received a request completely, or is gone."""
+        """Note that a connection has received its request completely, or is gone."""
         if holder is self._passing:
             self._passing = None
 
@@ -87,10 +87,10 @@ class MemoryBudget:
         self.finished_request(holder)
 
     def let_one_pass(self) -> None:
-        """Called now and then: let the first in the queue that can finish its request do so.
+        """Let the first connection of the queue that can finish its request do so.
 
-        One that has no part of a request, because it waits for an answer or for its client, would
-        keep the leave for ever, and all others out.
+        Call it periodically. A connection without a part of a request, because it waits for an
+        answer or for its client, would keep all others out for ever.
         """
         if self._passing is not None and not self._passing.can_finish:
             self._passing = None

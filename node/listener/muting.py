@@ -1,4 +1,4 @@
-"""The pause of a connection whose client has used up its quota (KIP-219)."""
+"""The mute of a connection above its quota (KIP-219)."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class MutedConnection(Protocol):
-    """A connection that can be muted: no request of it starts while it is."""
+    """A connection that can be muted: it starts no request meanwhile."""
 
     on_close: list[Callable[[], None]]
     is_muted: bool
@@ -14,7 +14,7 @@ class MutedConnection(Protocol):
 
 
 class Mute:
-    """Lets a connection start no request for a while; of two pauses the longer one counts."""
+    """The mute of one connection; of two pauses the longer one counts."""
 
     __slots__ = ("_connection", "_timer", "_until_s")
 
@@ -25,7 +25,7 @@ class Mute:
         connection.on_close.append(self.close)
 
     def begin(self, throttle_ms: float) -> None:
-        """Pause for so long from now on, or for as long as the pause that is under way."""
+        """Mute the connection for a time from now on, or until a running pause ends later."""
         if self._connection is None:
             return
         loop = asyncio.get_running_loop()
@@ -35,7 +35,7 @@ class Mute:
             self._timer = loop.call_at(self._until_s, self._look)
 
     def close(self) -> None:
-        """The connection is gone: keep nothing of it."""
+        """Drop the timer when the connection is gone."""
         self._connection = None
         if self._timer is not None:
             self._timer.cancel()

@@ -1,4 +1,4 @@
-"""A request of which a part is refused, or whose answer may not show all: what becomes of it."""
+"""The decision of a request that is refused in part, or has a filtered answer."""
 
 from collections.abc import Callable
 from inspect import iscoroutine, isgenerator
@@ -12,7 +12,7 @@ from .request_context import RequestContext
 
 
 class DecisionInPart:
-    """Has the rest of a request decided, and joins that with what was refused.
+    """The decision of a request's permitted part, joined with the errors of its refused items.
 
     decide, on_error: those of the row (see `dispatch.control_api`).
     """
@@ -29,7 +29,7 @@ class DecisionInPart:
         self._name = name
 
     async def decide(self, context: RequestContext, header: RequestHeader, request: Any) -> Any:
-        """The fields of the answer."""
+        """Return the fields of the answer."""
         work = context.broker.work
         values: Any = {}
         verdict = self._verdict

@@ -1,4 +1,4 @@
-"""An answer that is not there yet: what a handler and a connection have in common meanwhile."""
+"""A pending answer, which a handler completes and a connection sends."""
 
 import logging
 from collections.abc import Callable
@@ -13,12 +13,12 @@ logger = logging.getLogger("oncelog.requests")
 
 @dataclass(slots=True, eq=False, repr=False)
 class PendingAnswer:
-    """An answer that is not there yet.
+    """An answer that is not complete yet.
 
-    The handler keeps it and calls `complete` (or `abort`) once, from the event loop; that may be
-    before it returns. `on_abandon` is called when the connection is gone before that, maybe some
-    turns later; nobody needs the answer from then on: it is done, and completing it does nothing.
-    `finish` makes the last change to the body.
+    The handler keeps it and calls `complete` (or `abort`) once, from the event loop, before or
+    after it returns. `on_abandon` is called when the connection is lost before that, maybe some
+    turns later; the answer is then done, and completing it sends nothing. `finish` makes the last
+    change to the body.
     """
 
     on_abandon: Callable[[], None] | None = None
@@ -31,10 +31,10 @@ class PendingAnswer:
     _on_done: Callable[[], None] | None = None
 
     def complete(self, body: list[Buffer] | None) -> None:
-        """Give the body of the answer, or None when there is to be none."""
+        """Complete with the body of the answer, or None for no answer."""
         if self.is_abandoned:
             if self.finish is not None:
-                self.finish(body or [])  # its time counts even after the client left
+                self.finish(body or [])  # its time counts even if the client is gone
             return
         assert not self.is_done, "a request is answered once"
         self.is_done = True
@@ -49,7 +49,7 @@ class PendingAnswer:
             on_done()
 
     def abort(self, reason: str, body: list[Buffer] | None = None) -> None:
-        """Close the connection instead of answering: an acks=0 produce failed, and the like.
+        """Close the connection instead of answering, for example after a failed acks=0 produce.
 
         body: of an answer that is sent before.
         """
@@ -59,10 +59,10 @@ class PendingAnswer:
     def fail(
         self, error: Exception, refuse: Callable[[KafkaError], "list[Buffer] | PendingAnswer"]
     ) -> None:
-        """Complete with an error: a waiting request has no dispatcher behind it that would.
+        """Complete with an error; a waiting request has no dispatcher that would.
 
-        refuse: makes the body of the answer that says an error. If it cannot, or has aborted this
-        answer, the connection ends.
+        refuse: returns the body of an error answer. If it raises, or has aborted this answer, the
+        connection is closed.
         """
         if not isinstance(error, KafkaError):
             logger.error("a request that had waited failed: %r", error, exc_info=error)
@@ -79,17 +79,17 @@ class PendingAnswer:
             self.complete(body)
 
     def bind(self, response_header: bytes) -> None:
-        """Say how the answer begins; the dispatcher's part."""
+        """Set the header of the answer; the dispatcher calls it."""
         self._response_header = response_header
         if self.is_done:
             self._frame()
 
     def notify(self, on_done: Callable[[], None]) -> None:
-        """Say whom completion concerns; the connection's part."""
+        """Set the callback of completion; the connection calls it."""
         self._on_done = on_done
 
     def abandon(self, share: TurnShare | None = None) -> None:
-        """Nobody waits for it any more; share: of the turn, within which `on_abandon` is called."""
+        """Abandon the answer; `on_abandon` is called within the share of the turn."""
         self._on_done = None
         if self.is_done:
             return

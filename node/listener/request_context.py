@@ -1,4 +1,4 @@
-"""What a handler knows of the connection that its request came by."""
+"""The context of a request: the state of its connection."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -14,11 +14,11 @@ from .sasl.login import Login
 if TYPE_CHECKING:
     from ..services import BrokerServices
 
-ANSWER_BYTES_MAX = 128 * 1024 * 1024  # where no server counts
+ANSWER_BYTES_MAX = 128 * 1024 * 1024  # without a server's memory budget
 
 
 class ServedApi(Protocol):
-    """The versions of one API that are served; `advertised_from` where ApiVersions says more."""
+    """The served versions of one API; `advertised_from` where ApiVersions shows more."""
 
     @property
     def key(self) -> int: ...
@@ -39,19 +39,17 @@ class WaitingProduces(Protocol):
 
 @dataclass(slots=True, eq=False)
 class RequestContext:
-    """What a handler knows of the connection; one for each, for its whole life.
+    """The state of a connection for its handlers, one for its whole life.
 
-    `connection_id` is never used twice in a process. `principal` is who the client is: it changes
-    once, by a login, before any request that is not part of the login. `listener` is the name of
-    the listener that the client chose. `client_software` is what ApiVersions v3
-    told (KIP-511): name, version. `produce_queue` is there while produces wait to be verified,
-    `repeated_fetch` once a large fetch has come.
-    `login` is there on listeners with SASL.
-    `client_id` is that of the newest fetch, where quotas are counted.
-    `request_time` measures the request that is being handled, where quotas are about that.
-    While `is_muted` no request starts; `mute` has the timer, and `resume` goes on after it.
-    `waited_ms` is for how long the newest bytes of the connection have lain in the kernel. `budget`
-    is that of all connections. `is_closed` before the callbacks of `on_close` are called.
+    `connection_id` is unique in a process. `principal` changes once, by a login, before any request
+    that is not part of the login. `listener` is the name of the connection's listener.
+    `client_software` is the name and version of ApiVersions v3 (KIP-511). `produce_queue` exists
+    while produces wait to be verified, `repeated_fetch` once a large fetch has come, `login` on
+    listeners with SASL. `client_id` is that of the newest fetch, while fetched bytes are counted.
+    `request_time` measures the current request, while there are request quotas. While `is_muted` no
+    request starts; `mute` has the timer, and `resume` continues after it. `waited_ms` returns the
+    age of the connection's newest bytes in the kernel. `budget` is that of all connections.
+    `is_closed` is set before the callbacks of `on_close` are called.
     """
 
     broker: "BrokerServices"
@@ -78,17 +76,17 @@ class RequestContext:
 
     @property
     def is_let_in(self) -> bool:
-        """Return whether the client may ask for more than a login."""
+        """Return whether the client may send more than a login."""
         return self.login is None or self.login.is_complete
 
     @property
     def age_ms(self) -> int:
-        """For how long the client is connected."""
+        """The milliseconds since the client connected."""
         return self.broker.clock.monotonic_ms() - self.connected_at_ms
 
     @property
     def access(self) -> Access:
-        """What the client may do; there must be an authorizer."""
+        """The rights of the client; there must be an authorizer."""
         authorizer = self.broker.authorizer
         assert authorizer is not None
         if self._access is None or self._access.principal is not self.principal:

@@ -1,8 +1,7 @@
-"""The time of the event loop that a client's request takes, held to a quota (KIP-124).
+"""The time that a client's request takes on the event loop, for request quotas (KIP-124).
 
 The handler of a request is measured, with its coroutine and its steps of sliced work. As in Kafka,
-what an answer waits for is not: neither replicas nor records that come later. The percentage is
-that of the broker's one loop.
+waits for replicas or for records are not measured. The percentage is that of the broker's one loop.
 """
 
 import struct
@@ -22,7 +21,7 @@ _ENTRY_BYTES = 7  # of an API in an answer to ApiVersions
 
 
 class RequestTime(SpentTime):
-    """The time that one request takes, and for how long its client is throttled."""
+    """The time of one request, and the throttle time of its client."""
 
     __slots__ = ("_connection", "_header", "_is_recorded", "_quotas")
 
@@ -34,12 +33,12 @@ class RequestTime(SpentTime):
         self._is_recorded = False
 
     def throttle_ms(self) -> int:
-        """Record what was spent, for the answer."""
+        """Record the time of the request; return the throttle time."""
         self._is_recorded, client_id = True, self._header.client_id
         return self._quotas.requested(self._connection, client_id, self.seconds)
 
     def finish(self, body: list[Buffer]) -> list[Buffer]:
-        """Record what was spent, and tell the client in the answer for how long it must pause.
+        """Record the time of the request; return the answer with the throttle time.
 
         An operation that appends records does so itself.
         """
@@ -49,7 +48,7 @@ class RequestTime(SpentTime):
         return with_throttle(body, api_key, version, self.throttle_ms())
 
     def finish_later(self, pending: PendingAnswer) -> None:
-        """Do so when the answer is there."""
+        """Record the time and set the throttle time when the answer is complete."""
         if not pending.is_done:
             pending.finish = self.finish
         elif pending.buffers:
@@ -57,7 +56,7 @@ class RequestTime(SpentTime):
 
 
 def with_throttle(body: list[Buffer], api_key: int, version: int, throttle_ms: int) -> list[Buffer]:
-    """Return the body with a throttle time, of two the longer one; nothing large is copied."""
+    """Return the body with a throttle time, the longer one of two, without a copy of its data."""
     if not throttle_ms or not body:
         return body
     first = memoryview(body[0])
@@ -69,7 +68,7 @@ def with_throttle(body: list[Buffer], api_key: int, version: int, throttle_ms: i
 
 
 def _place(api_key: int, version: int, body: memoryview) -> int | None:
-    """Return the offset of throttle_time_ms in an answer; None where it has none."""
+    """Return the offset of throttle_time_ms in an answer; None without that field."""
     before = _fields_before(api_key, version)
     if not before:
         return None if before is None else 0
@@ -83,7 +82,7 @@ def _place(api_key: int, version: int, body: memoryview) -> int | None:
 
 @cache
 def _fields_before(api_key: int, version: int) -> tuple[str, ...] | None:
-    if api_key in (PRODUCE, FETCH):  # whose schemas are not loaded
+    if api_key in (PRODUCE, FETCH):  # their schemas are not loaded
         return None if api_key == PRODUCE else ()
     names = control.response_fields(api_key, version)
     return names[: names.index("throttle_time")] if "throttle_time" in names else None

@@ -1,8 +1,8 @@
-"""The listener: who may connect, how much all may hold, and who must go.
+"""The server of a broker's listeners: it admits connections, and closes those over their limits.
 
-A sweep once a second closes what is idle, what does not finish its request, and, when memory is
-short, who does not take his answers. Nothing here logs a line for each request; lines that a
-client can provoke are cut off after ten a minute.
+A sweep once a second closes connections that are idle, that do not finish their request, or, when
+memory is short, that do not take their answers. No line is logged for each request; lines that
+a client can provoke are limited to ten a minute.
 """
 
 import asyncio
@@ -34,19 +34,19 @@ from .unserved_requests import UnservedRequests
 if TYPE_CHECKING:
     from ..services import BrokerServices
 
-# libuv accepts one connection a turn from each descriptor of a listening socket. With one only, a
-# client stands for seconds behind two hundred that came at once, while turns are full.
+# libuv accepts one connection a turn from each descriptor of a listening socket. With only one, a
+# client waits for seconds behind two hundred that came at once, while turns are full.
 ACCEPTED_A_TURN = 16
 SWEEP_INTERVAL_S = 1.0
 CLOSING_MAX_S = 5.0  # a closing connection may flush so long
 RATE_UNLIMITED = 2**31 - 1
-LOOKED_AT_MAX = 1_000  # connections, of which the idlest one makes room
-RESERVED_PLACES = 20  # beside which others keep theirs
+LOOKED_AT_MAX = 1_000  # connections, the idlest of which is closed to make room
+RESERVED_PLACES = 20  # for the listener of the brokers
 STALLED_MAX_S = 5.0  # when memory is short, unsent answers may wait so long
 
 
 class KafkaServer:
-    """Accepts clients and answers them through a dispatcher, until it is stopped."""
+    """The server that accepts clients and answers them through a dispatcher."""
 
     def __init__(
         self,
@@ -81,15 +81,15 @@ class KafkaServer:
         self._silent: dict[Connection, None] = {}  # the same, without a request until now
         self._per_host: Counter[str] = Counter()
         self._per_listener: Counter[str] = Counter()
-        self._reserved = ""  # the name of the listener whose clients always find a place
+        self._reserved = ""  # the name of the listener with RESERVED_PLACES
         self._own_rate = self._rate_of(self.config)
-        self._rates: dict[str, list[CreationRate]] = {}  # that a listener keeps to; without: none
+        self._rates: dict[str, list[CreationRate]] = {}  # those that apply to a listener
         self._servers: list[asyncio.Server] = []
         self._sweep_timer: asyncio.TimerHandle | None = None
 
     @property
     def connection_count(self) -> int:
-        """How many clients are connected."""
+        """The number of connected clients."""
         return len(self._connections)
 
     @property
@@ -98,9 +98,9 @@ class KafkaServer:
         return next(iter(self.ports.values()), 0)
 
     async def start(self, listeners: Sequence[Listener]) -> None:
-        """Listen; `ports` are those of the listeners, free ones where 0 was asked for.
+        """Listen; set `ports`, with a free port in place of 0.
 
-        Raises OSError with a sentence when an address cannot be had.
+        Raises OSError with a sentence when an address cannot be bound.
         """
         if len(listeners) > 1:
             self._reserved = self.config.inter_broker_listener_name.upper()
@@ -149,7 +149,7 @@ class KafkaServer:
         )
 
     async def stop(self, deadline_s: float = 5.0) -> None:
-        """Accept nobody more, answer what was received, and end; at the latest after deadline_s."""
+        """Accept no more clients, answer the received requests, and end within deadline_s."""
         self.is_stopping = True
         for server in self._servers:
             server.close()
@@ -172,12 +172,12 @@ class KafkaServer:
     # -- called by connections
 
     def admit(self, connection: Connection) -> RequestContext | None:
-        """The context of a new connection; None when there are too many.
+        """Return the context of a new connection; None when there are too many.
 
-        Where all places are taken, the connection that has been silent for longest since it
-        connected gives its place: silent connections shut nobody out. For the listener of
-        inter.broker.listener.name, as in Kafka, the idlest connection of the others makes room,
-        until it has RESERVED_PLACES.
+        When all places are taken, the connection that has been silent for longest since it
+        connected is closed, so that silent connections keep no clients out. For the listener of
+        inter.broker.listener.name, as in Kafka, the idlest connection of the others is closed,
+        until that listener has RESERVED_PLACES.
         """
         host, listener = connection.peer_host, connection.listener
         of_host = self._limits.of_address(host)
@@ -239,7 +239,7 @@ class KafkaServer:
         return Login(mechanisms, settings.connections_max_reauth_ms, settings.sessions_ms)
 
     def request_bytes_max(self, listener: Listener) -> int:
-        """Return how large the first requests of a connection may be: less before a login."""
+        """Return the size limit of a connection's first requests: less before a login."""
         if listener.name in self._protection.mechanisms:
             return self._settings[listener.name].sasl_server_max_receive_size
         return self.config.socket_request_max_bytes
@@ -248,8 +248,9 @@ class KafkaServer:
         return len(self._connections) >= self._limits.in_all
 
     def _displace_silent(self, listener: Listener | None = None) -> None:
-        """Close the connection that has been silent for longest, of one listener or of all, but of
-        the reserved one only while it has more than RESERVED_PLACES.
+        """Close the connection of one listener, or of all, that has been silent for longest.
+
+        The reserved listener keeps RESERVED_PLACES.
         """
         spared = self._per_listener[self._reserved] <= RESERVED_PLACES
         silent = next(
@@ -269,7 +270,7 @@ class KafkaServer:
             self._displace(silent, "all places are taken, and it has sent no request")
 
     def _displace_idlest(self) -> None:
-        """Close a connection of a listener that is not reserved, one without requests at best."""
+        """Close a connection of a listener that is not reserved, preferably without requests."""
         others = (each for each in self._connections if each.listener.name != self._reserved)
         idlest = min(
             islice(others, LOOKED_AT_MAX),
@@ -285,7 +286,7 @@ class KafkaServer:
         self.removed(connection)
 
     def heard_first(self, connection: Connection) -> None:
-        """A connection has sent its first valid request: its place is its own."""
+        """Note the first valid request of a connection: it is silent no longer."""
         self._silent.pop(connection, None)
 
     def removed(self, connection: Connection) -> None:
@@ -298,7 +299,7 @@ class KafkaServer:
                 del self._per_host[connection.peer_host]
 
     def note_closed(self, connection: Connection, reason: str) -> None:
-        """A connection was closed by us."""
+        """Log a connection that the broker has closed."""
         if not self.is_stopping:
             self._log_limited("closed connections", "closed %s: %s", connection.peer_host, reason)
 
@@ -307,7 +308,7 @@ class KafkaServer:
     def _sweep(self) -> None:
         before_s, now_s = self.now_s, self.loop.time()
         self.now_s = now_s
-        stalled_for_s = max(0.0, now_s - before_s - SWEEP_INTERVAL_S)  # nobody's time
+        stalled_for_s = max(0.0, now_s - before_s - SWEEP_INTERVAL_S)  # counts against no client
         budget, idle_max_s = self.budget, self.config.connections_max_idle_ms / 1000
         receive_timeout_s = self.config.request_receive_timeout_ms / 1000
         first_request_timeout_s = self.config.first_request_timeout_ms / 1000

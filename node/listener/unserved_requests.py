@@ -1,7 +1,7 @@
-"""Clients that ask for what is not served, named once each, in the log and to `oncelog doctor`.
+"""Requests for APIs or versions that are not served, for the log and `oncelog doctor`.
 
-Their connections are closed, as Kafka does. Most clients then connect and ask again, for ever and
-without a word to their application; so the broker says it.
+Their connections are closed, as in Kafka. Most clients then reconnect and ask again, for ever and
+without an error to their application; so the broker reports each client once.
 """
 
 import logging
@@ -18,7 +18,7 @@ NAME_CHARACTERS_MAX = 60
 
 
 class UnservedRequests:
-    """What has been asked of this process since its start, in sentences."""
+    """The unserved requests since the start of this process, in sentences."""
 
     def __init__(self, log: logging.Logger) -> None:
         self._log = log
@@ -43,12 +43,12 @@ class UnservedRequests:
 
     @property
     def sentences(self) -> list[str]:
-        """The first of them."""
+        """The sentences on the first of them."""
         return list(self._named.values())[:SHOWN_MAX]
 
 
 def _client(software: tuple[str, str], frame: memoryview) -> str:
-    """The software as ApiVersions told it (KIP-511), and the client id of the request."""
+    """Return the software of ApiVersions (KIP-511), and the client id of the request."""
     try:
         client_id = decode_request_header(frame).client_id
     except KafkaError:

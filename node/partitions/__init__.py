@@ -1,4 +1,4 @@
-"""node/partitions: the replicas that this broker hosts, led and followed, and their upkeep.
+"""node/partitions: the replicas that this broker hosts, as leader or follower, and their upkeep.
 
 Begin with replica_manager.py, then hosted_partition.py and roles.py.
 """

@@ -1,9 +1,9 @@
 """Requests that wait until this broker leads a partition that the metadata says it leads.
 
 The metadata names a leader the moment it is decided. The broker opens a log before it serves it (a
-new topic, more partitions, a move), and takes up many elections one after the other. A request
-that comes in between waits here, and is then answered by what it finds: a log that cannot be
-opened, a topic that is deleted and another leader end the wait at once.
+new topic, more partitions, a move), and applies many elections one after the other. A request that
+comes in between waits here, and is then answered by the new state. A log that cannot be opened, a
+deleted topic and another leader end the wait at once.
 """
 
 import asyncio
@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 
 from ...wire.identifiers import TopicPartition
 
-# A log is opened within milliseconds. Clients wait longer than a second for any answer; where a
-# disk takes that long they are sent to look again, as before.
+# A log is opened within milliseconds. Clients wait longer than a second for any answer; if the disk
+# takes that long they get a retriable error.
 WAIT_MS_MAX = 1_000
 
 
@@ -21,7 +21,7 @@ def _nothing_is(topic: str, index: int) -> bool:
 
 
 class AwaitedLeaders:
-    """The waits of one broker, by partition. `is_awaited` is `roles.PartitionRoles`'s to say."""
+    """The waits of one broker, by partition. `is_awaited` is a method of `PartitionRoles`."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self.is_awaited: Callable[[str, int], bool] = _nothing_is
@@ -29,13 +29,13 @@ class AwaitedLeaders:
         self._waits: dict[str, dict[int, asyncio.Future[None]]] = {}
 
     def deadline_ms(self, timeout_ms: int = WAIT_MS_MAX) -> int:
-        """Return until when a request that has come now may wait; its own timeout is a bound."""
+        """Return the deadline of a wait that begins now; the request's own timeout is a bound."""
         return self._now_ms() + max(0, min(timeout_ms, WAIT_MS_MAX))
 
     async def wait(self, partitions: Iterable[TopicPartition], deadline_ms: int) -> None:
         """Return when none of these partitions is awaited any more, or at the deadline.
 
-        The caller looks everything up again: the leader, its epoch and the topic may be others.
+        The caller must look everything up again: the leader, its epoch and the topic may change.
         """
         for topic, index in partitions:
             while self.is_awaited(topic, index):
@@ -63,7 +63,7 @@ class AwaitedLeaders:
             wait.set_result(None)
 
     def close(self) -> None:
-        """Wake all requests, and let none wait any more."""
+        """Wake all requests, and let none wait from now on."""
         self.is_awaited = _nothing_is
         for topic in list(self._waits):
             self.topic_deleted(topic)

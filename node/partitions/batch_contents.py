@@ -1,9 +1,10 @@
-"""The records of one batch, decompressed where that keeps nobody.
+"""The records of one batch, decompressed on the event loop or in a thread.
 
-A few kilobytes can unfold to megabytes, which nobody knows before. So a small batch is unfolded
-where one stands, up to a small bound; what is larger, or turns out to be, goes to a thread:
-decompression does not hold the interpreter's lock. Who goes through such contents, in slices, holds
-a place (`BrokerServices.unfolded`) as long as they are in memory, so that they are few.
+A few kilobytes can decompress to megabytes, which is not known before. So a small batch is
+decompressed on the loop, up to a small bound. A larger one, or one that exceeds the bound, goes to
+a thread: decompression does not hold the interpreter's lock. A caller that reads such contents, in
+slices, holds a place (`BrokerServices.unfolded`) while they are in memory, which bounds their
+number.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ PLACES = 2  # of DECOMPRESSED_BYTES_MAX each
 
 
 def contents_at_once(batch: memoryview, header: BatchHeader) -> bytes | None:
-    """What stands behind the header of one whole batch, None when that takes too long.
+    """Return the decompressed records of one whole batch; None when that takes too long.
 
     Raises InvalidRecord.
     """
@@ -34,7 +35,7 @@ def contents_at_once(batch: memoryview, header: BatchHeader) -> bytes | None:
 
 
 async def contents(batch: memoryview, header: BatchHeader) -> bytes:
-    """The same, however long it takes. Raises InvalidRecord."""
+    """Return the decompressed records of any batch; raise InvalidRecord."""
     at_once = contents_at_once(batch, header)
     if at_once is not None:
         return at_once

@@ -1,11 +1,11 @@
-"""Keeps one checkpoint file of the data directory, and knows what it says on the disk.
+"""The writer of one checkpoint file of the data directory, with the offsets that are on the disk.
 
-The checkpoints may lag behind, but two things may not happen before an offset is on the disk:
+The checkpoints may lag behind, but two operations must wait for an offset on the disk:
 
-  a truncation     below it: what grows there would count as synced, committed, cleaned or deleted
+  a truncation     below it: new records there would count as synced, committed, cleaned or deleted
   a compaction     above the recovery point: its gap would count as a hole, made by a power cut
 
-Both wait here. Whoever waits is served by the next write, however many they are.
+Both wait here. One write serves all that wait.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from ...wire.identifiers import TopicPartition
 
 
 class CheckpointWriter:
-    """The only one who writes the checkpoint `name` while the broker runs."""
+    """The only writer of the checkpoint `name` while the broker runs."""
 
     def __init__(
         self, directory: LogDirectory, name: str, executor: Executor, work: SlicedWork
@@ -28,18 +28,18 @@ class CheckpointWriter:
         self._work = work
         self._lock = asyncio.Lock()
         self._begun = self._done = 0
-        # Upper bounds for what is written, until the next write that nobody waits for.
+        # Upper bounds of written offsets, until the next regular write.
         self._limits: dict[TopicPartition, int] = {}
 
     async def write_now_and_then(self) -> None:
-        """The regular write. Raises KafkaStorageError."""
+        """Write without bounds, periodically; raise KafkaStorageError."""
         self._limits.clear()
         await self.write()
 
     async def write(self) -> None:
-        """Return when offsets as they are now, or newer ones, are on the disk.
+        """Return when the current offsets, or newer ones, are on the disk.
 
-        Raises KafkaStorageError: then nobody knows which offsets are.
+        Raises KafkaStorageError: then the offsets on the disk are unknown.
         """
         wanted = self._begun + 1
         async with self._lock:
@@ -56,21 +56,21 @@ class CheckpointWriter:
             self._done = number
 
     def is_at_most(self, key: TopicPartition, offset: int) -> bool:
-        """Whether the disk says no more than `offset` of a log, and cannot do so in a moment."""
+        """Return whether the offset on the disk is at most `offset`, and no write is running."""
         return not self._lock.locked() and 0 <= self._on_disk(key) <= offset
 
     async def lower(self, key: TopicPartition, offset: int) -> None:
-        """Have the disk say no more than `offset` of a log; ask `is_at_most` afterwards."""
+        """Write an offset of a log of `offset` at most; check `is_at_most` afterwards."""
         self._limits[key] = min(offset, self._limits.get(key, offset))
         await self.write()
 
     async def reach(self, key: TopicPartition, offset: int) -> bool:
-        """Have the disk say at least `offset` of a log; False if the log is not there itself."""
+        """Write an offset of a log of at least `offset`; return False if the log is behind it."""
         if self._on_disk(key) < offset:
             await self.write()
         return self._on_disk(key) >= offset
 
     def _on_disk(self, key: TopicPartition) -> int:
-        """What the disk says of a log; -1 when it is not known."""
+        """Return the offset of a log on the disk; -1 when it is unknown."""
         offsets = self._directory.offsets.on_disk[self._name]
         return -1 if offsets is None else offsets.get(key, 0)

@@ -1,8 +1,8 @@
-"""The damaged logs of one broker: which they are, and how one is opened again.
+"""The damaged logs of one broker, and their repair.
 
-A log is repaired while another replica leads. It is read as a whole first: if its batches are
-those that were written, its indexes are made anew. Else its directory is set aside, an empty log
-takes its place, and follows the leader; what was set aside goes when the new one is in sync.
+A log is repaired while another replica leads. It is read as a whole first: if all its batches are
+intact, its indexes are rebuilt. Else its directory is set aside, and an empty log takes its place
+and follows the leader. The old directory is deleted when the new log is in sync.
 """
 
 import logging
@@ -19,16 +19,16 @@ logger = logging.getLogger(__name__)
 
 
 class DamagedLogs:
-    """See the top. `repaired` blocks, and runs in the thread that opens logs."""
+    """The damaged logs of one broker. `repaired` blocks, and runs in the thread that opens logs."""
 
     def __init__(self, directory: LogDirectory) -> None:
         self._directory = directory
         self.words: dict[TopicPartition, str] = {}  # until the replica is in sync again
-        self.unusable: set[TopicPartition] = set()  # that could not be opened
-        self._broken: dict[TopicPartition, PartitionLog] = {}  # that have stopped
+        self.unusable: set[TopicPartition] = set()  # logs that could not be opened
+        self._broken: dict[TopicPartition, PartitionLog] = {}  # logs that have stopped
 
     def stopped(self, key: TopicPartition, log: PartitionLog) -> None:
-        """A log that was served is not any more: it waits for its repair."""
+        """Note that a log is served no longer, and waits for its repair."""
         self.words[key] = log.damage.words or str(log.disk_failure)
         self._broken[key] = log
 
@@ -37,7 +37,7 @@ class DamagedLogs:
         self.unusable.add(key)
 
     def take(self, key: TopicPartition, *, is_led_elsewhere: bool) -> PartitionLog | bool:
-        """What is to be repaired when this log is opened: itself, all of it, or nothing."""
+        """Return what to repair when a log is opened: the stopped log, all of it, or nothing."""
         broken = self._broken.pop(key, None)
         if broken is not None:
             return broken
@@ -47,20 +47,20 @@ class DamagedLogs:
         return True
 
     def forget(self, key: TopicPartition) -> None:
-        """The partition has left this broker."""
+        """Forget a partition that has left this broker."""
         self.words.pop(key, None)
         self.unusable.discard(key)
         self._broken.pop(key, None)
 
     def in_sync(self, key: TopicPartition, log: PartitionLog) -> None:
-        """The replica is in the ISR: what was damaged is not needed any more."""
+        """Delete the damaged directory: the replica is in the ISR."""
         if key in self.words and not log.damage.words:
             del self.words[key]
             self._directory.release_set_aside(*key)
             logger.warning("%s-%d is whole again, and in sync", *key)
 
     def repaired(self, opening: LogOpening, broken: PartitionLog | bool) -> LogOpening:
-        """Make ready to open a damaged log (blocks). KafkaStorageError."""
+        """Prepare the opening of a damaged log (blocks); raise KafkaStorageError."""
         name = opening.directory.name
         problem = "it cannot be opened"
         if isinstance(broken, PartitionLog) and broken.damage.is_in_batches:

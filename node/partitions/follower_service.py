@@ -1,8 +1,8 @@
-"""How this broker serves its followers: the shell around `replication.replica_server`.
+"""The service of followers by a leader: the shell around `replication.replica_server`.
 
-A follower's poll tells positions; those may raise high watermarks and free clients. Then, and
-whenever logs have grown, the polls that have news are answered. One timer waits for the poll
-that expires next.
+A follower's poll reports positions; these may raise high watermarks and complete clients' requests.
+Then, and whenever logs have grown, the polls that have news are answered. One timer waits for the
+poll that expires next.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ from .replication_throttle import ReplicationThrottle
 
 
 class FollowerService(Followers):
-    """Answers the replica fetches of other brokers."""
+    """The answers to replica fetches of other brokers."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class FollowerService(Followers):
         transport.on_peer_change(self._peer_changed)
 
     def stop(self) -> None:
-        """Let go of the timer; the transport's end ends the polls."""
+        """Cancel the timer; the polls end with the transport."""
         self._timer.cancel()
         self._released_timer.cancel()
 
@@ -98,7 +98,7 @@ class FollowerService(Followers):
             self._timer.set(deadline_ms)
 
     def _release(self) -> None:
-        """Let the followers have what was held; it is held again where it is still too much."""
+        """Release the throttled partitions; those still above the rate are held again."""
         for key in self._throttle.released():
             self._server.appended(key)
         self._respond(self._clock.monotonic_ms())

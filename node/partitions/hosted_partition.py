@@ -1,10 +1,10 @@
-"""One replica that this broker hosts: its log, and the part it plays for it.
+"""One replica that this broker hosts: its log and its role.
 
-A replica leads (a `PartitionLeader` judges its followers), follows (a `PartitionFollower`
-judges the leader's answers), or waits without a leader. The part changes only with the
-replicated metadata, one leader epoch at a time; this file is where a change of part touches
-the log: a new leader opens its epoch at its log end, so that the first batch of an epoch and
-the epoch's start offset can never disagree.
+A replica leads (a `PartitionLeader` keeps the state of its followers), follows (a
+`PartitionFollower` checks the leader's answers), or waits without a leader. The role changes only
+with the replicated metadata, one leader epoch at a time. This file applies a change of role to the
+log: a new leader opens its epoch at its log end, so that the first batch of an epoch and the
+epoch's start offset can never disagree.
 """
 
 from collections.abc import Callable
@@ -38,9 +38,9 @@ PartitionCallback = Callable[["HostedPartition"], None]
 class HostedPartition:
     """A replica on this broker; also the key under which requests wait for it.
 
-    observer: told when the high watermark has risen, and when we lead no longer (the group
-    coordinator, for its partitions). transactional_ids: of producers whose transactions were
-    opened here under this leadership. traffic: the counts of its topic.
+    observer: called when the high watermark has risen, and when we lead no longer (by the group
+    coordinator, for its partitions). transactional_ids: those of transactions that were opened
+    here under this leadership, by producer id. traffic: the counts of its topic.
     """
 
     topic: str
@@ -48,14 +48,14 @@ class HostedPartition:
     topic_id: bytes
     log: PartitionLog
     key: tuple[bytes, int] = field(init=False)
-    flushed_key: tuple[bytes, int, str] = field(init=False)  # acks=1 waits under it for a flush
+    flushed_key: tuple[bytes, int, str] = field(init=False)  # the key of acks=1 waiting for a flush
     leader: PartitionLeader | None = None
     follower: PartitionFollower | None = None
     leader_id: int = -1
     leader_epoch: int = -1
     partition_epoch: int = -1
     replicas: tuple[int, ...] = ()
-    # What consumers cannot read yet: the next offset and the size of each batch.
+    # The batches that consumers cannot read yet: the next offset and the size of each.
     unseen: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     is_changed: bool = False  # on the list of partitions to tell followers about
     observer: PartitionCallback | None = None
@@ -69,7 +69,7 @@ class HostedPartition:
     def __repr__(self) -> str:
         return f"{self.topic}-{self.index}"
 
-    # -- the part it plays
+    # -- roles
 
     def lead(
         self,
@@ -82,9 +82,9 @@ class HostedPartition:
         now_ms: int,
         lag_time_max_ms: int,
     ) -> None:
-        """Begin a term of leading; now_ms is monotonic. Raises KafkaStorageError.
+        """Begin to lead; now_ms is monotonic. Raises KafkaStorageError.
 
-        Not while the log is cut and that is not on the disk (`log.flushing.is_cut_unsynced`).
+        Do not call it before a truncation of the log is synced (`log.flushing.is_cut_unsynced`).
         """
         self.log.assign_leader_epoch(record.leader_epoch)
         self.leader = PartitionLeader(
@@ -103,7 +103,7 @@ class HostedPartition:
             own_end_offset=self.log.flushing.own_end_offset,
         )
         self.follower = None
-        # What earlier leaders wrote above the high watermark has not been counted.
+        # Batches of earlier leaders above the high watermark have not been counted.
         end_offset = self.log.log_end_offset
         is_committed = self.log.high_watermark == end_offset
         self.unseen = [] if is_committed else [(end_offset, BYTES_UNKNOWN)]
@@ -117,14 +117,14 @@ class HostedPartition:
         self._check_epoch()
 
     def _check_epoch(self) -> None:
-        """A batch cannot have a leader epoch that there has not been yet: no checksum covers it."""
+        """Report damage if a batch has a later leader epoch, which no checksum covers."""
         damage, latest_epoch = self.log.damage, self.log.latest_epoch
         if latest_epoch is not None and latest_epoch > self.leader_epoch and not damage.words:
             damage.is_in_batches = True
             damage.found(CorruptMessage(f"a batch has the leader epoch {latest_epoch}"))
 
     def wait_for_a_leader(self, record: PartitionRegistration) -> None:
-        """There is no leader now, or our own storage failed."""
+        """Neither lead nor follow: there is no leader, or our own storage failed."""
         self.leader = self.follower = None
         self._adopt(record)
 
@@ -139,7 +139,7 @@ class HostedPartition:
     # -- for clients
 
     def leading(self, current_leader_epoch: int = ANY_EPOCH) -> PartitionLeader:
-        """Our leadership, if the client's view of it is not another epoch's (KIP-320)."""
+        """Return our leadership; raise an error if the client has another epoch (KIP-320)."""
         if self.log.is_failed:
             raise KafkaStorageError(f"the log of {self} failed on this broker's disk")
         if current_leader_epoch != ANY_EPOCH:
@@ -152,17 +152,17 @@ class HostedPartition:
         return self.leader
 
     def note_unseen(self, size_bytes: int) -> None:
-        """A batch of this size is now the last of our log, above the high watermark."""
+        """Note the size of the last batch of our log, above the high watermark."""
         unseen, end_offset = self.unseen, self.log.log_end_offset
-        if len(unseen) >= UNSEEN_ENTRIES_MAX:  # the high watermark stands still: be coarser
+        if len(unseen) >= UNSEEN_ENTRIES_MAX:  # the high watermark does not move: join batches
             size_bytes += unseen.pop()[1]
         unseen.append((end_offset, size_bytes))
 
     def take_seen(self, high_watermark: int) -> int:
-        """How many bytes the high watermark has just passed, each batch counted once.
+        """Return the bytes that the high watermark has just passed, each batch counted once.
 
-        BYTES_UNKNOWN where it stopped inside of what was not counted batch by batch: whoever
-        waits looks for himself then, rather than sleep on.
+        BYTES_UNKNOWN where it stopped within batches that were not counted one by one: waiting
+        fetches then read the log, rather than wait on.
         """
         unseen = self.unseen
         count = seen_bytes = 0
@@ -177,15 +177,15 @@ class HostedPartition:
         return seen_bytes if last_end_offset == high_watermark else BYTES_UNKNOWN
 
     def readable_end(self, is_read_committed: bool) -> int:
-        """Exclusive: where a consumer's read ends."""
+        """Return the end of a consumer's read, exclusive."""
         return self.log.last_stable_offset if is_read_committed else self.log.high_watermark
 
     def stable_end(self) -> int:
-        """Exclusive: where a read of committed data ends."""
+        """Return the end of a read of committed data, exclusive."""
         return self.log.last_stable_offset
 
     def latest_offset(self, is_read_committed: bool, current_leader_epoch: int) -> int:
-        """ListOffsets' "latest"; right after an election it may not be known yet (KIP-207)."""
+        """Return the "latest" of ListOffsets; raise an error while it is unknown (KIP-207)."""
         leader = self.leading(current_leader_epoch)
         if self.log.high_watermark < leader.epoch_start_offset:
             raise OffsetNotAvailable

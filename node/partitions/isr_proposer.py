@@ -1,10 +1,10 @@
-"""Proposes ISR changes, shrink and expand: one command under way, everything else in the next.
+"""The proposals of ISR changes, shrink and expand: one command in flight, the rest in the next.
 
-A partition is looked at when a follower caught up, after each answer of the controller, and, while
-it is not settled, on a slow tick and when a broker came or went; the tick is also what notices a
-follower that has stopped fetching. An incremental session does not repeat an unchanged position,
-so a partition must be looked at again after every change that was in its way. What is settled
-(`PartitionLeader.is_settled`) costs nothing: an append, or the metadata, ends that.
+A partition is checked when a follower has caught up, after each answer of the controller, and,
+while it is not settled, on a slow tick and when a broker came or went. The tick also detects a
+follower that has stopped fetching. An incremental session does not repeat an unchanged position, so
+a partition must be checked again after every change that blocked a proposal. A settled partition
+(`PartitionLeader.is_settled`) costs nothing until an append or a change of the metadata.
 """
 
 import asyncio
@@ -62,7 +62,7 @@ class IsrProposer(InSyncReplicas):
         self._wake.set()
 
     async def stop(self) -> None:
-        """End the work; a change under way has no outcome then."""
+        """End the work; the outcome of a change in flight is dropped."""
         await end_tasks(*self._tasks)
 
     def look_at_unsettled(self) -> None:
@@ -76,7 +76,7 @@ class IsrProposer(InSyncReplicas):
             self.look_at_unsettled()
 
     def _look_at(self, partitions: Iterable[HostedPartition]) -> Steps[list[Pending]]:
-        """What there is to propose."""
+        """Collect the changes to propose."""
         pending = []
         for partition in partitions:
             leader, now_ms = partition.leader, self._replicas.clock.monotonic_ms()
@@ -102,13 +102,13 @@ class IsrProposer(InSyncReplicas):
             again, self._was_refused = [], False
             for start in range(0, len(pending), CHANGES_MAX):
                 again += await self._ask(pending[start : start + CHANGES_MAX])
-            # A refusal changes the metadata, and so has the partition looked at anew: without a
-            # pause here the same proposal would go round as fast as decisions are made.
+            # A refusal changes the metadata, so the partition is checked again: without a pause
+            # here the same proposal would be repeated as fast as decisions are made.
             if again or self._was_refused:
                 await asyncio.sleep(RETRY_MS / 1000)
 
     async def _ask(self, pending: list[Pending]) -> list[Pending]:
-        """Propose the changes; returns those to be sent again."""
+        """Propose the changes; return those to send again."""
         changes = tuple(
             IsrProposal(
                 partition.topic_id,
@@ -129,9 +129,9 @@ class IsrProposer(InSyncReplicas):
         return await self._replicas.work.run("ISR changes", self._taking(pending, result))
 
     def _taking(self, pending: list[Pending], result: Result) -> Steps[list[Pending]]:
-        """Take in what was decided; returns those to be sent again.
+        """Apply the decisions; return the changes to send again.
 
-        A leadership may end between two steps, so each is looked at when its turn comes.
+        A leadership may end between two steps, so each is checked in its own step.
         """
         items = [Item(error=result.error)] * len(pending) if result.error else result.items
         again = []

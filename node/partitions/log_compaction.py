@@ -1,8 +1,7 @@
-"""Runs log compaction: one cleaning at a time, its steps in the executor, each swap on the loop.
+"""Log compaction: one cleaning at a time, its steps in the executor, each swap on the loop.
 
-What is cleaned, and what a cleaning may not touch, is decided in storage (`log_cleaner`). The
-steps only read closed segments and write new files beside them, so the log goes on being
-appended to and read meanwhile.
+`log_cleaner` of the storage chooses the logs and the bounds of a cleaning. The steps only read
+closed segments and write new files beside them, so appends and reads continue meanwhile.
 """
 
 import asyncio
@@ -49,7 +48,7 @@ class LogCompaction:
         self._task = background_task("log compaction", self._run())
 
     async def stop(self) -> None:
-        """End the work; what a broken-off cleaning wrote is removed at the next start."""
+        """End the work; the files of an interrupted cleaning are removed at the next start."""
         await end_tasks(self._task)
 
     async def _run(self) -> None:
@@ -58,15 +57,17 @@ class LogCompaction:
             await self._pass()
 
     async def _pass(self) -> None:
-        """Clean what is due. No log is held on to after it: thousands that have been deleted
-        meanwhile would close their files at once, and here.
+        """Clean the logs that are due.
+
+        It keeps no reference to a log afterwards: thousands of deleted ones would close their
+        files at once, here.
         """
         logs = list(self._directory.logs.values())
         while cleaning := await self._work.run(
             "what to compact", self._cleaner.beginning(logs, self._clock.wall_ms())
         ):
             partition = self._cleaner.partition
-            if not await self._clean(cleaning):  # at the next look again
+            if not await self._clean(cleaning):  # the next pass tries again
                 logs = [log for log in logs if (log.topic, log.partition) != partition]
 
     async def _clean(self, cleaning: Cleaning) -> bool:
@@ -89,7 +90,7 @@ class LogCompaction:
             self._cleaner.give_up(error)
             return False
         except LOG_TROUBLE as error:
-            # Also that a new segment, with fewer entries, has the name of one that was cut off.
+            # The error may be a new segment, with fewer entries, under the name of a removed one.
             self._cleaner.give_up(error)
             return False
         except asyncio.CancelledError as error:

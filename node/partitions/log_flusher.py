@@ -1,10 +1,9 @@
-"""Brings logs to the disk, off the event loop, and says so to those who wait for it.
+"""The flushes of logs to the disk, off the event loop, with callbacks.
 
-A flush is asked for and begins at the end of the turn, so that all batches of a turn share it;
-what is asked for while one is under way shares the next one of that log. So the number of syncs
-follows the speed of the disk, not the number of batches (group commit). The jobs are made and
-their results are taken in here, on the loop; the executor only waits for the disk, and its threads
-bound how many syncs there are at once.
+A requested flush begins at the end of the turn, so that all batches of a turn share it. Requests
+during a flush share the next one of that log. So the number of syncs follows the speed of the disk,
+not the number of batches (group commit). Jobs are created and their results applied here, on the
+loop; the executor only waits for the disk, and its threads bound the number of concurrent syncs.
 """
 
 import asyncio
@@ -22,7 +21,7 @@ Synced = Callable[[], object]
 
 
 class LogFlusher:
-    """The flushes of one broker's logs. Without an executor the loop's own one is used."""
+    """The flushes of one broker's logs. Without an executor it uses the loop's own one."""
 
     def __init__(self, *, flushed: PartitionCallback, failed: PartitionCallback) -> None:
         self.executor: Executor | None = None
@@ -34,19 +33,19 @@ class LogFlusher:
         self._next: dict[HostedPartition, list[Synced]] = {}
 
     def start(self, executor: Callable[[int, str], Executor]) -> None:
-        """Use threads of its own: `executor` makes them, from their number and name."""
+        """Use own threads: `executor` creates them from their number and name."""
         self.executor = executor(FLUSHES_AT_ONCE, "flushes")
 
     def stop(self) -> None:
-        """End the threads; what is under way is waited for. The rest is for who closes the logs."""
+        """End the threads after the running syncs; closing the logs syncs the rest."""
         self._is_stopped = True
         if self.executor is not None:
             self.executor.shutdown()
 
     def flush(self, partition: HostedPartition, synced: Synced | None = None) -> None:
-        """Bring what is in the log at the end of this turn to the disk.
+        """Flush the records that are in the log at the end of this turn.
 
-        `synced` is called when it is there, never if that fails: then the log has failed.
+        `synced` is called after the sync; never if it fails: then the log has failed.
         """
         waiting = self._next.get(partition)
         if waiting is None:
@@ -101,7 +100,7 @@ class LogFlusher:
                 except Exception as error:  # the others wait for the same sync
                     message = f"{partition!r}: {call} failed after a flush"
                     self._loop.call_exception_handler({"message": message, "exception": error})
-        finally:  # what was asked for until here shares the next one
+        finally:  # flushes that were requested until here share the next one
             self._running.discard(partition)
             if partition in self._next:
                 self._begin(partition)

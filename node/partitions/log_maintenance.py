@@ -1,8 +1,8 @@
-"""What a broker does for its logs beside serving them: syncing, checkpoints, retention, removal.
+"""The maintenance of a broker's logs: syncing, checkpoints, retention, removal.
 
-Everything that waits for a disk runs in the executor, one job at a time, and takes its decisions
-on the event loop. A broker loses nothing acknowledged when this file never runs: syncing narrows
-what recovery must read again, and what a power cut can take.
+Work that waits for a disk runs in the executor, one job at a time; decisions are taken on the
+event loop. Without it a broker loses no acknowledged record: syncing shortens the recovery, and
+limits the loss by a power cut.
 """
 
 import asyncio
@@ -55,10 +55,10 @@ class LogMaintenance:
         self._directory = directory
         self._config = config
         self._executor = executor
-        self._directory_executor = directory_executor  # where logs are opened and removed
+        self._directory_executor = directory_executor  # of opening and removing logs
         self._loop = asyncio.get_running_loop()
         self._timed: set[HostedPartition] = set()  # written, and flush.ms is set
-        # How much of which log the kernel was not told yet to write out, and the sum.
+        # The bytes by log that the kernel has not been asked to write out, and their sum.
         self._dirty: dict[HostedPartition, int] = {}
         self._dirty_bytes = 0
         self._limited_log = LimitedLog(logger)
@@ -103,12 +103,12 @@ class LogMaintenance:
         ]
 
     async def stop(self) -> None:
-        """End the background work; a sync under way is waited for."""
+        """End the background work after a running sync."""
         await self._replicas.disk.stop()
         await end_tasks(*self._tasks)
 
     async def _every(self, interval_ms: int, work: Callable[[], Awaitable[None]]) -> None:
-        """Do it again and again. What fails is tried again next time, and logged now and then."""
+        """Do the work periodically; failures are logged now and then, and tried again."""
         silent_until_ms = 0
         while True:
             await asyncio.sleep(until_tenth_s(self._loop.time(), interval_ms / 1000))
@@ -122,9 +122,9 @@ class LogMaintenance:
                     logger.error("maintenance failed, and is tried again: %s", error)
 
     async def _look_at_written(self) -> None:
-        """Flush what is due, and write back before the kernel throttles us for dirty pages.
+        """Flush the logs that are due, and write back before the kernel throttles dirty pages.
 
-        Looks at the logs that were appended to since the last time only, however many there are.
+        It checks only the logs that were appended to since the last time.
         """
         if not self._replicas.written:
             return
@@ -146,9 +146,9 @@ class LogMaintenance:
             await self._write_back(next(iter(self._dirty)))
 
     def _noting(self, written: Iterable[HostedPartition]) -> Steps[list[HostedPartition]]:
-        """What is to be flushed, and how much is dirty; those with an index or snapshot to make.
+        """Flush due logs and count dirty bytes; return the logs that lack an index or snapshot.
 
-        What is written meanwhile is among the next ones.
+        Logs that are written meanwhile come with the next ones.
         """
         found: list[HostedPartition] = []
         now_ms = self._replicas.clock.wall_ms()
@@ -172,9 +172,9 @@ class LogMaintenance:
 
     @contextmanager
     def _one(self, partition: HostedPartition) -> Generator[None, None, None]:
-        """Guard a piece of work about one of many: its trouble keeps no other from its turn.
+        """Catch the errors of one log's work, so that the other logs have their turn.
 
-        A log that has failed is reported; of another one it is tried again, when it is due again.
+        A failed log is reported; for another one the work is tried again when it is due again.
         """
         try:
             yield
@@ -189,7 +189,7 @@ class LogMaintenance:
             self._replicas.fail(partition)
 
     async def _mend(self, partition: HostedPartition) -> None:
-        """Make an index again that a reader found damaged; if that fails, when it is read again."""
+        """Rebuild an index that a reader found damaged; if that fails, the next read tries again."""
         log, segment = partition.log, partition.log.aborted_transactions.damaged
         assert segment is not None
         path = segment.transaction_index.path
@@ -208,7 +208,7 @@ class LogMaintenance:
                 await self._loop.run_in_executor(self._executor, job)
 
     async def _flush_due(self) -> None:
-        """flush.ms, of the logs for which it is set."""
+        """Flush the logs whose flush.ms has passed."""
         now_ms = self._replicas.clock.wall_ms()
         for partition in list(self._timed):
             log = partition.log
@@ -219,7 +219,7 @@ class LogMaintenance:
                 self._timed.discard(partition)
 
     async def apply_retention(self) -> None:
-        """Look at all logs once."""
+        """Apply the retention of all logs once."""
         for partition in self._replicas:
             log = partition.log
             if log.is_failed:
@@ -234,5 +234,5 @@ class LogMaintenance:
         directory, now_ms = self._directory, self._replicas.clock.wall_ms()
         try:
             await self._loop.run_in_executor(self._directory_executor, directory.retry_renames)
-        finally:  # what was renamed before gives its room back
+        finally:  # free the space of segments that were renamed before
             await self._loop.run_in_executor(self._executor, directory.purge_deleted, now_ms)

@@ -1,8 +1,8 @@
-"""The logs of this broker's replicas: what the metadata says of a topic, and what is on the disk.
+"""The logs of this broker's replicas: their configurations, and their directories.
 
-What concerns one partition's directory is done in a thread of its own, one thing after the other
-(`run_jobs`): a disk that is slow keeps neither the event loop nor the syncing of other logs. The
-thread gets values and gives values back; the tables belong to the loop.
+The jobs of partitions' directories run in a thread of their own, one after the other
+(`run_jobs`), so that a slow disk holds neither the event loop nor the syncing of other logs. The
+thread gets values and returns values; the tables belong to the loop.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ SYNCED_AT_ONCE = 64
 
 
 class DirectoryJob(NamedTuple):
-    """What a partition's directory waits for: first its removal, then that a log is opened."""
+    """A job on a partition's directory: first its removal, then the opening of a log."""
 
     key: TopicPartition
     is_removed: bool
@@ -45,18 +45,18 @@ class DirectoryJob(NamedTuple):
 
 
 class DirectoryOutcome(NamedTuple):
-    """What came of a job that opens a log: the log, or why there is none."""
+    """The outcome of a job that opens a log: the log, or the reason for none."""
 
     key: TopicPartition
     topic_id: bytes
     log: PartitionLog | None
     error: str = ""
-    may_pass: bool = False  # there is no room now, or no descriptor
+    may_pass: bool = False  # there is no space now, or no descriptor
     is_damaged: bool = False
     problem: KafkaError | None = None
 
     def refused(self, problem: KafkaError, words: str) -> Self:
-        """Return it without a log, and with the reason."""
+        """Return the outcome without a log, with the reason."""
         is_damaged = isinstance(problem.__cause__, UNREADABLE)
         return self._replace(
             log=None,
@@ -68,7 +68,7 @@ class DirectoryOutcome(NamedTuple):
 
 
 class Logs:
-    """See the top of the file."""
+    """The logs of one broker's replicas."""
 
     def __init__(
         self,
@@ -89,14 +89,14 @@ class Logs:
     # -- configurations
 
     def config_of(self, topic: Topic) -> LogConfig:
-        """The log configuration of a topic: its own, this broker's, the cluster's defaults."""
+        """Return a topic's log configuration: its own, this broker's, the cluster's defaults."""
         config = self._configs.get(topic.name)
         if config is None:
             config = self._configs[topic.name] = self._read_config(topic)
         return config
 
     def configs_changed(self, names: Iterable[str] | None = None) -> None:
-        """Forget what was read of these topics' configurations, or of all."""
+        """Drop the cached configurations of these topics, or of all."""
         if names is None:
             self._configs.clear()
         else:
@@ -106,9 +106,9 @@ class Logs:
     def _read_config(self, topic: Topic) -> LogConfig:
         validation = RecordCheck[self._config.record_validation.upper()]
         defaults = topic_defaults_in_force(self._config, self._state.broker_configs)
-        # Each part was judged before it was decided, but two parts may clash later on (a changed
-        # default against a topic's own value). Metadata must be applied, so the nearest that
-        # makes sense is taken, and said.
+        # Each part was validated before it was decided, but two parts may clash later on (a changed
+        # default against a topic's own value). Metadata must be applied, so the nearest valid
+        # configuration is taken, and logged.
         for configs, below in ((topic.configs, defaults), (topic.configs, {})):
             try:
                 return LogConfig.from_topic_configs(configs, below, record_validation=validation)
@@ -126,7 +126,7 @@ class Logs:
         is_removed: bool,
         is_led_elsewhere: bool = False,
     ) -> DirectoryJob:
-        """What to do with a partition's directory; `topic` if a log is to be opened."""
+        """Return the job on a partition's directory; `topic` if a log is to be opened."""
         if is_removed:
             self.damaged.forget(key)
         if topic is None:
@@ -138,22 +138,22 @@ class Logs:
         return DirectoryJob(key, is_removed, opening, broken)
 
     def opened(self, log: PartitionLog, topic: Topic) -> None:
-        """A log is served from now on."""
+        """Serve a log from now on."""
         log.config = self.config_of(topic)
-        # Others need not ask at each batch. Here, not where it was opened: an advance that comes
-        # between would be heard by no one.
+        # Only a clock with advances is asked at each batch. It is set here and not when the log is
+        # opened, since an advance in between would be missed.
         if self._state.clock_advances.steps:
             log.local.advanced_since_ms = self._clock.advanced_since_ms
         self.directory.opened(log)
 
     def remove_partition(self, key: TopicPartition) -> None:
-        """A log is served no longer; a job then removes its directory."""
+        """Serve a log no longer; a job then removes its directory."""
         self.directory.remove_partition(*key)
 
     def metrics(self) -> dict[str, dict[str, str]]:
-        """The logs that are not compacted any more, and those with damaged files, and why.
+        """Return the logs that are not compacted any more, and the damaged ones, with reasons.
 
-        Of damaged ones also those that are being copied, until they are in sync.
+        Damaged logs are those that are being copied, too, until they are in sync.
         """
         logs = self.directory.logs.values()
         served = {log.directory.name: log.damage.words for log in logs if log.damage.words}
@@ -166,10 +166,10 @@ class Logs:
     async def close(
         self, cleaner: Executor, syncs: Executor | None, directories: Executor, *, broker_epoch: int
     ) -> None:
-        """Sync all logs, and close the directory. KafkaStorageError if that fails for one.
+        """Sync all logs, and close the directory; raise KafkaStorageError if one fails.
 
-        `syncs` does several at once: the file system has one commit for them all. The jobs that
-        `cleaner` and `directories` have begun end before: a checkpoint is not written twice.
+        `syncs` runs several at once: the file system has one commit for them all. The running
+        jobs of `cleaner` and `directories` end before, so that no checkpoint is written twice.
         """
         loop, directory = asyncio.get_running_loop(), self.directory
         logs = [log for log in directory.logs.values() if not log.is_failed]
@@ -185,7 +185,7 @@ class Logs:
     # -- in the thread
 
     def run_jobs(self, jobs: Iterable[DirectoryJob]) -> list[DirectoryOutcome]:
-        """Do what directories wait for (blocks)."""
+        """Run jobs of directories (blocks)."""
         outcomes = []
         for key, is_removed, opening, broken in jobs:
             if is_removed:
@@ -223,7 +223,7 @@ class Logs:
         return log
 
     def remove_unplaced(self, keys: Iterable[TopicPartition]) -> None:
-        """Take away what lies here and belongs elsewhere, see LogDirectory (blocks)."""
+        """Remove the logs that are placed elsewhere, see LogDirectory (blocks)."""
         for key in keys:
             try:
                 self.directory.remove_unplaced(*key)

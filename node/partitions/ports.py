@@ -1,5 +1,6 @@
-"""Who acts on what happens to the replicas: nothing until the broker has registered, then each is
-its subclass.
+"""The ports of the replicas for their events.
+
+Until the broker has registered they do nothing; then each is replaced by its subclass.
 """
 
 from collections.abc import Iterable
@@ -8,45 +9,45 @@ from .hosted_partition import HostedPartition
 
 
 class Followers:
-    """`follower_service.FollowerService`: answers the polls of other brokers."""
+    """The port of `follower_service.FollowerService`, which answers polls of other brokers."""
 
     def appended(self, partitions: Iterable[HostedPartition]) -> None:
-        """Logs that we lead have grown: once per turn of the event loop."""
+        """React to appends to logs that we lead, once per turn of the event loop."""
 
     def offsets_moved(self, partition: HostedPartition) -> None:
-        """The high watermark of a partition that we lead has risen, or its log start offset."""
+        """React to a higher high watermark or log start offset of a partition that we lead."""
 
     def role_changed(self, partition: HostedPartition) -> None:
-        """We lead it now, or no longer."""
+        """React to the begin or the end of a leadership."""
 
 
 class InSyncReplicas:
-    """`isr_proposer.IsrProposer`: proposes ISR changes."""
+    """The port of `isr_proposer.IsrProposer`, which proposes ISR changes."""
 
     def isr_may_change(self, partition: HostedPartition) -> None:
-        """Look at this partition soon."""
+        """Check this partition soon."""
 
     def look_at_unsettled(self) -> None:
-        """A broker came or went."""
+        """Check the unsettled partitions: a broker came or went."""
 
 
 class FailedLogs:
-    """`storage_failures.StorageFailures`: tells the controller."""
+    """The port of `storage_failures.StorageFailures`, which reports to the controller."""
 
     def report(self, topic_id: bytes, index: int) -> None:
-        """The log failed, or could not be opened: others must lead this partition."""
+        """Report a log that failed or could not be opened: another replica must lead."""
 
     def withdraw(self, topic_id: bytes, index: int) -> None:
-        """It could be opened after all: a report that comes late would take it out."""
+        """Withdraw a report: the log could be opened, and a late report would stop it."""
 
 
 class DiskReport:
-    """`storage_failures.DiskTrouble`: tells people. words: what the disk refuses now."""
+    """The port of `storage_failures.DiskTrouble`, which logs. words: the current refusal."""
 
     words = ""
 
     def note(self, error: BaseException, *, is_log_lost: bool = False) -> None:
-        """A write was refused, by the disk if `error` or its cause is an OSError."""
+        """Note a refused write, by the disk if `error` or its cause is an OSError."""
 
     async def stop(self) -> None:
-        """Look no more for the end of it."""
+        """Stop checking for the end of the refusals."""

@@ -1,12 +1,13 @@
 """Batches that were refused for now, and those sent behind them on the same connection.
 
 A producer sends several batches without waiting. The first may be refused with a retriable error
-(too few replicas in sync, no leader yet), and what was missing be there again before the second is
-looked at, which then begins behind a gap. Apache Kafka answers OUT_OF_ORDER_SEQUENCE_NUMBER, or
-appends it if it does not know the producer, and the first can never be. After such a gap librdkafka
-(2.16, "skipped sequence numbers") takes a new producer epoch for all partitions, and what it sent
-to a broker that died without an answer is appended twice. A batch behind a refused one is therefore
-refused with the same error, until that one has come again: then all come again, in order.
+(too few replicas in sync, no leader yet), whose cause may end before the second is handled, which
+then begins behind a gap. Apache Kafka answers OUT_OF_ORDER_SEQUENCE_NUMBER, or appends the second
+if it does not know the producer, so that the first can never be appended. After such a gap
+librdkafka (2.16, "skipped sequence numbers") takes a new producer epoch for all partitions, and
+batches that it sent to a broker that died without an answer are appended twice. A batch behind a
+refused one is therefore refused with the same error, until the first is sent again: then all are
+sent again, in order.
 """
 
 from typing import NamedTuple
@@ -17,9 +18,9 @@ from ...storage.producers.state import ProducerStateTable
 from ...wire.errors import ErrorCode, KafkaError, error_for
 from ...wire.record_batch import BatchHeader
 
-HELD_MS = 30_000  # what lies in a connection comes sooner; a client that gave up the first goes on
+HELD_MS = 30_000  # longer than batches in flight need; then a client may skip the refused one
 BATCHES_MAX = 10_000  # of all connections: some 5 MB; the oldest is dropped
-# The connection, the topic as it was asked for, the partition, the producer id.
+# The connection, the topic as in the request, the partition, the producer id.
 _Key = tuple[int, str | bytes | None, int, int]
 
 
@@ -31,7 +32,7 @@ class _Refused(NamedTuple):
 
 
 class RefusedBatches:
-    """For each connection, producer and partition the first batch that is to come again."""
+    """The first refused batch of each connection, producer and partition."""
 
     def __init__(self) -> None:
         self._refused: dict[_Key, _Refused] = {}  # the newest is the last one
@@ -48,7 +49,7 @@ class RefusedBatches:
         error: KafkaError,
         now_ms: int,
     ) -> None:
-        """A batch was refused with a retriable error; topic: as it was asked for."""
+        """Note a batch that was refused with a retriable error; topic: as in the request."""
         if error.code == ErrorCode.CORRUPT_MESSAGE or batch is None or batch.producer_id < 0:
             return
         if topic is None or len(topic) > NAME_CHARS_MAX:
@@ -98,7 +99,7 @@ class RefusedBatches:
 
 
 def _is_missing(refused: _Refused, batch: BatchHeader, producers: ProducerStateTable) -> bool:
-    """Return whether the refused batch is what the log lacks before this one."""
+    """Return whether the log lacks the refused batch before this one."""
     if not _is_behind(refused, batch):
         return False
     entry = producers.entry(batch.producer_id)

@@ -1,8 +1,8 @@
-"""How this broker follows: one long poll at each broker that leads something for it.
+"""The fetches of a follower: one long poll at each broker that leads partitions for it.
 
-A poll names only the partitions that have news (`FollowerSession`). What an answer means for a
-log is decided by `PartitionFollower`; here it is carried out. The poll that follows at once
-carries the new positions, and so is the acknowledgement that acks=all waits for.
+A poll names only the partitions that have news (`FollowerSession`). `PartitionFollower` decides the
+effect of an answer on a log; this file executes it. The next poll carries the new positions, and
+so is the acknowledgement that acks=all waits for.
 """
 
 import asyncio
@@ -40,18 +40,18 @@ from .replication_throttle import ReplicationThrottle
 BATCHES_A_STEP, BYTES_A_STEP = 128, 1024 * 1024  # of an append: 3 ms where all are markers
 AT_ONCE_STEPS_MAX, AT_ONCE_BYTES_MAX = 4, 2 * 1024 * 1024  # of an answer that is not sliced
 SMALL_ANSWER_BYTES = 8 * 1024  # of a partition
-SHORT_APPEND_BYTES = 24 * 1024  # 300 markers, the smallest there are, take 6 to 9 ms
+SHORT_APPEND_BYTES = 24 * 1024  # 300 markers, the smallest batches, take 6 to 9 ms
 ANSWERS_A_STEP = 16  # small ones
 Answered = tuple[FollowerSlot, SlotAnswer]
 
 
 def in_steps(records: memoryview | bytes) -> Iterator[memoryview]:
-    """Records in parts for one append each."""
+    """Yield records in parts, one for each append."""
     return split_batches(records, BATCHES_A_STEP, BYTES_A_STEP)
 
 
 def may_take_long(answers: Iterable[Answered]) -> bool:
-    """More than some 2 ms. Large batches are quick: what counts is how many there are."""
+    """Return whether answers take more than about 2 ms, by their bytes, batches and truncations."""
     size_bytes = steps = 0
     for number, answered in enumerate(answers, 1):
         if number % ANSWERS_A_STEP == 0:
@@ -66,7 +66,7 @@ def may_take_long(answers: Iterable[Answered]) -> bool:
 
 
 def longest_last(answers: Iterable[Answered]) -> list[Answered]:
-    """A log that is cut, by thousands of segments perhaps, keeps no other waiting."""
+    """Return the answers with truncations last: these may remove thousands of segments."""
     return sorted(answers, key=_may_cut)
 
 
@@ -75,7 +75,7 @@ def _may_cut(answered: Answered) -> bool:
 
 
 logger = logging.getLogger(__name__)
-ANSWER_GRACE_MS = 3000  # beyond the wait that the leader was asked for
+ANSWER_GRACE_MS = 3000  # beyond the wait that the poll asks for
 NO_ROOM_BACKOFF_MS = 1000
 
 
@@ -104,13 +104,13 @@ class ReplicaFetcher:
         self._is_stopped = False
         self._not_before_ms = 0
         self._tasks: set[asyncio.Task[None]] = set()
-        self._busy: set[FollowerSlot] = set()  # whose answer is being carried out in slices
+        self._busy: set[FollowerSlot] = set()  # slots with an answer that is executed in slices
 
     def follow(self, partition: HostedPartition) -> None:
         """Add a partition; it enters the next poll."""
         follower = partition.follower
         assert follower is not None
-        if partition.log.flushing.is_owed:  # what it may tell the leader of must be on the disk
+        if partition.log.flushing.is_owed:  # positions that it reports must be on the disk
             self._replicas.flusher.flush(partition, partial(self._flushed, partition, follower))
             return
         self._session.add(
@@ -131,7 +131,7 @@ class ReplicaFetcher:
         self._pump_soon()
 
     def resume(self) -> None:
-        """The leader's broker is back: no need to wait for the back-off."""
+        """End the back-off: the leader's broker is back."""
         self._not_before_ms = 0
         self._pump_soon()
 
@@ -145,7 +145,7 @@ class ReplicaFetcher:
     # -- polling
 
     def _pump_soon(self) -> None:
-        """Once in this turn of the event loop, however many partitions change."""
+        """Poll once in this turn of the event loop, however many partitions change."""
         if not self._is_pumping:
             self._is_pumping = True
             self._loop.call_soon(self._pump)
@@ -195,7 +195,7 @@ class ReplicaFetcher:
     def _answered(self, request: ReplicaFetchRequest, outcome: Body | PeerError) -> None:
         if self._is_stopped:
             return
-        self._is_pumping = True  # at the end of this, whatever asks for it meanwhile
+        self._is_pumping = True  # requests meanwhile are served at the end
         try:
             if isinstance(outcome, PeerError):
                 raise outcome
@@ -240,7 +240,7 @@ class ReplicaFetcher:
         task.add_done_callback(self._tasks.discard)
 
     def _taking(self, answers: Iterable[tuple[FollowerSlot, SlotAnswer]]) -> Steps[None]:
-        """Carry answers out. Each slot's next poll is sent when its answer is dealt with."""
+        """Execute answers; the next poll of a slot is sent when its answer is done."""
         counter = StepCounter(ANSWERS_A_STEP)
         for slot, answer in answers:
             if counter.ends_step():
@@ -259,17 +259,17 @@ class ReplicaFetcher:
             self._pump_soon()
 
     def _expects(self, slot: FollowerSlot, answer: SlotAnswer, partition: HostedPartition) -> bool:
-        """Whether the answer is to what the slot is now, and nothing else is done about it."""
+        """Return whether the answer is for the slot's current state, and no other is running."""
         return (
             partition.follower is not None
             and partition.leader_epoch == slot.leader_epoch
             and slot not in self._busy
-            # else of a session that was lost; the log may be another now
+            # else the answer is of a lost session; the log may be another one now
             and answer.slot == slot.number
         )
 
     def _take_short(self, slot: FollowerSlot, answer: SlotAnswer) -> None:
-        """What `_taking` does of one short append: without generators, in a third of its steps."""
+        """Execute one short append as `_taking` does, without generators, in a third of its steps."""
         partition = slot.context
         assert isinstance(partition, HostedPartition)
         if not self._expects(slot, answer, partition):
@@ -286,7 +286,7 @@ class ReplicaFetcher:
             self._failed(slot, partition, error)
 
     def _failed(self, slot: FollowerSlot, partition: HostedPartition, error: Exception) -> None:
-        """An answer could not be carried out; the other partitions of this leader go on."""
+        """Handle an answer that failed; the other partitions of this leader continue."""
         if isinstance(error, KafkaStorageError):
             self._replicas.disk.note(error)
             if partition.log.is_failed:
@@ -351,9 +351,9 @@ class ReplicaFetcher:
     def _move(
         self, slot: FollowerSlot, partition: HostedPartition, backoff_ms: int | None = None
     ) -> None:
-        """Tell the leader of the new position, which is an acknowledgement: after a due flush.
+        """Report the new position, an acknowledgement, to the leader, after a flush that is due.
 
-        backoff_ms: what was answered did not do, ask again so much later, from where the log ends:
+        backoff_ms: the answer failed; fetch again after this time, from the end of the log, since
         a part of the answer may have been appended.
         """
         follower, log = partition.follower, partition.log
@@ -375,10 +375,10 @@ class ReplicaFetcher:
             self._pump_soon()
 
     def _may_cut(self, slot: FollowerSlot, partition: HostedPartition, bound: int) -> bool:
-        """Whether the log may come to end at `bound`; if not it will be made so, and asked again.
+        """Return whether the log may be cut at `bound`; else lower the checkpoints and ask again.
 
-        A restart would believe of what grows where records were that it is synced, committed,
-        cleaned, or deleted.
+        With higher checkpoints a restart would take new records behind the cut for synced,
+        committed, cleaned, or deleted.
         """
         key = (partition.topic, partition.index)
         above = [each for each in self._replicas.checkpoints if not each.is_at_most(key, bound)]
@@ -390,10 +390,10 @@ class ReplicaFetcher:
     def _cut(
         self, slot: FollowerSlot, partition: HostedPartition, bound: int, steps: Steps[None]
     ) -> Steps[bool]:
-        """Cut the log in steps; whether to go on following it.
+        """Cut the log in steps; return whether to continue following.
 
-        Between two of them another leader may have heard where the log ends, a checkpoint may have
-        been written, a cleaning may have begun.
+        Between two steps another leader may have learned the log's end, a checkpoint may have been
+        written, a cleaning may have begun.
         """
         follower = partition.follower
         while self._may_cut(slot, partition, bound):
@@ -414,7 +414,7 @@ class ReplicaFetcher:
         bound: int,
         checkpoints: Iterable[CheckpointWriter],
     ) -> None:
-        """Bring what the disk says of the log below the cut, and ask the leader once more."""
+        """Write checkpoints of the log below the cut, and ask the leader once more."""
         try:
             for checkpoint in checkpoints:
                 await checkpoint.lower((partition.topic, partition.index), bound)
@@ -442,7 +442,7 @@ class ReplicaFetcher:
 
 
 def _raise_limits(log: PartitionLog, high_watermark: int, log_start_offset: int) -> bool:
-    """Take over the leader's; whether the log start moves."""
+    """Apply the leader's limits; return whether the log start moves."""
     if high_watermark > log.high_watermark:
         log.advance_high_watermark(high_watermark)
     if log_start_offset <= log.log_start_offset:

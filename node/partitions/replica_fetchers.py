@@ -1,4 +1,4 @@
-"""Which broker is asked for which partition: a `ReplicaFetcher` for each leader."""
+"""The replica fetchers of one broker: a `ReplicaFetcher` for each leader."""
 
 from functools import partial
 
@@ -11,7 +11,7 @@ from .replication_throttle import ReplicationThrottle
 
 
 class ReplicaFetchers:
-    """All the polls of one broker."""
+    """The replica fetchers of one broker, by leader."""
 
     def __init__(
         self,
@@ -27,7 +27,7 @@ class ReplicaFetchers:
         transport.on_peer_change(self._peer_changed)
 
     def follow(self, partition: HostedPartition) -> None:
-        """Fetch for a partition from the leader it has now."""
+        """Fetch a partition from its current leader."""
         leader = partition.leader_id
         fetcher = self._fetchers.get(leader)
         if fetcher is None:
@@ -37,7 +37,7 @@ class ReplicaFetchers:
         fetcher.follow(partition)
 
     def stop_following(self, partition: HostedPartition) -> None:
-        """Fetch for it no longer; nothing when it was not followed."""
+        """Stop fetching a partition, if it was followed."""
         fetcher = self._fetcher_of.pop(partition, None)
         if fetcher is not None:
             fetcher.stop_following(partition)

@@ -1,9 +1,9 @@
-"""The replicas that this broker hosts, and what happens when one of them moves.
+"""The replicas that this broker hosts, and the consequences of their changes.
 
-Three things move a partition: a batch is appended, a follower fetches, the metadata changes.
-Each ends here in the same few consequences: followers that wait are served, the high watermark
-is raised, and the requests that waited for it are freed. Followers are told once per turn of
-the event loop, however many batches that turn appended, so a burst becomes one answer.
+Three events change a partition: an append, a follower's fetch, a change of the metadata. Each has
+the same consequences here: waiting followers are served, the high watermark is raised, and the
+requests that waited for it are completed. Followers are served once per turn of the event loop,
+however many batches that turn appended, so a burst becomes one answer.
 
 Everything runs on the broker's event loop; only fsync is elsewhere (`log_flusher`).
 """
@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 
 
 def nothing() -> None:
-    """What happens when the log of a partition fails that is not hosted any more."""
+    """Ignore the failure of a log whose partition is not hosted any more."""
 
 
 class ReplicaManager:
@@ -76,10 +76,10 @@ class ReplicaManager:
         self._changed: list[HostedPartition] = []
         self._recent_writes = RecentWrites()
         self.stalled: frozenset[HostedPartition] = frozenset()  # see `isolated_leader`
-        # Led, and with an ISR that may change without being told: see `isr_proposer`.
+        # Led partitions whose ISR may change without an event: see `isr_proposer`.
         self.unsettled: dict[HostedPartition, None] = {}
         self.written: set[HostedPartition] = set()  # since `log_maintenance` looked last
-        self.checkpoints: tuple[CheckpointWriter, ...] = ()  # that are lowered before a cut
+        self.checkpoints: tuple[CheckpointWriter, ...] = ()  # those that are lowered before a cut
         self.cleaner: LogCleaner | None = None
         self.flusher = LogFlusher(flushed=self._flushed, failed=self.fail)
         self._expiry = EarliestTimer(clock.monotonic_ms, self._expire)
@@ -99,7 +99,7 @@ class ReplicaManager:
         return len(self._by_name)
 
     def get(self, topic: str, index: int) -> HostedPartition | None:
-        """The replica, if it is hosted here."""
+        """Return the replica, if it is hosted here."""
         return self._by_name.get((topic, index))
 
     def add(self, partition: HostedPartition) -> None:
@@ -108,17 +108,17 @@ class ReplicaManager:
             self.fail, partition
         )
         partition.log.damage.on_found = lambda: self._damaged(partition)
-        # `log_maintenance` mends an index where it looks at what was written.
+        # `log_maintenance` rebuilds an index when it checks the written logs.
         partition.log.aborted_transactions.on_damaged = lambda: self.written.add(partition)
         partition.log.segments.recent = self._recent_writes
         self._by_name[partition.topic, partition.index] = partition
         self._by_id[partition.key] = partition
         self._by_topic.setdefault(partition.topic_id, set()).add(partition.index)
         partition.traffic = self.traffic.of(partition.topic_id, partition.topic)
-        self.written.add(partition)  # it may have come with much that was not flushed
+        self.written.add(partition)  # it may have many records that were not flushed
 
     def remove(self, partition: HostedPartition) -> None:
-        """Host it no longer; `release_waiters` is the caller's."""
+        """Host a replica no longer; the caller calls `release_waiters`."""
         self._by_name.pop((partition.topic, partition.index), None)
         self._by_id.pop(partition.key, None)
         indexes = self._by_topic.get(partition.topic_id, set())
@@ -129,8 +129,10 @@ class ReplicaManager:
         self.let_go(partition)
 
     def remove_topic(self, topic_id: bytes) -> list[HostedPartition]:
-        """Host no partition of a topic any longer; those that were, of each of which the caller
-        lets go later: there may be thousands, and none may be found from now on.
+        """Host no partition of a topic any longer; return those that were hosted.
+
+        None is found from now on. The caller releases each of them later, since there may be
+        thousands.
         """
         hosted = []
         for index in sorted(self._by_topic.pop(topic_id, ())):
@@ -141,7 +143,7 @@ class ReplicaManager:
         return hosted
 
     def let_go(self, partition: HostedPartition) -> None:
-        """Of the log of a partition that is hosted no longer."""
+        """Release the log of a partition that is hosted no longer."""
         self.unsettled.pop(partition, None)
         self.written.add(partition)  # for the last time
         partition.log.local.disk.on_failure = partition.log.damage.on_found = nothing
@@ -150,7 +152,7 @@ class ReplicaManager:
         partition.log.segments.recent = NO_RECENT_WRITES
 
     def partition(self, topic: str, index: int) -> HostedPartition:
-        """The replica for a client's request by name, or the error that tells where to look."""
+        """Return the replica for a client's request by name, or raise Kafka's error."""
         hosted = self._by_name.get((topic, index))
         if hosted is None:
             if self.partition_exists(topic, index):
@@ -159,13 +161,13 @@ class ReplicaManager:
         return hosted
 
     def partition_by_id(self, topic_id: bytes, topic: str | None, index: int) -> HostedPartition:
-        """The same by topic id (KIP-516); `topic` is the name the metadata has for it."""
+        """Return the replica by topic id (KIP-516); `topic` is its name in the metadata."""
         if topic is None:
             raise UnknownTopicId
         hosted = self._by_id.get((topic_id, index))
         return self.partition(topic, index) if hosted is None else hosted
 
-    # -- what moves a partition
+    # -- events of a partition
 
     def append(
         self,
@@ -179,12 +181,12 @@ class ReplicaManager:
         transaction_version: int = 0,
         prepare_index: int = 0,
     ) -> AppendInfo:
-        """Append a validated batch and set its consequences going.
+        """Append a validated batch, and serve the followers that wait for it.
 
         A duplicate appends nothing and is answered with its first offsets; with acks=all it
-        waits for the same high watermark (the caller looks at `wait_key`). `origin` and what
-        follows it are those of PartitionLog.append_as_leader. Raises NotEnoughReplicas before
-        anything is written when acks=all could not be kept.
+        waits for the same high watermark (the caller uses `wait_key`). `origin` and the arguments
+        behind it are those of PartitionLog.append_as_leader. Raises NotEnoughReplicas before
+        anything is written when acks=all cannot be satisfied.
         """
         if self.stalled and acks == ACKS_ALL and partition in self.stalled:
             raise NotLeaderOrFollower("this broker is cut off: another leads by now, or soon")
@@ -216,14 +218,14 @@ class ReplicaManager:
         return info
 
     def appended(self, partition: HostedPartition, size_bytes: int) -> None:
-        """Our log has grown as its leader's."""
+        """React to an append to a log that we lead."""
         leader, log = partition.leader, partition.log
         assert leader is not None
         partition.note_unseen(size_bytes)
         self.written.add(partition)
         is_flushed = log.log_end_offset - log.flushing.recovery_point < log.config.flush_messages
         if not is_flushed:
-            self.flusher.flush(partition)  # promised before the acknowledgement
+            self.flusher.flush(partition)  # due before the acknowledgement
         now_ms = self.clock.monotonic_ms()
         raised = leader.appended(log.log_end_offset, now_ms, is_flushed=is_flushed)
         if raised is not None:
@@ -242,9 +244,9 @@ class ReplicaManager:
         self.followers.appended(changed)
 
     def raise_high_watermark(self, partition: HostedPartition, offset: int | None) -> None:
-        """Apply what an event of its leader came to: raise it, and free who waited for that.
+        """Raise the high watermark to an offset, and complete the requests that waited for it.
 
-        None: it stays.
+        None leaves it unchanged.
         """
         if offset is None:
             return
@@ -265,12 +267,12 @@ class ReplicaManager:
             partition.observer(partition)
 
     def truncated(self, partition: HostedPartition, end_offset: int) -> None:
-        """Its log is being cut to this offset."""
+        """React to a truncation of the log to this offset."""
         if self.cleaner is not None:
             self.cleaner.truncated(partition.topic, partition.index, end_offset)
 
     def _flushed(self, partition: HostedPartition) -> None:
-        """More of our log is on the disk: our own copy may count for more."""
+        """React to a flush of our log: our own copy may raise the high watermark."""
         leader = partition.leader
         if leader is None:
             return
@@ -280,7 +282,7 @@ class ReplicaManager:
             self._free(produce)
 
     def role_changed(self, partition: HostedPartition) -> None:
-        """We lead it now, or no longer."""
+        """React to the begin or the end of a leadership."""
         self.followers.role_changed(partition)
         for fetch in self.purgatory.wake_standing(partition):
             self._free(fetch)
@@ -288,14 +290,14 @@ class ReplicaManager:
             listener(partition)
 
     def note_stalled(self, stalled: frozenset[HostedPartition]) -> None:
-        """Those that take no writes now; what is stalled no longer may be led as before."""
+        """Set the partitions that take no writes now; report those that take them again."""
         before, self.stalled = self.stalled, stalled
         for partition in before - stalled:
             for listener in self.role_listeners:
                 listener(partition)
 
     def release_waiters(self, partition: HostedPartition, error: int) -> None:
-        """We do not lead it any more: produces end with the error, fetches look again."""
+        """Fail waiting produces with the error, and let fetches read again: we lead no longer."""
         for key in (partition, partition.flushed_key):
             for produce in self.purgatory.fail_produces(key, error):
                 self._free(produce)
@@ -305,7 +307,7 @@ class ReplicaManager:
             partition.observer(partition)
 
     def fail(self, partition: HostedPartition) -> None:
-        """Its disk failed: nothing is acknowledged any more, and others must lead it."""
+        """Acknowledge nothing more after a failure of the disk; report that another must lead."""
         if not partition.log.is_failed or partition.leader_id == -2:
             return
         if self._by_id.get(partition.key) is not partition:
@@ -320,9 +322,9 @@ class ReplicaManager:
         self.failed_logs.report(*partition.key)
 
     def _damaged(self, partition: HostedPartition) -> None:
-        """A file of its log is not as it was written: step down, if another is in sync.
+        """Step down because of a damaged file, if another replica is in sync.
 
-        The last one goes on: it serves what is whole, and refuses the rest.
+        The last replica in sync continues: it serves the intact records, and refuses the rest.
         """
         leader, disk = partition.leader, partition.log.local.disk
         is_last = leader is not None and leader.isr <= {leader.node_id}
@@ -335,7 +337,7 @@ class ReplicaManager:
 
     @staticmethod
     def wait_key(partition: HostedPartition, info: AppendInfo, acks: int) -> Hashable | None:
-        """Under what an answer waits: acks=all for the commit, acks=1 for a flush if one is owed.
+        """Return the key of a wait: acks=all waits for the commit, acks=1 for a flush that is due.
 
         None when the batch may be acknowledged now.
         """
@@ -346,18 +348,18 @@ class ReplicaManager:
         return None if is_flushed else partition.flushed_key
 
     def wait_produce(self, operation: DelayedProduce) -> None:
-        """Let it wait for the high watermark; its context is called with it when it is done."""
+        """Let a produce wait for the high watermark; its context is called when it is done."""
         self.purgatory.watch_produce(operation)
         if operation.deadline_ms < self._expiry.at_ms:
             self._expiry.set(operation.deadline_ms)
 
     def wait_fetch(self, operation: DelayedFetch) -> None:
-        """Let it wait for bytes; its context is called with it when it is done."""
+        """Let a fetch wait for bytes; its context is called when it is done."""
         self.purgatory.watch_fetch(operation)
         self._expiry.set(operation.deadline_ms)
 
     def note_unreadable(self, topic: str | None, index: int, error: Exception) -> None:
-        """Log that a partition cannot be read, for a reason that nobody has foreseen."""
+        """Log an unexpected error of reading a partition."""
         self._limited_log.log(
             logging.ERROR,
             "partitions that cannot be read",
@@ -370,12 +372,12 @@ class ReplicaManager:
         )
 
     def free_fetch(self, operation: DelayedFetch) -> None:
-        """Let it look again now."""
+        """Let a waiting fetch read again now."""
         for fetch in self.purgatory.free_fetch(operation):
             self._free(fetch)
 
     def log_start_moved(self, partition: HostedPartition) -> None:
-        """Followers and fetch sessions hear of it with their next answer."""
+        """Send a new log start offset to followers and fetch sessions with their next answer."""
         self.followers.offsets_moved(partition)
         self.purgatory.standing.note_all(partition)
 
@@ -396,5 +398,5 @@ class ReplicaManager:
         assert callable(context)
         try:
             context(operation)
-        except Exception:  # one client's answer must not keep others waiting
+        except Exception:  # an error of one answer must not affect the others
             logger.exception("answering a request that had waited")

@@ -1,8 +1,8 @@
-"""Throttled replicas move at most so many bytes a second (KIP-73), for one side of one broker.
+"""The throttle of replication (KIP-73), for one side of one broker: leader or follower.
 
 The rate is a broker's dynamic configuration, the replicas are listed in their topics'. As in Kafka
-what a replica in sync moves is counted, but only one that is not is held: a throttle may delay a
-reassignment, and never a produce. So a rate below what producers write lets no replica catch up.
+bytes of replicas in sync are counted, but only others are held: a throttle may delay a
+reassignment, and never a produce. So a rate below the producers' rate lets no replica catch up.
 """
 
 import re
@@ -18,15 +18,15 @@ from ..config.broker_config import BrokerConfig
 from ..config.dynamic import value_in_force
 from ..config.quota_keys import UNLIMITED
 
-PAUSE_MS_MAX = 1_000  # then the rate is looked at again: it may be another one
+PAUSE_MS_MAX = 1_000  # then the rate is read again: it may have changed
 EVERY_PARTITION = "*"
 LISTED = re.compile(r"([0-9]{1,10}):([0-9]{1,10})")  # a partition and a broker
 
 
 class ReplicationThrottle(SendingThrottle):
-    """`is_on`: whether there is a rate; while there is none nothing else is asked.
+    """The throttle of one side. `is_on`: whether there is a rate; check it before all else.
 
-    held: the partitions of which a leader's followers wait for more.
+    held: the partitions that a leader's followers wait for.
     """
 
     def __init__(
@@ -45,14 +45,14 @@ class ReplicationThrottle(SendingThrottle):
         state.on_change(self._look)
 
     def holds(self, key: TopicIdPartition, replica: int) -> bool:
-        """Whether nothing more may go to this replica for now; its partition is `held` then."""
+        """Return whether a replica must wait for now; its partition is then `held`."""
         is_held = self.pause_ms() > 0 and self.may_hold(key, replica)
         if is_held:
             self.held[key] = None
         return is_held
 
     def released(self) -> list[TopicIdPartition]:
-        """Hold no partition any more; return those that were."""
+        """Hold no partition any more; return those that were held."""
         keys = list(self.held)
         self.held.clear()
         return keys
@@ -72,9 +72,9 @@ class ReplicationThrottle(SendingThrottle):
             self._count(size_bytes)
 
     def pause_ms(self) -> int:
-        """How long until the rate is within its limit, or has to be looked at again.
+        """Return the time until the rate is within its limit, or must be read again.
 
-        The rate only falls until more is counted, so that it is not computed for each partition.
+        The rate only falls until more is counted, so it is not computed for each partition.
         """
         if not self._held_until_ms:
             return 0
@@ -97,7 +97,7 @@ class ReplicationThrottle(SendingThrottle):
         return listed is None or index in listed
 
     def _parsed(self, text: str) -> frozenset[int] | None:
-        """The partitions whose replica on this broker is listed; None for all of them."""
+        """Return the partitions with a listed replica on this broker; None for all."""
         if text.strip() == EVERY_PARTITION:
             return None
         pairs = (LISTED.fullmatch(each.strip()) for each in text.split(","))

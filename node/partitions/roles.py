@@ -1,18 +1,17 @@
-"""From the replicated metadata to the part each local replica plays.
+"""The roles of local replicas, from the replicated metadata.
 
 The metadata is applied on every node in the same order, so this file needs no messages: it
-compares what the tables say with what is hosted, and moves the difference. `apply` only notes
-which partitions to look at, and a partition is compared with the tables as they are then: one that
+compares the tables with the hosted replicas, and applies the difference. `apply` only notes the
+changed partitions. Each is later compared with the tables as they are then, so a partition that
 changed three times meanwhile is settled once.
 
 * A few partitions whose logs are open are settled in the same turn of the event loop; many in
-  slices. Until its turn a leader is one that has not heard of the change yet, which the protocol
-  allows for: followers of another epoch refuse it, and the controller its proposals.
-* A deleted topic is served no longer at once, however many partitions it has: one of the same
-  name may follow at once, and nothing may be acknowledged into the old one.
-* Opening a log, and removing one, is a job of a thread (`logs`). A partition is hosted when its log
-  is open; until then requests of clients wait, for a second at most (`awaited_leaders`), and so do
-  followers.
+  slices. Until its slice a former leader acts as one that has not received the change yet, which
+  the protocol allows for: followers of another epoch refuse it, and the controller its proposals.
+* All partitions of a deleted topic are dropped at once: a topic of the same name may follow, and
+  no record may be acknowledged into the old one.
+* A thread opens and removes logs (`logs`). A partition is hosted when its log is open; until then
+  requests of clients wait, for a second at most (`awaited_leaders`), and so do followers.
 """
 
 import asyncio
@@ -38,11 +37,11 @@ logger = logging.getLogger(__name__)
 SETTLED_AT_ONCE_MAX = 16  # partitions, some 2 ms
 RETRY_S = 0.1
 REOPEN_S = 1.0
-JOBS_AT_A_TIME = 16  # of the thread: the first of many is served when these are done
+JOBS_AT_A_TIME = 16  # jobs of the thread; the first of many is served when these are done
 
 
 class PartitionRoles:
-    """Applies the metadata's changes to the replicas of one broker."""
+    """The roles of one broker's replicas."""
 
     def __init__(
         self,
@@ -64,10 +63,10 @@ class PartitionRoles:
         self._lag_time_max_ms = lag_time_max_ms
         self._work = replicas.work
         self._executor = executor
-        self._left: deque[HostedPartition] = deque()  # out of the tables, but not cleared up yet
+        self._left: deque[HostedPartition] = deque()  # dropped, but not cleared up yet
         self._waiting: dict[TopicPartition, None] = {}  # to be settled
-        self._for_thread: dict[TopicPartition, None] = {}  # whose log is to be opened or removed
-        self._removed: set[TopicPartition] = set()  # of these, whose directory must go first
+        self._for_thread: dict[TopicPartition, None] = {}  # logs to be opened or removed
+        self._removed: set[TopicPartition] = set()  # those of them to be removed first
         self._unusable: set[TopicPartition] = set()  # placed here, and could not be opened
         self._is_waiting, self._is_for_thread = asyncio.Event(), asyncio.Event()
         self._is_stopping = False
@@ -76,7 +75,7 @@ class PartitionRoles:
         self._awaited.is_awaited = self._is_awaited
 
     async def start(self, broker_epoch: int) -> None:
-        """Take up every replica the metadata places here; returns when all are served.
+        """Host every replica that the metadata places here; return when all are served.
 
         Call it when this broker is registered, and has applied the metadata up to there.
         """
@@ -100,7 +99,7 @@ class PartitionRoles:
         ]
 
     async def stop(self) -> None:
-        """Follow the metadata no longer. What must be removed is, and what is being opened."""
+        """Follow the metadata no longer; finish removals and running jobs of the thread."""
         self._is_stopping = True
         self._awaited.close()
         self._is_waiting.set()
@@ -110,7 +109,7 @@ class PartitionRoles:
     # -- changes
 
     def apply(self, changes: Changes) -> None:
-        """Follow the metadata by one step. Before `start` only what has gone is remembered."""
+        """Apply one change of the metadata; before `start` only note deleted topics."""
         own_configs_changed = self._node_id in changes.broker_configs_changed
         all_logs_changed = changes.cluster_configs_changed or own_configs_changed
         self._logs.configs_changed(None if all_logs_changed else _names_in(changes))
@@ -177,14 +176,14 @@ class PartitionRoles:
                 yield
 
     def _placed(self, key: TopicPartition) -> Topic | None:
-        """The topic of a partition that the metadata places here now."""
+        """Return the topic of a partition that the metadata places here now."""
         name, index = key
         record = self._state.partition(name, index)
         is_here = record is not None and self._node_id in record.replicas
         return self._state.topics[name] if is_here else None
 
     def _is_awaited(self, name: str, index: int) -> bool:
-        """Return whether this broker leads a partition by the metadata, and will serve it soon."""
+        """Return whether the metadata makes this broker a leader that will serve soon."""
         record = self._state.partition(name, index)
         if record is None or record.leader != self._node_id or (name, index) in self._unusable:
             return False
@@ -192,7 +191,7 @@ class PartitionRoles:
         return hosted is None or (hosted.leader is None and not hosted.log.is_failed)
 
     def _settle(self, key: TopicPartition) -> None:
-        """Bring one replica to where the metadata is now, and wake the requests that wait."""
+        """Apply the current metadata to one replica, and wake the requests that wait."""
         self._bring_up_to_date(key)
         self._awaited.settled(*key)
 
@@ -221,9 +220,9 @@ class PartitionRoles:
                     asyncio.get_running_loop().call_later(RETRY_S, self._look_at, {key: None})
 
     def _revived(self, hosted: HostedPartition, record: PartitionRegistration) -> bool:
-        """What becomes of a log that has failed; whether it is served again as it is."""
+        """Handle a log that has failed; return whether it is served again unchanged."""
         failure = hosted.log.disk_failure
-        is_unknown = record.leader_epoch > hosted.leader_epoch  # what was fetched counts no more
+        is_unknown = record.leader_epoch > hosted.leader_epoch  # fetched records are outdated
         if isinstance(failure, Damaged) and is_unknown and self._is_led_elsewhere(record):
             self._replicas.remove(hosted)
             self._fetchers.stop_following(hosted)
@@ -233,13 +232,13 @@ class PartitionRoles:
             self._have_done(key)
         elif isinstance(failure, SteppedDown) and record.isr == (self._node_id,):
             hosted.log.local.disk.failure, hosted.leader_id = None, NO_LEADER
-            return True  # nobody else is in sync any more: it serves what is whole
+            return True  # no other replica is in sync: it serves the intact records
         elif record.leader == self._node_id:
-            self._replicas.failed_logs.report(*hosted.key)  # it was elected all the same
+            self._replicas.failed_logs.report(*hosted.key)  # it was elected in spite of the failure
         return False
 
     def _is_led_elsewhere(self, record: PartitionRegistration | None) -> bool:
-        """Return whether this replica may be taken away, and copied anew."""
+        """Return whether this replica may be removed, and copied again."""
         return (
             record is not None
             and record.leader not in (NO_LEADER, self._node_id)
@@ -247,10 +246,10 @@ class PartitionRoles:
         )
 
     def _clear_up(self, hosted: HostedPartition) -> None:
-        """Release the requests that wait for a replica out of the tables, and remove its log.
+        """Release the requests that wait for a dropped replica, and remove its log.
 
-        A partition that has moved still has the batches of produces that wait here. Only a
-        deleted one is unknown: clients take that as "not written".
+        A partition that has moved still has the batches of produces that wait here. Only for a
+        deleted one is the error UNKNOWN_TOPIC: clients take it as "not written".
         """
         self._replicas.let_go(hosted)
         self._fetchers.stop_following(hosted)
@@ -279,7 +278,7 @@ class PartitionRoles:
             await self._do_jobs()
 
     async def _do_jobs(self) -> None:
-        """Do the next jobs of the thread, and take up what comes of them."""
+        """Run the next jobs of the thread, and apply their outcomes."""
         if self._left:  # their directories leave before new ones of the same names come
             await self._settle_in_slices()
         jobs = []
@@ -305,7 +304,7 @@ class PartitionRoles:
             await self._work.run("opened logs", self._apply_outcomes(outcomes))
 
     def _apply_outcomes(self, outcomes: Iterable[DirectoryOutcome]) -> Steps[None]:
-        """Host what has been opened, if it still belongs here."""
+        """Host the opened logs that are still placed here."""
         for key, topic_id, log, error, may_pass, is_damaged, problem in outcomes:
             topic = self._placed(key)
             is_wanted = topic is not None and topic.topic_id == topic_id
@@ -332,7 +331,7 @@ class PartitionRoles:
             yield
 
     def _cannot_open(self, key: TopicPartition, topic_id: bytes, may_pass: bool) -> None:
-        """Let others lead it; but where there are none, only if it is broken for good."""
+        """Report a log that cannot be opened; without other replicas only if it is permanent."""
         record = self._state.partition(*key)
         is_alone = record is not None and set(record.isr) <= {self._node_id}
         is_candidate = record is not None and self._node_id in (*record.isr, *record.elr)
@@ -367,7 +366,7 @@ class PartitionRoles:
                 self._replicas.in_sync.isr_may_change(hosted)
                 return
             self._fetchers.stop_following(hosted)
-            if hosted.log.flushing.is_cut_unsynced:  # elected within a moment of that
+            if hosted.log.flushing.is_cut_unsynced:  # it was elected just after a truncation
                 hosted.wait_for_a_leader(record)
                 key = topic.name, hosted.index
                 self._replicas.flusher.flush(hosted, lambda: self._look_at({key: None}))
@@ -405,5 +404,5 @@ class PartitionRoles:
 
 
 def _names_in(changes: Changes) -> set[str]:
-    """The topics whose configuration is another, or may be the next time."""
+    """Return the topics whose configuration has changed, or that were deleted."""
     return changes.configs_changed | {name for name, _ in changes.topics_deleted}

@@ -1,7 +1,7 @@
-"""Tells the controller which logs of this broker have failed, and people what the disk refuses.
+"""Reports of failed logs to the controller, and of a disk's refusals to the log.
 
 The broker has stopped serving such logs already (KAFKA_STORAGE_ERROR). Only the replicated metadata
-can make another replica lead, so the report is repeated until it is answered.
+can make another replica lead, so a report is repeated until it is answered.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ OTHER_END = "the disk is mended and this node restarted"
 
 
 class StorageFailures(FailedLogs):
-    """The failed replicas of one broker that the controller does not know of yet."""
+    """The failed replicas of one broker that the controller has not confirmed yet."""
 
     def __init__(self, propose: Propose, *, node_id: int, broker_epoch: int) -> None:
         self._propose = propose
@@ -80,9 +80,9 @@ class StorageFailures(FailedLogs):
 
 
 class DiskTrouble(DiskReport):
-    """Reports the first refusal of the disk and its end, once each.
+    """The report of the disk's first refusal and of its end, once each.
 
-    A full disk may have room again. A log that has failed stays so until the broker is restarted.
+    A full disk may have space again. A failed log stays so until the broker is restarted.
     """
 
     def __init__(self, directory: Path, executor: Executor) -> None:
@@ -114,7 +114,7 @@ class DiskTrouble(DiskReport):
             self._task = background_task("disk", self._until_it_is_over())
 
     async def stop(self) -> None:
-        self._is_stopped = True  # what is noted from here on is logged, and watched by nobody
+        self._is_stopped = True  # refusals from now on are logged, but not checked for their end
         if self._task is not None:
             await end_tasks(self._task)
 

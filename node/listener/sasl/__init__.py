@@ -1,1 +1,1 @@
-"""Logins of a listener: who a connection acts for, and until when."""
+"""node/listener/sasl: logins of a listener, which give a connection its principal for a session."""

@@ -1,4 +1,4 @@
-"""The dispatcher of a connection on a listener with logins: what may pass before one, and after."""
+"""The dispatcher of connections that must log in."""
 
 from collections.abc import Callable
 
@@ -13,13 +13,13 @@ _OPEN = (SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE)
 
 
 class GuardedDispatcher:
-    """Lets the APIs of a login pass, and all others while the login lasts."""
+    """A dispatcher that serves the APIs of a login, and the others only during a session."""
 
     def __init__(self, dispatcher: Dispatcher, login: Login, now_ms: Callable[[], int]) -> None:
         self._dispatcher, self._login, self._now_ms = dispatcher, login, now_ms
 
     def find(self, frame: memoryview) -> Api | None:
-        """Return the API of a frame, as `Dispatcher.find`; raises CloseConnection."""
+        """Return the API of a frame, as `Dispatcher.find`; raise CloseConnection."""
         api, login = self._dispatcher.find(frame), self._login
         if api is None or api.key in _OPEN:
             return api

@@ -1,8 +1,8 @@
 """The login of one connection: a table of states over the server's half of a mechanism.
 
-Pure: the time is given. Before a login is done only ApiVersions and the two SASL APIs pass; with
-`connections.max.reauth.ms` a login lasts so long, and the client logs in again on the same
-connection (KIP-368), by the same mechanism and as the same principal.
+Pure: the time is an argument. Before the login is complete only ApiVersions and the two SASL APIs
+are served. With `connections.max.reauth.ms` a login lasts that long, and the client logs in again
+on the same connection (KIP-368), with the same mechanism and as the same principal.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ from ....wire.security.sasl import FailedLogin, SaslServer
 
 AGAIN_AFTER_MS = 1_000  # a connection may log in again so often
 NAMED_MAX = 64  # letters of a mechanism in a log
-TOKEN_BYTES_MAX = 32 * 1024  # some milliseconds of work for somebody who has not logged in
+TOKEN_BYTES_MAX = 32 * 1024  # some milliseconds of work for a client that has not logged in
 Mechanisms = Mapping[str, Callable[[], SaslServer]]
 
 
@@ -43,7 +43,7 @@ ALLOWED: Mapping[LoginState, frozenset[LoginState]] = {
 
 
 class Login:
-    """One connection's; `principal` is there once it is complete."""
+    """The login of one connection; `principal` is set once it is complete."""
 
     def __init__(
         self,
@@ -51,8 +51,11 @@ class Login:
         session_max_ms: int,
         of_mechanism: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
-        """session_max_ms: how long a login lasts; 0 for as long as the connection.
-        of_mechanism: the same where a mechanism has a value of its own."""
+        """Create the login of a connection.
+
+        session_max_ms: the length of a session; 0 for as long as the connection.
+        of_mechanism: the same, where a mechanism has a value of its own.
+        """
         self.state, self.principal = LoginState.AWAITS_HANDSHAKE, None
         self._mechanisms, self._session_max_ms = mechanisms, session_max_ms
         self._of_mechanism = of_mechanism
@@ -65,12 +68,12 @@ class Login:
 
     @property
     def mechanisms(self) -> list[str]:
-        """The names that a client may choose from."""
+        """The names of the enabled mechanisms."""
         return list(self._mechanisms)
 
     @property
     def is_complete(self) -> bool:
-        """Return whether the client has logged in; it stays so while it logs in again."""
+        """Return whether the client has logged in; it stays true while it logs in again."""
         return self.principal is not None and self.state is not LoginState.FAILED
 
     def is_over(self, now_ms: int) -> bool:
@@ -78,7 +81,7 @@ class Login:
         return 0 < self._ends_ms <= now_ms
 
     def choose(self, mechanism: str, now_ms: int) -> None:
-        """Begin with a mechanism (SaslHandshake). Raises the error that the client is told."""
+        """Begin with a mechanism (SaslHandshake); raise the error for the client."""
         if self.state is LoginState.COMPLETE and now_ms - self._begun_ms >= AGAIN_AFTER_MS:
             state = LoginState.AWAITS_TOKEN_AGAIN
         elif self.state is LoginState.AWAITS_HANDSHAKE:
@@ -101,8 +104,7 @@ class Login:
     def take(self, token: bytes, now_ms: int) -> tuple[bytes, int]:
         """Return the next token and the lifetime of the session in ms, 0 for an unlimited one.
 
-        Raises the error that the client is told; after SaslAuthenticationFailed the connection
-        ends.
+        Raises the error for the client; after SaslAuthenticationFailed the connection is closed.
         """
         server = self._server
         if server is None:

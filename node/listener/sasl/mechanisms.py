@@ -1,4 +1,4 @@
-"""The mechanisms of a listener: what its keys enable, over the users that it knows."""
+"""The SASL mechanisms of a listener, with its users, from its configuration."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -50,7 +50,7 @@ def sasl_mechanisms(
 def token_verifiers(
     config: BrokerConfig, now_s: Callable[[], float], log: logging.Logger
 ) -> dict[str, TokenVerifier]:
-    """Return what judges the tokens of each listener that takes some; raises InvalidConfig."""
+    """Return the token verifier of each listener with OAUTHBEARER; raise InvalidConfig."""
     return {
         listener.name: TokenVerifier(settings, now_s, log)
         for listener in config.endpoints

@@ -1,9 +1,9 @@
-"""Tokens of OAUTHBEARER: signed by a key of a JWKS, and meant for this cluster.
+"""The check of OAUTHBEARER tokens: signed by a key of a JWKS, and meant for this cluster.
 
 The keys come from `sasl.oauthbearer.jwks.endpoint.url`, a file or a web address, which is read in a
 thread: a file when it changes, an address every `sasl.oauthbearer.jwks.endpoint.refresh.ms`, and
-soon again when it fails. A token by an unknown key is refused, and has the keys read again, at most
-every 10 s; its client tries again. Only signatures by private keys are taken, never `none` and
+soon again when it fails. A token by an unknown key is refused, and the keys are read again, at most
+every 10 s; its client tries again. Only signatures by private keys are accepted, never `none` and
 never a shared secret.
 """
 
@@ -36,12 +36,12 @@ Read = Callable[[], bytes]
 
 
 class TokenVerifier:
-    """The keys of one listener, and what it asks of a token. Raises InvalidConfig."""
+    """The keys of one listener, and its requirements of a token. Raises InvalidConfig."""
 
     def __init__(
         self, settings: ListenerSettings, now_s: Callable[[], float], log: logging.Logger
     ) -> None:
-        """now_s: wall-clock seconds."""
+        """Read the settings. now_s: wall-clock seconds."""
         self._settings, self._now_s, self._log = settings, now_s, log
         self._refusals = LimitedLog(log)
         url = urlsplit(settings.sasl_oauthbearer_jwks_endpoint_url)
@@ -57,16 +57,16 @@ class TokenVerifier:
         self._file = Path(unquote(url.path)) if url.scheme == "file" else None
         self._keys: Mapping[str, Any] = {}
         self._read_at: object = None
-        self._again_s = -inf  # an address that failed is not asked before
+        self._again_s = -inf  # the earliest time to read an address that failed
         self._misses_key = False  # a token was signed by an unknown key
-        self._expedited_s = -inf  # the keys are not read before for such a token
+        self._expedited_s = -inf  # the earliest time to read the keys for such a token
         self.fetching: threading.Thread | None = None
         if self._file is not None:
             self._read_at = self._due()
             self._keys = read_keys(self._read())
 
     def refresh(self) -> None:
-        """Read the keys when they are due; takes long, so call it from a thread."""
+        """Read the keys when they are due; it takes long, so call it from a thread."""
         due, now_s = self._due(), time.monotonic()
         if due == self._read_at:
             if not self._misses_key or now_s < self._expedited_s:
@@ -85,7 +85,7 @@ class TokenVerifier:
         self._read_at = due
 
     def verify(self, token: str) -> TokenIdentity:
-        """Return the identity in a token. Raises FailedLogin; the reason goes to the log."""
+        """Return the identity in a token; raise FailedLogin and log the reason."""
         try:
             return self._verified(token)
         except FailedLogin as problem:
@@ -136,7 +136,7 @@ class TokenVerifier:
         return key
 
     def _due(self) -> object:
-        """Return what changes when the keys are to be read."""
+        """Return a value that changes when the keys must be read again."""
         if self._file is None:
             refresh_s = self._settings.sasl_oauthbearer_jwks_endpoint_refresh_ms / 1000
             return int(time.monotonic() / refresh_s)
@@ -156,7 +156,7 @@ class TokenVerifier:
             raise InvalidConfig(f"{self._file} cannot be read: {problem}") from None
 
     def _fetch(self, url: str) -> bytes:
-        """Read an address in a thread of its own, which is left behind if it takes too long."""
+        """Read an address in a thread of its own, which is abandoned if it takes too long."""
         if self.fetching is not None and self.fetching.is_alive():
             raise InvalidConfig(f"{url} is still being read")
         outcome: list[bytes | Exception] = []
@@ -179,14 +179,14 @@ class TokenVerifier:
 
 
 def _time_s(claim: object) -> float:
-    """Return a time of a token; JSON may hold infinity, and whole numbers of any length."""
+    """Return a time of a token; JSON may hold infinity, and integers of any length."""
     if not isinstance(claim, int | float) or not -TIME_MAX_S <= claim <= TIME_MAX_S:
         raise FailedLogin("a time in it is none")
     return claim
 
 
 def read_keys(data: bytes) -> dict[str, Any]:
-    """Return the keys of a JWKS by their ids; raises InvalidConfig."""
+    """Return the keys of a JWKS by their ids; raise InvalidConfig."""
     try:
         import jwt
     except ImportError:

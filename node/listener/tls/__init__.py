@@ -1,1 +1,1 @@
-"""TLS of a listener, between the event loop's plain transport and its connections."""
+"""node/listener/tls: the TLS between the event loop's plain transport and a connection."""

@@ -1,8 +1,8 @@
-"""TLS of one connection without a socket: bytes go in, bytes come out.
+"""The TLS of one connection, without a socket.
 
-OpenSSL works on two memory buffers. What the peer sent is put into one and read as plain text; what
-is to be sent is queued as plain text and encrypted slice by slice, so that one large answer neither
-keeps the event loop nor stands in memory twice.
+OpenSSL works on two memory buffers. Received bytes are put into one and read as plain text. Answers
+are queued as plain text and encrypted slice by slice, so that a large one neither holds the event
+loop nor is in memory twice.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from ....wire.framing import Buffer
 from .reasons import reason_of
 
 SLICE_BYTES = 64 * 1024  # of plain text that is encrypted at once; some 0.3 ms
-RECORDS_AT_ONCE = 64  # that OpenSSL is given to read; as many changes of keys are 2 ms
+RECORDS_AT_ONCE = 64  # records that OpenSSL gets to read; 64 changes of keys take 2 ms
 _HEADER_BYTES = 5  # of a record; the last two are its length
 _HANDSHAKE_RECORD = 0x16
 
@@ -25,7 +25,7 @@ class NotTls(Exception):
 
 
 class TlsChannel:
-    """The server's end. Its methods raise ssl.SSLError when the peer breaks the protocol."""
+    """The server's end of TLS; a method raises ssl.SSLError when the peer breaks the protocol."""
 
     __slots__ = (
         "_incoming",
@@ -47,18 +47,18 @@ class TlsChannel:
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._unsent: deque[memoryview] = deque()
         self._is_first = True
-        self._later = b""  # came, and OpenSSL has not been given it yet
-        self._record_bytes = 0  # of its last record that are still to come
-        self.has_more = False  # OpenSSL was given more when it had read all before
+        self._later = b""  # received, and not given to OpenSSL yet
+        self._record_bytes = 0  # the missing bytes of its last record
+        self.has_more = False  # OpenSSL got more when it had read all before
         self.unsent_bytes = 0
         self.is_established = False
-        self.has_ended = False  # the peer has said that nothing more will come
-        self.broken_by = ""  # the peer's mistake, after which OpenSSL neither reads nor encrypts
+        self.has_ended = False  # the peer has ended its stream
+        self.broken_by = ""  # the peer's error, after which OpenSSL neither reads nor encrypts
 
     # -- from the peer
 
     def receive(self, data: Buffer) -> None:
-        """Take bytes of the peer. Raises NotTls when its very first is no handshake."""
+        """Take bytes of the peer; raise NotTls when the first one is no handshake."""
         if self._is_first and len(data):
             self._is_first = False
             if data[0] != _HANDSHAKE_RECORD:
@@ -70,12 +70,12 @@ class TlsChannel:
 
     @property
     def unread_bytes(self) -> int:
-        """How much came and was not read; encrypted bytes count as they are."""
+        """The number of received bytes that were not read, encrypted or not."""
         plain = self._tls.pending() if self.is_established else 0
         return self._incoming.pending + len(self._later) + plain
 
     def shake_hands(self) -> bool:
-        """Go on with the handshake as far as the bytes allow; return whether it is done."""
+        """Continue the handshake with the received bytes; return whether it is complete."""
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
@@ -85,7 +85,7 @@ class TlsChannel:
         return True
 
     def read_into(self, buffer: memoryview) -> int:
-        """Fill a buffer with plain text, as far as there is any; return how much."""
+        """Read available plain text into a buffer; return its length."""
         filled, tls = 0, self._tls
         try:
             while filled < len(buffer):
@@ -99,7 +99,7 @@ class TlsChannel:
         except ssl.SSLError as error:
             if not filled:
                 raise
-            self.broken_by = reason_of(error)  # what came before the mistake counts
+            self.broken_by = reason_of(error)  # bytes before the error count
         return filled
 
     def certificate(self) -> dict[str, Any] | None:
@@ -111,10 +111,10 @@ class TlsChannel:
         self.has_more = bool(later) and self._give(memoryview(later))
 
     def _give(self, data: memoryview) -> bool:
-        """Give OpenSSL a few records, however small they are; return whether it got any byte.
+        """Give OpenSSL at most RECORDS_AT_ONCE records; return whether it got any byte.
 
-        It reads until it comes upon plain text, and of changes of keys a client may send
-        thousands in a row.
+        It reads until it finds plain text, and a client may send thousands of changes of keys in
+        a row.
         """
         end, size = self._record_bytes, len(data)
         last = size - _HEADER_BYTES  # where a whole header may begin
@@ -131,14 +131,14 @@ class TlsChannel:
     # -- to the peer
 
     def queue(self, buffers: Iterable[Buffer]) -> None:
-        """Take plain text to be sent; the buffers must not change until it is."""
+        """Queue plain text to be sent; the buffers must not change before."""
         for buffer in buffers:
             if len(buffer):
                 self._unsent.append(memoryview(buffer))
                 self.unsent_bytes += len(buffer)
 
     def encrypt_slice(self) -> bytes:
-        """Encrypt the next bytes of the queue, SLICE_BYTES at most; return what is to be sent."""
+        """Encrypt the next bytes of the queue, SLICE_BYTES at most; return the bytes to send."""
         part = self._next_slice()
         self.unsent_bytes -= len(part)
         while len(part):
@@ -146,18 +146,18 @@ class TlsChannel:
         return self._outgoing.read()
 
     def outgoing(self) -> bytes:
-        """Return what OpenSSL itself has to send: of the handshake, alerts, key updates."""
+        """Return the bytes of OpenSSL itself to send: handshake, alerts, key updates."""
         return self._outgoing.read()
 
     def end(self) -> bytes:
-        """Say that nothing more will come; return what is to be sent."""
+        """End our stream; return the bytes to send."""
         if self.is_established:
-            with contextlib.suppress(ssl.SSLError):  # the peer has not said the same yet
+            with contextlib.suppress(ssl.SSLError):  # the peer has not ended its stream yet
                 self._tls.unwrap()
         return self._outgoing.read()
 
     def drop_unsent(self) -> None:
-        """Forget what is queued: the peer is gone."""
+        """Drop the queue: the peer is gone."""
         self._unsent.clear()
         self.unsent_bytes = 0
 

@@ -1,7 +1,7 @@
-"""What a listener shows and trusts: PEM in files or in values, and files taken up when they change.
+"""The certificates of a listener, as PEM in files or in values; changed files are loaded again.
 
-New connections get the new certificates; those that are there keep theirs. A file that cannot be
-used leaves the listener with what it had, and the log says so once for each change.
+New connections get the new certificates; open ones keep theirs. If a file cannot be used, the
+listener keeps its certificates, and one line is logged for each change of the file.
 """
 
 import logging
@@ -46,7 +46,7 @@ class TlsCredentials:
         self.context = make_context(settings, f"listener {listener}")
 
     def refresh(self) -> None:
-        """Take up files that have changed; reads them, so call it from a thread."""
+        """Load files that have changed; it reads the disk, so call it from a thread."""
         stamp = self._look()
         if stamp == self._stamp:
             return
@@ -59,7 +59,7 @@ class TlsCredentials:
             self._log.info("listener %s shows its new certificates", self._listener)
 
     def principal_of(self, certificate: dict[str, Any] | None) -> Principal:
-        """Return who a client is by its certificate; ANONYMOUS without one."""
+        """Return the principal of a client's certificate; ANONYMOUS without one."""
         if certificate is None:
             return ANONYMOUS
         name = distinguished_name(certificate.get("subject", ()))
@@ -80,7 +80,7 @@ class TlsCredentials:
 
 
 def tls_credentials(config: BrokerConfig, log: logging.Logger) -> dict[str, TlsCredentials]:
-    """Return what each listener with TLS shows, by its name; raises InvalidConfig.
+    """Return the certificates of each listener with TLS, by its name; raise InvalidConfig.
 
     As in Kafka, ssl.client.auth counts on a listener with logins only as a key of that listener.
     """
@@ -95,7 +95,7 @@ def tls_credentials(config: BrokerConfig, log: logging.Logger) -> dict[str, TlsC
 
 
 def make_context(settings: ListenerSettings, where: str) -> ssl.SSLContext:
-    """Return the context of a listener. Raises InvalidConfig with what is wrong."""
+    """Return the context of a listener; raise InvalidConfig with the reason."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     chosen = sorted(VERSIONS[version] for version in settings.ssl_enabled_protocols)
     context.minimum_version, context.maximum_version = chosen[0], chosen[-1]
@@ -115,7 +115,7 @@ def _load_certificate(context: ssl.SSLContext, settings: ListenerSettings, where
     )
     try:
         if settings.ssl_keystore_location:
-            # A function, since OpenSSL would ask the terminal where no password is given.
+            # A function, since OpenSSL would ask at the terminal without a password.
             context.load_cert_chain(settings.ssl_keystore_location, password=lambda: password)
         elif key and chain:
             with tempfile.TemporaryDirectory() as folder:  # OpenSSL takes these from files only

@@ -15,7 +15,7 @@ _KEYWORDS = {
     "domainComponent": "DC",
     "userId": "UID",
 }
-_IDENTIFIERS = {  # what RFC 2253 has no keyword for: its identifier, and the tag of its string
+_IDENTIFIERS = {  # parts without a keyword in RFC 2253: the identifier, and the tag of its string
     "emailAddress": ("1.2.840.113549.1.9.1", 0x16),
     "serialNumber": ("2.5.4.5", 0x13),
     "title": ("2.5.4.12", 0x0C),
@@ -42,7 +42,7 @@ def _attribute(name: str, value: str) -> str:
 
 
 def _length(count: int) -> bytes:
-    """Return a length in DER: one byte, or how many follow and those."""
+    """Return a length in DER: one byte, or the number of bytes and these."""
     if count < 0x80:
         return bytes((count,))
     digits = count.to_bytes((count.bit_length() + 7) // 8, "big")

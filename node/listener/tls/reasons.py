@@ -1,4 +1,4 @@
-"""What a failed handshake means, in a sentence for the broker's log."""
+"""The reason of a failed handshake, as a sentence for the broker's log."""
 
 import ssl
 
@@ -26,7 +26,7 @@ _SENTENCES = {
 
 
 def reason_of(error: ssl.SSLError) -> str:
-    """Return why a client's TLS has failed."""
+    """Return the reason why a client's TLS has failed."""
     if isinstance(error, ssl.SSLCertVerificationError):
         said = error.verify_message.rstrip(".")
         return f"the client's certificate is not accepted: {said}"
@@ -36,5 +36,5 @@ def reason_of(error: ssl.SSLError) -> str:
 
 
 def is_tls(start: bytes) -> bool:
-    """Return whether bytes begin as a client's do that speaks TLS."""
+    """Return whether bytes begin like those of a TLS client."""
     return len(start) >= 2 and start[0] == 0x16 and start[1] == 0x03

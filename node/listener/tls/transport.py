@@ -1,7 +1,7 @@
 """A listener's TLS: the protocol of a plain transport, and the transport of a connection.
 
-The event loop's own TLS is not used: it encrypts an answer of 50 MB in one go, never says that a
-client does not take its answers, and counts no connection before its handshake is done
+The event loop's own TLS is not used: it encrypts an answer of 50 MB in one go, never reports that a
+client does not take its answers, and counts no connection before its handshake is complete
 (docs/decisions/0019-tls-as-a-filter.md). Here a connection is admitted before the handshake, and
 all work is done within the share of the turn: a handshake, each slice that is encrypted or read.
 """
@@ -24,10 +24,10 @@ PrincipalOf = Callable[[dict[str, Any] | None], Principal]
 
 
 class TlsTransport(asyncio.BufferedProtocol):
-    """TLS of one connection; `principal_of` names the client by its certificate.
+    """The TLS of one connection; `principal_of` returns the principal of a certificate.
 
     Reading stops while the connection has paused it, and while earlier bytes wait for the share of
-    a turn; what has come until then stays encrypted, one read's worth at most.
+    a turn; received bytes stay encrypted until then, one read's worth at most.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         share: TurnShare,
         received: memoryview,
     ) -> None:
-        """received: memory for one read, which all transports of a loop share."""
+        """Create the transport. received: memory for one read, shared by all of a loop."""
         self._connection, self._share, self._received = connection, share, received
         self._principal_of = principal_of
         self._channel = TlsChannel(context)
@@ -54,13 +54,13 @@ class TlsTransport(asyncio.BufferedProtocol):
     # -- called by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Let the connection ask for a place before the handshake begins."""
+        """Let the server admit the connection before the handshake begins."""
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=SLICE_BYTES)
         self._connection.connection_made(cast(asyncio.BaseTransport, self))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Drop what is unsent, and tell the connection."""
+        """Drop unsent bytes, and call the connection's `connection_lost`."""
         self._is_closing = True
         self._channel.drop_unsent()
         self._connection.connection_lost(exc)
@@ -70,7 +70,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         return self._received
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Take encrypted bytes; those that come behind the client's end are nobody's."""
+        """Take encrypted bytes; ignore those after the client's end."""
         if self._has_ended:
             return
         try:
@@ -81,17 +81,17 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._read()
 
     def eof_received(self) -> bool:
-        """The client's stream has ended; the transport stays open until answers are sent."""
+        """Note the end of the client's stream; stay open until the answers are sent."""
         self._end_reading()
         return True
 
     def pause_writing(self) -> None:
-        """Read nothing more, either: what a client sends may ask TLS itself for an answer."""
+        """Pause reading, too: a client's bytes may need an answer of TLS itself."""
         self._is_transport_full = True
         self._steer()
 
     def resume_writing(self) -> None:
-        """The client has taken a slice: encrypt the next one."""
+        """Encrypt the next slice: the client has taken the last one."""
         self._is_transport_full = False
         self._steer()
         self._share.do(self._send)
@@ -99,15 +99,15 @@ class TlsTransport(asyncio.BufferedProtocol):
     # -- called by the connection: its transport
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Return what the plain transport knows, such as its socket."""
+        """Return a fact of the plain transport, such as its socket."""
         assert self._transport is not None
         return self._transport.get_extra_info(name, default)
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Ignore the connection's limits: one slice is in the plain transport, no more."""
+        """Ignore the connection's limits: the plain transport holds one slice at most."""
 
     def get_write_buffer_size(self) -> int:
-        """Return how many bytes are unsent, encrypted or not."""
+        """Return the number of unsent bytes, encrypted or not."""
         assert self._transport is not None
         return self._channel.unsent_bytes + self._transport.get_write_buffer_size()
 
@@ -119,14 +119,14 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._steer()
 
     def resume_reading(self) -> None:
-        """Read on, first what has come already."""
+        """Resume reading, beginning with received bytes."""
         self._is_paused_by_connection = False
         if self._channel.unread_bytes and not self._is_put_off:
             self._put_off()
         self._steer()
 
     def writelines(self, buffers: list[Buffer]) -> None:
-        """Send an answer, the first slice at once; pause the connection when that is not all."""
+        """Send an answer, the first slice at once; pause the connection if there is more."""
         self._channel.queue(buffers)
         self._send()
         if self._channel.unsent_bytes and not self._has_paused_connection:
@@ -134,7 +134,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             self._connection.pause_writing()
 
     def close(self) -> None:
-        """Close when all that is queued has been sent."""
+        """Close when the queue has been sent."""
         self._is_closing = True
         self._steer()
         if not self._channel.unsent_bytes:
@@ -158,7 +158,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             self._send_outgoing()
 
     def _break(self, reason: str) -> None:
-        """Close after a mistake of the client: what is queued can be encrypted no more."""
+        """Close after an error of the client: the queue can be encrypted no more."""
         self._channel.drop_unsent()
         self._connection.close(self._channel.broken_by or reason)
 
@@ -189,7 +189,7 @@ class TlsTransport(asyncio.BufferedProtocol):
                 return
 
     def _put_off(self) -> None:
-        """Read on in a later turn, when others have had theirs."""
+        """Resume reading in a later turn, so that other connections are served."""
         self._is_put_off = True
         self._steer()
         self._share.put(self._read_on, is_early=not self._channel.is_established)
@@ -207,7 +207,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             self.close()
 
     def _steer(self) -> None:
-        """Read the socket exactly when there is a use for what comes."""
+        """Pause or resume reading of the socket by the state of the connection."""
         transport = self._transport
         if transport is None or transport.is_closing():
             return
@@ -220,7 +220,7 @@ class TlsTransport(asyncio.BufferedProtocol):
     # -- writing
 
     def _send(self) -> None:
-        """Encrypt and send as much as the plain transport and the share of the turn take."""
+        """Encrypt and send as much as the plain transport and the share of the turn allow."""
         channel, transport, share = self._channel, self._transport, self._share
         if transport is None or transport.is_closing() or self._is_write_put_off:
             return
@@ -231,7 +231,7 @@ class TlsTransport(asyncio.BufferedProtocol):
                 return
             try:
                 encrypted = channel.encrypt_slice()
-            except ssl.SSLError as error:  # never for whoever has completed the answer
+            except ssl.SSLError as error:  # never raised into the handler that completes the answer
                 self._break(reason_of(error))
                 return
             transport.write(encrypted)
