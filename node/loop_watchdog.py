@@ -1,6 +1,6 @@
 """The watchdog of the event loop: it reports turns that are too long, and the code that ran.
 
-A broker whose loop stands still for a session timeout is declared dead.
+A broker is declared dead when its loop stands still for a session timeout.
 
 A timer on the loop fires every TICK_S, or every IDLE_TICK_S while there is little to do, since each
 tick wakes the process. When it fires late, one turn of the loop was too long. The same timer arms

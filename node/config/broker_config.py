@@ -232,7 +232,7 @@ BROKER_KEYS: Mapping[str, BrokerKey] = {
 
 
 def kafka_profile() -> dict[str, str]:
-    """Return Apache Kafka's defaults of the keys whose defaults differ here.
+    """Return Apache Kafka's defaults of the keys with other defaults here.
 
     Values that are not served are left out: the memory of requests always has a bound.
     """

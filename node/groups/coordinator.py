@@ -279,8 +279,8 @@ class GroupCoordinator:
     def _is_cut_off(self, partition: HostedPartition) -> bool:
         """Return whether another broker may lead the partition by now.
 
-        That broker would expel the members, whose heartbeats it does not receive, while this one
-        would still confirm them, since a heartbeat writes nothing. So a cut-off one resigns.
+        That broker would expel the members, since their heartbeats come here, while this one would
+        still confirm them, since a heartbeat writes nothing. So a cut-off one resigns.
         """
         return partition in self._replicas.stalled
 

@@ -226,7 +226,7 @@ def _removing(
 def _gone(
     coordinator: GroupCoordinator, shard: GroupShard, topics: Mapping[str, bytes]
 ) -> Mapping[str, bytes]:
-    """Return the topics whose offsets may be removed now.
+    """Return the topics that may lose their offsets now.
 
     While an offset of a new topic of the same name may be in replication, none of that name is
     removed: the tombstone would lie behind it. The old offset has the old topic's id, so it is
@@ -246,4 +246,4 @@ def _remove_found(coordinator: GroupCoordinator, shard: GroupShard, found: Seque
 
 def _look(done: "asyncio.Future[None]") -> None:
     if not done.cancelled():
-        done.exception()  # nobody need wait for it: what is not removed expires some day
+        done.exception()  # retrieved, but not awaited: offsets that are not removed expire later

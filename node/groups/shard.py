@@ -274,12 +274,12 @@ class GroupShard:
         return min(looks_ms, default=None)
 
     def free_waiters(self) -> None:
-        """Complete the appends whose records have been replayed."""
+        """Complete the appends that have been replayed."""
         while self.waiters and self.waiters[0].next_offset <= self.replayed:
             self.waiters.popleft().end(None)
 
     def fail_waiters(self, error: Exception, *, until_ms: int | None = None) -> bool:
-        """Fail the appends whose deadline has passed by until_ms, or all.
+        """Fail the appends with a deadline up to until_ms, or all.
 
         Return whether one of them was for the record of a group.
         """
@@ -351,7 +351,7 @@ class GroupShard:
         return group_id in self.groups or self.offsets.has_offsets(group_id)
 
     def check_offset_delete(self, group_id: str) -> Container[str]:
-        """Return the topics whose offsets stay: members read them (GROUP_SUBSCRIBED_TO_TOPIC).
+        """Return the topics that keep their offsets: members read them (GROUP_SUBSCRIBED_TO_TOPIC).
 
         Raises GroupIdNotFound, NonEmptyGroup.
         """

@@ -1,1 +1,1 @@
-"""One function an API; each header names versions and KIPs."""
+"""node/handlers: a function for each API; the head of each file names versions and KIPs."""

@@ -1,4 +1,4 @@
-"""What the answers of several APIs have in common: errors, and an entry for each partition."""
+"""Common parts of the answers of several APIs: errors, and an entry for each partition."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -14,7 +14,7 @@ from ..listener.pending_answer import PendingAnswer
 
 logger = logging.getLogger(__name__)
 Asked = TypeVar("Asked")
-_TOPIC_NAMES = ("name", "topic", "topic_id")  # what APIs and versions call a topic by
+_TOPIC_NAMES = ("name", "topic", "topic_id")  # the fields that identify a topic, by API and version
 
 
 class CodeAndMessage(TypedDict):
@@ -32,7 +32,7 @@ def code_and_message(error: KafkaError) -> CodeAndMessage:
 
 
 def outcome_of(item: Item) -> CodeAndMessage:
-    """What the controller decided of a topic or a partition."""
+    """Return the controller's decision on a topic or a partition."""
     return code_and_message(error_for(item.error, item.message)) if item.error else NO_ERROR
 
 
@@ -46,7 +46,7 @@ def nested(
     entry: Callable[[Any, list[Any]], Any] = named,
     at_a_step: int = MADE_A_STEP,
 ) -> Steps[list[Any]]:
-    """An entry for each topic with an answer for each of its partitions, in steps."""
+    """Return an entry for each topic with an answer for each of its partitions, in steps."""
     entries: list[Any] = []
     counter = StepCounter(at_a_step)
     for topic in topics:
@@ -64,9 +64,9 @@ def nested(
 def completing(
     pending: PendingAnswer, encode: Callable[[Any], Buffer], broken: Any
 ) -> Callable[[Any], None]:
-    """Return a function that completes a waiting request with what it is given.
+    """Return a function that completes a waiting request with its argument.
 
-    broken: is answered where that cannot be encoded. Whatever fails, the request ends.
+    broken: the answer when that argument cannot be encoded. The request ends after any error.
     """
 
     def complete(answer: Any) -> None:
@@ -84,7 +84,7 @@ def completing(
 
 
 def entries_bytes(count: Callable[[Asked], int], items: Iterable[Asked]) -> Steps[int]:
-    """How much an answer will take while it is made, which has so many entries for each item."""
+    """Return the memory to build an answer that has `count` entries for each item."""
     entries = 0
     counter = StepCounter()
     for item in items:
@@ -94,7 +94,7 @@ def entries_bytes(count: Callable[[Asked], int], items: Iterable[Asked]) -> Step
     return entries * ENTRY_BYTES
 
 
-# -- of a whole request: see `dispatch.control_api`, on_error
+# -- errors of a whole request: see `dispatch.control_api`, on_error
 
 
 def code_only(request: object, error: KafkaError) -> Any:
@@ -108,7 +108,7 @@ def code_with_message(request: object, error: KafkaError) -> Any:
 def of_each(
     answers: str, asked: str, refuse: Callable[[Any, KafkaError], Any]
 ) -> Callable[[Any, KafkaError], Any]:
-    """The error for each item of the array `asked`; `answers` is the array of the answer."""
+    """Return an on_error for each item of the array `asked`; `answers` is the answer's array."""
 
     def refuse_all(request: Any, error: KafkaError) -> Any:
         return {answers: Each(lambda each: refuse(each, error), getattr(request, asked))}
@@ -123,7 +123,7 @@ def of_partition(wanted: Any, error: KafkaError) -> Any:
 def of_each_partition(
     refuse: Callable[[Any, KafkaError], Any] = of_partition, asked: str = "partitions"
 ) -> Callable[[Any, KafkaError], Any]:
-    """The error for each partition of each topic; `asked` is the array in a request's topic."""
+    """Return an on_error for each partition of each topic; `asked` is the array in a topic."""
 
     def of_topic(topic: Any, error: KafkaError) -> Any:
         names = {name: getattr(topic, name) for name in _TOPIC_NAMES if hasattr(topic, name)}

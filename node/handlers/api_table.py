@@ -1,7 +1,7 @@
-"""All APIs that a broker serves, in one table; ApiVersions, the tests and the docs read it.
+"""The table of all APIs that a broker serves; ApiVersions, the tests and the docs read it.
 
-A new API (Kafka: ApiKeys, KafkaApis) is a row in its handler file, and its file stands here; its
-key and schemas are in `wire/messages/apis.py`.
+A new API (Kafka: ApiKeys, KafkaApis) is a row in its handler file, and that file is listed here;
+its key and schemas are in `wire/messages/apis.py`.
 """
 
 import logging
@@ -41,7 +41,7 @@ FIRST_CONTACT = (18, 3)  # ApiVersions and Metadata: every client begins with th
 
 
 def control_plane_apis(log: logging.Logger) -> tuple[Api, ...]:
-    """Everything but the log itself: produce, fetch, offsets."""
+    """Return the rows of all APIs but those of the log itself: produce, fetch, offsets."""
     creation = AutoCreation(log)
     return (
         *cluster.apis(),
@@ -70,7 +70,7 @@ def control_plane_apis(log: logging.Logger) -> tuple[Api, ...]:
 
 
 def served_apis(log: logging.Logger) -> tuple[Api, ...]:
-    """The whole table. Each API stands in it once, and says which rights it needs."""
+    """Return the whole table; each API has one row, with the rights that it needs."""
     table = (
         *produce.apis(),
         *fetch.apis(),
@@ -86,10 +86,10 @@ def served_apis(log: logging.Logger) -> tuple[Api, ...]:
 
 
 def prepare_codecs() -> None:
-    """Make the codecs that every client begins with; in a thread, while the broker starts.
+    """Create the codecs that every client begins with; in a thread, while the broker starts.
 
-    All are made when they are first used, on the event loop; but the very first of them loads the
-    schema library: long enough, on a busy machine, to miss a heartbeat.
+    Each codec is created at its first use, on the event loop; but the very first one loads the
+    schema library, which on a busy machine takes long enough to miss a heartbeat.
     """
     for api in control_plane_apis(logging.getLogger(__name__)):
         if api.key in FIRST_CONTACT:

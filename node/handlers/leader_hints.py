@@ -1,10 +1,10 @@
-"""The new leader, told with the error that sends a client away (KIP-951)."""
+"""The new leader in the answer with the error NOT_LEADER_OR_FOLLOWER (KIP-951)."""
 
 from ..listener.dispatch import RequestContext
 
 
 class LeaderHints:
-    """Collects the leaders named in one answer, and their endpoints."""
+    """The leaders named in one answer, and their endpoints."""
 
     __slots__ = ("_listener", "_nodes", "_state")
 
@@ -14,7 +14,7 @@ class LeaderHints:
         self._nodes: dict[int, None] = {}
 
     def leader_of(self, topic: str, index: int) -> tuple[int, int] | None:
-        """(node id, leader epoch), or None when nobody leads."""
+        """Return (node id, leader epoch), or None without a leader."""
         partition = self._state.partition(topic, index)
         if partition is None or partition.leader < 0:
             return None

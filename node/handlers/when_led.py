@@ -1,4 +1,4 @@
-"""Control requests that name partitions wait for those that this broker will soon lead."""
+"""The wait of control requests for partitions that this broker will soon lead."""
 
 from collections.abc import Callable, Iterable, Iterator
 from inspect import iscoroutine
@@ -20,7 +20,7 @@ Response = TypeVar("Response")
 def when_led(
     decide: Decide[Request, Response], named: Callable[[Any], Iterable[TopicPartition]]
 ) -> Decide[Request, Response]:
-    """Return `decide`, called after the wait where there is one (see `awaited_leaders`).
+    """Return `decide` behind a wait for awaited leaders (see `awaited_leaders`).
 
     named: (request) -> the partitions in it. The request's own timeout bounds the wait.
     """
@@ -39,13 +39,13 @@ def when_led(
         deadline_ms = awaited.deadline_ms(getattr(request, "timeout", WAIT_MS_MAX))
         await awaited.wait(found if is_done else await work.run(name, found), deadline_ms)
         values: Any = decide(context, header, request)
-        return await values if iscoroutine(values) else values  # steps make the answer later
+        return await values if iscoroutine(values) else values  # steps build the answer later
 
     return decide_when_led
 
 
 def named_partitions(request: Any) -> Iterator[TopicPartition]:
-    """Return the partitions of a request whose topics have `name` and `partitions`."""
+    """Return the partitions of a request with topics that have `name` and `partitions`."""
     return (
         (topic.name, wanted.partition_index)
         for topic in request.topics
@@ -54,14 +54,14 @@ def named_partitions(request: Any) -> Iterator[TopicPartition]:
 
 
 def named_indexes(request: Any) -> Iterator[TopicPartition]:
-    """Return those of one whose topics have `name` and `partition_indexes`."""
+    """Return the partitions of a request with topics that have `name` and `partition_indexes`."""
     return ((topic.name, index) for topic in request.topics for index in topic.partition_indexes)
 
 
 def _awaited(
     replicas: ReplicaManager, named: Iterable[TopicPartition]
 ) -> Steps[dict[TopicPartition, None]]:
-    found: dict[TopicPartition, None] = {}  # a request may name one a million times
+    found: dict[TopicPartition, None] = {}  # a request may name a partition a million times
     counter = StepCounter(PARTITIONS_PER_STEP)
     for topic, index in named:
         hosted = replicas.get(topic, index)

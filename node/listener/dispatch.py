@@ -404,8 +404,7 @@ class Dispatcher:
         )
 
     def _refuse_api_versions(self, frame: memoryview) -> list[Buffer]:
-        """Answer with version 0, error 35, and our range, so that the client asks again (KIP-511).
-        """
+        """Answer with version 0, error 35, and our range: the client asks again (KIP-511)."""
         api = self.table.get(API_VERSIONS)
         if api is None:
             raise CloseConnection("ApiVersions is not served")

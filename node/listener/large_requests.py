@@ -4,11 +4,11 @@ A request of some 400 kB can have 100,000 entries, and is 30 to 150 times as lar
 decoded and answered. The memory budget counts received bytes, and not those of a client that has
 disconnected: a client that sends such requests and closes, again and again, would fill the memory.
 So they have their turn in the order in which they came, a few at a time or a single larger one. A
-request whose client disconnects before its turn is dropped.
+request is dropped if its client disconnects before its turn.
 
 Each API has a queue of its own: requests that wait for the controller do not delay the commit of
-offsets. A request whose decision takes long, for example without a controller, steps aside for
-those behind it, which may have less time; as many step aside as the memory allows.
+offsets. A request with a long decision, for example without a controller, steps aside for those
+behind it, which may have less time; as many step aside as the memory allows.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Brokers whose link has just closed: the controller soon decides whether they are dead.
+"""Brokers with a link that has just closed: the controller soon decides whether they are dead.
 
 When a broker is killed its clients lose their connections at once and ask the other brokers for
 the new leader. The fence takes some 50 ms more. An answer before the fence would name the dead

@@ -189,7 +189,7 @@ class LogMaintenance:
             self._replicas.fail(partition)
 
     async def _mend(self, partition: HostedPartition) -> None:
-        """Rebuild an index that a reader found damaged; if that fails, the next read tries again."""
+        """Rebuild an index that a reader found damaged; after an error the next read tries it."""
         log, segment = partition.log, partition.log.aborted_transactions.damaged
         assert segment is not None
         path = segment.transaction_index.path
@@ -208,7 +208,7 @@ class LogMaintenance:
                 await self._loop.run_in_executor(self._executor, job)
 
     async def _flush_due(self) -> None:
-        """Flush the logs whose flush.ms has passed."""
+        """Flush the logs after their flush.ms."""
         now_ms = self._replicas.clock.wall_ms()
         for partition in list(self._timed):
             log = partition.log

@@ -1,9 +1,9 @@
 """Batches that were refused for now, and those sent behind them on the same connection.
 
 A producer sends several batches without waiting. The first may be refused with a retriable error
-(too few replicas in sync, no leader yet), whose cause may end before the second is handled, which
-then begins behind a gap. Apache Kafka answers OUT_OF_ORDER_SEQUENCE_NUMBER, or appends the second
-if it does not know the producer, so that the first can never be appended. After such a gap
+(too few replicas in sync, no leader yet). If the cause ends before the second is handled, that one
+begins behind a gap. Apache Kafka answers OUT_OF_ORDER_SEQUENCE_NUMBER, or appends the second if it
+does not know the producer, so that the first can never be appended. After such a gap
 librdkafka (2.16, "skipped sequence numbers") takes a new producer epoch for all partitions, and
 batches that it sent to a broker that died without an answer are appended twice. A batch behind a
 refused one is therefore refused with the same error, until the first is sent again: then all are

@@ -269,7 +269,7 @@ class ReplicaFetcher:
         )
 
     def _take_short(self, slot: FollowerSlot, answer: SlotAnswer) -> None:
-        """Execute one short append as `_taking` does, without generators, in a third of its steps."""
+        """Execute one short append as `_taking` does, without generators, so in fewer steps."""
         partition = slot.context
         assert isinstance(partition, HostedPartition)
         if not self._expects(slot, answer, partition):

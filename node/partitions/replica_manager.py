@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 
 
 def nothing() -> None:
-    """Ignore the failure of a log whose partition is not hosted any more."""
+    """Ignore the failure of a log that is not hosted any more."""
 
 
 class ReplicaManager:

@@ -404,5 +404,5 @@ class PartitionRoles:
 
 
 def _names_in(changes: Changes) -> set[str]:
-    """Return the topics whose configuration has changed, or that were deleted."""
+    """Return the topics that were reconfigured or deleted."""
     return changes.configs_changed | {name for name, _ in changes.topics_deleted}

@@ -1,5 +1,5 @@
-"""node/transactions: both shells of transactions: the coordinator's, and the partitions' side.
+"""node/transactions: the shells of transactions, of the coordinator and of the partitions.
 
-The rules stand in coordinator/transactions. Coordinator: service.py, shard_leader.py,
+The rules are in coordinator/transactions. Coordinator: service.py, shard_leader.py,
 shard_timeouts.py, marker_sender.py. Partitions: marker_writer.py, hanging_transactions.py.
 """

@@ -1,13 +1,13 @@
-"""Which connection of a producer is its newest (the partition's half; KAFKA-17754).
+"""The newest connection of each producer (the partition's half of a fence; KAFKA-17754).
 
-Transactions of a client without KIP-890 share one producer id and epoch, so a request that was
-held up on its way says nothing of the transaction it belongs to. But one connection delivers in
-order: what is late came on an older connection than what overtook it. Connections have rising
-numbers; a transactional produce on one that is older than the newest that produced with the same
-producer id and epoch is not executed, and its connection is closed, which every client repeats
-after. Clients with KIP-890 (Produce 12 and later) need no such fence, and are not judged.
+Transactions of a client without KIP-890 share one producer id and epoch, so a delayed request
+does not show its transaction. But one connection delivers in order: a late request comes on an
+older connection than the requests that overtook it. Connections have rising numbers. A
+transactional produce on a connection older than the newest one that produced with the same
+producer id and epoch is not executed, and its connection is closed; every client retries after
+that. Clients with KIP-890 (Produce 12 and later) need no such fence, and are not checked.
 
-The number of producers is bounded; the longest silent are forgotten first.
+The number of producers is bounded; those silent for longest are dropped first.
 """
 
 from collections import OrderedDict
@@ -35,13 +35,13 @@ class ProducerConnectionFence:
         self.refused_count = 0
 
     def __len__(self) -> int:
-        """How many producers are known."""
+        """Return the number of known producers."""
         return len(self._newest)
 
     def admits(self, producer_id: int, epoch: int, connection_id: int, now_ms: int) -> bool:
-        """Return whether a produce may be executed; the newest connection is remembered.
+        """Return whether a produce may be executed; store the newest connection.
 
-        One of an older epoch is admitted: the partition's own fence refuses it.
+        An older epoch is admitted: the partition's own fence refuses it.
         """
         known = self._newest.get(producer_id)
         if known is not None:
@@ -57,7 +57,7 @@ class ProducerConnectionFence:
         return True
 
     def expiring(self, now_ms: int, expiration_ms: int) -> Steps[None]:
-        """Forget the producers that have been silent for `expiration_ms`."""
+        """Drop the producers that have been silent for `expiration_ms`."""
         count = 0
         while self._newest:
             producer_id, newest = next(iter(self._newest.items()))

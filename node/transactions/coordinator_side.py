@@ -1,12 +1,12 @@
-"""Puts the transaction coordinator of a broker together: T Raft groups, markers, verification.
+"""The composition of a broker's transaction coordinator: T Raft groups, markers, verification.
 
-Shard s is Raft group s + 1 on the node's one engine; group 0 is the cluster's metadata. Leads are
-spread on purpose: shard s prefers node s mod n. A node that is going down is preferred by none,
-or it would get back what it hands over.
+Shard s is Raft group s + 1 on the node's one engine; group 0 is the cluster's metadata. The leaders
+are spread: shard s prefers node s mod n. A node that is shutting down is not preferred, or it would
+get back the leaderships that it hands over.
 
-T is for the cluster's life: an id would have two coordinators if nodes disagreed. Shard 0 keeps the
-number, so that every node learns it; a node that has learned it writes it down, and does not open
-its journal with another.
+T is fixed for the cluster's life: an id would have two coordinators if nodes disagreed. Shard 0
+stores the number, so that every node learns it; a node then stores it in a file, and does not open
+its journal with another number.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ BARRIER_TIMEOUT_MS = 5_000
 
 
 def transaction_settings(config: BrokerConfig) -> TransactionSettings:
-    """What the broker's configuration says to its transaction coordinator."""
+    """Return the settings of the transaction coordinator from the broker's configuration."""
     return TransactionSettings(
         shard_count=config.transaction_state_log_num_partitions,
         timeout_max_ms=config.transaction_max_timeout_ms,
@@ -61,7 +61,7 @@ def transaction_settings(config: BrokerConfig) -> TransactionSettings:
 
 
 class Transactions:
-    """The parts of one broker. Make it before the Raft engine starts."""
+    """The transaction parts of one broker. Create it before the Raft engine starts."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Transactions:
         state.on_change(self._cluster_changed)
 
     def check_shard_count(self) -> None:
-        """Before the journal is opened: is it the number of last time?
+        """Check the number of shards against the stored one, before the journal is opened.
 
         Raises ShardCountMismatch, and CorruptFile if the file holds no number.
         """
@@ -114,7 +114,7 @@ class Transactions:
             )
 
         async def catch_up() -> None:
-            # Nothing is elected; but when it is done, this node knows all that was decided before.
+            # This elects nothing; but when it is applied, this node has all earlier decisions.
             barrier = ElectLeaders(election_type=0, partitions=())
             await services.controller.submit(barrier, timeout_ms=BARRIER_TIMEOUT_MS)
 
@@ -155,7 +155,7 @@ class Transactions:
         services.verifier = self.verifier
 
     async def start(self) -> None:
-        """Wait until it is sure that all nodes count the same shards. ShardCountMismatch."""
+        """Wait until the cluster confirms the number of shards; raise ShardCountMismatch."""
         await self.leaders.confirm_shard_count()
         write_atomically(self._shard_count_file, b"%d\n" % len(self._shards))
         for raft_group in self._raft_groups:
@@ -163,7 +163,7 @@ class Transactions:
         self.leaders.start()
 
     async def hand_over(self) -> None:
-        """Give every lead away, as far as somebody can take it; clients find the new ones."""
+        """Hand every leadership over to another node that can take it."""
         await asyncio.gather(
             *(self._engine.hand_over(raft_group) for raft_group in self._raft_groups)
         )

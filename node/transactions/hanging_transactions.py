@@ -1,18 +1,18 @@
-"""Transactions that are open in a partition although nobody will end them, and their end.
+"""Hanging transactions: open in a partition, but unknown to their coordinator; and their end.
 
-A transaction opens here only with its coordinator's word, and the coordinator repeats its markers
-until they are answered. So an open transaction that the coordinator knows nothing of is rare: its
-marker was lost with an unclean election, or the coordinator's memory was. It would stop readers of
-committed data for ever. The leader of the partition asks about each transaction that has been open
-for a while, first after ASK_AFTER_MS, then less and less often, and ends it as the answer demands:
+A transaction opens here only after its coordinator has confirmed it, and the coordinator repeats
+its markers until they are answered. So a hanging transaction is rare: its marker was lost with an
+unclean election, or the coordinator lost its state. It would block readers of committed data for
+ever. The leader of the partition asks about each transaction that has been open for a while, first
+after ASK_AFTER_MS, then less and less often, and ends it as the answer demands:
 
     the coordinator has it, or is just ending it     nothing: this is a long transaction
     it ended the very same one (its epoch is next)   the same end
-    it has no such transaction                       abort: nobody was ever told of a commit
+    it has no such transaction                       abort: no client got a commit confirmed
 
-The abort bears the epochs that the partition knows, so it fences nobody. Nothing is written when
-the producer has gone on in the meantime. The transactional id is known of transactions that were
-opened or went on under this leadership; of others only the number is reported.
+The abort has the epochs that the partition knows, so it fences no producer. Nothing is written when
+the producer has begun another transaction in the meantime. The transactional id is known for
+transactions that were opened or continued under this leadership; others are only counted.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ ASK_TIMEOUT_MS = 2_000
 
 
 class HangingDecision(Enum):
-    """What is to become of an open transaction."""
+    """The decision about an open transaction."""
 
     LEAVE = "leave"
     ABORT = "abort"
@@ -67,12 +67,12 @@ class HangingCandidate:
 
     @property
     def key(self) -> tuple[HostedPartition, int]:
-        """What stays the same while it is open."""
+        """The key of the transaction while it is open."""
         return self.partition, self.first_offset
 
 
 def verdict_on(description: TransactionDescription, open_one: HangingCandidate) -> HangingDecision:
-    """What the coordinator's answer means for a transaction that is open in a partition."""
+    """Return the decision that follows from the coordinator's answer about an open transaction."""
     if description.error == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
         return HangingDecision.ABORT
     if description.error:
@@ -83,7 +83,7 @@ def verdict_on(description: TransactionDescription, open_one: HangingCandidate) 
         return HangingDecision.ABORT
     ahead = description.producer_epoch - open_one.producer_epoch
     if ahead < 0:
-        return HangingDecision.LEAVE  # the answer of somebody who has missed something
+        return HangingDecision.LEAVE  # the coordinator's state is older than the partition's
     name = (open_one.partition.topic, open_one.partition.index)
     if description.state == "Ongoing" and name in description.partitions:
         return HangingDecision.LEAVE
@@ -93,9 +93,9 @@ def verdict_on(description: TransactionDescription, open_one: HangingCandidate) 
 
 
 class OpenSince:
-    """When each open transaction was first seen, and when it is to be asked about next.
+    """The times of each open transaction: when it was first seen, and when to ask next.
 
-    Holds what is open now and nothing else. Times are monotonic ms.
+    It holds only transactions that are open now. Times are monotonic ms.
     """
 
     def __init__(self) -> None:
@@ -104,7 +104,10 @@ class OpenSince:
     def looking(
         self, open_now: Iterable[HangingCandidate | None], now_ms: int
     ) -> Steps[list[HangingCandidate]]:
-        """Those that are due, and from now on due again after twice their age. None is passed."""
+        """Return the transactions that are due, and set their next time to twice their age.
+
+        None in `open_now` only counts as a step.
+        """
         since = {}
         due = []
         for count, each in enumerate(open_now, 1):
@@ -120,7 +123,7 @@ class OpenSince:
         return due
 
     def older_than(self, age_ms: int, now_ms: int) -> int:
-        """How many have been open for so long."""
+        """Return the number of transactions that have been open for this long."""
         return sum(now_ms - seen_ms >= age_ms for seen_ms, _ in self._since.values())
 
 
@@ -129,9 +132,9 @@ class Markers(Protocol):
 
 
 class HangingTransactionReaper:
-    """Looks at the open transactions of the partitions that this broker leads.
+    """The end of hanging transactions in the partitions that this broker leads.
 
-    hanging_after_ms: how old one must be to be reported, whoever may know of it.
+    hanging_after_ms: the age from which an open transaction is reported in any case.
     """
 
     def __init__(
@@ -178,11 +181,11 @@ class HangingTransactionReaper:
             await asyncio.sleep(self._scan_ms / 1000)
             try:
                 await self.scan()
-            except Exception:  # the next look is as good
+            except Exception:  # the next look tries again
                 logger.exception("looking for orphaned transactions")
 
     def _open_now(self) -> Iterator[HangingCandidate | None]:
-        """Those that are open while it is gone through; None where there is nothing any more."""
+        """Yield the open transactions during the iteration; None for a partition that is gone."""
         for partition in self._replicas:
             if partition.leader is None or partition.log.is_failed:
                 continue

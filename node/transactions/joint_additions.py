@@ -1,12 +1,12 @@
-"""Additions of partitions that come together go together: one command of Raft for all of them.
+"""Joint additions of partitions: those that come in one turn are one command of Raft.
 
-Of one transactional id one write is under way at a time. The additions that meet in a turn of the
-event loop become one write at its end; those that come during a write wait for it, are woken by
-its end in one turn, and so meet in the next. Which answer each of them has is decided by the core
+A transactional id has one write in flight at a time. The additions of a turn of the event loop
+become one write at its end. Those that come during a write wait for it, are woken by its end in one
+turn, and so are joined in the next. The core decides the answer of each
 (coordinator/transactions/additions.py).
 
-The first of those that meet waits for its own write; the others are requests that wait for
-another's, so they count among what may be held, and take no more memory than that.
+The first of the joined additions waits for its own write. The others wait for another request's
+write, so they count among the held requests, which are bounded in number.
 """
 
 import asyncio
@@ -24,9 +24,11 @@ Looked = tuple[TransactionRecord | None, DecisionContext]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdditionPorts:
-    """look: what an addition is judged by now; None when the term is over. write: begins one.
+    """The ports of an addition.
 
-    Given with each addition: kept, the leader of a shard and they would hold each other for ever.
+    look: returns the current state that decides an addition; None when the term is over. write:
+    begins a write. They come with each addition, since keeping them would create a reference cycle
+    with the leader of the shard.
     """
 
     look: Callable[[str], Looked | None]
@@ -35,7 +37,7 @@ class AdditionPorts:
 
 
 class JointAdditions:
-    """Of one shard in one term."""
+    """The joint additions of one shard in one term."""
 
     def __init__(self, pending: PendingTransactions) -> None:
         self._pending = pending
@@ -44,10 +46,10 @@ class JointAdditions:
     async def add(
         self, transactional_id: str, addition: Addition, hold_ms: int, ports: AdditionPorts
     ) -> ErrorCode:
-        """NONE when the partitions are in the transaction, durably.
+        """Return NONE when the partitions are in the transaction, durably; else an error.
 
-        What would be answered CONCURRENT_TRANSACTIONS waits for up to hold_ms until what is in its
-        way is over.
+        An addition that would get CONCURRENT_TRANSACTIONS waits up to hold_ms for the end of the
+        operation before it.
         """
         deadline_s = self._loop.time() + hold_ms / 1_000
         while (looked := ports.look(transactional_id)) is not None:
@@ -69,7 +71,7 @@ class JointAdditions:
     async def _join(
         self, transactional_id: str, addition: Addition, ports: AdditionPorts
     ) -> ErrorCode | None:
-        """Take part in the next write; None: ask again, something came between."""
+        """Join the next write; return its answer, or None to try again after a change."""
         entry = self._pending.obtain(transactional_id)
         answer: asyncio.Future[ErrorCode | None] = self._loop.create_future()
         if entry.joined is None:
@@ -84,7 +86,7 @@ class JointAdditions:
     def _write(
         self, transactional_id: str, joined: list[JoinedAddition], ports: AdditionPorts
     ) -> None:
-        # Who was cancelled meanwhile adds nothing, as if it had been alone.
+        # An addition that was cancelled meanwhile adds nothing.
         joined = [(addition, answer) for addition, answer in joined if not answer.done()]
         entry = self._pending.obtain(transactional_id)
         entry.joined = None
@@ -95,7 +97,7 @@ class JointAdditions:
                     answer.set_result(None)
             else:
                 self._write_all(transactional_id, joined, looked, ports)
-        except Exception as problem:  # they would wait for ever
+        except Exception as problem:  # else the additions would wait for ever
             for _, answer in joined:
                 if not answer.done():
                     answer.set_exception(problem)
@@ -119,7 +121,7 @@ class JointAdditions:
             if known is None:
                 waiting.append(answer)
             elif isinstance(refusal := addition.judge(record, context), Refused):
-                is_held = refusal.error == ErrorCode.CONCURRENT_TRANSACTIONS  # it may be, for it
+                is_held = refusal.error == ErrorCode.CONCURRENT_TRANSACTIONS  # it may wait
                 answer.set_result(None if is_held else known)
             else:  # granted, or beyond a limit
                 answer.set_result(known)

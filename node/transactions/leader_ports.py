@@ -1,4 +1,4 @@
-"""What the leader of a transaction shard needs of its broker."""
+"""The ports of a transaction shard's leader to its broker."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field

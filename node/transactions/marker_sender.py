@@ -1,10 +1,10 @@
-"""Carries the markers of decided transactions to the leaders of their partitions (KIP-98).
+"""The sender of markers of decided transactions to the leaders of their partitions (KIP-98).
 
-For each broker there is a queue; what has gathered in a turn of the event loop leaves as one
-message, of much in several turns, and some messages may be under way, so that a partition that
-cannot commit does not hold up the others. Each partition is tried until its marker is written or
-the topic is gone: a leader that moved, a broker that died, too few replicas in sync are all just
-reasons to try again, perhaps elsewhere. That is safe because a marker that is there already is
+Each broker has a queue. The markers of a turn of the event loop are sent as one message, many of
+them in several turns, and several messages may be in flight, so that a partition that cannot commit
+does not delay the others. Each partition is tried until its marker is written or the topic is
+deleted: a leader that moved, a broker that died and too few replicas in sync are reasons to try
+again, perhaps at another broker. That is safe because a marker that is in the log already is
 answered as written, and one that arrives late, after the next transaction has begun, is refused
 (coordinator/transactions/messages.py).
 """
@@ -31,13 +31,13 @@ NO_LEADER = -1
 # leads soon, and readers of committed data wait for its marker.
 REQUEST_TIMEOUT_MS = 2_500
 BACKOFF_MS_FIRST, BACKOFF_MS_MAX = 5, 500
-# Refusals that mean a newer coordinator or epoch, or a broken partition. While this node leads,
-# nobody else ends the transaction, so it is tried on, but not eagerly.
+# Refusals that mean a newer coordinator or epoch, or a broken partition. While this node leads, no
+# other node ends the transaction, so the marker is tried again, but slowly.
 SLOW_RETRY_MS = 1_000
 PARTITIONS_PER_MESSAGE = 250  # some 2 ms, here and there
 IN_FLIGHT_MAX = 64  # messages to one broker
 ITEMS_A_STEP = 32
-RETRY_QUANTUM_MS = 5  # what is due again within this time has one timer
+RETRY_QUANTUM_MS = 5  # markers that are due again within this time share one timer
 
 WRITTEN = frozenset(
     {ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION}
@@ -60,9 +60,9 @@ RETRIED_SOON = frozenset(
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class MarkerTask:
-    """One decided transaction.
+    """The markers of one decided transaction.
 
-    marker: without partitions. is_wanted: False once this node does not coordinate it any more.
+    marker: without partitions. is_wanted: False once this node coordinates it no longer.
     on_written: called once for each partition.
     """
 
@@ -75,7 +75,7 @@ class MarkerTask:
 class _Item:
     task: MarkerTask
     partition: TopicPartition
-    leader_epoch: int = -1  # of the leadership to which it is sent
+    leader_epoch: int = -1  # of the leader that it is sent to
     attempts: int = 0
 
 
@@ -87,12 +87,11 @@ class _Queue:
 
 
 class MarkerSender:
-    """One for each broker, for all its shards.
+    """The marker sender of one broker, for all its shards.
 
-    leadership_of: the node that leads a partition, NO_LEADER while nobody does, and the leader
-    epoch; None when there is no such partition as far as this node knows. catch_up: afterwards
-    this node knows what was decided before; KafkaError when that cannot be learnt. write_here:
-    this node's own leaders.
+    leadership_of: returns the node that leads a partition, NO_LEADER for none, and the leader
+    epoch; None when this node knows no such partition. catch_up: applies all earlier decisions to
+    this node's metadata, or raises KafkaError. write_here: writes to this node's own leaders.
     """
 
     def __init__(
@@ -114,7 +113,7 @@ class MarkerSender:
         self._work = work
         self._arrived: deque[_Item] = deque()  # to be routed
         self._is_routing = False
-        self._due_again: dict[int, list[_Item]] = {}  # when, in quanta of the loop's clock
+        self._due_again: dict[int, list[_Item]] = {}  # by their time in quanta of the loop's clock
         self._queues: dict[int, _Queue] = {}
         self._unknown: list[_Item] = []  # of topics that may be gone
         self._is_catching_up = False
@@ -123,11 +122,11 @@ class MarkerSender:
         self._tasks = TaskSet(self._log, "sending transaction markers failed")
 
     def send(self, task: MarkerTask, partitions: Iterable[TopicPartition]) -> None:
-        """Begin with the markers of a transaction."""
+        """Begin to send the markers of a transaction."""
         self._take(_Item(task, partition) for partition in partitions)
 
     def stop(self) -> None:
-        """Send nothing more; the next coordinator begins anew."""
+        """Send no more markers; the next coordinator sends them again."""
         self._is_stopped = True
         self._tasks.cancel()
 
@@ -140,7 +139,7 @@ class MarkerSender:
             self._work.begin("transaction markers", self._routing())
 
     def _routing(self) -> Steps[None]:
-        """Few leave in the turn in which they come; of many there may be any number."""
+        """Route the arrived markers to the queues of their leaders, many of them in steps."""
         try:
             counter = StepCounter(ITEMS_A_STEP)
             while self._arrived:
@@ -151,7 +150,7 @@ class MarkerSender:
             self._is_routing = False
 
     def _attempt(self, action: Callable[..., None], item: _Item, *arguments: object) -> None:
-        """Do something with one marker of many; the others go on where a defect shows."""
+        """Run an action for one marker; after an exception try that marker again later."""
         try:
             action(item, *arguments)
         except Exception:
@@ -191,12 +190,12 @@ class MarkerSender:
             self._pump_soon(node, queue)
 
     async def _end_those_gone(self) -> None:
-        """A marker is given up only for a topic that the cluster has deleted.
+        """Drop the markers of topics that the cluster has deleted.
 
-        What this node does not know may be newer than its metadata, which may be as old as its
-        journal: a marker given up by mistake leaves its transaction open for ever. To catch up
-        costs an entry of the metadata, so all that are in doubt share one; who comes while it is
-        on its way waits for the next.
+        An unknown topic may be newer than this node's metadata, which may be as old as its
+        journal, and a marker dropped by mistake leaves its transaction open for ever. So this node
+        catches up first. That costs an entry of the metadata, so all markers in doubt share one;
+        those that come meanwhile wait for the next.
         """
         try:
             while self._unknown:
@@ -209,7 +208,7 @@ class MarkerSender:
                         "which of %d partitions are gone is not known: %s", len(items), error
                     )
                     is_up_to_date = False
-                except Exception:  # nobody else has these markers
+                except Exception:  # these markers must not be lost
                     self._log.exception("which of %d partitions are gone is not known", len(items))
                     is_up_to_date = False
                 await self._work.finish(
@@ -250,7 +249,7 @@ class MarkerSender:
         await self._work.finish("transaction markers", self._answering(groups, errors))
 
     async def _write(self, node: int, groups: list[list[_Item]]) -> list[tuple[int, ...]]:
-        """An error for each item; network trouble is one, too."""
+        """Send items to a node; return an error for each, also for a network failure."""
         failed = [(int(ErrorCode.NETWORK_EXCEPTION),) * len(group) for group in groups]
         try:
             request = WriteMarkers(tuple(_marker(group) for group in groups))

@@ -1,11 +1,11 @@
-"""Ends transactions in the partitions that this broker leads, as their coordinator tells it.
+"""The writer of transaction markers in the partitions that this broker leads.
 
-A marker is a control batch of one record. Its coordinator repeats it until it is answered with
-NONE, so writing must be harmless to repeat, and NONE is said only of a marker that is committed:
-below the high watermark of the leader that wrote it. What is not committed in time is answered
-REQUEST_TIMED_OUT; a repetition then waits for the marker that is there already, and writes none.
+A marker is a control batch of one record. Its coordinator repeats it until the answer is NONE, so a
+repeated write must be harmless. The answer is NONE only for a committed marker: below the high
+watermark of the leader that wrote it. A marker that is not committed in time is answered
+REQUEST_TIMED_OUT; a repetition then waits for the marker in the log, and writes none.
 
-Markers come from coordinators over the control link, and from people (WriteTxnMarkers).
+Markers come from coordinators over the control link, and from admin clients (WriteTxnMarkers).
 """
 
 import asyncio
@@ -33,13 +33,13 @@ from ..partitions.hosted_partition import ACKS_ALL, ANY_EPOCH, HostedPartition
 from ..partitions.replica_manager import ReplicaManager
 
 logger = logging.getLogger(__name__)
-COMMIT_WAIT_MS = 1_000  # a partition that lags must not keep other transactions waiting for long
+COMMIT_WAIT_MS = 1_000  # a partition that lags must not delay other transactions for long
 APPENDS_A_STEP = 16  # about half a millisecond
-REQUESTS_MAX = 1_024  # of peers, under way at once
+REQUESTS_MAX = 1_024  # of peers, at once
 
 
 class _Written(NamedTuple):
-    """A marker in a log; it counts only while the same leadership lasts."""
+    """A marker in a log; it is valid only under the same leadership."""
 
     partition: HostedPartition
     leader: PartitionLeader
@@ -47,7 +47,7 @@ class _Written(NamedTuple):
 
     @property
     def error(self) -> int:
-        """NONE once it is committed."""
+        """Return NONE once the marker is committed, else an error."""
         if self.partition.leader is not self.leader:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if self.partition.log.high_watermark <= self.offset:
@@ -56,8 +56,10 @@ class _Written(NamedTuple):
 
 
 class MarkerWriter:
-    """One for each broker. `fault_point` is called around each append, by name:
-    "partition.before-marker" and "partition.after-marker".
+    """The marker writer of one broker.
+
+    `fault_point` is called around each append, with "partition.before-marker" and
+    "partition.after-marker".
     """
 
     def __init__(
@@ -73,16 +75,17 @@ class MarkerWriter:
         transport.on_request(PeerMessage.WRITE_TRANSACTION_MARKERS, self._asked)
 
     async def stop(self) -> None:
-        """Give up what is under way; coordinators ask again."""
+        """Abandon the writes in flight; coordinators send them again."""
         await self._tasks.stop()
 
     async def write_txn_markers(
         self, request: WriteMarkers, *, wait_ms: int = COMMIT_WAIT_MS
     ) -> WriteMarkersReply:
-        """An ErrorCode number for each marker and partition, NONE when it is committed.
+        """Write markers; return an ErrorCode number for each marker and partition.
 
-        Waits for the replicas at most `wait_ms`. INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE and
-        TRANSACTION_COORDINATOR_FENCED end the sending; the others are worth repeating.
+        NONE says that the marker is committed; the wait for replicas is at most `wait_ms`.
+        INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE and TRANSACTION_COORDINATOR_FENCED end the
+        sending; a request with another error may be repeated.
         """
         work = self._replicas.work
         written: dict[HostedPartition, _Written] = {}
@@ -96,7 +99,7 @@ class MarkerWriter:
     def _appending(
         self, request: WriteMarkers, written: dict[HostedPartition, _Written]
     ) -> Steps[list[list[_Written | int]]]:
-        """The outcomes by marker; the last marker of each partition goes into `written`."""
+        """Append markers; return their outcomes, and put each partition's last one in `written`."""
         outcomes: list[list[_Written | int]] = []
         counter = StepCounter(APPENDS_A_STEP)
         for marker in request.markers:
@@ -119,7 +122,7 @@ class MarkerWriter:
     ) -> "_Written | int":
         partition = self._replicas.get(topic, index)
         if partition is None:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # as Kafka says of one that is elsewhere
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # Kafka's answer for one led elsewhere
         try:
             leader = partition.leading(leader_epoch)
             offset = _uncommitted_repetition(partition, marker)
@@ -133,7 +136,7 @@ class MarkerWriter:
         return _Written(partition, leader, offset)
 
     def _write(self, partition: HostedPartition, marker: TransactionMarker) -> int:
-        """Append one marker; its offset."""
+        """Append one marker; return its offset."""
         batch = memoryview(
             bytearray(
                 encode_marker(
@@ -207,13 +210,13 @@ def _errors(outcomes: "Sequence[Sequence[_Written | int]]") -> Steps[list[tuple[
 
 
 def _uncommitted_repetition(partition: HostedPartition, marker: TransactionMarker) -> int | None:
-    """The offset of this very marker if it is in the log, not committed yet.
+    """Return the offset of the same marker if it is in the log, but not committed yet.
 
     A coordinator ends a producer's next transaction only when all markers of this one are
-    committed; so one that is not, of the same epochs, with nothing behind it, is the same one. Or,
-    where the high watermark of a new leader lags, the end of a transaction without data here: that
-    has nothing to end but what is being verified, as the marker of any other would.
-    Transaction version 2 needs no such look: there a repetition is known by its epoch.
+    committed. So an uncommitted marker of the same epochs, with nothing behind it, is the same one.
+    Or, while the high watermark of a new leader lags, it is the end of a transaction without data
+    here, which ends nothing but verifications, as any other marker would.
+    Transaction version 2 needs no such check: there the epoch identifies a repetition.
     """
     entry = partition.log.producer_state.entry(marker.producer_id)
     if (

@@ -1,4 +1,4 @@
-"""The partitions' side of transactions, put together for one broker: see the parts."""
+"""The composition of the partitions' side of transactions, for one broker."""
 
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class PartitionTransactions:
-    """Markers from the beginning; from `start` on also the reaper and the expiry of producers."""
+    """The marker writer of a broker and, from `start` on, the reaper and the producer expiry."""
 
     def __init__(
         self,
@@ -28,7 +28,7 @@ class PartitionTransactions:
         services.markers = self.markers
 
     def start(self) -> None:
-        """Begin the upkeep, on the running event loop."""
+        """Begin the periodic work on the running event loop."""
         services, config = self._services, self._services.config
         scan_ms = config.transaction_abort_timed_out_cleanup_interval_ms
         self._expiry = ProducerExpiry(
@@ -49,11 +49,11 @@ class PartitionTransactions:
         )
 
     async def expire_producers(self) -> None:
-        """Look once for silent producers, instead of when it is their turn."""
+        """Expire silent producers once, before the next periodic look."""
         await self._expiry.expire()
 
     async def stop(self) -> None:
-        """End it all; coordinators ask again, of another."""
+        """End all parts; coordinators send markers again, to another broker."""
         await self._reaper.stop()
         await self._expiry.stop()
         await self.markers.stop()

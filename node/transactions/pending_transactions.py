@@ -1,13 +1,13 @@
-"""What a shard's leader remembers beside the durable records, by transactional id.
+"""The in-memory state of a shard's leader beside the durable records, by transactional id.
 
-  is_pending       a write is under way: nothing else is decided about the id
+  is_pending       a write is in flight: nothing else is decided about the id
   joined           additions of partitions that become one write in this turn (joint_additions.py)
   completion       all markers are written, and that is not durable yet
-  marking_version  of the prepared record whose markers are on their way, 0 for none
-  unmarked         partitions whose marker is still to be written
-  waiters          requests that wait for one of these instead of being sent away
+  marking_version  of the prepared record whose markers are being sent, 0 for none
+  unmarked         partitions whose marker is not written yet
+  waiters          requests that wait for one of these instead of being refused
 
-An id of which nothing is to be remembered has no entry.
+An idle id has no entry.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ HELD_PER_ID_MAX = 32
 IDS_A_STEP = 64
 
 T = TypeVar("T")
-# An addition, and where its answer is awaited; None there: ask again.
+# An addition, and the future of its answer; None tells it to try again.
 JoinedAddition = tuple[Addition, "asyncio.Future[ErrorCode | None]"]
 
 
@@ -40,66 +40,66 @@ class PendingTransaction:
 
     @property
     def is_changing(self) -> bool:
-        """A write is under way, or comes at the end of this turn."""
+        """Return whether a write is in flight, or comes at the end of this turn."""
         return self.is_pending or self.joined is not None
 
     @property
     def is_idle(self) -> bool:
-        """Nothing is to be remembered."""
+        """Return whether the entry holds nothing."""
         return not (self.is_changing or self.completion or self.marking_version or self.waiters)
 
     def wake(self) -> None:
-        """Something has changed: let all who wait look again, in the order in which they came."""
+        """Wake all waiting requests after a change, in the order in which they came."""
         waiters, self.waiters = self.waiters, []
         for waiter in waiters:
             _wake(waiter)
 
 
 class PendingTransactions:
-    """All ids of one shard in one term. held_max: how many requests may wait."""
+    """The entries of one shard in one term. held_max: the number of requests that may wait."""
 
     def __init__(self, held_max: int) -> None:
         self._loop = asyncio.get_running_loop()
         self._held_max = held_max
         self._held = 0
         self._by_id: dict[str, PendingTransaction] = {}
-        self._completed: OrderedDict[str, None] = OrderedDict()  # and perhaps not durable as such
+        self._completed: OrderedDict[str, None] = OrderedDict()  # perhaps not durable yet
 
     @property
     def is_full(self) -> bool:
-        """No further request may wait."""
+        """Return whether no further request may wait."""
         return self._held >= self._held_max
 
     def get(self, transactional_id: str) -> PendingTransaction | None:
-        """The entry of an id, if it has one."""
+        """Return the entry of an id, if it has one."""
         return self._by_id.get(transactional_id)
 
     def obtain(self, transactional_id: str) -> PendingTransaction:
-        """The entry of an id, made if need be; call `tidy` when it may be idle again."""
+        """Return the entry of an id, a new one if needed; call `tidy` when it may be idle again."""
         entry = self._by_id.get(transactional_id)
         if entry is None:
             entry = self._by_id[transactional_id] = PendingTransaction()
         return entry
 
     def tidy(self, transactional_id: str) -> None:
-        """Drop an entry that has nothing to remember."""
+        """Drop an idle entry."""
         entry = self._by_id.get(transactional_id)
         if entry is not None and entry.is_idle:
             del self._by_id[transactional_id]
 
     def complete(self, transactional_id: str, completion: TransactionRecord) -> None:
-        """All markers of an id are written."""
+        """Note that all markers of an id are written."""
         entry = self.obtain(transactional_id)
         entry.completion = completion
         self._completed[transactional_id] = None
         entry.wake()
 
     def note_completed(self, transactional_id: str) -> None:
-        """The completion of this id is to be looked at again: a command has not made it durable."""
+        """Note that a completion must be written again: a command has not made it durable."""
         self._completed[transactional_id] = None
 
     def take_completions(self, count_max: int) -> list[tuple[str, TransactionRecord]]:
-        """Some that are complete, are not durable as such, and are on their way in no command."""
+        """Return some completions that are neither durable nor in a command in flight."""
         found: list[tuple[str, TransactionRecord]] = []
         while self._completed and len(found) < count_max:
             name, _ = self._completed.popitem(last=False)
@@ -109,7 +109,7 @@ class PendingTransactions:
         return found
 
     def clearing(self) -> Steps[None]:
-        """Forget everything; who waits looks again, and finds that the term is over."""
+        """Drop all entries; the woken requests find that the term is over."""
         entries, self._by_id = self._by_id, {}
         self._completed.clear()
         count = 0
@@ -120,9 +120,9 @@ class PendingTransactions:
                 yield
 
     async def hold(self, transactional_id: str, deadline_s: float) -> bool:
-        """Wait for the id to change, until the deadline on the loop's clock.
+        """Wait for a change of the id, until the deadline on the loop's clock.
 
-        False at once when that has passed, or when there are too many who wait.
+        Return False at once when it has passed, or when too many requests wait.
         """
         remaining_s = deadline_s - self._loop.time()
         if remaining_s <= 0 or self.is_full:
@@ -143,7 +143,7 @@ class PendingTransactions:
         return True
 
     async def counted(self, answer: "asyncio.Future[T]") -> T:
-        """Await it as one of the requests that wait for another's."""
+        """Await an answer, counted among the held requests."""
         self._held += 1
         try:
             return await answer

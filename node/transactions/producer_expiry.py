@@ -1,9 +1,8 @@
-"""Forgets producers that have been silent for producer.id.expiration.ms (KIP-360, KIP-854), and,
-where there are more than oncelog.producer.ids.max, the longest silent ones before.
+"""The expiry of producers that have been silent for producer.id.expiration.ms (KIP-360, KIP-854).
 
-One with an open transaction is never forgotten. What is known of a producer that comes back is
-nothing: its next batch is taken with any sequence, but for a transactional one of a client with
-KIP-890.
+Above oncelog.producer.ids.max those silent for longest expire earlier. A producer with an open
+transaction never expires. The next batch of an expired producer is accepted with any sequence,
+unless it is a transactional one of a client with KIP-890.
 """
 
 import asyncio
@@ -20,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class ProducerExpiry:
-    """The timer of one broker."""
+    """The periodic expiry of one broker."""
 
     def __init__(
         self,
@@ -43,7 +42,7 @@ class ProducerExpiry:
         await end_tasks(self._task)
 
     async def expire(self) -> int:
-        """Look once; returns how many were forgotten, over all partitions."""
+        """Expire silent producers once; return their number over all partitions."""
         clock = self._replicas.clock
         count = await self._expire(self._expiration_ms)
         for fence in self._fences:
@@ -52,8 +51,10 @@ class ProducerExpiry:
         return count
 
     async def make_room(self) -> int:
-        """Where there are too many, forget those that are silent for half of the expiration, for a
-        quarter, and so on, down to RETRIES_END_MS; returns how many.
+        """Expire more producers when there are too many; return their number.
+
+        Those silent for half of the expiration expire first, then for a quarter, and so on, down
+        to RETRIES_END_MS.
         """
         silent_ms, count = self._expiration_ms, 0
         while self.known_count > self._producers_max and silent_ms > RETRIES_END_MS:
@@ -63,7 +64,7 @@ class ProducerExpiry:
 
     @property
     def known_count(self) -> int:
-        """Producers, counted once for each partition in which they are known."""
+        """The number of producers, counted once for each partition that knows them."""
         return sum(len(partition.log.producer_state) for partition in self._replicas)
 
     async def _expire(self, silent_ms: int) -> int:
@@ -98,5 +99,5 @@ class ProducerExpiry:
                         count,
                         self._producers_max,
                     )
-            except Exception:  # the next look is as good
+            except Exception:  # the next look tries again
                 logger.exception("forgetting silent producers")

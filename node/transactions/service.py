@@ -1,9 +1,9 @@
 """The transaction coordinator of one node: all its shards, led here or not (KIP-98).
 
-A transactional id belongs to the shard that its Java hash says, and the shard's Raft leader is
-its coordinator; the coordinator epoch in markers is the Raft term. Here requests find their
-shard, late ones are fenced, and what is asked is put to the core's decisions; shard_leader.py
-executes it, shard_timeouts.py knows what is led.
+A transactional id belongs to the shard of its Java hash, and the shard's Raft leader is its
+coordinator; the coordinator epoch in markers is the Raft term. This file finds the shard of a
+request, fences late ones, and calls the core's decisions; shard_leader.py executes them,
+shard_timeouts.py holds the shards that are led here.
 """
 
 import asyncio
@@ -44,15 +44,15 @@ from ...wire.identifiers import Identity, TopicPartition
 from .shard_leader import ShardLeader
 from .shard_timeouts import ShardLeaders
 
-QUESTIONS_MAX = 10_000  # of other brokers, under way at once
+QUESTIONS_MAX = 10_000  # of other brokers, at once
 
 
 class TransactionCoordinators:
-    """Asked by handlers; each call is about a shard that this node should lead.
+    """The coordinators of one node, for handlers; each call is for a shard that it should lead.
 
     A shard led elsewhere answers NOT_COORDINATOR, one that is not ready
     COORDINATOR_LOAD_IN_PROGRESS. connection_id: see RequestContext; None for internal callers.
-    Raises StaleConnection where the connection must be closed instead of answered (KAFKA-17754).
+    Raises StaleConnection when the connection must be closed instead of answered (KAFKA-17754).
     """
 
     def __init__(self, leaders: ShardLeaders, links: PeerTransport) -> None:
@@ -65,36 +65,36 @@ class TransactionCoordinators:
         links.on_request(PeerMessage.VERIFY_TRANSACTION, self._asked)
 
     async def stop(self) -> None:
-        """Cease; what is under way is answered NOT_COORDINATOR, and goes on elsewhere."""
+        """Stop; requests in flight are answered NOT_COORDINATOR, and continue elsewhere."""
         await self.leaders.stop()
         await self._questions.stop()
 
-    # -- where, and what is known
+    # -- shards and their state
 
     def shard_of(self, transactional_id: str) -> int:
-        """The number of the id's shard."""
+        """Return the number of the id's shard."""
         return shard_for(transactional_id, len(self.leaders.shards))
 
     def leader_of(self, transactional_id: str) -> int | None:
-        """The node that coordinates this id now, for FindCoordinator; None while nobody does."""
+        """Return the node that coordinates this id, for FindCoordinator; None without a leader."""
         return self.leaders.raft_groups[self.shard_of(transactional_id)].leader_id
 
     def describe(self, transactional_id: str) -> TransactionDescription:
-        """TRANSACTIONAL_ID_NOT_FOUND, or a coordinator error, in `error`."""
+        """Describe a transaction; `error` is TRANSACTIONAL_ID_NOT_FOUND or a coordinator error."""
         leader = self._leader(transactional_id)
         if isinstance(leader, ShardLeader):
             return _description(leader, transactional_id)
         return TransactionDescription(transactional_id=transactional_id, error=leader)
 
     def partition_count(self, transactional_id: str) -> int:
-        """How many partitions `describe` names."""
+        """Return the number of partitions that `describe` names."""
         leader = self._leader(transactional_id)
         return len(leader.unmarked(transactional_id)) if isinstance(leader, ShardLeader) else 0
 
     def descriptions(self) -> Iterator[TransactionDescription]:
-        """All transactional ids of the shards that this node leads, without their partitions.
+        """Yield all transactional ids of the shards led here, without their partitions.
 
-        Others may go on meanwhile.
+        Transactions may change meanwhile.
         """
         for leader in list(self.leaders):
             for transactional_id in list(leader.shard.records):
@@ -114,9 +114,9 @@ class TransactionCoordinators:
         connection_id: int | None = None,
         asked_by: str = "",
     ) -> ProducerIdentityAnswer:
-        """KIP-98, 360, 588, 890, 939. expected: the producer's (producer id, epoch).
+        """Begin a producer's session (KIP-98, 360, 588, 890, 939).
 
-        asked_by: the client, in words.
+        expected: the producer's (producer id, epoch). asked_by: the client, in words.
         """
         settings = self._settings
         if not transactional_id:
@@ -164,9 +164,9 @@ class TransactionCoordinators:
         connection_id: int | None = None,
         transaction_version: int = 0,
     ) -> int:
-        """An ErrorCode number; NONE when all of them are in the transaction, durably.
+        """Return NONE when all partitions are in the transaction, durably; else an error.
 
-        transaction_version: 2 where the partition's leader adds it for the client (KIP-890).
+        transaction_version: 2 when the partition's leader adds it for the client (KIP-890).
         """
         leader = self._leader(transactional_id)
         if not isinstance(leader, ShardLeader):
@@ -181,7 +181,7 @@ class TransactionCoordinators:
         return error
 
     async def verify(self, request: VerifyTransaction) -> VerifyTransactionReply:
-        """Whether partitions are in the transaction; with `adds` they are added (KIP-890)."""
+        """Check that partitions are in the transaction; with `adds` add them (KIP-890)."""
         transactional_id = request.transactional_id
         identity = request.producer_id, request.producer_epoch
         if request.adds:
@@ -211,18 +211,18 @@ class TransactionCoordinators:
         connection_id: int | None = None,
         waited_ms: int = 0,
     ) -> ProducerIdentityAnswer:
-        """The decision, durable when this returns NONE; markers follow.
+        """Decide the end of a transaction; the decision is durable with NONE, markers follow.
 
         bumps_epoch: EndTxn v5 (transaction.version 2); the answer carries the next identity.
-        waited_ms: how long the request's bytes lay in the kernel.
+        waited_ms: the time that the request's bytes spent in the kernel.
         """
         leader = self._leader(transactional_id)
         if not isinstance(leader, ShardLeader):
             return ProducerIdentityAnswer(error=leader)
         identity = producer_id, producer_epoch
         known = leader.current(transactional_id)
-        # With V2 a late EndTxn has an old epoch, and a prepared transaction may be ended by
-        # whoever holds its identity (KIP-939).
+        # With V2 a late EndTxn has an old epoch, and any holder of its identity may end a prepared
+        # transaction (KIP-939).
         is_exposed = not bumps_epoch and known is not None and not known.is_two_phase
         if is_exposed and known is not None and known.client == identity:
             if connection_id is not None and waited_ms > self._settings.stale_request_ms:
@@ -267,7 +267,7 @@ class TransactionCoordinators:
     def _note_refusal(
         self, leader: ShardLeader, name: str, api: str, identity: Identity | None, error: int
     ) -> None:
-        """Tell that a producer of an older session was refused, and what is current."""
+        """Log that a producer of an older session was refused, with the current identity."""
         current = leader.current(name)
         if error != ErrorCode.PRODUCER_FENCED or identity is None or current is None:
             return
@@ -315,7 +315,7 @@ class TransactionCoordinators:
             raise StaleConnection(reason)
 
     def _asked(self, peer: int, header: bytes, _frames: list[Buffer], reply: Reply) -> None:
-        """A partition's leader asks (VERIFY_TRANSACTION)."""
+        """Answer a partition's leader (VERIFY_TRANSACTION)."""
         try:
             request = decode_message(VerifyTransaction, header)
         except MalformedPeerMessage as error:
@@ -341,7 +341,7 @@ class TransactionCoordinators:
 
 
 def _identity(error: ErrorCode, decision: Decision | None) -> ProducerIdentityAnswer:
-    """The answer that a decision gives, once it is executed."""
+    """Return the answer of an executed decision."""
     if error:
         return ProducerIdentityAnswer(error=error)
     ongoing = NO_IDENTITY

@@ -1,14 +1,14 @@
-"""What a node's disk says of one shard of the transaction coordinator.
+"""A reader of a transaction shard's journal on a node's disk.
 
-Read from outside, beside the running node or without it; nothing is changed. First the records of
-the snapshot, as of the entry that wrote each; then every entry of the Raft journal behind it,
-replayed as the node itself does, so that a write which was refused (the late command of a deposed
-leader) is told from one that was done. Records are Kafka's own: TransactionLogKey and
-TransactionLogValue, the contents of __transaction_state.
+It reads from outside, beside the running node or without it, and changes nothing. First come the
+records of the snapshot, with the entry that wrote each; then every entry of the Raft journal behind
+it, replayed like the node does, so that a refused write (the late command of a deposed leader)
+differs from an applied one. Records are Kafka's own: TransactionLogKey and TransactionLogValue, the
+contents of __transaction_state.
 
-A node writes while we read: its journal may end in half a frame, which is left out, and may lose a
-segment between two looks, which is tried again. Whether the last entries are decided, one disk
-alone does not know: they are when a majority has them.
+The node may write meanwhile: its journal may end in half a frame, which is left out, and may lose a
+segment between two reads, which are then repeated. One disk does not show whether the last entries
+are committed: they are when a majority has them.
 """
 
 from collections.abc import Sequence
@@ -34,12 +34,12 @@ ATTEMPTS_MAX = 5
 
 
 class UnreadableJournal(Exception):
-    """Nothing could be read; str() is a sentence for people."""
+    """An error: nothing could be read; str() is a sentence for users."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShardEntry:
-    """One record; `value` None says that the id is forgotten. note: what else is to be said."""
+    """One record; `value` is None when the id was removed. note: a remark on the entry."""
 
     index: int
     term: int  # -1: from the snapshot, where it is not kept
@@ -50,7 +50,7 @@ class ShardEntry:
 
 @dataclass(frozen=True, slots=True)
 class ShardJournal:
-    """One node's copy. terms: of the entries behind the snapshot, by index."""
+    """One node's copy of a shard. terms: those of the entries behind the snapshot, by index."""
 
     node_id: int
     snapshot_index: int
@@ -59,7 +59,7 @@ class ShardJournal:
 
     @property
     def end(self) -> tuple[int, int]:
-        """Term and index of the last entry: the greater one goes further."""
+        """Return the term and index of the last entry; the copy with the greater one has more."""
         last = max(self.terms, default=self.snapshot_index)
         return self.terms.get(last, 0), last
 
@@ -69,7 +69,7 @@ class ShardJournal:
 
 
 def read_shard(directory: Path, *, node_id: int, voters: Sequence[int], shard: int) -> ShardJournal:
-    """A shard's copy from the `raft` directory of a node. Raises UnreadableJournal."""
+    """Return a shard's copy from the `raft` directory of a node; raise UnreadableJournal."""
     group_id = FIRST_RAFT_GROUP + shard
     group, data = _read(_ReadOnlyDisk(directory), node_id, voters, group_id)
     if group is None:
@@ -83,20 +83,20 @@ def read_shard(directory: Path, *, node_id: int, voters: Sequence[int], shard: i
 def _read(
     disk: DirectoryDisk, node_id: int, voters: Sequence[int], group_id: int
 ) -> tuple[RecoveredGroup | None, bytes | None]:
-    """The group's journal, and then its snapshot, which may be newer but never too old."""
+    """Return the group's journal and its snapshot, which is read later, so never too old."""
     for _ in range(ATTEMPTS_MAX):
         try:
             group = recover(disk, node_id=node_id, voters=voters).groups.get(group_id)
             return group, disk.read_snapshot(group_id)
         except FileNotFoundError:
-            continue  # a segment was deleted between two looks
+            continue  # a segment was deleted between two reads
         except (CorruptJournal, ForeignJournal) as problem:
             raise UnreadableJournal(f"{problem}.") from problem
     raise UnreadableJournal("The journal changes while it is read.")
 
 
 class _ReadOnlyDisk(DirectoryDisk):
-    """Recovery cuts off what a crash left; here that is only looked away from."""
+    """A disk for recovery that only pretends to cut off the remains of a crash."""
 
     def write(self, number: int, position: int, data: bytes) -> None:
         pass
@@ -150,5 +150,5 @@ def _entries(machine: TransactionShard, command: bytes, index: int, term: int) -
 
 
 def _value(record: TransactionRecord) -> TransactionLogValue:
-    """Through its bytes, as they stand in the log."""
+    """Return a record's value as decoded from its bytes in the log."""
     return decode_transaction_log_value(encode_record(record))

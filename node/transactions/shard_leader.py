@@ -1,14 +1,14 @@
-"""One shard in one term in which this node leads it: requests become decisions, decisions records.
+"""The leader of one shard in one term: requests become decisions, decisions become records.
 
-The core decides (decisions.py), the Raft group makes it durable and judges it once more
-(coordinator/transactions/shard.py); pending_transactions.py is what has to be remembered in
-between. A decision is written, then its markers are sent, and when the last of them is written the
-transaction is complete. That is not made durable at once: requests see the completion already, the
-next decision about the id takes it along in its own command, and if none comes soon it is written
-by itself. Were it lost, the markers would be sent again.
+The core decides (decisions.py), the Raft group makes the decision durable and checks it again
+(coordinator/transactions/shard.py); pending_transactions.py holds the state in between. A decision
+is written, then its markers are sent, and when the last of them is written the transaction is
+complete. The completion is not made durable at once: requests see it already, the next decision
+about the id includes it in its own command, and if none comes soon it is written by itself. If it
+were lost, the markers would be sent again.
 
-What a write whose outcome is unknown has come to is read from the log, behind a barrier, and
-never guessed. When the term ends everything is dropped.
+The outcome of a write that timed out is read from the log, behind a barrier, and never guessed.
+When the term ends all in-memory state is dropped.
 """
 
 import asyncio
@@ -65,14 +65,14 @@ class ShardLimits:
         self._log = logging.getLogger(__name__)
 
     def check_new_id(self) -> ErrorCode:
-        """Return whether there is room for one transactional id more."""
+        """Return NONE if there is room for one transactional id more, else the error."""
         if len(self._shard) < self._settings.ids_max:
             return ErrorCode.NONE
         self._say("transactional ids", "oncelog.transactional.ids.max")
         return ErrorCode.POLICY_VIOLATION
 
     def check_change(self, old: TransactionRecord | None, new: TransactionRecord) -> ErrorCode:
-        """Return whether there is room for what this change opens or adds."""
+        """Return NONE if there is room for the transaction and partitions of a change."""
         if new.state != TransactionState.ONGOING:
             return ErrorCode.NONE
         if len(new.partitions) > self._settings.partitions_max:
@@ -85,7 +85,7 @@ class ShardLimits:
         return ErrorCode.NONE
 
     def _say(self, what: str, key: str) -> None:
-        """Say in the log, once in a while, what no field of the answer has room for."""
+        """Log the reason of refusals now and then: no field of the answer has room for it."""
         now_s = self._loop.time()
         if now_s >= self._logged_s.get(key, 0) + LOG_INTERVAL_S:
             self._logged_s[key] = now_s
@@ -102,7 +102,7 @@ Decide = Callable[[TransactionRecord | None, DecisionContext], Decision]
 
 
 class ShardLeader:
-    """Ends with `resign`; what is under way then is answered NOT_COORDINATOR."""
+    """The leader of a shard; after `resign` its requests are answered NOT_COORDINATOR."""
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class ShardLeader:
         self._log = logging.getLogger(__name__)
 
     def begin(self) -> None:
-        """Take up what predecessors have decided and not finished: markers are sent again."""
+        """Send the markers of transactions that earlier leaders decided and did not complete."""
         self._ports.work.begin("prepared transactions", self._resuming())
 
     def resign(self) -> None:
@@ -138,17 +138,17 @@ class ShardLeader:
             self._completion_timer.cancel()
         self._ports.work.begin("the end of a transaction shard's term", self._pending.clearing())
 
-    # -- what is known
+    # -- state
 
     def current(self, transactional_id: str) -> TransactionRecord | None:
-        """The record that a request is judged by."""
+        """Return the record that decides a request."""
         entry = self._pending.get(transactional_id)
         if entry is not None and entry.completion is not None:
             return entry.completion
         return self.shard.get(transactional_id)
 
     def unmarked(self, transactional_id: str) -> frozenset[TopicPartition]:
-        """Partitions of the transaction that have no marker yet."""
+        """Return the partitions of the transaction that have no marker yet."""
         record = self.current(transactional_id)
         entry = self._pending.get(transactional_id)
         if record is None:
@@ -168,11 +168,11 @@ class ShardLeader:
         waits_for_markers: bool = True,
         ends_with_fence: bool = False,
     ) -> tuple[ErrorCode, Decision | None]:
-        """Have something decided and made durable.
+        """Decide a request and make the decision durable.
 
-        decide: asked again as often as needed. A request that would be answered
-        CONCURRENT_TRANSACTIONS waits for up to hold_ms until what is in its way is over.
-        ends_with_fence: the coordinator's own abort, which nothing follows.
+        decide: called again as often as needed. A request that would get CONCURRENT_TRANSACTIONS
+        waits up to hold_ms for the end of the operation before it. ends_with_fence: the
+        coordinator's own abort, after which the producer is fenced.
         """
         deadline_s = self._loop.time() + hold_ms / 1_000
         fresh_producer_id = None
@@ -213,13 +213,13 @@ class ShardLeader:
         return ErrorCode.NOT_COORDINATOR, None
 
     async def add(self, transactional_id: str, addition: Addition) -> ErrorCode:
-        """Have partitions added, with others of the id that come at the same time."""
+        """Add partitions, joined with other additions of the id in the same turn."""
         ports = AdditionPorts(look=self._look, limit=self._limits.check_change, write=self._write)
         hold_ms = self._settings.hold_ms
         return await self._joint_additions.add(transactional_id, addition, hold_ms, ports)
 
     async def remove_expired(self, transactional_ids: list[str]) -> None:
-        """Drop ids that have expired, unless something has begun about them."""
+        """Remove expired ids that have no operation in progress."""
         writes = []
         for name in transactional_ids:
             record = self.shard.get(name)
@@ -232,7 +232,7 @@ class ShardLeader:
     # -- writing
 
     def _look(self, transactional_id: str) -> Looked | None:
-        """What an addition is judged by; None when the term is over."""
+        """Return the state that decides an addition; None when the term is over."""
         if not self.is_current:
             return None
         entry = self._pending.get(transactional_id)
@@ -241,7 +241,7 @@ class ShardLeader:
         return self.current(transactional_id), context
 
     def _write(self, transactional_id: str, new: TransactionRecord) -> asyncio.Future[ErrorCode]:
-        """Make a decision durable, and a completion before it that waits."""
+        """Write a decision, and before it a waiting completion of the id."""
         entry = self._pending.obtain(transactional_id)
         assert not entry.is_pending
         old = self.shard.get(transactional_id)
@@ -252,7 +252,7 @@ class ShardLeader:
                 Write.after(transactional_id, old, entry.completion),
                 Write.chained(transactional_id, entry.completion, new),
             ]
-        if new.state in PREPARED and not new.partitions:  # there is nothing to mark
+        if new.state in PREPARED and not new.partitions:  # it needs no markers
             completion = new.completed(self._ports.wall_ms())
             writes.append(Write.chained(transactional_id, new, completion))
         self._pass(BEFORE.get(new.state))
@@ -262,20 +262,20 @@ class ShardLeader:
             if not outcome.cancelled() and not outcome.result():
                 self._pass(AFTER.get(new.state))
 
-        written.add_done_callback(passed)  # before whoever awaits it
+        written.add_done_callback(passed)  # it runs before the callbacks of waiting requests
         return written
 
     def _propose(self, names: list[str], writes: list[Write]) -> asyncio.Future[ErrorCode]:
         """Propose writes of ids, which are pending meanwhile.
 
-        The future is done when they no longer are, or when knowing takes longer.
+        The future is done when they are pending no longer, or when the outcome is unknown.
         """
         future: asyncio.Future[ErrorCode] = self._loop.create_future()
 
         def done(applied: Applied | None, error: Exception | None) -> None:
             code = ErrorCode.NONE
             if error is not None:
-                if self.is_current:  # else thousands would say the same
+                if self.is_current:  # else thousands of lines would say the same
                     self._log.warning("a write of %d ids: %s", len(names), error)
                 code = ErrorCode.COORDINATOR_NOT_AVAILABLE
             elif applied is not None and not applied.is_done:
@@ -296,14 +296,14 @@ class ShardLeader:
             entry.is_pending = True
         try:
             self._raft_group.propose(command, WRITE_TIMEOUT_MS, done)
-        except BaseException:  # it has not begun
+        except BaseException:  # the write has not begun
             for entry in entries:
                 entry.is_pending = False
             raise
         return future
 
     def _find_out(self, names: list[str]) -> None:
-        """The ids stay pending until a barrier shows what became of the write."""
+        """Keep the ids pending until a barrier in the log shows the outcome of the write."""
 
         def done(_: Applied | None, error: Exception | None) -> None:
             if error is None:
@@ -316,7 +316,7 @@ class ShardLeader:
             self._raft_group.propose(barrier, WRITE_TIMEOUT_MS, done)
 
     def _settle(self, names: list[str]) -> None:
-        """No write of these ids is under way any more."""
+        """End the pending state of ids after the outcome of their write."""
         for name in names:
             self._attempt(self._settle_one, name)
 
@@ -334,7 +334,7 @@ class ShardLeader:
         self._pending.tidy(name)
 
     def _attempt(self, action: Callable[[str], None], name: str) -> None:
-        """Do something for one id of many, again later where a defect shows."""
+        """Run an action for one id; after an exception run it again later."""
         try:
             if self.is_current:
                 action(name)
@@ -343,7 +343,7 @@ class ShardLeader:
             self._loop.call_later(RETRY_PAUSE_MS / 1_000, self._attempt, action, name)
 
     def _refresh(self, transactional_id: str) -> TransactionRecord | None:
-        """Fit what is remembered of an id to its durable record; that if its markers are due."""
+        """Adjust an id's entry to its durable record; return the record if markers are due."""
         record = self.shard.get(transactional_id)
         entry = self._pending.obtain(transactional_id)
         if record is None or record.state not in PREPARED:
@@ -416,7 +416,7 @@ class ShardLeader:
             )
 
     def _write_completions(self) -> None:
-        """Make durable what no further request has taken along."""
+        """Write the completions that no further decision has included."""
         self._completion_timer = None
         due = self._pending.take_completions(COMPLETIONS_PER_COMMAND)
         if not due:
@@ -424,7 +424,7 @@ class ShardLeader:
         writes = [Write.after(name, self.shard.get(name), record) for name, record in due]
         written = self._propose([name for name, _ in due], writes)
         written.add_done_callback(self._completions_written)
-        self._write_completions_in(0)  # the others, in another turn
+        self._write_completions_in(0)  # the rest, in another turn
 
     def _completions_written(self, written: "asyncio.Future[ErrorCode]") -> None:
         if not written.result():

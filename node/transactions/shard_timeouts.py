@@ -1,8 +1,8 @@
-"""The shards that this node leads, and what time brings about in them.
+"""The shards that this node leads, with their timeouts and expiries.
 
 Elections and resignations come from the Raft groups. Two timers look for timed-out transactions,
 which are aborted with an epoch bump so that their producer is fenced, and for transactional ids
-that have been without a transaction for so long that they expire.
+without a transaction for the time of their expiry.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ SHARD_COUNT_TIMEOUT_MS = 5_000
 
 
 class ShardCountMismatch(ValueError):
-    """This node is configured with another number of shards than the cluster has."""
+    """An error: this node is configured with another number of shards than the cluster has."""
 
     def __init__(self, here: int, count: int) -> None:
         super().__init__(
@@ -44,7 +44,7 @@ class ShardCountMismatch(ValueError):
 
 
 class ShardLeaders:
-    """One for each node."""
+    """The shard leaders of one node."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class ShardLeaders:
             raft_group.on_resigned(partial(self._resigned, number))
 
     def start(self) -> None:
-        """Begin to look for timeouts and expiries."""
+        """Start the timers of timeouts and expiries."""
         for name, interval_ms, walk in (
             ("transaction timeouts", self.settings.timeout_scan_interval_ms, self._find_timed_out),
             ("expiry of transactional ids", self.settings.id_scan_interval_ms, self._find_expired),
@@ -84,7 +84,7 @@ class ShardLeaders:
             self._tasks.spawn(self._repeat(name, interval_ms, walk))
 
     async def stop(self) -> None:
-        """Cease; what is under way is answered NOT_COORDINATOR, and goes on elsewhere."""
+        """Stop; requests in flight are answered NOT_COORDINATOR, and continue elsewhere."""
         self._is_stopped = True
         for number in list(self._leaders):
             self._resigned(number)
@@ -92,7 +92,7 @@ class ShardLeaders:
         await self._tasks.stop()
 
     def find(self, number: int) -> ShardLeader | ErrorCode:
-        """The leader of a shard, if that is here and ready."""
+        """Return the leader of a shard, if it is here and ready, else an error."""
         leader = self._leaders.get(number)
         if leader is not None:
             return leader
@@ -103,7 +103,7 @@ class ShardLeaders:
         )
 
     def __iter__(self) -> Iterator[ShardLeader]:
-        """Those that are ready, by number."""
+        """Yield the ready leaders in the order of their numbers."""
         return (self._leaders[number] for number in sorted(self._leaders))
 
     @property
@@ -112,7 +112,7 @@ class ShardLeaders:
         return any(map(self._is_loading, range(len(self.raft_groups))))
 
     async def confirm_shard_count(self) -> None:
-        """Wait until the cluster says how many shards it has. Raises ShardCountMismatch.
+        """Wait until the cluster's number of shards is known; raise ShardCountMismatch.
 
         A transactional id would have two coordinators if nodes disagreed.
         """
@@ -168,7 +168,7 @@ class ShardLeaders:
             leader.resign()
 
     def _propose_shard_count(self, leader: ShardLeader) -> None:
-        """Once a second, until the log of shard 0 has it or another leads."""
+        """Propose the number once a second, until the log of shard 0 has it or another leads."""
 
         def done(_result: Any, error: Exception | None) -> None:
             if error is not None:
@@ -187,14 +187,14 @@ class ShardLeaders:
     # -- time
 
     async def look(self) -> None:
-        """Look once for both; when it is done aborts have begun, and what has expired is gone."""
+        """Look once for both; on return aborts have begun, and expired ids are removed."""
         await self._ports.work.run("transaction timeouts", self._find_timed_out())
         removing: list[asyncio.Task[None]] = []
         await self._ports.work.run("expiry of transactional ids", self._find_expired(removing))
         await asyncio.gather(*removing, return_exceptions=True)
 
     async def _repeat(self, name: str, interval_ms: int, walk: Callable[[], Steps[None]]) -> None:
-        """Look at all of something in slices, again and again."""
+        """Run a walk in slices, periodically."""
         while True:
             await asyncio.sleep(interval_ms / 1_000)
             try:
@@ -205,7 +205,7 @@ class ShardLeaders:
     def _find_timed_out(self) -> Steps[None]:
         """Abort every transaction that is open for longer than its timeout.
 
-        Others go on while we look at each, so an abort looks once more.
+        Transactions may change between two steps, so an abort checks again.
         """
         since_ms: dict[tuple[str, int], float] = {}
         found: list[tuple[ShardLeader, list[str]]] = []
@@ -228,7 +228,7 @@ class ShardLeaders:
             self._tasks.spawn(self._abort_each(found))
 
     def _holds(self, question: Callable[..., bool], *about: Any) -> bool:
-        """Ask about one id of many: where a defect shows nothing is done about it."""
+        """Check one id; return False after an exception, so that it is skipped."""
         try:
             return question(*about)
         except Exception:
@@ -236,7 +236,7 @@ class ShardLeaders:
             return False
 
     async def _abort_each(self, found: Sequence[tuple[ShardLeader, Sequence[str]]]) -> None:
-        """Those of all shards together, some in each turn of the loop."""
+        """Abort the transactions of all shards, some in each turn of the loop."""
         each = ((leader, name) for leader, names in found for name in names)
         for number, (leader, name) in enumerate(each, 1):
             self._tasks.spawn(self._abort_timed_out(leader, name))
@@ -249,9 +249,9 @@ class ShardLeaders:
         return record.is_timed_out(self._aged_ms(record.start_ms), loop_ms - since_ms)
 
     def _find_expired(self, removing: "list[asyncio.Task[None]] | None" = None) -> Steps[None]:
-        """Forget every id that has had no transaction for the time of its expiry.
+        """Remove every id that has had no transaction for the time of its expiry.
 
-        removing: gets the tasks that do it.
+        removing: collects the tasks of the removal.
         """
         for leader in list(self):
             expired = []
@@ -266,7 +266,7 @@ class ShardLeaders:
                     removing.append(task)
 
     async def _remove_each(self, leader: ShardLeader, names: Sequence[str]) -> None:
-        """A command after the other, of those that are still to be forgotten then."""
+        """Remove ids in one command after the other, those that are still expired then."""
         for first in range(0, len(names), EXPIRIES_PER_COMMAND):
             some = names[first : first + EXPIRIES_PER_COMMAND]
             try:
@@ -283,7 +283,7 @@ class ShardLeaders:
         return record.last_update_ms < aged_ms - self.settings.id_expiration_ms
 
     def _aged_ms(self, since_ms: int) -> int:
-        """What the clock says to whom counts from then."""
+        """Return the wall-clock time plus the advances of the cluster's clock since a moment."""
         return self._ports.wall_ms() + self._ports.advanced_since_ms(since_ms)
 
     async def _abort_timed_out(self, leader: ShardLeader, transactional_id: str) -> None:

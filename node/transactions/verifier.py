@@ -1,10 +1,10 @@
-"""How a partition leader asks whether a producer's transaction includes its partition (KIP-890).
+"""Verification by a partition leader that a transaction includes its partition (KIP-890).
 
-One for each broker. Of one transactional id one question is under way; what is asked meanwhile
-with the same producer id and epoch is put together into the next. A newer epoch ends a waiting
-question of an older one, or the other way round, with INVALID_PRODUCER_EPOCH. A question never
-takes the answer to one that was sent before it: its guard may be younger than that answer. Where
-this node is the coordinator nothing travels.
+Each broker has one verifier. A transactional id has one question in flight; further questions of
+the same producer id and epoch are joined into the next. Of two waiting questions with different
+epochs the older one gets INVALID_PRODUCER_EPOCH. A question never gets the answer to one that was
+sent before it: its guard may be younger than that answer. If this node is the coordinator no
+message is sent.
 
 Kafka answers a waiting question of the same epoch with NETWORK_EXCEPTION when another comes, so
 that its client repeats it; here both are answered.
@@ -38,7 +38,7 @@ class Verified(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _Question:
-    """What is to be asked next about an id by producers of one identity."""
+    """The next question about an id by producers of one identity."""
 
     identity: Identity
     adds: bool
@@ -46,14 +46,16 @@ class _Question:
     partitions: dict[TopicPartition, None] = field(default_factory=dict)
 
     def finish(self, error: int) -> None:
-        """The same for all partitions."""
+        """Answer all partitions with an error."""
         if not self.answer.done():
             self.answer.set_result((dict.fromkeys(self.partitions, int(error)), 0))
 
 
 class TransactionVerifier:
-    """Asks the transaction coordinator, wherever that is. hold_ms: how long it may take its time
-    before it says CONCURRENT_TRANSACTIONS."""
+    """The client of the transaction coordinator for verifications.
+
+    hold_ms: the time that the coordinator may wait before it answers CONCURRENT_TRANSACTIONS.
+    """
 
     def __init__(
         self,
@@ -81,13 +83,13 @@ class TransactionVerifier:
         *,
         adds: bool,
     ) -> Verified:
-        """What the coordinator says of each partition, in order; never raises for the network.
+        """Return the coordinator's answer for each partition, in order, also without a network.
 
-        adds: the partitions are added if they are not there (Produce v12, TxnOffsetCommit v5).
+        adds: missing partitions are added (Produce v12, TxnOffsetCommit v5).
         NONE: it is in the ongoing transaction. TRANSACTION_ABORTABLE: it is not (`adds` False).
-        PRODUCER_FENCED, INVALID_PRODUCER_ID_MAPPING, CONCURRENT_TRANSACTIONS: as the coordinator
-        says. NETWORK_EXCEPTION, NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE,
-        COORDINATOR_LOAD_IN_PROGRESS: ask again. What a client is told is the caller's concern.
+        PRODUCER_FENCED, INVALID_PRODUCER_ID_MAPPING, CONCURRENT_TRANSACTIONS: the coordinator's
+        errors. NETWORK_EXCEPTION, NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE,
+        COORDINATOR_LOAD_IN_PROGRESS: ask again. The caller translates them for the client.
         """
         identity = producer_id, producer_epoch
         questions = self._waiting.get(transactional_id)
@@ -102,7 +104,7 @@ class TransactionVerifier:
         return Verified([errors[partition] for partition in partitions], ongoing_index)
 
     async def stop(self) -> None:
-        """Give up what is under way: NETWORK_EXCEPTION."""
+        """Cancel the questions in flight, which get NETWORK_EXCEPTION."""
         await self._tasks.stop()
 
     # -- inside
@@ -110,7 +112,7 @@ class TransactionVerifier:
     def _join(
         self, questions: list[_Question], identity: Identity, adds: bool
     ) -> _Question | ErrorCode:
-        """The waiting question to which this one belongs."""
+        """Return the waiting question that this one joins, or an error."""
         for question in list(questions):
             if question.identity[0] == identity[0] and question.identity[1] != identity[1]:
                 if question.identity[1] > identity[1]:
@@ -129,7 +131,7 @@ class TransactionVerifier:
         return question
 
     async def _run(self, transactional_id: str, questions: list[_Question]) -> None:
-        """Ask one after the other until none is left."""
+        """Ask the questions of an id one after the other until none is left."""
         asked: _Question | None = None
         try:
             while questions:

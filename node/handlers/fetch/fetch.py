@@ -41,7 +41,7 @@ PARTITIONS_AT_ONCE_MAX = 200  # about 1 ms
 
 
 class _PlainFetch:
-    """A fetch that names all it wants, in no session."""
+    """A fetch that names all its partitions, outside of a session."""
 
     __slots__ = ("_context", "_request")
 
@@ -68,7 +68,7 @@ _Asked = _PlainFetch | SessionFetch
 def handle(
     context: RequestContext, header: RequestHeader, body: memoryview
 ) -> list[Buffer] | PendingAnswer | Coroutine[Any, Any, list[Buffer] | None]:
-    """Answer at once when there is enough, else when there is or the wait is over."""
+    """Answer when there are enough bytes, or at the end of the wait."""
     if context.broker.quotas.counts_fetched:
         context.client_id = header.client_id
         outcome = _fetch(context, header.api_version, body)
@@ -109,10 +109,10 @@ def _check_asker(request: FetchRequest) -> None:
 
 
 class _WaitingFetch:
-    """A fetch that found too little: it looks again when there is more, or at its deadline.
+    """A fetch that found too little: it reads again when there is more, or at its deadline.
 
-    Its answer knows it only until it is done: long waits would leave cycles that outlive the
-    collections of young objects, and full ones do not happen (garbage_collection).
+    Its answer refers to it only until it is done: long waits would leave cycles that outlive the
+    collections of young objects, and there are no full collections (garbage_collection).
     """
 
     __slots__ = ("_asked", "_context", "_deadline_ms", "_request", "_version", "pending")
@@ -219,7 +219,7 @@ async def _fetch_in_slices(
 
 @contextmanager
 def _given_up_with_client(context: RequestContext, asked: _Asked) -> Iterator[None]:
-    """Let go of what was asked if its answer reaches nobody, also if it was there by then."""
+    """Abandon the fetch if its client is gone or an exception ends it, even with an answer."""
     try:
         yield
     except BaseException:
@@ -238,9 +238,9 @@ async def _wait_in_slices(
     deadline_ms: int,
     repeated: "repeated_fetch.RepeatedFetch | None" = None,
 ) -> list[Buffer]:
-    """For many partitions: each look at them takes several turns of the loop.
+    """Wait for a fetch of many partitions, each read of which takes several turns of the loop.
 
-    look: the first, which found too little.
+    look: the first read, which found too little.
     """
     replicas: ReplicaManager = context.broker.replicas
     led_by_ms = min(deadline_ms, replicas.awaited.deadline_ms())
@@ -320,7 +320,7 @@ def _refusal(request: FetchRequest, error: KafkaError) -> Steps[FetchResponse]:
 
 
 def apis() -> tuple[Api, ...]:
-    """The rows of the dispatch table."""
+    """Return the rows of the dispatch table."""
     versions = fetch.OLDEST, fetch.NEWEST
     rights = (ByHandler(((AclOperation.READ, ResourceType.TOPIC),)),)
     return (Api(FETCH, *versions, handle, _on_error, ends_with_client=True, rights=rights),)
@@ -331,10 +331,10 @@ async def _throttled(
     client_id: str | None,
     outcome: list[Buffer] | PendingAnswer | Coroutine[Any, Any, list[Buffer]],
 ) -> list[Buffer] | None:
-    """Record the answer, when it is there, and write the throttle time into it.
+    """Record the answer, once complete, and write the throttle time into it.
 
-    Against Kafka, which sends a throttled client an empty answer and lets it ask again: here the
-    records go out at once, and the pause comes behind them. The rate is the same.
+    Kafka sends a throttled client an empty answer and lets it ask again. Here the records are sent
+    at once, and the pause follows them; the rate is the same.
     """
     if isinstance(outcome, PendingAnswer):
         body = await _completed(outcome)

@@ -54,7 +54,7 @@ _NOTHING: Found = (-1, -1, -1)
 def list_offsets(
     context: RequestContext, header: RequestHeader, request: "requests.ListOffsetsRequest"
 ) -> "Steps[responses.ListOffsets.Response] | Coroutine[Any, Any, responses.ListOffsets.Response]":
-    """An offset for each asked timestamp."""
+    """Return an offset for each requested timestamp."""
     searches: list[_Search] = []
     answers = _answers(context, header.api_version, request, searches)
     topics = request.topics
@@ -64,13 +64,13 @@ def list_offsets(
 
 
 def _has_search(topic: "requests.ListOffsetsRequest.ListOffsetsTopic") -> bool:
-    """Return whether it may have one: of many partitions not all are looked at."""
+    """Return whether a topic may need a search; many partitions are not all checked."""
     partitions = topic.partitions
     return len(partitions) > ENTRIES_PER_STEP or any(_is_searched(p.timestamp) for p in partitions)
 
 
 class _Search(NamedTuple):
-    """A partition whose records must be looked at, and where the answer goes."""
+    """A search in a partition, and the entry for its answer."""
 
     answer: "responses.ListOffsets.ListOffsetsPartitionResponse"
     partition: HostedPartition
@@ -157,7 +157,7 @@ def _begin(
 
 
 def _known(search: _Search) -> Found:
-    """What is asked for by a name and not by a time."""
+    """Return the offset for a special timestamp such as LATEST or EARLIEST."""
     partition, log = search.partition, search.partition.log
     epoch = partition.leading(search.current_leader_epoch).leader_epoch
     if search.timestamp == LATEST:
@@ -184,7 +184,7 @@ async def _searched(context: RequestContext, search: _Search) -> Found:
         log.log_end_offset if search.is_debugging else partition.readable_end(search.read_committed)
     )
     if found is None or found.offset >= upper:
-        # What lies beyond may still be found once the new leader knows its high watermark.
+        # Later records may be found once the new leader knows its high watermark.
         if found is not None and log.high_watermark < leader.epoch_start_offset:
             partition.latest_offset(search.read_committed, search.current_leader_epoch)
         return _NOTHING
@@ -216,7 +216,7 @@ def _refused(
 def offset_for_leader_epoch(
     context: RequestContext, header: RequestHeader, request: "requests.OffsetForLeaderEpochRequest"
 ) -> "responses.OffsetForLeaderEpoch.Response":
-    """Where an epoch ends: the largest one known up to the asked, and its end offset."""
+    """Return the largest known epoch up to the requested one, and its end offset."""
 
     def one(name: str, wanted: "_AskedEpoch") -> "responses.OffsetForLeaderEpoch.EpochEndOffset":
         try:
@@ -257,7 +257,7 @@ def _no_epoch(
 
 
 def apis() -> tuple[Api, ...]:
-    """The rows of the dispatch table."""
+    """Return the rows of the dispatch table."""
     return (
         control_api(
             api_keys.LIST_OFFSETS,

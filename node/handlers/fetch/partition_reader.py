@@ -1,7 +1,7 @@
-"""Partitions read for a fetch: each is judged for itself, and all share the limits of the answer.
+"""The reads of partitions for a fetch: each has its own errors, all share the answer's limits.
 
-`FetchRead` is one look at the partitions of a request that names all it wants; a look at those of a
-fetch session is `session_fetch.SessionRead`.
+`FetchRead` is one read of the partitions of a request that names them all; a read of a fetch
+session is `session_fetch.SessionRead`.
 """
 
 from collections.abc import Callable, Hashable
@@ -35,43 +35,43 @@ _LEADER_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_L
 
 
 class FetchLook(Protocol):
-    """One look at what a fetch wants."""
+    """One read of the partitions of a fetch."""
 
     bytes_read: int
     must_answer: bool  # an error or a divergence does not wait
-    is_void: bool  # its session went or was overtaken meanwhile
-    is_partial: bool  # there is more to look at than one look may take
-    is_cut: bool  # there is more to read than one answer may take: waiting brings nothing
+    is_void: bool  # its session was closed or overtaken meanwhile
+    is_partial: bool  # there are more partitions than one look may read
+    is_cut: bool  # there are more bytes than one answer may hold: do not wait
     awaited: dict[TopicPartition, None]  # refused, but this broker will soon lead them
 
     @property
     def is_empty(self) -> bool:
-        """Return whether there is nothing that could come."""
+        """Return whether there is nothing to wait for."""
         ...
 
     def run(self) -> None:
-        """Look, where the partitions are few."""
+        """Read a few partitions at once."""
         ...
 
     def steps(self) -> Steps[None]:
-        """The same, for many partitions."""
+        """Read many partitions in steps."""
         ...
 
     def is_outdated(self) -> bool:
-        """Return whether there is more to be read by now; while slices are done logs go on."""
+        """Return whether there is more to read by now: logs grow between steps."""
         ...
 
     def answer(self) -> Steps[FetchResponse]:
-        """What was seen; it will be sent."""
+        """Return the answer, which will be sent."""
         ...
 
     def delayed(self, deadline_ms: int, context: Callable[[DelayedFetch], object]) -> DelayedFetch:
-        """The wait for the bytes that are missing."""
+        """Return the wait for the missing bytes."""
         ...
 
 
 class PartitionReader:
-    """Reads partitions of one request, within the limits."""
+    """The reader of one request's partitions, within its limits."""
 
     def __init__(self, context: RequestContext, request: FetchRequest) -> None:
         self.context, self.request = context, request
@@ -93,7 +93,7 @@ class PartitionReader:
     def read(
         self, name: str | None, topic_id: bytes | None, wanted: FetchPartition
     ) -> FetchedPartition:
-        """The answer for one partition."""
+        """Return the answer for one partition."""
         answer = FetchedPartition(wanted.index)
         try:
             if topic_id is not None:
@@ -135,8 +135,10 @@ class PartitionReader:
             traffic.count_sent(size_bytes)
 
     def saw(self, partition: HostedPartition, offset: int, upper: int, is_hidden: bool) -> None:
-        """A partition was read from `offset`, and can be up to `upper`; is_hidden: what is
-        committed already ends behind that."""
+        """Note that a partition was read from `offset`, and can be read up to `upper`.
+
+        is_hidden: committed records behind `upper` are hidden by an open transaction.
+        """
         raise NotImplementedError
 
     def _read(
@@ -182,13 +184,13 @@ class PartitionReader:
 
 
 class FetchRead(PartitionReader):
-    """One look at all partitions that a request names."""
+    """One read of all partitions that a request names."""
 
     def __init__(self, context: RequestContext, request: FetchRequest) -> None:
         super().__init__(context, request)
         self._topics: list[FetchedTopic] = []
         self._watched: dict[Hashable, int] = {}
-        # Where open transactions hide what is committed already.
+        # The partitions in which open transactions hide committed records.
         self._hidden: dict[Hashable, int] | None = {} if self.read_committed else None
 
     @property

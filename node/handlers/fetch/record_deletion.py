@@ -1,4 +1,4 @@
-"""DeleteRecords 0-2 (KIP-107): log starts are moved, and the answer waits for the followers."""
+"""DeleteRecords 0-2 (KIP-107): it moves log starts, and waits for the followers."""
 
 import asyncio
 from typing import TYPE_CHECKING
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 ENTRIES_PER_STEP = 100  # about 0.4 ms
 DELETION_WAIT_MS_MAX = 10 * 60 * 1000  # as for other administration
 _POLL_S = 0.01
-_Moved = tuple[HostedPartition, int, "_Deleted"]  # to which offset, and where the answer goes
+_Moved = tuple[HostedPartition, int, "_Deleted"]  # with the offset, and the entry of the answer
 
 
 async def delete_records(
@@ -72,7 +72,7 @@ def _move_all(
 
 
 def _unsettled(waiting: list[_Moved]) -> Steps[list[_Moved]]:
-    """Those that some replica has not moved; the others are answered."""
+    """Return the partitions with a replica that has not moved; answer the others."""
     left = []
     for number, entry in enumerate(waiting, 1):
         if not _is_settled(*entry):
@@ -131,7 +131,7 @@ def _failed(
 
 
 def apis() -> tuple[Api, ...]:
-    """The row of this file."""
+    """Return the row of this file."""
     refuse = of_each_partition(_failed)
     decide = when_led(delete_records, named_partitions)
     rights = (on_each_topic(AclOperation.DELETE),)

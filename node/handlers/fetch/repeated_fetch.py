@@ -1,10 +1,10 @@
-"""A client without sessions that names the same thousands of partitions again and again.
+"""Large fetches that a client without sessions repeats.
 
-librdkafka knows no fetch sessions: while nothing comes, each of its fetches is the one before, but
-for the order of the partitions, and each cost a decoding and two looks at every partition. So a
-large fetch that came twice and found nothing is kept like a session (which its client is not told
-of): when it comes again and nothing has happened to its partitions, it waits, and gets the answer
-that it got before.
+librdkafka has no fetch sessions: without new records each of its fetches equals the one before, but
+for the order of the partitions. Each would cost a decoding and two reads of every partition. So a
+large fetch that came twice and found nothing is kept like a session, which its client does not
+see. When it comes again and its partitions have not changed, it waits, and gets the same answer
+again.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ BODY_BYTES_MAX = 256 * 1024  # 9,000 partitions, some 4 ms to compare
 
 
 class KeptFetch(SessionFetch):
-    """All partitions of a fetch; where its place was needed for others it is read as any other."""
+    """The session of a repeated fetch; an evicted one is read like any other fetch."""
 
     def look(self) -> FetchLook:
         if self.session.is_closed:
@@ -34,7 +34,7 @@ class KeptFetch(SessionFetch):
 
 
 class RepeatedFetch:
-    """The last large fetch of a connection; `answer`: to send again, while nothing changes."""
+    """The last large fetch of a connection; `answer` is sent again while nothing changes."""
 
     __slots__ = ("_context", "_rows", "_version", "answer", "kept", "request")
 
@@ -45,7 +45,7 @@ class RepeatedFetch:
         self.answer: list[Buffer] | None = None
 
     def is_same(self, rows: FetchRows) -> bool:
-        """Return whether this request is the last one again, in whatever order."""
+        """Return whether this request has the partitions of the last one, in any order."""
         return rows == self._rows
 
     def is_unchanged(self) -> bool:
@@ -57,7 +57,7 @@ class RepeatedFetch:
         return not (session.is_closed or session.changed or session.ready)
 
     def keep(self, request: FetchRequest) -> Steps[KeptFetch | None]:
-        """Link its partitions, so that they say what happens; None where there is no room."""
+        """Open a session that follows changes of the partitions; return None without room."""
         if self._context.is_closed:
             return None
         if self.kept is not None and not self.kept.session.is_closed:
@@ -65,7 +65,7 @@ class RepeatedFetch:
         session = open_session(self._context.broker, request, self._version)
         if session is None:
             return None
-        # Known before the first yield, for it ends with the connection.
+        # It is stored before the first yield, so that it ends with the connection.
         kept = KeptFetch(self._context, request, session, is_opening=True, is_told=False)
         self.kept = kept
         standing = self._context.broker.replicas.purgatory.standing
@@ -74,12 +74,12 @@ class RepeatedFetch:
         return kept
 
     def answered(self, look: FetchLook, answer: list[Buffer]) -> None:
-        """Remember what was sent, if it can be sent again."""
+        """Keep an answer that can be sent again."""
         is_nothing = not (look.bytes_read or look.must_answer or look.is_empty)
         self.answer = answer if is_nothing and self.kept is not None else None
 
     async def wait(self) -> int:
-        """Until something changes, or its time is over: that deadline, in ms."""
+        """Wait for a change or the deadline of the fetch; return the deadline in ms."""
         request, kept = self.request, self.kept
         assert request is not None and kept is not None
         replicas = self._context.broker.replicas
@@ -101,14 +101,14 @@ class RepeatedFetch:
         return deadline_ms
 
     def close(self) -> None:
-        """Another fetch has come, or the connection is gone."""
+        """Close the session: another fetch has come, or the connection is gone."""
         if self.kept is not None:
             close_session(self._context.broker, self.kept.session)
             self.kept = None
 
 
 def note(context: RequestContext, version: int, body: memoryview) -> Steps[RepeatedFetch | None]:
-    """The large fetch that has come, if it is the last one again; else remember this one."""
+    """Return the last large fetch if this one repeats it; else keep this one."""
     rows = None
     if len(body) <= BODY_BYTES_MAX:
         rows = yield from fetch_rows(body, version)

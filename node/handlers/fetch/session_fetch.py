@@ -1,7 +1,7 @@
-"""A fetch within a session (KIP-227): from its epoch to the answer that its client misses.
+"""A fetch within a session (KIP-227).
 
-What a session is stands in `replication/fetch_session.py`; here is what begins, overtakes and ends
-one. A request that comes while an earlier one of its session waits frees that, which is refused.
+`replication/fetch_session.py` defines a session; this file begins, overtakes and ends one. A
+request that comes while an earlier one of its session waits ends that wait with an error.
 """
 
 import random
@@ -38,8 +38,9 @@ PLACES_AT_ONCE_MAX = 200  # about 1 ms
 
 
 class SessionFetch:
-    """What is asked for of a session. `is_opening`: its client knows nothing of it yet; `is_told`:
-    it will, with the answer.
+    """A fetch of a session.
+
+    `is_opening`: the client does not know the session yet. `is_told`: the answer carries its id.
     """
 
     __slots__ = ("_context", "_request", "is_opening", "is_told", "session")
@@ -58,13 +59,13 @@ class SessionFetch:
 
     @property
     def size(self) -> int:
-        """How many partitions a look has to take; else it takes as many as it may."""
+        """The number of partitions that the first read must take; 0 for any number."""
         return len(self.session.partitions) if self.is_opening else 0
 
     def update(self) -> "Steps[SessionFetch | None]":
-        """Take in what the request says; None: the session has ended, and it stands by itself.
+        """Update the session from the request; return None if the session has ended.
 
-        Raises FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH: another came before it.
+        Raises FETCH_SESSION_ID_NOT_FOUND, and INVALID_FETCH_SESSION_EPOCH after another request.
         """
         broker, session = self._context.broker, self.session
         if not self.is_opening and session.epoch != self._request.session_epoch:
@@ -87,7 +88,7 @@ class SessionFetch:
         return SessionRead(self, self._context, self._request)
 
     def refusal(self) -> FetchResponse | None:
-        """The answer, where another request has come meanwhile."""
+        """Return the error answer if another request has come meanwhile."""
         if self.session.is_at(self._request.session_epoch):
             return None
         if self.session.is_closed:
@@ -95,14 +96,15 @@ class SessionFetch:
         return refused(ErrorCode.INVALID_FETCH_SESSION_EPOCH, self.session.session_id)
 
     def abandoned(self) -> None:
-        """Nobody will ever know the number of a session that is just being opened."""
+        """Close a session that is being opened: its client will never know its id."""
         if self.is_opening:
             close_session(self._context.broker, self.session)
 
 
 class SessionRead(PartitionReader):
-    """One look at what has changed in a session, as much as can be done at once; the rest is for
-    the next fetch. While the session is opened, at all.
+    """One read of the changed partitions of a session, or of all while it is opened.
+
+    It reads as many as can be read at once; the rest is for the next fetch.
     """
 
     def __init__(self, asked: SessionFetch, context: RequestContext, request: FetchRequest) -> None:
@@ -178,7 +180,7 @@ class SessionRead(PartitionReader):
         assert place is not None
         place.has_more = upper > offset
         place.was_read(max(offset, upper), BYTES_UNKNOWN if is_hidden else 0)
-        if not self._session.is_closed:  # while this looked: its places are let go of already
+        if not self._session.is_closed:  # a closed one has released its places already
             self._standing.watch(place, partition)
 
     def _begin(self) -> list[SessionPartition]:
@@ -200,7 +202,7 @@ class SessionRead(PartitionReader):
 
 
 def begin(context: RequestContext, request: FetchRequest, version: int) -> SessionFetch | None:
-    """The session that a request goes on with, or opens; None: it stands by itself.
+    """Return the session that a request continues or opens; None for a request without one.
 
     Raises FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
     """
@@ -233,7 +235,7 @@ def begin(context: RequestContext, request: FetchRequest, version: int) -> Sessi
 def open_session(
     broker: BrokerServices, request: FetchRequest, version: int
 ) -> FetchSession | None:
-    """A new session for the partitions of a request, which it does not have yet."""
+    """Return a new, empty session with room for the partitions of a request; None without room."""
     if _has_overlong_name(request):
         return None
     size = sum(len(topic.partitions) for topic in request.topics)
@@ -247,17 +249,17 @@ def open_session(
 
 
 def _has_overlong_name(request: FetchRequest) -> bool:
-    """Of what can be no topic: the cache counts partitions, and would keep 32 kB for each."""
+    """Return whether a name is too long for a topic: the cache would keep 32 kB for each."""
     return any(len(topic.name or "") > NAME_CHARS_MAX for topic in request.topics)
 
 
 def refused(code: int, session_id: int = NO_SESSION_ID) -> FetchResponse:
-    """A refusal of the whole request names no partition."""
+    """Return the error answer to a whole request, which names no partition."""
     return FetchResponse([], error_code=code, session_id=session_id)
 
 
 def close_session(broker: BrokerServices, session: FetchSession) -> None:
-    """End a session; a fetch of it that waits is answered."""
+    """End a session, and answer its waiting fetch."""
     broker.fetch_sessions.close(session)
     _end(broker, session)
 

@@ -1,9 +1,9 @@
-"""The first record of a partition that is not older than a time, found without keeping the loop.
+"""The search for a partition's first record that is not older than a time, in steps.
 
 A log is searched from its time index on, some headers in a step. A batch that is young enough is
-unfolded (`batch_contents`) and gone through in slices, to its first match; where its header says it
-all, as of a batch with the broker's own time, it is not looked into. What leads may change between
-two steps, and logs may go: who does not lead any more says so, and looks at nothing.
+decompressed (`batch_contents`) and read in slices to its first match, unless its header is enough,
+as with append times. The leader may change and logs may be deleted between two steps: a broker that
+leads no longer raises NotLeaderOrFollower.
 """
 
 from typing import NamedTuple
@@ -19,7 +19,7 @@ from ...services import BrokerServices
 
 
 class TimestampedOffset(NamedTuple):
-    """A record found by time; the epoch is that of its batch."""
+    """A record found by its time; the epoch is that of its batch."""
 
     offset: int
     timestamp: int
@@ -29,7 +29,7 @@ class TimestampedOffset(NamedTuple):
 async def find_by_time(
     broker: BrokerServices, partition: HostedPartition, timestamp_ms: int, offset: int
 ) -> TimestampedOffset | None:
-    """The first record at or above `offset`, which is not below the log start.
+    """Return the first record at or above `offset`, which is not below the log start.
 
     Raises NotLeaderOrFollower, KafkaStorageError, and InvalidRecord for a batch that is broken.
     """
@@ -52,8 +52,9 @@ async def find_by_time(
 
 
 def from_header(header: BatchHeader, offset: int) -> tuple[int, int] | None:
-    """(offset, timestamp) of the first record at or above `offset` in a batch that is young enough,
-    where all of its records are as young, and none is missing.
+    """Return (offset, timestamp) of a batch's first record at or above `offset`, by its header.
+
+    None unless it has the append time or a single record, and none of its records is missing.
     """
     is_whole = header.record_count == header.last_offset_delta + 1
     if is_whole and (header.is_log_append_time or header.record_count == 1):

@@ -1,1 +1,1 @@
-"""node/handlers/groups: consumer groups: finding coordinators, members, offsets, admin."""
+"""node/handlers/groups: the APIs of groups: coordinators, members, offsets, administration."""

@@ -1,7 +1,7 @@
-"""What administrators ask about groups.
+"""The APIs of groups for administrators.
 
-DescribeGroups 0-6   v3 authorized operations, v4 static members, v6 GROUP_ID_NOT_FOUND for a group
-                     that is not there (KIP-1043); older versions call it Dead.
+DescribeGroups 0-6   v3 authorized operations, v4 static members, v6 GROUP_ID_NOT_FOUND for a
+                     missing group (KIP-1043); older versions call it Dead.
 ListGroups 0-5       v4 states (KIP-518), v5 types (KIP-848); only the groups of this broker.
 DeleteGroups 0-3     KIP-229; empty groups only, with all their offsets; v3 has room for words.
 """
@@ -42,7 +42,7 @@ DELETED_AT_ONCE = 50
 def describe_groups(
     context: RequestContext, header: RequestHeader, request: "requests.DescribeGroupsRequest"
 ) -> "responses.DescribeGroups.Response":
-    """Each group's state and members."""
+    """Return each group's state and members."""
     version = header.api_version
     with_operations = getattr(request, "include_authorized_operations", False)
 
@@ -121,7 +121,7 @@ def _members(group: ClassicGroup) -> "list[responses.DescribeGroups.DescribedGro
 async def list_groups(
     context: RequestContext, header: RequestHeader, request: "requests.ListGroupsRequest"
 ) -> "Steps[responses.ListGroups.Response]":
-    """The groups that this broker coordinates, as far as they are committed."""
+    """Return the groups that this broker coordinates and that are committed."""
     groups = context.broker.groups
     settling = [
         groups.until_settled(shard)
@@ -130,7 +130,7 @@ async def list_groups(
     ]
     for outcome in await asyncio.gather(*settling, return_exceptions=True):
         if isinstance(outcome, BaseException) and not isinstance(outcome, NotCoordinator):
-            raise outcome  # a shard that has resigned meanwhile is another broker's to list
+            raise outcome  # another broker lists a shard that has resigned meanwhile
     return _listing(context, request)
 
 
@@ -172,7 +172,7 @@ def _filter(text: str) -> str:
 async def delete_groups(
     context: RequestContext, header: RequestHeader, request: "requests.DeleteGroupsRequest"
 ) -> "responses.DeleteGroups.Response":
-    """Per group: gone with all its offsets, or why not."""
+    """Delete each group with all its offsets, or return its error."""
     group_ids = list(dict.fromkeys(request.groups_names))
     results: list[responses.DeleteGroups.DeletableGroupResult] = []
     for start in range(0, len(group_ids), DELETED_AT_ONCE):
@@ -204,7 +204,7 @@ def _failed(group_id: str, error: KafkaError) -> "responses.DeleteGroups.Deletab
 
 
 def apis() -> tuple[Api, ...]:
-    """The rows of this file."""
+    """Return the rows of this file."""
     return (
         control_api(
             api_keys.DESCRIBE_GROUPS,

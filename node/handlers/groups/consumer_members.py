@@ -1,10 +1,10 @@
-"""What members and administrators of consumer groups ask (KIP-848).
+"""The APIs of consumer groups, for members and administrators (KIP-848).
 
-ConsumerGroupHeartbeat 0-1   v1 regular expressions, and the member makes its own id.
+ConsumerGroupHeartbeat 0-1   v1 regular expressions, and the member creates its own id.
 ConsumerGroupDescribe 0-1    v1 types of members.
 
-A heartbeat is answered when what it has changed is committed, and describing waits for that, too:
-nobody is told what may still be lost.
+A heartbeat is answered when its changes are committed, and describing waits for that, too: no
+answer contains a state that may still be lost.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -76,7 +76,7 @@ def consumer_group_heartbeat(
     header: RequestHeader,
     request: "requests.ConsumerGroupHeartbeatRequest",
 ) -> list[Buffer] | PendingAnswer:
-    """Answer when all is committed that the answer says."""
+    """Answer when the state in the answer is committed."""
     version, groups = header.api_version, context.broker.groups
     _check_served(context.broker)
     if _says_nothing(request):
@@ -96,7 +96,7 @@ def consumer_group_heartbeat(
 
 
 def _check_served(broker: BrokerServices) -> None:
-    """Raises UnsupportedVersion where the cluster, or this broker, has classic groups only."""
+    """Raise UnsupportedVersion if the cluster, or this broker, has classic groups only."""
     protocols = broker.config.group_coordinator_rebalance_protocols
     if "consumer" not in protocols or not broker.state.feature_level(GROUP_VERSION):
         raise UnsupportedVersion
@@ -234,7 +234,7 @@ def _heartbeat_error(
 async def consumer_group_describe(
     context: RequestContext, header: RequestHeader, request: "requests.ConsumerGroupDescribeRequest"
 ) -> "Steps[responses.ConsumerGroupDescribe.Response]":
-    """Each group's epochs, and what its members have and shall have."""
+    """Return each group's epochs, and its members' current and target assignments."""
     _check_served(context.broker)
     seen: dict[str, _Seen | KafkaError] = {}
     for group_id in request.group_ids:
@@ -247,7 +247,7 @@ async def consumer_group_describe(
 
 
 class _Seen(NamedTuple):
-    """A group as it is at one moment; its values do not change, while members come and go."""
+    """A snapshot of a group, which does not change while members come and go."""
 
     state_name: str
     epoch: int
@@ -259,7 +259,7 @@ class _Seen(NamedTuple):
 
 
 async def _seen(broker: BrokerServices, group_id: str) -> _Seen:
-    """Return a group as it is now, when all of that is committed."""
+    """Return a snapshot of a group when all of it is committed."""
     if not group_id:
         raise InvalidGroupId
     shard = broker.groups.shard_for(group_id)
@@ -340,7 +340,7 @@ def _member(state: ClusterState, group: _Seen, member_id: str, member: ConsumerM
 
 
 def _named(state: ClusterState, partitions: "Mapping[bytes, Iterable[int]]") -> "list[_Assigned]":
-    """Return partitions with the names of their topics, but for topics that are gone."""
+    """Return partitions with the names of their topics, without deleted topics."""
     return [
         {"topic_id": topic_id, "topic_name": topic.name, "partitions": sorted(indexes)}
         for topic_id, indexes in partitions.items()
@@ -395,7 +395,7 @@ def _show_groups(access: Access, state: object, request: object, values: Any) ->
 
 
 def _topics_of(group: Any) -> Iterator[str]:
-    """The topics that the members of a described group name, some of them more than once."""
+    """Yield the topics that the members of a described group name, some more than once."""
     for member in group.get("members", ()):
         yield from member["subscribed_topic_names"] or ()
         for part in ("assignment", "target_assignment"):
@@ -404,7 +404,7 @@ def _topics_of(group: Any) -> Iterator[str]:
 
 
 def apis() -> tuple[Api, ...]:
-    """The rows of this file."""
+    """Return the rows of this file."""
     heartbeat = decoding_in_slices(
         api_keys.CONSUMER_GROUP_HEARTBEAT, consumer_group_heartbeat, HEARTBEAT_RIGHTS
     )

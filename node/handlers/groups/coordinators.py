@@ -1,15 +1,15 @@
-"""Who coordinates a group, or a transactional id.
+"""The API to find the coordinator of a group or a transactional id.
 
 FindCoordinator 0-6   v1 transactions (KIP-98), v4 many keys at once (KIP-699), v5 may answer
                       TRANSACTION_ABORTABLE (KIP-890), v6 share groups (KIP-932), which we lack.
 
-A group's coordinator is the leader of its partition of __consumer_offsets; that topic is made when
-the first group asks. A transactional id's is the leader of its shard. While there is none the
-answer is COORDINATOR_NOT_AVAILABLE, and clients ask again.
+A group's coordinator is the leader of its partition of __consumer_offsets; the first request for a
+group creates that topic. A transactional id's coordinator is the leader of its shard. Without a
+leader the answer is COORDINATOR_NOT_AVAILABLE, and clients ask again.
 
-Against Kafka: the question that makes the topic waits for it, a moment at most, and for the log of
-its group's partition where that is this broker's own, so that the first consumer of a cluster need
-not come twice.
+Against Kafka: the request that creates the topic waits for it, a moment at most, and for the log of
+its group's partition if this broker leads it, so that the first consumer of a cluster need not ask
+twice.
 """
 
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ NOBODY: CoordinatorAddress = {"node_id": -1, "host": "", "port": -1}
 
 
 class CoordinatorSearch:
-    """Answers FindCoordinator; one for each broker."""
+    """The answers to FindCoordinator; one for each broker."""
 
     def __init__(self, creation: AutoCreation) -> None:
         self._creation = creation
@@ -54,7 +54,7 @@ class CoordinatorSearch:
         header: RequestHeader,
         request: "requests.FindCoordinatorRequest",
     ) -> "responses.FindCoordinator.Response":
-        """The coordinators of the keys."""
+        """Return the coordinators of the keys."""
         broker = context.broker
         await broker.suspected_brokers.settled(context.age_ms)
         if broker.replicas.stalled:
@@ -81,7 +81,7 @@ class CoordinatorSearch:
 
 
 async def _until_led(broker: BrokerServices, group_ids: Sequence[str]) -> None:
-    """Return when this broker serves the partition of a group, or of many any of its own."""
+    """Wait until this broker serves the partition of a group; for many groups any of its own."""
     topic = broker.state.topics.get(OFFSETS_TOPIC)
     if topic is not None:
         count, awaited = len(topic.partitions), broker.replicas.awaited
@@ -94,7 +94,7 @@ async def _until_led(broker: BrokerServices, group_ids: Sequence[str]) -> None:
 def _coordinator(
     context: RequestContext, key_type: int, key: str
 ) -> tuple[int, CoordinatorAddress]:
-    """The error and the address for one key, on the listener of the client."""
+    """Return the error and the address for one key, on the listener of the client."""
     broker = context.broker
     if key_type == GROUP:
         found = _of_group(broker, key)
@@ -118,7 +118,7 @@ def _of_group(broker: BrokerServices, group_id: str) -> BrokerRegistration | Non
 
 
 def _message(error: int) -> str:
-    """As Kafka's: NONE is said by name."""
+    """Return Kafka's message of an error; that of no error is "NONE"."""
     return "NONE" if error == ErrorCode.NONE else ErrorCode(error).sentence
 
 
@@ -132,7 +132,7 @@ def _refusal(
 
 
 def _of_kind(key_type: int, key: str) -> Resource | None:
-    """What is asked about; the kind that is not served is refused by the handler."""
+    """Return the resource of a key; None for an unknown type, which the handler refuses."""
     kinds = {GROUP: ResourceType.GROUP, TRANSACTION: ResourceType.TRANSACTIONAL_ID}
     return (kinds[key_type], key) if key_type in kinds else None
 
@@ -155,6 +155,6 @@ RIGHTS = (
 
 
 def apis(creation: AutoCreation) -> tuple[Api, ...]:
-    """The rows of this file."""
+    """Return the rows of this file."""
     find = CoordinatorSearch(creation).find
     return (control_api(api_keys.FIND_COORDINATOR, (0, 6), find, _refusal, rights=RIGHTS),)

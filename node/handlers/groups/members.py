@@ -1,4 +1,4 @@
-"""Requests of members of the classic protocol, to classic groups and to consumer groups.
+"""The APIs for members with the classic protocol, in classic groups and in consumer groups.
 
 JoinGroup 0-9    v1 rebalance timeout (KIP-62), v4 the id first (KIP-394), v5 static members
                  (KIP-345), v7 protocol type and name (KIP-559), v8 reason (KIP-800), v9
@@ -8,8 +8,8 @@ Heartbeat 0-4    v3 static members.
 LeaveGroup 0-5   v3 several members (KIP-345), v5 reason.
 
 JoinGroup and SyncGroup wait in the group until it can answer; see coordinator/groups. A heartbeat
-that comes while the coordinator loads is answered as if all were well, as Kafka does: the session
-starts anew when it has loaded.
+that comes while the coordinator loads is answered without an error, as in Kafka: the session
+restarts when the group is loaded.
 """
 
 import asyncio
@@ -61,23 +61,23 @@ from ..answers import code_only, completing
 
 ID_FIRST_FROM, NULL_NAME_FROM, SKIPPING_FROM = 4, 7, 9
 BATCHED_FROM = 3  # LeaveGroup
-NAMED_FROM = 5  # SyncGroup: from then on the member must say its protocol
+NAMED_FROM = 5  # SyncGroup: from this version on the member must name its protocol
 # The protocols of one member, names and metadata. Kafka has no limit, but a group's record must
 # fit in a batch.
 METADATA_BYTES_MAX = 1024 * 1024
 PROTOCOLS_MAX = 1_000  # of one member
 ASSIGNMENTS_MAX = 10_000  # of one group
 LEAVING_A_STEP = 50
-BROKEN_ANSWER = ErrorCode.UNKNOWN_SERVER_ERROR  # of one that cannot be encoded
+BROKEN_ANSWER = ErrorCode.UNKNOWN_SERVER_ERROR  # in place of an answer that cannot be encoded
 _Proceed = Callable[[RequestContext, RequestHeader, Request], list[Buffer] | PendingAnswer]
 
 
 def decoding_in_slices(
     key: "api_keys.ApiKey[Request, Any]", proceed: _Proceed[Request], rights: Rights
 ) -> Handler:
-    """A handler: requests with long arrays are decoded in slices, and then go on as others do.
+    """Return a handler that decodes requests with long arrays in slices.
 
-    rights: refuse a request as a whole, or not at all.
+    rights: those that refuse a whole request, or nothing of it.
     """
     large_requests = LargeRequests()
 
@@ -116,9 +116,9 @@ def decoding_in_slices(
 def join_group(
     context: RequestContext, header: RequestHeader, request: "requests.JoinGroupRequest"
 ) -> list[Buffer] | PendingAnswer:
-    """Wait for the next generation, or hear at once why not.
+    """Answer with the next generation, or at once with an error.
 
-    In a consumer group there is nobody to wait for.
+    In a consumer group a join does not wait for other members.
     """
     version = header.api_version
     try:
@@ -208,7 +208,7 @@ def _join_error(
 def sync_group(
     context: RequestContext, header: RequestHeader, request: "requests.SyncGroupRequest"
 ) -> list[Buffer] | PendingAnswer:
-    """Wait for the leader's assignment, or bring it."""
+    """Answer with the assignment, which the leader's request brings."""
     version = header.api_version
     protocol_type = getattr(request, "protocol_type", None)
     protocol_name = getattr(request, "protocol_name", None)
@@ -257,7 +257,7 @@ def _sync_error(
 def heartbeat(
     context: RequestContext, header: RequestHeader, request: "requests.HeartbeatRequest"
 ) -> "responses.Heartbeat.Response":
-    """The member lives; it hears of a rebalance."""
+    """Renew a member's session; the answer reports a rebalance."""
     _check_group_id(request.group_id)
     groups = context.broker.groups
     try:
@@ -281,7 +281,7 @@ def heartbeat(
 def leave_group(
     context: RequestContext, header: RequestHeader, request: "requests.LeaveGroupRequest"
 ) -> Any:
-    """Members leave, each with an answer of its own: steps, or a coroutine of a consumer group."""
+    """Remove members, each with its own answer: steps, or a coroutine for a consumer group."""
     _check_group_id(request.group_id)
     shard = context.broker.groups.shard_for(request.group_id)
     if isinstance(shard.groups.get(request.group_id), ConsumerGroup):
@@ -292,7 +292,7 @@ def leave_group(
 async def _leave_consumer_group(
     broker: BrokerServices, version: int, request: "requests.LeaveGroupRequest"
 ) -> "responses.LeaveGroup.Response":
-    """Answered when it is committed; many members go in several epochs."""
+    """Remove members of a consumer group, many in several epochs; answer when it is committed."""
     group_id = request.group_id
     members: list[responses.LeaveGroup.MemberResponse] = []
     if version < BATCHED_FROM:
@@ -380,7 +380,7 @@ def _check_group_id(group_id: str) -> None:
 
 
 def apis() -> tuple[Api, ...]:
-    """The rows of this file."""
+    """Return the rows of this file."""
     rights = (on_group(AclOperation.READ),)
     join = decoding_in_slices(api_keys.JOIN_GROUP, join_group, rights)
     sync = decoding_in_slices(api_keys.SYNC_GROUP, sync_group, rights)

@@ -1,20 +1,19 @@
-"""Offsets that consumers commit, by themselves (`plain_commits`) or in a transaction.
+"""The commits of offsets, plain (`plain_commits`) or in a transaction.
 
 OffsetCommit 2-10     KIP-88; v2-4 bring their own retention (KIP-211), v6 leader epochs (KIP-320),
                       v7 static members (KIP-345), v9 GROUP_ID_NOT_FOUND, v10 topic ids (KIP-848).
-TxnOffsetCommit 0-6   KIP-98; v3 says who commits (KIP-447), v4 may answer TRANSACTION_ABORTABLE,
+TxnOffsetCommit 0-6   KIP-98; v3 names the member (KIP-447), v4 may answer TRANSACTION_ABORTABLE,
                       v5 adds the group's partition to the transaction by itself (KIP-890), v6
                       names topics by their ids (KIP-1319).
 
-A request becomes one batch of __consumer_offsets, and is answered when that is committed. Topics
-and partitions that do not exist are refused by themselves; what concerns the group is the error of
-all others. Before a transaction's first offsets of a group its coordinator is asked: they must not
-open a transaction here that has ended already, and nothing would end them. What comes late on an
-older connection of a client without KIP-890 may belong to an earlier transaction: see
-`connection_fence`.
+A request becomes one batch of __consumer_offsets, and is answered when that is committed. Missing
+topics and partitions get their own errors; an error of the group applies to all others. Before a
+transaction's first offsets of a group its coordinator is asked: they must not open a transaction
+here that has ended already, since nothing would end it. A late request on an older connection of a
+client without KIP-890 may belong to an earlier transaction: see `connection_fence`.
 
 Against Kafka: the topic's id is stored with every offset, not only with those of v10, so offsets
-of a deleted topic never pass for those of its namesake.
+of a deleted topic never apply to a new topic of the same name.
 """
 
 from collections.abc import Callable
@@ -64,7 +63,7 @@ NO_SEQUENCE = NO_EPOCH = -1
 TIMESTAMP_MAX = 2**63 - 1
 TOPIC_IDS_FROM, ADDS_FROM, ABORTABLE_FROM, LOADING_FROM = 6, 5, 4, 2
 OFFSETS_A_STEP = 100
-QUESTIONS_MAX = 4  # for one request: each time a marker came in between
+QUESTIONS_MAX = 4  # verifications of one request, each after a marker in between
 _AS_COORDINATOR = {
     ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -79,12 +78,12 @@ _AS_COORDINATOR = {
 
 
 def coordinator_error(error: KafkaError) -> int:
-    """What a group's client is told of trouble with the partition behind its coordinator."""
+    """Return the error for a group's client from an error of the coordinator's partition."""
     return _AS_COORDINATOR.get(error.number, error.number)  # type: ignore[arg-type]
 
 
 class _Offset(NamedTuple):
-    """One partition of a request that exists, with the fields of its answer."""
+    """An existing partition of a request, with the fields of its answer."""
 
     answer: "_Answer"
     topic: str
@@ -93,23 +92,23 @@ class _Offset(NamedTuple):
 
 
 class SortedCommit:
-    """A request, sorted: `topics` is the answer, `offsets` what the coordinator is to decide."""
+    """A sorted request: `topics` is the answer, `offsets` are those that may be committed."""
 
     def __init__(self, broker: BrokerServices, request: "_Request") -> None:
         self.group_id: str = request.group_id
         self.now_ms = broker.clock.wall_ms()
         self.topics: list[_TopicAnswer] = []
         self.offsets: list[_Offset] = []
-        self.is_refused = False  # some of it, or all; also a topic that does not exist
-        self.partitions: set[tuple[bytes, int]] = set()  # that exist, by topic id
-        self._ids: dict[str, bytes] = {}  # of the topics that exist, by name
+        self.is_refused = False  # in part or as a whole, or with a missing topic
+        self.partitions: set[tuple[bytes, int]] = set()  # existing ones, by topic id
+        self._ids: dict[str, bytes] = {}  # of existing topics, by name
         retention_ms = getattr(request, "retention_time", -1)
         self._expire_ms = NO_TIMESTAMP
         if retention_ms != -1:
             self._expire_ms = min(self.now_ms + retention_ms, TIMESTAMP_MAX)
 
     def sorting(self, state: ClusterState, request: "_Request") -> Steps[None]:
-        """Look at each topic, and each partition; to be done before anything else."""
+        """Check each topic and partition; call it first."""
         counter = StepCounter(OFFSETS_A_STEP)
         for asked in request.topics:
             yield from self._sorting(state, asked, counter)
@@ -163,7 +162,7 @@ class SortedCommit:
         key: Callable[[str, str, int], bytes] = encode_offset_key,
         **producer: Any,
     ) -> Steps[bytes]:
-        """The batch to append; what has too much metadata is refused and left out. Or nothing."""
+        """Return the batch to append, or nothing; refuse offsets with too much metadata."""
         records: list[Record] = []
         for number, (answer, topic, partition, value) in enumerate(self.offsets, 1):
             if number % OFFSETS_A_STEP == 0:
@@ -176,7 +175,7 @@ class SortedCommit:
         return (yield from encoding_batch(records, **producer)) if records else b""
 
     def checking_room(self, table: OffsetTable) -> Steps[None]:
-        """Refuse new offsets where there are too many. Raises InvalidCommitOffsetSize."""
+        """Raise InvalidCommitOffsetSize if new offsets would be too many."""
         if table.size + len(self.offsets) <= OFFSETS_MAX:
             return
         for number, offset in enumerate(self.offsets, 1):
@@ -190,7 +189,7 @@ class SortedCommit:
     def check_topics(self, state: ClusterState) -> None:
         """Raise CoordinatorNotAvailable if a topic was deleted since; call it before the append.
 
-        What is committed to it would take the place of a commit to its namesake.
+        The commit would replace an offset of a new topic of the same name.
         """
         for name, topic_id in self._ids.items():
             topic = state.topics.get(name)
@@ -198,7 +197,7 @@ class SortedCommit:
                 raise CoordinatorNotAvailable(f"Topic {name} was deleted meanwhile.")
 
     def fail(self, number: int) -> "_Response":
-        """The same error of all partitions that exist."""
+        """Return an answer with one error for all existing partitions."""
         for offset in self.offsets:
             self._refuse(offset.answer, number)
         return self.answer()
@@ -210,7 +209,7 @@ class SortedCommit:
 async def txn_offset_commit(
     context: RequestContext, header: RequestHeader, request: "requests.TxnOffsetCommitRequest"
 ) -> "responses.TxnOffsetCommit.Response":
-    """Commit offsets of a group as part of a transaction; they count from its marker on."""
+    """Commit offsets of a group in a transaction; its marker makes them effective."""
     broker = context.broker
     version = header.api_version
     _check_connection(context, request, version)
@@ -253,12 +252,12 @@ async def txn_offset_commit(
 
 
 def _transactional(answer: "_Response") -> "responses.TxnOffsetCommit.Response":
-    """The fields are the same."""
+    """Return the answer as that of TxnOffsetCommit, which has the same fields."""
     return cast("responses.TxnOffsetCommit.Response", answer)
 
 
 def _generation(request: "requests.TxnOffsetCommitRequest", version: int) -> int:
-    """The generation or the member's epoch; the field has another name since version 6."""
+    """Return the generation or the member's epoch; version 6 renamed the field."""
     if version >= TOPIC_IDS_FROM:
         return request.generation_id_or_member_epoch
     return getattr(request, "generation_id", NO_EPOCH)
@@ -267,7 +266,7 @@ def _generation(request: "requests.TxnOffsetCommitRequest", version: int) -> int
 def _check_connection(
     context: RequestContext, request: "requests.TxnOffsetCommitRequest", version: int
 ) -> None:
-    """Raise CloseConnection for what came on a connection older than the producer's newest."""
+    """Raise CloseConnection for a connection older than the producer's newest."""
     broker = context.broker
     if version >= ADDS_FROM or not broker.config.transaction_connection_fence:
         return
@@ -283,11 +282,12 @@ def _check_connection(
 async def _verified(
     broker: BrokerServices, request: "requests.TxnOffsetCommitRequest", version: int
 ) -> tuple[HostedPartition, int | None]:
-    """The group's partition, and the guard to append with, once the coordinator has said yes.
+    """Return the group's partition, and the guard of a verified append.
 
-    It need not be asked while the transaction is open here: then there is no guard. A marker that
-    comes while we ask kills the guard, and we ask again: the coordinator holds the question about
-    the next transaction until the markers of the one before are written, here, too.
+    While the transaction is open here no verification and no guard is needed. A marker that comes
+    during the verification invalidates the guard, and the transaction is verified again: the
+    coordinator answers about the next transaction only when the markers of the one before are
+    written, here, too.
     """
     shard = broker.groups.shard_for(request.group_id)
     partition = broker.replicas.get(OFFSETS_TOPIC, shard.index)
@@ -300,7 +300,7 @@ async def _verified(
         producers = partition.log.producer_state
         entry = producers.entry(request.producer_id)
         if entry is not None and request.producer_epoch < entry.epoch:
-            raise InvalidProducerEpoch  # the partition knows, and nobody is asked (KAFKA-19690)
+            raise InvalidProducerEpoch  # without asking the coordinator (KAFKA-19690)
         guard = producers.begin_verification(
             request.producer_id,
             request.producer_epoch,
@@ -325,7 +325,7 @@ async def _verified(
 
 
 def transactional_error(error: KafkaError, version: int) -> int:
-    """What a producer is told: what its version knows, and never PRODUCER_FENCED.
+    """Return the error for a producer: one that its version knows, and never PRODUCER_FENCED.
 
     librdkafka takes 90 here for an error of this transaction only.
     """
@@ -342,7 +342,7 @@ def transactional_error(error: KafkaError, version: int) -> int:
 
 
 def apis() -> tuple[Api, ...]:
-    """The row of this file."""
+    """Return the row of this file."""
     refuse = of_each_partition()
     rights = (
         on_transactional_id(AclOperation.WRITE),

@@ -1,8 +1,8 @@
-"""OffsetCommit: what a member commits, or nobody in particular; see `offset_commits`.
+"""OffsetCommit, by a member or by a client outside of a group; see `offset_commits`.
 
-Consumers commit a few partitions, again and again. Such a request is begun and appended in the turn
-that brought it, and answered in the one that commits it: without a task, which would take two turns
-more, and with an answer that mostly has been encoded before. Others go on in slices.
+Consumers commit a few partitions, again and again. Such a request is appended in the turn in which
+it comes, and answered in the turn that commits it: without a task, which would take two turns more,
+and with an answer that mostly has been encoded before. Larger ones are handled in slices.
 """
 
 from functools import lru_cache
@@ -34,7 +34,7 @@ _Committed = tuple[str | bytes, tuple[int, ...]]  # of a topic, by its name or i
 def short_offset_commit(
     context: RequestContext, header: RequestHeader, request: "requests.OffsetCommitRequest"
 ) -> PendingAnswer | None:
-    """All of a request with a few partitions but the wait; None of one with many."""
+    """Append a request with a few partitions, and return its pending answer; None for many."""
     if sum(1 + len(topic.partitions) for topic in request.topics) >= OFFSETS_A_STEP:
         return None
     broker, version, pending = context.broker, header.api_version, PendingAnswer()
@@ -72,7 +72,7 @@ def short_offset_commit(
 async def offset_commit(
     context: RequestContext, header: RequestHeader, request: "requests.OffsetCommitRequest"
 ) -> "_Response":
-    """The same of any number of partitions."""
+    """Commit any number of partitions, in slices."""
     broker = context.broker
     commit = SortedCommit(broker, request)
     await broker.work.finish("OffsetCommit", commit.sorting(broker.state, request))
@@ -124,7 +124,7 @@ def _encoded(version: int, answer: "_Response", is_refused: bool) -> bytes:
 
 @lru_cache(ANSWERS_REMEMBERED)
 def _all_committed(version: int, topics: tuple[_Committed, ...]) -> bytes:
-    """The answer that refuses nothing, for topics that exist: their names are short."""
+    """Return the encoded answer without errors, for existing topics: their names are short."""
     answers: list[Any] = [
         {
             "topic_id" if isinstance(topic, bytes) else "name": topic,
@@ -136,7 +136,7 @@ def _all_committed(version: int, topics: tuple[_Committed, ...]) -> bytes:
 
 
 def apis() -> tuple[Api, ...]:
-    """The row of this file."""
+    """Return the row of this file."""
     refuse = of_each_partition()
     return (
         control_api(

@@ -1,14 +1,14 @@
-"""Access control lists: what administrators ask and change.
+"""The APIs of access control lists.
 
 DescribeAcls, CreateAcls, DeleteAcls 1-3  KIP-140, prefixed patterns of KIP-290 from v1 on, any type
                                           of principal in v3. Without an authorizer:
                                           SECURITY_DISABLED.
 
 DeleteAcls finds at most 10,000 ACLs (Kafka: different ones), by at most 1,000 filters that do not
-say all of an ACL; INVALID_REQUEST beyond that, and nothing is deleted.
+specify an ACL completely; INVALID_REQUEST beyond that, and nothing is deleted.
 
-CreateAcls and DeleteAcls answer when every live broker decides by the new ACLs. Against Kafka,
-which answers when the controller has them: a client may try again at once, on any broker.
+CreateAcls and DeleteAcls answer when every live broker applies the new ACLs, so that a client may
+try again at once, on any broker. Kafka answers when the controller has them.
 """
 
 from collections.abc import Sequence
@@ -54,7 +54,7 @@ def _filter_of(
 def describe_acls(
     context: RequestContext, header: RequestHeader, request: "requests.DescribeAclsRequest"
 ) -> "Steps[responses.DescribeAcls.Response]":
-    """The ACLs that a filter finds, by the resource that they are about."""
+    """Return the ACLs that match a filter, by their resources."""
     _check_configured(context.broker, "No Authorizer is configured on the broker")
     wanted = _filter_of(request)
     wanted.check()
@@ -95,7 +95,7 @@ def _described_bytes(
 async def create_acls(
     context: RequestContext, header: RequestHeader, request: "requests.CreateAclsRequest"
 ) -> "responses.CreateAcls.Response":
-    """Per ACL: what came of it."""
+    """Create ACLs; return the outcome of each."""
     broker = context.broker
     _check_configured(broker, "No Authorizer is configured.")
     asked = await broker.work.finish("CreateAcls", made(_creation, request.creations))
@@ -131,7 +131,7 @@ def _creation(asked: "requests.CreateAclsRequest.AclCreation") -> AclBinding | K
 async def delete_acls(
     context: RequestContext, header: RequestHeader, request: "requests.DeleteAclsRequest"
 ) -> "responses.DeleteAcls.Response":
-    """Per filter: the ACLs that it found, and that are gone now."""
+    """Delete the ACLs that match filters; return those of each filter."""
     broker = context.broker
     _check_configured(broker, "No Authorizer is configured.")
     steps = finding(broker.state.acls, request.filters)
@@ -143,9 +143,9 @@ async def delete_acls(
 def finding(
     acls: AclTable, filters: "Sequence[requests.DeleteAclsRequest.DeleteAclsFilter]"
 ) -> "Steps[tuple[list[responses.DeleteAcls.DeleteAclsFilterResult], dict[AclBinding, None]]]":
-    """Return the answer to each filter, and all ACLs that are found.
+    """Return the answer to each filter, and all ACLs that match.
 
-    Raises InvalidRequest where they are too many, or take too many looks at all ACLs.
+    Raises InvalidRequest if they are too many, or need too many scans of all ACLs.
     """
     results: list[responses.DeleteAcls.DeleteAclsFilterResult] = []
     gone: dict[AclBinding, None] = {}
@@ -187,7 +187,7 @@ def _matching(acl: AclBinding) -> "responses.DeleteAcls.DeleteAclsMatchingAcl":
 
 
 async def _decided(broker: BrokerServices, command: CreateAcls | DeleteAcls) -> Result:
-    """The result, when all live brokers know it."""
+    """Submit a command; return the result when all live brokers have applied it."""
     if not command.acls:
         return Result()
     timeout_ms = broker.config.request_timeout_ms
@@ -203,7 +203,7 @@ def _no_acls(refused: Any, error: KafkaError) -> Any:
 
 
 def apis() -> tuple[Api, ...]:
-    """The rows of this file."""
+    """Return the rows of this file."""
     altering = (on_cluster(AclOperation.ALTER),)
     return (
         control_api(

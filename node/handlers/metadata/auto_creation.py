@@ -1,9 +1,9 @@
-"""Topics that are made because somebody asks for them (`auto.create.topics.enable`).
+"""The automatic creation of topics that clients ask for (`auto.create.topics.enable`).
 
 Many clients ask for the same new topic at once, on several brokers. On one broker they share one
-request to the controller; between brokers the controller decides, and who comes second finds the
-topic there. A topic that cannot be made, for want of brokers say, stays unknown to its clients,
-who go on asking, as with Kafka; the reason is in the log.
+request to the controller; between brokers the controller decides, and the second request finds the
+topic. A topic that cannot be created, for example for lack of brokers, stays unknown to its
+clients, which continue to ask, as in Kafka; the reason is in the log.
 """
 
 import asyncio
@@ -21,10 +21,10 @@ from ...groups.coordinator import OFFSETS_TOPIC
 from ...services import BrokerServices
 from .topic_ids import new_topic_id
 
-# Kafka keeps these itself; transactions are decided elsewhere here, shares not at all.
+# Kafka creates these itself; transactions have no topic here, and share groups are not served.
 NEVER_AUTOMATIC = frozenset({"__transaction_state", "__share_group_state", "__cluster_metadata"})
 NAMED = 100  # topics of one request in the log
-CREATION_TIMEOUT_MS = 1000  # how long a question waits for the topic that it creates
+CREATION_TIMEOUT_MS = 1000  # how long a request waits for the topic that it creates
 
 
 class AutoCreation:
@@ -34,13 +34,13 @@ class AutoCreation:
 
     @staticmethod
     def may_create(name: str) -> bool:
-        """Return whether a topic of this name may be made without being asked for by name."""
+        """Return whether a topic of this name may be created automatically."""
         return why_invalid(name) is None and name not in NEVER_AUTOMATIC
 
     async def create(self, broker: BrokerServices, names: Sequence[str]) -> dict[str, int]:
-        """Make the topics, or wait for whoever makes them already, but not for ever.
+        """Create topics, or wait, within a bound, for a request that already creates them.
 
-        Returns the error that stands for a topic which is still missing.
+        Returns the errors to answer for topics that are still missing.
         """
         new = [name for name in names if name not in self._under_way]
         if new:
@@ -83,7 +83,7 @@ class AutoCreation:
 
 
 def new_topic(config: BrokerConfig, name: str) -> NewTopic:
-    """A topic with the defaults for its name."""
+    """Return a topic with the defaults for its name."""
     if name == OFFSETS_TOPIC:
         return NewTopic(
             name=name,

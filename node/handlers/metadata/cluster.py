@@ -1,11 +1,11 @@
-"""The cluster as a client first meets it.
+"""The APIs of the cluster and its brokers.
 
 ApiVersions 0-5      KIP-35; v3 carries the client's name (KIP-511), v4 shows features from 0 on,
                      v5 says which cluster and broker the client means (KIP-1242).
                      An unknown version is answered by the dispatcher (version 0, error 35).
 DescribeCluster 0-2  KIP-700; v1 endpoint types (KIP-919), v2 fenced brokers (KIP-1073).
 UnregisterBroker 0   KIP-631; of a broker that has stopped.
-ListConfigResources 0-1  KIP-1142: whatever may have configs; v0 knew client metrics only.
+ListConfigResources 0-1  KIP-1142: all resources with configs; v0 has client metrics only.
 
 Features (KIP-584) are shown as Kafka 4.4 shows them, as far as they are served: `features.py`.
 """
@@ -43,7 +43,7 @@ SOFTWARE_FROM = 3
 
 
 class Address(TypedDict):
-    """Where clients find a broker; the field of its number is called differently here and there."""
+    """The address of a broker for clients, without its id: that field has several names."""
 
     host: str
     port: int
@@ -51,10 +51,10 @@ class Address(TypedDict):
 
 
 def api_versions() -> Api:
-    """The row that shows the table of what is served.
+    """Return the row that shows the table of served APIs.
 
-    Every connection begins with it, and only levels of features change it: it is encoded once a
-    version and such a change.
+    Every connection begins with it, and only levels of features change it: it is encoded once for
+    each version and each such change.
     """
     encoded: dict[int, tuple[int, bytes]] = {}
 
@@ -82,7 +82,7 @@ def api_versions() -> Api:
 
 
 def _refusal(context: RequestContext, request: "requests.ApiVersionsRequest") -> int:
-    """What a client is told that means another cluster or broker: to begin anew (KIP-1242)."""
+    """Return the error for a client of another cluster or broker: rebootstrap (KIP-1242)."""
     cluster_id, node_id = getattr(request, "cluster_id", None), getattr(request, "node_id", NOBODY)
     if cluster_id is None and node_id == NOBODY:
         return ErrorCode.NONE
@@ -111,7 +111,7 @@ def _versions(table: Mapping[int, ServedApi]) -> "responses.ApiVersions.Response
 def describe_cluster(
     context: RequestContext, header: RequestHeader, request: "requests.DescribeClusterRequest"
 ) -> "responses.DescribeCluster.Response":
-    """Who is there, and whom to ask for administration."""
+    """Return the brokers, and the controller for administration."""
     endpoint_type = getattr(request, "endpoint_type", BROKER_ENDPOINT)
     if endpoint_type == CONTROLLER_ENDPOINT:
         raise error_for(
@@ -147,7 +147,7 @@ def describe_cluster(
 
 
 def cluster_operations(context: RequestContext) -> int:
-    """What the client may do with the cluster (KIP-430), if it may describe it."""
+    """Return the client's operations on the cluster (KIP-430), 0 if it may not describe it."""
     if context.broker.authorizer is None:
         return ALL_OPERATIONS[ResourceType.CLUSTER]
     access = context.access
@@ -157,7 +157,7 @@ def cluster_operations(context: RequestContext) -> int:
 
 
 def operations_on(context: RequestContext, resource_type: ResourceType, name: str) -> int:
-    """What the client may do with a resource (KIP-430)."""
+    """Return the client's operations on a resource (KIP-430)."""
     if context.broker.authorizer is None:
         return ALL_OPERATIONS[resource_type]
     return context.access.operations(resource_type, name)
@@ -166,7 +166,7 @@ def operations_on(context: RequestContext, resource_type: ResourceType, name: st
 def list_config_resources(
     context: RequestContext, header: RequestHeader, request: "requests.ListConfigResourcesRequest"
 ) -> "responses.ListConfigResources.Response":
-    """The names of what has configs."""
+    """Return the names of resources with configs."""
     state = context.broker.state
     nodes = list(map(str, state.brokers))
     named: dict[int, Iterable[str]] = {
@@ -199,12 +199,12 @@ def _resources_bytes(
 
 
 def in_order(brokers: Mapping[int, BrokerRegistration]) -> Iterable[BrokerRegistration]:
-    """The registered brokers by number."""
+    """Return the registered brokers in the order of their ids."""
     return (brokers[node] for node in sorted(brokers))
 
 
 def address_of(broker: BrokerRegistration, listener: str) -> Address | None:
-    """Return where clients of a listener find a broker; None where it lacks the listener."""
+    """Return a broker's address on a listener; None where it lacks the listener."""
     endpoint = broker.endpoint(listener)
     if endpoint is None:
         return None
@@ -214,7 +214,7 @@ def address_of(broker: BrokerRegistration, listener: str) -> Address | None:
 async def unregister_broker(
     context: RequestContext, header: RequestHeader, request: "requests.UnregisterBrokerRequest"
 ) -> "responses.UnregisterBroker.Response":
-    """Have a broker that has stopped forgotten; it may register anew."""
+    """Remove the registration of a stopped broker; it may register again."""
     broker = context.broker
     timeout_ms = broker.config.request_timeout_ms
     command = UnregisterBroker(request.broker_id)
@@ -225,7 +225,7 @@ async def unregister_broker(
 
 
 def apis() -> tuple[Api, ...]:
-    """The rows of this file."""
+    """Return the rows of this file."""
     return (
         api_versions(),
         control_api(

@@ -1,8 +1,8 @@
-"""What a config is at this moment, and where that comes from.
+"""The effective values of configs, and their sources.
 
 The order of precedence is Kafka's: the topic's own value, this broker's dynamic one, the cluster's
-(KIP-226), this broker's file, the default. All that say something are listed as synonyms, the first
-wins.
+(KIP-226), this broker's file, the default. All sources with a value are listed as synonyms; the
+first one is effective.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,7 +27,7 @@ LOGGER, CLIENT_METRICS, GROUP = 6, 7, 8
 
 
 class Synonym(NamedTuple):
-    """One place that gives a value."""
+    """One source of a value."""
 
     name: str
     value: str | None
@@ -47,7 +47,7 @@ class Entry(NamedTuple):
 
 
 def effective_topic_configs(broker: BrokerServices, configs: Mapping[str, str]) -> list[Entry]:
-    """All configs of a topic that sets these, by name."""
+    """Return all configs of a topic with these values of its own, by name."""
     defaults = topic_defaults_in_force(broker.config, broker.state.broker_configs)
     return [
         _topic_entry(broker, row, configs, defaults)
@@ -57,8 +57,10 @@ def effective_topic_configs(broker: BrokerServices, configs: Mapping[str, str]) 
 
 
 def as_parsed(entry: Entry) -> Entry:
-    """Return the entry as Kafka's DescribeConfigs shows it: its value, and the synonym of a topic
-    or group itself, as they were parsed; what brokers give as it was typed.
+    """Return the entry as Kafka's DescribeConfigs shows it.
+
+    Its value, and the synonym of a topic or group itself, are in their parsed form; values of
+    brokers are in their original text.
     """
     if entry.value is None or entry.source == DEFAULT:
         return entry
@@ -71,7 +73,7 @@ def as_parsed(entry: Entry) -> Entry:
 
 
 def broker_entries(broker: BrokerServices) -> list[Entry]:
-    """All configs of this broker, by name."""
+    """Return all configs of this broker, by name."""
     entries = []
     for name, key in sorted(BROKER_KEYS.items()):
         synonyms = list(_broker_synonyms(broker, name))
@@ -86,7 +88,7 @@ def broker_entries(broker: BrokerServices) -> list[Entry]:
 
 
 def dynamic_cluster_entries(broker: BrokerServices) -> list[Entry]:
-    """What has been set for all brokers while they run."""
+    """Return the dynamic configs of the whole cluster."""
     entries = []
     for name, value in sorted(broker.state.broker_configs.get(WHOLE_CLUSTER, {}).items()):
         key = BROKER_KEYS.get(name)
@@ -97,13 +99,13 @@ def dynamic_cluster_entries(broker: BrokerServices) -> list[Entry]:
 
 
 def group_entries(broker: BrokerServices, group_id: str) -> list[Entry]:
-    """Return all configs of a group, which need not be there, by name."""
+    """Return all configs of a group, which need not exist, by name."""
     configs = broker.state.group_configs.get(group_id, {})
     entries: list[Entry] = []
     for name, (key, broker_name) in sorted(GROUP_KEYS.items()):
         if broker_name is not None and broker_name in BROKER_KEYS:
             synonyms = list(_broker_synonyms(broker, broker_name))
-        else:  # of a kind of group that this broker has no keys for
+        else:  # of a type of group that this broker has no keys for
             synonyms = [Synonym(broker_name or name, key.default or "", DEFAULT)]
         if name in configs:
             synonyms.insert(0, Synonym(name, configs[name], GROUP))
@@ -113,7 +115,7 @@ def group_entries(broker: BrokerServices, group_id: str) -> list[Entry]:
 
 
 def client_metrics_entries(broker: BrokerServices, name: str) -> list[Entry]:
-    """Return all configs of a subscription, which need not be there, by name."""
+    """Return all configs of a subscription, which need not exist, by name."""
     configs = broker.state.client_metrics_configs.get(name, {})
     entries: list[Entry] = []
     for key in CLIENT_METRICS_KEYS.values():
@@ -133,7 +135,7 @@ def logger_entries() -> list[Entry]:
 
 
 def node_id_of(resource_name: str) -> int:
-    """The broker that a resource names; InvalidRequest unless it is a number."""
+    """Return the broker id in a resource's name; raise InvalidRequest unless it is a number."""
     is_number = resource_name.isascii() and resource_name.isdigit()
     if not is_number or len(resource_name) > NODE_ID_DIGITS_MAX:
         raise InvalidRequest(f"Node id must be an integer, but it is: {resource_name}")
@@ -175,7 +177,7 @@ def _broker_synonyms(broker: BrokerServices, name: str) -> Iterator[Synonym]:
 
 
 def _coarser_synonyms(broker: BrokerServices, name: str) -> Iterator[Synonym]:
-    """Hours and minutes in the file, when they are what gives the value."""
+    """Yield the keys in hours and minutes of the file that give the value."""
     for coarser, (finer, _, _) in COARSER_UNITS.items():
         if finer == name and coarser in broker.config.static_values:
             yield Synonym(coarser, broker.config.static_values[coarser], STATIC)

@@ -1,15 +1,15 @@
-"""Configurations of topics, brokers and groups are shown and changed.
+"""The APIs to describe and change configurations of topics, brokers and groups.
 
 DescribeConfigs 1-4          v1 synonyms (KIP-226), v3 types and docs (KIP-569).
 AlterConfigs 0-2             replaces all of a resource's configs; kept for old clients.
 IncrementalAlterConfigs 0-1  changes single keys: set, delete, append, subtract (KIP-339).
 
-Topics take what the storage honours; what it does not is refused with the reason. Brokers take,
-while they run, the defaults of topics, rates of throttled replication, and what only tunes Kafka,
-for all of them (an empty resource name) or for one. Groups take what holds for consumer groups,
-within the broker's bounds; subscriptions to metrics of clients are kept, and clients asked for
-none. Loggers are Python's, those of the broker that is asked. Against Kafka: a key that nobody
-knows is an error, where Kafka stores it for brokers.
+Topics accept the configs that the storage applies; others are refused with the reason. Brokers
+accept, while they run, the defaults of topics, rates of throttled replication, and keys that only
+tune Kafka, for all brokers (an empty resource name) or for one. Groups accept the configs of
+consumer groups, within the broker's bounds. Subscriptions to metrics of clients are stored, but
+clients are asked for none. Loggers are Python's, those of the broker that gets the request. Against
+Kafka: an unknown key is an error, where Kafka stores it for brokers.
 """
 
 import logging
@@ -87,7 +87,7 @@ Altered = TypeVar("Altered", bound="_Altered")
 def describe_configs(
     context: RequestContext, header: RequestHeader, request: "requests.DescribeConfigsRequest"
 ) -> "responses.DescribeConfigs.Response":
-    """Per resource: all configs, or those asked for."""
+    """Return all configs of each resource, or the requested ones."""
     with_docs = getattr(request, "include_documentation", False)
 
     def describe(resource: "_Described") -> "responses.DescribeConfigs.DescribeConfigsResult":
@@ -186,7 +186,7 @@ def _synonym(synonym: Synonym) -> "responses.DescribeConfigs.DescribeConfigsSyno
 async def alter_configs(
     context: RequestContext, header: RequestHeader, request: "requests.AlterConfigsRequest"
 ) -> "responses.AlterConfigs.Response":
-    """Per resource: its configs are these, and nothing else."""
+    """Replace all configs of each resource."""
 
     def wanted(resource: "_Altered") -> ResourceConfigs:
         _check_count(resource)
@@ -201,7 +201,7 @@ async def incremental_alter_configs(
     header: RequestHeader,
     request: "requests.IncrementalAlterConfigsRequest",
 ) -> "responses.IncrementalAlterConfigs.Response":
-    """Per resource: some keys change."""
+    """Change some keys of each resource."""
 
     defaults_of = cache(partial(_list_defaults, context.broker))
 
@@ -235,9 +235,9 @@ async def _alter(
     validate_only: bool,
     wanted: Callable[[Altered], ResourceConfigs | None],
 ) -> "responses.AlterConfigs.Response":
-    """Check each resource here, have the rest decided, and answer in the order of the request.
+    """Check each resource here, submit the valid ones, and answer in the order of the request.
 
-    wanted: gives what to decide, None where all is done.
+    wanted: returns the changes to submit, None if there are none.
     """
     times = Counter((r.resource_type, r.resource_name) for r in resources)
     outcomes: dict[tuple[int, str], KafkaError | None] = {}
@@ -308,12 +308,12 @@ def _checked(
     *,
     replaces_all: bool = False,
 ) -> ResourceConfigs:
-    """What can be said of a resource's changes before the controller sees them."""
+    """Check a resource's changes before they are submitted; return them."""
     _check_keys(operations)
     name = resource.resource_name
     if resource.resource_type == BROKER_RESOURCE:
-        # To delete what is not set succeeds, as with Kafka: its tools end a move of replicas by
-        # deleting the throttles of each broker.
+        # Deleting an unset key succeeds, as in Kafka: its tools end a reassignment by deleting the
+        # throttles of each broker.
         given = [operation.key for operation in operations if operation.operation != DELETE]
         if name != WHOLE_CLUSTER and node_id_of(name) != broker.node_id:
             raise InvalidRequest(
@@ -336,7 +336,7 @@ def _checked(
 def _check_min_in_sync(
     broker: BrokerServices, name: str, operations: Sequence[ConfigOperation], replaces_all: bool
 ) -> None:
-    """Refuse what Kafka refuses with ELR (KIP-966), which needs min.insync.replicas everywhere."""
+    """Refuse changes that Kafka refuses with ELR (KIP-966), which needs min.insync.replicas."""
     named = {operation.key: operation.operation for operation in operations}
     if name != WHOLE_CLUSTER:
         if MIN_IN_SYNC in named:
@@ -360,7 +360,7 @@ def _check_keys(operations: Sequence[ConfigOperation]) -> None:
 
 
 def _list_defaults(broker: BrokerServices, resource_type: int) -> dict[str, str]:
-    """The keys that hold lists, with what they start from when unset."""
+    """Return the keys that hold lists, with the values to start from when unset."""
     if resource_type == GROUP_RESOURCE:
         return {
             name: row.key.default or ""
@@ -404,7 +404,7 @@ def _undescribed(
 
 
 def _on_each_resource(operation: AclOperation) -> EachItem:
-    """Topics and groups by their names; anything else belongs to the cluster."""
+    """Return the right on topics and groups by their names, and on the cluster for all else."""
     types = {TOPIC_RESOURCE: ResourceType.TOPIC, GROUP_RESOURCE: ResourceType.GROUP}
 
     def resource(state: object, request: object, item: Any) -> Resource:
@@ -415,7 +415,7 @@ def _on_each_resource(operation: AclOperation) -> EachItem:
 
 
 def apis() -> tuple[Api, ...]:
-    """The rows of this file."""
+    """Return the rows of this file."""
     altering = (_on_each_resource(AclOperation.ALTER_CONFIGS),)
     unaltered = of_each("responses", "resources", _response)
     return (

@@ -1,8 +1,8 @@
-"""Features of the cluster are shown and changed.
+"""The API of the cluster's features.
 
 UpdateFeatures 0-2  KIP-584; v1 validates only (KIP-778), v2 has no results of single features.
 
-Which there are, and what may be done with them: `wire/features.py`.
+`wire/features.py` lists them with their levels.
 """
 
 from ....coordinator.metadata.commands import FeatureUpdate, UpdateFeatures
@@ -46,7 +46,7 @@ def shown_features(broker: BrokerServices, version: int) -> "responses.ApiVersio
 async def update_features(
     context: RequestContext, header: RequestHeader, request: "requests.UpdateFeaturesRequest"
 ) -> "responses.UpdateFeatures.Response":
-    """All or none, as Kafka does since version 2 whatever the version."""
+    """Update all features or none, in every version; Kafka does so since version 2."""
     broker = context.broker
     if len(request.feature_updates) > UPDATES_MAX:
         raise InvalidRequest(f"At most {UPDATES_MAX} features are updated at once.")
@@ -75,7 +75,7 @@ def _update(asked: "requests.UpdateFeaturesRequest.FeatureUpdateKey") -> Feature
 
 
 def apis() -> tuple[Api, ...]:
-    """The rows of this file."""
+    """Return the rows of this file."""
     return (
         control_api(
             api_keys.UPDATE_FEATURES,

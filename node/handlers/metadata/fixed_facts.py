@@ -1,6 +1,6 @@
-"""What a cluster of ours cannot change, asked for: answered as Kafka does on such a cluster.
+"""APIs for changes that this cluster does not support, with Kafka's answers on such a cluster.
 
-AlterReplicaLogDirs 1-2  KIP-113: there is one directory; what is in it is where it shall be.
+AlterReplicaLogDirs 1-2  KIP-113: there is one directory; a replica in it needs no move.
 Create-, Renew-, Expire-, DescribeDelegationToken  KIP-48: not allowed on a plain text listener.
 AddRaftVoter 0-1, RemoveRaftVoter 0  KIP-853: as where kraft.version is 0.
 """
@@ -34,7 +34,7 @@ _NO_TOKEN: dict[str, Any] = {
 def alter_replica_log_dirs(
     context: RequestContext, header: RequestHeader, request: "requests.AlterReplicaLogDirsRequest"
 ) -> "Steps[responses.AlterReplicaLogDirs.Response]":
-    """Each partition once, by what is said of it last."""
+    """Answer each partition once, by its last entry in the request."""
     broker = context.broker
     own = str(broker.config.log_directory.absolute())
     errors: dict[str, dict[int, int]] = {}
@@ -112,7 +112,7 @@ def _unmoved(
 
 
 def apis() -> tuple[Api, ...]:
-    """The rows of this file."""
+    """Return the rows of this file."""
     altering = (on_cluster(AclOperation.ALTER),)
     return (
         control_api(

@@ -24,7 +24,7 @@ def logger_levels() -> Iterator[tuple[str, str]]:
 
 
 def logger_count() -> int:
-    """How many there are, at most."""
+    """Return an upper bound of the number of loggers."""
     return min(LOGGERS_MAX, len(logging.root.manager.loggerDict)) + 1
 
 
@@ -38,7 +38,7 @@ def _name_of(level: int) -> str:
 
 
 def alter_logger_levels(operations: Sequence[ConfigOperation], *, validate_only: bool) -> None:
-    """Set levels, or let loggers have those of their parents; all or none."""
+    """Set the levels of loggers, or let them inherit their parents'; all or none."""
     loggers = [(_checked(each), each) for each in operations]
     if validate_only:
         return

@@ -1,15 +1,15 @@
-"""Topics and their leaders, for every client and again and again.
+"""The API of topics and their leaders.
 
 Metadata 0-13   v0: [] asks for all topics, and a replica on a dead broker is an error; v1: null
                 asks for all; v4: auto-creation can be declined; v5: offline replicas; v7: leader
                 epochs (KIP-320); v8: authorized operations (KIP-430), v11 without the cluster's;
-                v10: topic ids in answers, v12 in questions (KIP-516); v13: a top-level error.
+                v10: topic ids in answers, v12 in requests (KIP-516); v13: a top-level error.
 
-The encoded answer is kept by the bytes of the question until the metadata changes, so the
-hundredth client that asks for the same costs a dictionary lookup. Those that ask while a long one
-is made share that (`shared_answers`).
+The encoded answer is cached by the bytes of the request until the metadata changes, so the
+hundredth client with the same request costs a dictionary lookup. Requests that come while a long
+answer is built share it (`shared_answers`).
 
-Against Kafka: a topic that the question itself creates is usually in the answer already, since a
+Against Kafka: a topic that the request itself creates is usually in the answer already, since a
 decision takes milliseconds; if not, the error is LEADER_NOT_AVAILABLE, which all clients retry.
 """
 
@@ -44,11 +44,11 @@ from .topic_entries import PARTITIONS_PER_STEP, ZERO_ID, denied_topic, missing_t
 CACHED_QUESTION_BYTES_MAX = 4096
 CACHED_ANSWERS_BYTES_MAX = 4 * 1024 * 1024
 ENTRIES_AT_ONCE_MAX = 200  # about 2 ms
-Key = tuple[int, bytes, str, object]  # version, question, listener, and who asks
+Key = tuple[int, bytes, str, object]  # version, request, listener, principal and host
 
 
 class MetadataAnswers:
-    """Answers Metadata; one for each broker, because it keeps what it has encoded."""
+    """The answers to Metadata, with a cache; one for each broker."""
 
     def __init__(self, creation: AutoCreation) -> None:
         self._creation = creation
@@ -127,7 +127,7 @@ class MetadataAnswers:
         return [await _answer_in_slices(question, question.context, errors, lambda: None)]
 
     async def _share_answer(self, question: "_Question", key: Key | None) -> list[Any]:
-        """One answer for all that ask the same; it depends on nothing of their connections."""
+        """Return one answer for all equal requests; it does not depend on their connections."""
         if key is None:
             return await self._create_and_answer(question, ())
         broker = question.context.broker
@@ -171,7 +171,7 @@ class MetadataAnswers:
 
 
 class _Question(NamedTuple):
-    """A request with the topics asked for: names, or ids as bytes; None for all."""
+    """A request with its topics: names, or ids as bytes; None for all."""
 
     context: RequestContext
     version: int
@@ -185,18 +185,18 @@ class _Question(NamedTuple):
 
     @property
     def access(self) -> Access | None:
-        """What the client may do; None where everybody may do everything."""
+        """The rights of the client; None without an authorizer."""
         return None if self.context.broker.authorizer is None else self.context.access
 
     @property
     def creates_topics(self) -> bool:
-        """Return whether topics that are missing are to be created."""
+        """Return whether missing topics are created."""
         return self.context.broker.config.auto_create_topics_enable and getattr(
             self.request, "allow_auto_topic_creation", True
         )
 
     def may_create(self, name: str) -> bool:
-        """Return whether the client may create the topic, which it must be allowed to describe."""
+        """Return whether the client may create the topic, which needs the right to describe it."""
         access = self.access
         return access is None or (
             access.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, name)
@@ -207,19 +207,19 @@ class _Question(NamedTuple):
         )
 
     def topic(self, asked: str | bytes) -> Topic | None:
-        """The topic of a name or an id now."""
+        """Return the current topic of a name or an id."""
         if isinstance(asked, bytes):
             return self.state.topic_by_id(asked)
         return self.state.topics.get(asked)
 
     def size(self, asked: str | bytes) -> int:
-        """How many entries tell of a topic."""
+        """Return the number of entries for a topic."""
         topic = self.topic(asked)
         return 1 if topic is None else 1 + len(topic.partitions)
 
 
 def _moment(broker: BrokerServices) -> tuple[int, int, int]:
-    """What answers depend on; while it is the same, they are."""
+    """Return the versions of the state that answers depend on."""
     return broker.state.version, broker.controller_id, broker.recently_fenced_brokers.revision
 
 
@@ -238,7 +238,7 @@ def _question(
         if topic_id != ZERO_ID and version < 12:
             raise InvalidRequest(f"Topic IDs are not supported in requests for version {version}")
         if topic_id != ZERO_ID:
-            found[topic_id] = None  # a namesake that comes meanwhile is another topic
+            found[topic_id] = None  # a new topic of the same name has another id
         names[topic.name or ""] = None
         if counter.ends_step():
             yield
@@ -251,7 +251,7 @@ async def _answer_in_slices(
     errors: dict[str, int],
     begin: Callable[[], None],
 ) -> bytes:
-    """Each partition is told as it is when its turn comes; a topic may go in the meantime."""
+    """Answer in steps, with the state of each partition in its step; a topic may be deleted."""
     broker, budget = question.context.broker, question.context.budget
     size_bytes = await broker.work.finish("Metadata", _answer_bytes(question))
     async with broker.large_answers.turn(client, budget, size_bytes):
@@ -364,7 +364,7 @@ RIGHTS = (
 
 
 def apis(creation: AutoCreation) -> tuple[Api, ...]:
-    """The rows of this file."""
+    """Return the rows of this file."""
     return (
         Api(
             api_keys.METADATA,

@@ -1,10 +1,10 @@
-"""Client quotas: what administrators ask and change (KIP-546).
+"""The APIs of client quotas (KIP-546).
 
 DescribeClientQuotas, AlterClientQuotas 0-1  users and client ids, by name or their defaults, with
                                              producer_byte_rate, consumer_byte_rate and
                                              request_percentage.
 
-Other keys, and quotas of IP addresses, are refused: no broker of ours would hold anybody to them.
+Other keys, and quotas of IP addresses, are refused, since the brokers would not apply them.
 """
 
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ OPERATIONS_MAX = 100  # on one entity
 def describe_client_quotas(
     context: RequestContext, header: RequestHeader, request: "requests.DescribeClientQuotasRequest"
 ) -> "Steps[responses.DescribeClientQuotas.Response]":
-    """The quotas of the entities that a filter finds."""
+    """Return the quotas of the entities that match a filter."""
     wanted = _wanted(request)
     entries: list[responses.DescribeClientQuotas.EntryData] = []
     counter = StepCounter()
@@ -53,7 +53,7 @@ def describe_client_quotas(
 
 
 def _wanted(request: "requests.DescribeClientQuotasRequest") -> dict[str, str | None]:
-    """The name that each part must have; DEFAULT for the default, None for any."""
+    """Return the name that each part must have; DEFAULT for the default, None for any."""
     wanted: dict[str, str | None] = {}
     for component in request.components:
         kind, match = component.entity_type, component.match
@@ -101,7 +101,7 @@ def _described_bytes(
 async def alter_client_quotas(
     context: RequestContext, header: RequestHeader, request: "requests.AlterClientQuotasRequest"
 ) -> "responses.AlterClientQuotas.Response":
-    """Per entity: what came of it."""
+    """Alter the quotas of entities; return the outcome of each."""
     broker = context.broker
     asked = await broker.work.finish("AlterClientQuotas", made(_change, request.entries))
     changes: dict[QuotaEntity, QuotaChange] = {}
@@ -194,7 +194,7 @@ def _not_altered(
 
 
 def apis() -> tuple[Api, ...]:
-    """The rows of this file."""
+    """Return the rows of this file."""
     return (
         control_api(
             api_keys.DESCRIBE_CLIENT_QUOTAS,

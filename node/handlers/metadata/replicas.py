@@ -1,4 +1,4 @@
-"""Where partitions live, who leads them, and who decides that.
+"""The APIs of replicas, leaders, and the metadata quorum.
 
 ElectLeaders 0-2                  KIP-183; v1 unclean elections (KIP-460).
 AlterPartitionReassignments 0-1   KIP-455; v1 can forbid another replication factor (KIP-1073).
@@ -55,7 +55,7 @@ METADATA_TOPIC = "__cluster_metadata"
 async def elect_leaders(
     context: RequestContext, header: RequestHeader, request: "requests.ElectLeadersRequest"
 ) -> "responses.ElectLeaders.Response":
-    """Per partition: elected, not needed, or why not."""
+    """Elect leaders; return for each partition the outcome, not needed, or an error."""
     election_type = getattr(request, "election_type", PREFERRED)
     if election_type not in (PREFERRED, UNCLEAN):
         raise InvalidRequest(f"Unknown election type {election_type}")
@@ -64,7 +64,7 @@ async def elect_leaders(
         partitions = await context.broker.work.finish("ElectLeaders", naming)
         if not partitions:
             return {"replica_election_results": []}
-    else:  # by name, which can be split, those that may need one
+    else:  # by name, in parts, those that may need an election
         state = context.broker.state
         partitions = sorted([*state.leaderless_partitions(), *state.imbalanced_partitions()])
     result = await context.broker.controller.submit(
@@ -126,7 +126,7 @@ async def alter_partition_reassignments(
     header: RequestHeader,
     request: "requests.AlterPartitionReassignmentsRequest",
 ) -> "responses.AlterPartitionReassignments.Response":
-    """Per partition: its move began, or was taken back, or why not."""
+    """Begin or cancel the reassignment of each partition, or return its error."""
     making = made(_reassignment, ((t.name, p) for t in request.topics for p in t.partitions))
     wanted = await context.broker.work.finish("AlterPartitionReassignments", making)
     items: Iterable[Item] = ()
@@ -172,7 +172,7 @@ def list_partition_reassignments(
     header: RequestHeader,
     request: "requests.ListPartitionReassignmentsRequest",
 ) -> "Steps[responses.ListPartitionReassignments.Response]":
-    """The moves that are under way, as this broker knows them."""
+    """Return the ongoing reassignments in this broker's metadata."""
     state = context.broker.state
     topics = request.topics
     asked = None if topics is None else ((t.name, t.partition_indexes) for t in topics)
@@ -196,7 +196,7 @@ def list_partition_reassignments(
 def _by_topic(
     found: Iterable[tuple[str, dict[str, Any]]], topics: Iterable[tuple[str, Iterable[int]]] | None
 ) -> Steps[list[Any]]:
-    """What was found of each partition that is asked for, by topic; None asks for all."""
+    """Return the entries of the requested partitions, by topic; None requests all."""
     asked: dict[str, set[int]] = defaultdict(set)
     by_topic: dict[str, list[dict[str, Any]]] = defaultdict(list)
     counter = StepCounter(PARTITIONS_A_STEP)
@@ -215,7 +215,7 @@ def _by_topic(
 def describe_log_dirs(
     context: RequestContext, header: RequestHeader, request: "requests.DescribeLogDirsRequest"
 ) -> "Steps[responses.DescribeLogDirs.Response]":
-    """The data directory: its partitions and their sizes, the volume's size and room."""
+    """Return the data directory: its partitions and their sizes, the volume's size and space."""
     topics = request.topics
     asked = None if topics is None else ((t.topic, t.partitions) for t in topics)
     found = (
@@ -263,7 +263,7 @@ def _reassignments_bytes(
 async def describe_quorum(
     context: RequestContext, header: RequestHeader, request: "requests.DescribeQuorumRequest"
 ) -> "responses.DescribeQuorum.Response":
-    """Who leads the metadata, and how far its voters are; only its leader knows, so it is asked."""
+    """Return the leader of the metadata and its voters' offsets, which only the leader has."""
     broker = context.broker
     quorum: Quorum | None = None
     if await broker.work.finish("DescribeQuorum", _names_quorum(request)):
@@ -339,7 +339,7 @@ def _quorum_partition(quorum: Quorum, now_ms: int) -> "responses.DescribeQuorum.
 
 
 def apis() -> tuple[Api, ...]:
-    """The rows of this file."""
+    """Return the rows of this file."""
     altering = (on_cluster(AclOperation.ALTER),)
     describing = (on_cluster(AclOperation.DESCRIBE),)
     return (

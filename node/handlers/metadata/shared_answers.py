@@ -1,10 +1,10 @@
-"""One computation for all that ask the same.
+"""One computation for all requests with the same key.
 
-A question joins the newest computation of its key if that has not begun yet, or if nothing has
-changed since it began: what it reads is at no time older than the question. Else there is one more
-computation, which begins when that one has ended. So there are at most two of a key, one that runs
-and one that waits, however many ask and however often the state changes. One whose askers have all
-gone before it begins is given up.
+A request joins the newest computation of its key if that has not begun yet, or if nothing has
+changed since it began: the computation never reads a state older than the request. Else there is
+one more computation, which begins when that one has ended. So a key has at most two, one that runs
+and one that waits, however many requests come and however often the state changes. A computation is
+dropped if all its clients have disconnected before it begins.
 """
 
 import asyncio
@@ -17,8 +17,10 @@ Answer = TypeVar("Answer")
 
 
 class Computation(Generic[Answer]):
-    """What answers all questions that joined it. Whoever makes the answer calls `begin` before the
-    first look at anything."""
+    """A computation that answers all requests that joined it.
+
+    The function that builds the answer calls `begin` before it reads any state.
+    """
 
     __slots__ = ("_moment", "askers", "began_at", "task")
 
@@ -29,9 +31,9 @@ class Computation(Generic[Answer]):
         self.task: asyncio.Task[Answer] | None = None
 
     def begin(self) -> None:
-        """Say that from now on the answer depends on the state of its moment.
+        """Note that the answer depends on the state from now on.
 
-        Raises ClientGone where the clients of all questions have gone.
+        Raises ClientGone if the clients of all requests are gone.
         """
         if all(asker.is_closed for asker in self.askers):
             raise ClientGone
@@ -39,7 +41,7 @@ class Computation(Generic[Answer]):
 
     @property
     def may_be_joined(self) -> bool:
-        """Return whether a question of now is answered by it."""
+        """Return whether it may answer a request that comes now."""
         return self.began_at is None or self.began_at == self._moment()
 
 
@@ -47,9 +49,9 @@ Make = Callable[[Computation[Answer]], Coroutine[Any, Any, Answer]]
 
 
 class SharedAnswers(Generic[Answer]):
-    """The computations that run or wait, by the key of the question.
+    """The computations that run or wait, by the key of the request.
 
-    `moment` gives a value that is another one as soon as an answer may be another one.
+    `moment` returns a value that changes whenever an answer may change.
     """
 
     def __init__(self, moment: Callable[[], Hashable]) -> None:
@@ -57,7 +59,7 @@ class SharedAnswers(Generic[Answer]):
         self._newest: dict[Hashable, Computation[Answer]] = {}
 
     async def get(self, key: Hashable, asker: RequestConnection, make: Make[Answer]) -> Answer:
-        """The answer to a question that is asked now. A client that goes takes nothing along."""
+        """Return the answer to a request that comes now; a lost client does not cancel it."""
         newest = self._newest.get(key)
         if newest is None or not newest.may_be_joined:
             before = None if newest is None else newest.task

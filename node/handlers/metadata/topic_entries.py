@@ -1,4 +1,4 @@
-"""One topic, in the terms of Metadata: there, missing, or not for this client to know."""
+"""The entry of one topic in Metadata: existing, missing, or denied."""
 
 from typing import TypedDict
 
@@ -14,7 +14,7 @@ PARTITIONS_PER_STEP = 50
 
 
 class MissingTopic(TypedDict):
-    """What is said of a topic that is not there."""
+    """The entry of a missing topic."""
 
     error_code: int
     name: str
@@ -22,7 +22,7 @@ class MissingTopic(TypedDict):
 
 
 def denied_topic(asked: str | bytes) -> "responses.Metadata.MetadataResponseTopic":
-    """Say nothing of a topic but the name or the id that the client has named."""
+    """Return the entry of a denied topic: only the name or the id of the request."""
     error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     if isinstance(asked, bytes):
         return {"error_code": error, "name": None, "topic_id": asked}
@@ -32,7 +32,7 @@ def denied_topic(asked: str | bytes) -> "responses.Metadata.MetadataResponseTopi
 def topic_values(
     state: ClusterState, topic: Topic, version: int
 ) -> "Steps[responses.Metadata.MetadataResponseTopic]":
-    """A topic with all its partitions, in the terms of Metadata."""
+    """Return a topic with all its partitions, in the terms of Metadata."""
     partitions: list[responses.Metadata.MetadataResponsePartition] = []
     for index, partition in enumerate(topic.partitions):
         partitions.append(partition_values(state, index, partition, hides_dead=version == 0))
@@ -50,7 +50,7 @@ def topic_values(
 def partition_values(
     state: ClusterState, index: int, partition: PartitionRegistration, *, hides_dead: bool = False
 ) -> "responses.Metadata.MetadataResponsePartition":
-    """One partition; hides_dead is the way of version 0."""
+    """Return one partition; hides_dead: replicas on dead brokers are an error, as in version 0."""
     offline = [
         node
         for node in partition.replicas
@@ -76,7 +76,7 @@ def partition_values(
 
 
 def missing_topic(name: str, error: int | None = None) -> MissingTopic:
-    """A name that has no topic: wrong by itself, or just not there."""
+    """Return the entry of a name without a topic: invalid, or unknown."""
     if error is None:
         error = (
             ErrorCode.INVALID_TOPIC_EXCEPTION

@@ -17,7 +17,7 @@ from ..answers import entries_bytes, of_each
 from .cluster import operations_on
 from .topic_entries import PARTITIONS_PER_STEP, missing_topic, partition_values
 
-RIGHTS_TAKE = 10  # partitions' time, where the rights of a client are looked up for a topic
+RIGHTS_TAKE = 10  # a topic's check of rights takes as long as this number of partitions
 if TYPE_CHECKING:
     _Topic = responses.DescribeTopicPartitions.DescribeTopicPartitionsResponseTopic
     _Partition = responses.DescribeTopicPartitions.DescribeTopicPartitionsResponsePartition
@@ -28,7 +28,7 @@ def describe_topic_partitions(
     header: RequestHeader,
     request: "requests.DescribeTopicPartitionsRequest",
 ) -> "Steps[responses.DescribeTopicPartitions.Response]":
-    """Topics in the order of their names, from the cursor on, as many partitions as fit."""
+    """Return topics in the order of their names, from the cursor on, up to the limit."""
     state, config = context.broker.state, context.broker.config
     cursor = request.cursor
     asked = set((yield from made(_name_of, request.topics)))
@@ -56,7 +56,7 @@ def describe_topic_partitions(
         if remaining == 0:
             return _page(topics, name, 0)
         topic = state.topics.get(name)
-        if topic is None and not asked:  # it has gone since this began
+        if topic is None and not asked:  # it was deleted since this began
             continue
         if topic is None:
             operations = operations_on(context, ResourceType.TOPIC, name)
@@ -124,7 +124,7 @@ def _failed(
 
 
 def apis() -> tuple[Api, ...]:
-    """The row of this file."""
+    """Return the row of this file."""
     return (
         control_api(
             api_keys.DESCRIBE_TOPIC_PARTITIONS,

@@ -1,4 +1,4 @@
-"""Topics come, grow, and go; any broker takes the request and has the controller decide.
+"""The APIs to create, extend and delete topics; any broker forwards them to the controller.
 
 CreateTopics 2-7      v4 takes -1 for "the default" (KIP-464), v5 answers with the topic's configs
                       (KIP-525), v7 with its id.
@@ -44,19 +44,19 @@ from .topic_ids import new_topic_id
 
 ZERO_ID = bytes(16)
 ASSIGNMENTS_MAX = 10_000  # of one topic, as many as one command creates partitions
-TIMEOUT_MS_MIN = 100  # a shorter one would time out what has been done
-UNDECIDED = Item(error=ErrorCode.UNKNOWN_SERVER_ERROR)  # nobody is told of a success by mistake
+TIMEOUT_MS_MIN = 100  # a shorter one would expire before most decisions
+UNDECIDED = Item(error=ErrorCode.UNKNOWN_SERVER_ERROR)  # so that success is never the default
 
 
 def bounded_timeout_ms(timeout_ms: int) -> int:
-    """How long the client wants to wait, in bounds."""
+    """Return the client's timeout within bounds."""
     return max(TIMEOUT_MS_MIN, min(timeout_ms, 10 * 60 * 1000))
 
 
 async def create_topics(
     context: RequestContext, header: RequestHeader, request: "requests.CreateTopicsRequest"
 ) -> "responses.CreateTopics.Response":
-    """Per topic: what came of it."""
+    """Create topics; return the outcome of each."""
 
     broker = context.broker
 
@@ -86,7 +86,7 @@ async def _decide(
     wanted_of: Callable[[Any], Any],
     command_of: Callable[[Sequence[Any]], CreateTopics | CreatePartitions],
 ) -> dict[str, Item]:
-    """What comes of each topic, by its name: some are refused here, the others are decided."""
+    """Return the outcome of each topic by its name: refused here, or decided by the controller."""
     work, times = context.broker.work, Counter(topic.name for topic in request.topics)
     outcomes = dict.fromkeys(times, UNDECIDED)
     wanted: list[Any] = []
@@ -155,7 +155,7 @@ def _created(
 
 
 def _created_unseen(item: Item) -> "responses.CreateTopics.CreatableTopicResult":
-    """A topic whose configs the client may not describe."""
+    """Return a created topic without its configs, which the client may not describe."""
     return {
         "name": item.name,
         "topic_id": item.topic_id,
@@ -176,7 +176,7 @@ def _refused_topic(
 async def delete_topics(
     context: RequestContext, header: RequestHeader, request: "requests.DeleteTopicsRequest"
 ) -> "responses.DeleteTopics.Response":
-    """Per topic, asked for by name or by id."""
+    """Delete topics by name or by id; return the outcome of each."""
     if header.api_version < 6:
         making = made(TopicReference, request.topic_names)
     else:
@@ -194,7 +194,7 @@ async def delete_topics(
     if result.error:
         raise error_for(result.error, result.message)
     answers: dict[tuple[str | None, bytes], responses.DeleteTopics.DeletableTopicResult]
-    answers = {}  # Kafka says once what is wrong with a topic that is asked for twice
+    answers = {}  # Kafka reports the error of a topic that is requested twice only once
 
     def answer(outcome: tuple[TopicReference, Item]) -> None:
         reference, item = outcome
@@ -214,10 +214,10 @@ def _reference(topic: "requests.DeleteTopicsRequest.DeleteTopicState") -> TopicR
 async def create_partitions(
     context: RequestContext, header: RequestHeader, request: "requests.CreatePartitionsRequest"
 ) -> "responses.CreatePartitions.Response":
-    """Per topic: more partitions, placed by the cluster or by the client.
+    """Add partitions to topics, placed by the cluster or by the client.
 
-    Against Kafka (KAFKA-14418): not of __consumer_offsets. Where a group's offsets are follows from
-    their number; with another one they would not be found, and transactions be torn.
+    Against Kafka (KAFKA-14418): not to __consumer_offsets. Its number of partitions decides the
+    partition of a group; with another number offsets would be lost, and transactions torn.
     """
 
     def change(wanted: Sequence[MorePartitions]) -> CreatePartitions:
@@ -272,7 +272,7 @@ def _not_extended(
 
 
 def apis() -> tuple[Api, ...]:
-    """The rows of this file."""
+    """Return the rows of this file."""
     return (
         control_api(
             api_keys.CREATE_TOPICS,

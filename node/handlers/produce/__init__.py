@@ -1,1 +1,1 @@
-"""node/handlers/produce: Produce (API 0), from its bytes to its answer; begin with produce.py."""
+"""node/handlers/produce: Produce (API 0); begin with produce.py."""

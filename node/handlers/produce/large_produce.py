@@ -1,7 +1,7 @@
 """A produce of many partitions: it is appended in parts, one after the other, and answered once.
 
-Each part stands in the queue of its connection as a request of its own would. What is wrong with
-the request as a whole, transactional batches without an id say, is seen before.
+Each part waits in the queue of its connection like a request of its own. Errors of the whole
+request, such as transactional batches without an id, are detected before.
 """
 
 import asyncio
@@ -36,9 +36,9 @@ class LargeProduce:
         self._unanswered = 0
 
     async def parts(self) -> list[ProduceOperation]:
-        """The parts, each with where its answer goes.
+        """Return the parts, each with the callback of its answer.
 
-        None of a request that is refused as a whole, or that nobody waits for any more.
+        An abandoned request, or one that is refused as a whole, has none.
         """
         if self.pending.is_abandoned:
             return []
@@ -57,7 +57,7 @@ class LargeProduce:
             await run(made(partial(self._refuse, error), parts, at_a_step=1))
             return []
         if self.pending.is_abandoned:
-            self._abandon()  # those made since: who waits for an answer is part of a cycle
+            self._abandon()  # the new parts, too: a pending answer is part of a cycle
             return []
         return parts
 
@@ -87,7 +87,7 @@ class LargeProduce:
 
     @staticmethod
     def _keep(response: ProduceResponse, version: int) -> list[Any]:
-        """What a part has instead of its encoded answer."""
+        """Return a part's response instead of its encoded answer."""
         return [response]
 
     def _answered(self, part: PendingAnswer) -> None:

@@ -1,8 +1,8 @@
-"""One batch of a Produce request on its way into its partition's log.
+"""One batch of a Produce request that is to be appended.
 
-A request is walked once: each batch gets its header decoded, its replica looked up and its place
-in the answer. What follows goes over these: whose transaction it is (`verification`), what its
-records say (`record_checks`), the append, the wait for replicas (`operation`).
+A request is walked once: for each batch its header is decoded, its replica looked up and its entry
+in the answer created. The next steps use these: verification of the transaction (`verification`),
+checks of the records (`record_checks`), the append, the wait for replicas (`operation`).
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ NOT_CHECKED = -1
 
 
 class RecordError(NamedTuple):
-    """What an error said; an error that is kept would keep the frames it was raised in."""
+    """The content of an error; a kept exception would keep the frames that it was raised in."""
 
     number: int
     message: str
@@ -42,12 +42,12 @@ class RecordError(NamedTuple):
 
 @dataclass(slots=True, eq=False, repr=False)
 class LeaderAppend:
-    """A batch, its replica (None: not hosted here), its answer, what its records were found to be.
+    """A batch, its replica (None: not hosted here), its answer, the outcome of its record check.
 
-    header: None where the bytes do not begin with one; the append refuses them. records: None while
-    replicas are waited for: the memory of the frame serves the next one by then. record_check: how
-    far the records were looked into, a RecordCheck or NOT_CHECKED; with what came out of it.
-    is_denied: the client may not write to the topic.
+    header: None where the bytes do not begin with one; the append refuses them. records: None
+    during the wait for replicas: the memory of the frame then belongs to the next one.
+    record_check: the level of the check, a RecordCheck or NOT_CHECKED. is_denied: the client may
+    not write to the topic.
     """
 
     topic_name: str | None
@@ -63,7 +63,7 @@ class LeaderAppend:
     is_denied: bool = False
 
     def look_up(self, replicas: ReplicaManager) -> None:
-        """Find the replica; again after a wait, since a topic may be another of the same name."""
+        """Find the replica; call it again after a wait, since a topic's name may be reused."""
         if self.is_denied:
             return
         if self.topic_id is None:
@@ -73,14 +73,14 @@ class LeaderAppend:
 
     @property
     def topic_key(self) -> str | bytes | None:
-        """The topic as the client named it."""
+        """The topic's name or id in the request."""
         return self.topic_id or self.topic_name
 
     def confirm(self, header: BatchHeader, config: LogConfig, clock: Clock) -> BatchHeader:
-        """Return the header of a sound batch, mended where its records say something else.
+        """Return the header of a valid batch, corrected to match its records.
 
-        The maximum timestamp is the records', as in Kafka; who reads it (retention, the time index)
-        comes later. Raises what is wrong with the records.
+        The maximum timestamp becomes the records', as in Kafka; retention and the time index read
+        it later. Raises the error of the records.
         """
         if self.record_check < config.record_check:
             raise NotLeaderOrFollower(

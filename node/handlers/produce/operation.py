@@ -1,4 +1,4 @@
-"""A Produce request from its batches to its answer: each is validated, appended, waited for."""
+"""The execution of a Produce request: validation, append, and wait for replicas."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
@@ -73,8 +73,8 @@ class _Waiting(NamedTuple):
 class ProduceOperation:
     """One request, or a part of one with many partitions.
 
-    encode: what makes the body of an answer. pending: the answer that was promised, once the
-    request stands in a queue. is_unled: this broker did not lead some partition when it came.
+    encode: builds the body of an answer. pending: the pending answer of a request in a queue.
+    is_unled: this broker did not lead some partition when the request came.
     """
 
     __slots__ = (
@@ -126,7 +126,7 @@ class ProduceOperation:
             self._led_by_ms = replicas.awaited.deadline_ms(self.timeout_ms)
 
     def look_up(self) -> None:
-        """Find the replicas again, after a wait: an id that was not known may be a topic's now."""
+        """Find the replicas again after a wait: an unknown id may be known by now."""
         broker = self.context.broker
         access = None if broker.authorizer is None else self.context.access
         for append in self.appends:
@@ -136,15 +136,15 @@ class ProduceOperation:
             append.look_up(broker.replicas)
 
     def is_awaited(self) -> bool:
-        """Whether this broker will soon lead a partition that it does not lead, or may not know it.
+        """Return whether this broker may soon lead a partition of the request.
 
-        A client may have heard of a partition from a broker that has applied more of the metadata.
+        An unknown partition counts: another broker may have applied more of the metadata.
         """
         awaited = self.context.broker.replicas.awaited
         return any(self._is_unknown(key) or awaited.is_awaited(*key) for key in self._unled())
 
     async def until_led(self) -> None:
-        """Return when no partition is awaited any more, or when that has taken too long."""
+        """Wait until no partition is awaited any more, or until the deadline."""
         if self.is_unled and not self.is_abandoned:
             broker = self.context.broker
             if any(map(self._is_unknown, self._unled())):
@@ -163,7 +163,7 @@ class ProduceOperation:
         return not self.context.broker.replicas.partition_exists(*key)
 
     def unverified(self) -> dict[HostedPartition, int]:
-        """The partitions in which it opens a transaction, each with its guard."""
+        """Return the partitions in which it opens a transaction, each with its guard."""
         if self.producer is None or self.is_abandoned:
             return {}
         if self.pending is not None:
@@ -174,12 +174,12 @@ class ProduceOperation:
     # -- in a queue
 
     def queue(self) -> PendingAnswer:
-        """Promise the answer."""
+        """Create and return the pending answer."""
         self.pending = PendingAnswer(self._abandon)
         return self.pending
 
     def queue_as_part(self, pending: PendingAnswer, encode: Encode) -> None:
-        """Promise it as a part of another."""
+        """Make the operation a part of another, with its pending answer."""
         self.is_part, self.pending, self.encode = True, pending, encode
         pending.on_abandon = self._abandon
 
@@ -188,7 +188,7 @@ class ProduceOperation:
         return self.pending is not None and self.pending.is_abandoned
 
     def _abandon(self) -> None:
-        """Let go of the request: no budget counts what a client sent that has gone."""
+        """Drop the batches: the memory budget does not count those of a lost client."""
         self.appends.clear()
 
     # -- appending
@@ -196,7 +196,7 @@ class ProduceOperation:
     def append(
         self, verifications: Mapping[HostedPartition, Verification] = _UNVERIFIED
     ) -> Outcome:
-        """Append every batch; the answer, now or when the replicas have them, None for acks=0."""
+        """Append every batch; return the answer, now or pending, None for acks=0."""
         replicas, refused = self.context.broker.replicas, self.context.broker.refused_batches
         if self.pending is not None:
             self.look_up()
@@ -253,13 +253,13 @@ class ProduceOperation:
             replicas, topic_id = broker.replicas, append.topic_id
             if topic_id is None:
                 assert name is not None
-                partition = replicas.partition(name, append.index)  # raises why it is not here
+                partition = replicas.partition(name, append.index)  # raises if it is not here
             else:
                 partition = replicas.partition_by_id(topic_id, name, append.index)
         if partition.topic in INTERNAL_TOPICS:
             raise InvalidTopicException(f"No client may write to {partition.topic}.")
         if partition.leader is None:
-            partition.leading()  # raises why not: only a leader knows if it has the batch already
+            partition.leading()  # raises if not: only a leader can detect a duplicate
         log = partition.log
         if append.records is None:
             raise InvalidRecord("a produce request carries one batch for each partition")
@@ -302,7 +302,7 @@ class ProduceOperation:
             partition.traffic.count_batch(header.record_count, len(append.records))
         if is_transactional:
             assert self.transactional_id is not None
-            # Whose transaction is open, see `hanging_transactions`.
+            # The id of the open transaction, see `hanging_transactions`.
             partition.transactional_ids[header.producer_id] = self.transactional_id
         return info
 
@@ -321,7 +321,7 @@ class ProduceOperation:
             self._note_fence(append)
 
     def _note_fence(self, append: LeaderAppend) -> None:
-        """Tell that an older producer was refused: an event, of which only so many are written."""
+        """Log the refusal of an older producer, as an event with a limited rate."""
         name, header = self._topic_name(append), append.header
         if name is None or header is None:
             return
@@ -358,7 +358,7 @@ class ProduceOperation:
     # -- the answer
 
     def refuse(self, error: KafkaError) -> list[Buffer] | PendingAnswer:
-        """The same error for every partition; with acks=0 the connection ends."""
+        """Answer with one error for every partition; with acks=0 close the connection."""
         if self.acks == 0:
             return self._close_silently()
         for topic in self.response.topics:
@@ -374,7 +374,7 @@ class ProduceOperation:
         return self.encode(self.response, self.version)
 
     def _close_silently(self) -> PendingAnswer:
-        """Nobody waits for an answer to acks=0; the end of the connection makes the client look."""
+        """Close the connection of an acks=0 produce: its client then refreshes its metadata."""
         pending = self.pending or PendingAnswer()
         pending.abort("a produce with acks=0 failed")
         return pending
@@ -415,16 +415,16 @@ class ProduceOperation:
 
 
 def _send_away(pending: PendingAnswer) -> PendingAnswer:
-    """We are cut off: only a broken connection makes librdkafka ask another broker who leads."""
+    """Close the connection of an isolated leader, so that librdkafka asks another broker."""
     pending.abort("this broker is cut off from the cluster")
     return pending
 
 
 def _appended_before(append: LeaderAppend, error: KafkaError) -> AppendInfo | None:
-    """Where the batch is, if it was appended before, and is refused only now, for what it says.
+    """Return the offsets of a batch that was appended before, but fails a check now.
 
-    Clocks, limits and rules change. Apache Kafka answers the error; a client that was not answered
-    the first time would say that the records have failed, or split them and send them again.
+    Clocks, limits and rules change. Apache Kafka answers the error; a client that did not get the
+    first answer would report the records as failed, or split them and send them again.
     """
     partition, header = append.partition, append.header
     if error.code not in _OF_THE_BATCH or partition is None or partition.leader is None:

@@ -1,4 +1,4 @@
-"""Whether a client may produce: to each topic, and with its transactional id."""
+"""The rights of a client to produce to topics, and with its transactional id."""
 
 from ....coordinator.metadata.cluster_state import ClusterState
 from ....wire.acls import AclOperation, ResourceType
@@ -19,14 +19,14 @@ RIGHTS = (
 
 
 def may_write(access: Access, state: ClusterState, append: LeaderAppend) -> bool:
-    """Whether the client may write to the topic; one that is not known is refused as unknown."""
+    """Return whether the client may write to the topic, or it is unknown and refused as such."""
     name = append.topic_name
     if append.topic_id is not None:
         topic = state.topic_by_id(append.topic_id)
         name = None if topic is None else topic.name
     if name is None or access.allows(AclOperation.WRITE, ResourceType.TOPIC, name):
         return True
-    access.refusal(AclOperation.WRITE, ResourceType.TOPIC, name)  # for its line in the log
+    access.refusal(AclOperation.WRITE, ResourceType.TOPIC, name)  # only for its log line
     return False
 
 

@@ -4,12 +4,12 @@ KIP-98 (idempotence, transactions) · KIP-467 (record errors) · KIP-890 (transa
 from version 12 on partitions are added to them) · KIP-951 (the new leader in the answer) ·
 KIP-516 (version 13 names topics by id).
 
-acks=0 has no answer: an error closes the connection, so that the client looks again. acks=all is
-answered when the high watermark has passed the batch; a duplicate waits for the same.
+acks=0 has no answer: an error closes the connection, so that the client refreshes its metadata.
+acks=all is answered when the high watermark has passed the batch; a duplicate waits for the same.
 
-What need not wait is decoded, checked and appended in one pass, here and now. Requests that wait
-first (for a log that is being opened, to be verified, with many records to be looked at, of many
-partitions), and all behind one of these on its connection, stand in a queue (`queue`).
+A request that need not wait is decoded, checked and appended in one pass, here. Requests that wait
+first (for the opening of a log, for a verification, for checks of many records, with many
+partitions), and all behind one of these on its connection, wait in a queue (`queue`).
 """
 
 from ....wire.errors import InvalidRequiredAcks, KafkaError
@@ -72,7 +72,7 @@ def _on_error(
 
 
 def apis() -> tuple[Api, ...]:
-    """The rows of the dispatch table."""
+    """Return the rows of the dispatch table."""
     return (
         Api(
             PRODUCE,

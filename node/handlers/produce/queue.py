@@ -1,19 +1,19 @@
-"""Produces of one connection that wait, because the first must be verified (KIP-890) or looked at.
+"""The queue of one connection's produces that wait for verification (KIP-890) or record checks.
 
-Requests of a connection are appended in their order. So when one waits for a log that is being
-opened (`awaited_leaders`), for the transaction coordinator, or has so many records to be looked at
-that it is done in slices (`record_checks`), all behind it wait, too; those of the same producer are
-asked about together, and a transaction that opens in many partitions costs two questions, not one
-for each.
+Requests of a connection are appended in their order. So when one waits for the opening of a log
+(`awaited_leaders`), for the transaction coordinator, or for checks of many records in slices
+(`record_checks`), all behind it wait, too. Requests of the same producer are verified together: a
+transaction that opens in many partitions costs two questions, not one for each.
 
-What becomes of an answer of the coordinator:
+The effect of the coordinator's answer:
 
-    NONE        appended with the guard that was given before the question
-    any error   the partition's answer, in words that the client's version understands
+    NONE        append with the guard that was created before the question
+    any error   the partition's answer, with an error that the client's version knows
 
-A marker that came in between has destroyed the guard, and nothing is opened behind the
-coordinator's back: it is asked again, with a new guard. That is no rare case. The coordinator holds
-a question about the next transaction until the markers of the one before are written, here, too.
+A marker in between has invalidated the guard, so that no transaction is opened that the coordinator
+has ended: the transaction is verified again, with a new guard. That is common, since the
+coordinator answers about the next transaction only when the markers of the one before are written,
+here, too.
 """
 
 import asyncio
@@ -36,13 +36,13 @@ from .record_checks import check_in_slices
 from .verification import TransactionalProducer, Verification, staleness
 
 logger = logging.getLogger(__name__)
-QUESTIONS_MAX = 4  # of one request: each time a marker came in between
+QUESTIONS_MAX = 4  # of one request, each after a marker in between
 _Guards = dict[HostedPartition, int]
 _Verifications = Mapping[HostedPartition, Verification]
 
 
 class ProduceQueue:
-    """The queue of one connection; it stands in the connection's context until it is empty."""
+    """The queue of one connection; the connection's context holds it until it is empty."""
 
     def __init__(self, context: RequestContext) -> None:
         self._context = context
@@ -52,17 +52,17 @@ class ProduceQueue:
 
     @property
     def needs_no_client(self) -> bool:
-        """Return whether something with acks=0 waits, which nobody would say again."""
+        """Return whether a produce with acks=0 waits, which its client would not send again."""
         return any(waiting.acks == 0 for waiting in self._waiting)
 
     def put(self, operation: ProduceOperation) -> PendingAnswer:
-        """Let a request wait for its turn."""
+        """Queue a request; return its pending answer."""
         pending = operation.queue()
         self._put(operation)
         return pending
 
     def put_large(self, body: memoryview, version: int, throttle_ms: int) -> PendingAnswer:
-        """The same for one of many partitions."""
+        """Queue a request of many partitions; return its pending answer."""
         large = LargeProduce(self._context, body, version, throttle_ms)
         self._put(large)
         return large.pending
@@ -95,7 +95,7 @@ class ProduceQueue:
                     operation = self._waiting[0]
                     assert isinstance(operation, ProduceOperation)
                     is_in_parts |= operation.is_part
-                    if is_in_parts:  # what stands behind a part is a few turns later, too
+                    if is_in_parts:  # requests behind a part are appended some turns later, too
                         await _measured(operation, self._append_part(operation, verifications))
                     elif operation.request_time is None:
                         self._append(operation, verifications)
@@ -104,7 +104,7 @@ class ProduceQueue:
                     self._waiting.popleft()
         finally:
             self._context.produce_queue = None
-            for waiting in self._waiting:  # only if this file is wrong; but none may hang
+            for waiting in self._waiting:  # only after a defect in this file; none may hang
                 if waiting.pending is not None and not waiting.pending.is_done:
                     waiting.pending.abort("the queue of produces broke")
 
@@ -117,7 +117,7 @@ class ProduceQueue:
             return []
 
     async def _check_records(self, operation: ProduceOperation) -> None:
-        """Before the question: while we look, a marker may destroy a guard."""
+        """Check the records before the verification: a marker meanwhile may invalidate a guard."""
         if not operation.records_checked:
             operation.records_checked = True
             operation.look_up()
@@ -130,9 +130,9 @@ class ProduceQueue:
                     operation.pending.fail(error, operation.refuse)
 
     def _next_question(self) -> tuple[int, TransactionalProducer | None, _Guards]:
-        """How many can be appended after the next question; of whom; which guards they got.
+        """Return the number of requests for the next verification, their producer, their guards.
 
-        No more of them than may be appended in one turn.
+        They are no more than may be appended in one turn.
         """
         asked_for: TransactionalProducer | None = None
         guards: _Guards = {}
@@ -159,10 +159,9 @@ class ProduceQueue:
         guards: _Guards,
         known: _Verifications | None = None,
     ) -> _Verifications:
-        """Ask until every yes comes with a guard that lives, for the first `count` in the queue.
+        """Verify the first `count` requests until all granted guards are valid.
 
-        Whatever changes while we ask is asked about, too: what has come to be led here, what has
-        ended here.
+        Changes during the verification are verified, too: new leaderships, ended transactions.
         """
         verifications = dict(known or {})
         for _ in range(QUESTIONS_MAX):
@@ -185,7 +184,7 @@ class ProduceQueue:
             errors, ongoing_index = await self._context.broker.verifier.verify(
                 transactional_id, producer_id, epoch, names, adds=adds
             )
-        except Exception:  # whoever stands in the queue must be answered
+        except Exception:  # the requests in the queue must be answered
             logger.exception("verifying a transaction of %r", transactional_id)
             errors, ongoing_index = [ErrorCode.UNKNOWN_SERVER_ERROR] * len(names), 0
         verifications: dict[HostedPartition, Verification] = {}
@@ -198,7 +197,7 @@ class ProduceQueue:
     async def _append_part(
         self, operation: ProduceOperation, verifications: _Verifications
     ) -> None:
-        """In a slice of its own; if a marker came before that, we ask again."""
+        """Append a part in a slice of its own; after a marker verify it again."""
         for _ in range(QUESTIONS_MAX):
             trying = made(partial(self._try_to_append, verifications), [operation])
             try:
@@ -222,7 +221,7 @@ class ProduceQueue:
         pending, producer = operation.pending, operation.producer
         assert pending is not None
         if pending.is_done:
-            return  # it has failed; or its client is gone, and says it again elsewhere
+            return  # it has failed, or its client is gone and sends it again elsewhere
         if producer is not None and (stale := staleness(self._context, producer)):
             pending.abort(stale)
             return
@@ -237,7 +236,7 @@ class ProduceQueue:
 
 
 def _outdated(guards: _Guards, verifications: _Verifications) -> _Guards:
-    """Those that the coordinator was not asked about, or no longer those of the question."""
+    """Return the guards that were not verified, or that have changed since."""
     return {
         partition: guard
         for partition, guard in guards.items()
@@ -249,7 +248,7 @@ def _outdated(guards: _Guards, verifications: _Verifications) -> _Guards:
 async def _measured(
     request: ProduceOperation | LargeProduce, work: Coroutine[Any, Any, Result]
 ) -> Result:
-    """Count what the work takes as time of its request, where quotas are about that."""
+    """Count the work as time of its request, while there are request quotas."""
     if request.request_time is None:
         return await work
     return await request.request_time.drive(work)

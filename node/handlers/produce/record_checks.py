@@ -1,10 +1,10 @@
-"""Looking into the records of a produce: as far as its topic asks for it, or its header makes it.
+"""The checks of a produce's records, as its topic requires or the batch's header demands.
 
-The claims of a batch's header are taken over where they can be true, or are confirmed by the
-records (`claims_too_much`); oncelog.record.validation and compaction (KIP-467) ask for more. A
-request with few records is checked where it is appended. One with many waits in the queue of its
-connection while they are gone through in slices, so that others go on; what comes behind it on its
-connection waits, as the order of appends demands.
+A batch's header is accepted if it can be true, or if its records confirm it (`claims_too_much`);
+oncelog.record.validation and compaction (KIP-467) need more. A request with few records is checked
+where it is appended. One with many waits in the queue of its connection while they are checked in
+slices, so that other connections are served; requests behind it on its connection wait, to keep
+the order of appends.
 """
 
 from collections.abc import Callable, Iterable
@@ -35,13 +35,13 @@ from .leader_append import LeaderAppend, RecordError
 
 SKELETONS_AT_ONCE_MAX = SKELETONS_PER_STEP  # records of a request: about 0.5 ms
 AT_ONCE_ITEMS_MAX = 250  # records, and their headers, that are read in full: about 0.3 ms
-AT_ONCE_BYTES_MAX = 64 * 1024  # that are copied or unfolded: as they came, or after that
+AT_ONCE_BYTES_MAX = 64 * 1024  # bytes that are copied or decompressed, before or after that
 SHOWN_RECORDS = 3
 _BATCH, _SKELETON = RecordCheck.BATCH, RecordCheck.SKELETON
 
 
 def check_at_once(appends: Iterable[LeaderAppend]) -> bool:
-    """Look at the records of each batch that needs it; False when that takes long."""
+    """Check the records of each batch that needs it; return False when that takes long."""
     skeletons = items = size_bytes = 0
     for append in appends:
         check, header = _needed_check(append), append.header
@@ -50,7 +50,7 @@ def check_at_once(appends: Iterable[LeaderAppend]) -> bool:
             continue
         batch = memoryview(append.records or b"")
         count = header.record_count
-        if count > 0:  # else it is refused, but gives those behind it no time
+        if count > 0:  # else it is refused, and must not reduce the sum
             skeletons += count
         error = None
         try:
@@ -66,7 +66,7 @@ def check_at_once(appends: Iterable[LeaderAppend]) -> bool:
                 data = contents_at_once(batch, header)
                 if data is None or skeletons > SKELETONS_AT_ONCE_MAX:
                     return False
-                size_bytes += len(data) - (len(batch) - HEADER_BYTES)  # a little can unfold to much
+                size_bytes += len(data) - (len(batch) - HEADER_BYTES)  # the growth by decompression
                 next(_steps(data, header, check, append.partition))
             return False  # many headers
         except StopIteration as end:
@@ -83,7 +83,7 @@ def check_at_once(appends: Iterable[LeaderAppend]) -> bool:
 async def check_in_slices(
     context: RequestContext, appends: Iterable[LeaderAppend], is_abandoned: Callable[[], bool]
 ) -> None:
-    """The same, however long it takes, but no longer than somebody waits for it.
+    """Check the records in slices, until the request is abandoned.
 
     Else a client that times out and sends it again would make the work grow for ever.
     """
@@ -112,7 +112,7 @@ async def check_in_slices(
 
 
 def _needed_check(append: LeaderAppend) -> RecordCheck:
-    """How far to look; not into bytes that are refused for their header anyway."""
+    """Return the level of the check; bytes that are refused for their header need none."""
     header, partition = append.header, append.partition
     if header is None or header.batch_length + LENGTH_COUNTS_FROM != len(append.records or b""):
         return _BATCH
@@ -136,9 +136,9 @@ def _unless(
 def name_records_out_of_range(
     error: TimestampOutOfRange, append: LeaderAppend, records_max: int
 ) -> int:
-    """Say of a batch which records are too old or too new, if it has `records_max` or fewer.
+    """Name the records of a batch that are too old or too new, if it has at most `records_max`.
 
-    Returns how many it looked at.
+    Returns the number of checked records.
     """
     batch, header = memoryview(append.records or b""), append.header
     if header is None or header.record_count > records_max:
@@ -155,7 +155,7 @@ def name_records_out_of_range(
                 for index, timestamp in enumerate(timestamps(data, header))
                 if not error.earliest <= timestamp <= error.latest
             ]
-    except KafkaError:  # nothing can be named in what cannot be read
+    except KafkaError:  # unreadable records have no names
         pass
     return max(1, header.record_count)
 
@@ -163,7 +163,7 @@ def name_records_out_of_range(
 def _steps(
     data: bytes, header: BatchHeader, check: RecordCheck, partition: HostedPartition | None
 ) -> Steps[WalkedRecords]:
-    """Look through records that are not compressed."""
+    """Check records that are not compressed, in steps."""
     walked = yield from walk_skeleton(data, header)
     if check == _SKELETON:
         return walked
@@ -175,7 +175,7 @@ def _steps(
 
 
 def rejected(reason: str, records: RecordsWithoutKey) -> KafkaError:
-    """Kafka's words for a batch with such records in it."""
+    """Return Kafka's error for a batch with rejected records."""
     shown = ", ".join(
         f"RecordError(batchIndex={index}, message='{reason}')"
         for index in records.places[:SHOWN_RECORDS]

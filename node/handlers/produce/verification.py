@@ -1,6 +1,6 @@
-"""Whose transactional batches a produce carries, and which must be verified first (KIP-890).
+"""The transactional producer of a produce, and the batches to verify first (KIP-890).
 
-What is transactional is said by the batches, not by the request (CVE-2018-17196): a request with a
+The batches decide whether a request is transactional, not its id (CVE-2018-17196): a request with a
 transactional id and plain batches is plain, one with a transactional batch and no id is refused.
 """
 
@@ -36,7 +36,7 @@ _COORDINATOR_IS_AWAY = frozenset(
 
 
 class TransactionalProducer(NamedTuple):
-    """Whose transactional batches a request carries. adds: see Produce 12."""
+    """The producer of a request's transactional batches. adds: see Produce 12."""
 
     transactional_id: str
     producer_id: int
@@ -45,7 +45,7 @@ class TransactionalProducer(NamedTuple):
 
 
 class Verification(NamedTuple):
-    """What the coordinator said of a partition; the guard was given before the question."""
+    """The coordinator's answer for a partition; the guard was created before the question."""
 
     guard: int
     error: int
@@ -54,7 +54,7 @@ class Verification(NamedTuple):
 def producer_of(
     appends: Iterable[LeaderAppend], transactional_id: str | None, version: int
 ) -> TransactionalProducer | None:
-    """The one producer of all transactional batches, None when there is no such batch.
+    """Return the one producer of all transactional batches, None when there is no such batch.
 
     Raises TransactionalIdAuthorizationFailed, InvalidProducerIdMapping.
     """
@@ -85,7 +85,7 @@ def check_one_producer(producers: Collection[TransactionalProducer]) -> None:
 
 
 def staleness(context: RequestContext, producer: TransactionalProducer) -> str:
-    """Why this connection may not produce for this producer any more; empty if it may."""
+    """Return the reason why this connection may not produce any more; empty if it may."""
     broker = context.broker
     if producer.adds or not broker.config.transaction_connection_fence:
         return ""
@@ -102,9 +102,9 @@ def staleness(context: RequestContext, producer: TransactionalProducer) -> str:
 def unverified(
     appends: Iterable[LeaderAppend], producer: TransactionalProducer, now_ms: int
 ) -> dict[HostedPartition, int]:
-    """The partitions in which these batches open a transaction, each with its guard.
+    """Return the partitions in which these batches open a transaction, each with its guard.
 
-    now_ms: wall-clock. What is wrong with a batch otherwise is left to the append.
+    now_ms: wall-clock. The append reports other errors of a batch.
     """
     guards: dict[HostedPartition, int] = {}
     for append in appends:
@@ -129,9 +129,9 @@ def unverified(
 
 
 def must_be_verified(state: ProducerStateTable, header: BatchHeader) -> bool:
-    """Return whether its transaction is not known to be open here.
+    """Return whether a batch's transaction is not known to be open here.
 
-    A fenced producer learns that from the partition, and nobody is asked (KAFKA-19690).
+    The partition itself refuses a fenced producer, without a verification (KAFKA-19690).
     """
     entry = state.entry(header.producer_id)
     if entry is None:
@@ -142,11 +142,11 @@ def must_be_verified(state: ProducerStateTable, header: BatchHeader) -> bool:
 
 
 def client_error(error: int, version: int) -> KafkaError:
-    """What a client of this Produce version is told when a verification failed.
+    """Return the error of a failed verification for a client of this Produce version.
 
-    A fenced producer hears of its epoch, as on any produce. Before version 11 nobody knows
-    TRANSACTION_ABORTABLE, and before 12 nobody repeats after CONCURRENT_TRANSACTIONS; no version
-    repeats after errors of coordinators. NOT_ENOUGH_REPLICAS makes all of them repeat, without
+    A fenced producer gets INVALID_PRODUCER_EPOCH, as on any produce. Versions before 11 do not know
+    TRANSACTION_ABORTABLE, versions before 12 do not retry after CONCURRENT_TRANSACTIONS, and none
+    retries after errors of coordinators. NOT_ENOUGH_REPLICAS makes all of them retry, without
     asking for metadata.
     """
     if error == ErrorCode.PRODUCER_FENCED:

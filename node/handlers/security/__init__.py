@@ -1,1 +1,1 @@
-"""APIs about who clients are: logins, and the credentials of users."""
+"""node/handlers/security: the APIs of logins, and of the credentials of users."""

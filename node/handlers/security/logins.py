@@ -1,11 +1,11 @@
-"""How a client logs in.
+"""The APIs of a client's login.
 
 SaslHandshake 1       KIP-152: the mechanism. After version 0 tokens would be no requests; no client
                       that knows version 1 asks for it.
-SaslAuthenticate 0-2  KIP-152: the mechanism's tokens; v1 tells how long the login lasts (KIP-368).
+SaslAuthenticate 0-2  KIP-152: the mechanism's tokens; v1 has the session's lifetime (KIP-368).
 
-A refusal is sent after `connection.failed.authentication.delay.ms`, and the connection ends. On a
-listener without logins both are answered with ILLEGAL_SASL_STATE, as in Kafka.
+A refusal is sent after `connection.failed.authentication.delay.ms`, and the connection is closed.
+On a listener without logins the answer to both is ILLEGAL_SASL_STATE, as in Kafka.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from ...security.rights import OPEN
 def shake_hands(
     context: RequestContext, header: RequestHeader, body: memoryview
 ) -> list[Buffer] | PendingAnswer:
-    """Take the mechanism that the client has chosen."""
+    """Begin with the mechanism that the client has chosen."""
     version, login = header.api_version, context.login
     request = control.decode_request(api_keys.SASL_HANDSHAKE, version, body)
     names = [] if login is None else login.mechanisms
@@ -47,7 +47,7 @@ def _handshake(version: int, error: int, mechanisms: list[str]) -> bytes:
 def authenticate(
     context: RequestContext, header: RequestHeader, body: memoryview
 ) -> list[Buffer] | PendingAnswer:
-    """Take a token of the client; the last one makes it a principal."""
+    """Handle a token of the client; the last one gives it a principal."""
     version, login = header.api_version, context.login
     request = control.decode_request(api_keys.SASL_AUTHENTICATE, version, body)
     error: KafkaError
@@ -85,7 +85,7 @@ def _refused(context: RequestContext, answer: bytes, reason: str) -> PendingAnsw
 
 
 def apis() -> tuple[Api, ...]:
-    """The rows of this file."""
+    """Return the rows of this file."""
     return (
         Api(api_keys.SASL_HANDSHAKE, 1, 1, shake_hands, rights=OPEN),
         Api(api_keys.SASL_AUTHENTICATE, 0, 2, authenticate, rights=OPEN),

@@ -1,8 +1,8 @@
-"""The SCRAM credentials of users, as KIP-554 has them.
+"""The APIs of users' SCRAM credentials (KIP-554).
 
-DescribeUserScramCredentials 0, AlterUserScramCredentials 0: Kafka's checks in Kafka's words. A
-password never comes here: a client sends it salted, and of that only the two keys of RFC 5802 are
-kept.
+DescribeUserScramCredentials 0, AlterUserScramCredentials 0: with Kafka's checks and messages. A
+broker never gets a password: a client sends it salted, and only the two keys of RFC 5802 derived
+from that are stored.
 """
 
 from collections import Counter
@@ -32,7 +32,7 @@ def describe(
     header: RequestHeader,
     request: "requests.DescribeUserScramCredentialsRequest",
 ) -> "Steps[responses.DescribeUserScramCredentials.Response]":
-    """Show which mechanisms users have, and with how many iterations."""
+    """Return the mechanisms of users, with their iterations."""
     credentials = context.broker.state.scram_credentials
     asked, counter = Counter[str](), StepCounter()
     for user in request.users or ():
@@ -82,7 +82,7 @@ async def alter(
     header: RequestHeader,
     request: "requests.AlterUserScramCredentialsRequest",
 ) -> "responses.AlterUserScramCredentials.Response":
-    """Give users credentials or take them; each user has an outcome."""
+    """Set or delete credentials of users; return the outcome of each user."""
     work = context.broker.work
     errors, changes = await work.finish("AlterUserScramCredentials", _judged(request))
     if changes:
@@ -107,7 +107,7 @@ async def alter(
 def _judged(
     request: "requests.AlterUserScramCredentialsRequest",
 ) -> Steps[tuple[dict[str, tuple[int, str | None]], list[ScramChange]]]:
-    """Return what is wrong by user, and the changes of all others."""
+    """Return the errors by user, and the changes of all others."""
     errors: dict[str, tuple[int, str | None]] = {}
     seen: set[tuple[str, int]] = set()
     counter = StepCounter(HASHED_AT_ONCE)
@@ -140,7 +140,7 @@ def _judged(
 
 
 def _problem(each: Any) -> tuple[ErrorCode, str] | None:
-    """Return what is wrong with one alteration by itself."""
+    """Return the error of one alteration by itself."""
     if not each.name:
         return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty"
     if len(each.name.encode()) > NAME_BYTES_MAX:
@@ -174,7 +174,7 @@ def _refused_users(
 
 
 def apis() -> tuple[Api, ...]:
-    """The rows of this file."""
+    """Return the rows of this file."""
     return (
         control_api(
             api_keys.DESCRIBE_USER_SCRAM_CREDENTIALS,

@@ -1,11 +1,11 @@
-"""Transactions as people look at them (KIP-664).
+"""The APIs of transactions for administrators (KIP-664).
 
-DescribeTransactions 0   asked of each id's coordinator
-ListTransactions 0-2     what this broker coordinates; v1 filters by age (KIP-994), v2 by a regular
-                         expression over the whole id (KIP-1152)
+DescribeTransactions 0   for each id's coordinator
+ListTransactions 0-2     the ids that this broker coordinates; v1 filters by age (KIP-994), v2 by a
+                         regular expression over the whole id (KIP-1152)
 
-Simplification: Kafka takes RE2's expressions, which need no backtracking. Python's do, so one is
-refused (INVALID_REGULAR_EXPRESSION) that could take long: a quantifier after a group, more than
+Simplification: Kafka takes RE2's expressions, which need no backtracking. Python's do, so those
+that could take long are refused (INVALID_REGULAR_EXPRESSION): a quantifier after a group, more than
 two open-ended quantifiers, references, and looking around.
 """
 
@@ -38,7 +38,7 @@ _LITERAL = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]])*\]")
 def describe(
     context: RequestContext, header: RequestHeader, request: "requests.DescribeTransactionsRequest"
 ) -> "responses.DescribeTransactions.Response":
-    """The state of each id."""
+    """Return the state of each id."""
     transactions = context.broker.transactions
     ids = request.transactional_ids[:IDS_MAX]
     return {"transaction_states": Each(lambda each: _state(transactions.describe(each)), ids)}
@@ -47,7 +47,7 @@ def describe(
 def list_transactions(
     context: RequestContext, header: RequestHeader, request: "requests.ListTransactionsRequest"
 ) -> "Steps[responses.ListTransactions.Response]":
-    """The ids that this broker coordinates and that pass all filters."""
+    """Return the ids that this broker coordinates and that pass all filters."""
     broker = context.broker
     if broker.transactions.leaders.is_loading:
         return {"error_code": ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
@@ -98,7 +98,7 @@ def _listed_bytes(
 
 
 def compile_pattern(text: str) -> re.Pattern[str]:
-    """A regular expression that cannot take long. Raises InvalidRegularExpression."""
+    """Compile an expression that cannot take long; raise InvalidRegularExpression for others."""
     bare = _LITERAL.sub("x", text)
     if (
         len(text) > PATTERN_LENGTH_MAX
@@ -153,10 +153,10 @@ def _refused(
 
 
 def _show_topics(access: Access, state: object, request: object, values: Any) -> Steps[Any]:
-    """Show only topics that the client may describe."""
+    """Leave only the topics that the client may describe."""
     shown: list[Any] = []
     counter = StepCounter(DESCRIBED_A_STEP)
-    for each in values["transaction_states"]:  # described as its turn comes
+    for each in values["transaction_states"]:  # each is described in its own step
         topics = [
             topic
             for topic in each.get("topics", ())
@@ -169,7 +169,7 @@ def _show_topics(access: Access, state: object, request: object, values: Any) ->
 
 
 def apis() -> tuple[Api, ...]:
-    """The rows of this file."""
+    """Return the rows of this file."""
     return (
         control_api(
             api_keys.DESCRIBE_TRANSACTIONS,

@@ -1,9 +1,8 @@
-"""WriteTxnMarkers 1-2 and DescribeProducers 0: how people look into hanging transactions, and end
-them (KIP-664).
+"""The APIs to inspect and end hanging transactions (KIP-664).
 
-The cluster's own markers travel over the peer link; these come from admin clients. Both are written
-by `node/transactions/marker_writer.py`. Version 2 of
-WriteTxnMarkers tells the transaction version (KIP-1228).
+WriteTxnMarkers 1-2 and DescribeProducers 0. The cluster's own markers are sent over the peer link;
+these come from admin clients. `node/transactions/marker_writer.py` writes both. Version 2 of
+WriteTxnMarkers has the transaction version (KIP-1228).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,7 +26,7 @@ from .producers import named_partitions
 
 PRODUCERS_PER_STEP = 200
 PARTITIONS_PER_STEP = 100
-# Errors by producer id, topic, and partition: a producer's markers are told together.
+# Errors by producer id, topic, and partition: a producer's markers are answered together.
 _Answers = dict[int, dict[str, dict[int, int]]]
 
 
@@ -37,7 +36,7 @@ _Answers = dict[int, dict[str, dict[int, int]]]
 async def write_txn_markers(
     context: RequestContext, header: RequestHeader, request: "requests.WriteTxnMarkersRequest"
 ) -> "responses.WriteTxnMarkers.Response":
-    """Write each marker; answered when all of them are committed, or have failed."""
+    """Write each marker; answer when all of them are committed, or have failed."""
     broker = context.broker
     assert broker.markers is not None
     work = broker.work
@@ -79,7 +78,7 @@ def _markers(request: "requests.WriteTxnMarkersRequest") -> Steps[list[Transacti
 def _outcomes(
     markers: Sequence[TransactionMarker], errors: Iterable[Sequence[int]]
 ) -> "Steps[responses.WriteTxnMarkers.Response]":
-    """`errors` are those of the markers with a producer."""
+    """Return the answer; `errors` are those of the markers with a producer."""
     written = iter(errors)
     answers: _Answers = {}
     counter = StepCounter()
@@ -136,7 +135,7 @@ def _index_and_code(index: int, error: KafkaError) -> Any:
 def describe_producers(
     context: RequestContext, header: RequestHeader, request: "requests.DescribeProducersRequest"
 ) -> "Steps[responses.DescribeProducers.Response]":
-    """What each asked partition knows of its producers; any replica may be asked."""
+    """Return the producers of each requested partition, on any replica."""
     topics: list[responses.DescribeProducers.TopicResponse] = []
     counter = StepCounter(PARTITIONS_PER_STEP)
     for topic in request.topics:
@@ -204,7 +203,7 @@ def _failed(index: int, error: KafkaError) -> "responses.DescribeProducers.Parti
 
 
 def apis() -> tuple[Api, ...]:
-    """The rows of the dispatch table."""
+    """Return the rows of the dispatch table."""
     return (
         control_api(
             api_keys.WRITE_TXN_MARKERS,

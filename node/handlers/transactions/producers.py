@@ -1,4 +1,4 @@
-"""What transactional producers ask of their coordinator (KIP-98), and producer ids for all.
+"""The APIs of transactional producers (KIP-98), and of producer ids for all.
 
 InitProducerId 0-6      v3 carries the producer's id and epoch (KIP-360), v4 may answer
                         PRODUCER_FENCED (KIP-588), v5 TRANSACTION_ABORTABLE (KIP-890), v6 opens
@@ -8,8 +8,8 @@ AddPartitionsToTxn 0-5  0-3 are for clients, 4-5 for brokers: any number of tran
 AddOffsetsToTxn 0-4     the partition of __consumer_offsets that holds the group
 EndTxn 0-5              v5 raises the producer's epoch and answers the next one (KIP-890)
 
-Without a transactional id any broker gives out a fresh producer id with epoch 0, whatever the
-producer had before, as in Kafka. A request that is late (KAFKA-17754) closes its connection.
+Without a transactional id any broker assigns a fresh producer id with epoch 0, whatever the
+producer had before, as in Kafka. A late request (KAFKA-17754) closes its connection.
 """
 
 from collections.abc import Coroutine, Iterable, Sequence
@@ -31,7 +31,7 @@ from ...security.rights import CLUSTER, ByHandler, Resource, Right, on_group, on
 from ...services import BrokerServices
 from ..answers import code_only
 
-PRODUCER_IDS_TIMEOUT_MS = 1000  # then the client is to retry: no block of ids could be had
+PRODUCER_IDS_TIMEOUT_MS = 1000  # then the client must retry: there was no block of ids
 NONE = -1
 BROKERS_ASK_FROM = 4  # AddPartitionsToTxn
 TRANSACTIONS_A_TURN = 20
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 async def init_producer_id(
     context: RequestContext, header: RequestHeader, request: "requests.InitProducerIdRequest"
 ) -> "responses.InitProducerId.Response":
-    """A producer id and epoch for a new session."""
+    """Return a producer id and epoch for a new session."""
     producer_id = getattr(request, "producer_id", NONE)
     producer_epoch = getattr(request, "producer_epoch", NONE)
     if (producer_id == NONE) != (producer_epoch == NONE):
@@ -81,7 +81,7 @@ async def init_producer_id(
 async def add_partitions(
     context: RequestContext, header: RequestHeader, request: "requests.AddPartitionsToTxnRequest"
 ) -> "responses.AddPartitionsToTxn.Response":
-    """Make partitions part of a transaction, or say whether they are."""
+    """Add partitions to a transaction, or verify them."""
     work, name = context.broker.work, "AddPartitionsToTxn"
     if header.api_version >= BROKERS_ASK_FROM:
         results: list[responses.AddPartitionsToTxn.AddPartitionsToTxnResult] = []
@@ -110,7 +110,7 @@ async def add_partitions(
 async def add_offsets(
     context: RequestContext, header: RequestHeader, request: "requests.AddOffsetsToTxnRequest"
 ) -> "responses.AddOffsetsToTxn.Response":
-    """Make a group's committed offsets part of a transaction."""
+    """Add a group's partition of __consumer_offsets to a transaction."""
     broker = context.broker
     topic = broker.state.topics.get(OFFSETS_TOPIC)
     count = broker.config.offsets_topic_num_partitions if topic is None else len(topic.partitions)
@@ -127,9 +127,9 @@ async def add_offsets(
 def end_transaction(
     context: RequestContext, header: RequestHeader, request: "requests.EndTxnRequest"
 ) -> "Coroutine[Any, Any, responses.EndTxn.Response]":
-    """Commit or abort; answered as soon as that is decided for good.
+    """Commit or abort; answer when the decision is durable.
 
-    How long the request waited is asked at once: a moment later its client may have closed.
+    The time that the request waited is read at once: its client may close a moment later.
     """
     return _end_transaction(context, header, request, context.waited_ms())
 
@@ -170,7 +170,7 @@ async def _errors_for_broker(
     header: RequestHeader,
     transaction: "requests.AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction",
 ) -> list[int]:
-    """As Kafka's brokers ask one another; ours use their own link (`TransactionVerifier`)."""
+    """Return the errors for a request of Kafka's brokers; ours use `TransactionVerifier`."""
     work, name = context.broker.work, "AddPartitionsToTxn"
     partitions = await work.finish(name, _partitions(transaction.topics))
     keeping_out = _kept_out(context, partitions, is_client=False)
@@ -197,7 +197,7 @@ def _partitions(topics: "Iterable[_Topic]") -> Steps[list[TopicPartition]]:
 def named_partitions(
     topics: Iterable[tuple[str, Sequence[int]]],
 ) -> Steps[list[TopicPartition]]:
-    """Each partition of topics with their partitions, in steps."""
+    """Return the partitions of all topics, in steps."""
     partitions: list[TopicPartition] = []
     counter = StepCounter()
     for name, indexes in topics:
@@ -213,8 +213,10 @@ def named_partitions(
 def _kept_out(
     context: RequestContext, partitions: Sequence[TopicPartition], *, is_client: bool
 ) -> Steps[list[int]]:
-    """One partition that does not exist, or that no client may write to, keeps the others out,
-    too; empty if there is none."""
+    """Return the errors of all partitions if one is missing or not writable; else nothing.
+
+    The other partitions then get OPERATION_NOT_ATTEMPTED.
+    """
     errors = yield from made(lambda each: _own_error(context, each, is_client), partitions)
     if not any(errors):
         return []
@@ -256,7 +258,7 @@ def _result(
 
 
 def _known(error: int, header: RequestHeader) -> int:
-    """The error as clients of this version know it."""
+    """Return the error that clients of this version know."""
     is_old = header.api_version < FENCED_KNOWN_FROM[header.api_key]
     if error == ErrorCode.PRODUCER_FENCED and is_old:
         return ErrorCode.INVALID_PRODUCER_EPOCH
@@ -296,7 +298,7 @@ async def _check_producer_id(
 
 
 def _prepared(request: Any) -> Resource | None:
-    """The id of a transaction that is to be prepared (KIP-939)."""
+    """Return the transactional id of a request for two-phase commit (KIP-939)."""
     if not getattr(request, "enable2_pc", False) or request.transactional_id is None:
         return None
     return ResourceType.TRANSACTIONAL_ID, request.transactional_id
@@ -326,7 +328,7 @@ ADD_RIGHTS = (
 
 
 def apis() -> tuple[Api, ...]:
-    """The rows of this file."""
+    """Return the rows of this file."""
     return (
         control_api(
             api_keys.INIT_PRODUCER_ID, (0, 6), init_producer_id, _no_producer, rights=INIT_RIGHTS
