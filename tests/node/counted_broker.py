@@ -14,7 +14,7 @@ SETTINGS = {"auto.create.topics.enable": "false", "group.initial.rebalance.delay
 
 
 class CountedBroker:
-    """It lives while one of the tests runs its loop."""
+    """The broker, which runs only while a test runs its loop."""
 
     def __init__(
         self,

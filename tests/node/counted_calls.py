@@ -1,6 +1,6 @@
-"""How many calls an event brings about: Python's and C's, by what the event loop called for it.
+"""Counts of the calls that an event causes, of Python and C, by the callback of the event loop.
 
-No machine is too slow for counts; they differ between versions of Python only.
+Counts do not depend on the machine; they differ between versions of Python only.
 """
 
 import sys
@@ -16,7 +16,10 @@ TESTS = str(Path(__file__).parents[1])
 
 
 class Calls:
-    """Of this thread, by the name of what was called from outside the package: [Python's, C's]."""
+    """The calls of this thread, by the function that was called from outside the package.
+
+    Each value is [calls of Python, calls of C].
+    """
 
     def __init__(self) -> None:
         self.by_root: dict[str, list[int]] = {}
@@ -26,13 +29,13 @@ class Calls:
         self._name = ""
 
     def counts(self, *roots: str) -> tuple[int, int]:
-        """Python's and C's, of all these roots."""
+        """Return the calls of Python and of C under all these roots."""
         found = [self.by_root.get(root, [0, 0]) for root in roots]
         return sum(each[0] for each in found), sum(each[1] for each in found)
 
     @contextmanager
     def counted(self) -> Iterator[None]:
-        """Until the end of the block; from the first call on that the event loop makes."""
+        """Count from the first call of the event loop until the end of the block."""
         self._depth, self._root = 0, None
         sys.setprofile(self._profile)
         try:
@@ -49,7 +52,7 @@ class Calls:
                 self._root[0] += 1
                 self.by_function[self._name, frame.f_code.co_qualname] += 1
         elif event == "return":
-            # What was entered before we began returns, too.
+            # Functions that were entered before the count return, too.
             self._depth = max(0, self._depth - 1)
             if self._depth == 0:
                 self._root = None
@@ -66,7 +69,7 @@ class Calls:
 
 
 def calls_of(function: Callable[[], object]) -> int:
-    """Python's and C's, all of them."""
+    """Return the number of all calls of a function, of Python and C."""
     calls = 0
 
     def count(_frame: FrameType, event: str, _argument: Any) -> None:

@@ -1,4 +1,4 @@
-"""How much runs in one turn of a loop, in lines of Python: no machine is too slow for that."""
+"""Counts of the lines of Python in one turn of a loop, which do not depend on the machine."""
 
 import asyncio
 import sys
@@ -13,11 +13,11 @@ from oncelog.runtime.sliced_work import SLICE_S
 
 LINES_A_SLICE = 2_000
 PACKAGE = str(Path(sys.modules["oncelog"].__file__ or "").parent)
-COUNTED = (PACKAGE, "<string>")  # also what @dataclass writes: a line for each field
+COUNTED = (PACKAGE, "<string>")  # also the code of @dataclass: a line for each field
 
 
 class Lines:
-    """How many lines of ours this thread has run; of the longest turn, in which functions."""
+    """The number of our lines that this thread has run; of the longest turn, by function."""
 
     def __init__(self, a_slice: int = LINES_A_SLICE) -> None:
         self.a_slice = a_slice
@@ -65,7 +65,7 @@ class Lines:
 
 
 class CountingLoop(asyncio.SelectorEventLoop):
-    """Says when a turn begins and ends."""
+    """A loop that reports the begin and the end of its turns."""
 
     def __init__(self, lines: Lines) -> None:
         self._lines = lines

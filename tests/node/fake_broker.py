@@ -1,4 +1,4 @@
-"""A broker without a network: real metadata, real codecs, real handlers, a controller in memory."""
+"""A broker without a network: real metadata, codecs and handlers, a controller in memory."""
 
 import asyncio
 import logging
@@ -42,7 +42,7 @@ CLOSED = "closed"
 
 
 def broker_config(node_id: int = 1, voters: str = "1,2,3", **settings: str) -> BrokerConfig:
-    """A configuration; dots of keys are written as underscores."""
+    """Return a configuration; dots of keys are written as underscores."""
     return BrokerConfig.from_properties(
         {
             "node.id": str(node_id),
@@ -56,19 +56,19 @@ def broker_config(node_id: int = 1, voters: str = "1,2,3", **settings: str) -> B
 
 
 def plain_listener(port: int = 0) -> tuple[Listener, ...]:
-    """The listener of a broker on loopback, on a free port."""
+    """Return the listener of a broker on loopback, on a free port."""
     return parse_listeners([f"PLAINTEXT://127.0.0.1:{port}"], [], ["PLAINTEXT:PLAINTEXT"])
 
 
 class Hosted(list[Any]):
-    """Stands for the replica manager where only its partitions are looked at."""
+    """A replica manager of which only the partitions are used."""
 
     stalled: frozenset[Any] = frozenset()
     awaited = AwaitedLeaders(lambda: 0)
 
 
 class FakeController:
-    """Applies at once what it is given; or fails as the test says."""
+    """A controller that applies commands at once, or fails as the test says."""
 
     def __init__(self, state: ClusterState) -> None:
         self.state = state
@@ -159,13 +159,13 @@ class FakeBroker:
         self.controller.apply(UnfenceBroker(node, self.state.brokers[node].broker_epoch))
 
     def ask(self, api_key: int, version: int, values: Mapping[str, Any] | None = None) -> Any:
-        """What a client would see."""
+        """Return the answer that a client would get."""
         return asyncio.run(self.answer(api_key, version, values))
 
     async def answer(
         self, api_key: int, version: int, values: Mapping[str, Any] | None = None
     ) -> Any:
-        """The same, on a loop that is running already."""
+        """Return the answer that a client would get, on the running loop."""
         return await self.request(api_key, version, values).value()
 
     def request(
@@ -174,7 +174,7 @@ class FakeBroker:
         return request(self.dispatcher, self.context, api_key, version, values or {})
 
     def create(self, name: str, partitions: int = 2, factor: int = 3, **configs: str) -> bytes:
-        """Create a topic as a client; returns its id."""
+        """Create a topic as a client; return its id."""
         topic = {
             "name": name,
             "num_partitions": partitions,
@@ -204,7 +204,7 @@ def request(
 
 
 class Answer:
-    """What a request came to, now or later."""
+    """The outcome of a request, now or later."""
 
     def __init__(self, api_key: int, version: int, outcome: Any) -> None:
         self._api_key, self._version = api_key, version
@@ -219,7 +219,7 @@ class Answer:
         self.outcome.abandon(share)
 
     async def value(self, timeout_s: float = 10) -> Any:
-        """The decoded answer, CLOSED, or None where there is to be none."""
+        """Return the decoded answer, CLOSED, or None without an answer."""
         outcome = self.outcome
         if isinstance(outcome, PendingAnswer):
             if not outcome.is_done:
@@ -238,11 +238,11 @@ class Answer:
         return decode_answer_body(self._api_key, self._version, data[4:])
 
     async def partitions(self) -> list[Any]:
-        """Of the one topic in the answer."""
+        """Return the partitions of the one topic in the answer."""
         (topic,) = (await self.value()).topics
         return topic.partitions
 
     async def errors(self) -> dict[int, int]:
-        """Of a produce: the error codes by partition."""
+        """Return the error codes of a produce by partition."""
         value = await self.value()
         return {p.index: p.error_code for topic in value.topics for p in topic.partitions}

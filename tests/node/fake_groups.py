@@ -22,7 +22,7 @@ OFFSETS_TOPIC = "__consumer_offsets"
 
 
 class FakeShard:
-    """What the handlers of offsets ask of a shard."""
+    """The part of a shard that the handlers of offsets use."""
 
     def __init__(self, index: int) -> None:
         self.index = index
@@ -57,7 +57,7 @@ class FakeShard:
 
 
 class FakeGroups:
-    """One shard; `failure` is raised by what looks for it, `append_failure` by an append."""
+    """The coordinator of one shard; its lookup raises `failure`, an append `append_failure`."""
 
     def __init__(self, shard: FakeShard) -> None:
         self.shard = shard
@@ -114,7 +114,7 @@ class FakeGroups:
         self.shard.offsets.replay(header, decode_batch(stamped))
 
     def mark(self, producer_id: int, epoch: int, *, commits: bool = True) -> None:
-        """The end of a transaction arrives."""
+        """Apply the marker of a transaction."""
         offset = self.end
         self.take(marker(producer_id, commits, producer_epoch=epoch))
         self.producer_state.append_marker(

@@ -1,10 +1,10 @@
-"""What the shells ask of a Raft group, in the hands of a test."""
+"""The interface of a Raft group that the shells use, controlled by a test."""
 
 from collections.abc import Callable
 
 
 class FakeRaftGroup:
-    """Keeps who wants to hear; what happens to the group is its subclass's."""
+    """A group that keeps its callbacks; a subclass calls them."""
 
     def __init__(self) -> None:
         self.elected: list[Callable[[int], None]] = []

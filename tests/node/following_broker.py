@@ -1,4 +1,4 @@
-"""A broker that follows partitions on a disk; the test answers in the place of their leaders."""
+"""A broker that follows partitions on a disk; the test answers in place of their leaders."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -28,7 +28,7 @@ LEADER, LEADER_EPOCH = 2, 3
 
 
 def batches(first: int, count: int = 1, *, epoch: int = LEADER_EPOCH, value: bytes = b"v") -> bytes:
-    """Of producer 7, one record each."""
+    """Return batches of producer 7 with one record each."""
     return b"".join(
         encode_batch(
             [Record(offset, 1_700_000_000_000, b"k", value)],
@@ -51,7 +51,7 @@ class Poll(NamedTuple):
         self.answered((header, [memoryview(bytes(each)) for each in buffers]))
 
     def answer_all(self, **fields: Any) -> None:
-        """The same for each partition that is added or has moved."""
+        """Answer each partition that is added or has moved with the same fields."""
         asked = (*self.request.added, *self.request.moved)
         self.answer(slot_answer(each.slot, **fields) for each in asked)
 
@@ -62,7 +62,7 @@ def slot_answer(slot: int, **fields: Any) -> SlotAnswer:
 
 
 class Links:
-    """To the leaders' brokers."""
+    """The links to the leaders' brokers."""
 
     def __init__(self) -> None:
         self.polls: list[Poll] = []
@@ -75,7 +75,7 @@ class Links:
 
 
 class FollowingBroker:
-    """Make it inside a running event loop. clock_s: of the slices of its work."""
+    """The broker; create it inside a running event loop. clock_s: of the slices of its work."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class FollowingBroker:
         self.fetchers.follow(partition)
 
     def lose_session(self) -> None:
-        """As if the leader did not know it any more: a new one begins at once."""
+        """Drop the session as if the leader had lost it: a new one begins at once."""
         (fetcher,) = self.fetchers._fetchers.values()
         fetcher._session.reset()
         fetcher.resume()

@@ -1,7 +1,7 @@
-"""A node without a garbage collector, that says what it would have collected when a file asks.
+"""A node without a garbage collector, which reports its unreachable objects when a file asks.
 
-Who takes the file `collect-ID` out of the cluster's directory answers with `garbage-ID`: a JSON
-object, how many unreachable objects of which type.
+The node removes the file `collect-ID` from the cluster's directory and writes `garbage-ID`: a JSON
+object with the number of unreachable objects by type.
 """
 
 import asyncio
@@ -21,12 +21,12 @@ from .. import own_nodes
 
 
 def program(self: NodeProcess) -> list[str]:
-    """As NodeProcess.program, with a broker that collects on demand only."""
+    """Return NodeProcess.program, with a broker that collects on demand only."""
     return own_nodes.program(__name__, self.module)
 
 
 def question(data: Path, node_id: int) -> Path:
-    """Put there, it is answered by the node."""
+    """Return the path of the file that asks a node."""
     return data / f"collect-{node_id}"
 
 

@@ -1,4 +1,4 @@
-"""Partitions on a disk, and what looks after them, without a broker around."""
+"""Partitions on a disk, and their maintenance, without a broker."""
 
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +21,7 @@ TOPIC_ID = bytes(range(16))
 def open_hosted(
     directory: Path, index: int = 0, *, topic: str = "t", now_ms: int = 1, **config: Any
 ) -> HostedPartition:
-    """config: of the log."""
+    """Open a hosted partition. config: of the log."""
     log = PartitionLog.open(
         directory / f"{topic}-{index}",
         topic=topic,
@@ -36,7 +36,7 @@ def open_hosted(
 def data_directory(
     tmp_path: Path, *, boot_id: str = "b", fault_point: Callable[[str], None] = lambda _: None
 ) -> LogDirectory:
-    """A broker's, with nothing in it."""
+    """Return an empty data directory of a broker."""
     return LogDirectory(
         tmp_path / "data",
         cluster_id="c",
@@ -51,8 +51,9 @@ def data_directory(
 async def maintaining(
     replicas: ReplicaManager, directory: LogDirectory, **changed_ms: int
 ) -> AsyncIterator[LogMaintenance]:
-    """Run it until the end, when the directory is released, too; intervals that are not given are
-    long.
+    """Run the maintenance until the end, which also releases the directory.
+
+    Intervals that are not given are long.
     """
     names = (
         "replica_high_watermark_checkpoint_interval_ms",
@@ -69,7 +70,7 @@ async def maintaining(
 
 
 class RecordedFailures(FailedLogs):
-    """The partitions whose logs failed or could not be opened, and those that could after all."""
+    """The reported partitions, and those with a withdrawn report."""
 
     def __init__(self) -> None:
         self.reported: list[tuple[bytes, int]] = []

@@ -1,6 +1,6 @@
-"""A broker that leads real partitions on a disk; the coordinator and the follower are the test's.
+"""A broker that leads real partitions on a disk; the test acts as coordinator and follower.
 
-Node 1 leads `t-0`, `t-1`, ... ; node 2 follows and has what the test says it has.
+Node 1 leads `t-0`, `t-1`, ... ; node 2 follows, and the test sets its positions.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ FAR_MS = 1 << 40
 
 
 class FakeVerifier:
-    """Answers what the test says, at once, or (`hold`) when it releases the question."""
+    """A verifier that answers as the test says, at once, or (`hold`) after `release`."""
 
     def __init__(self) -> None:
         self.questions: list[tuple[str, int, int, tuple[tuple[str, int], ...], bool]] = []
@@ -71,14 +71,14 @@ class FakeVerifier:
         return Verified(errors, self.ongoing_index)
 
     def release(self) -> None:
-        """Answer all questions that wait."""
+        """Answer all waiting questions."""
         gates, self._gates = self._gates, []
         for gate in gates:
             gate.set()
 
 
 class LeadingBroker:
-    """Make it inside a running event loop."""
+    """The broker; create it inside a running event loop."""
 
     topic = "t"
 
@@ -135,7 +135,7 @@ class LeadingBroker:
         )
 
     def resign(self, index: int = 0) -> None:
-        """Another broker leads it now."""
+        """Let another broker lead a partition."""
         hosted = self.partition(index)
         epoch = max(99, hosted.leader_epoch + 1)
         hosted.follow(PartitionRegistration((1, 2), (2,), leader=2, leader_epoch=epoch))
@@ -151,7 +151,7 @@ class LeadingBroker:
         return self.partition(index).log
 
     def replicate(self, index: int = 0, *, up_to: int | None = None) -> None:
-        """Node 2 has everything below the log end, or below `up_to`."""
+        """Let node 2 fetch everything below the log end, or below `up_to`."""
         hosted = self.partition(index)
         assert hosted.leader is not None
         offset = hosted.log.log_end_offset if up_to is None else up_to
@@ -177,7 +177,7 @@ class LeadingBroker:
     def request(
         self, api_key: int, version: int, values: Mapping[str, Any] | bytes, **more: Any
     ) -> Answer:
-        """On a connection of its own."""
+        """Send a request on a connection of its own."""
         return self.send(self.connect(), api_key, version, values, **more)
 
     def produce(
@@ -208,11 +208,11 @@ class LeadingBroker:
         return self.produce(connection or self.connect(), batches, **options)
 
     async def write(self, index: int = 0, **options: Any) -> None:
-        """A batch without a producer, acknowledged."""
+        """Append a batch without a producer, and wait for its acknowledgement."""
         assert await self.put({index: plain(**options)}).errors() == {index: 0}
 
     def fetch(self, offset: int = 0, *, indexes: Iterable[int] = (0,), **fields: Any) -> Answer:
-        """A read of committed data, unless `isolation_level` says otherwise."""
+        """Fetch committed data, unless `isolation_level` is another."""
         return self.fetch_partitions([wanted(index, offset) for index in indexes], **fields)
 
     def fetch_partitions(
@@ -223,14 +223,14 @@ class LeadingBroker:
         connection: RequestContext | None = None,
         **fields: Any,
     ) -> Answer:
-        """The topic is named `topics` times."""
+        """Fetch partitions of a topic that is named `topics` times."""
         fields = {"max_wait_ms": 0, "min_bytes": 1, "isolation_level": 1} | fields
         named = [FetchTopic("t", None, partitions)] * topics
         body = b"".join(fetch.encode_request(FetchRequest(topics=named, **fields), 12))
         return self.send(connection or self.connect(), FETCH, 12, body)
 
     def list_offsets(self, *times: int, isolation_level: int = 0) -> Answer:
-        """One time for each partition from 0 on."""
+        """List the offsets of one time for each partition from 0 on."""
         partitions = [
             {"partition_index": n, "current_leader_epoch": -1, "timestamp": time}
             for n, time in enumerate(times)
@@ -254,7 +254,7 @@ class LeadingBroker:
         prepare_index: int = 0,
         leader_epoch: int | None = None,
     ) -> "asyncio.Task[list[int]]":
-        """Begin to write a marker; the errors by partition."""
+        """Begin to write a marker; the task returns the errors by partition."""
         marker = TransactionMarker(
             producer_id,
             epoch,
@@ -273,7 +273,7 @@ class LeadingBroker:
         return asyncio.ensure_future(write())
 
     def contents(self, index: int = 0) -> list[tuple[Any, ...]]:
-        """What lies in the log: (offset, producer id, epoch, first sequence or marker type)."""
+        """Return the batches of the log: (offset, producer id, epoch, sequence or marker type)."""
         log = self.log(index)
         data = (
             log.read(log.log_start_offset, 1 << 24, upper_offset=log.log_end_offset).data
@@ -290,7 +290,7 @@ class LeadingBroker:
 
 
 class StoppedClock:
-    """Its monotonic time moves when the test says so, and its wall clock with it."""
+    """A clock with monotonic and wall-clock time that a test moves."""
 
     def __init__(self) -> None:
         self.now_ms = 1_000_000
@@ -315,7 +315,7 @@ def batch(
     transactional: bool = True,
     size: int = 10,
 ) -> bytearray:
-    """What a producer sends for one partition."""
+    """Return a producer's batch for one partition."""
     now_ms = SystemClock.wall_ms()
     records = [Record(i, now_ms, b"k", bytes(size)) for i in range(count)]
     return bytearray(
@@ -334,7 +334,7 @@ def wanted(index: int = 0, offset: int = 0) -> FetchPartition:
 
 
 def plain(sequence: int = -1, **options: Any) -> bytearray:
-    """A batch without a transaction; where no sequence is given, without a producer."""
+    """Return a batch without a transaction, and without a producer if there is no sequence."""
     anonymous = {"producer_id": -1, "epoch": -1} if sequence < 0 else {}
     return batch(sequence, transactional=False, **anonymous | options)
 

@@ -33,7 +33,7 @@ TIMEOUT_S = 20
 
 
 class HeldExecutor(ThreadPoolExecutor):
-    """One thread whose jobs wait while it is held."""
+    """An executor of one thread; its jobs wait while it is held."""
 
     def __init__(self) -> None:
         super().__init__(1)
@@ -100,7 +100,7 @@ class OwnBroker(Broker):
         assert [item.error for item in result.items] == [0]
 
     async def fence(self) -> None:
-        """Fence it; its heartbeats end, as the next one would have it unfenced."""
+        """Fence the broker, and end its heartbeats, since the next one would unfence it."""
         await self.liveness.stop()
         await self.metadata_group.submit(encode_command(FenceBroker(1, self.liveness.broker_epoch)))
 
@@ -110,7 +110,7 @@ class OwnBroker(Broker):
         )
 
     async def snapshot(self) -> None:
-        """Have a snapshot of the metadata written as it is now."""
+        """Write a snapshot of the current metadata."""
         before = self.engine.disk.read_snapshot(0)
         self.metadata_group._applier.make_snapshot()
         await until(lambda: self.engine.disk.read_snapshot(0) != before)
@@ -120,7 +120,7 @@ class OwnBroker(Broker):
         return all(one is not None and one.leader is not None for one in hosted)
 
     def append(self, name: str, index: int = 0) -> PartitionLog:
-        """One batch, as if a producer had sent it; its log."""
+        """Append one batch, like one of a producer; return the log."""
         data = memoryview(plain(0))
         hosted = self.replicas.partition(name, index)
         self.replicas.append(hosted, data, decode_header(data), 1)
@@ -132,7 +132,7 @@ class OwnBroker(Broker):
 
 @asynccontextmanager
 async def running(root: Path, **surroundings: Any) -> AsyncIterator[OwnBroker]:
-    """A broker that serves; stopped at the end."""
+    """Run a broker that serves; stop it at the end."""
     broker = OwnBroker(root, **surroundings)
     await broker.start()
     try:
@@ -143,7 +143,7 @@ async def running(root: Path, **surroundings: Any) -> AsyncIterator[OwnBroker]:
 
 
 def as_killed(broker: OwnBroker, root: Path) -> Path:
-    """What `kill -9` would leave of it now, in a root of its own."""
+    """Copy the directory as `kill -9` would leave it now to another root; return that root."""
     while True:
         try:
             shutil.copytree(broker.root / "data", root / "data")

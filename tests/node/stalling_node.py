@@ -1,6 +1,6 @@
-"""A node that keeps its own event loop, or loses a background task, when a file says so.
+"""A node that stalls its own event loop, or loses a background task, when a file orders it.
 
-The file `order` of the cluster's directory holds one word; who takes it away obeys.
+The file `order` of the cluster's directory holds one word; the node that removes it obeys.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ ORDER = "order"
 
 
 def program(self: NodeProcess) -> list[str]:
-    """As NodeProcess.program, with a broker that can be made to stall."""
+    """Return NodeProcess.program, with a broker that can be made to stall."""
     return own_nodes.program(__name__, self.module)
 
 

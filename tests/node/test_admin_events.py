@@ -1,4 +1,4 @@
-"""The admin socket of a node: faults on links are told as events, and levels of the log change."""
+"""The admin socket of a node: faults on links are events, and levels of the log change."""
 
 import json
 import logging
@@ -36,7 +36,7 @@ def sentences(caplog: pytest.LogCaptureFixture) -> list[str]:
 def test_faults_on_links_are_told_when_something_changes(
     door: AdminSocket, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert ask(door, op="heal") == {"ok": True}  # there was none
+    assert ask(door, op="heal") == {"ok": True}  # there was no fault
     assert ask(door, op="cut", peer=2, inbound=False, outbound=True) == {"ok": True}
     assert ask(door, op="links")["faults"]
     assert ask(door, op="delay", peer=3, delay_ms=50) == {"ok": True}

@@ -1,4 +1,4 @@
-"""How a broker begins: what it remembers of the cluster, and what was decided since."""
+"""The start of a broker: its snapshot of the cluster, and the decisions since."""
 
 import asyncio
 import logging
@@ -24,10 +24,10 @@ def roots(tmp_path: Path) -> tuple[Path, Path]:
     return found
 
 
-async def test_what_the_end_of_the_log_deletes_is_not_opened_but_removed(
+async def test_topic_deleted_behind_the_snapshot_is_removed_without_being_opened(
     roots: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of the topics in the snapshot; a node that was away, or died before it could."""
+    """The node was down, or died before it removed the topic of its snapshot."""
     async with running(roots[0]) as broker:
         await broker.create("a")
         await broker.create("b")
@@ -52,10 +52,10 @@ async def test_what_the_end_of_the_log_deletes_is_not_opened_but_removed(
         assert again.directories_of("b") == []
 
 
-async def test_a_topic_made_anew_behind_the_snapshot_keeps_what_it_has(
+async def test_topic_recreated_behind_the_snapshot_keeps_its_records(
     roots: tuple[Path, Path],
 ) -> None:
-    """The snapshot knows the older topic of that name; its id is not that of the directory."""
+    """The snapshot has the older topic of that name; its id is not that of the directory."""
     async with running(roots[0]) as broker:
         await broker.create("a")
         await broker.snapshot()
@@ -96,7 +96,7 @@ async def test_a_directory_of_no_known_topic_is_set_aside(
 
 
 async def test_the_first_leader_makes_up_a_name_for_the_cluster_once(tmp_path: Path) -> None:
-    """Where cluster.id is empty, an idle node's metadata log grew by 22 entries a second."""
+    """With an empty cluster.id an idle node's metadata log grew by 22 entries a second."""
     names: set[str] = set()
     for _ in range(2):
         async with running(tmp_path, cluster_id="") as broker:

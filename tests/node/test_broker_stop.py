@@ -1,4 +1,4 @@
-"""How a broker ends: what it says of a disk that refuses then, and in which order it writes."""
+"""The end of a broker: its report of disk errors, and the order of its writes."""
 
 import asyncio
 import errno
@@ -25,7 +25,7 @@ SLOW_S = 2
 
 
 async def with_a_batch(root: Path) -> tuple[OwnBroker, PartitionLog]:
-    """A broker that serves a topic, and the log of its first partition."""
+    """Return a broker that serves a topic, and the log of its first partition."""
     broker = OwnBroker(root)
     await broker.start()
     await broker.create("a")
@@ -37,7 +37,7 @@ async def with_a_batch(root: Path) -> tuple[OwnBroker, PartitionLog]:
 async def test_a_disk_that_refuses_at_the_end_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: type, step: str
 ) -> None:
-    """Else a node would seem to end well, and its next start recover for no known reason."""
+    """Else a node would seem to end cleanly, and its next start would recover without a reason."""
     broker, log = await with_a_batch(tmp_path)
     works = getattr(part, step)
 
@@ -63,7 +63,7 @@ async def test_a_log_that_failed_long_before_the_end_is_not_reported_again(tmp_p
 async def test_a_checkpoint_being_written_when_a_broker_stops_does_not_replace_the_last_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What DeleteRecords had taken away came back after a clean stop."""
+    """Deleted records came back after a clean stop (DeleteRecords)."""
     mark = tmp_path / "data" / CLEAN_SHUTDOWN
     is_entered = threading.Event()
     write = OffsetCheckpoint.write

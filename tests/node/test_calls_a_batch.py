@@ -1,8 +1,8 @@
-"""What a batch costs in calls: a bound for the path of a record over three brokers.
+"""The cost of a batch in calls: a bound for the path of a record over three brokers.
 
 One record a batch, acks=all, two followers: the leader's dispatch, its answers to both followers,
 the two polls that come back and the two appends. Heartbeats and Raft are not counted. The bounds
-are a little above what it is; who needs more steps for each batch must have a reason.
+are a little above the current counts; a change that needs more calls for each batch needs a reason.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""One broker whose clock is advanced: what its admin socket says, and that it looks at once."""
+"""The advanced clock of one broker: the answers of its admin socket, and its looks."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ CONTROLLED = {"oncelog.clock": "controlled", "log.retention.hours": "1"}
 
 
 async def ask(broker: OwnBroker, **request: Any) -> dict[str, Any]:
-    """Through the socket, as `oncelog clock` does."""
+    """Send a request through the socket, as `oncelog clock` does."""
     path = Path(broker.config.peer_directory) / "admin-1"
     reader, writer = await asyncio.open_unix_connection(str(path))
     writer.write(json.dumps(request).encode() + b"\n")
@@ -98,7 +98,7 @@ async def test_a_broker_that_was_not_started_so_refuses(tmp_path: Path) -> None:
         assert (clock["is_controlled"], clock["advanced_ms"]) == (False, 0)
 
 
-async def test_what_makes_no_sense_is_answered_in_words(tmp_path: Path) -> None:
+async def test_invalid_request_is_answered_with_a_message(tmp_path: Path) -> None:
     async with running(tmp_path, settings=CONTROLLED) as broker:
         for by_ms in (0, -1, 1 << 70, float("inf"), float("nan"), True, "5"):
             assert "1 ms to 100 years" in (await advance(broker, by_ms))["error"]

@@ -1,8 +1,8 @@
-"""Many clients at once: what each of them asks is short, and what all ask is done in many turns.
+"""Short requests of many clients at once, which are handled in many turns.
 
 Requests of every API, each as long as one that is handled at once may be, become readable in one
-turn of the loop; one append frees many fetches that waited. As in test_large_requests time is
-counted in lines.
+turn of the loop; one append completes many waiting fetches. Time is counted in lines, as in
+test_large_requests.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ class Served(CountedBroker):
         await until(lambda: not server.connection_count)
 
     async def too_long(self, clients: list[socket.socket]) -> list[tuple[str, int]]:
-        """One answer for each; the busiest functions of the longest turn, if it was too long."""
+        """Await an answer for each client; return the busiest functions of a too long turn."""
         with self.lines.counted():
             await asyncio.get_running_loop().run_in_executor(None, _receive, clients)
         return self.lines.busiest if self.lines.longest > LINES_MAX else []
@@ -89,7 +89,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def _longest_at_once(key: int, version: int, names: Names) -> dict[str, LargeRequest]:
-    """For each array the longest request that is not handled in slices."""
+    """Return for each array the longest request that is not handled in slices."""
     found: dict[str, LargeRequest] = {}
     for items in ITEMS:
         for request in large_requests(key, version, items, names):
@@ -100,7 +100,7 @@ def _longest_at_once(key: int, version: int, names: Names) -> dict[str, LargeReq
 
 
 def _apis() -> Iterator[Any]:
-    """One of each way that requests go; the others where there is time for them."""
+    """Yield an API for each path of requests; the others with the mark for long runs."""
     for api in APIS:
         marks = [] if API_NAMES[api.key] in ONE_OF_EACH_WAY else [pytest.mark.soak]
         yield pytest.param(api, id=API_NAMES[api.key], marks=marks)

@@ -1,4 +1,4 @@
-"""An error of a link between brokers ends no background task, and so no broker."""
+"""An error of a link between brokers ends neither a background task nor a broker."""
 
 import asyncio
 import errno

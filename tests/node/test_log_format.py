@@ -1,4 +1,4 @@
-"""A line of node.log is a message of ours, whatever a client has put into it."""
+"""Each line of node.log is one message of ours, whatever text a client puts into it."""
 
 import io
 import logging

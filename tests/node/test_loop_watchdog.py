@@ -1,4 +1,4 @@
-"""What keeps the event loop is named; a stopped or starved process is not held responsible."""
+"""The code that holds the event loop is named; a stopped or starved process does not count."""
 
 import asyncio
 import os
@@ -64,7 +64,7 @@ print(code, *signal.getitimer(signal.ITIMER_REAL))
 
 
 def test_no_alarm_outlives_a_node_that_fails(tmp_path: Path) -> None:
-    """It killed an interpreter that took long to end: exit code -14, not 1."""
+    """An alarm killed an interpreter that took long to end: exit code -14, not 1."""
     file = tmp_path / "server.properties"
     file.write_text("".join(f"{name}={value}\n" for name, value in REQUIRED.items()))
     command = [sys.executable, "-c", FAILING_NODE, "--config", file]
@@ -81,7 +81,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def loop_metrics(cluster: Cluster) -> dict[str, Any]:
-    """Of the node; a loop that is kept answers later."""
+    """Return the node's metrics of its loop; a held loop answers later."""
     deadline_s = time.monotonic() + DEADLINE_S
     while True:
         try:
@@ -103,7 +103,7 @@ def order(cluster: Cluster, word: str) -> None:
     ("word", "name"),
     [("task", "task taking orders"), ("work", "work loading of a group")],
 )
-def test_who_keeps_the_loop_of_a_process_is_counted_and_named(
+def test_code_that_holds_the_loop_of_a_process_is_counted_and_named(
     cluster: Cluster, word: str, name: str
 ) -> None:
     before = loop_metrics(cluster)["stalls_over_500_ms"]
@@ -114,7 +114,7 @@ def test_who_keeps_the_loop_of_a_process_is_counted_and_named(
 
 
 @pytest.mark.cluster
-def test_doctor_ps_and_the_pytest_plugin_say_who_kept_the_loop(cluster: Cluster) -> None:
+def test_doctor_ps_and_the_pytest_plugin_name_the_code_that_held_the_loop(cluster: Cluster) -> None:
     handle = ClusterInTest(cluster, read_marker((), {}), seed=1, test="a test", number=1)
     handle.begin()
     order(cluster, "task")

@@ -1,4 +1,4 @@
-"""A broker ends when its data directory has gone, and not when the file of its lock has."""
+"""A broker ends when its data directory is gone, and not when only its lock file is."""
 
 import asyncio
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from ..awaiting import until
 
 @pytest.fixture
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the directory of a broker that looks after it all the time."""
+    """Return the directory of a broker that checks it all the time."""
     monkeypatch.setattr(program, "REMOVED_LOOK_S", 0.01)
     data = tmp_path / "data"
     data.mkdir()

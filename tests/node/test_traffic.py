@@ -1,9 +1,9 @@
-"""Counts of topics and their sum."""
+"""The counts of topics and their sum."""
 
 from oncelog.node.traffic import Traffic
 
 
-def test_sum_keeps_what_a_dropped_topic_had() -> None:
+def test_sum_keeps_the_counts_of_a_dropped_topic() -> None:
     traffic = Traffic()
     traffic.of(b"1", "orders").count_batch(3, 100)
     traffic.of(b"1", "orders").count_sent(40)

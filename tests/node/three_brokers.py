@@ -103,7 +103,7 @@ class Producer(asyncio.Protocol):
                 self._done.set_result(None)
 
     async def produce(self, batches: int) -> None:
-        """So many, one after the other."""
+        """Produce batches one after the other."""
         self._wanted += batches
         self._done = asyncio.get_running_loop().create_future()
         self._send()

@@ -16,7 +16,6 @@ UNWRITTEN = {
     "tests/coordinator",
     "tests/deploy",
     "tests/interop",
-    "tests/node",
     "tests/pipeline",
     "tests/proof",
     "tests/prove",

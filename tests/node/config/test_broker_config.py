@@ -1,4 +1,4 @@
-"""server.properties: what is taken, what is refused, and in what words."""
+"""Accepted and refused contents of server.properties, with the messages."""
 
 import dataclasses
 from pathlib import Path
@@ -148,7 +148,7 @@ def test_all_invalid_values_are_reported_at_once() -> None:
     assert len(message.splitlines()) == 3
 
 
-def test_an_address_can_differ_from_what_clients_are_reported() -> None:
+def test_advertised_address_can_differ_from_the_bound_one() -> None:
     found = config(listeners="PLAINTEXT://0.0.0.0:1", advertised_listeners="PLAINTEXT://[::1]:2")
     (listener,) = found.endpoints
     assert (listener.bind, listener.advertised) == (("0.0.0.0", 1), ("::1", 2))
@@ -166,7 +166,7 @@ def test_the_finer_unit_wins() -> None:
     assert config(log_roll_hours="1").topic_defaults["segment.ms"] == "3600000"
 
 
-def test_topic_defaults_are_what_the_storage_takes() -> None:
+def test_topic_defaults_are_configs_of_the_storage() -> None:
     found = config(log_segment_bytes="2000000", log_cleanup_policy="compact,delete")
     log_config = LogConfig.from_topic_configs({}, found.topic_defaults)
     assert log_config.segment_bytes == 2_000_000
@@ -223,7 +223,7 @@ def test_escapes_are_those_of_java(line: str, value: str) -> None:
 
 @pytest.mark.parametrize("character", ["\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029"])
 def test_properties_end_lines_as_java_does(character: str) -> None:
-    """A value cannot bring a key of its own behind a line end that Unicode knows and Java not."""
+    """A value cannot contain a key behind a line end of Unicode that Java does not know."""
     assert parse_properties(f"a=b{character}c=d\ne=f\r\ng=h\ri=j") == {
         "a": f"b{character}c=d", "e": "f", "g": "h", "i": "j",
     }  # fmt: skip

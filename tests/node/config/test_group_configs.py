@@ -1,4 +1,4 @@
-"""What a group may set, in Kafka's words, and what applies to it."""
+"""The configurations of groups: their validation, in Kafka's words, and effective values."""
 
 import pytest
 
@@ -41,7 +41,7 @@ def test_group_without_configs_has_its_brokers() -> None:
     assert consumer_group_settings(low, {}) == settings(6_000, 5_000, 1_000)
 
 
-def test_group_has_what_it_sets_within_todays_bounds() -> None:
+def test_group_has_its_own_values_within_the_current_bounds() -> None:
     own = {SESSION: "50000", HEARTBEAT: " 6000 ", INTERVAL: "0"}
     assert consumer_group_settings(broker_config(), own) == settings(50_000, 6_000, 0)
     own = {SESSION: "500", HEARTBEAT: "99999", INTERVAL: "99999"}

@@ -31,7 +31,7 @@ def two(**more: str) -> BrokerConfig:
     return config(**TWO | more)
 
 
-def test_listeners_are_joined_with_what_clients_are_told_by_name() -> None:
+def test_listeners_are_joined_with_their_advertised_addresses_by_name() -> None:
     assert two().endpoints == (
         Listener("IN", PLAINTEXT, Endpoint("127.0.0.1", 1), Endpoint("localhost", 1)),
         Listener("OUT", PLAINTEXT, Endpoint("0.0.0.0", 2), Endpoint("example.org", 3)),

@@ -1,4 +1,4 @@
-"""Keys that tune Kafka's threads: taken, shown, and said to change nothing."""
+"""Keys that only tune Kafka: accepted, described, and logged as without effect."""
 
 import pytest
 
@@ -38,6 +38,6 @@ def test_the_sentence_names_those_that_were_set_only() -> None:
 
 
 def test_none_of_them_has_an_effect_elsewhere() -> None:
-    """A key of the tables that count would win over its namesake here."""
+    """A key of the effective tables would override the same key here."""
     assert all(BROKER_KEYS[name] is key for name, key in TUNING_KEYS.items())
     assert all(key.topic_config is None and not key.not_served for key in TUNING_KEYS.values())

@@ -1,4 +1,4 @@
-"""Controllers of several nodes in one process: a Raft group and links in the hands of the test."""
+"""Controllers of several nodes in one process: the test controls the Raft group and the links."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable

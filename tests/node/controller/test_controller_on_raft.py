@@ -28,7 +28,7 @@ VOTERS = (1, 2, 3)
 
 
 class RaftNode:
-    """What a broker is made of, as far as the metadata goes."""
+    """The parts of a broker that the metadata needs."""
 
     def __init__(self, node_id: int, directory: Path, executor: ThreadPoolExecutor) -> None:
         loop = asyncio.get_running_loop()

@@ -16,7 +16,7 @@ from .test_service import bring_up
 
 
 async def barriers() -> tuple[SmallCluster, MetadataBarrier]:
-    """Three live brokers, of which the third lags behind; the barrier of the first."""
+    """Return three live brokers, the third of which lags behind, and the barrier of the first."""
     cluster = SmallCluster()
     made = [
         MetadataBarrier(cluster.clients[node], cast(PeerTransport, cluster.links[node]))

@@ -1,4 +1,4 @@
-"""The active controller tells what the metadata goes through, with its reasons."""
+"""The active controller logs the changes of the metadata, with their reasons."""
 
 import asyncio
 from typing import Any, cast
@@ -16,7 +16,7 @@ from ..fake_raft_group import FakeRaftGroup
 
 
 class KeptEvents(EventLog):
-    """Keeps what is told."""
+    """A log that keeps its events."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class KeptEvents(EventLog):
         self.told.append((kind, subject, reason, terms))
 
     async def new(self) -> list[tuple[str, str, str]]:
-        """Return what was told since the last call, once all work is done."""
+        """Return the events since the last call, once all work is done."""
         for _ in range(20):
             await asyncio.sleep(0)
         told, self.told = self.told, []
@@ -34,7 +34,7 @@ class KeptEvents(EventLog):
 
 
 class Group(FakeRaftGroup):
-    """A Raft group whose leader this node is, or is not."""
+    """A Raft group that this node leads, or does not lead."""
 
     is_leader = True
 

@@ -1,4 +1,4 @@
-"""Brokers ask, the controller answers: found, forwarded, repeated, once, and in time."""
+"""Requests of brokers to the controller: its discovery, forwarding, repetition, and timeouts."""
 
 import asyncio
 from typing import Any
@@ -93,7 +93,7 @@ async def test_a_request_without_an_answer_times_out(cluster: SmallCluster) -> N
         await cluster.clients[2].submit(registration(2), timeout_ms=60)
 
 
-async def test_an_operation_whose_answer_was_lost_is_answered_with_its_first_outcome(
+async def test_operation_with_a_lost_answer_is_answered_with_its_first_outcome(
     cluster: SmallCluster,
 ) -> None:
     await bring_up(cluster, 1)
@@ -109,7 +109,7 @@ async def test_an_operation_whose_answer_was_lost_is_answered_with_its_first_out
     assert item.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def test_a_registration_whose_answer_was_lost_keeps_its_epoch(cluster: SmallCluster) -> None:
+async def test_registration_with_a_lost_answer_keeps_its_epoch(cluster: SmallCluster) -> None:
     await bring_up(cluster, 1)
     cluster.lost_answers = 1
     result = await cluster.clients[2].submit(registration(2))
@@ -166,7 +166,7 @@ async def test_a_new_leader_knows_which_links_are_down(cluster: SmallCluster) ->
     assert state.brokers[3].is_active
 
 
-async def test_producer_ids_are_fetched_by_the_block_and_shared_by_who_waits(
+async def test_producer_ids_are_fetched_by_the_block_and_shared_by_waiting_requests(
     cluster: SmallCluster,
 ) -> None:
     await bring_up(cluster, 1, 2)
@@ -277,7 +277,7 @@ def test_a_result_without_items_is_whole() -> None:
 async def test_the_quorum_is_described_by_its_leader_whoever_is_asked(
     asked: int, cluster: SmallCluster
 ) -> None:
-    """A follower does not know how far the others are; it said -1, and the tool a lag of -10."""
+    """A follower lacks the offsets of the others; it answered -1, and the tool a lag of -10."""
     await bring_up(cluster, 1, 2, 3)
     quorum = await cluster.clients[asked].describe_quorum(timeout_ms=1_000)
     assert quorum.leader_id == 1
@@ -290,7 +290,7 @@ async def test_the_quorum_is_described_by_its_leader_whoever_is_asked(
 async def test_a_heartbeat_that_a_paused_controller_does_not_answer_goes_to_the_next(
     cluster: SmallCluster,
 ) -> None:
-    """It was waited for as long as a whole second, of a session of one and a half."""
+    """The wait was a whole second, of a session of one and a half."""
     await bring_up(cluster, 2)
     heartbeat = Heartbeat(2, broker(cluster, 2).broker_epoch, cluster.groups[2].applied_index)
     cluster.silent.add(1)
@@ -302,7 +302,7 @@ async def test_a_heartbeat_that_a_paused_controller_does_not_answer_goes_to_the_
 
 
 async def test_a_heartbeat_over_a_slow_link_is_answered(cluster: SmallCluster) -> None:
-    """Attempts of 300 ms heard nothing of a controller 400 ms away, who then took it for deaf."""
+    """Attempts of 300 ms got no answer from a controller 400 ms away, which fenced the broker."""
     await bring_up(cluster, 2)
     heartbeat = Heartbeat(2, broker(cluster, 2).broker_epoch, cluster.groups[2].applied_index)
     cluster.delay_ms = 400
@@ -326,10 +326,10 @@ async def test_catch_up_returns_when_all_that_is_decided_is_applied(cluster: Sma
     assert "t" in group.state.topics
 
 
-async def test_catch_up_of_many_asks_once_more_behind_the_question_that_is_under_way(
+async def test_catch_up_of_many_asks_once_more_behind_the_question_in_flight(
     cluster: SmallCluster,
 ) -> None:
-    """The answer that is on its way may be older than what the later callers have heard of."""
+    """The answer in flight may be older than the decisions that the later callers know of."""
     await bring_up(cluster, 2)
     cluster.delay_ms = 20
     client, loop = cluster.clients[2], asyncio.get_running_loop()

@@ -23,7 +23,7 @@ PARTITIONS = 4
 
 
 async def serving(directory: Path, *, replicas: int = 1, **settings: str) -> CoordinatingBroker:
-    """A coordinator of a cluster that has the topic `t`."""
+    """Return a coordinator of a cluster with the topic `t`."""
     settings.setdefault("group_consumer_assignment_interval_ms", "0")
     broker = CoordinatingBroker(directory, topic=True, **settings)
     command = CreateTopics((NewTopic("t", T, partition_count=PARTITIONS, replication_factor=1),))
@@ -145,7 +145,7 @@ async def test_answers_wait_for_the_replicas(tmp_path: Path) -> None:
 
 
 async def test_describing_shows_nothing_that_came_while_it_waited(tmp_path: Path) -> None:
-    """Its answer is for what is committed: what came since may still be lost."""
+    """Its answer shows the committed state: later changes may still be lost."""
     broker = await serving(tmp_path, replicas=2)
     broker.request(BEAT, 1, joining())
     describing = broker.request(DESCRIBE_CONSUMERS, 0, {"group_ids": ["g"]})
@@ -198,7 +198,7 @@ async def test_a_removal_by_an_administrator_is_answered_when_it_is_committed(
 
 
 async def test_topic_that_is_owned_twice_is_owned_as_a_whole(broker: CoordinatingBroker) -> None:
-    """A client may list a topic twice: no partition of it has been given up then."""
+    """A client may list a topic twice, without revoking any of its partitions."""
     await broker.ask(BEAT, 1, joining())
     await broker.ask(BEAT, 1, joining("n"))
     split = [*owning(3), *owning(0, 1, 2)]
@@ -207,7 +207,7 @@ async def test_topic_that_is_owned_twice_is_owned_as_a_whole(broker: Coordinatin
     assert (await described(broker)).members[0].member_epoch == 1
 
 
-async def test_what_is_not_confirmed_is_loaded_anew(tmp_path: Path) -> None:
+async def test_shard_with_an_unconfirmed_append_is_loaded_again(tmp_path: Path) -> None:
     broker = await serving(tmp_path, replicas=2, offsets_commit_timeout_ms="50")
     before = broker.shard
     answer = await broker.ask(BEAT, 1, joining())
@@ -222,7 +222,7 @@ async def test_heartbeat_is_answered_though_the_disk_fails_and_the_shard_is_gone
     broker: CoordinatingBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*_: object, **__: object) -> None:
-        broker.resign()  # as those do who hear that a log is offline
+        broker.resign()  # as the callbacks of an offline log do
         raise KafkaStorageError
 
     monkeypatch.setattr(broker.replicas, "append", fails)
@@ -247,7 +247,7 @@ async def test_next_coordinator_has_the_group_and_its_sessions(tmp_path: Path) -
     assert broker.shard.table.consumers.find("g").epoch == 2
 
 
-async def test_group_whose_records_do_not_fit_in_a_batch_is_as_it_was(
+async def test_group_with_records_too_large_for_a_batch_is_unchanged(
     broker: CoordinatingBroker,
 ) -> None:
     await broker.ask(BEAT, 1, joining())
@@ -297,7 +297,7 @@ async def test_listing_tells_types(broker: CoordinatingBroker) -> None:
 
 
 async def test_offsets_are_judged_by_the_epochs_of_partitions(broker: CoordinatingBroker) -> None:
-    """KIP-1251: a commit that was on its way in a reconciliation is no zombie's."""
+    """A commit in flight during a reconciliation is not a zombie's (KIP-1251)."""
     await broker.ask(BEAT, 1, joining())
     await broker.ask(BEAT, 1, joining("n"))
     told = await broker.ask(BEAT, 1, going_on(1))
@@ -392,7 +392,7 @@ async def test_defect_leaves_a_group_as_its_records_say(
 async def test_offsets_of_a_transaction_are_judged_by_the_same_epochs(
     broker: CoordinatingBroker,
 ) -> None:
-    """KIP-447; what is stale is ILLEGAL_GENERATION to producers before version 6."""
+    """A stale epoch is ILLEGAL_GENERATION for producers before version 6 (KIP-447)."""
     topic_id = broker.services.state.topics["t"].topic_id
 
     async def error(

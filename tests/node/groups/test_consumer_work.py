@@ -1,4 +1,4 @@
-"""Work of consumer groups that others come in between, or that cannot be written."""
+"""Long work of consumer groups that is interrupted by changes, or cannot be written."""
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -24,7 +24,7 @@ PARTITIONS = 600  # too many for one heartbeat
 
 
 class Broker(CoordinatingBroker):
-    """One whose slices have one step each."""
+    """A broker with slices of one step each."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory, topic=True, group_consumer_assignment_interval_ms="0")
@@ -48,7 +48,7 @@ async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
 
 
 async def test_target_is_for_the_members_that_there_are_when_it_is_ready(broker: Broker) -> None:
-    """A static member comes back under another id meanwhile, in the same epoch."""
+    """A static member rejoins under another id meanwhile, in the same epoch."""
     await broker.ask(BEAT, 1, joining("a", instance_id="i"))
     await turns_until(lambda: broker.group.target.epoch == broker.group.epoch)
     await broker.ask(BEAT, 1, going_on(-2, "a", instance_id="i"))

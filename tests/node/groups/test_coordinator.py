@@ -52,7 +52,7 @@ def joining(member_id: str = "", **more: Any) -> dict[str, Any]:
 
 
 async def member_of(broker: CoordinatingBroker, version: int = 9, **more: Any) -> Any:
-    """The answer to the JoinGroup of the first member of a group."""
+    """Return the answer to the JoinGroup of the first member of a group."""
     first = await broker.ask(JOIN, version, joining(**more))
     if version < 4 or "group_instance_id" in more:
         return first
@@ -152,7 +152,7 @@ async def test_sync_group_is_answered_when_the_replicas_have_the_assignment(tmp_
     assert (await answer.value()).error_code == 0
 
 
-async def test_who_waits_hears_when_another_broker_leads(tmp_path: Path) -> None:
+async def test_waiting_requests_are_refused_when_another_broker_leads(tmp_path: Path) -> None:
     broker = CoordinatingBroker(tmp_path)
     await broker.serve(replicas=(1, 2))
     joined = await member_of(broker)
@@ -169,13 +169,13 @@ async def test_who_waits_hears_when_another_broker_leads(tmp_path: Path) -> None
     assert (left.error_code, list(left.groups)) == (0, [])
 
 
-async def test_who_syncs_hears_when_the_disk_fails_though_groups_are_released_later(
+async def test_sync_group_is_refused_when_the_disk_fails_though_groups_are_released_later(
     broker: CoordinatingBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     joined = await member_of(broker)
 
     def fails(*_: object, **__: object) -> None:
-        broker.resign()  # as those do who hear that a log is offline
+        broker.resign()  # as the callbacks of an offline log do
         raise KafkaStorageError
 
     monkeypatch.setattr(broker.replicas, "append", fails)
@@ -186,7 +186,7 @@ async def test_who_syncs_hears_when_the_disk_fails_though_groups_are_released_la
 
 
 async def test_a_lost_shard_is_freed_though_commits_were_on_their_way(tmp_path: Path) -> None:
-    """Brokers make no full collection: a cycle would keep all its groups and offsets for ever."""
+    """Brokers make no full collection: a cycle would hold all its groups and offsets for ever."""
     broker = CoordinatingBroker(tmp_path)
     await broker.serve(replicas=(1, 2))
     commit = {
@@ -234,7 +234,7 @@ async def test_coordinator_that_is_cut_off_resigns_until_it_hears_again(
     assert (await broker.ask(HEARTBEAT, 4, beat)).error_code == ErrorCode.NONE
 
 
-async def test_a_broker_that_goes_down_answers_who_waits(tmp_path: Path) -> None:
+async def test_broker_that_stops_answers_waiting_members(tmp_path: Path) -> None:
     broker = CoordinatingBroker(tmp_path, group_initial_rebalance_delay_ms="60000")
     await broker.serve()
     waiting = broker.request(JOIN, 3, joining())
@@ -274,7 +274,7 @@ async def test_the_next_coordinator_has_groups_and_offsets(tmp_path: Path) -> No
 
 
 async def test_loading_lasts_until_all_that_was_acknowledged_is_replayed(tmp_path: Path) -> None:
-    """The leader before may have acknowledged what our high watermark does not cover yet."""
+    """The previous leader may have acknowledged records above our high watermark."""
     before = CoordinatingBroker(tmp_path / "a")
     await before.serve()
     await before.groups.append(before.shard, encode_batch([offset(5)]))
@@ -366,7 +366,7 @@ async def test_too_few_of_them_refuse_before_anything_is_written(tmp_path: Path)
     assert broker.partition().log.log_end_offset == 0
 
 
-async def test_a_stable_read_waits_for_what_is_on_its_way(tmp_path: Path) -> None:
+async def test_stable_read_waits_for_uncommitted_records(tmp_path: Path) -> None:
     broker = CoordinatingBroker(tmp_path)
     await broker.serve(replicas=(1, 2))
     broker.groups.append_now(broker.shard, encode_batch([offset(5)]))
@@ -460,7 +460,7 @@ async def test_groups_are_described_and_listed_by_version_and_filter(
     assert len((await broker.ask(LIST, 0, {})).groups) == 1
 
 
-async def test_a_member_whose_client_is_gone_is_dropped_in_real_time(
+async def test_member_of_a_closed_client_is_dropped_in_real_time(
     broker: CoordinatingBroker,
 ) -> None:
     joined = await member_of(broker, session_timeout=60)

@@ -1,4 +1,4 @@
-"""A group that is deleted is gone: questions about it make nothing, offsets behind it keep it."""
+"""A deleted group is gone: requests do not recreate it, offsets behind its tombstones keep it."""
 
 from pathlib import Path
 from typing import Any
@@ -46,14 +46,14 @@ def one_offset(partition: int) -> bytes:
 
 
 async def replicated(tmp_path: Path) -> CoordinatingBroker:
-    """A broker with a follower, so that what is appended waits for `replicate`."""
+    """Return a broker with a follower, so that appends wait for `replicate`."""
     broker = CoordinatingBroker(tmp_path)
     await broker.serve(replicas=(1, 2))
     return broker
 
 
 async def begun_deletion(broker: CoordinatingBroker) -> Answer:
-    """DeleteGroups whose tombstones are in the log and not replicated yet."""
+    """Begin DeleteGroups; return when its tombstones are in the log and not replicated yet."""
     log = broker.partition().log
     before = log.log_end_offset
     deleted = broker.request(DELETE, 2, deleting())
@@ -98,7 +98,7 @@ async def test_deleted_group_stays_deleted_when_it_is_asked_for(
 
 
 async def test_offset_committed_before_the_tombstones_keeps_its_group(tmp_path: Path) -> None:
-    """The deletion knows what is replicated; another partition's commit is still on its way."""
+    """The deletion sees replicated offsets; another partition's commit is not replicated yet."""
     broker = await replicated(tmp_path)
     broker.request(COMMIT, 8, committing())
     broker.replicate()
@@ -113,7 +113,7 @@ async def test_offset_committed_before_the_tombstones_keeps_its_group(tmp_path: 
 
 
 async def test_offset_that_the_tombstones_remove_leaves_no_group(tmp_path: Path) -> None:
-    """A commit of a known partition is on its way when its group is deleted."""
+    """A commit of a known partition is not replicated yet when its group is deleted."""
     broker = await replicated(tmp_path)
     broker.request(COMMIT, 8, committing())
     broker.replicate()
@@ -144,7 +144,7 @@ async def test_shard_with_more_groups_than_are_taken_in_still_serves_them(
 async def test_commit_to_a_topic_deleted_meanwhile_does_not_replace_its_namesakes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_made_again: bool
 ) -> None:
-    """The key of its record names the topic: the namesake's offset would count as none."""
+    """The key of its record has the topic's name: the new topic's offset would count as none."""
     broker = CoordinatingBroker(tmp_path)
     await broker.serve()
     checking, apply = offset_commits.SortedCommit.checking_room, broker.fake.controller.apply

@@ -1,4 +1,4 @@
-"""OffsetCommit of a few partitions: no task, one answer, and nothing kept of what was refused."""
+"""OffsetCommit of a few partitions: no task, one answer, and no trace of refused commits."""
 
 import asyncio
 import itertools
@@ -28,7 +28,7 @@ COMMIT = 8
 
 
 def committing(*names: str, group_id: str = "g", generation: int = -1) -> dict[str, Any]:
-    """Offset 7 of partition 0; a name that is empty has no partitions."""
+    """Return a commit of offset 7 for partition 0; an empty name has no partitions."""
     return {
         "group_id": group_id,
         "generation_id_or_member_epoch": generation,
@@ -83,7 +83,7 @@ async def test_an_answer_that_cannot_be_encoded_closes_its_connection(
     assert answer.close_reason == "the answer could not be encoded: KeyError('a defect')"
 
 
-async def test_what_was_refused_is_not_remembered(tmp_path: Path) -> None:
+async def test_refused_commit_is_not_cached(tmp_path: Path) -> None:
     broker = CoordinatingBroker(tmp_path)
     await broker.serve()
     kept = plain_commits.remembered_key, plain_commits._all_committed
@@ -103,7 +103,7 @@ async def test_what_was_refused_is_not_remembered(tmp_path: Path) -> None:
 
 
 async def test_offsets_that_waited_together_are_replayed_in_steps(tmp_path: Path) -> None:
-    """A follower that stood still acknowledges thousands at once."""
+    """A follower that was paused acknowledges thousands at once."""
     broker = CoordinatingBroker(tmp_path)
     await broker.serve(replicas=(1, 2))
     answers = [broker.request(COMMIT, 8, committing(OFFSETS_TOPIC)).outcome for _ in range(1_000)]
@@ -112,8 +112,8 @@ async def test_offsets_that_waited_together_are_replayed_in_steps(tmp_path: Path
     await until(lambda: all(answer.is_done for answer in answers))
 
 
-async def test_what_is_committed_is_not_late_while_it_is_replayed(tmp_path: Path) -> None:
-    """The deadline of all comes between two steps of the replay."""
+async def test_committed_offset_is_not_late_while_it_is_replayed(tmp_path: Path) -> None:
+    """The deadline of all commits is between two steps of the replay."""
     broker = CoordinatingBroker(tmp_path)
     await broker.serve(replicas=(1, 2))
     answers = [broker.request(COMMIT, 8, committing(OFFSETS_TOPIC)).outcome for _ in range(1_000)]
@@ -128,7 +128,7 @@ async def test_what_is_committed_is_not_late_while_it_is_replayed(tmp_path: Path
     assert broker.shard is shard
 
 
-async def test_shard_whose_waiter_is_late_for_its_replay_only_is_looked_at_later(tmp_path: Path):
+async def test_shard_with_a_waiter_that_only_awaits_its_replay_is_checked_later(tmp_path: Path):
     broker = CoordinatingBroker(tmp_path)
     await broker.serve(replicas=(1, 2))
     answers = [broker.request(COMMIT, 8, committing(OFFSETS_TOPIC)).outcome for _ in range(1_000)]
@@ -142,7 +142,7 @@ async def test_shard_whose_waiter_is_late_for_its_replay_only_is_looked_at_later
 
 
 async def test_partitions_that_move_together_have_one_share_of_the_turn(tmp_path: Path) -> None:
-    """A follower that stood still acknowledges all of them at once."""
+    """A follower that was paused acknowledges all of them at once."""
     broker = CoordinatingBroker(tmp_path, offsets_topic_num_partitions="20")
     for index in range(20):
         broker.lead(replicas=(1, 2), index=index)

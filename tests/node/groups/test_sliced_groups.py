@@ -1,4 +1,4 @@
-"""Groups that take long to load, to take in, to remove: in steps, and whole in the end."""
+"""Long loading, replay and removal of groups: in steps, and complete at the end."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -40,7 +40,7 @@ OFFSET_COMMIT, JOIN_GROUP, LEAVE_GROUP, OFFSET_DELETE = 8, 11, 13, 47
 
 
 class Broker(CoordinatingBroker):
-    """One whose slices have one step each."""
+    """A broker with slices of one step each."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
@@ -60,7 +60,7 @@ async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
 def commits(
     count: int, *, group: str = "g", topic: str = "t", producer_id: int | None = None
 ) -> bytes:
-    """One batch with an offset for each partition of a topic."""
+    """Return one batch with an offset for each partition of a topic."""
     value = encode_offset_value(OffsetValue(5, -1, "", 1, -1, bytes(16)))
     records = [Record(n, 1, encode_offset_key(group, topic, n), value) for n in range(count)]
     if producer_id is None:
@@ -145,7 +145,7 @@ async def test_groups_are_loaded_in_steps_and_served_when_all_are_there(
 
 
 async def test_sessions_that_end_together_end_some_at_a_time(broker: Broker) -> None:
-    """All clients of a coordinator that took over are gone."""
+    """All clients of a new coordinator are gone."""
     shard, table = broker.shard, broker.shard.table
     member = MemberValue("m", None, "c", "h", 1_000, 1, b"", b"")
     value = GroupValue("consumer", 1, "range", "m", 1, (member,))
@@ -210,7 +210,7 @@ async def test_offsets_of_deleted_topics_are_found_in_steps(broker: Broker) -> N
 
 
 async def test_an_offset_of_a_namesake_that_is_on_its_way_stays(tmp_path: Path) -> None:
-    """A tombstone behind it would take away what is about to be acknowledged."""
+    """A tombstone behind it would remove an offset that is about to be acknowledged."""
     broker = Broker(tmp_path)
     await broker.serve(replicas=(1, 2))
     shard = broker.shard
@@ -237,7 +237,7 @@ async def test_an_offset_of_a_namesake_that_is_on_its_way_stays(tmp_path: Path) 
 
 
 def fetching(broker: Broker, indexes: range | None) -> "asyncio.Task[Any]":
-    """OffsetFetch of some partitions, or of all, as a task."""
+    """Begin an OffsetFetch of some partitions, or of all, as a task."""
     topics = [SimpleNamespace(name="t", partition_indexes=list(indexes))] if indexes else None
     request: Any = SimpleNamespace(groups=[SimpleNamespace(group_id="g", topics=topics)])
     context: Any = SimpleNamespace(broker=broker.services)
@@ -314,7 +314,7 @@ async def test_all_or_nothing_is_deleted_if_a_member_comes_meanwhile(
 async def test_many_offsets_are_deleted_together(api_key: int, broker: Broker) -> None:
     shard = await with_offsets(broker)
     deleting = asyncio.ensure_future(broker.ask(api_key, 0, deletion(api_key)))
-    if api_key == DELETE_GROUPS:  # what is committed meanwhile goes, too
+    if api_key == DELETE_GROUPS:  # offsets committed meanwhile are deleted, too
         await asyncio.sleep(0)
         _, done = broker.groups.append_now(shard, commits(1, topic="u"))
         await done
@@ -337,7 +337,7 @@ async def test_subscriptions_at_the_end_of_a_deletion_of_offsets_count(broker: B
 
 
 async def written_first(broker: Broker) -> int:
-    """How many records come into the log in the next turn in which some come."""
+    """Return the number of records that are appended in the next turn with any."""
     log = broker.partition().log
     before = log.log_end_offset
     await turns_until(lambda: log.log_end_offset > before)
@@ -390,7 +390,7 @@ async def test_a_few_members_leave_at_once(members: int, is_at_once: bool, broke
 async def test_leave_group_answers_each_member_when_the_coordinator_resigns_midway(
     broker: Broker,
 ) -> None:
-    """They would ask the next coordinator, which does not know them any more."""
+    """They would ask the next coordinator, which knows them no longer."""
     broker.services.work = broker.replicas.work
     leaving = [{"member_id": f"m{n}", "group_instance_id": None} for n in range(120)]
     leave = broker.request(LEAVE_GROUP, 5, {"group_id": "g", "members": leaving})
@@ -408,7 +408,7 @@ async def test_leave_group_answers_each_member_when_the_coordinator_resigns_midw
 async def test_a_commit_is_not_judged_by_groups_that_have_gone_with_a_resignation(
     monkeypatch: pytest.MonkeyPatch, broker: Broker
 ) -> None:
-    """Its member would take itself for fenced."""
+    """Else its member would get the error of a fenced one."""
     in_steps(broker)
     await broker.groups.append(broker.shard, commits(OFFSETS))
     monkeypatch.setattr(offset_commits, "OFFSETS_MAX", OFFSETS)  # each has to be looked for

@@ -1,4 +1,4 @@
-"""A request that waits in a group ends with an answer, whatever is raised on its way."""
+"""A request that waits in a group is always answered, whatever exception is raised."""
 
 from pathlib import Path
 from typing import Any
@@ -28,13 +28,13 @@ BROKEN = ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 class Defect(Exception):
-    """No code raises it but a test's."""
+    """An error that only tests raise."""
 
 
 def breaking(
     monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, *, calls_before: int = 0, times: int = 1
 ) -> None:
-    """Let some calls of a function raise, after those before."""
+    """Make `times` calls of a function raise, after `calls_before` others."""
     call, count = getattr(owner, name), 0
 
     def broken(*args: Any, **named: Any) -> Any:
@@ -69,7 +69,7 @@ def syncing_as(joined: Any, *member_ids: str, group_id: str = "g") -> dict[str, 
 
 
 async def two_members(broker: CoordinatingBroker, group_id: str = "g") -> tuple[Any, Any]:
-    """The answers of JoinGroup to the leader and to another member."""
+    """Return the answers of JoinGroup to the leader and to another member."""
     ask = joining_as(group_id=group_id)
     leader = await broker.ask(JOIN, 3, ask)
     other = broker.request(JOIN, 3, ask)
@@ -267,10 +267,10 @@ async def test_transactional_offset_commit_is_answered_when_a_step_of_it_raises(
 
 @pytest.mark.parametrize("version", range(10))
 @pytest.mark.parametrize("is_static", [False, True])
-async def test_join_group_whose_member_id_would_be_too_long_is_refused(
+async def test_join_group_with_a_too_long_member_id_is_refused(
     tmp_path: Path, version: int, is_static: bool
 ) -> None:
-    """As Apache Kafka 4.3 does; and no group is made for it."""
+    """Apache Kafka 4.3 does the same; no group is created for it."""
     if is_static and version < 5:
         return
     broker = CoordinatingBroker(tmp_path)

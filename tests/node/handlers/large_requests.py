@@ -1,4 +1,4 @@
-"""For any API: requests with as many items as asked for, made from the schema of its version."""
+"""Requests of any API with a given number of items, created from the schema of its version."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -8,7 +8,7 @@ from oncelog.wire.messages.schema import Kind, kinds_of
 
 TOPIC_NAMES = {"name", "topic", "topic_name", "resource_name"}
 LARGE_INDEXES = {"partition_index", "partition", "partition_indexes", "partitions"}
-PLAIN: dict[str, Any] = {  # what lets a request through to where it does its work
+PLAIN: dict[str, Any] = {  # values with which a request passes the first checks
     "session_timeout": 10_000,
     "timeout": 5_000,
     "resource_type": 2,  # a topic
@@ -31,7 +31,7 @@ PLAIN: dict[str, Any] = {  # what lets a request through to where it does its wo
 
 
 class LargeRequest(NamedTuple):
-    """`array` is the path of the array that is long."""
+    """A request; `array` is the path of its long array."""
 
     key: int
     version: int
@@ -40,14 +40,14 @@ class LargeRequest(NamedTuple):
 
 
 class Names(NamedTuple):
-    """Of topics, in turn: existing ones and others."""
+    """Names and ids of topics, existing ones and others in turn."""
 
     topics: Sequence[str]
     ids: Sequence[bytes]
 
 
 def large_requests(key: int, version: int, items: int, names: Names) -> Iterator[LargeRequest]:
-    """One request for each array of the schema that can be long, `items` elements in all."""
+    """Yield a request for each array of the schema that can be long, with `items` elements."""
     schema = control._schema(key, version, "request")
     for path in _arrays(schema):
         values = _message(schema, path, items, names, 0)
@@ -57,7 +57,7 @@ def large_requests(key: int, version: int, items: int, names: Names) -> Iterator
 
 
 def plain_request(key: int, version: int, names: Names) -> bytes:
-    """One with an item in each array."""
+    """Return a request with one item in each array."""
     schema = control._schema(key, version, "request")
     return control.encode_request(key, version, _message(schema, (), 1, names, 0))
 
@@ -82,7 +82,7 @@ def _message(
 
 
 def _value(kind: Kind, inner: tuple[str, ...] | None, items: int, names: Names, number: int) -> Any:
-    """`inner` is the rest of the path, where it goes through this field."""
+    """Return a field's value; `inner` is the rest of the path through this field."""
     if not kind.is_array:
         if kind.entity is not None and kind.is_nullable and inner is None:
             return None
@@ -109,7 +109,7 @@ def _one(kind: Kind, inner: tuple[str, ...] | None, items: int, names: Names, nu
 
 
 def _elements(kind: Kind) -> int:
-    """How many elements of arrays an item of this array has, itself counted."""
+    """Return the number of array elements in an item of this array, itself included."""
     if kind.entity is None:
         return 1
     return 1 + sum(_elements(each) for each in kinds_of(kind.entity) if each.is_array)

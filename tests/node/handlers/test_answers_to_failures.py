@@ -1,7 +1,7 @@
-"""An answer always comes: whatever is raised while a request is in work, its client hears of it.
+"""A request is always answered, whatever exception is raised while it is handled.
 
 Driven by the table of APIs: an exception is thrown into each await of a request's coroutine, one
-after the other, and into each function that runs when a request goes on that had waited.
+after the other, and into each function that runs when a waiting request continues.
 """
 
 import asyncio
@@ -44,11 +44,11 @@ ANSWERED_WITHIN_S = 20
 
 
 class Thrown(Exception):
-    """Nobody expects it."""
+    """An unexpected exception."""
 
 
 class Interrupted:
-    """A coroutine into whose await number `at` an exception is thrown."""
+    """A coroutine that gets an exception in its await number `at`."""
 
     def __init__(self, work: Awaitable[Any], at: int, error: BaseException) -> None:
         self._work, self._at, self._error = work, at, error
@@ -86,7 +86,7 @@ async def own_broker(root: Path) -> AsyncIterator[OwnBroker]:
 async def outcome_of(
     dispatcher: Dispatcher, context: RequestContext, api: Api, body: bytes
 ) -> PendingAnswer | str:
-    """What comes of a request: its answer, or why its connection is closed."""
+    """Return the answer to a request, or the reason why its connection is closed."""
     frame = memoryview(encode_request_header(api.key, api.max_version, 1, "test") + body)
     try:
         answer = dispatcher.dispatch(context, api, frame)
@@ -139,7 +139,7 @@ async def _awaiting(work: Interrupted) -> Any:
 
 
 class CallsThatRaise:
-    """Raises in the call number `at` of the functions of handlers and codecs."""
+    """A tracer that raises in the call number `at` of functions of handlers and codecs."""
 
     PLACES = ("/node/handlers/", "/wire/messages/", "/node/partitions/")
     OUTSIDE = ("replica_manager.py",)  # it calls them

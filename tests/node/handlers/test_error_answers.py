@@ -1,4 +1,4 @@
-"""Every API that is served can say an error in each of its versions, in fields that it has."""
+"""Every served API can answer an error in each of its versions, in existing fields."""
 
 from pathlib import Path
 from typing import Any
@@ -62,6 +62,6 @@ async def test_answer_to_a_name_of_the_largest_size_is_encoded_in_every_version(
     for version in range(api.min_version, api.max_version + 1):
         answer = await broker.ask(api_key, version, LONG_NAMES[api_key])
         assert answer is not CLOSED
-    # asyncio tells of what another test has left, whenever that is collected.
+    # asyncio logs objects that another test has left, whenever they are collected.
     errors = [each for each in caplog.records if each.levelname == "ERROR"]
     assert not [each for each in errors if each.name != "asyncio"]

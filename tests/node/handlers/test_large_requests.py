@@ -1,4 +1,4 @@
-"""Every API that is served: its longest requests keep the loop for no more than a slice.
+"""The longest requests of every served API hold the loop for no more than a slice.
 
 Driven by the table of APIs and by the schemas, so a new API is tested without a line here. Time is
 counted in lines of Python that run in one turn of the loop, so it does not depend on the machine:
@@ -30,7 +30,7 @@ COMMAND_ITEMS = 24  # of 256, so that one is as small as the slices here
 APIS = served_apis(None)  # type: ignore[arg-type]
 
 
-# Without an authorizer they end at once, or ask it for nothing.
+# Without an authorizer they end at once, or do not use it.
 OF_AUTHORIZERS = (
     api_keys.DELETE_TOPICS,
     api_keys.OFFSET_COMMIT,
@@ -41,13 +41,13 @@ OF_AUTHORIZERS = (
     api_keys.CONSUMER_GROUP_DESCRIBE,
     api_keys.DESCRIBE_TOPIC_PARTITIONS,
 )
-# Who assigns the partitions of one topic puts them into one command, of at most 10,000: 20 ms.
+# The assignments of one topic's partitions are one command, of at most 10,000: 20 ms.
 BOUNDED = {"topics.assignments"}
 
 
 class Served(CountedBroker):
     def too_long(self, request: LargeRequest) -> list[tuple[str, int]]:
-        """The busiest functions of the longest turn up to the answer, if it was too long."""
+        """Return the busiest functions of the longest turn up to the answer, if it was too long."""
         return self.runner.run(self._too_long(request))
 
     async def _too_long(self, request: LargeRequest) -> list[tuple[str, int]]:
@@ -93,9 +93,9 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def _versions() -> Iterator[Any]:
-    """The newest version of a third of the APIs, another third each round.
+    """Yield the newest version of a third of the APIs, another third each round.
 
-    The mark `soak` has the newest and the oldest, which is coded in another way, of all.
+    With the mark `soak` all run in their newest and oldest version, which has another encoding.
     """
     now = chosen(round_number(), -(-len(APIS) // 3), APIS)
     for api in APIS:

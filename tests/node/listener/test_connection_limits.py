@@ -1,4 +1,4 @@
-"""Limits of connections that are set while a broker runs."""
+"""Dynamic limits of connections."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Connections that begin too fast: which wait, for how long, and which are closed."""
+"""New connections above the rate: their waits, and those that are closed."""
 
 import asyncio
 import ssl
@@ -21,7 +21,7 @@ FRAME = encode_request_header(18, 0, 7, "c") + VERSIONS
 
 
 def admit(rates: list[CreationRate], now_ms: float) -> float | None:
-    """Let a connection in if it need not wait for too long; for how long it waits."""
+    """Admit a connection unless it would wait for too long; return its wait."""
     found_ms = wait_ms(rates, now_ms)
     for rate in rates if found_ms is not None else ():
         rate.note(now_ms)
@@ -65,7 +65,7 @@ def test_slower_of_two_rates_counts_and_refused_ones_use_up_neither() -> None:
 
 
 async def answered_s(port: int, count: int, tls: ssl.SSLContext | None = None) -> list[float]:
-    """Seconds until each of so many connections, made at once, has its first answer."""
+    """Return the seconds until the first answer of each of `count` simultaneous connections."""
     began_s = time.monotonic()
 
     async def ask() -> float:

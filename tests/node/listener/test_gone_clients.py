@@ -1,4 +1,4 @@
-"""Requests that were read are worked off when their client has closed, as in Kafka."""
+"""Requests that were read are executed when their client has closed, as in Kafka."""
 
 import asyncio
 import logging
@@ -22,7 +22,7 @@ END_VERSION = 3
 
 @asynccontextmanager
 async def coordinator() -> AsyncIterator[tuple[OneNode, KafkaServer]]:
-    """A listener of a broker that coordinates the transactions of one shard."""
+    """Run a listener of a broker that coordinates the transactions of one shard."""
     node, broker = OneNode(hold_ms=20), FakeBroker()
     broker.services.transactions = node.coordinators
     server = KafkaServer(broker.dispatcher, broker.services, logging.getLogger("oncelog.test"))
@@ -75,7 +75,7 @@ async def test_age_of_a_request_is_unknown_when_its_connection_is_closed(bench: 
     assert context.waited_ms() == 0
 
 
-async def test_requests_behind_a_waiting_one_are_worked_off_and_fetches_are_not(
+async def test_requests_behind_a_waiting_one_are_executed_and_fetches_are_not(
     bench: Bench,
 ) -> None:
     gone, reading = await bench.connect(), await bench.connect()
@@ -93,7 +93,7 @@ async def test_requests_behind_a_waiting_one_are_worked_off_and_fetches_are_not(
 
 
 async def test_age_of_an_end_of_a_transaction_is_asked_before_its_client_can_close() -> None:
-    """A late one would count as fresh (KAFKA-17754): the kernel knows nothing of what is closed."""
+    """A late one would count as fresh (KAFKA-17754): a closed connection has no age."""
     broker, node = FakeBroker(), OneNode(hold_ms=20)
     broker.services.transactions = node.coordinators
     producer = await node.init(connection_id=1)

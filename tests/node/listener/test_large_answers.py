@@ -1,4 +1,4 @@
-"""Large answers are made in turn, and are charged to the memory budget before they are made."""
+"""Large answers are built in turn, and are charged to the memory budget before they are built."""
 
 import asyncio
 from types import SimpleNamespace
@@ -22,7 +22,7 @@ LARGE = 10 * WAITS_BEYOND_BYTES
 
 
 class Making:
-    """An answer that is being made, until `end`."""
+    """An answer that is being built, until `end`."""
 
     def __init__(self, line: LargeAnswers, budget: MemoryBudget, size_bytes: int) -> None:
         self.client, self.began = Nobody(), False
@@ -67,7 +67,7 @@ async def test_a_small_answer_waits_for_nothing() -> None:
 
 async def test_an_answer_larger_than_the_budget_is_made_alone() -> None:
     line, budget = LargeAnswers(LARGE), MemoryBudget(LARGE)
-    budget.hold(2 * LARGE)  # what slow readers have not taken
+    budget.hold(2 * LARGE)  # held for slow readers
     first, larger, last = (Making(line, budget, size) for size in (LARGE, 100 * LARGE, LARGE))
     for number, each in enumerate((first, larger, last)):
         await settle()
@@ -88,7 +88,7 @@ async def test_answer_larger_than_the_budget_keeps_no_request_from_being_read() 
 
 
 @pytest.mark.parametrize("how", ["gone", "error", "cancelled"])
-async def test_every_end_of_an_answer_lets_go_of_what_it_held(how: str) -> None:
+async def test_every_end_of_an_answer_releases_its_memory(how: str) -> None:
     line, budget = LargeAnswers(LARGE), MemoryBudget(100 * LARGE)
     first, second, third = (Making(line, budget, LARGE) for _ in range(3))
     await settle()
@@ -114,7 +114,7 @@ async def test_every_end_of_an_answer_lets_go_of_what_it_held(how: str) -> None:
 
 
 def fill(broker: FakeBroker) -> None:
-    """So many topics, partitions, users, and groups that all that names them all is long."""
+    """Create many topics, partitions, users, and groups, so that listing them is long."""
     for number in range(40):
         broker.controller.apply(
             CreateTopics((NewTopic(name=f"topic-{number}", topic_id=bytes([number]) * 16,
@@ -170,8 +170,8 @@ async def test_question_with_a_long_answer_is_charged_before_the_answer_is_made(
     assert budget.held_bytes == line.in_work_bytes == 0
 
 
-async def test_question_whose_answer_would_fill_the_memory_is_refused() -> None:
-    """The configs of one broker are 5 bytes of a question, and 15 kB of its answer."""
+async def test_request_with_an_answer_that_would_fill_the_memory_is_refused() -> None:
+    """The configs of one broker take 5 bytes of a request, and 15 kB of its answer."""
     broker = FakeBroker()
     resource = {"resource_type": 4, "resource_name": str(broker.services.node_id)}
     question = {"resources": [resource] * 20_000, "include_documentation": True}
@@ -180,7 +180,7 @@ async def test_question_whose_answer_would_fill_the_memory_is_refused() -> None:
     assert len(answer.results) == 20_000
 
 
-async def test_answer_whose_client_goes_while_it_waits_is_not_made() -> None:
+async def test_answer_is_not_built_when_its_client_closes_before_its_turn() -> None:
     broker = FakeBroker()
     fill(broker)
     broker.services.large_answers = line = LargeAnswers(1)

@@ -1,4 +1,4 @@
-"""Large requests come one after the other, and those of clients that have gone do not come."""
+"""Large requests have their turns one after the other, and those of lost clients have none."""
 
 import asyncio
 import gc
@@ -34,7 +34,7 @@ class Client:
 
 
 class Asking:
-    """One request in line; it holds its place until `end`."""
+    """One request in the queue; it holds its place until `end`."""
 
     def __init__(self, line: LargeRequests, size_bytes: int) -> None:
         self.client, self.began = Client(), False
@@ -69,7 +69,7 @@ async def test_a_few_at_a_time_in_their_order_or_one_that_is_larger() -> None:
     assert not line.in_work_bytes
 
 
-async def test_who_has_gone_does_not_come() -> None:
+async def test_request_of_a_closed_client_has_no_turn() -> None:
     line = LargeRequests(100)
     first, gone, last = (Asking(line, 100) for _ in range(3))
     await settle()
@@ -103,7 +103,7 @@ async def test_a_place_is_free_when_its_request_fails() -> None:
 
 
 async def test_a_place_is_free_when_it_was_given_to_a_request_that_is_cancelled() -> None:
-    """Its client has gone in the very turn in which the request before it ended."""
+    """Its client closes in the same turn in which the request before it ends."""
     line = LargeRequests(100)
     async with AsyncExitStack() as first:
         await first.enter_async_context(line.turn(Client(), 100))
@@ -117,8 +117,8 @@ async def test_a_place_is_free_when_it_was_given_to_a_request_that_is_cancelled(
     assert not line.in_work_bytes
 
 
-async def test_who_waits_for_a_decision_for_long_steps_aside() -> None:
-    """Without a controller one request with much time kept others from their answers."""
+async def test_request_with_a_long_decision_steps_aside() -> None:
+    """Without a controller one request with a long timeout delayed the answers of others."""
     line = LargeRequests(100)
     decisions: list[asyncio.Future[str]] = []
 
@@ -152,8 +152,8 @@ async def test_who_waits_for_a_decision_for_long_steps_aside() -> None:
 
 
 @pytest.mark.parametrize("end", ["gone", "refused"])
-async def test_what_has_ended_without_an_answer_leaves_no_cycle(end: str) -> None:
-    """It holds its request, and brokers make no full collection."""
+async def test_request_that_ends_without_an_answer_leaves_no_cycle(end: str) -> None:
+    """A cycle holds its request, and brokers make no full collection."""
 
     class Body(list[int]):
         pass
@@ -218,7 +218,7 @@ async def test_a_large_request_without_a_controller_keeps_no_other_from_its_answ
 
 
 async def test_clients_that_ask_for_much_and_go_leave_little_behind() -> None:
-    """Their bytes count no more, but 100,000 entries each were decoded and answered."""
+    """Their bytes are not counted any more, but each was decoded and answered: 100,000 entries."""
     broker = FakeBroker(1)
     topics = [{"name": f"{n:09}"} for n in range(20_000)]
     values = {"topics": topics, "allow_auto_topic_creation": False}

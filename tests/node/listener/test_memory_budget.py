@@ -1,10 +1,10 @@
-"""Who may read while memory is short."""
+"""The connections that may read while memory is short."""
 
 from oncelog.node.listener.memory_budget import ALLOWANCE_BYTES, MemoryBudget
 
 
 class FakeHolder:
-    """A connection that notes its leave."""
+    """A connection that counts its permissions to read."""
 
     def __init__(self, *, can_finish: bool) -> None:
         self.can_finish = can_finish
@@ -22,7 +22,7 @@ def full(*holders: FakeHolder) -> MemoryBudget:
     return budget
 
 
-def test_only_who_can_finish_a_request_gets_the_leave() -> None:
+def test_only_a_connection_that_can_finish_its_request_may_read() -> None:
     idle, partial = FakeHolder(can_finish=False), FakeHolder(can_finish=True)
     budget = full(idle, partial)
     budget.let_one_pass()

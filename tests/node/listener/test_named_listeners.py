@@ -1,4 +1,4 @@
-"""A broker with several listeners: each client is sent where its own listener is."""
+"""A broker with several listeners: each client gets the addresses of its own listener."""
 
 import asyncio
 from pathlib import Path
@@ -90,7 +90,7 @@ async def test_reserved_listener_has_places_when_all_are_taken() -> None:
         assert await first.ask(ECHO, b"d") == b"d"
 
 
-async def test_silent_connections_of_a_reserved_listener_shut_nobody_out(
+async def test_silent_connections_of_a_reserved_listener_keep_no_clients_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(server, "RESERVED_PLACES", 1)

@@ -1,4 +1,4 @@
-"""Clients held to a share of the loop's time: what is measured, told and exempt (KIP-124)."""
+"""Request quotas (KIP-124): measured requests, throttle times and exempt requests."""
 
 import asyncio
 import logging
@@ -28,7 +28,7 @@ API_VERSIONS, METADATA, LIST_GROUPS, WRITE_TXN_MARKERS = 18, 3, 16, 27
 
 
 class Tick:
-    """Each look at this clock takes so many seconds of the loop."""
+    """A clock that advances by some seconds at each look."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds, self.now_s = seconds, 0.0
@@ -40,7 +40,7 @@ class Tick:
 
 @asynccontextmanager
 async def held(tmp_path: Path, tick_s: float) -> AsyncIterator[tuple[OwnBroker, Client]]:
-    """A broker whose requests take that long, and a client of one per cent."""
+    """Run a broker with requests that take that long, and a client of one per cent."""
     async with running(tmp_path) as broker:
         client = await served(broker)
         broker.services.quotas = ClientQuotas(
@@ -162,7 +162,7 @@ def test_steps_and_coroutines_of_a_request_count(tmp_path: Path):
     asyncio.run(scenario())
 
 
-def test_request_whose_client_has_gone_counts_all_the_same():
+def test_request_of_a_closed_client_counts():
     spent: list[list[bytes]] = []
     pending = PendingAnswer()
     pending.finish = lambda body: spent.append(body) or body  # type: ignore[assignment, func-returns-value]

@@ -1,4 +1,4 @@
-"""What a client may cost: bytes, connections, time; and whom it costs nothing."""
+"""The limits of a client's cost in bytes, connections and time; other clients are served."""
 
 import asyncio
 import random
@@ -37,7 +37,7 @@ def sized(size: int) -> bytes:
 
 
 async def honest(bench: Bench) -> None:
-    """Somebody who does nothing wrong is served as ever."""
+    """Check that an honest client is still served."""
     client = await bench.connect()
     began = time.monotonic()
     assert await client.ask(ECHO, b"hello") == b"hello"
@@ -191,7 +191,7 @@ async def test_a_request_must_be_finished_in_time(quick_sweep: None) -> None:
             assert await steady.receive() == (number, b"steady")
 
 
-async def test_who_takes_no_answers_is_not_served_on_and_costs_bounded_memory(
+async def test_client_that_takes_no_answers_is_served_no_more_and_costs_bounded_memory(
     quick_sweep: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "STALLED_MAX_S", 0.1)
@@ -206,7 +206,7 @@ async def test_who_takes_no_answers_is_not_served_on_and_costs_bounded_memory(
         (held,) = bench.server._connections
         assert present(held._transport).get_write_buffer_size() < 12 * MIB
         assert bench.server.connection_count == 1
-        # 2 MiB in all are held by him alone: others come first.
+        # This client alone holds 2 MiB in all: others come first.
         other = await bench.connect()
         other.transport.pause_reading()
         other.send(ECHO, b"big %d" % (32 * MIB))
@@ -360,7 +360,7 @@ def test_the_write_buffer_bound_is_the_one_we_count_with() -> None:
 
 
 async def gone_from_a_long_poll(bench: Bench, behind: tuple[int, int], *bodies: bytes) -> None:
-    """A client that has closed while its first request waits, and others behind that."""
+    """Close a client while its first request waits, with other requests behind it."""
     client = await bench.connect()
     client.send(WAIT, b"first")
     for body in bodies:
@@ -369,8 +369,8 @@ async def gone_from_a_long_poll(bench: Bench, behind: tuple[int, int], *bodies: 
     client.writer.close()
 
 
-async def test_what_a_client_had_sent_before_it_went_is_worked_off(quick_sweep: None) -> None:
-    """As in Kafka: a produce with acks=0 needs no client that waits."""
+async def test_requests_that_a_client_sent_before_it_closed_are_executed(quick_sweep: None) -> None:
+    """A produce with acks=0 needs no waiting client, as in Kafka."""
     async with toy_server() as bench:
         toys = bench.toys
         bodies = [b"none %d" % number for number in range(100)]
@@ -383,7 +383,7 @@ async def test_what_a_client_had_sent_before_it_went_is_worked_off(quick_sweep: 
 
 
 @pytest.mark.parametrize(("behind", "is_deserted"), [(WAIT, True), (PRODUCE, False)])
-async def test_who_has_gone_is_given_up_unless_a_produce_waits(
+async def test_requests_of_a_closed_client_are_abandoned_unless_a_produce_waits(
     quick_sweep: None, behind: tuple[int, int], is_deserted: bool
 ) -> None:
     async with toy_server() as bench:
@@ -401,7 +401,7 @@ async def test_who_has_gone_is_given_up_unless_a_produce_waits(
 async def test_a_produce_without_a_client_has_its_time(
     quick_sweep: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That in which the broker itself stood still is not counted."""
+    """Time in which the broker itself stood still is not counted."""
     monkeypatch.setattr(connection, "UNATTENDED_MAX_S", 0.3)
     async with toy_server() as bench:
         toys = bench.toys

@@ -130,7 +130,7 @@ async def test_a_produce_waits_for_a_fetch_before_it(bench: Bench) -> None:
     await until(lambda: toys.started == [b"fetch", b"produce"])
 
 
-async def test_so_many_produces_are_under_way_and_no_more(bench: Bench) -> None:
+async def test_at_most_64_produces_are_pipelined(bench: Bench) -> None:
     client, toys = await bench.connect(), bench.toys
     names = [b"%d" % number for number in range(PIPELINED_MAX + 10)]
     for name in names:
@@ -183,7 +183,7 @@ async def test_a_defect_is_an_answer_where_there_is_one(caplog: pytest.LogCaptur
         assert await client.ask(ECHO, b"and on") == b"and on"
         toys.gate.set()
         client.send(SLOW, b"defect")
-        assert await client.is_closed()  # that toy has no way to say it
+        assert await client.is_closed()  # this toy has no error answer
     assert len([r for r in caplog.records if "on purpose" in r.getMessage()]) >= 2
 
 
@@ -211,10 +211,10 @@ async def test_a_late_failure_without_an_answer_closes_the_connection(bench: Ben
     assert await client.is_closed()
 
 
-async def test_requests_of_many_clients_that_go_at_once_are_given_up_in_many_turns(
+async def test_requests_of_many_clients_that_close_at_once_are_abandoned_in_many_turns(
     bench: Bench,
 ) -> None:
-    """Each may wait for hundreds of partitions: those of 1,000 kept the loop for 60 ms."""
+    """Each may wait for hundreds of partitions: those of 1,000 clients held the loop for 60 ms."""
     toys = bench.toys
     names = [b"%d" % number for number in range(20)]
     for name in names:
@@ -230,7 +230,7 @@ async def test_requests_of_many_clients_that_go_at_once_are_given_up_in_many_tur
         most, before = max(most, len(toys.abandoned) - before), len(toys.abandoned)
     assert most <= 2
     assert sorted(toys.abandoned) == sorted(names)
-    for name in names:  # late answers reach nobody
+    for name in names:  # late answers are dropped
         toys.pending[name].complete([b"late"])
 
 
@@ -251,7 +251,7 @@ async def test_handlers_are_notified_when_their_client_has_gone(bench: Bench) ->
     assert bench.server.connection_count == 0
 
 
-async def test_stopping_answers_what_was_received(bench: Bench) -> None:
+async def test_stopping_answers_received_requests(bench: Bench) -> None:
     client, toys = await bench.connect(), bench.toys
     client.send(PRODUCE, b"a")
     await until(lambda: b"a" in toys.pending)
@@ -278,7 +278,7 @@ async def test_a_taken_port_is_reported_in_a_sentence() -> None:
             await two.server.start(plain_listener(one.server.port))
 
 
-async def test_an_answer_for_somebody_who_just_left_is_dropped(bench: Bench) -> None:
+async def test_answer_for_a_client_that_has_just_closed_is_dropped(bench: Bench) -> None:
     client, toys = await bench.connect(), bench.toys
     for name in (b"a", b"b"):
         client.send(PRODUCE, name)

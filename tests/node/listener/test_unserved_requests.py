@@ -1,4 +1,4 @@
-"""Clients that ask for what is not served are named once, in bounds, and printable."""
+"""Clients with unserved requests are named once, within bounds, and printable."""
 
 import logging
 
@@ -22,7 +22,7 @@ def noted(api_key: int, version: int, client_id: str | None = "orders") -> str:
     return sentence
 
 
-def test_client_is_named_with_its_software_and_what_it_asks_for() -> None:
+def test_client_is_named_with_its_software_and_its_request() -> None:
     assert noted(76, 1) == (
         "confluent-kafka-python 2.16.0 (client id orders) from 127.0.0.1 asks for API 76 "
         "(ShareGroupHeartbeat) version 1, which is not served: its connection is closed"

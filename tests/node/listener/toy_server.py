@@ -1,4 +1,4 @@
-"""A real listener with toy handlers, whose answers a test gives when it likes."""
+"""A real listener with toy handlers; a test decides when they answer."""
 
 import asyncio
 import logging
@@ -19,7 +19,7 @@ from oncelog.wire.primitives import MalformedFrame
 
 from ..fake_broker import FakeBroker, plain_listener
 
-# The toys stand on keys and versions whose headers are known.
+# The toys have keys and versions with known headers.
 PRODUCE, WAIT, ECHO, SLOW = (0, 3), (1, 4), (2, 1), (3, 1)
 
 
@@ -33,7 +33,7 @@ class Toys:
         self.gate = asyncio.Event()
 
     def wait(self, context: RequestContext, header: RequestHeader, body: memoryview) -> Any:
-        """Answered when the test says so; a body that begins with "now" at once."""
+        """Wait for the test to answer; answer a body that begins with "now" at once."""
         name = bytes(body)
         self.started.append(name)
         if name.startswith(b"none"):

@@ -1,4 +1,4 @@
-"""A leader without heartbeats or fetches takes no writes that it could not commit."""
+"""A leader without heartbeats or fetches accepts no writes that it could not commit."""
 
 import itertools
 from pathlib import Path
@@ -48,7 +48,9 @@ async def test_waiting_writes_end_and_new_ones_are_refused_until_the_controller_
     assert await again.errors() == {0: 0}
 
 
-async def test_partitions_whose_followers_fetch_go_on_without_a_controller(tmp_path: Path) -> None:
+async def test_partitions_with_fetching_followers_continue_without_a_controller(
+    tmp_path: Path,
+) -> None:
     broker, watch, clock = isolated_leader(tmp_path, replicas=(1, 2))
     clock.now_ms += TIMEOUT_MS
     broker.replicas.peers.last_fetch_ms[2] = clock.now_ms
@@ -78,7 +80,7 @@ async def test_listeners_hear_of_a_partition_that_is_stalled_no_longer(
     assert heard == [partition] and not broker.replicas.stalled
 
 
-async def test_who_is_in_sync_alone_goes_on(tmp_path: Path) -> None:
+async def test_leader_that_is_in_sync_alone_continues(tmp_path: Path) -> None:
     broker, watch, clock = isolated_leader(tmp_path, replicas=(1, 2), isr=(1,))
     clock.now_ms += 2 * TIMEOUT_MS
     watch.look()
@@ -89,7 +91,7 @@ async def test_who_is_in_sync_alone_goes_on(tmp_path: Path) -> None:
 async def test_thousands_of_partitions_are_looked_at_in_slices_until_the_controller_answers(
     tmp_path: Path,
 ) -> None:
-    """All that a broker led at once took 40 ms for 10,000, four times a session."""
+    """A check of 10,000 partitions at once took 40 ms, four times a session."""
     count = 4 * PARTITIONS_A_STEP
     broker, watch, clock = isolated_leader(tmp_path, replicas=(1, 2), partitions=count)
     broker.replicas.work = SlicedWork(itertools.count(0, 0.003).__next__)  # a step a turn

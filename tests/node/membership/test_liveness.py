@@ -1,4 +1,4 @@
-"""Registrations of processes that come and go, and heartbeats that end when they are stopped."""
+"""Registrations of successive processes, and heartbeats that end when they are stopped."""
 
 import asyncio
 from types import SimpleNamespace
@@ -28,9 +28,9 @@ class _HereLeads:
 
 
 class _Controller:
-    """Answers heartbeats as the client of a controller on this node does.
+    """A client of a controller on this node that answers heartbeats.
 
-    indexes: how much metadata it knows at each of them, None where no controller answers.
+    indexes: the controller's metadata index at each of them, None without an answer.
     """
 
     def __init__(self, *indexes: int | None) -> None:
@@ -76,7 +76,7 @@ async def test_an_end_is_not_lost_in_a_beat(turns: int) -> None:
 async def test_an_answer_counts_when_its_metadata_is_applied(
     indexes: list[int | None], applied: list[int], beats: list[int]
 ) -> None:
-    """applied: how much this broker has applied at each answer; beats: those that count."""
+    """applied: this broker's applied index at each answer; beats: those that count."""
     group = SimpleNamespace(applied_index=0)
     liveness, counted = _liveness(*indexes, group=group), list[int]()
     for number, index in enumerate(applied, 1):
@@ -88,7 +88,7 @@ async def test_an_answer_counts_when_its_metadata_is_applied(
 
 
 def _process(cluster: SmallCluster, number: int, *, state: ClusterState | None = None) -> Liveness:
-    """A process of node 2; state: what its metadata says when it starts."""
+    """Return a process of node 2; state: its metadata at its start."""
     group: Any = cluster.groups[2]
     return Liveness(
         broker_config(2, broker_heartbeat_interval_ms="20"),
@@ -117,7 +117,7 @@ async def test_a_late_registration_of_a_dead_process_does_not_end_its_successor(
     await successor.stop()
 
 
-async def test_a_process_whose_metadata_is_new_learns_what_it_replaces(
+async def test_process_with_empty_metadata_learns_the_registration_to_replace(
     cluster: SmallCluster,
 ) -> None:
     await _process(cluster, 1).register(9092)
@@ -128,7 +128,7 @@ async def test_a_process_whose_metadata_is_new_learns_what_it_replaces(
 
 
 async def test_a_registration_that_comes_between_is_replaced(cluster: SmallCluster) -> None:
-    """It left its process before that died, and arrives when the successor has looked."""
+    """It was sent before its process died, and arrives after the successor's look."""
     await _process(cluster, 1).register(9092)
     length = len(cluster.log)
     cluster.elect(None)

@@ -1,4 +1,4 @@
-"""A broker that was fenced a moment ago still stands in Metadata, with nothing to lead."""
+"""A recently fenced broker is still listed in Metadata, without leaderships."""
 
 import pytest
 

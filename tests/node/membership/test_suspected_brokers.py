@@ -1,4 +1,4 @@
-"""Who asks for metadata while a leader's death is being decided waits for the decision."""
+"""A Metadata request waits while a leader's death is being decided."""
 
 import asyncio
 from collections.abc import Callable
@@ -18,7 +18,7 @@ TOPICS = {"topics": None, "allow_auto_topic_creation": False}
 
 
 class FakeLinks:
-    """Open and closed as the test says."""
+    """Links that the test opens and closes."""
 
     def __init__(self) -> None:
         self.change: Callable[[int, bool], None] = lambda node_id, is_open: None
@@ -43,12 +43,12 @@ def links(broker: FakeBroker) -> FakeLinks:
 
 @pytest.fixture
 def holds_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No machine is so slow that it is over before the decision."""
+    """Prolong the hold, so that it outlasts the decision on a slow machine."""
     monkeypatch.setattr(suspected_brokers, "HOLD_MS", 60_000)
 
 
 async def asked(broker: FakeBroker) -> "asyncio.Future[object]":
-    """A question that has had every chance to be answered."""
+    """Send a request, and give it the turns to be answered."""
     question = asyncio.ensure_future(broker.answer(METADATA, 9, TOPICS))
     await settle()
     return question
@@ -81,13 +81,13 @@ async def test_a_question_that_comes_a_moment_before_the_link_ends_waits_too(
 async def test_a_question_on_a_new_connection_does_not_wait_for_news(
     broker: FakeBroker, links: FakeLinks
 ) -> None:
-    """librdkafka's first transaction begins half a second later when it does."""
+    """Else the first transaction of librdkafka begins half a second later."""
     broker.context.connected_at_ms = broker.services.clock.monotonic_ms()
     question = await asked(broker)
     assert question.done()
     links.change(2, False)
     question = await asked(broker)
-    assert not question.done()  # here somebody is in doubt
+    assert not question.done()  # a broker is suspected
     links.change(2, True)
     await question
 

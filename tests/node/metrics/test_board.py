@@ -1,4 +1,4 @@
-"""The Grafana board asks only for what brokers export."""
+"""The Grafana board uses only metrics that brokers export."""
 
 import json
 import re

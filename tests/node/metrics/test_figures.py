@@ -1,4 +1,4 @@
-"""A broker's own page: the client's parser reads it, and it says what the broker knows."""
+"""A broker's metrics page: the client's parser reads it, and its values are the broker's."""
 
 import asyncio
 import gc
@@ -26,7 +26,7 @@ STEP_S = 0.010  # half of what a turn may take
 
 
 async def page_of(port: int) -> str:
-    """Return what a scraper gets."""
+    """Return the page that a scraper gets."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n\r\n" % port)
     async with asyncio.timeout(20):
@@ -46,7 +46,7 @@ def values(text: str) -> dict[tuple[str, tuple[str, ...]], float]:
     }
 
 
-async def test_page_of_a_broker_says_what_it_knows(tmp_path: Path) -> None:
+async def test_page_of_a_broker_has_its_counts(tmp_path: Path) -> None:
     kafka, metrics = free_ports(2)
     settings = {
         "listeners": f"PLAINTEXT://127.0.0.1:{kafka}",
@@ -137,7 +137,7 @@ async def test_figures_of_many_partitions_are_taken_in_short_steps(tmp_path: Pat
         assert longest_s < STEP_S
 
 
-async def test_partition_whose_producers_are_read_again_has_no_stable_offset(
+async def test_partition_with_producers_being_rebuilt_has_no_stable_offset(
     tmp_path: Path,
 ) -> None:
     async with running(tmp_path) as broker:
@@ -151,7 +151,7 @@ async def test_partition_whose_producers_are_read_again_has_no_stable_offset(
         assert [labels for labels, _ in rows] == [("t", "1")]
 
 
-def test_family_is_bounded_and_says_what_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_family_is_bounded_and_counts_omitted_series(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(figures, "SERIES_MAX", 2)
     found = Figures()
     for number in range(5):

@@ -1,4 +1,4 @@
-"""Whatever a scraper does, it holds neither the broker nor other scrapers."""
+"""The metrics server: no scraper can hold the broker or other scrapers."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -18,7 +18,7 @@ WAIT_S = 20
 
 
 class Pages:
-    """Makes figures, and counts how often."""
+    """A source of figures that counts its calls."""
 
     def __init__(self, series: int = 1) -> None:
         self.series = series
@@ -144,7 +144,7 @@ async def test_page_that_fails_is_an_answer_and_the_next_is_tried() -> None:
     assert pages.made == 2
 
 
-async def test_stop_closes_what_is_under_way() -> None:
+async def test_stop_closes_open_connections() -> None:
     async with serving(Pages()) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         await asyncio.sleep(0)

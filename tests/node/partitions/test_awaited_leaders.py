@@ -37,7 +37,7 @@ NEW_ID = b"another topic id"
 
 
 class Broker(LeadingBroker):
-    """Its `t-0` can be held back, as a log that is being opened."""
+    """A broker that can hold `t-0` back, as a log that is being opened."""
 
     def hold(self) -> None:
         self.held = self.partition()
@@ -72,7 +72,7 @@ def put(
     topic_id: bytes | None = None,
     timeout_ms: int = 10_000,
 ) -> Answer:
-    """A batch, acks=1."""
+    """Produce a batch with acks=1."""
     version = 13 if topic_id else 9
     topic = ProduceTopic(None if topic_id else name, topic_id, [ProducePartition(index, plain())])
     body = b"".join(produce.encode_request(ProduceRequest(None, 1, timeout_ms, [topic]), version))
@@ -122,7 +122,7 @@ async def test_produce_to_new_partitions_waits_until_their_logs_are_open(tmp_pat
 
 
 async def test_produce_after_an_election_of_many_waits_for_its_partition(tmp_path: Path) -> None:
-    """The partitions are taken up in slices: at one a turn, the last is led much later."""
+    """The partitions are settled in slices: at one a turn, the last is led much later."""
     now_ms, count = iter(range(10**9)), 5 * SETTLED_AT_ONCE_MAX
     async with running(tmp_path, slice_clock=lambda: next(now_ms) / 1000) as broker:
         await broker.create("a", count)
@@ -199,7 +199,7 @@ async def test_produce_is_answered_at_once_when_the_partition_gets_another_leade
             assert await answer.errors() == {0: E.NOT_LEADER_OR_FOLLOWER}
 
 
-async def test_a_broker_that_stops_answers_what_waits(tmp_path: Path) -> None:
+async def test_broker_that_stops_answers_waiting_requests(tmp_path: Path) -> None:
     async with running(tmp_path) as broker:
         await held(broker)
         answer = put(broker)
@@ -391,7 +391,7 @@ async def test_describe_producers_waits_until_the_log_is_open(tmp_path: Path) ->
 async def test_find_coordinator_waits_until_the_partition_of_its_group_is_led(
     tmp_path: Path,
 ) -> None:
-    """On a fresh broker: its client asks the coordinator at once, which is the same broker."""
+    """On a fresh broker its client asks the coordinator at once, which is the same broker."""
     values = {"key": "g", "key_type": 0}
     async with running(tmp_path) as broker:
         broker.directories.hold()

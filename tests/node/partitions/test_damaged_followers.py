@@ -1,4 +1,4 @@
-"""A follower whose files are damaged is in sync again only when they have been copied anew."""
+"""A follower with damaged files is in sync again only when they have been copied again."""
 
 import asyncio
 import threading
@@ -16,7 +16,7 @@ SEEN_MS = 500
 async def test_damaged_follower_that_has_not_fetched_again_does_not_enter_the_isr(
     tmp_path: Path,
 ) -> None:
-    """Its leader knows it to be at the log's end, and hears of it for its other partitions."""
+    """Its leader has its position at the log's end, and gets polls for its other partitions."""
     async with three_brokers(tmp_path) as cluster:
         leader = await cluster.create_topic()
         await produced(leader)

@@ -1,4 +1,4 @@
-"""A bit of an index flips under readers: one partition has an error, until it is mended."""
+"""A bit of an index flips under readers: one partition has an error, until it is rebuilt."""
 
 import asyncio
 from pathlib import Path
@@ -16,7 +16,7 @@ WAIT_S = 10
 
 
 async def fetch_all(broker: LeadingBroker, **fields: Any) -> dict[int, Any]:
-    """What one fetch of committed data says of each partition."""
+    """Return the partitions of one fetch of committed data."""
     (topic,) = (await broker.fetch(indexes=range(3), **fields).value()).topics
     return {partition.index: partition for partition in topic.partitions}
 
@@ -56,7 +56,7 @@ async def test_a_transaction_index_that_is_damaged_is_made_again(
     assert log.aborted_transactions.between(0, 12) == [*expected, (7, 10)]
 
 
-async def test_index_that_anybody_but_a_fetch_finds_damaged_is_made_again(tmp_path: Path) -> None:
+async def test_index_that_is_found_damaged_outside_of_a_fetch_is_rebuilt(tmp_path: Path) -> None:
     broker = LeadingBroker(tmp_path, partitions=3)
     await abort(broker, 0)
     log = broker.log(1)

@@ -94,7 +94,7 @@ async def test_leader_with_a_damaged_index_has_it_made_anew_from_its_log(tmp_pat
         assert read_all(replica(leader)) == written
 
 
-async def test_last_replica_in_sync_serves_what_is_whole(tmp_path: Path) -> None:
+async def test_last_replica_in_sync_serves_its_intact_records(tmp_path: Path) -> None:
     async with three_brokers(tmp_path) as cluster:
         leader = await cluster.create_topic()
         await produced(leader)

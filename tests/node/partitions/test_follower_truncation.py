@@ -1,4 +1,4 @@
-"""A follower's log that is cut in slices, and what happens between two of them."""
+"""The truncation of a follower's log in slices, and events between two of them."""
 
 import asyncio
 import errno
@@ -38,7 +38,7 @@ class Points:
 
 
 class Follower(FollowingBroker):
-    """One replica, of some thirty segments; a slice of work is over after one step."""
+    """One replica, of some thirty segments; a slice of work has one step."""
 
     def __init__(self, directory: Path) -> None:
         ticks = iter(range(1 << 30))
@@ -58,14 +58,14 @@ class Follower(FollowingBroker):
         return self.partition.log
 
     async def answer(self, **answer: Any) -> None:
-        """Answer all polls, and the one in which the replica came like this."""
+        """Answer all polls, the one with the replica by these fields."""
         await turns_until(lambda: any(poll.request.added for poll in self.polls[self._answered :]))
         for poll in self.polls[self._answered :]:
             self._answered += 1
             poll.answer(slot_answer(added.slot, **answer) for added in poll.request.added)
 
     def positions(self, peer: int = LEADER) -> list[int]:
-        """The log ends that the broker was sent, in the order of the polls."""
+        """Return the log ends in the polls of a peer, in their order."""
         return [
             slot.fetch_offset
             for to, request, _ in self.polls
@@ -74,7 +74,7 @@ class Follower(FollowingBroker):
         ]
 
     async def begin_to_cut(self, how: str) -> None:
-        """Go on until the log has lost some segments, and not all that it will lose."""
+        """Truncate until the log has lost some, but not all of the segments to be cut."""
         await self.answer(**ANSWERS[how])
         await turns_until(lambda: self.log.log_end_offset < BATCHES - 9)
         assert self.log.log_end_offset > CUT_TO + 9
@@ -126,7 +126,7 @@ async def test_the_loop_goes_on_while_a_log_is_cut(how: str, node: Follower) -> 
 async def test_the_end_offset_sent_to_a_new_leader_is_not_truncated(
     how: str, node: Follower
 ) -> None:
-    """It counts what a follower says it has: that must not be cut by an order of the old leader."""
+    """It counts records that a follower reports: an answer of the old leader must not cut them."""
     await node.begin_to_cut(how)
     node.fetchers.stop_following(node.partition)
     node.follow(node.partition, leader=3, epoch=LEADER_EPOCH + 1)
@@ -139,7 +139,7 @@ async def test_the_end_offset_sent_to_a_new_leader_is_not_truncated(
 
 
 @pytest.mark.parametrize("how", ANSWERS)
-async def test_who_leads_is_not_cut_any_more(how: str, node: Follower) -> None:
+async def test_log_of_a_new_leader_is_not_cut_any_more(how: str, node: Follower) -> None:
     await node.begin_to_cut(how)
     node.fetchers.stop_following(node.partition)
     node.partition.lead(
@@ -155,7 +155,7 @@ async def test_who_leads_is_not_cut_any_more(how: str, node: Follower) -> None:
 async def test_a_checkpoint_that_is_written_meanwhile_is_lowered_again(
     how: str, node: Follower
 ) -> None:
-    """What grows above the cut would be trusted unread after a power cut, up to what it says."""
+    """Up to that checkpoint new records above the cut would be trusted unread after a power cut."""
     await node.begin_to_cut(how)
     node.points.on_disk = node.log.log_end_offset
     end_offset = node.log.log_end_offset
@@ -169,7 +169,7 @@ async def test_a_checkpoint_that_is_written_meanwhile_is_lowered_again(
 
 @pytest.mark.parametrize("how", ANSWERS)
 async def test_truncation_waits_until_each_checkpoint_is_lowered(how: str, node: Follower) -> None:
-    """A cleaned offset above the cut would be believed of what grows there: keys came back."""
+    """Above the cut a cleaned offset would count for new records: old keys came back."""
     node.others.on_disk = BATCHES
     await node.answer(**ANSWERS[how])
     await turns_until(lambda: bool(node.others.lowered))

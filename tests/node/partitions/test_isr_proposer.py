@@ -1,4 +1,4 @@
-"""The shell that proposes ISR changes: how often it asks."""
+"""The shell that proposes ISR changes: the rate of its proposals."""
 
 import asyncio
 from itertools import pairwise
@@ -39,7 +39,7 @@ class _Hopeful:
 
 
 async def test_a_change_that_is_always_refused_is_not_proposed_as_fast_as_it_is_decided() -> None:
-    """The refusal raises the partition epoch, and that has the partition looked at at once."""
+    """The refusal raises the partition epoch, which causes another check at once."""
     partition: Any = _Partition()
     asked: list[Command] = []
 
@@ -63,7 +63,7 @@ async def test_a_change_that_is_always_refused_is_not_proposed_as_fast_as_it_is_
 
 
 class _Proposing:
-    """A leader with one change to propose; notes that it was made."""
+    """A leader with one change to propose; it notes that the change was made."""
 
     is_settled = False
 
@@ -82,7 +82,7 @@ class _Proposing:
 
 
 async def test_changes_of_hundreds_are_taken_in_in_slices() -> None:
-    """A broker that comes back joins thousands of ISRs: 500 of them at once took 30 ms."""
+    """A restarted broker joins thousands of ISRs: 500 of them at once took 30 ms."""
     count, made = 300, list[int]()
     ticks = iter(range(1 << 30))
     replicas: Any = SimpleNamespace(
@@ -110,7 +110,7 @@ async def test_changes_of_hundreds_are_taken_in_in_slices() -> None:
 
 
 class _Settled:
-    """A leader of which nothing can change by itself; counts how often it was looked at."""
+    """A settled leader, which counts its checks."""
 
     is_settled = True
 

@@ -1,4 +1,4 @@
-"""The background cleaning keeps nothing alive between its looks, and bears a full disk."""
+"""The background compaction keeps no log alive between its passes, and survives a full disk."""
 
 import asyncio
 import errno
@@ -36,7 +36,7 @@ SMALL = replace(COMPACTED, segment_bytes=400)
 
 
 class Disk:
-    """A broker's, with two logs and what cleans them."""
+    """A broker's disk, with two logs and their cleaner."""
 
     def __init__(self, path: Path) -> None:
         self.directory = data_directory(path)
@@ -73,11 +73,11 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
 
 
 class Log:
-    """Stands for one with open files, which its end closes."""
+    """A log in place of one with open files, which closes them at its end."""
 
 
 async def test_a_deleted_log_ends_when_it_is_deleted_not_at_the_next_look() -> None:
-    """Three thousand that ended together at a look closed their files on the loop: 150 ms."""
+    """Three thousand logs that ended together closed their files on the loop: 150 ms."""
     looks: list[int] = []
 
     def beginning(logs: list[Log], _: int) -> Any:
@@ -111,7 +111,7 @@ def fill(log: PartitionLog) -> None:
 async def test_a_full_disk_does_not_end_the_compaction_and_is_tried_once_a_look(
     disk: Disk, monkeypatch: pytest.MonkeyPatch, refuses: str
 ) -> None:
-    """Seed 178 of the simulator, at the time: the broker ended."""
+    """The broker ended (seed 178 of the simulator, at the time)."""
     cleaner, logs = disk.cleaner, disk.logs
     owner: Any = cleaner if refuses == "swap" else disk.directory.offsets
     works = getattr(owner, refuses)

@@ -1,4 +1,4 @@
-"""Group commit: who asks for a flush, and when, makes no difference to the promises."""
+"""Group commit: each flush calls back after its sync, whatever else is flushed."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -23,7 +23,7 @@ Problems = list[dict[str, Any]]
 @pytest.fixture
 @asynccontextmanager
 async def problems() -> AsyncIterator[Problems]:
-    """What is given to the exception handler of the loop."""
+    """Collect the calls of the loop's exception handler."""
     found: Problems = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: found.append(context))
     yield found
@@ -37,7 +37,7 @@ def with_segments(directory: Path, count: int) -> HostedPartition:
     return hosted
 
 
-async def test_who_has_waited_for_a_flush_may_ask_for_the_next_one(
+async def test_callback_of_a_flush_may_request_the_next_one(
     tmp_path: Path, problems: Problems
 ) -> None:
     hosted = open_hosted(tmp_path)
@@ -49,7 +49,9 @@ async def test_who_has_waited_for_a_flush_may_ask_for_the_next_one(
     assert not problems
 
 
-async def test_who_fails_after_a_flush_fails_alone(tmp_path: Path, problems: Problems) -> None:
+async def test_callback_that_fails_after_a_flush_affects_no_other(
+    tmp_path: Path, problems: Problems
+) -> None:
     hosted = open_hosted(tmp_path)
     seen: list[str] = []
     done = asyncio.Event()
@@ -69,7 +71,7 @@ async def test_who_fails_after_a_flush_fails_alone(tmp_path: Path, problems: Pro
     assert [str(problem["exception"]) for problem in problems] == ["of this one alone"]
 
 
-async def test_who_waits_for_a_flush_of_many_segments_waits_for_all(tmp_path: Path) -> None:
+async def test_flush_of_many_segments_calls_back_after_all(tmp_path: Path) -> None:
     hosted = with_segments(tmp_path, 80)
     log = hosted.log
     assert len(log.segments) > 2 * SEGMENTS_A_JOB
@@ -82,7 +84,7 @@ async def test_who_waits_for_a_flush_of_many_segments_waits_for_all(tmp_path: Pa
     assert points == [80]
 
 
-async def test_what_is_left_of_a_flush_when_a_broker_stops_is_left_to_the_close(
+async def test_rest_of_a_flush_is_synced_by_the_close_when_a_broker_stops(
     tmp_path: Path, problems: Problems
 ) -> None:
     hosted = with_segments(tmp_path, 2 * SEGMENTS_A_JOB)

@@ -1,4 +1,4 @@
-"""The background work for logs: what the disk refuses is tried again."""
+"""The background work for logs: work that the disk refuses is tried again."""
 
 import asyncio
 import errno
@@ -37,7 +37,7 @@ from ..leading_broker import LeadingBroker
 async def test_a_full_disk_is_logged_once_and_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A checkpoint finds no room ten times; then topics are deleted and checkpoints written."""
+    """A checkpoint finds no space ten times; then topics are deleted and checkpoints written."""
     failures, is_full = 0, False
 
     def fault_point(name: str) -> None:
@@ -70,7 +70,7 @@ async def test_a_full_disk_is_logged_once_and_tried_again(
 
 
 async def test_others_have_turns_while_retention_takes_many_segments(tmp_path: Path) -> None:
-    """An operator empties a topic by retention.ms: 2,000 segments kept a loop for 500 ms."""
+    """An operator empties a topic by retention.ms: 2,000 segments held a loop for 500 ms."""
     broker = LeadingBroker(tmp_path, log_config={"segment_bytes": 200, "retention_ms": 1})
     broker.replicas.work = SlicedWork(itertools.count(0, 0.003).__next__)  # a step a turn
     log = broker.log()
@@ -93,7 +93,7 @@ async def test_others_have_turns_while_retention_takes_many_segments(tmp_path: P
 async def test_thousands_of_logs_that_were_written_are_looked_at_in_slices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All of them have been when a broker starts: 10,000 kept its loop for 50 ms."""
+    """At the start of a broker all logs count as written: 10,000 held its loop for 50 ms."""
     monkeypatch.setattr(log_maintenance, "LOGS_A_STEP", 10)
     broker = LeadingBroker(tmp_path, partitions=60)
     broker.replicas.work = SlicedWork(itertools.count(0, 0.003).__next__)  # a step a turn
@@ -110,7 +110,7 @@ async def test_thousands_of_logs_that_were_written_are_looked_at_in_slices(
 
 
 async def test_a_replica_that_left_is_not_held_on_to(tmp_path: Path) -> None:
-    """Of a topic of many partitions each log is retired in its turn, and was looked at before."""
+    """A topic's logs are retired one after the other, after their last check."""
     broker = LeadingBroker(tmp_path, partitions=2)
     async with maintaining(broker.replicas, data_directory(tmp_path)) as maintenance:
         staying, leaving = broker.replicas
@@ -138,7 +138,7 @@ TROUBLES = [
 async def test_maintenance_of_one_damaged_log_keeps_no_other_from_its_turn(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, trouble: Exception
 ) -> None:
-    """One damaged byte ended the broker, or the look at all logs behind the damaged one."""
+    """One damaged byte ended the broker, or the checks of all logs behind the damaged one."""
     caplog.set_level(logging.ERROR)
     config = {"segment_bytes": 200, "retention_ms": 1}
     broker = LeadingBroker(tmp_path, log_config=config, partitions=3)

@@ -1,4 +1,4 @@
-"""Three brokers: a topic that is created is produced to at once, by a client that tries once."""
+"""Three brokers: a client produces to a new topic at once, with a single try."""
 
 from collections import Counter
 from pathlib import Path
@@ -20,7 +20,7 @@ TOPICS = 60
 @pytest.mark.uvloop
 @pytest.mark.parametrize("by_id", [False, True])
 async def test_first_produce_to_a_new_topic_is_not_refused(tmp_path: Path, by_id: bool) -> None:
-    """The leader of many is another broker than the one that says that the topic is there."""
+    """Many partitions are led by another broker than the one that confirms the creation."""
     errors, leaders = Counter[int](), Counter[int]()
     async with three_brokers(tmp_path) as cluster:
         asked, nodes = cluster.brokers[0], {each.config.node_id: each for each in cluster.brokers}

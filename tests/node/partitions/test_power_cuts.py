@@ -1,7 +1,7 @@
-"""Power cuts in the middle of what rewrites a log: compaction, and truncation on a follower.
+"""Power cuts during rewrites of a log: compaction, and truncation on a follower.
 
-The shells run as in a broker, on a disk that knows what was synced (tests/simulation). The power
-goes at every n-th change of the disk; then the log is opened on a machine that was restarted.
+The shells run as in a broker, on a disk that tracks synced bytes (tests/simulation). The power is
+cut at every n-th change of the disk; then the log is opened on a restarted machine.
 """
 
 import asyncio
@@ -46,12 +46,12 @@ from ..hosted_logs import TOPIC_ID, data_directory
 from ..leading_broker import LeadingBroker
 
 NOW_MS = 1_700_000_000_000
-# A seed says where the power goes first; by default some of them.
+# A seed gives the first operation with a power cut; by default some of them run.
 OTHERS = pytest.mark.chaos
 
 
 class SameThread(Executor):
-    """Does a job at once; what it raises is raised where it is waited for."""
+    """An executor that runs a job at once; its future raises the job's error."""
 
     def submit(self, job: Callable[..., Any], /, *args: Any, **keywords: Any) -> "Future[Any]":
         future: Future[Any] = Future()
@@ -63,7 +63,7 @@ class SameThread(Executor):
 
 
 class Machine:
-    """A node with its disk. From the operation on at which the power goes, nothing is written."""
+    """A node with its disk, which writes nothing from the power cut on."""
 
     def __init__(self, path: Path, seed: int) -> None:
         self.disks = Disks(path, Timeline(seed), [1])
@@ -81,13 +81,13 @@ class Machine:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """What was opened inside is closed before the end."""
+        """Install the disk; close all that was opened inside before the end."""
         with self.disks.installed():
             yield
             gc.collect()
 
     def restart(self, config: LogConfig, boot_id: str = "boot-2") -> tuple[list[bytes], int]:
-        """The power comes back, or just the process: the batches of the log, and its end."""
+        """Restart the machine, or only the process; return the log's batches and its end."""
         self.disks.died(1)
         if boot_id != "boot-1":
             self.disk.cut_power()
@@ -117,7 +117,7 @@ SMALL = replace(COMPACTED, segment_bytes=400, flush_messages=1)
 def test_a_power_cut_around_a_compaction_takes_nothing_that_was_synced(
     tmp_path: Path, seed: int
 ) -> None:
-    """The gaps that it leaves must not be taken for what a power cut has lost."""
+    """The gaps of a compaction must not count as records that a power cut has lost."""
 
     def live(machine: Machine, operations: int | None) -> tuple[dict[bytes, bytes], int]:
         directory = machine.open("boot-1")
@@ -171,7 +171,7 @@ FOLLOWED = LogConfig(segment_bytes=1000)
 
 
 class Leader:
-    """Node 1, which leads the partition with another end; it is asked without a network."""
+    """Node 1, which leads the partition with another end; it answers without a network."""
 
     def __init__(self, directory: Path, machine: Machine) -> None:
         self.broker = LeadingBroker(directory)
@@ -211,11 +211,11 @@ class Leader:
 def test_the_end_of_a_node_while_it_cuts_its_log_leaves_no_hole(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, begin: int, seed: int, boot_id: str
 ) -> None:
-    """What was synced is cut, other records grow over it; none of them is trusted unread.
+    """Synced records are cut, others replace them; none of the new ones is trusted unread.
 
-    `begin` is the leader's first offset: behind the follower's end all has to go.
+    `begin` is the leader's first offset: behind the follower's end the whole log is cut.
     """
-    caplog.set_level(logging.CRITICAL, "oncelog.node")  # what was logged would keep files open
+    caplog.set_level(logging.CRITICAL, "oncelog.node")  # captured records would keep files open
 
     def old(offset: int) -> bytes:
         return make_batch(b"k", b"v" * 11, offset, 1)

@@ -21,7 +21,7 @@ NER, OUT_OF_ORDER = E.NOT_ENOUGH_REPLICAS, E.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 class Broker(LeadingBroker):
-    """Two replicas, of which the other one leaves the ISR and joins it."""
+    """A broker with two replicas; the other one leaves the ISR and joins it."""
 
     def isr_is(self, *members: int) -> None:
         leader = present(self.partition().leader)
@@ -29,12 +29,12 @@ class Broker(LeadingBroker):
         leader.metadata_applied(isr=members, partition_epoch=epoch, now_ms=now_ms)
 
     def go_on_ms(self, ms: int) -> None:
-        """Let the broker's clock be so much later."""
+        """Advance the broker's clock."""
         real = self.clock.monotonic_ms
         self.replicas.clock.monotonic_ms = lambda: real() + ms  # type: ignore[method-assign]
 
     async def error_of(self, connection: RequestContext, sequence: int, epoch: int = 0) -> int:
-        """The error of one plain batch, -1 while it waits for the other replica."""
+        """Return the error of one plain batch, -1 while it waits for the other replica."""
         answer = self.put(plain(sequence, epoch=epoch), connection=connection)
         return (await answer.errors())[0] if answer.is_there else -1
 
@@ -42,13 +42,13 @@ class Broker(LeadingBroker):
         return [await self.error_of(connection, sequence) for sequence in sequences]
 
     async def connect_with_a_batch(self) -> RequestContext:
-        """Of a producer that the log knows, by sequence 0."""
+        """Connect a producer that the log knows from a batch with sequence 0."""
         connection = self.connect()
         assert await self.error_of(connection, 0) == -1
         return connection
 
     async def refuse(self, connection: RequestContext, sequence: int) -> None:
-        """This batch comes while the other replica is not in the ISR."""
+        """Send a batch while the other replica is not in the ISR."""
         self.isr_is(1)
         assert await self.error_of(connection, sequence) == NER
         self.isr_is(1, 2)
@@ -61,10 +61,10 @@ async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
 
 
 @pytest.mark.parametrize("known", [True, False])
-async def test_what_was_sent_behind_a_refused_batch_is_refused_until_that_one_comes_again(
+async def test_batches_behind_a_refused_one_are_refused_until_it_is_sent_again(
     broker: Broker, known: bool
 ) -> None:
-    """Kafka says OUT_OF_ORDER_SEQUENCE_NUMBER, or appends it if the producer is new."""
+    """Kafka answers OUT_OF_ORDER_SEQUENCE_NUMBER, or appends it if the producer is new."""
     connection, first = broker.connect(), 0
     if known:
         connection, first = await broker.connect_with_a_batch(), 1
@@ -91,7 +91,7 @@ async def test_a_refused_batch_that_was_appended_elsewhere_holds_nothing_up(brok
 
 
 async def test_a_producer_that_gives_the_refused_batch_up_goes_on(broker: Broker) -> None:
-    """With a new epoch at once; with its old one it hears of the gap when `HELD_MS` are over."""
+    """With a new epoch it continues at once; with its old one it gets an error after `HELD_MS`."""
     connection = await broker.connect_with_a_batch()
     await broker.refuse(connection, 1)
     broker.go_on_ms(HELD_MS + 1)
@@ -171,7 +171,7 @@ def test_names_that_no_topic_can_have_are_not_remembered() -> None:
     assert len(refused) == 1
 
 
-async def test_what_is_no_batch_is_not_remembered(broker: Broker) -> None:
+async def test_malformed_batch_is_not_remembered(broker: Broker) -> None:
     connection = broker.connect()
     for records in (b"", b"no batch", bytes(61)):
         answer = broker.put([(5, records)], connection=connection, acks=1)

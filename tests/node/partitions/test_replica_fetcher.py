@@ -1,4 +1,4 @@
-"""How a broker follows: what one partition's trouble does to the others of that leader."""
+"""The fetches of a follower: an error of one partition and the others of that leader."""
 
 import asyncio
 import errno

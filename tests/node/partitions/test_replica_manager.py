@@ -15,7 +15,7 @@ TOPIC_ID = bytes(range(16))
 
 
 class Segments:
-    """Those of a log: what else is to be done for one that is served no longer."""
+    """The segments of a log, which count the releases of one that is served no longer."""
 
     recent: Any = None
     dropped = 0
@@ -25,7 +25,7 @@ class Segments:
 
 
 async def test_a_topic_of_very_many_partitions_is_found_no_longer_at_once() -> None:
-    """Their logs are let go of later, some at a time: together that took 80 ms for 10,000."""
+    """Their logs are released later, some at a time: together that took 80 ms for 10,000."""
     replicas = ReplicaManager(clock=SystemClock(), partition_exists=lambda topic, index: False)
     for index in range(PARTITIONS):
         disk = SimpleNamespace(on_failure=None)

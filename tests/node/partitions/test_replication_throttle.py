@@ -1,4 +1,4 @@
-"""The brake of throttled replicas: what it counts, whom it holds, and when it lets go."""
+"""The throttle of replication: counted bytes, held replicas, and their release."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""From changed metadata to replicas that are served, while the disk takes its time."""
+"""The roles of replicas after changes of the metadata, on a slow disk."""
 
 import asyncio
 import errno
@@ -98,7 +98,7 @@ async def test_a_topic_made_anew_while_its_logs_are_opened_is_the_new_one(tmp_pa
 
 @pytest.mark.parametrize("count", [2, 3 * SETTLED_AT_ONCE_MAX])
 async def test_a_deleted_topic_is_served_no_longer_at_once(tmp_path: Path, count: int) -> None:
-    """Whatever its size, and whatever the disk does: one of the same name may come now."""
+    """That holds for any size and a slow disk: a topic of the same name may be created now."""
     async with running(tmp_path) as broker:
         await broker.create("a", count)
         await until(lambda: broker.serves("a", count))
@@ -133,7 +133,7 @@ async def test_a_deleted_topic_is_served_no_longer_at_once(tmp_path: Path, count
 async def test_waiting_produce_of_a_removed_replica_ends_as_in_kafka(
     tmp_path: Path, is_deleted: bool, error: ErrorCode
 ) -> None:
-    """A moved partition still has the batch: only a deleted topic may be called unknown."""
+    """A moved partition still has the batch: only for a deleted topic is the error "unknown"."""
     async with running(tmp_path) as broker:
         submit = broker.metadata_group.submit
         await submit(encode_command(RegisterBroker(2, bytes(16), "boot", "127.0.0.1", 1)))
@@ -156,7 +156,7 @@ async def test_waiting_produce_of_a_removed_replica_ends_as_in_kafka(
 
 
 async def test_roles_of_open_logs_do_not_wait_for_logs_that_are_opened(tmp_path: Path) -> None:
-    """The disk does not answer for one; the others change their parts in the same turn."""
+    """The disk does not answer for one log; the others change their roles in the same turn."""
     async with running(tmp_path) as broker:
         await broker.create("a")
         await until(lambda: broker.serves("a"))
@@ -179,7 +179,7 @@ async def test_roles_of_open_logs_do_not_wait_for_logs_that_are_opened(tmp_path:
 
 
 async def test_many_partitions_are_settled_in_slices(tmp_path: Path) -> None:
-    """By a clock on which every look takes a millisecond: a turn of the loop settles a few."""
+    """On a clock with a millisecond for every look, a turn of the loop settles a few."""
     now_ms = iter(range(10**9))
     async with running(tmp_path, slice_clock=lambda: next(now_ms) / 1000) as broker:
         count = 5 * SETTLED_AT_ONCE_MAX
@@ -243,8 +243,8 @@ async def test_a_log_that_cannot_be_opened_now_is_opened_later_and_keeps_no_othe
         assert not any("stray" in name for name in broker.directories_of("a"))
 
 
-async def test_what_is_deleted_leaves_before_a_broker_has_stopped(tmp_path: Path) -> None:
-    """Its next run may not hear of the deletion any more: a snapshot may be newer."""
+async def test_deleted_logs_are_removed_before_a_broker_has_stopped(tmp_path: Path) -> None:
+    """Its next run may not see the deletion any more: a snapshot may be newer."""
     count = 3 * SETTLED_AT_ONCE_MAX
     async with running(tmp_path) as broker:
         await broker.create("a", count)
@@ -257,7 +257,7 @@ async def test_what_is_deleted_leaves_before_a_broker_has_stopped(tmp_path: Path
 async def test_a_leader_that_lacks_a_descriptor_for_a_moment_leads_when_there_is_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It must sync what it has cut before it leads."""
+    """It must sync its truncation before it leads."""
     lead, failures = HostedPartition.lead, [OSError(errno.EMFILE, "Too many open files")]
 
     def lacking(hosted: HostedPartition, *args: Any, **keywords: Any) -> None:
@@ -273,7 +273,7 @@ async def test_a_leader_that_lacks_a_descriptor_for_a_moment_leads_when_there_is
         assert not failures
 
 
-async def test_who_is_elected_leads_when_its_cut_is_on_the_disk(
+async def test_elected_replica_leads_only_after_its_truncation_is_synced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The loop does not wait for that sync: the disk may take seconds."""

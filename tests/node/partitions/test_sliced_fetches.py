@@ -1,4 +1,4 @@
-"""A large answer of a leader is appended in slices; meanwhile the replica's part may change."""
+"""A large answer of a leader is appended in slices; meanwhile the replica's role may change."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -19,7 +19,7 @@ BATCHES = 2_000
 
 
 class Follower(FollowingBroker):
-    """One followed partition; each slice of work has one step, so that much lies between."""
+    """One followed partition; each slice of work has one step, so that there are many."""
 
     def __init__(self, directory: Path) -> None:
         ticks = iter(range(1 << 30))
@@ -29,12 +29,12 @@ class Follower(FollowingBroker):
         self.follow(self.hosted)
 
     async def answered(self, number: int, **fields: Any) -> None:
-        """Answer a poll, and wait until the first of it is in the log."""
+        """Answer a poll, and wait until its first records are in the log."""
         self.polls[number].answer_all(**fields)
         await turns_until(lambda: self.log.log_end_offset > 0)
 
     def moved_to(self) -> list[int]:
-        """The new log ends that the last poll tells."""
+        """Return the new log ends in the last poll."""
         return [each.fetch_offset for each in self.polls[-1].request.moved]
 
 
@@ -68,7 +68,7 @@ async def test_a_large_answer_leaves_the_loop_free_and_is_acknowledged_when_it_i
 async def test_answers_of_many_partitions_leave_the_loop_free(
     tmp_path: Path, follower: Follower
 ) -> None:
-    """A thousand with one small batch each: 360 ms in one go, by the first of an epoch."""
+    """A thousand partitions with the first batch of an epoch each took 360 ms in one go."""
     logs = []
     for index in range(1, 101):
         hosted = follower.host(index)
@@ -117,7 +117,7 @@ async def test_nothing_more_is_appended_once_the_part_has_changed(
 async def test_an_answer_to_a_session_begun_meanwhile_waits_for_the_first(
     follower: Follower,
 ) -> None:
-    """The session was lost while an answer was carried out: the same records come once more."""
+    """The session was lost while an answer was executed: the same records come again."""
     await follower.answered(0, records=batches(0, BATCHES))
     follower.lose_session()
     await turns_until(lambda: follower.polls[-1].request.added and len(follower.polls) > 1)
@@ -142,7 +142,7 @@ async def test_producers_are_made_again_in_slices_after_a_truncation(follower: F
 async def test_an_answer_of_a_session_that_was_lost_cuts_nothing(
     tmp_path: Path, follower: Follower
 ) -> None:
-    """It stood behind a large one; meanwhile the log was cut, and has acknowledged new records."""
+    """It waited behind a large one; meanwhile the log was cut, and acknowledged new records."""
     other = follower.host(1)
     log = other.log
     for offset in range(10):

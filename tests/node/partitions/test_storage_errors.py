@@ -1,4 +1,4 @@
-"""Flushes before acknowledgements, and what a broker does when a disk refuses."""
+"""Flushes before acknowledgements, and the reaction of a broker to disk errors."""
 
 import errno
 import os
@@ -20,7 +20,7 @@ WAIT_S = 10
 
 
 class SlowDisk:
-    """Syncs wait while it is `held`; where and how often they are called is counted."""
+    """A disk with syncs that wait while it is `held`; it counts their calls and threads."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.free = threading.Event()

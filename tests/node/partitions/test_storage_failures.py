@@ -1,4 +1,4 @@
-"""Reports of logs that have failed: repeated until the controller knows, unless they got well."""
+"""Reports of failed logs: repeated until the controller confirms them, unless they recover."""
 
 import asyncio
 import errno
@@ -20,7 +20,7 @@ from ..hosted_logs import TOPIC_ID
 
 
 class Controller:
-    """It answers while it `is_there`; who asks before that waits, as for an election."""
+    """A controller that answers while it `is_there`; requests before wait, as for an election."""
 
     def __init__(self) -> None:
         self.is_there = asyncio.Event()

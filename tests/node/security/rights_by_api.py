@@ -1,7 +1,7 @@
-"""What Kafka 4.4 asks for each API, written down by hand, and requests that need all of it.
+"""The rights that Kafka 4.4 requires for each API, and requests that need all of them.
 
-A right is OPERATION TYPE; `|` stands between alternatives. One with `?` hides something in an
-answer where it is missing, without an error. The sources are KafkaApis, ControllerApis and AclApis.
+A right is OPERATION TYPE; `|` separates alternatives. Without one marked by `?` an answer hides
+something, without an error. The sources are KafkaApis, ControllerApis and AclApis.
 """
 
 from typing import Any, NamedTuple
@@ -215,7 +215,7 @@ BY_API: dict[str, tuple[Asked, ...]] = {
 
 
 def body_values(key: int, asked: Asked) -> Any:
-    """All fields of the request."""
+    """Return all fields of the request."""
     if asked.values is None or isinstance(asked.values, dict):
         return {**HARMLESS[key], **(asked.values or {})}
     return asked.values

@@ -1,4 +1,4 @@
-"""What a connection remembers of the decisions about it."""
+"""The cached decisions of a connection."""
 
 import logging
 import tracemalloc

@@ -1,4 +1,4 @@
-"""DeleteAcls: what it finds is bounded, and looked for in steps."""
+"""DeleteAcls: its matches are bounded, and found in steps."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,7 +36,7 @@ def acl(name: str) -> AclBinding:
 
 
 def asked(name: str | None = None, resource_type: int = ResourceType.TOPIC) -> Any:
-    """A filter: of one ACL with a name, of all without one."""
+    """Return a filter for one ACL with a name, for all without one."""
     return SimpleNamespace(
         resource_type_filter=resource_type,
         pattern_type_filter=PatternType.ANY if name is None else PatternType.LITERAL,
@@ -85,7 +85,7 @@ def test_filters_that_find_or_look_too_much_are_refused(acls: int, filters: int)
         run_to_end(finding(table(acls), [asked()] * filters))
 
 
-def test_exact_filter_finds_what_a_scan_finds() -> None:
+def test_exact_filter_finds_the_same_as_a_scan() -> None:
     held = table(3)
     for name in ("t1", "t9"):
         wanted = AclFilter(**{field: getattr(acl(name), field) for field in AclBinding.__slots__})

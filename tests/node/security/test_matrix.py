@@ -1,7 +1,7 @@
-"""Each API with no right, with all that it needs, and with all but one: as in Kafka.
+"""Each API without rights, with all the rights that it needs, and with all but one, as in Kafka.
 
-The rights that a row of the dispatch table names are compared with a list of Kafka's, and each of
-them is tried on a broker.
+The rights in a row of the dispatch table are compared with a list of Kafka's, and each of them is
+tried on a broker.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ Refused = dict[str, bool]  # by what is missing
 
 
 def words_of(rule: Any) -> Iterator[str]:
-    """The rights that a rule of the table names."""
+    """Yield the rights in a rule of the table."""
     if isinstance(rule, OfAnswer | ByHandler):
         for operation, resource_type in rule.needs:
             yield f"{operation.word} {resource_type.word}"
@@ -80,7 +80,7 @@ def acl_of(right: str) -> AclBinding:
 
 
 def error_codes(value: Any) -> Iterator[int]:
-    """All error codes of an answer."""
+    """Yield all error codes of an answer."""
     if isinstance(value, list | tuple):
         for each in value:
             yield from error_codes(each)
@@ -95,7 +95,7 @@ def error_codes(value: Any) -> Iterator[int]:
 
 
 class Matrix:
-    """A broker with an authorizer, and a client that has the rights of the moment."""
+    """A broker with an authorizer, and a client with changing rights."""
 
     def __init__(self, broker: OwnBroker) -> None:
         self._broker = broker
@@ -105,7 +105,7 @@ class Matrix:
         )
 
     async def is_refused(self, name: str, asked: Asked, rights: list[str]) -> bool:
-        """Return whether the answer says that a right is missing."""
+        """Return whether the answer reports a missing right."""
         await self._allow(rights)
         api = TABLE[name]
         version = api.max_version if asked.version is None else asked.version

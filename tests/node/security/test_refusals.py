@@ -1,4 +1,4 @@
-"""What a client sees of what it may not do: items refused, names hidden, ACLs that change."""
+"""Refusals for a client without rights: refused items, hidden names, changing ACLs."""
 
 import asyncio
 import logging
@@ -27,7 +27,7 @@ METADATA = {"allow_auto_topic_creation": False}
 
 
 class Client:
-    """Asks a broker as one principal."""
+    """A client of a broker with one principal."""
 
     def __init__(self, broker: OwnBroker, name: str, number: int) -> None:
         self._dispatcher = Dispatcher(served_apis(LOG), LOG)
@@ -48,7 +48,7 @@ class Client:
         permission: int = AclPermission.ALLOW,
         resource_type: ResourceType = ResourceType.TOPIC,
     ) -> int:
-        """Create an ACL for alice and a topic, a group, or the cluster; the error."""
+        """Create an ACL for alice and a topic, a group, or the cluster; return the error."""
         acl = {
             "resource_type": ResourceType.CLUSTER if name == CLUSTER_NAME else resource_type,
             "resource_name": name,
@@ -62,7 +62,7 @@ class Client:
         return answer.results[0].error_code
 
     async def topics(self, *names: str) -> dict[str, int]:
-        """The errors of topics in Metadata, of all where none is named."""
+        """Return the errors of topics in Metadata, of all without names."""
         asked = [{"name": name} for name in names] or None
         answer = await self.ask(api_keys.METADATA, 9, topics=asked, **METADATA)
         return {topic.name: topic.error_code for topic in answer.topics}
@@ -70,7 +70,7 @@ class Client:
 
 @asynccontextmanager
 async def secured(root: Path, **settings: str) -> AsyncIterator[tuple[Client, Client]]:
-    """An administrator and alice, on a broker with the topics a, b and c."""
+    """Yield an administrator and alice, on a broker with the topics a, b and c."""
     keys = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:admin;User:other"}
     async with running(root, settings=keys | settings) as broker:
         for name in "abc":

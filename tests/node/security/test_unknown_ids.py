@@ -1,4 +1,4 @@
-"""Topic ids that a broker learns of only while a request waits."""
+"""Topic ids that become known to a broker only while a request waits."""
 
 import asyncio
 from pathlib import Path
@@ -64,7 +64,7 @@ COMMIT = (
 
 
 def _error(answer: Any) -> int:
-    """The error of the only topic of an answer."""
+    """Return the error of the only topic of an answer."""
     (topic,) = getattr(answer, "responses", None) or answer.topics
     return topic.partitions[0].error_code if hasattr(topic, "partitions") else topic.error_code
 
@@ -107,7 +107,7 @@ async def test_offsets_of_an_id_that_becomes_known_between_two_steps_are_not_sho
             "group_id": "g",
             "topics": [{"topic_id": topic_id, "partition_indexes": indexes}],
         }
-        # The group's coordinator is there once somebody has asked for it.
+        # The first request for the group's coordinator creates its topic.
         found = {"key_type": 0, "coordinator_keys": ["g"]}
         async with asyncio.timeout(30):
             while (await alice.ask(10, 4, **found)).coordinators[0].error_code:

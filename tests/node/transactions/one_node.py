@@ -1,5 +1,7 @@
-"""The coordinator of one node in this process: the test decides for its Raft group, for partitions
-that answer markers, and for its clock."""
+"""The coordinator of one node in this process.
+
+The test controls its Raft group, the partitions that answer markers, and its clock.
+"""
 
 import asyncio
 import itertools
@@ -93,7 +95,7 @@ class Group(FakeRaftGroup):
 
 
 class Partitions:
-    """All partitions of the cluster: who leads them, and how they answer markers."""
+    """All partitions of the cluster: their leaders, and their answers to markers."""
 
     def __init__(self) -> None:
         self.leaders: dict[tuple[str, int], int] = {}
@@ -131,12 +133,12 @@ class Partitions:
         return tuple(errors)
 
     def epochs(self) -> list[tuple[tuple[str, int], int, bool]]:
-        """(partition, producer epoch, is commit) of what was written, in order."""
+        """(partition, producer epoch, is commit) of the written markers, in order."""
         return [(p, m.producer_epoch, m.is_commit) for p, m in self.written]
 
 
 class Links:
-    """The peer transport: requests of markers reach `Partitions`."""
+    """The peer transport, which delivers requests of markers to `Partitions`."""
 
     def __init__(self, partitions: Partitions) -> None:
         self.partitions = partitions
@@ -235,7 +237,7 @@ class OneNode:
         )
 
     async def prepared(self) -> Any:
-        """A transaction that is decided, and whose markers wait for `partitions.gate`."""
+        """Decide a transaction, with markers that wait for `partitions.gate`."""
         self.partitions.gate = asyncio.Event()
         who = await self.init()
         await self.add(who)

@@ -1,4 +1,4 @@
-"""A transaction whose coordinator knows nothing of it is ended by the partition."""
+"""The partition ends a transaction that its coordinator does not know."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -35,7 +35,7 @@ LEAVE, ABORT, COMMIT = HangingDecision.LEAVE, HangingDecision.ABORT, HangingDeci
 
 
 class Coordinators:
-    """Every id is coordinated by `node`, which answers `description`."""
+    """Coordinators of which `node` coordinates every id, and answers `description`."""
 
     def __init__(self) -> None:
         self.node: int | None = 1
@@ -118,7 +118,7 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
     await scene.reaper.stop()
 
 
-# -- the judgement
+# -- the decision
 
 
 def described(
@@ -163,7 +163,7 @@ def described(
         (described("", error=E.COORDINATOR_LOAD_IN_PROGRESS), LEAVE),
     ],
 )
-async def test_what_an_answer_means(
+async def test_answer_of_the_coordinator_decides_the_end(
     description: TransactionDescription, verdict: HangingDecision, scene: Scene
 ) -> None:
     partition = scene.broker.partition()
@@ -194,7 +194,7 @@ def test_questions_become_rare_and_are_bounded() -> None:
     assert since.older_than(0, 2_000_000) == 0
 
 
-# -- the deed
+# -- the end
 
 
 @pytest.mark.parametrize("node", [1, 2])
@@ -208,7 +208,7 @@ async def test_an_orphan_is_aborted(node: int, scene: Scene) -> None:
     assert scene.broker.contents() == [(0, 7, 0, 0), (1, 7, 0, "ABORT")]
     assert scene.broker.log().last_stable_offset == 2
     assert scene.reaper.ended_count == 1
-    # The producer, if it lives, goes on in its epoch.
+    # The producer, if it lives, continues in its epoch.
     answer = scene.broker.produce(scene.connection, {0: batch(1)})
     assert await answer.errors() == {0: E.NONE}
     assert len(scene.broker.verifier.questions) == 2
@@ -269,7 +269,7 @@ async def test_other_brokers_can_describe_the_transactions_coordinated_here(scen
     assert decode_message(TransactionDescription, answer) == description
 
 
-# -- what else is forgotten
+# -- expiry
 
 
 async def test_silent_producers_are_forgotten_but_not_their_transactions(scene: Scene) -> None:
@@ -305,7 +305,7 @@ async def test_where_there_are_too_many_producers_the_longest_silent_are_forgott
 
 
 async def test_too_many_producers_double_nothing_that_may_be_sent_again(scene: Scene) -> None:
-    """librdkafka repeats for five minutes what was not acknowledged; its producer must be known."""
+    """A producer stays known for five minutes: librdkafka repeats its records for so long."""
     broker = scene.broker
     for producer_id in range(100, 120):
         await broker.write(sequence=0, producer_id=producer_id)

@@ -1,4 +1,4 @@
-"""Additions that meet ride in one command, with answers of their own, within what may be held."""
+"""Joint additions: one command, an answer for each, within the bound of held requests."""
 
 import asyncio
 from typing import Any
@@ -18,7 +18,7 @@ T0, T1, T2 = ("t", 0), ("t", 1), ("u", 0)
 
 
 def start(node: OneNode, who: Any, *partitions: tuple[str, int]) -> "asyncio.Task[int]":
-    """A partition's leader adds for a V2 producer, as a request of its own."""
+    """Add partitions for a V2 producer, as one request of a partition's leader."""
 
     async def ask() -> int:
         request = VerifyTransaction(
@@ -30,7 +30,7 @@ def start(node: OneNode, who: Any, *partitions: tuple[str, int]) -> "asyncio.Tas
 
 
 def written(node: OneNode, since: int) -> list[list[str]]:
-    """The states that each command wrote, in order."""
+    """Return the states that each command wrote, in order."""
     commands = map(decode_transaction_command, node.groups[0].log[since:])
     return [
         [w.record.state.kafka_name if w.record else "" for w in command.writes]
@@ -40,7 +40,7 @@ def written(node: OneNode, since: int) -> list[list[str]]:
 
 
 async def test_a_transaction_over_three_leaders_is_two_commands() -> None:
-    """The additions wait for the markers before, and take the completion along."""
+    """The additions wait for the markers before, and include the completion."""
     node = OneNode(hold_ms=5_000)
     who = await node.init()
     await node.add(who, transaction_version=2)
@@ -58,7 +58,7 @@ async def test_a_transaction_over_three_leaders_is_two_commands() -> None:
     await node.until_state("CompleteCommit")
 
 
-async def test_what_comes_during_a_write_goes_together_afterwards() -> None:
+async def test_additions_during_a_write_are_joined_in_the_next_one() -> None:
     node = OneNode(hold_ms=5_000)
     who = await node.init()
     group = node.groups[0]
@@ -89,7 +89,7 @@ async def test_a_zombie_and_a_request_over_a_limit_hear_it_themselves() -> None:
     assert node.shards[0].records["id"].partitions == {T0, T1}
 
 
-async def test_an_outcome_is_that_of_all_who_are_in_the_write() -> None:
+async def test_outcome_of_a_write_is_that_of_all_its_additions() -> None:
     node = OneNode(hold_ms=5_000)
     who = await node.init()
     for fate in ("refused", "lost"):
@@ -141,7 +141,7 @@ async def test_an_end_waits_for_additions_that_came_before_it(node: OneNode) -> 
     assert {partition for partition, _ in node.partitions.written} == {T0}
 
 
-async def test_the_end_of_the_term_ends_what_has_met() -> None:
+async def test_end_of_the_term_refuses_joined_additions() -> None:
     node = OneNode(hold_ms=5_000)
     who = await node.init()
     adding = [start(node, who, partition) for partition in (T0, T1)]
@@ -176,7 +176,7 @@ def held(node: OneNode) -> int:
     return leader._pending._held  # pyright: ignore[reportPrivateUsage]
 
 
-async def test_who_joins_counts_among_the_requests_that_are_held() -> None:
+async def test_joined_additions_count_among_the_held_requests() -> None:
     node = OneNode(hold_ms=300, held_max=2)
     who = await node.init()
     group = node.groups[0]
@@ -186,7 +186,7 @@ async def test_who_joins_counts_among_the_requests_that_are_held() -> None:
     assert held(node) == 2
     refused = [task for task in adding if task.done()]
     assert [await task for task in refused] == [E.CONCURRENT_TRANSACTIONS] * 2
-    assert await node.add(who, T0) == E.CONCURRENT_TRANSACTIONS  # at once: nobody more may wait
+    assert await node.add(who, T0) == E.CONCURRENT_TRANSACTIONS  # at once: no more may wait
     group.release()
     assert sorted(await asyncio.gather(*adding)) == [0, 0, 0] + [E.CONCURRENT_TRANSACTIONS] * 2
     assert held(node) == 0

@@ -1,6 +1,7 @@
 """A marker that arrives late, when its producer is in the next transaction, ends nothing.
 
-Its epochs tell nothing: a producer without KIP-890 keeps its own, and the coordinator is the same.
+Its epochs do not show that: a producer without KIP-890 keeps its own, and the coordinator is the
+same.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ LEADER_EPOCH = 1
 
 
 async def begin(broker: LeadingBroker, sequence: int, *, ongoing_index: int, index: int = 0) -> int:
-    """Open a transaction that its coordinator says is ongoing; where it begins."""
+    """Open a transaction that its coordinator confirms; return its first offset."""
     broker.verifier.ongoing_index = ongoing_index
     producing = broker.produce(broker.connect(), {index: batch(sequence)}, version=9)
     assert await producing.errors() == {index: E.NONE}
@@ -71,7 +72,7 @@ async def test_the_end_of_a_request_that_its_own_repetition_has_overtaken_is_ref
 async def test_a_marker_is_taken_by_the_leadership_for_which_it_was_sent(
     broker: LeadingBroker, meant_for: int, error: int
 ) -> None:
-    """What an earlier leadership knew of its transactions, this one does not."""
+    """A leadership does not know the transactions of an earlier one."""
     await begin(broker, 0, ongoing_index=10)
     broker.resign()
     record = PartitionRegistration(replicas=(1,), isr=(1,), leader=1, leader_epoch=5)
@@ -79,10 +80,10 @@ async def test_a_marker_is_taken_by_the_leadership_for_which_it_was_sent(
     assert await broker.mark(prepare_index=11, leader_epoch=meant_for) == [error]
 
 
-async def test_who_does_not_come_from_the_log_is_not_compared_with_it(
+async def test_marker_of_an_administrator_is_not_compared_with_the_log(
     broker: LeadingBroker,
 ) -> None:
-    """WriteTxnMarkers of an administrator: no index, no leader epoch."""
+    """WriteTxnMarkers has no index and no leader epoch."""
     await begin(broker, 0, ongoing_index=10)
     assert await broker.mark(commits=False) == [E.NONE]
     assert broker.log().last_stable_offset == broker.log().log_end_offset

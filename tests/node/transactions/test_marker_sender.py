@@ -43,7 +43,7 @@ class Task:
         node.markers.send(task, partitions)
 
 
-async def test_what_gathers_in_a_turn_leaves_as_one_message_to_each_broker(node: OneNode) -> None:
+async def test_markers_of_a_turn_are_one_message_to_each_broker(node: OneNode) -> None:
     node.partitions.leaders = {T0: 1, T1: 2, T2: 2}
     calls = []
     write = node.partitions.write
@@ -111,7 +111,7 @@ async def test_a_topic_that_is_gone_needs_no_marker(monkeypatch) -> None:
 
 
 async def test_all_that_may_be_gone_are_asked_for_at_once(monkeypatch) -> None:
-    """It costs an entry of the cluster's metadata; a large topic may be deleted under many."""
+    """It costs an entry of the cluster's metadata, and a large topic may have many markers."""
     node = OneNode()
     node.markers._leadership_of = lambda *partition: None
     under_way, later = asyncio.Event(), []
@@ -180,7 +180,7 @@ async def test_a_partition_that_cannot_commit_holds_up_no_other(node: OneNode) -
 async def test_a_marker_says_where_it_was_decided_and_for_which_leadership_it_is(
     node: OneNode,
 ) -> None:
-    """So a partition can tell it from the end of the producer's next transaction."""
+    """A partition distinguishes it from the end of the producer's next transaction."""
     who = await node.init()
     ongoing, decided = [], []
     for _ in range(3):
@@ -198,8 +198,10 @@ async def test_a_marker_says_where_it_was_decided_and_for_which_leadership_it_is
 
 
 async def test_many_transactions_that_cannot_complete_keep_no_turn_of_the_loop() -> None:
-    """1,000 ends that a new coordinator finds, and a partition that takes no marker for a while:
-    as one burst they kept the loop for 100 ms, again and again."""
+    """A new coordinator finds 1,000 ends, and a partition refuses markers for a while.
+
+    As one burst they held the loop for 100 ms, again and again.
+    """
     node = OneNode(is_led=False)
     (shard,), (group,) = node.shards, node.groups
     count, partition = 1_000, ("t", 0)
@@ -252,7 +254,7 @@ async def test_many_transactions_that_cannot_complete_keep_no_turn_of_the_loop()
 async def test_a_leader_that_stands_still_is_not_waited_for_longer_than_for_its_successor(
     node: OneNode,
 ) -> None:
-    """Its link is there, and it answers nothing: for ten seconds committed data was not read."""
+    """Its link is open, and it does not answer: for ten seconds committed data was not read."""
     node.partitions.leaders = {T0: 2}
     asked: list[tuple[int, int]] = []
     answer = node.links.request

@@ -39,7 +39,7 @@ REPLICATED: dict[str, Any] = {"replicas": (1, 2), "min_insync_replicas": 2}
 @pytest.fixture
 @asynccontextmanager
 async def replicated(tmp_path: Path) -> AsyncIterator[LeadingBroker]:
-    """Node 2 follows, and what it lacks is not committed."""
+    """Run a broker with node 2 as its follower: records that node 2 lacks are not committed."""
     yield LeadingBroker(tmp_path, **REPLICATED)
 
 
@@ -66,7 +66,7 @@ async def test_a_marker_is_answered_when_the_replicas_have_it(replicated: Leadin
 async def test_a_marker_that_is_sent_again_meanwhile_is_written_once(
     replicated: LeadingBroker, version: int
 ) -> None:
-    """KAFKA-19999, and what a slow follower would make of every impatient coordinator."""
+    """KAFKA-19999: with a slow follower an impatient coordinator would write many markers."""
     await open_transaction(replicated, version=12 if version else 9)
     epoch = 1 if version else 0
     first = replicated.mark(7, epoch, transaction_version=version, wait_ms=20)
@@ -91,7 +91,7 @@ async def test_a_committed_marker_that_is_sent_again_is_known_by_its_epoch(
 
 
 async def test_without_that_it_is_written_again_and_changes_nothing(broker: LeadingBroker) -> None:
-    """As Kafka does: a marker without data may be that of the next transaction."""
+    """A marker without data may be that of the next transaction, as in Kafka."""
     await open_transaction(broker)
     assert await broker.mark(commits=False) == [E.NONE]
     assert await broker.mark(commits=False) == [E.NONE]
@@ -151,13 +151,13 @@ async def test_a_marker_of_a_lost_leadership_is_not_taken_for_committed(
     assert len(replicated.contents()) == 2
 
 
-async def test_a_marker_taken_for_a_repetition_ends_what_is_being_verified(
+async def test_marker_taken_for_a_repetition_ends_verifications(
     replicated: LeadingBroker,
 ) -> None:
     """A new leader's high watermark lags: it may be the end of the next transaction, without data.
 
-    The late yes to that transaction's question must open nothing, or the producer's third one,
-    of the same epoch, would end what the second one has aborted.
+    The late answer to that transaction's verification must open nothing, or the end of the
+    producer's third transaction, of the same epoch, would end the aborted second one.
     """
     await open_transaction(replicated)
     assert await replicated.mark(prepare_index=10, wait_ms=20) == [E.REQUEST_TIMED_OUT]
@@ -207,10 +207,10 @@ async def test_many_markers_of_one_request(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("turns", range(6))
-async def test_what_is_committed_while_many_markers_are_looked_at_is_not_waited_for(
+async def test_markers_committed_while_many_are_handled_are_answered_at_once(
     tmp_path: Path, turns: int
 ) -> None:
-    """Its high watermark does not move any more: all were answered after COMMIT_WAIT_MS only."""
+    """The high watermark moves no more: all were answered only after COMMIT_WAIT_MS."""
     broker = LeadingBroker(tmp_path, partitions=3, **REPLICATED)
     broker.replicas.work = SlicedWork(count(0, 0.003).__next__)  # a step a turn
     partitions = tuple(("t", index) for index in range(3))
@@ -267,7 +267,7 @@ async def test_coordinators_on_other_brokers_are_answered(broker: LeadingBroker)
 async def write_marker(
     broker: LeadingBroker, version: int, *indexes: int, **fields: Any
 ) -> dict[int, int]:
-    """WriteTxnMarkers of an administrator: the errors by partition."""
+    """Send WriteTxnMarkers as an administrator; return the errors by partition."""
     topics = [{"name": "t", "partition_indexes": list(indexes)}]
     marker = {"producer_id": 7, "producer_epoch": 0, "coordinator_epoch": 2, "topics": topics}
     answer = await broker.ask(WRITE_TXN_MARKERS, version, {"markers": [marker | fields]})

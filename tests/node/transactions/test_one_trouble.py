@@ -1,4 +1,4 @@
-"""A defect that shows at one transaction or partition keeps no other one waiting."""
+"""A defect at one transaction or partition does not delay the others."""
 
 import asyncio
 from typing import Any
@@ -17,7 +17,7 @@ T0, T1, T2 = ("t", 0), ("t", 1), ("u", 0)
 
 
 class Defect(Exception):
-    """No code raises it but a test's."""
+    """An error that only tests raise."""
 
 
 def breaking_once(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> None:
@@ -71,7 +71,7 @@ async def test_transactions_complete_when_a_step_between_decision_and_markers_ra
 
 
 async def test_deleted_topic_costs_one_question_and_no_pause(node: OneNode) -> None:
-    """Transactions of that id stood for more than two seconds."""
+    """Transactions of that id stalled for more than two seconds."""
     known = node.partitions.leadership_of
     node.markers._leadership_of = lambda topic, index: None if topic == "u" else known(topic, index)
     await committed(node, "id", T0, T2)

@@ -95,7 +95,7 @@ async def test_a_new_session_finishes_the_transaction_before_it(node: OneNode) -
 
 
 async def test_an_end_waits_for_a_write_that_is_under_way(node: OneNode) -> None:
-    """librdkafka #4849: an abort while AddPartitions is under way is not fatal."""
+    """An abort while AddPartitions is in flight is not fatal (librdkafka #4849)."""
     who = await node.init()
     node.groups[0].held = []
     adding = asyncio.ensure_future(node.add(who))
@@ -133,7 +133,7 @@ async def test_v2_ends_raise_the_epoch_in_markers_too(node: OneNode) -> None:
 # -- outcomes of writes
 
 
-async def test_what_was_not_written_is_repeated_by_the_client(node: OneNode) -> None:
+async def test_refused_write_is_repeated_by_the_client(node: OneNode) -> None:
     who = await node.init()
     node.groups[0].fate = ["refused"]
     assert await node.add(who) == E.COORDINATOR_NOT_AVAILABLE
@@ -203,7 +203,7 @@ async def test_the_next_leader_sends_all_markers_again_under_its_own_epoch(
     assert sorted(again) == [(T0, 9), (T1, 9)]
 
 
-async def test_what_is_under_way_when_the_term_ends_is_repeated_elsewhere() -> None:
+async def test_held_request_is_refused_when_the_term_ends() -> None:
     node = OneNode(hold_ms=5_000)
     who = await node.prepared()
     held = asyncio.ensure_future(node.add(who, T1))
@@ -279,7 +279,7 @@ async def test_new_session_is_told_as_the_fence_of_the_producer_before(node: One
     assert fences == 2, "a producer that goes on fences nobody"
 
 
-async def test_a_clock_that_was_advanced_ends_what_was_open_before() -> None:
+async def test_advanced_clock_ends_transactions_that_were_open_before() -> None:
     node = OneNode(id_expiration_ms=60_000)
     old, idle = await node.init(timeout_ms=60_000), await node.init("idle", timeout_ms=60_000)
     await node.add(old)
@@ -299,7 +299,7 @@ async def test_a_clock_that_was_advanced_ends_what_was_open_before() -> None:
 
 
 async def test_a_wall_clock_that_is_set_back_keeps_no_transaction_open() -> None:
-    """Found by tests/simulation, shape `dense`, seed 47: it stayed open for the hour set back."""
+    """It stayed open for the hour (found by tests/simulation, shape `dense`, seed 47)."""
     node = OneNode(timeout_scan_interval_ms=5)
     who = await node.init(timeout_ms=60)
     await node.add(who)
@@ -399,7 +399,7 @@ async def test_transactions_of_all_shards_that_time_out_together_share_the_turns
 
 
 async def test_a_list_of_transactions_does_not_look_at_their_partitions(node: OneNode) -> None:
-    """200 of 3,000 each, which a step of ListTransactions passes, kept the loop for 0.4 s."""
+    """200 with 3,000 partitions each, in one step of ListTransactions, held the loop for 0.4 s."""
     partitions = [("t", index) for index in range(3)]
     await node.add(await node.init(), *partitions)
     (listed,) = node.coordinators.descriptions()
@@ -435,7 +435,7 @@ async def test_ids_transactions_and_partitions_are_bounded() -> None:
     assert await node.add(two, name="two") == 0
 
 
-async def test_people_see_what_is_left_to_mark(node: OneNode) -> None:
+async def test_description_lists_the_partitions_without_a_marker(node: OneNode) -> None:
     node.partitions.errors = {T1: [E.NOT_LEADER_OR_FOLLOWER] * 1000}
     who = await node.init()
     assert node.coordinators.describe("other").error == E.TRANSACTIONAL_ID_NOT_FOUND
@@ -456,7 +456,7 @@ async def test_people_see_what_is_left_to_mark(node: OneNode) -> None:
 async def test_a_late_end_on_an_older_connection_is_not_executed(node: OneNode) -> None:
     who = await node.init(connection_id=1)
     await node.add(who, connection_id=1)
-    # EndTxn on connection 1 is delayed; the client repeats it on 2, and goes on there.
+    # EndTxn on connection 1 is delayed; the client repeats it on 2, and continues there.
     assert (await node.end(who, connection_id=2)).error == 0
     await node.until_state("CompleteCommit")
     assert await node.add(who, T1, connection_id=2) == 0
@@ -467,7 +467,7 @@ async def test_a_late_end_on_an_older_connection_is_not_executed(node: OneNode) 
 
 
 async def test_without_the_fence_the_late_end_ends_the_next_transaction() -> None:
-    """What KAFKA-17754 is about; the test would prove nothing if it could not happen."""
+    """KAFKA-17754 happens without the fence, so the test of the fence proves something."""
     node = OneNode(has_connection_fence=False)
     who = await node.init(connection_id=1)
     await node.add(who, connection_id=1)

@@ -51,7 +51,7 @@ HISTORY = (
     COMMAND + encode_transaction_command(SetShardCount(TERM, 4)),
     command(FIRST),
     command(SECOND),
-    command(FIRST),  # judged by a record that is no longer so
+    command(FIRST),  # decided by a record that has changed since
     command(SECOND, term=3),  # of a deposed leader
 )
 
@@ -59,7 +59,7 @@ HISTORY = (
 def write_journal(
     directory: Path, *entries: bytes, node_id: int = 1, first: int = 1, snapshot: bytes = b""
 ) -> None:
-    """A journal as a node leaves it: whole frames, and zeros behind."""
+    """Write a journal as a node leaves it: whole frames, and zeros behind."""
     disk = DirectoryDisk(directory)
     disk.open()
     recovered = recover(disk, node_id=node_id, voters=VOTERS)
@@ -99,7 +99,7 @@ def test_every_entry_is_listed_with_its_outcome(tmp_path):
     assert found.end == (TERM, 5)
 
 
-def test_what_is_in_a_snapshot_stands_at_the_entry_that_wrote_it(tmp_path):
+def test_record_of_a_snapshot_has_the_index_of_its_entry(tmp_path):
     shard = TransactionShard()
     for index, entry in enumerate(HISTORY[:2], start=1):
         shard.apply(entry[1:], index, TERM)
@@ -138,7 +138,7 @@ def test_the_journal_of_a_running_node_can_be_read(tmp_path):
         owner.close()
 
 
-def test_what_is_not_this_nodes_journal_is_refused(tmp_path):
+def test_journal_of_another_node_is_refused(tmp_path):
     write_journal(tmp_path, *HISTORY)
     with pytest.raises(UnreadableJournal, match="belongs to node 1"):
         read(tmp_path, node_id=2)
@@ -148,7 +148,7 @@ def test_what_is_not_this_nodes_journal_is_refused(tmp_path):
         read(tmp_path / "nothing")
 
 
-# -- what `oncelog txn log` makes of several nodes' copies
+# -- `oncelog txn log` over several nodes' copies
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Verification: what is asked together, what a newer epoch does, and without an answer."""
+"""Verification: joined questions, newer epochs, and missing answers."""
 
 import asyncio
 from typing import Any, cast
@@ -19,7 +19,7 @@ T0, T1 = ("t", 0), ("t", 1)
 
 
 class Remote:
-    """A coordinator on another node, which answers when it is let."""
+    """A coordinator on another node, which answers when its gate is open."""
 
     def __init__(self, leader: int | None = 2) -> None:
         self.leader = leader
@@ -62,7 +62,7 @@ def remote() -> Remote:
     return Remote()
 
 
-async def test_what_is_asked_meanwhile_goes_into_the_next_question(remote: Remote) -> None:
+async def test_questions_during_a_question_are_joined_in_the_next_one(remote: Remote) -> None:
     remote.gate.clear()
     first = remote.ask(T0)
     await asyncio.sleep(0.01)
@@ -132,7 +132,7 @@ async def test_without_a_coordinator_one_asks_again() -> None:
     assert await remote.ask(T0) == [E.COORDINATOR_NOT_AVAILABLE]
 
 
-async def test_what_waits_when_the_broker_stops_is_answered(remote: Remote) -> None:
+async def test_waiting_questions_are_answered_when_the_broker_stops(remote: Remote) -> None:
     remote.gate.clear()
     asking = [remote.ask(T0), remote.ask(T1)]
     await asyncio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""KIP-227: a client that names only what changed knows as much as one that names everything."""
+"""Fetch sessions (KIP-227): a client that names only changes gets as much as with full fetches."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -37,7 +37,7 @@ async def broker(tmp_path: Path) -> AsyncIterator[LeadingBroker]:
 
 
 class Client:
-    """One that has a session; what it was told last of each partition."""
+    """A client with a session, and the last answer for each partition."""
 
     def __init__(self, broker: LeadingBroker, **fields: Any) -> None:
         self._broker = broker
@@ -73,7 +73,7 @@ class Client:
         return self._broker.send(self.connection, FETCH, version, body)
 
     async def take(self, answer: Answer) -> dict[int, Any]:
-        """The partitions in an answer of the session."""
+        """Return the partitions in an answer of the session, and store their state."""
         value = await answer.value()
         assert value.error_code == E.NONE
         self.session_id = value.session_id
@@ -95,7 +95,7 @@ def all_at_start(count: int = 4) -> list[FetchPartition]:
     return [at(index) for index in range(count)]
 
 
-async def test_only_what_has_changed_is_answered(broker: LeadingBroker) -> None:
+async def test_answer_of_a_session_holds_only_changed_partitions(broker: LeadingBroker) -> None:
     client = Client(broker)
     assert sorted(await client.ask(all_at_start())) == [0, 1, 2, 3]
     assert client.session_id > 0
@@ -109,7 +109,7 @@ async def test_only_what_has_changed_is_answered(broker: LeadingBroker) -> None:
     assert list(await client.ask()) == [2]
 
 
-async def test_a_waiting_fetch_wakes_by_what_was_written(broker: LeadingBroker) -> None:
+async def test_waiting_fetch_is_woken_by_an_append(broker: LeadingBroker) -> None:
     client = Client(broker)
     await client.ask(all_at_start())
     answer = client.send(max_wait_ms=FOREVER_MS)
@@ -140,7 +140,7 @@ async def test_bytes_are_counted_over_partitions_and_waits(broker: LeadingBroker
     assert {index: len(p.records) for index, p in told.items()} == {0: 2 * size, 1: size}
 
 
-async def test_a_fetch_past_its_deadline_is_answered_with_what_there_is(
+async def test_fetch_past_its_deadline_is_answered_with_available_records(
     broker: LeadingBroker,
 ) -> None:
     client = Client(broker, min_bytes=ENOUGH)
@@ -222,7 +222,7 @@ async def test_a_new_log_start_offset_is_in_the_next_answer(broker: LeadingBroke
 async def test_a_reader_of_committed_data_wakes_when_the_transaction_ends(
     tmp_path: Path, min_bytes: int, is_open_before: bool
 ) -> None:
-    """The data was there for long; what moves is the last stable offset."""
+    """The records were there before; the last stable offset moves."""
     broker = LeadingBroker(tmp_path, replicas=(1, 2), min_insync_replicas=2)
     client = Client(broker, isolation_level=1, min_bytes=min_bytes)
     producer = broker.connect()
@@ -249,7 +249,7 @@ async def test_a_reader_of_committed_data_wakes_when_the_transaction_ends(
     assert len(told[0].records) >= min_bytes and told[0].last_stable_offset == 5
 
 
-# -- who is refused
+# -- refusals
 
 
 async def test_epochs_and_ids_that_are_not_in_turn(broker: LeadingBroker) -> None:
@@ -269,7 +269,7 @@ async def test_epochs_and_ids_that_are_not_in_turn(broker: LeadingBroker) -> Non
     assert await client.ask() == {}, "the session stands"
 
 
-async def test_who_is_overtaken_is_refused_at_once(broker: LeadingBroker) -> None:
+async def test_overtaken_fetch_is_refused_at_once(broker: LeadingBroker) -> None:
     client = Client(broker)
     await client.ask(all_at_start())
     overtaken = client.send(max_wait_ms=FOREVER_MS)
@@ -296,7 +296,7 @@ async def test_a_full_fetch_ends_the_session_that_it_names(
 async def test_of_two_requests_that_are_decoded_with_one_epoch_the_later_is_refused(
     broker: LeadingBroker,
 ) -> None:
-    """Large ones take in what they say some turns after their epochs were looked at."""
+    """Large requests update the session some turns after the check of their epochs."""
     client = Client(broker)
     await client.ask(all_at_start())
     request = FetchRequest(0, 1, [], session_id=client.session_id, session_epoch=1)
@@ -311,7 +311,7 @@ async def test_of_two_requests_that_are_decoded_with_one_epoch_the_later_is_refu
 async def test_a_session_that_is_evicted_before_its_first_step_keeps_no_places(
     broker: LeadingBroker,
 ) -> None:
-    """A place and its session hold each other, and brokers make no full collection."""
+    """A place and its session form a cycle, and brokers make no full collection."""
     topic = FetchTopic("t", None, all_at_start())
     opening = FetchRequest(0, 1, [topic], session_epoch=0)
     asked = session_fetch.begin(broker.connect(), opening, 12)
@@ -339,7 +339,7 @@ async def test_a_client_that_goes_leaves_nothing_that_waits(broker: LeadingBroke
 async def test_a_client_that_goes_with_many_leaves_nothing_though_records_come_meanwhile(
     broker: LeadingBroker,
 ) -> None:
-    """What its fetch holds is let go of some turns later, and a record frees the fetch before."""
+    """Its fetch is released some turns later, and a record completes the fetch before."""
     share = SpentShare()
     Client(broker).send(all_at_start(), max_wait_ms=FOREVER_MS).abandon(share)
     await broker.write(0)
@@ -410,8 +410,8 @@ async def test_where_there_is_no_room_everything_is_answered_each_time(tmp_path:
     assert (await waiting.value()).error_code == E.FETCH_SESSION_ID_NOT_FOUND
 
 
-async def test_what_can_be_no_topic_is_kept_by_no_session(broker: LeadingBroker) -> None:
-    """Places are counted, not the names of 32 kB that they would keep."""
+async def test_session_does_not_keep_a_name_that_no_topic_can_have(broker: LeadingBroker) -> None:
+    """The cache counts places, but not their names of 32 kB."""
     overlong = FetchTopic("x" * 250, None, [at(0)])
     client = Client(broker)
     for answer in (client.send(topics=[overlong]), client.send(topics=[overlong])):
@@ -428,7 +428,7 @@ async def test_what_can_be_no_topic_is_kept_by_no_session(broker: LeadingBroker)
 
 
 async def test_many_partitions_that_change_at_once_are_answered_in_parts(tmp_path: Path) -> None:
-    """One turn of the loop is not for a thousand of them."""
+    """A thousand of them are too many for one turn of the loop."""
     count = 2 * PLACES_AT_ONCE_MAX + 50
     broker = LeadingBroker(tmp_path, partitions=count)
     client = Client(broker)
@@ -471,7 +471,7 @@ async def test_no_partition_starves_where_an_answer_has_no_room(broker: LeadingB
     ),
     isolation=st.integers(0, 1),
 )
-def test_a_session_answers_what_a_full_fetch_would(
+def test_session_answers_the_same_as_a_full_fetch(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]], isolation: int
 ) -> None:
     async def test() -> None:

@@ -1,4 +1,4 @@
-"""Fetches that ask for much: partitions, bytes, or one partition again and again."""
+"""Large fetches: of many partitions, of many bytes, or of one partition many times."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -31,7 +31,7 @@ MANY = PARTITIONS_AT_ONCE_MAX + 100
 
 @pytest.mark.parametrize("topics", [1, 3])
 async def test_a_partition_that_is_named_often_is_read_once(tmp_path: Path, topics: int) -> None:
-    """As with Kafka: in the place of the first, with the words of the last."""
+    """Its answer is in the place of the first entry, with the fields of the last, as in Kafka."""
     broker = LeadingBroker(tmp_path, partitions=2)
     for _ in range(3):
         await broker.write()
@@ -68,10 +68,10 @@ async def test_fetch_of_small_batches_leaves_the_other_partitions_to_the_next(
 
 
 @pytest.mark.parametrize("turns", range(6))
-async def test_what_comes_while_many_partitions_are_read_is_not_waited_for(
+async def test_record_appended_while_many_partitions_are_read_ends_the_wait(
     tmp_path: Path, turns: int
 ) -> None:
-    """The first partition has been read already when it gets its record."""
+    """The first partition has been read already when a record is appended to it."""
     broker = LeadingBroker(tmp_path, partitions=MANY)
     answer = broker.fetch(indexes=range(MANY), max_wait_ms=60_000)
     await settle(turns)
@@ -83,7 +83,7 @@ async def test_what_comes_while_many_partitions_are_read_is_not_waited_for(
 
 @pytest.mark.parametrize("turns", [1, 2, 50])
 async def test_a_fetch_of_many_partitions_ends_with_its_client(tmp_path: Path, turns: int) -> None:
-    """It waited on, for as long as its max_wait_ms: 24 days at most."""
+    """It continued to wait for its max_wait_ms, 24 days at most."""
     broker = LeadingBroker(tmp_path, partitions=MANY)
     answer = broker.fetch(indexes=range(MANY), max_wait_ms=2**31 - 1)
     await settle(turns)
@@ -108,7 +108,7 @@ async def test_many_partitions_without_records_are_answered_at_the_deadline(tmp_
 async def test_a_read_is_as_large_as_the_memory_that_is_left(
     broker: LeadingBroker, held_bytes: int, batches: int
 ) -> None:
-    """Half of what is left, but one batch at least: a reader must get on."""
+    """A read takes half of the free memory, but one batch at least, for progress."""
     for _ in range(8):
         await broker.write(size=10_000)
     connection = broker.connect()
@@ -119,14 +119,14 @@ async def test_a_read_is_as_large_as_the_memory_that_is_left(
     assert len(topic.partitions[0].records) == batches * size_bytes
 
 
-# -- the same again
+# -- repeated fetches
 
 
 @asynccontextmanager
 async def repeating(
     directory: Path,
 ) -> AsyncIterator[tuple[LeadingBroker, Callable[..., Awaitable[Any]]]]:
-    """A broker, and a client without sessions that has asked twice for more than a large body."""
+    """Yield a broker, and a client without sessions that has sent a large fetch twice."""
     broker = LeadingBroker(directory, partitions=MANY)
     connection = broker.connect()
 
@@ -165,7 +165,7 @@ async def test_a_fetch_that_comes_again_reads_nothing(
         assert reads, "that is another one"
 
 
-async def test_what_comes_wakes_a_fetch_that_came_again(tmp_path: Path) -> None:
+async def test_record_wakes_a_repeated_fetch(tmp_path: Path) -> None:
     async with repeating(tmp_path) as (broker, ask):
         waiting = asyncio.ensure_future(ask(3))
         await settle(20)
@@ -188,10 +188,10 @@ async def test_a_kept_fetch_that_had_to_make_room_is_answered_all_the_same(tmp_p
 
 
 @pytest.mark.parametrize("turns", range(14))
-async def test_a_kept_fetch_whose_session_goes_while_it_looks_is_woken_all_the_same(
+async def test_kept_fetch_that_loses_its_session_during_a_read_is_woken(
     tmp_path: Path, turns: int
 ) -> None:
-    """It waited for what no record frees, and some partitions were watched for ever."""
+    """No record completed its wait, and some partitions were watched for ever."""
     clock = StoppedClock()
     broker = LeadingBroker(tmp_path, partitions=MANY, replicas_clock=clock)
     connection = broker.connect()
@@ -227,7 +227,7 @@ async def test_nothing_is_kept_for_a_client_that_has_gone(broker: LeadingBroker)
 async def test_large_fetches_are_compared_in_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each comparison takes several times what came, which the memory budget counts."""
+    """Each comparison takes several times the received bytes that the memory budget counts."""
     at_work: list[int] = []
 
     def counted(*args: Any) -> Steps[FetchRows | None]:

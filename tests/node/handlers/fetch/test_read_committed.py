@@ -1,4 +1,4 @@
-"""Readers of committed data: how far they get, what they leave out, and when they wake."""
+"""Readers of committed data: the end of a read, hidden records, and wake-ups."""
 
 from pathlib import Path
 
@@ -40,7 +40,7 @@ async def test_a_reader_stops_before_the_first_open_transaction(broker: LeadingB
 async def test_a_waiting_reader_wakes_when_the_transaction_ends(
     tmp_path: Path, min_bytes: int
 ) -> None:
-    """The data was there for long; what moves is the last stable offset."""
+    """The records were there before; the last stable offset moves."""
     broker = LeadingBroker(tmp_path, replicas=(1, 2), min_insync_replicas=2)
     before = broker.fetch(0, max_wait_ms=60_000, min_bytes=min_bytes)
     connection = broker.connect()

@@ -1,4 +1,4 @@
-"""ListOffsets by time: the first record that is not older; others have turns meanwhile."""
+"""ListOffsets by time: it finds the first record that is not older, in steps."""
 
 import asyncio
 from pathlib import Path
@@ -41,7 +41,7 @@ async def found(broker: LeadingBroker, time: int) -> tuple[int, int, int]:
     ),
     uses_append_time=st.booleans(),
 )
-def test_it_finds_what_looking_at_every_record_finds(
+def test_search_finds_the_same_as_a_scan_of_every_record(
     tmp_path_factory: pytest.TempPathFactory,
     batches: list[tuple[list[int], int]],
     uses_append_time: bool,

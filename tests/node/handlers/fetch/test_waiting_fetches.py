@@ -1,4 +1,4 @@
-"""Consumers that wait for bytes: they wake with what is committed, in however many steps."""
+"""Consumers that wait for bytes: committed records wake them, in any number of steps."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -31,7 +31,7 @@ async def broker(tmp_path: Path) -> AsyncIterator[LeadingBroker]:
 async def test_a_high_watermark_that_moves_in_steps_wakes_a_reader_at_each(
     broker: LeadingBroker, isolation_level: int
 ) -> None:
-    """The second batch was appended while the follower was on its way with the first (C2)."""
+    """The second batch was appended while the follower fetched the first (C2)."""
     connection = broker.connect()
     wait: dict[str, Any] = {"isolation_level": isolation_level, "max_wait_ms": FOREVER_MS}
     first = broker.fetch(0, **wait)
@@ -64,10 +64,10 @@ async def test_a_reader_of_many_bytes_is_not_woken_by_bytes_counted_twice(
     assert len((await reader.value()).topics[0].partitions[0].records) == 3 * size_bytes
 
 
-async def test_what_an_earlier_leader_wrote_wakes_a_reader_when_it_is_committed(
+async def test_records_of_an_earlier_leader_wake_a_reader_when_they_are_committed(
     broker: LeadingBroker,
 ) -> None:
-    """Nothing is appended by us; the first fetch of a follower moves the high watermark."""
+    """This leader appends nothing; the first fetch of a follower moves the high watermark."""
     hosted = broker.partition()
     hosted.follow(PartitionRegistration(replicas=(1, 2), isr=(1, 2), leader=2, leader_epoch=2))
     for n in range(2):
@@ -128,7 +128,7 @@ async def test_a_high_watermark_that_stands_still_does_not_fill_the_memory(
 
 
 @pytest.mark.parametrize("limit", ["max_bytes", "a segment's end"])
-async def test_who_can_be_given_no_more_does_not_wait_for_min_bytes(
+async def test_fetch_at_its_limit_does_not_wait_for_min_bytes(
     broker: LeadingBroker, limit: str
 ) -> None:
     size_bytes, connection = len(plain(0, size=100)), broker.connect()

@@ -1,4 +1,4 @@
-"""OffsetFetch and OffsetDelete, against a coordinator in the hands of the test."""
+"""OffsetFetch and OffsetDelete, against a coordinator that the test controls."""
 
 import pytest
 
@@ -54,7 +54,7 @@ def asked(version: int, topics: object, **more: object) -> dict[str, object]:
 def fetch(
     broker: GroupBroker, version: int = 9, topics: object = None, **more: object
 ) -> dict[object, tuple]:
-    """(offset, leader epoch, metadata, error) by topic and partition; and "error" of the group."""
+    """Return (offset, leader epoch, metadata, error) by partition, and the group's error."""
     answer = broker.ask(FETCH, version, asked(version, topics, **more))
     group = answer.groups[0] if version >= 8 else answer
     return partitions(group)
@@ -138,7 +138,7 @@ def test_the_offset_of_a_namesake_is_none(broker: GroupBroker, version: int) -> 
 
 
 @pytest.mark.parametrize("version", [7, 8, 9])
-def test_stable_answers_do_not_show_what_may_change(broker: GroupBroker, version: int) -> None:
+def test_stable_answer_hides_offsets_that_may_change(broker: GroupBroker, version: int) -> None:
     put(broker, "t", 1, 20, producer=7)
     put(broker, "t", 2, 21, producer=7)
     question = [wanted(0, 1, 2)]

@@ -1,4 +1,4 @@
-"""OffsetCommit and TxnOffsetCommit, against a coordinator in the hands of the test."""
+"""OffsetCommit and TxnOffsetCommit, against a coordinator that the test controls."""
 
 import pytest
 
@@ -44,7 +44,7 @@ def topics(*partitions: dict[str, object], name: str = "t", **more: object) -> l
 
 
 def commit(broker: GroupBroker, version: int = 9, **values: object) -> dict[object, int]:
-    """The error of each topic and partition."""
+    """Commit; return the error of each topic and partition."""
     question = {"group_id": "g", "generation_id_or_member_epoch": -1, "topics": topics()}
     return errors(broker.ask(COMMIT, version, question | values))
 
@@ -102,7 +102,7 @@ def test_old_clients_bring_their_own_retention(broker: GroupBroker, version: int
         assert value.expire_timestamp_ms == value.commit_timestamp_ms + 1000
 
 
-def test_the_coordinator_judges_who_commits(broker: GroupBroker) -> None:
+def test_coordinator_checks_the_member_that_commits(broker: GroupBroker) -> None:
     commit(
         broker, 9, member_id="m", group_instance_id="i", generation_id_or_member_epoch=4
     )  # fmt: skip
@@ -250,7 +250,7 @@ def test_the_group_judges_members_in_a_transaction_too(broker: GroupBroker) -> N
     assert broker.groups.batches == []
 
 
-def test_topics_by_id_are_refused_in_a_transaction_where_nobody_has_the_id(
+def test_unknown_topic_ids_are_refused_in_a_transaction(
     broker: GroupBroker,
 ) -> None:
     known, unknown = broker.ids["t"], b"?" * 16
@@ -283,7 +283,7 @@ def test_topics_by_id_are_refused_in_a_transaction_where_nobody_has_the_id(
         (ErrorCode.COORDINATOR_NOT_AVAILABLE, [15] * 6),
     ],
 )
-def test_what_the_transaction_coordinator_says(
+def test_error_of_the_transaction_coordinator_depends_on_the_version(
     broker: GroupBroker, error: int, expected: list[int]
 ) -> None:
     broker.verifier.error = error
@@ -293,7 +293,7 @@ def test_what_the_transaction_coordinator_says(
 
 
 def test_a_marker_that_overtakes_the_offsets_ends_them(broker: GroupBroker) -> None:
-    """Verified, but the transaction ended meanwhile: the late offsets open nothing."""
+    """They are verified, but the transaction ended meanwhile: the late offsets open nothing."""
 
     def end() -> None:
         if len(broker.verifier.questions) == 1:
@@ -309,7 +309,7 @@ def test_a_marker_that_overtakes_the_offsets_ends_them(broker: GroupBroker) -> N
 def test_offsets_of_the_next_transaction_may_come_before_the_last_marker(
     broker: GroupBroker,
 ) -> None:
-    """Its coordinator holds the question until that marker is written, which kills the guard."""
+    """Its coordinator answers after that marker is written, which invalidates the guard."""
     assert txn_commit(broker, 5) == {("t", 0): 0}
     markers = iter([1])
     broker.verifier.meanwhile = lambda: [broker.groups.mark(7, epoch) for epoch in markers]

@@ -1,4 +1,4 @@
-"""Described groups of the newer protocol, of which a client may not see all."""
+"""Described consumer groups with topics that a client may not describe."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ TOPICS = [f"topic-{number}" for number in range(10 * MADE_A_STEP)]
 
 
 class CountedAccess:
-    """Allows all topics but one, and counts how often it is asked between two steps."""
+    """Access to all topics but one; it counts the checks between two steps."""
 
     principal = Principal("User", "alice")
 

@@ -1,4 +1,4 @@
-"""The broker that these tests ask."""
+"""The broker of these tests."""
 
 import pytest
 
@@ -7,5 +7,5 @@ from ...fake_broker import FakeBroker
 
 @pytest.fixture
 def broker() -> FakeBroker:
-    """Broker 1 of three, without topics."""
+    """Return broker 1 of three, without topics."""
     return FakeBroker()

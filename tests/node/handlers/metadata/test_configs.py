@@ -131,8 +131,8 @@ def test_describe_configs_shows_a_topics_values_as_parsed(broker: FakeBroker) ->
     assert synonyms_of(configs["preallocate"])[0] == ("preallocate", "true", 1)
 
 
-def test_describe_configs_shows_what_all_brokers_have_as_kafka_does() -> None:
-    """A broker's value is parsed; the resource that sets it for all, and synonyms, are as typed."""
+def test_describe_configs_shows_values_of_all_brokers_as_kafka_does() -> None:
+    """A broker's value is parsed; the cluster's resource and synonyms keep the original text."""
     broker = FakeBroker()
     broker.create("a")
     assert alter(broker, change(BROKER, "", ("log.preallocate", SET, " TRUE ")))[0][0] == 0
@@ -148,7 +148,7 @@ def test_describe_configs_shows_what_all_brokers_have_as_kafka_does() -> None:
 
 
 def test_create_topics_answers_with_values_as_typed() -> None:
-    """So does Apache Kafka 4.4, which parses them in DescribeConfigs only."""
+    """Apache Kafka 4.4 does the same: it parses values in DescribeConfigs only."""
     answer = FakeBroker().ask(
         19,
         7,
@@ -262,7 +262,7 @@ def test_lists_grow_and_shrink(broker: FakeBroker) -> None:
         (("min.compaction.lag.ms", SET, str(2**63)), ErrorCode.INVALID_CONFIG, "LONG"),
     ],
 )
-def test_what_is_wrong_is_said_and_not_done(
+def test_invalid_change_is_refused_with_a_message(
     broker: FakeBroker, operation: tuple[str, int, str | None], code: int, says: str
 ) -> None:
     broker.create("a", retention_ms="7")
@@ -332,7 +332,7 @@ def test_the_least_in_sync_replicas_of_brokers_are_not_removed(
     assert broker.state.broker_configs == {"": {key: "1"}}
 
 
-def test_what_one_broker_is_given_wins_over_what_all_are(broker: FakeBroker) -> None:
+def test_config_of_one_broker_overrides_that_of_all(broker: FakeBroker) -> None:
     broker.create("a")
     key = "log.retention.ms"
     for name, value in (("", "1000"), ("1", "500")):
@@ -385,7 +385,7 @@ def test_when_the_controller_is_silent_every_resource_hears_of_it(broker: FakeBr
     [(TOPIC, "a"), (BROKER, "1"), (BROKER, "")],
     ids=["topic", "broker", "cluster"],
 )
-def test_to_delete_what_is_not_set_succeeds(broker: FakeBroker, kind: int, name: str) -> None:
+def test_deletion_of_an_unset_config_succeeds(broker: FakeBroker, kind: int, name: str) -> None:
     """Kafka's reassignment tool ends by deleting throttles that are not set."""
     broker.create("a")
     keys = (

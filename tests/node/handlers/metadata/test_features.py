@@ -1,4 +1,4 @@
-"""Features as ApiVersions shows them, and what changing their levels changes."""
+"""Features in ApiVersions, and the effects of changed levels."""
 
 from typing import Any
 
@@ -35,9 +35,10 @@ def finalized(broker: FakeBroker) -> tuple[dict[str, int], int]:
 
 @pytest.mark.parametrize("version", range(6))
 def test_api_versions_shows_features_as_kafka_does(broker: FakeBroker, version: int) -> None:
-    """A producer that reads transaction.version 2 adds partitions by producing, and ends with v5
-    (KIP-890); tools take a broker's version from metadata.version. Before ApiVersions v4 a client
-    cannot read a feature that begins with 0.
+    """A producer that reads transaction.version 2 adds partitions by producing, and ends with v5.
+
+    Tools take a broker's version from metadata.version. Before ApiVersions v4 a client cannot read
+    a feature that begins with 0 (KIP-890).
     """
     answer = broker.ask(API_VERSIONS, version, SOFTWARE)
     shown = {
@@ -139,7 +140,7 @@ def test_more_updates_than_the_bound_are_refused(broker: FakeBroker) -> None:
     assert not broker.controller.commands
 
 
-def test_an_update_whose_outcome_is_unknown_answers_the_error(broker: FakeBroker) -> None:
+def test_update_with_an_unknown_outcome_answers_the_error(broker: FakeBroker) -> None:
     broker.controller.failure = RequestTimedOut()
     answer = update(broker, ("group.version", 0, SAFE))
     assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT

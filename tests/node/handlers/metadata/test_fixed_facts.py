@@ -1,4 +1,4 @@
-"""What a cluster of ours cannot change, asked for."""
+"""APIs for changes that this cluster does not support."""
 
 from typing import Any
 

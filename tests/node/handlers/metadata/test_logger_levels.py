@@ -1,4 +1,4 @@
-"""Levels of a running broker's loggers are shown and changed (KIP-412)."""
+"""The levels of a running broker's loggers (KIP-412)."""
 
 import logging
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Metadata, DescribeTopicPartitions, and topics that are made by asking for them."""
+"""Metadata, DescribeTopicPartitions, and the automatic creation of topics."""
 
 import asyncio
 from types import SimpleNamespace
@@ -211,7 +211,7 @@ def test_the_offsets_topic_gets_its_own_shape() -> None:
     assert broker.state.topics["__consumer_offsets"].configs["cleanup.policy"] == "compact"
 
 
-async def test_many_who_ask_for_a_new_topic_share_one_creation(broker: FakeBroker) -> None:
+async def test_requests_for_a_new_topic_share_one_creation(broker: FakeBroker) -> None:
     broker.controller.delay_s = 0.02
     questions = [broker.answer(METADATA, 9, asking("new", creates=True)) for _ in range(20)]
     answers = await asyncio.gather(*questions)
@@ -219,7 +219,7 @@ async def test_many_who_ask_for_a_new_topic_share_one_creation(broker: FakeBroke
     assert len(broker.controller.commands) == 1
 
 
-async def test_who_loses_the_race_finds_the_topic_there(broker: FakeBroker) -> None:
+async def test_request_that_loses_the_race_finds_the_topic(broker: FakeBroker) -> None:
     gate = broker.controller.gate = asyncio.Event()
     question = asyncio.ensure_future(broker.answer(METADATA, 9, asking("new", creates=True)))
     await turns_until(lambda: broker.controller.commands)
@@ -286,7 +286,7 @@ def test_a_page_is_never_longer_than_the_broker_allows() -> None:
     assert [len(page) for page in pages(broker, ["a"], 2000)] == [2, 2, 1]
 
 
-def test_described_partitions_show_who_is_eligible(broker: FakeBroker) -> None:
+def test_described_partitions_show_eligible_leader_replicas(broker: FakeBroker) -> None:
     broker.create("a", partitions=1)
     for node in (2, 3):
         broker.fence(node)

@@ -23,7 +23,7 @@ def results_of(answer: Any) -> dict[tuple[str, int], int]:
 
 
 def bounce(broker: FakeBroker, node: int) -> None:
-    """The node dies and comes back: it leads nothing any more."""
+    """Fence a node and bring it back: it leads nothing any more."""
     broker.fence(node)
     broker.unfence(node)
 
@@ -49,7 +49,7 @@ def test_elections_tell_each_partition(broker: FakeBroker, version: int) -> None
     }
 
 
-def test_an_election_for_all_tells_only_what_happened(broker: FakeBroker) -> None:
+def test_election_for_all_reports_only_changed_partitions(broker: FakeBroker) -> None:
     broker.create("a", partitions=3)
     assert results_of(broker.ask(ELECT, 2, {"topic_partitions": None})) == {}
 
@@ -117,7 +117,7 @@ def test_when_the_controller_is_silent_the_whole_says_so(broker: FakeBroker) -> 
 
 
 @pytest.mark.parametrize("version", range(1, 6))
-def test_log_directories_list_what_is_hosted(broker: FakeBroker, version: int) -> None:
+def test_log_directories_list_hosted_partitions(broker: FakeBroker, version: int) -> None:
     log = SimpleNamespace(
         segments=SimpleNamespace(size_bytes=123), high_watermark=5, log_end_offset=9
     )
@@ -205,7 +205,7 @@ def test_a_clients_name_is_looked_at(name: str) -> None:
 def test_api_versions_of_another_cluster_or_broker_sends_back_to_the_bootstrap(
     broker: FakeBroker, cluster_id: str | None, node_id: int, error: ErrorCode
 ) -> None:
-    """KIP-1242: addresses that were given to others since."""
+    """Its address may belong to another cluster since (KIP-1242)."""
     software = {"client_software_name": "a", "client_software_version": "1"}
     meant = {"cluster_id": cluster_id, "node_id": node_id}
     answer = broker.ask(API_VERSIONS, 5, software | meant)
@@ -266,7 +266,7 @@ def test_a_producer_gets_an_id_of_its_own(broker: FakeBroker, version: int) -> N
         ({"transactional_id": None, "producer_id": -1, "producer_epoch": 3}, 42),
     ],
 )
-def test_who_may_have_a_producer_id(values: dict[str, Any], code: int) -> None:
+def test_producer_id_is_refused_for_invalid_requests(values: dict[str, Any], code: int) -> None:
     answer = FakeBroker().ask(INIT_PRODUCER_ID, 5, values)
     assert answer.error_code == code
     if code:

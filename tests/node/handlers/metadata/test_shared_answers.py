@@ -1,4 +1,4 @@
-"""Equal questions share one computation, and none gets an answer older than itself."""
+"""Equal requests share one computation, and none gets an answer older than itself."""
 
 import asyncio
 import itertools
@@ -31,7 +31,7 @@ MANY = metadata.ENTRIES_AT_ONCE_MAX + 1
 
 
 class Asked:
-    """A state that changes, and computations that read it when they are let."""
+    """A state that changes, and computations that read it when the test lets them."""
 
     def __init__(self) -> None:
         self.state = 0
@@ -71,7 +71,7 @@ async def test_those_that_ask_while_nothing_changes_share_one_computation() -> N
 
 
 async def test_those_that_ask_after_a_change_get_no_older_state() -> None:
-    """And share the one computation that begins when the running one has ended."""
+    """They share the one computation that begins when the running one has ended."""
     asked = Asked()
     before = asked.ask()
     await settle()
@@ -125,7 +125,7 @@ async def test_an_error_reaches_all_that_share_and_is_not_kept() -> None:
 
 @pytest.fixture
 def computed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The version of the state at the beginning of each computation."""
+    """Return a list that gets the state's version at the beginning of each computation."""
     computed: list[int] = []
     values = metadata._values
 
@@ -202,7 +202,7 @@ async def test_all_topics_do_not_show_one_that_is_deleted_meanwhile(
 
 
 async def test_metadata_by_id_asked_for_after_a_change_shows_it(broker: FakeBroker) -> None:
-    """Also where it joins a question of before the change that nothing was done for yet."""
+    """It may join the computation of an earlier request that has not begun."""
     create(broker, "wide", MANY)
     ids = [name.ljust(16) for name in (b"wide", b"new")]
     question = {"topics": [{"name": None, "topic_id": each} for each in ids]}
@@ -217,8 +217,7 @@ async def test_metadata_by_id_asked_for_after_a_change_shows_it(broker: FakeBrok
 async def test_metadata_of_clients_that_have_gone_is_not_computed(
     broker: FakeBroker, computed: list[int]
 ) -> None:
-    """Else questions that are all different, of clients that close at once, would keep all others
-    that ask waiting."""
+    """Else different requests of clients that close at once would delay all others."""
     create(broker, "wide", MANY)
     contexts = [RequestContext(broker.services, number, "127.0.0.1") for number in range(20)]
     more = {"allow_auto_topic_creation": False}

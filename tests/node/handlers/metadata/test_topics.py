@@ -191,7 +191,7 @@ def test_every_version_adds_partitions(broker: FakeBroker, version: int) -> None
 
 
 def test_the_topic_of_offsets_gets_no_more_partitions(broker: FakeBroker) -> None:
-    """Every group would be looked for in another partition than the one that has its offsets."""
+    """Every group would have another partition than the one with its offsets."""
     broker.create("a")
     broker.create("__consumer_offsets", 2)
     more = [{"name": name, "count": 4, "assignments": None} for name in ("__consumer_offsets", "a")]

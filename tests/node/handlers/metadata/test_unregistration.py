@@ -1,4 +1,4 @@
-"""A broker that has stopped is unregistered on request."""
+"""UnregisterBroker removes a broker that has stopped."""
 
 import pytest
 

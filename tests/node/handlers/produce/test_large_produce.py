@@ -1,4 +1,4 @@
-"""A produce of many partitions: appended in parts, in its place in line, and answered once."""
+"""A produce of many partitions: appended in parts, in its order, and answered once."""
 
 import asyncio
 import gc
@@ -40,7 +40,7 @@ TOPIC_ID = b"t".ljust(16)
 
 
 def request(version: int, *, acks: int = -1, sequence: int = 0) -> bytes:
-    """Each partition gets a batch with a sequence."""
+    """Return a request with a batch of a sequence for each partition."""
 
     def batch(index: int) -> bytearray:
         records = [Record(0, 1_700_000_000_000, b"k", b"%d" % index)]
@@ -75,7 +75,9 @@ def _asked(broker: OwnBroker, ask: Callable[[Connection], Any]) -> Any:
 
 
 @pytest.mark.parametrize("version", [3, 9, 13])
-def test_it_is_answered_as_one_and_what_comes_behind_it_waits(tmp_path: Path, version: int) -> None:
+def test_large_produce_has_one_answer_and_requests_behind_it_wait(
+    tmp_path: Path, version: int
+) -> None:
     def ask(connection: Connection) -> list[ProduceResponse]:
         for sequence in range(3):  # the second must not be appended before the first
             connection.send(0, version, request(version, sequence=sequence))
@@ -115,11 +117,11 @@ def test_nothing_is_appended_of_one_that_is_cut_short(tmp_path: Path) -> None:
 @pytest.mark.in_turn
 @pytest.mark.parametrize("acks", [-1, 0, 5])
 @pytest.mark.parametrize("transactional_id", [None, "x"])
-def test_what_is_wrong_with_the_whole_refuses_all_its_parts(
+def test_error_of_a_whole_request_refuses_all_its_parts(
     tmp_path: Path, acks: int, transactional_id: str | None
 ) -> None:
     def batch(index: int) -> bytearray:
-        """Of two producers, or of one without a transactional id; the first parts are plain."""
+        """Return a batch of one of two producers; the first parts are plain."""
         fields: dict[str, Any] = {"producer_epoch": 0, "base_sequence": 0}
         if index >= CREATED - 10:
             fields |= {"transactional": True, "producer_id": 7 + index % 2}
@@ -168,7 +170,7 @@ async def test_a_large_produce_of_a_closed_connection_is_not_even_decoded(tmp_pa
 async def test_a_large_produce_of_a_closed_connection_does_not_stay_in_memory(
     tmp_path: Path, turns: int
 ) -> None:
-    """No cycle keeps it: brokers make no full collection, and it may have 100 MB."""
+    """No cycle holds it: brokers make no full collection, and it may have 100 MB."""
     context = LeadingBroker(tmp_path).connect()
     context.broker.work = SlicedWork(clock=count(0.0, 0.0015).__next__)  # two steps in a turn
     body = bytearray(request(9))

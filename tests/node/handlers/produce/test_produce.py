@@ -1,4 +1,4 @@
-"""What a produce is answered: a partition for each batch, in the order of the request."""
+"""The answers to produces: a partition for each batch, in the order of the request."""
 
 import dataclasses
 from collections.abc import AsyncIterator
@@ -30,7 +30,7 @@ E = ErrorCode
 
 
 @pytest.mark.parametrize("ends_well", [True, False])
-async def test_each_batch_of_a_partition_that_is_named_twice_is_answered_with_what_became_of_it(
+async def test_each_batch_of_a_partition_that_is_named_twice_has_its_own_answer(
     tmp_path: Path, ends_well: bool
 ) -> None:
     """Kafka appends the last one only and answers once."""
@@ -54,7 +54,7 @@ async def test_each_batch_of_a_partition_that_is_named_twice_is_answered_with_wh
 async def test_a_produce_that_waits_for_replicas_keeps_no_memory_of_its_request(
     tmp_path: Path,
 ) -> None:
-    """Else the frames of everything in flight are held: 60 MB a broker under load."""
+    """Else the frames of all produces in flight are held: 60 MB a broker under load."""
     broker = LeadingBroker(tmp_path, partitions=2, replicas=(1, 2), min_insync_replicas=2)
     wanted = [ProducePartition(0, plain()), ProducePartition(1, plain()[:-1])]
     request = ProduceRequest(None, -1, 60_000, [ProduceTopic("t", None, wanted)])
@@ -71,7 +71,7 @@ async def test_a_produce_that_waits_for_replicas_keeps_no_memory_of_its_request(
     assert (first.error_code, second.error_code) == (E.NONE, E.INVALID_RECORD)
 
 
-# -- records that are looked at (compacted topics)
+# -- records that are checked (compacted topics)
 
 
 def keyed(*keys: bytes | None, compression: int = 0, size: int = 1) -> bytearray:
@@ -91,7 +91,7 @@ async def compacted(tmp_path: Path) -> AsyncIterator[LeadingBroker]:
 async def test_the_records_at_fault_are_named(
     compacted: LeadingBroker, count: int, compression: int
 ) -> None:
-    """KIP-467: a producer fails these, and tells the others that they were in bad company."""
+    """A producer fails these, and fails the others of the batch with another error (KIP-467)."""
     records = keyed(*(None if n % 5 == 3 else b"k" for n in range(count)), compression=compression)
     answer = compacted.put(records)
     (read,) = await answer.partitions()
@@ -175,7 +175,7 @@ async def test_a_transactional_batch_of_many_records_is_looked_at_before_the_coo
 async def test_few_records_with_many_headers_are_looked_at_in_slices(
     compacted: LeadingBroker, batches: int, headers: int
 ) -> None:
-    """At once they kept the loop for seconds: each batch unfolds to 32 kB of headers."""
+    """At once they held the loop for seconds: each batch decompresses to 32 kB of headers."""
     one = encode_batch([Record(0, 0, b"k", None, (("", None),) * headers)], compression=ZSTD)
     wanted = [(0, bytearray(one)) for _ in range(batches)]
     answer = compacted.put(wanted)
@@ -185,7 +185,7 @@ async def test_few_records_with_many_headers_are_looked_at_in_slices(
 
 
 async def test_the_records_of_a_few_batches_out_of_time_are_named(tmp_path: Path) -> None:
-    """Of a request with thousands of them, that takes too long."""
+    """Naming those of a request with thousands takes too long."""
     one = encode_batch([Record(i, 0, b"k", None) for i in range(100)])
     broker = LeadingBroker(tmp_path, log_config={"timestamp_before_max_ms": 1000000})
     wanted = [(0, bytearray(one)) for _ in range(4)]
@@ -219,7 +219,7 @@ async def test_full_validation_refuses_records_that_cannot_be_read(
     assert await broker.put(good).errors() == {0: E.INVALID_RECORD}
 
 
-# -- a batch that comes again
+# -- repeated batches
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ async def test_full_validation_refuses_records_that_cannot_be_read(
 async def test_a_batch_that_was_appended_is_a_duplicate_whatever_has_changed_since(
     tmp_path: Path, acks: int, change: dict[str, object]
 ) -> None:
-    """Its first answer was lost. Kafka refuses it, and it stands in the log nevertheless."""
+    """Its first answer was lost. Kafka refuses it, although it is in the log."""
     broker = LeadingBroker(tmp_path, replicas=(1, 2), min_insync_replicas=2)
 
     def batches(sequence: int) -> list[tuple[int, bytearray]]:
@@ -261,7 +261,7 @@ async def test_a_batch_that_was_appended_is_a_duplicate_whatever_has_changed_sin
 async def test_batch_that_comes_again_to_a_former_leader_is_not_judged_there(
     tmp_path: Path, change: dict[str, object]
 ) -> None:
-    """Its new leader may have it: a refusal of its records would say that nobody does."""
+    """Its new leader may have it: an error of its records would mean that it was not written."""
     broker = LeadingBroker(tmp_path, replicas=(1, 2), min_insync_replicas=2)
     record = Record(0, SystemClock.wall_ms() - 1000, None, b"v")
     data = encode_batch([record], producer_id=7, producer_epoch=0, base_sequence=0)

@@ -1,4 +1,4 @@
-"""How long the bytes of a produce stay in memory: as long as the memory budget counts them."""
+"""The bytes of a produce stay in memory only while the memory budget counts them."""
 
 import asyncio
 import gc
@@ -23,7 +23,7 @@ from ...leading_broker import LeadingBroker, batch, plain
 def send(
     broker: LeadingBroker, records: bytearray, transactional_id: str | None = None
 ) -> tuple[bytearray, PendingAnswer]:
-    """The frame of a produce that waits, and the answer it waits for."""
+    """Send a produce that waits; return its frame and its pending answer."""
     wanted = ProduceTopic("t", None, [ProducePartition(0, records)])
     body = produce.encode_request(ProduceRequest(transactional_id, -1, 60_000, [wanted]), 9)
     frame = bytearray(encode_request_header(PRODUCE, 9, 1, "test") + b"".join(body))
@@ -45,7 +45,7 @@ def is_in_memory(frame: bytearray) -> bool:
 
 @pytest.mark.parametrize("end", ["answered", "failed", "gone"])
 async def test_a_produce_that_has_waited_does_not_stay_in_memory(tmp_path: Path, end: str) -> None:
-    """The purgatory keeps a few dozen of what is done, and a request may have 100 MB."""
+    """The purgatory keeps a few dozen completed requests, and one may have 100 MB."""
     broker = LeadingBroker(tmp_path, replicas=(1, 2), min_insync_replicas=2)
     frame, answer = send(broker, plain())
     match end:
@@ -61,7 +61,7 @@ async def test_a_produce_that_has_waited_does_not_stay_in_memory(tmp_path: Path,
 
 @pytest.mark.uvloop
 async def test_a_queue_of_acks_0_needs_no_client(tmp_path: Path) -> None:
-    """As in Kafka: nobody would say again what was sent before the connection was closed."""
+    """No client repeats requests that it sent before its connection was closed, as in Kafka."""
     broker = LeadingBroker(tmp_path, log_config={"is_compacted": True})
     server = KafkaServer(broker.dispatcher, broker.services, logging.getLogger("oncelog.test"))
     await server.start(plain_listener())
@@ -80,7 +80,7 @@ async def test_a_queue_of_acks_0_needs_no_client(tmp_path: Path) -> None:
 
 
 async def test_a_produce_of_the_queue_goes_with_its_connection(tmp_path: Path) -> None:
-    """The memory budget no longer counts it then, however long the coordinator takes."""
+    """The memory budget no longer counts it then, even if the coordinator takes long."""
     broker = LeadingBroker(tmp_path)
     broker.verifier.hold = True
     frame, answer = send(broker, batch(0), "tx")

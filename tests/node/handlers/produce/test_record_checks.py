@@ -1,4 +1,4 @@
-"""What a produced batch claims is what its records say, or it is refused, as far as asked for."""
+"""A produced batch's header must match its records, as far as its topic requires."""
 
 import dataclasses
 import struct
@@ -41,7 +41,7 @@ def leading(directory: Path, level: RecordCheck, **config: object) -> LeadingBro
 def headed(
     times: list[int], max_timestamp: int = -1, *, compression: int = 0, **fields: int
 ) -> bytearray:
-    """A batch of a client that writes another maximum timestamp than that of its records."""
+    """Return a batch with another maximum timestamp than that of its records."""
     records = [Record(i, time_ms, b"k", b"v") for i, time_ms in enumerate(times)]
     batch = bytearray(encode_batch(records, compression=compression, **fields))
     struct.pack_into(">q", batch, MAX_TIMESTAMP_AT, max_timestamp)
@@ -50,14 +50,14 @@ def headed(
 
 
 def stored(broker: LeadingBroker) -> BatchHeader:
-    """The header of the last batch in the log, whose checksum fits."""
+    """Return the header of the last batch in the log; check its checksum."""
     batch = batches_in(broker.log())[-1]
     header = decode_header(batch)
     check_crc(batch, 0, header)
     return header
 
 
-# -- what is refused
+# -- refusals
 
 
 @pytest.mark.parametrize("level", LEVELS, ids=lambda level: level.name.lower())
@@ -126,7 +126,7 @@ async def test_count_below_zero_gives_the_batches_behind_it_no_more_time(
 async def test_missing_maximum_timestamp_becomes_that_of_the_records(
     tmp_path: Path, count: int, compression: int, level: RecordCheck
 ) -> None:
-    """Sarama wrote -1 until 2025; fresh records went by retention, and no search found them."""
+    """Sarama wrote -1 until 2025: retention deleted fresh records, and no search found them."""
     broker, now_ms = leading(tmp_path, level), SystemClock.wall_ms()
     times = [now_ms - 5] * count
     times[1] = now_ms
@@ -215,7 +215,7 @@ async def test_producer_is_listed_with_the_time_of_its_records(tmp_path: Path) -
     assert entry is not None and entry.last_timestamp == now_ms
 
 
-# -- what changes while records are looked at
+# -- changes while records are checked
 
 
 @pytest.mark.parametrize("is_compacted", [False, True])

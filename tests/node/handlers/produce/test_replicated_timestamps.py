@@ -1,4 +1,4 @@
-"""Maximum timestamps that a client got wrong, on three brokers: replicas stay equal, and fresh."""
+"""Wrong maximum timestamps of a client, on three brokers: replicas stay equal, records stay."""
 
 import asyncio
 import dataclasses
@@ -19,7 +19,7 @@ HOUR_MS = 3_600_000
 
 
 async def test_missing_maximum_timestamp_is_mended_once_for_all_replicas(tmp_path: Path) -> None:
-    """Retention dropped the acknowledged records of now with the old one in their segment."""
+    """Retention deleted fresh acknowledged records with the old one in their segment."""
     now_ms = SystemClock.wall_ms()
     async with three_brokers(tmp_path) as cluster:
         leader = await cluster.create_topic()

@@ -1,4 +1,4 @@
-"""A transaction opens in a partition with its coordinator's word only (KIP-890)."""
+"""A transaction opens in a partition only after its coordinator's confirmation (KIP-890)."""
 
 import asyncio
 from pathlib import Path
@@ -20,7 +20,7 @@ from ...leading_broker import LeadingBroker, batch, plain
 E = ErrorCode
 
 
-# -- asking
+# -- verifications
 
 
 @pytest.mark.parametrize(("version", "adds"), [(3, False), (11, False), (12, True)])
@@ -85,7 +85,7 @@ async def test_all_partitions_of_a_request_are_one_question(tmp_path: Path) -> N
 # -- answers by version
 
 TABLE = {
-    # the coordinator's word: {first Produce version: what the client hears}
+    # the coordinator's error: {first Produce version: the client's error}
     E.INVALID_TXN_STATE: {3: E.INVALID_TXN_STATE},
     E.TRANSACTION_ABORTABLE: {3: E.INVALID_TXN_STATE, 11: E.TRANSACTION_ABORTABLE},
     E.PRODUCER_FENCED: {3: E.INVALID_PRODUCER_EPOCH},
@@ -125,11 +125,11 @@ async def test_a_refused_batch_is_not_in_the_log_and_may_come_again(broker: Lead
     assert connection.produce_queue is None
 
 
-# -- markers and questions that cross
+# -- markers during verifications
 
 
 async def test_a_yes_that_comes_after_the_marker_opens_nothing(broker: LeadingBroker) -> None:
-    """KIP-890: the produce was late, the transaction is over; its coordinator's yes is old."""
+    """The produce was late, and the transaction is over: the answer is outdated (KIP-890)."""
     broker.verifier.hold = True
     late = broker.produce(broker.connect(), {0: batch(0)})
     await settle()
@@ -149,7 +149,7 @@ async def test_a_yes_that_comes_after_the_marker_opens_nothing(broker: LeadingBr
 async def test_the_next_transaction_may_be_asked_about_before_the_marker_of_the_last(
     tmp_path: Path,
 ) -> None:
-    """The coordinator holds the question until the markers are written; one kills the guard."""
+    """The coordinator answers after the markers are written; one invalidates the guard."""
     broker = LeadingBroker(tmp_path, partitions=2)
     connection = broker.connect()
     first = broker.produce(connection, {0: batch(0), 1: batch(0)}, version=12)
@@ -193,7 +193,7 @@ async def test_guards_dropped_again_and_again_are_answered_with_a_retriable_erro
 async def test_a_fenced_producer_is_refused_by_its_epoch_without_a_question(
     broker: LeadingBroker,
 ) -> None:
-    """KAFKA-19690: the time-out raised the epoch; the paused producer wakes up."""
+    """The time-out raised the epoch; the paused producer wakes up (KAFKA-19690)."""
     connection = broker.connect()
     assert await broker.produce(connection, {0: batch(0)}).errors() == {0: E.NONE}
     assert await broker.mark(7, 1, commits=False) == [E.NONE]
@@ -213,7 +213,7 @@ async def test_a_fenced_producer_is_refused_by_its_epoch_without_a_question(
 async def test_a_batch_that_an_abort_overtook_is_refused(
     broker: LeadingBroker, version: int, code: int
 ) -> None:
-    """KAFKA-14053: the client gave up waiting, and aborted."""
+    """The client stopped waiting, and aborted (KAFKA-14053)."""
     connection = broker.connect()
     assert await broker.produce(connection, {0: batch(0)}).errors() == {0: E.NONE}
     assert await broker.mark(commits=False) == [E.NONE]
@@ -226,7 +226,7 @@ async def test_a_batch_that_an_abort_overtook_is_refused(
 async def test_a_producer_that_raises_its_epoch_cannot_write_into_the_transaction_before(
     broker: LeadingBroker,
 ) -> None:
-    """The marker of one transaction is held up, and the client goes on (KIP-890)."""
+    """The marker of one transaction is delayed, and the client continues (KIP-890)."""
     connection = broker.connect()
     first = broker.produce(connection, {0: batch(0)}, version=12)
     assert await first.errors() == {0: E.NONE}
@@ -321,7 +321,7 @@ async def test_a_burst_of_produces_is_asked_about_together(tmp_path: Path) -> No
 
 
 async def test_a_burst_of_many_partitions_is_asked_about_in_parts(tmp_path: Path) -> None:
-    """What is asked about together is appended in one turn of the loop."""
+    """Requests that are verified together are appended in one turn of the loop."""
     broker = LeadingBroker(tmp_path, partitions=PARTITIONS_MAX * 3 // 2)
     connection, each = broker.connect(), PARTITIONS_MAX // 2
     answers = [
@@ -348,7 +348,7 @@ async def test_producers_that_share_a_connection_are_asked_about_one_after_the_o
 
 
 async def test_a_gap_behind_a_refused_batch_is_not_closed(broker: LeadingBroker) -> None:
-    """What follows a refused batch in its connection must not take its place."""
+    """A batch behind a refused one on its connection must not take its place."""
     broker.verifier.answers = {0: E.NOT_COORDINATOR}
     connection = broker.connect()
     answers = [broker.produce(connection, {0: batch(n)}) for n in range(3)]
@@ -418,7 +418,9 @@ async def test_a_produce_that_waits_is_fenced_when_a_newer_connection_overtakes_
     [(12, {}), (9, {"oncelog_transaction_connection_fence": "false"})],
     ids=["KIP-890", "switched off"],
 )
-async def test_who_is_not_fenced(tmp_path: Path, version: int, settings: dict[str, Any]) -> None:
+async def test_produce_on_an_older_connection_is_not_fenced_in_newer_versions_or_by_config(
+    tmp_path: Path, version: int, settings: dict[str, Any]
+) -> None:
     broker = LeadingBroker(tmp_path, settings=settings)
     old, new = broker.connect(), broker.connect()
     for n, connection in enumerate((old, new, old)):
@@ -426,7 +428,7 @@ async def test_who_is_not_fenced(tmp_path: Path, version: int, settings: dict[st
         assert await answer.errors() == {0: E.NONE}
 
 
-async def test_a_produce_whose_connection_is_gone_is_not_appended(broker: LeadingBroker) -> None:
+async def test_produce_of_a_closed_connection_is_not_appended(broker: LeadingBroker) -> None:
     broker.verifier.hold = True
     connection = broker.connect()
     gone = [broker.produce(connection, {0: batch(n)}) for n in range(2)]
@@ -440,7 +442,7 @@ async def test_a_produce_whose_connection_is_gone_is_not_appended(broker: Leadin
 
 
 async def test_a_marker_before_a_part_of_a_large_produce_makes_it_ask_again(tmp_path: Path) -> None:
-    """A late repetition killed the guard before the part's slice: INVALID_TXN_STATE, fatal."""
+    """A late repetition invalidated the guard before the part's slice: INVALID_TXN_STATE."""
     partitions = 2 * PARTITIONS_MAX + 50
     last = partitions - 1
     marking: list[asyncio.Task[list[int]]] = []
@@ -465,7 +467,7 @@ async def test_a_marker_before_a_part_of_a_large_produce_makes_it_ask_again(tmp_
 async def test_a_marker_between_a_large_produce_and_the_next_makes_that_ask_again(
     tmp_path: Path,
 ) -> None:
-    """Both were in one question, and slices of the first took turns behind its answer."""
+    """Both were in one question, and slices of the first were appended after its answer."""
     last = PARTITIONS_MAX + 50
     marking: list[asyncio.Task[list[int]]] = []
     broker = LeadingBroker(tmp_path, partitions=last + 1)

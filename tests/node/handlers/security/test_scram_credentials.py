@@ -1,4 +1,4 @@
-"""Users whose credentials change while a request about them is worked off."""
+"""Credentials of users that change while a request about them is handled."""
 
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ async def change(broker: OwnBroker, *changes: ScramChange) -> None:
     assert not any(item.error for item in result.items)
 
 
-async def test_user_who_is_removed_while_all_are_described_is_left_out(tmp_path: Path) -> None:
+async def test_user_removed_while_all_are_described_is_left_out(tmp_path: Path) -> None:
     async with running(tmp_path) as broker:
         await change(broker, *(ScramChange(name, 1, b"s", b"k", b"k", 4_096) for name in USERS))
         context = RequestContext(broker.services, 1, "127.0.0.1")
@@ -47,7 +47,7 @@ async def test_user_who_is_removed_while_all_are_described_is_left_out(tmp_path:
         )
 
 
-async def test_user_of_whom_one_change_is_refused_keeps_what_there_was(tmp_path: Path) -> None:
+async def test_user_with_one_refused_change_keeps_its_credentials(tmp_path: Path) -> None:
     async with running(tmp_path) as broker:
         context = RequestContext(broker.services, 1, "127.0.0.1")
         password = {"iterations": 4_096, "salt": b"s", "salted_password": bytes(64)}

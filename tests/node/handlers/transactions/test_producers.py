@@ -1,4 +1,4 @@
-"""The APIs of transactions, by version: what is asked of the coordinator, and what is answered."""
+"""The APIs of transactions by version: the calls of the coordinator, and the answers."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,7 +17,7 @@ INIT, ADD, OFFSETS, END, DESCRIBE, LIST, API_VERSIONS = 22, 24, 25, 26, 65, 66, 
 
 
 class World:
-    """A broker with a topic `t`, and a coordinator whose markers are written at once."""
+    """A broker with a topic `t`, and a coordinator with markers that are written at once."""
 
     def __init__(self, **settings: Any) -> None:
         self.node = OneNode(hold_ms=20, **settings)
@@ -126,7 +126,7 @@ async def test_one_missing_partition_keeps_the_others_out(world: World) -> None:
     assert world.node.state() == "Empty"
 
 
-async def test_what_makes_no_sense_is_refused(world: World) -> None:
+async def test_invalid_requests_are_refused(world: World) -> None:
     assert (await world.init(transactional_id="")).error_code == E.INVALID_REQUEST
     assert (await world.init(producer_id=5)).error_code == E.INVALID_REQUEST
     assert (await world.init(producer_epoch=5)).error_code == E.INVALID_REQUEST

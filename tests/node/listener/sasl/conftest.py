@@ -1,4 +1,4 @@
-"""Tokens are tested where PyJWT is (the extra `secure`)."""
+"""The tests of tokens, which need PyJWT (the extra `secure`)."""
 
 from importlib.util import find_spec
 

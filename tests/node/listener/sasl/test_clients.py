@@ -1,4 +1,4 @@
-"""Clients that others wrote log in by each mechanism: aiokafka and librdkafka."""
+"""Logins of aiokafka and librdkafka with each mechanism."""
 
 import asyncio
 import hashlib
@@ -22,7 +22,7 @@ from ....awaiting import until
 from ...own_broker import OwnBroker
 from ..tls.certificates import Certificates
 
-ADMIN: Any = admin  # whose stubs lack SCRAM
+ADMIN: Any = admin  # its stubs lack SCRAM
 JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="geheim";'
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 

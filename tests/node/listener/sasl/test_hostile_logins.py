@@ -1,4 +1,4 @@
-"""Clients that have not logged in, and try what costs most or hurries most."""
+"""Clients that have not logged in, and try to cost much or to get an answer early."""
 
 import logging
 import socket
@@ -97,7 +97,7 @@ async def test_login_that_ends_while_answers_wait_lets_them_leave() -> None:
         assert toys.started == [b"first"]
 
 
-async def test_who_reads_no_answers_before_a_login_keeps_no_place(
+async def test_connection_that_reads_no_answers_before_its_login_is_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(server, "SWEEP_INTERVAL_S", 0.02)

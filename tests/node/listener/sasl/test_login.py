@@ -111,7 +111,7 @@ def test_login_again_within_a_second_is_illegal_and_changes_nothing() -> None:
         ("PLAIN", WRONG, "Invalid username or password"),
     ],
 )
-def test_login_again_as_somebody_else_fails(mechanism: str, token: bytes, says: str) -> None:
+def test_login_again_as_another_principal_fails(mechanism: str, token: bytes, says: str) -> None:
     login = logged_in(SESSION_MS)
 
     def again() -> None:

@@ -1,4 +1,4 @@
-"""Tokens of OAUTHBEARER: which are taken, which are refused, and how a client meets both."""
+"""Tokens of OAUTHBEARER: accepted and refused ones, with their clients."""
 
 import asyncio
 import base64
@@ -38,7 +38,7 @@ from oncelog.wire.security.secret import Secret
 from ...own_broker import OwnBroker
 from ..tls.certificates import LOG
 
-JWT: Any = jwt  # whose stubs do not let a key be missing
+JWT: Any = jwt  # its stubs do not allow a missing key
 SHARED = "a secret of thirty-two bytes, or more"
 NOW_S = 1_800_000_000
 RSA = rsa.generate_private_key(65537, 2048)
@@ -153,7 +153,7 @@ def test_keys_are_read_again_when_their_file_changes(keys: Path) -> None:
 
 
 class Provider:
-    """An address that gives the next of its answers to each client, in pieces."""
+    """A server that sends the next of its answers to each client, in pieces."""
 
     def __init__(self, *answers: bytes, pause_s: float = 0.0) -> None:
         self.answers, self._pause_s = list(answers), pause_s
@@ -269,7 +269,7 @@ def accepting(text: str) -> TokenIdentity:
     return TokenIdentity("alice", 5)
 
 
-def test_server_takes_what_the_client_sends_and_explains_a_refusal() -> None:
+def test_server_accepts_a_good_token_and_explains_a_refusal() -> None:
     server, client = OauthbearerServer(accepting), OauthbearerClient(Token(Secret("good")))
     assert client.respond(server.respond(client.start())) is None
     assert (server.is_done, server.username, server.lifetime_ms) == (True, "alice", 5)

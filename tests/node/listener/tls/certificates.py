@@ -1,4 +1,4 @@
-"""Certificates of a CA that each test run makes, and what listeners and clients make of them."""
+"""Certificates of a new CA for each test run, and the contexts of listeners and clients."""
 
 import logging
 import ssl

@@ -1,4 +1,4 @@
-"""Clients that break TLS after their handshake: what they had asked for, and what they may cost."""
+"""Clients that break TLS after their handshake: their requests, and the bounds of their cost."""
 
 import asyncio
 import ctypes
@@ -73,7 +73,7 @@ async def serving(certificates: Certificates) -> AsyncIterator[tuple[Bench, RawC
         client.writer.transport.abort()
 
 
-async def test_answer_to_a_client_that_broke_tls_troubles_nobody_who_completes_it(
+async def test_completing_an_answer_to_a_client_that_broke_tls_raises_nothing(
     certificates: Certificates, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "oncelog.test")
@@ -111,7 +111,7 @@ async def test_bytes_behind_the_end_of_a_client_are_not_kept(certificates: Certi
 
 
 def change_keys(port: int, times: int) -> int:
-    """Ask for so many changes of keys by OpenSSL itself, and read nothing; return how many."""
+    """Request changes of keys by OpenSSL itself without reading; return their number."""
     path = ctypes.util.find_library("ssl")
     if path is None or not ssl.HAS_TLSv1_3:
         pytest.skip("there is no OpenSSL to load")
@@ -136,7 +136,7 @@ def change_keys(port: int, times: int) -> int:
     return times
 
 
-async def test_changes_of_keys_whose_answers_are_not_read_fill_no_memory(
+async def test_changes_of_keys_with_unread_answers_fill_no_memory(
     certificates: Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     most_bytes, made = 0, TlsTransport.connection_made

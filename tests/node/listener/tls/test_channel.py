@@ -1,4 +1,4 @@
-"""The core of TLS against OpenSSL's client, in memory: bytes in any pieces, both ways."""
+"""The core of TLS against OpenSSL's client, in memory, with bytes in pieces of any size."""
 
 import ssl
 
@@ -61,7 +61,7 @@ def everything(channel: TlsChannel, room: int = 1 << 20) -> bytes:
     st.integers(1, 70_000),
     st.integers(1, 20_000),
 )
-def test_channel_reads_what_a_client_sends_in_pieces_of_any_size(
+def test_channel_reads_messages_of_a_client_in_pieces_of_any_size(
     certificates: Certificates, messages: list[bytes], piece: int, room: int
 ) -> None:
     channel, peer = connected(certificates)
@@ -159,7 +159,7 @@ def test_bytes_that_make_no_sense_are_typed_errors(
     assert not channel.is_established
 
 
-def test_what_came_before_a_broken_record_is_read(certificates: Certificates) -> None:
+def test_record_before_a_broken_one_is_read(certificates: Certificates) -> None:
     channel, peer = connected(certificates)
     peer.tls.write(b"good")
     channel.receive(peer.outgoing.read())

@@ -1,4 +1,4 @@
-"""Clients that others wrote, over TLS with certificates: aiokafka and librdkafka."""
+"""The clients aiokafka and librdkafka over TLS with certificates."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""What a listener shows: PEM in files and in values, files that change, and what is refused."""
+"""The certificates of a listener: PEM in files and in values, changed files, and refusals."""
 
 import contextlib
 import logging
@@ -18,7 +18,7 @@ from .test_channel import Peer
 
 
 def shown_by(certificates: Certificates, context: ssl.SSLContext) -> str:
-    """The common name of the certificate that a client meets."""
+    """Return the common name of the certificate that a client gets."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     server = context.wrap_bio(incoming, outgoing, server_side=True)
     peer = Peer(certificates.client(certificate=True))
@@ -56,7 +56,7 @@ def test_key_and_certificates_may_stand_in_values(certificates: Certificates) ->
         ({"ssl_client_auth": "required", "ssl_truststore_location": "/no.pem"}, "No such file"),
     ],
 )
-def test_what_cannot_be_used_is_refused_with_a_sentence(
+def test_unusable_certificates_are_refused_with_a_sentence(
     certificates: Certificates, changed: dict[str, str], says: str
 ) -> None:
     given = {key: text.format(folder=certificates.folder) for key, text in changed.items()}

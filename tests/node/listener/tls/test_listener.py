@@ -1,4 +1,4 @@
-"""A listener with TLS on a real loop: what it answers, what it refuses, and what it holds."""
+"""A listener with TLS on a real loop: its answers, its refusals, and its memory."""
 
 import asyncio
 import contextlib
@@ -83,7 +83,7 @@ async def test_answer_that_is_not_taken_is_counted_and_sent_later(
 
 
 async def test_large_answer_does_not_keep_the_loop(certificates: Certificates) -> None:
-    """Nothing is encrypted in one go: between any two slices the loop turns."""
+    """The answer is encrypted in slices: between any two of them the loop turns."""
     async with serving(certificates) as bench:
         client = await bench.connect("SSL", ssl=certificates.client())
         turns, is_running = 0, True
@@ -102,7 +102,7 @@ async def test_large_answer_does_not_keep_the_loop(certificates: Certificates) -
 
 
 async def test_client_that_sends_its_end_gets_its_answers(certificates: Certificates) -> None:
-    """A half-close: what was read before the end is worked off."""
+    """After a half-close the requests that were read before are executed."""
     async with serving(certificates) as bench:
         client = await bench.connect("SSL", ssl=certificates.client())
         client.send(WAIT, b"later")
