@@ -34,8 +34,9 @@ def cluster(facts: ClusterFacts, now_ms: int) -> Document:
     described = facts.cluster
     brokers = {b.node_id: b for b in described.brokers} if described else {}
     nodes = sorted(brokers.keys() | facts.nodes.keys())
+    own = ("nodes",) if facts.nodes else ()
     return {
-        "as_of_ms": facts.newest_ms("cluster", "offsets"),
+        "as_of_ms": facts.newest_ms("cluster", "offsets", "transactions", "groups", *own),
         "cluster_id": described.cluster_id if described else None,
         "controller": facts.controller if facts.controller >= 0 else None,
         "nodes": [_node(facts, node, brokers.get(node)) for node in nodes],
@@ -84,7 +85,7 @@ def topics(facts: ClusterFacts, now_ms: int, rows: RowRange = ALL) -> Document:
         row["records"] += max(0, (offsets.high_watermark or 0) - (offsets.log_start or 0))
         row["held_back"] += offsets.held_back
         row["open_transactions"] += len(facts.holders.get(key, ()))
-    return {"as_of_ms": facts.newest_ms("cluster", "offsets"), **found}
+    return {"as_of_ms": facts.newest_ms("cluster", "offsets", "transactions"), **found}
 
 
 def partitions(
@@ -105,7 +106,7 @@ def partition(facts: ClusterFacts, key: TopicPartition, now_ms: int, min_insync:
     row["groups"] = _readers(facts, key)
     row["why"] = _in_words(why(partition_facts(facts, key, now_ms, min_insync)))
     return {
-        "as_of_ms": facts.newest_ms("cluster", "offsets", "transactions"),
+        "as_of_ms": facts.newest_ms("cluster", "offsets", "transactions", "groups"),
         "partitions": [row],
     }
 
@@ -157,7 +158,8 @@ def transaction(facts: ClusterFacts, name: str, now_ms: int) -> Document:
     ]
     words = explain(known, now_ms=now_ms, leaderless=leaderless)
     row = _transaction(known, now_ms) | {"holds": holds, "why": _in_words(words)}
-    return {"as_of_ms": facts.newest_ms("transactions"), "transactions": [row]}
+    as_of_ms = facts.newest_ms("transactions", "offsets")
+    return {"as_of_ms": as_of_ms, "transactions": [row]}
 
 
 def groups(
@@ -166,7 +168,7 @@ def groups(
     """All groups with their members and lags, or one."""
     found = [each for name, each in sorted(facts.groups.items()) if only in (None, name)]
     return {
-        "as_of_ms": facts.newest_ms("groups", "offsets"),
+        "as_of_ms": facts.newest_ms("groups", "offsets", "transactions"),
         **rows.of("groups", found, lambda each: _group(facts, each)),
     }
 

@@ -1,7 +1,8 @@
 """What is known of a cluster at one moment, as it was told; values only.
 
-Parts are asked for at different times, so each has its own `as_of_ms` (wall clock). A part that a
-cluster does not tell has a sentence in `not_exposed`.
+Parts are asked for at different times, so each has its own `as_of_ms` (wall clock): when its first
+question was asked, so that all of it was true then or later. A part that a cluster does not tell
+has a sentence in `not_exposed`.
 """
 
 from collections.abc import Mapping
@@ -145,8 +146,12 @@ class ClusterFacts:
     events: tuple[ClusterEvent, ...] = ()
 
     def newest_ms(self, *parts: str) -> int:
-        """The time of the oldest of these parts; 0 when one was never told."""
-        return min((self.as_of_ms.get(part, 0) for part in parts), default=0)
+        """The time of the oldest of these parts; 0 when one was not told yet.
+
+        A part that was never told since the cluster refuses it has no time.
+        """
+        told = [part for part in parts if part in self.as_of_ms or part not in self.not_exposed]
+        return min((self.as_of_ms.get(part, 0) for part in told), default=0)
 
     def offsets_of(self, key: TopicPartition) -> ObservedOffsets:
         """ObservedOffsets of a partition, empty ones where nothing is known."""

@@ -116,10 +116,10 @@ class Observer:
         self, part: str, period_s: float, ask: Callable[[], Awaitable[Changes]]
     ) -> None:
         while True:
-            began_s = time.monotonic()
+            began_s, began_ms = time.monotonic(), _now_ms()
             pause_s = period_s
             try:
-                self._take(part, await ask())
+                self._take(part, await ask(), began_ms)
             except (UnsupportedVersion, ClusterAuthorizationFailed) as problem:
                 sentence = f"This cluster does not tell {WORDS.get(part, part)}: {problem}"
                 self.facts = replace(
@@ -132,12 +132,13 @@ class Observer:
                 self.tell()
             await asyncio.sleep(max(pause_s - (time.monotonic() - began_s), pause_s / 4))
 
-    def _take(self, part: str, found: Changes) -> None:
-        at_ms = time.time_ns() // 1_000_000
+    def _take(self, part: str, found: Changes, began_ms: int) -> None:
+        """Keep what was found; all of it is as young as the first question, or younger."""
+        at_ms = _now_ms()
         before = self.facts
         silent = {name: why for name, why in before.silent.items() if name != part}
         hidden = {name: why for name, why in before.not_exposed.items() if name != part}
-        as_of_ms = {**before.as_of_ms, part: at_ms}
+        as_of_ms = {**before.as_of_ms, part: began_ms}
         after = replace(before, as_of_ms=as_of_ms, silent=silent, not_exposed=hidden, **found)
         if self._logs is None or part == "nodes":
             self._events.extend(changes(part, before, after, at_ms))
@@ -285,6 +286,10 @@ class Observer:
         for entry in await self.admin.describe_log_dirs():
             replicas.setdefault((entry.topic, entry.partition), []).append(entry)
         return {"replicas": {key: tuple(each) for key, each in replicas.items()}}
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _answer_times(brokers: Iterable[Any], connections: Mapping[Any, Any]) -> dict[int, float]:

@@ -2,7 +2,10 @@
 
 import asyncio
 import contextlib
+import secrets
+import shutil
 import tempfile
+import threading
 import webbrowser
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -11,6 +14,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from ..deploy.cluster.ends.guardian import guardian
 from ..deploy.cluster.failure import Failure
 from ..deploy.cluster.local_cluster import Cluster
 from ..deploy.cluster.lookup import ClusterChoice
@@ -160,11 +164,20 @@ async def harm(
 @contextlib.contextmanager
 def _in_browser(url: str) -> Iterator[None]:
     """Open the page by a file of ours: everybody may see a command line, and the token is in it."""
-    with tempfile.TemporaryDirectory(prefix="oncelog-ui-") as folder:
-        file = Path(folder) / "open.html"
-        words = f'<meta http-equiv="refresh" content="0;url={escape(url)}">'
-        file.write_text(f"<!doctype html><title>oncelog</title>{words}", encoding="utf-8")
-        file.chmod(0o600)
-        with contextlib.suppress(webbrowser.Error, OSError):
-            webbrowser.open(file.as_uri())
-        yield
+    folder = Path(tempfile.gettempdir()) / f"oncelog-ui-{secrets.token_hex(8)}"
+    with guardian.kept("directory", folder):
+        try:
+            folder.mkdir(mode=0o700)
+            file = folder / "open.html"
+            words = f'<meta http-equiv="refresh" content="0;url={escape(url)}">'
+            file.write_text(f"<!doctype html><title>oncelog</title>{words}", encoding="utf-8")
+            # The server answers meanwhile: to start a browser takes seconds.
+            threading.Thread(target=_open, args=(file,), name="browser", daemon=True).start()
+            yield
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _open(file: Path) -> None:
+    with contextlib.suppress(webbrowser.Error, OSError):
+        webbrowser.open(file.as_uri())

@@ -22,7 +22,7 @@ SERVES = 3  # Kafka's BrokerState
 ITEMS_A_STEP = 40  # some 0.4 ms
 ALL_TOPICS = ""  # in place of a topic's name
 REQUEST_NAMES = {FETCH: "FetchConsumer"}  # as Kafka calls it; replicas fetch over other links
-QUANTILES = (0.5, 0.75, 0.95, 0.99, 0.999)
+QUANTILES = {"0.50": 0.5, "0.75": 0.75, "0.95": 0.95, "0.98": 0.98, "0.99": 0.99, "0.999": 0.999}
 OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
 Series = list[tuple[tuple[str, ...], float]]
 
@@ -129,7 +129,8 @@ def _requests(figures: Figures, sources: FigureSources) -> Iterator[int]:
     for api_key, times in sources.server.times.read():
         name = REQUEST_NAMES.get(api_key, API_NAMES[api_key])
         figures.add("kafka_network_requestmetrics_requests", times.count, name)
-        for quantile, value_s in zip(QUANTILES, times.percentiles(QUANTILES), strict=True):
+        percentiles = times.percentiles(tuple(QUANTILES.values()))
+        for quantile, value_s in zip(QUANTILES, percentiles, strict=True):
             figures.add(family, value_s * 1_000, name, quantile)
         figures.add(family, times.count, name, COUNT)
         figures.add(family, times.total_s * 1_000, name, SUM)

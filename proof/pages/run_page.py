@@ -117,7 +117,7 @@ def _chart(chart: BarChart) -> Html:
     rows = [[name, _bar(value / highest), _shown(value)] for name, value in chart.bars[:ROWS_MAX]]
     return joined(
         element("h3", chart.title),
-        table(chart.title, ("What", "", "Value"), rows, numbers=(2,), empty="not known here"),
+        table(chart.title, ("What", "Bar", "Value"), rows, numbers=(2,), empty="not known here"),
         _left_out(len(chart.bars)),
     )
 

@@ -1,5 +1,7 @@
 """The observer while the cluster, or the machine, changes between two questions of one look."""
 
+import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +64,27 @@ async def test_part_that_fails_is_named_and_asked_for_again(problem: Exception):
     observer.start({"doctor": (0.05, ask)})
     try:
         await until(lambda: "doctor" in observer.facts.as_of_ms)
+    finally:
+        await observer.close()
+
+
+async def test_part_is_as_old_as_its_first_question() -> None:
+    asked, answered = asyncio.Event(), asyncio.Event()
+
+    async def ask() -> dict[str, Any]:
+        asked.set()
+        await answered.wait()
+        return {"checks": ()}
+
+    observer = Observer({"bootstrap.servers": "127.0.0.1:1"})
+    observer.start({"doctor": (60.0, ask)})
+    try:
+        await asked.wait()
+        told_ms = time.time_ns() // 1_000_000
+        await until(lambda: time.time_ns() // 1_000_000 > told_ms)
+        answered.set()
+        await until(lambda: "doctor" in observer.facts.as_of_ms)
+        assert observer.facts.as_of_ms["doctor"] <= told_ms
     finally:
         await observer.close()
 

@@ -1,13 +1,16 @@
 """From facts to documents: ages, lags, what holds a partition."""
 
 import json
+from typing import Any
+
+import pytest
 
 from oncelog.client.admin import LogDirEntry
 from oncelog.deploy.inspect.explain import NO_TIMEOUT_MS, PartitionTransaction
 from oncelog.ui import documents
 from oncelog.ui.facts import ClusterFacts, ClusterSample, ObservedNode, ObservedOffsets
 
-from .known_facts import KEY, NOW_MS, facts, group, partition, producer, transaction
+from .known_facts import KEY, NOW_MS, PARTS, facts, group, partition, producer, transaction
 
 
 def test_documents_of_nothing_are_empty_and_say_that_nothing_is_known() -> None:
@@ -19,6 +22,29 @@ def test_documents_of_nothing_are_empty_and_say_that_nothing_is_known() -> None:
         found = make(nothing, NOW_MS)
         assert found["as_of_ms"] == 0
         json.dumps(found)
+
+
+@pytest.mark.parametrize(
+    ("make", "parts"),
+    [
+        (documents.cluster, ("cluster", "offsets", "transactions", "groups", "nodes")),
+        (documents.topics, ("cluster", "offsets", "transactions")),
+        (documents.partitions, ("cluster", "offsets", "transactions")),
+        (lambda f, at: documents.partition(f, KEY, at, 2), ("offsets", "transactions", "groups")),
+        (documents.transactions, ("transactions",)),
+        (lambda f, at: documents.transaction(f, "app-1", at), ("transactions", "offsets")),
+        (documents.groups, ("groups", "offsets", "transactions")),
+    ],
+)
+def test_document_is_as_old_as_the_oldest_part_of_it(make: Any, parts: tuple[str, ...]) -> None:
+    nodes = {1: ObservedNode(node_id=1, state="running")}
+    for part in parts:
+        told = {**dict.fromkeys(PARTS, NOW_MS), part: NOW_MS - 900}
+        found = make(facts(as_of_ms=told, nodes=nodes), NOW_MS)
+        assert found["as_of_ms"] == NOW_MS - 900, part
+        refused = {name: at_ms for name, at_ms in told.items() if name != part}
+        found = make(facts(as_of_ms=refused, nodes=nodes, not_exposed={part: "no"}), NOW_MS)
+        assert found["as_of_ms"] == (NOW_MS if len(parts) > 1 else 0), part
 
 
 def test_transactions_open_ones_come_first_and_the_oldest_of_them() -> None:

@@ -17,6 +17,7 @@ pytest.importorskip("selenium", reason="the extra test-ui is not installed")
 pytest.importorskip("uvicorn", reason="the extra ui is not installed")
 from selenium.webdriver.common.keys import Keys
 
+from .barriers import barriers, out_of_reach
 from .chromium import CHROMIUM, DRIVER, Browser
 from .test_commands import started
 
@@ -24,11 +25,6 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None or DRIVER is None, reason="there is no chromium here"),
     pytest.mark.filterwarnings("ignore"),  # selenium's own
 ]
-WITHOUT_NAMES = """
-  return [...document.querySelectorAll("section,svg[role],[role=region],nav,a")].filter((each) =>
-    !(each.getAttribute("aria-label") || each.innerText || each.querySelector("title") ||
-      document.getElementById(each.getAttribute("aria-labelledby")))).length
-"""
 
 
 def look(chrome: Browser, address: str, report: RunReport) -> None:
@@ -38,7 +34,7 @@ def look(chrome: Browser, address: str, report: RunReport) -> None:
         chrome.driver.get(address)
         assert chrome.driver.execute_script("return document.documentElement.scrollWidth") <= width
         assert chrome.driver.execute_script("return window.name + document.images.length") == "0"
-        assert chrome.driver.execute_script(WITHOUT_NAMES) == 0
+        assert barriers(chrome) == []
         colour = "return getComputedStyle(document.body).fontFamily"
         assert "system-ui" in chrome.driver.execute_script(colour), "the style was refused"
     rows = chrome.driver.execute_script(
@@ -69,6 +65,7 @@ def visit(files: list[tuple[str, RunReport]], served: str) -> None:
             assert words in chrome.text(), words
         chrome.size(1280, 900)
         go_by_keys(chrome)
+        assert list(out_of_reach(chrome)) == []
         for address, report in files:
             look(chrome, address, report)
     finally:

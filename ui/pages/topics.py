@@ -229,4 +229,6 @@ def _replicas_of(row: Document) -> Html:
         for each in row["replicas"]
     ]
     headings = ("Replica", "Role", "ISR", "Offsets behind", "Size")
-    return section("replicas", "Replicas", table("Replicas", headings, rows, numbers=(3, 4)))
+    body = table("Replicas", headings, rows, numbers=(3, 4))
+    about = "Offsets behind and size are asked for every 10 s."
+    return section("replicas", "Replicas", body, about=about)

@@ -27,19 +27,23 @@
     element.classList.toggle("old", since > 15000);
   };
 
+  const stops = (part) => [...part.querySelectorAll("a,button,input,select,summary,[tabindex]")];
+  const lines = (element) => element.closest("details")?.textContent; // of a log, behind a summary
+
   const place = (element) => {
     if (!element || element === body) return null;
     const part = element.closest("[data-live]");
     if (!part) return null;
-    const all = [...part.querySelectorAll("a,button,input,select,[tabindex]")];
-    return { part: part.id, href: element.getAttribute("href"), at: all.indexOf(element) };
+    const at = stops(part).indexOf(element);
+    return { part: part.id, href: element.getAttribute("href"), lines: lines(element), at };
   };
 
   const focusAgain = (was) => {
     const part = was && document.getElementById(was.part);
     if (!part) return;
-    const all = [...part.querySelectorAll("a,button,input,select,[tabindex]")];
-    const same = was.href && all.find((each) => each.getAttribute("href") === was.href);
+    const all = stops(part);
+    const same = was.href ? all.find((each) => each.getAttribute("href") === was.href)
+      : was.lines && all.find((each) => lines(each) === was.lines);
     const found = same || all[was.at];
     if (found) found.focus({ preventScroll: true });
   };
@@ -56,9 +60,11 @@
       const old = document.getElementById(part.id);
       if (!old || isTypedInto(old) || old.outerHTML === part.outerHTML) continue;
       const scrolled = [...old.querySelectorAll(".wide")].map((each) => each.scrollLeft);
+      const open = new Set([...old.querySelectorAll("details[open]")].map(lines));
       focusLost = focusLost || old.contains(document.activeElement);
       const next = document.importNode(part, true);
       old.replaceWith(next);
+      next.querySelectorAll("details").forEach((each) => { each.open = open.has(lines(each)); });
       next.querySelectorAll(".wide").forEach((each, at) => { each.scrollLeft = scrolled[at] || 0; });
     }
     const known = new Set([...fresh.querySelectorAll("[data-live][id]")].map((each) => each.id));

@@ -98,7 +98,7 @@ async def test_page_of_a_broker_has_its_counts(tmp_path: Path) -> None:
     name = "kafka_network_requestmetrics_"
     assert 2 <= found[f"{name}requests_total", ("Produce",)] <= 4
     assert found[f"{name}totaltimems_count", ("FetchConsumer",)] >= 1
-    assert 0 < found[f"{name}totaltimems", ("0.5", "Produce")] < 10_000
+    assert 0 < found[f"{name}totaltimems", ("0.50", "Produce")] < 10_000
     names = {re.sub("_(total|count|sum)$", "", name) for name, _ in found}
     assert KAFKA.keys() <= names
     assert names <= FAMILIES.keys()
