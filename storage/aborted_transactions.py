@@ -1,4 +1,4 @@
-"""What readers of committed data must leave out: the transactions that were aborted.
+"""The aborted transactions of a log, which readers of committed data must leave out.
 
 A transaction index that cannot be read is made again while the log goes on, see IndexMending.
 """
@@ -23,10 +23,10 @@ class AbortedTransactions:
         self._log = log
         self.damaged: Segment | None = None  # its transaction index cannot be read
         self.on_damaged: Callable[[], object] = lambda: None
-        self._mending_since: object = None  # the cut before it was read once more
+        self._mending_since: object = None  # the cut before the last mending began
 
     def between(self, from_offset: int, upper_offset: int) -> list[tuple[int, int]]:
-        """The aborted transactions that a reader of [from_offset, upper_offset) must leave out.
+        """Return the aborted transactions that readers of [from_offset, upper_offset) leave out.
 
         As (producer id, first offset), in the order of their markers. KafkaStorageError where a
         transaction index cannot be read: see `mending`.
@@ -49,7 +49,7 @@ class AbortedTransactions:
         return found
 
     def mending(self) -> Steps[IndexMending | None]:
-        """The index of the segment that is `damaged` anew, in steps; then `mended`."""
+        """Rebuild the index of the segment in `damaged`, in steps; pass the result to `mended`."""
         log = self._log
         segment, self.damaged = self.damaged, None
         if segment is None or log.segments.floor(segment.base_offset) is not segment:
@@ -70,7 +70,10 @@ class AbortedTransactions:
             yield
 
     def _reading(self, segment: Segment, end_offset: int) -> Steps[IndexMending | None]:
-        """Read a segment, anew whenever another one was taken; None if it was itself, or cut."""
+        """Rebuild a segment's index; start over whenever another segment was removed.
+
+        Return None if this segment was removed itself, or cut.
+        """
         log, since_cut = self._log, self._log.durability.since_cut
         while (
             log.durability.since_cut is since_cut
@@ -84,7 +87,7 @@ class AbortedTransactions:
         return None
 
     def mended(self, mending: IndexMending) -> None:
-        """Use an index that has been written."""
+        """Install an index that has been written."""
         log = self._log
         with log.disk.retriable:
             if log.durability.since_cut is self._mending_since:

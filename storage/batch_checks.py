@@ -1,4 +1,4 @@
-"""What a batch must satisfy before a log takes it, beyond its own form.
+"""The rules that a batch must satisfy before a log takes it, beyond its own form.
 
 The form (length, magic, CRC, counts) is judged by wire.record_batch; here are the rules that need
 the topic's config or the log's end.
@@ -24,7 +24,7 @@ from .segments.log_file import Buffer
 
 
 class TimestampOutOfRange(InvalidTimestamp):
-    """With the range that would have been accepted, both ends inclusive."""
+    """A timestamp that is out of range; it holds the accepted range, both ends inclusive."""
 
     def __init__(self, timestamp: int, earliest: int, latest: int) -> None:
         super().__init__(
@@ -35,11 +35,11 @@ class TimestampOutOfRange(InvalidTimestamp):
 
 
 class UnexpectedAppendOffset(Exception):
-    """The leader sent a batch that does not continue this log: the follower must look again."""
+    """The leader sent a batch that does not continue this log; the follower must fetch again."""
 
 
 def check_client_batch(header: BatchHeader, config: LogConfig, now_ms: int) -> None:
-    """Judge a batch that a client sent, on the leader; of its records see `record_checks`.
+    """Judge a client's batch on the leader by its header; `record_checks` judges its records.
 
     Raises InvalidRecord for a base offset other than 0; InvalidTimestamp when the maximum
     timestamp is too far from `now_ms` (wall clock).
@@ -63,8 +63,8 @@ def check_timestamp(timestamp: int, config: LogConfig, now_ms: int) -> None:
 def claims_too_much(header: BatchHeader) -> bool:
     """Whether the header of a client's batch claims what only its records can confirm.
 
-    A maximum timestamp below the base: some clients send -1. The broker's own time. More records
-    than can stand in the bytes as they came, so that a few bytes cannot take many offsets.
+    This is a maximum timestamp below the base (some clients send -1), the broker's own append
+    time, or more records than fit into the bytes, so that a few bytes cannot take many offsets.
     """
     return (
         header.max_timestamp < header.base_timestamp
@@ -74,7 +74,7 @@ def claims_too_much(header: BatchHeader) -> bool:
 
 
 def replicated_batches(records: Buffer, log_end_offset: int) -> list[tuple[int, BatchHeader]]:
-    """The batches of a leader's answer, as (position, header); a partial last one is left out.
+    """Return a leader's batches as (position, header); a partial last one is left out.
 
     Raises CorruptMessage for a wrong CRC or offsets that do not rise, InvalidRecord for a control
     batch that is no marker, UnexpectedAppendOffset when the first batch begins below the log end.
@@ -82,7 +82,7 @@ def replicated_batches(records: Buffer, log_end_offset: int) -> list[tuple[int, 
     """
     batches: list[tuple[int, BatchHeader]] = []
     next_offset = log_end_offset
-    # `iterate_batches` and `check_crc`, written out: it runs for every batch.
+    # These are `iterate_batches` and `check_crc` inlined, because this runs for every batch.
     view, end = memoryview(records), len(records)
     position = 0
     while position + HEADER_BYTES <= end:

@@ -63,7 +63,7 @@ def write_atomically(
                 fault_point("checkpoint.after-fsync")
         fault_point("checkpoint.before-rename")
         os.replace(temporary, path)
-    except OSError:  # what half of it took of a full disk is given back
+    except OSError:  # free what half of the file took of a full disk
         with suppress(OSError):
             temporary.unlink()
         raise
@@ -80,7 +80,7 @@ def sync_directory(directory: Path) -> None:
 
 
 class _Checkpoint:
-    """`version`, `count`, then lines."""
+    """A file of a version, a count, then lines."""
 
     __slots__ = ("_fault_point", "path")
 
@@ -89,7 +89,10 @@ class _Checkpoint:
         self._fault_point = fault_point
 
     def _read(self, line_form: re.Pattern[str], remedy: str) -> Iterator[re.Match[str]]:
-        """The lines; none for a missing or empty file, as Kafka. Raises CorruptCheckpoint."""
+        """Yield the lines, none for a missing or empty file, as Kafka.
+
+        Raises CorruptCheckpoint.
+        """
         try:
             lines = self.path.read_text("utf-8").splitlines()
         except FileNotFoundError:
@@ -115,18 +118,18 @@ class _Checkpoint:
 
 
 class OffsetCheckpoint(_Checkpoint):
-    """An offset for each partition: `topic partition offset` lines.
+    """An offset for each partition, in lines of `topic partition offset`.
 
-    The last line is of our own: the "offset" of a topic that cannot be is the checksum of the
-    others. Kafka takes it for a partition that is gone. Files of older releases have none.
+    The last line is ours alone: the "offset" of an impossible topic is the checksum of the other
+    lines. Kafka takes it for a partition that no longer exists. Files of older releases have none.
     """
 
     __slots__ = ()
 
     def read(self) -> dict[TopicPartition, int]:
-        """Offsets by (topic, partition); empty if there is no file. Raises CorruptCheckpoint.
+        """Return offsets by (topic, partition), none without a file. Raises CorruptCheckpoint.
 
-        Every checkpoint may be deleted: what it says is found again at the price of reading logs.
+        Every checkpoint may be deleted: its offsets are found again at the price of reading logs.
         """
         remedy = "Delete it and start the broker again: it is rebuilt by reading the logs"
         offsets = {(m[1], int(m[2])): int(m[3]) for m in self._read(_OFFSET_LINE, remedy)}
@@ -156,7 +159,7 @@ class LeaderEpochCheckpoint(_Checkpoint):
         super().__init__(directory / LEADER_EPOCHS, fault_point)
 
     def read(self) -> list[EpochStart]:
-        """The entries; empty if there is no file. Raises CorruptCheckpoint."""
+        """Return the entries; empty if there is no file. Raises CorruptCheckpoint."""
         remedy = "Delete it and start the broker again: batches bear their epochs"
         return [EpochStart(int(m[1]), int(m[2])) for m in self._read(_EPOCH_LINE, remedy)]
 
@@ -167,7 +170,7 @@ class LeaderEpochCheckpoint(_Checkpoint):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetaProperties:
-    """Whose data directory this is (`meta.properties` version 1).
+    """The cluster and node that a data directory belongs to (`meta.properties` version 1).
 
     `boot_id` is ours: it tells a restarted process from a machine that lost its power.
     """
@@ -179,7 +182,7 @@ class MetaProperties:
 
     @classmethod
     def read(cls, directory: Path) -> "MetaProperties | None":
-        """What the directory says of itself; None for a fresh one. Raises CorruptCheckpoint."""
+        """Return the directory's properties; None for a new one. Raises CorruptCheckpoint."""
         path = directory / META_PROPERTIES
         remedy = "Restore it from a backup; without it nobody can tell whose data this is"
         try:
@@ -222,17 +225,17 @@ class MetaProperties:
 
 @dataclass(frozen=True, slots=True)
 class PartitionMetadata:
-    """Which topic a partition's directory belongs to (`partition.metadata` version 0).
+    """The topic that a partition's directory belongs to (`partition.metadata` version 0).
 
-    Behind Kafka's two lines, where Kafka does not look, stands a checksum of them; older releases
-    wrote none.
+    A checksum of Kafka's two lines follows them, where Kafka does not read; older releases wrote
+    none.
     """
 
     topic_id: bytes
 
     @classmethod
     def read(cls, directory: Path) -> "PartitionMetadata | None":
-        """What the directory says of itself; None without the file. Raises CorruptCheckpoint."""
+        """Return the directory's metadata; None without the file. Raises CorruptCheckpoint."""
         path = directory / PARTITION_METADATA
         remedy = "Delete it if the directory is surely this topic's; it is written again"
         try:
@@ -261,12 +264,12 @@ def _checksum_of(content: bytes) -> bytes:
 
 
 def encode_uuid(uuid: bytes) -> str:
-    """Sixteen bytes as Kafka prints them: base64url without padding."""
+    """Return sixteen bytes as Kafka prints them: base64url without padding."""
     return urlsafe_b64encode(uuid).rstrip(b"=").decode()
 
 
 def decode_uuid(text: str) -> bytes:
-    """The sixteen bytes of what Kafka prints. Raises ValueError."""
+    """Return the sixteen bytes that Kafka printed as `text`. Raises ValueError."""
     uuid = urlsafe_b64decode(text + "=" * (-len(text) % 4))
     if len(uuid) != 16:
         raise ValueError(f"{text!r} is not a uuid")
@@ -274,7 +277,7 @@ def decode_uuid(text: str) -> bytes:
 
 
 def _escape(value: str) -> str:
-    """A value as java.util.Properties stores it; ours are of printable ASCII."""
+    """Return a value as java.util.Properties stores it; ours are of printable ASCII."""
     return re.sub(r"([\\:=#!])", r"\\\1", value)
 
 

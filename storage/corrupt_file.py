@@ -1,4 +1,4 @@
-"""A file of ours that does not say what it should, and what a log that is read may raise."""
+"""The errors of corrupt files, and those that reading a log may raise."""
 
 import struct
 from pathlib import Path
@@ -7,7 +7,7 @@ from ..wire.errors import CorruptMessage, InvalidRecord, KafkaError
 
 
 class CorruptFile(Exception):
-    """Names the file, what is wrong with it, and what the reader of the message should do."""
+    """A corrupt file: its name, what is wrong with it, and what the operator should do."""
 
     def __init__(self, path: Path | str, problem: str, remedy: str) -> None:
         super().__init__(f"{path}: {problem}. {remedy}")
@@ -16,9 +16,9 @@ class CorruptFile(Exception):
         self.remedy = remedy
 
 
-# What a damaged index raises; struct.error: the file is shorter than it was.
+# The errors of a damaged index; struct.error: the file is shorter than it was.
 INDEX_TROUBLE = (CorruptFile, struct.error)
-# What any damaged file of a log may raise.
+# The errors of any damaged file of a log.
 UNREADABLE = (*INDEX_TROUBLE, CorruptMessage, InvalidRecord)
-# What one log may raise of its own. A task that looks after many goes on with the others.
+# The errors that concern one log alone. A task that serves many logs goes on with the others.
 LOG_TROUBLE = (*UNREADABLE, KafkaError, OSError)

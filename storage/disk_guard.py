@@ -1,4 +1,4 @@
-"""Errors of the disk, in the words of the protocol; and a log that is not trusted after one."""
+"""Errors of the disk in the protocol's terms, and the log that is not trusted after one."""
 
 import errno
 from collections.abc import Callable, Generator
@@ -11,29 +11,29 @@ from ..wire.errors import KafkaError, KafkaStorageError
 
 @contextmanager
 def disk_errors(name: str) -> Generator[None, None, None]:
-    """Turn an OSError inside into KafkaStorageError; for what may simply be tried again."""
+    """Turn an OSError inside into KafkaStorageError, for operations that may be tried again."""
     try:
         yield
     except OSError as problem:
         raise KafkaStorageError(f"{name}: {problem}") from problem
 
 
-# What the machine lacks now and may have later. It says nothing about what lies on the disk.
+# Shortages that may pass. They say nothing about the data on the disk.
 OUT_OF_RESOURCES = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM))
 
 
 class DiskGuard:
-    """`with guard:` turns an OSError inside into KafkaStorageError, and remembers it.
+    """A context that turns an OSError into KafkaStorageError, and remembers it.
 
-    After the first failure entering raises at once: what lies on the disk may differ from what
-    is in memory, and only a restart with its recovery can tell. So it guards one log, never what
-    many logs share (`disk_errors`). `on_failure` is called once, by whatever thread met it.
+    After the first failure, entering raises at once: the disk may differ from memory, and only a
+    restart with its recovery can tell. So it guards one log, never what many logs share
+    (`disk_errors`). `on_failure` is called once, in the thread that met the failure.
 
-    `with guard.retriable:` is for what changes nothing in memory when it fails: there a disk that
-    is full, or too many open files, are an error of this one attempt.
+    `with guard.retriable:` is for operations that change nothing in memory when they fail: a full
+    disk, or too many open files, then fail this one attempt only.
 
-    What runs for every batch does the same by `check`, and `met` or `met_retriable` of an OSError:
-    three blocks of `with` would cost an append more steps than its write.
+    Code that runs for every batch calls `check`, and `met` or `met_retriable` for an OSError:
+    three `with` blocks would cost an append more than its write.
     """
 
     __slots__ = ("_name", "failure", "on_failure")
@@ -64,7 +64,7 @@ class DiskGuard:
             self.met(problem)
 
     def met(self, problem: OSError) -> NoReturn:
-        """Trust the disk no longer; raises KafkaStorageError."""
+        """Mark the log as failed and raise KafkaStorageError."""
         is_first = self.failure is None
         self.failure = problem
         if is_first:
@@ -72,13 +72,13 @@ class DiskGuard:
         raise self.error(problem) from problem
 
     def met_retriable(self, problem: OSError) -> NoReturn:
-        """The same, unless the machine may have later what it lacks now."""
+        """Do as `met`, except for a shortage that may pass."""
         if problem.errno in OUT_OF_RESOURCES:
             raise self.error(problem) from problem
         self.met(problem)
 
     def error(self, problem: Exception) -> KafkaError:
-        """What to tell a client."""
+        """Return the error for the client."""
         return KafkaStorageError(f"The log of {self._name} failed on disk: {problem}")
 
 

@@ -1,4 +1,4 @@
-"""Leader epochs when a log is opened: from the checkpoint, and from the batches that bear them."""
+"""The recovery of leader epochs from the checkpoint and from the batches of a log."""
 
 import logging
 from contextlib import suppress
@@ -17,14 +17,14 @@ logger = logging.getLogger(__name__)
 
 
 def _header_at(segment: Segment, offset: int) -> BatchHeader | None:
-    """The batch that holds an offset, or the first one behind it."""
+    """Return the batch that holds an offset, or the first one after it."""
     headers = segment.headers_near(offset)
     return next((header for _, header in headers if header.last_offset >= offset), None)
 
 
 def _are_in_the_log(saved: tuple[EpochStart, ...], segments: SegmentList, end_offset: int) -> bool:
     """Whether the epochs of a checkpoint, which has no checksum, are those of the batches."""
-    with suppress(*UNREADABLE):  # that is looked at elsewhere
+    with suppress(*UNREADABLE):  # other checks report it
         for number, (epoch, start_offset) in enumerate(saved):
             if start_offset >= end_offset:
                 break
@@ -42,7 +42,7 @@ def _are_in_the_log(saved: tuple[EpochStart, ...], segments: SegmentList, end_of
 
 
 def assign_epoch(epochs: LeaderEpochs, header: BatchHeader) -> bool:
-    """Note the leader epoch of a batch in the log if it is a new one; True if it was."""
+    """Note the leader epoch of a batch in the log; return whether it is new."""
     latest = epochs.latest_epoch
     if header.partition_leader_epoch > (-1 if latest is None else latest):
         return epochs.assign(header.partition_leader_epoch, header.base_offset)
@@ -52,7 +52,7 @@ def assign_epoch(epochs: LeaderEpochs, header: BatchHeader) -> bool:
 def load_epochs(
     directory: Path, segments: SegmentList, log_start_offset: int, end_offset: int
 ) -> Steps[tuple[LeaderEpochs, tuple[EpochStart, ...]]]:
-    """The leader epochs below `end_offset`, and what the checkpoint says.
+    """Load the leader epochs below `end_offset`; return them with the checkpoint's entries.
 
     What the checkpoint lacks at the beginning is read from the batches: it was lost, or it was
     cut for a new log start that was not written down itself.

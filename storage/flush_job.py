@@ -1,4 +1,4 @@
-"""What one flush has to bring to the disk, as a value that any thread can carry out.
+"""One flush of a log to the disk, as a value that any thread can carry out.
 
 The log's own thread makes the job: the files are open by then, so that neither a truncation nor a
 new segment of the same name can change what is synced. The executor does nothing but system calls.
@@ -19,13 +19,13 @@ FLUSH_FAILED = "flush-failed"
 
 @dataclass(slots=True)
 class RecoveryPoint:
-    """An offset below which all is on the disk. A cut puts another one in its place."""
+    """An offset below which all is on the disk. A cut replaces it by another."""
 
     offset: int
 
 
 class OpenPath:
-    """A file or directory that is open for being synced; it closes with its last reference."""
+    """A file or directory that is open for syncing; it closes with its last reference."""
 
     __slots__ = ("fd",)
 
@@ -40,7 +40,7 @@ class OpenPath:
 
 
 def open_existing(paths: Iterable[Path]) -> list[OpenPath]:
-    """Those that are there. Raises OSError for what cannot be opened."""
+    """Open the paths that exist. Raises OSError for one that cannot be opened."""
     found: list[OpenPath] = []
     for path in paths:
         with suppress(FileNotFoundError):
@@ -50,7 +50,7 @@ def open_existing(paths: Iterable[Path]) -> list[OpenPath]:
 
 @dataclass(slots=True, kw_only=True)
 class FlushJob:
-    """See the top of the file."""
+    """The files to sync and the recovery point that follows; see the top of the file."""
 
     directory: Path
     logs: list[LogFile]
@@ -65,7 +65,7 @@ class FlushJob:
 
     def run(self) -> None:
         """Sync all of it (blocks); in any thread. Raises OSError."""
-        sync = os.fsync if self.is_cut else os.fdatasync  # the length of a file that was cut
+        sync = os.fsync if self.is_cut else os.fdatasync  # a cut changes a file's length
         self.fault_point("log.flush.before-fsync")
         with noting_failed_flush(self.directory):
             for file in (*self.logs, *self.files):
@@ -77,7 +77,7 @@ class FlushJob:
 
 @contextmanager
 def noting_failed_flush(directory: Path) -> Generator[None, None, None]:
-    """Leave a mark where a sync fails: the kernel may drop such pages, and says so only once.
+    """Mark the directory where a sync fails: the kernel may drop such pages and reports it once.
 
     Recovery then does not take a write of the killed process for something that is still there.
     """

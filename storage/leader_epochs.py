@@ -1,4 +1,4 @@
-"""Which leader epoch wrote which part of a log (KIP-101, KIP-279, KIP-320).
+"""The leader epochs of a log, and the offset where each begins (KIP-101, KIP-279, KIP-320).
 
 A list of (epoch, start offset), both strictly rising: the epoch's first batch lies at the start
 offset, its end is the next entry's start, or the log end for the last one. Batches bear their
@@ -22,7 +22,7 @@ class EpochStart(NamedTuple):
 
 
 class LeaderEpochs:
-    """The epochs of one log. Methods that change it say whether they did: then save it."""
+    """The epochs of one log. Methods that change it return whether they did: then save it."""
 
     __slots__ = ("_entries",)
 
@@ -37,15 +37,15 @@ class LeaderEpochs:
 
     @property
     def latest_epoch(self) -> int | None:
-        """The epoch of the last batch ever assigned, None when there was none."""
+        """Return the epoch of the last batch ever assigned, None when there was none."""
         return self._entries[-1].epoch if self._entries else None
 
     def assign(self, epoch: int, start_offset: int) -> bool:
         """Note that `epoch` begins at `start_offset`.
 
         An epoch already latest stays where it is unless it now starts lower. Entries that
-        contradict the new one (an epoch as high, a start as high) are dropped: what they told of
-        has been truncated, or nothing was ever written in them.
+        contradict the new one (an epoch as high, a start as high) are dropped: their batches have
+        been truncated, or none was ever written.
         """
         if epoch < 0 or start_offset < 0:
             raise ValueError(f"epoch {epoch} at offset {start_offset}")
@@ -58,7 +58,7 @@ class LeaderEpochs:
         return True
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """The largest epoch of at most `epoch`, and the offset where it ends (exclusive).
+        """Return the largest epoch of at most `epoch`, and the offset where it ends (exclusive).
 
         (-1, -1) when `epoch` is undefined or later than every epoch known. For an epoch older
         than all known ones: that epoch itself and the start of the first known one, so that a
@@ -74,12 +74,12 @@ class LeaderEpochs:
         return floor_epoch, entries[higher].start_offset
 
     def epoch_for(self, offset: int) -> int | None:
-        """The epoch that wrote `offset`; None below the first one known."""
+        """Return the epoch that wrote `offset`; None below the first one known."""
         at = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)
         return self._entries[at - 1].epoch if at else None
 
     def span_of(self, offset: int) -> tuple[int | None, int]:
-        """The epoch that wrote `offset`, None below the first one known; where the next begins."""
+        """Return the epoch of `offset` (None below the first), and where the next begins."""
         entries = self._entries
         if entries and entries[-1].start_offset <= offset:
             return entries[-1].epoch, OFFSET_MAX
@@ -98,7 +98,7 @@ class LeaderEpochs:
     def truncate_from_start(self, start_offset: int) -> bool:
         """Forget the epochs that end at `start_offset` or below: the log now begins there.
 
-        The epoch that `start_offset` lies in stays, and is said to begin there.
+        The epoch of `start_offset` stays, and now begins there.
         """
         entries = self._entries
         at = bisect_right(entries, start_offset, key=lambda entry: entry.start_offset)

@@ -1,10 +1,9 @@
 """The files of one log, and the state that follows from them, kept in step.
 
 Three things are functions of the batches in the segments: the sparse indexes, the leader epochs,
-and the producer state with its transaction index. Whatever changes the segments here (append,
-roll, truncate, drop, swap) changes them alike. Who may do so, and which offsets are committed, is
-the business of PartitionLog, and of what stands between: LogFlushing, LogTruncation,
-AbortedTransactions.
+and the producer state with its transaction index. Each change of the segments here (append,
+roll, truncate, drop, swap) changes them alike. PartitionLog decides which changes are allowed and
+which offsets are committed, with LogFlushing, LogTruncation and AbortedTransactions in between.
 
 Order of an append: the bytes first, then the memory. If a write fails nothing in memory has moved
 and the log is failed until a restart has recovered its directory.
@@ -49,11 +48,11 @@ SNAPSHOT_BYTES_A_PRODUCER = 4 * BATCH_COUNTS_AS_BYTES
 
 
 class LocalLog:
-    """Segments with everything derived from them, up to `log_end_offset`; the offsets of a log.
+    """The segments of a log, the state derived from them, and the log's offsets.
 
-    One thread owns it; the jobs that it makes run in any other. `now_ms` is wall clock; what does
-    not get it goes by the last that was told. `config` may be replaced at any time. Public methods
-    raise KafkaStorageError for an OSError, see DiskGuard.
+    One thread owns it; the jobs that it makes run in any other. `now_ms` is wall clock; methods
+    without `now_ms` use the most recent value. `config` may be replaced at any time. Public
+    methods raise KafkaStorageError for an OSError, see DiskGuard.
     """
 
     def __init__(
@@ -91,7 +90,7 @@ class LocalLog:
         )
         self.deleted = DeletedFiles()
         self.disk = disk
-        self.now_ms = now_ms  # the wall clock when it was last told
+        self.now_ms = now_ms  # the most recent wall clock
         self.advanced_since_ms: AdvancedSince = never_advanced
         self.fault_point = fault_point
 
@@ -125,7 +124,7 @@ class LocalLog:
         self._written(size_bytes, 1)
 
     def _write(self, segment: Segment, records: Buffer) -> None:
-        if self.disk.failure is not None:  # met by the roll just before, perhaps
+        if self.disk.failure is not None:  # the roll just before may have failed
             self.disk.check()
         try:
             if self.fault_point is no_fault_point:
@@ -138,7 +137,7 @@ class LocalLog:
             self.disk.met_retriable(problem)
 
     def write_run(self, records: memoryview, batches: Sequence[tuple[int, BatchHeader]]) -> None:
-        """Append batches as they are, with one write for those that share a segment.
+        """Append batches unchanged, with one write for those that share a segment.
 
         Segments begin where the leader's do, since the same rule is asked for each batch; but
         with the offset that follows the last batch, so that a gap which compaction has left on the
@@ -201,10 +200,11 @@ class LocalLog:
             self.snapshot_soon()
 
     def note_epoch(self, leader_epoch: int, start_offset: int) -> None:
-        """Remember that an epoch begins; the next flush, snapshot or segment saves it.
+        """Note that an epoch begins; the next flush, snapshot or segment saves it.
 
-        Recovery finds it in the batches behind those. A file replaced for each partition would
-        keep a broker that is elected for many: with dirty pages about, a rename waits for the disk.
+        Recovery finds it in the batches after those. Replacing a file for each partition would
+        delay a broker that is elected for many: with dirty pages about, a rename waits for the
+        disk.
         """
         if leader_epoch >= 0 and self.leader_epochs.assign(leader_epoch, start_offset):
             self.epochs_changed()
@@ -214,7 +214,10 @@ class LocalLog:
         self._epochs_unsaved = True
 
     def save_epochs(self) -> None:
-        """Write them down if they have changed; KafkaStorageError where there is no room."""
+        """Save the epochs if they have changed.
+
+        Raises KafkaStorageError where there is no room.
+        """
         if self._epochs_unsaved:
             with self.disk.retriable:
                 self._epoch_checkpoint.write(self.leader_epochs.entries, fsync=False)
@@ -256,7 +259,7 @@ class LocalLog:
         return segment
 
     def snapshot_soon(self, *, is_roll: bool = False) -> None:
-        """Write the producer state down, or let `snapshotting` do it where that takes long."""
+        """Save the producer state if that is quick; else ask for `snapshotting` when it is due."""
         count = len(self.producer_state)
         if count <= SNAPSHOT_AT_ONCE_PRODUCERS_MAX:
             self.take_snapshot()
@@ -264,7 +267,7 @@ class LocalLog:
             self.snapshot_needed = True
 
     def snapshotting(self) -> Steps[None]:
-        """Write the producer state of now down, in steps, while the log goes on."""
+        """Save the present producer state in steps, while the log goes on."""
         yield from self.rebuilding()
         self.snapshot_needed = False
         self._unsaved_bytes = 0
@@ -281,10 +284,10 @@ class LocalLog:
         self._write_snapshot(state.end_offset, encode_snapshot(state.snapshot_entries()))
 
     def _write_snapshot(self, end_offset: int, content: bytes) -> None:
-        """With the indexes up to there, so that a start after a kill can go on from it.
+        """Write a snapshot with the indexes up to it; a start after a kill goes on from there.
 
-        Nor does such a start look for epochs below it: they must have been saved before. Where
-        there is no room for all that, there is no snapshot.
+        Such a start looks for no epochs below it either, so they are saved first. Where there is
+        no room for all of this, no snapshot is written.
         """
         with suppress(KafkaStorageError), self.disk.retriable:
             self.save_epochs()
@@ -295,12 +298,12 @@ class LocalLog:
             self.snapshots.remove_between({segment.base_offset for segment in self.segments})
 
     def rebuild_soon(self) -> None:
-        """The producers are those of another end of the log: `rebuilding` makes them again."""
+        """Ask for `rebuilding`: the log now ends elsewhere than the producer state."""
         self.producer_state.cut = None  # a snapshot being encoded would lie above the end
         self.rebuild = self._loading()
 
     def _loading(self) -> Steps[ProducerStateTable]:
-        """Load the producers, anew whenever retention or compaction has taken a segment."""
+        """Load the producers, starting over whenever a segment is lost meanwhile."""
         loaded: ProducerStateTable | None = None
         while loaded is None:
             at = self.segments, self.snapshots, self.log_end_offset, self.now_ms
@@ -308,9 +311,9 @@ class LocalLog:
         return loaded
 
     def rebuilding(self) -> Steps[None]:
-        """Make the producer state again after a cut, in steps; until then it is that of before.
+        """Rebuild the producer state after a cut, in steps; until the end the old state remains.
 
-        Who needs it sooner (an append, a new leader) runs it to its end.
+        A caller that needs it sooner (an append, a new leader) runs it to its end.
         """
         while self.rebuild is not None:
             with self.disk:
@@ -328,9 +331,9 @@ class LocalLog:
             yield
 
     def replace_segments(self, base_offset: int, replaced: Sequence[Segment]) -> Segment:
-        """Swap the compacted segment in that waits as .cleaned files; see segment_swap."""
+        """Swap in the compacted segment from the .cleaned files; see segment_swap."""
         with self.disk:
-            # A snapshot from below may know of a transaction whose marker is gone by then.
+            # A snapshot from below may hold a transaction that has lost its marker by then.
             newer = self.segments.after(replaced[-1])
             end_offset = self.log_end_offset if newer is None else newer.base_offset
             self.snapshots.remove([at for at in self.snapshots.offsets if at < end_offset])
@@ -353,5 +356,5 @@ class LocalLog:
     # -- the end ----------------------------------------------------------------------------
 
     def retire(self, why: str = "it has been deleted", *, is_damaged: bool = False) -> None:
-        """Serve nothing any more; what is in memory may not be what is on the disk."""
+        """Stop serving the log; its memory may differ from the disk."""
         self.disk.failure = (Damaged if is_damaged else OSError)(f"{self.directory}: {why}")

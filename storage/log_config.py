@@ -9,7 +9,7 @@ from .topic_configs import LONG_MAX, parse_topic_configs
 
 
 class RecordCheck(IntEnum):
-    """How far the leader looks into a client's batch; each level includes those before it.
+    """The depth of the leader's check of a client's batch; each level includes those before it.
 
     The first three are the values of oncelog.record.validation. BATCH: its header, unless that
     cannot be true. SKELETON: how the records lie in it, their offsets and timestamps. FULL: every
@@ -66,7 +66,7 @@ class LogConfig:
         *,
         record_validation: RecordCheck = RecordCheck.SKELETON,
     ) -> "LogConfig":
-        """The config of a topic: what it sets, else the broker's defaults, else Kafka's.
+        """Return a topic's config: its own values, else the broker's defaults, else Kafka's.
 
         Both mappings are keyed by topic config names. Raises InvalidConfig.
         """
@@ -76,7 +76,7 @@ class LogConfig:
 
 @lru_cache(maxsize=1024)
 def _parsed(configs: tuple[tuple[str, str], ...], record_validation: RecordCheck) -> LogConfig:
-    """Thousands of partitions share a few configurations."""
+    """Return a cached config, since thousands of partitions share a few."""
     values = parse_topic_configs(dict(configs))
     derived = {
         "segment_bytes": values["internal.segment.bytes"] or values["segment.bytes"],

@@ -1,10 +1,10 @@
-"""What of a log is on the disk, and not only in the page cache.
+"""The part of a log that is on the disk, and not only in the page cache.
 
-The recovery point is the offset below which everything was synced; recovery trusts what lies
-below it. Everything here runs on the log's own thread; what waits for the disk is a `FlushJob`.
+The recovery point is the offset below which everything was synced; recovery trusts the log below
+it. Everything here runs on the log's own thread; work that waits for the disk is a `FlushJob`.
 
-Of the active segment only the .log file is synced: recovery reads it whole, and makes its indexes
-anew. Those of a segment that was closed are synced with the flush after that.
+Of the active segment only the .log file is synced: recovery reads it whole, and rebuilds its
+indexes. Those of a closed segment are synced with the flush after that.
 """
 
 from pathlib import Path
@@ -36,16 +36,17 @@ class Durability:
     def __init__(
         self, recovery_point: int, fault_point: FaultPoint, *, is_synced: bool = False
     ) -> None:
-        """`is_synced`: it was closed, and is unchanged since."""
+        """Begin at a recovery point; `is_synced`: the log was closed, and is unchanged since."""
         self._point = RecoveryPoint(recovery_point)
         # The log end up to which the indexes of the active segment are on the disk, too.
         self._closed_end = recovery_point if is_synced else -1
         self._fault_point = fault_point
-        # How often files came or went, which of these changes were synced, which was a cut.
+        # Counts of the changes of file names, of those already synced, and of those at the last
+        # cut.
         self._names_changed = 1
         self._names_synced = int(is_synced)
         self._cut_names = 0
-        # When the first append since the last flush came; None when that is not known.
+        # The time of the first append since the last flush; None when that is not known.
         self.unsynced_since_ms: int | None = None
 
     # Everything below this offset is on the disk.
@@ -53,16 +54,16 @@ class Durability:
 
     @property
     def since_cut(self) -> object:
-        """Another one after each cut, by which who waited meanwhile knows of it."""
+        """Return an object that each cut replaces, so that a task that waited can detect cuts."""
         return self._point
 
     @property
     def is_cut_unsynced(self) -> bool:
-        """Whether a power cut may bring back what was cut off; then nothing may be appended."""
+        """Whether a power cut may undo the last cut; appends must wait until it is synced."""
         return self._cut_names > self._names_synced
 
     def is_as_closed(self, log_end_offset: int, snapshots: SnapshotFiles) -> bool:
-        """Whether all that the last close has synced is as it was, or synced again since.
+        """Whether the files are as the last close synced them, or have been synced again since.
 
         The entry that a close adds to the last time index does not count: each start drops it.
         """
@@ -73,15 +74,15 @@ class Durability:
         )
 
     def closed(self, log_end_offset: int) -> None:
-        """All up to there is on the disk, the last indexes too."""
+        """Note that all below `log_end_offset` is on the disk, with the last indexes."""
         self._closed_end = log_end_offset
 
     def names_changed(self) -> None:
-        """Files came or went, or small ones were replaced: the next flush syncs the directory."""
+        """Note that files were added, removed or replaced: the next flush syncs the directory."""
         self._names_changed += 1
 
     def cut(self, end_offset: int) -> None:
-        """The log was cut to `end_offset`; a flush under way no longer counts."""
+        """Note a cut to `end_offset`; a flush under way no longer counts."""
         self._point = RecoveryPoint(min(self._point.offset, end_offset))
         self._closed_end = -1
         self._names_changed += 1
@@ -96,9 +97,9 @@ class Durability:
         *,
         is_last: bool,
     ) -> FlushJob:
-        """What brings everything below `log_end_offset` to the disk. Raises OSError.
+        """Return the job that syncs everything below `log_end_offset`. Raises OSError.
 
-        Of many segments the oldest ones: all files of a job are open at once, and opened here.
+        Of many segments it takes the oldest: all files of a job are opened here, and at once.
         `is_last`: the log is closed, and the next start will trust the last indexes as well.
         """
         unsynced = self._unsynced(segments)

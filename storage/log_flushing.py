@@ -1,7 +1,7 @@
-"""What of a log is on the disk: the side that flushes and retries see, and those who acknowledge.
+"""The flushes of one log, for the tasks that flush and those that acknowledge.
 
-A flush is a job that the log makes, that any thread runs, and that the log takes note of. It is
-*owed* while it must come before an acknowledgement: by flush.messages, or because the log was cut.
+A log makes a flush job, any thread runs it, and the log notes its result. A flush is *owed* while
+it must come before an acknowledgement: by flush.messages, or because the log was cut.
 """
 
 from collections.abc import Callable
@@ -43,29 +43,29 @@ class LogFlushing:
 
     @property
     def is_owed(self) -> bool:
-        """Whether nothing more may be acknowledged before a flush (flush.messages, or a cut)."""
+        """Whether a flush must come before the next acknowledgement (flush.messages, or a cut)."""
         unsynced = self._log.log_end_offset - self._durability.recovery_point
         return unsynced >= self._log.config.flush_messages or self._durability.is_cut_unsynced
 
     @property
     def own_end_offset(self) -> int:
-        """Below it this copy may be relied on: the log end, unless a flush is owed."""
+        """Return the end of what this copy vouches for: the log end, unless a flush is owed."""
         return self.recovery_point if self.is_owed else self._log.log_end_offset
 
     @property
     def is_cut_unsynced(self) -> bool:
-        """Whether the log was cut, and nothing may grow over that before a flush.
+        """Whether the log was cut and may not grow before a flush.
 
-        After a power cut both might be there in part: what was cut off, and what took its place.
+        A power cut could otherwise leave parts of both the removed and the new batches.
         """
         return self._durability.is_cut_unsynced
 
     def job(self, *, is_last: bool = False) -> FlushJob:
-        """What to run in an executor to bring everything to the disk; then call `flushed`.
+        """Return a job that syncs the log in an executor; pass it to `flushed` afterwards.
 
-        Where the job is not whole another one has to follow. Recovery does not look for epochs
-        below the recovery point: where there is no room to save them, a cut is synced, and nothing
-        else (KafkaStorageError).
+        A job that is not whole must be followed by another. Recovery does not look for epochs
+        below the recovery point, so where there is no room to save them only a cut is synced;
+        otherwise KafkaStorageError is raised.
         """
         log = self._log
         try:
@@ -86,14 +86,14 @@ class LogFlushing:
             )
 
     def flushed(self, job: FlushJob, problem: OSError | None = None) -> None:
-        """Take note of a job that has run: the recovery point rises, or the log has failed."""
+        """Note the result of a job: the recovery point rises, or the log has failed."""
         with self._log.disk:
             if problem is not None:
                 raise problem
             self._durability.flushed(job)
 
     def flush(self, *, is_last: bool = False) -> None:
-        """Bring everything below the log end to the disk, all at once (blocks)."""
+        """Sync everything below the log end at once (blocks)."""
         is_whole = False
         while not is_whole:
             job = self.job(is_last=is_last)
@@ -106,15 +106,15 @@ class LogFlushing:
 
     @property
     def unwritten_bytes(self) -> int:
-        """How much of the active segment the kernel was not told yet to write out."""
+        """Return how many bytes of the active segment the kernel was not yet asked to write."""
         active = self._log.segments.active
         return active.size_bytes - active.written_back_bytes
 
     def write_back_job(self) -> Callable[[], None]:
-        """What lets the kernel begin to write the active segment out; promises nothing.
+        """Return a job that asks the kernel to write the active segment out, without a promise.
 
-        Without it dirty pages pile up until the kernel stops a writer for a second, which looks
-        like a death to the other brokers. It may block: run it in an executor.
+        Without it dirty pages pile up until the kernel stops a writer for a second; other brokers
+        may then declare this one dead. The job may block: run it in an executor.
         """
         active = self._log.segments.active
         start, active.written_back_bytes = active.written_back_bytes, active.size_bytes
@@ -123,7 +123,7 @@ class LogFlushing:
     # -- at the end --------------------------------------------------------------------------
 
     def write_last(self) -> None:
-        """The first half of a close: of many logs all do it before the first is synced."""
+        """Write what is in memory, as the first half of a close; the logs are synced after it."""
         log = self._log
         if log.disk.failure is not None:
             return
@@ -136,7 +136,7 @@ class LogFlushing:
             log.segments.active.become_inactive()
 
     def sync_last(self) -> None:
-        """The second half of a close: of many logs at once, each in any thread (blocks)."""
+        """Sync the log, the second half of a close (blocks); any thread may do it."""
         log = self._log
         is_synced = self._durability.is_as_closed(log.log_end_offset, log.snapshots)
         if log.disk.failure is None and not is_synced:

@@ -1,4 +1,4 @@
-"""What must be known to open one partition's log, so that another thread can do it."""
+"""The values with which another thread opens one partition's log."""
 
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -11,7 +11,7 @@ from .partition_log import PartitionLog
 
 @dataclass(frozen=True, slots=True)
 class LogOpening:
-    """Values only: taken where logs are served, used in a thread that may wait for the disk."""
+    """Values taken where logs are served, for a thread that may wait for the disk."""
 
     directory: Path
     topic: str
@@ -28,12 +28,12 @@ class LogOpening:
     fault_point: FaultPoint
 
     def open(self) -> Steps[PartitionLog]:
-        """See PartitionLog.opening, which this is called with (blocks)."""
+        """Open the log with these values (blocks); see PartitionLog.opening."""
         options = {field.name: getattr(self, field.name) for field in fields(self)}
         return PartitionLog.opening(**options)
 
     def as_new(self) -> "LogOpening":
-        """The same for a partition of which nothing is here."""
+        """Return the opening of a partition that has no files here."""
         return replace(
             self,
             log_start_offset=0,

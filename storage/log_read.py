@@ -21,11 +21,11 @@ _batch_length = struct.Struct(">i")
 HEADERS_PER_STEP = 64  # of a search; about 0.3 ms
 AT_ONCE_BYTES = 1 << 20  # read whatever the batches are; of more a sample is looked at first
 SAMPLE_BYTES = 16_384
-_LENGTH_AT = 8  # where the length of a batch stands in it
+_LENGTH_AT = 8  # the position of its length in a batch
 
 
 class LogRead(NamedTuple):
-    """Whole batches, the first of which may begin before the offset asked for.
+    """Whole batches, the first of which may begin before the requested offset.
 
     `next_offset` is where to go on reading; the offset asked for when `data` is empty. `batches`
     is how many were checked: what a caller reads of many logs at a time, it bounds by this.
@@ -37,7 +37,7 @@ class LogRead(NamedTuple):
 
 
 class TimedBatch(NamedTuple):
-    """A batch whose largest timestamp is large enough."""
+    """A batch with a large enough timestamp."""
 
     header: BatchHeader
     data: memoryview
@@ -53,7 +53,7 @@ def read_batches(
     log_end_offset: int,
     min_one_batch: bool,
 ) -> LogRead:
-    """Batches from the one that holds `offset` on, all of them below `upper_offset`.
+    """Read batches from the one that holds `offset` on, all of them below `upper_offset`.
 
     At most `max_bytes`, but one batch of any size when `min_one_batch`. `offset` must lie in the
     log. Raises OSError, and CorruptMessage where the bytes are not those that were written.
@@ -86,7 +86,7 @@ def read_batches(
             raise CorruptMessage(f"no whole batch begins at {position}")
         if size_bytes == available:
             next_offset = end_offset
-        else:  # many small batches, or damage behind these: the next read meets it
+        else:  # small batches, or damage behind these that the next read finds
             data = _first_bytes(data, size_bytes)
     else:
         limits = available, max_bytes, end_offset
@@ -104,9 +104,9 @@ def read_batches(
 
 
 def _locate(segments: SegmentList, offset: int) -> tuple[Segment, int, int] | None:
-    """Where the batch lies that holds `offset` or, after a gap, the next one.
+    """Find the batch that holds `offset` or, after a gap, the next one.
 
-    As (segment, position, base offset).
+    Return (segment, position, base offset).
     """
     for segment in segments.from_floor(offset):
         if (found := segment.position_of(offset)) is not None:
@@ -117,7 +117,7 @@ def _locate(segments: SegmentList, offset: int) -> tuple[Segment, int, int] | No
 def _end_of_read(
     segments: SegmentList, segment: Segment, upper_offset: int, log_end_offset: int
 ) -> tuple[int, int]:
-    """Where a read in `segment` must stop: (position, the offset that follows)."""
+    """Return where a read in `segment` must stop: (position, the offset that follows)."""
     newer = None if segment is segments.active else segments.after(segment)
     segment_end = log_end_offset if newer is None else newer.base_offset
     if upper_offset >= segment_end:
@@ -132,11 +132,11 @@ def _end_of_read(
 def _read_at_most(
     segment: Segment, position: int, limits: tuple[int, int, int], min_one_batch: bool
 ) -> tuple[bytes, int]:
-    """`max_bytes` or, if it must be, a larger batch; and the base offset that follows.
+    """Read `max_bytes` or, if it must be, a larger batch, and the base offset that follows.
 
-    `limits`: (available, max_bytes, end_offset). As (data, how much of it is wanted). Nothing if
-    there must not be a batch that is larger. CorruptMessage for a length that cannot be: a damaged
-    one may be that of all the segment.
+    `limits`: (available, max_bytes, end_offset). Return (data, how much of it is wanted); no data
+    if a larger batch is needed and not allowed. Raises CorruptMessage for an impossible length: a
+    damaged one may claim the whole segment.
     """
     available, max_bytes, end_offset = limits
     wanted = min(max(max_bytes, HEADER_BYTES) + BASE_OFFSET_BYTES, available)
@@ -159,7 +159,7 @@ def _read_at_most(
 
 
 def _worth_reading(segment: Segment, position: int, wanted: int) -> int:
-    """How much to read at once: of batches as small as the first ones not more than are checked."""
+    """Return how much to read at once: of small batches only as many as are checked."""
     sample = segment.file.read(position, SAMPLE_BYTES)
     end = count = 0
     while end + HEADER_BYTES <= len(sample):
@@ -171,7 +171,7 @@ def _worth_reading(segment: Segment, position: int, wanted: int) -> int:
 
 
 def _first_bytes(data: bytes, size_bytes: int) -> Buffer:
-    """The beginning of what was read; what is much smaller does not keep the rest in memory."""
+    """Return the first bytes of a read; a much smaller part does not keep the rest in memory."""
     view = memoryview(data)[:size_bytes]
     return bytes(view) if size_bytes * 2 < len(data) else view
 
@@ -179,9 +179,9 @@ def _first_bytes(data: bytes, size_bytes: int) -> Buffer:
 def batch_not_older(
     segments: SegmentList, epochs: LeaderEpochs, timestamp_ms: int, offset: int, end_offset: int
 ) -> "TimedBatch | int | None":
-    """The next batch that may hold a record at or above `offset` which is not older than that.
+    """Find the next batch that may hold a record at or above `offset`, not older than that.
 
-    None when there is none; an offset to look on from after HEADERS_PER_STEP batches that were.
+    Return None when there is none; after HEADERS_PER_STEP older batches, the offset to go on from.
     """
     for segment in segments.from_floor(offset):
         if segment.size_bytes == 0 or segment.max_timestamp < timestamp_ms:

@@ -1,16 +1,16 @@
-"""Opening a log: trust what cannot have been lost, check the rest, make again what follows from it.
+"""The opening of a log: trust what cannot have been lost, check the rest, rebuild derived files.
 
-How a log was left says what may be missing:
+The end of the last run says what may be missing:
 
-    closed cleanly, or       what was written is there: the page cache outlives a process. Only the
+    closed cleanly, or       nothing is missing: the page cache outlives a process. Only the
     the process was killed   end is read, from the newest snapshot of the producers and the last
                              index entry on; the last write of a killed process may be torn.
     the machine lost power   any page that was not synced may be missing: the segments from the
                              recovery point on are read whole.
 
-What is read ends before the first batch that is torn or has a wrong CRC, and so does the log;
-indexes, leader epochs, and producer state of that part are made anew from its batches. A segment
-whose indexes cannot be right is read whole, and all after it. A batch that cannot be read and was
+The read ends before the first batch that is torn or has a wrong CRC, and so does the log;
+indexes, leader epochs, and producer state of that part are rebuilt from its batches. A segment
+with indexes that cannot be right is read whole, and all after it. A batch that cannot be read and was
 synced, or has whole ones behind it though nothing was lost, is damaged: such a log is not opened.
 A log that could not be synced is treated as after a power cut: the kernel drops such pages from
 its cache without another word. FLUSH_FAILED in the directory says so.
@@ -55,7 +55,7 @@ _BYTES_A_STEP = 256 << 10
 
 
 class LoadedLog(NamedTuple):
-    """What recovery found: the parts of an open log, all of them up to `log_end_offset`."""
+    """The parts of an open log after recovery, all of them up to `log_end_offset`."""
 
     segments: SegmentList
     snapshots: SnapshotFiles
@@ -80,7 +80,7 @@ def load_log(
     machine_restarted: bool,
     now_ms: int,
 ) -> Steps[LoadedLog]:
-    """Open the files of a partition, creating or mending what is needed; see the top.
+    """Open the files of a partition, creating or repairing them as needed; see the top.
 
     machine_restarted: it was without power since, so that more than the end may be missing.
     Raises OSError, InconsistentTopicId when the directory is another topic's, and CorruptMessage
@@ -113,8 +113,8 @@ def load_log(
     )
     if may_lack_pages:
         snapshots.remove_unreadable()
-        # With the segment that ends at the point: a flush leaves out the indexes of the active one,
-        # which it may have been.
+        # Include the segment that ends at the recovery point: a flush leaves out the indexes of
+        # the active segment, which it may have been.
         dirty_from = segments.floor(recovery_point - 1) or segments.first
         damaged = yield from _first_damaged(segments, until=dirty_from)
         if damaged is not None:
@@ -129,7 +129,7 @@ def load_log(
                 recovery.is_as_closed = clean_shutdown
             except (CorruptIndex, CorruptTransactionIndex):
                 damaged = active
-            except (CorruptMessage, InvalidRecord):  # what was written is not there after all
+            except (CorruptMessage, InvalidRecord):  # the log is not as it was written after all
                 unsynced = None if clean_shutdown else segments.floor(recovery_point - 1)
                 damaged = unsynced or active
         if damaged is not None:
@@ -144,7 +144,7 @@ def load_log(
 def _begin_log(
     directory: Path, topic_id: bytes, config: LogConfig, log_start_offset: int, now_ms: int
 ) -> LoadedLog:
-    """A log of which nothing is there yet: nothing is looked for, for they come by the thousand."""
+    """Create a log without looking for files: new partitions come by the thousand."""
     PartitionMetadata(topic_id).write(directory, fsync=False)
     segments = SegmentList()
     segments.add(Segment(directory, log_start_offset, config, now_ms))
@@ -161,7 +161,7 @@ def _begin_log(
 
 @dataclass(slots=True)
 class _Recovery:
-    """The parts of a log on their way to being whole."""
+    """The parts of a log during its recovery."""
 
     directory: Path
     config: LogConfig
@@ -179,7 +179,7 @@ class _Recovery:
     indexed_from: int = LONG_MAX
 
     def resume(self, active: Segment, *, was_killed: bool) -> Steps[None]:
-        """Read what lies behind the newest snapshot, and behind the last index entry below it.
+        """Read the batches after the newest snapshot, and after the last index entry below it.
 
         Raises CorruptIndex, CorruptTransactionIndex, CorruptMessage when the indexes or the
         batches that they name cannot be right.
@@ -191,15 +191,15 @@ class _Recovery:
             state_end = max([active.base_offset, *self.snapshots.offsets[-1:]])
             yield from self._load_state(state_end)
             active.rewind_to(state_end)
-            self.epochs.truncate_from_end(active.next_offset)  # what follows is read anew
+            self.epochs.truncate_from_end(active.next_offset)  # the rest is read again
             yield from self._read_rest(active)
             if active.next_offset >= state_end:
                 return
-            # Of what a truncation has cut that the end of the process interrupted.
+            # Snapshots above the end are left by a truncation that a crash interrupted.
             self.snapshots.remove_above(active.next_offset)
 
     def index_anew_from(self, segment: Segment) -> None:
-        """Note the first segment whose indexes, or the batches that they name, cannot be right."""
+        """Note the first segment that has damaged indexes, or damage in the batches they name."""
         logger.warning("%s: its indexes are rebuilt from the log", segment.file.path)
         self.indexed_from = segment.base_offset
 
@@ -230,11 +230,11 @@ class _Recovery:
                 segment.become_inactive()
 
     def finish(self) -> Steps[LoadedLog]:
-        """Bring the rest into agreement with where the log ends now."""
+        """Adapt the rest to the log's end."""
         segments, snapshots = self.segments, self.snapshots
         producers, epochs = self.producers, self.epochs
         if segments.active.next_offset < self.log_start_offset:
-            # What DeleteRecords left over is gone from the disk: nothing of this log is valid.
+            # DeleteRecords removed all that is left on the disk: no batch of this log is valid.
             self.is_cut = True
             for segment in segments:
                 segments.remove(segment)
@@ -277,7 +277,7 @@ class _Recovery:
         )
 
     def _load_state(self, end_offset: int) -> Steps[None]:
-        """Producers and epochs as they are at `end_offset`."""
+        """Load producers and epochs as of `end_offset`."""
         self.epochs, self.saved_epochs = yield from load_epochs(
             self.directory, self.segments, self.log_start_offset, end_offset
         )
@@ -286,9 +286,9 @@ class _Recovery:
         )
 
     def _read_rest(self, segment: Segment) -> Steps[bool]:
-        """Take the batches in that lie behind the segment's state; whether its end was cut off.
+        """Read the batches after the segment's state; return whether its end was cut off.
 
-        Those that the producers know already are for the indexes alone.
+        Batches that the producers know already only fill the indexes.
         """
         producers, epochs = self.producers, self.epochs
         known_to = producers.end_offset
@@ -311,7 +311,7 @@ class _Recovery:
                     yield
         except (CorruptMessage, InvalidRecord):
             pass  # torn, garbled, or a control batch that is no marker: the log ends before it
-        if has_falling_epoch:  # so that of an earlier batch was altered
+        if has_falling_epoch:  # an earlier batch's epoch was altered
             raise CorruptMessage(f"{segment.file.path}: an epoch before {segment.next_offset}")
         if segment.size_bytes == end:
             return False
@@ -327,7 +327,7 @@ class _Recovery:
         return True
 
     def _check_tail(self, segment: Segment, end: int) -> None:
-        """Raise CorruptMessage if what cannot be read of a segment is damage, no torn end."""
+        """Raise CorruptMessage if an unreadable end of a segment is damage, not a torn write."""
         next_offset, newer = segment.next_offset, self.segments.after(segment)
         if next_offset >= self.whole_to:
             return
@@ -349,7 +349,7 @@ def _open_segments(
         stem, suffix = os.path.splitext(name)
         if suffix in stems and stem.isdecimal():
             stems[suffix].add(stem)
-        elif suffix == TEMPORARY_SUFFIX:  # of a process that was killed while it wrote
+        elif suffix == TEMPORARY_SUFFIX:  # a killed process left it half written
             (directory / name).unlink()
     logs = stems.pop(".log")
     for suffix, found in stems.items():
@@ -364,7 +364,7 @@ def _open_segments(
 
 
 def _first_damaged(segments: SegmentList, *, until: Segment) -> Steps[Segment | None]:
-    """The oldest segment before `until` whose indexes cannot be right."""
+    """Return the oldest segment before `until` with indexes that cannot be right."""
     for segment in segments:
         if segment is until:
             break
@@ -386,7 +386,7 @@ def _belongs(segment: Segment, header: BatchHeader) -> bool:
 
 
 def _check_topic(directory: Path, topic_id: bytes) -> None:
-    """The directory is this topic's, or becomes so."""
+    """Check that the directory is this topic's, or claim it."""
     try:
         known = PartitionMetadata.read(directory)
     except CorruptCheckpoint:  # created a moment before the power went; nothing was synced yet

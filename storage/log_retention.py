@@ -1,6 +1,7 @@
-"""What a log lets go of at its beginning: by DeleteRecords, retention.ms, retention.bytes.
+"""The removal of a log's oldest records: DeleteRecords, retention.ms and retention.bytes.
 
-First the log start rises, then segments below it go, and their files file.delete.delay.ms later.
+First the log start rises, then segments below it leave the log, and their files are deleted
+file.delete.delay.ms later.
 """
 
 import logging
@@ -27,8 +28,8 @@ class LogRetention:
     def advance_log_start_offset(self, offset: int) -> None:
         """Delete the records below `offset` (DeleteRecords, or the leader's log start).
 
-        Their segments go with the next `delete_old_segments`. OffsetOutOfRange above the high
-        watermark; no effect below the log start.
+        Their segments go with the next `delete_old_segments`. Raises OffsetOutOfRange above the
+        high watermark; does nothing below the log start.
         """
         log = self._log
         if offset > log.high_watermark:
@@ -43,16 +44,16 @@ class LogRetention:
                     log.epochs_changed()
 
     def delete_old_segments(self, now_ms: int) -> int:
-        """As `deleting_old_segments`, at once."""
+        """Run `deleting_old_segments` to its end."""
         return run_to_end(self.deleting_old_segments(now_ms))
 
     def deleting_old_segments(self, now_ms: int) -> Steps[int]:
-        """Drop what retention or the log start has passed, oldest first; how many segments.
+        """Drop segments below retention or the log start, oldest first, and count them.
 
-        Each step looks anew. `purge_deleted_files` then removes their files from the disk.
+        Each step checks again. `purge_deleted_files` then removes their files from the disk.
         """
         log = self._log
-        count, until = 0, log.high_watermark  # of now: no writer of old records keeps this going
+        count, until = 0, log.high_watermark  # fixed, against endless old records
         while True:
             log.now_ms = now_ms
             with log.disk:
@@ -86,7 +87,7 @@ class LogRetention:
         return count
 
     def _drop(self, segments: Sequence[Segment]) -> None:
-        """Take the oldest segments out of the log; their files go file.delete.delay.ms later."""
+        """Take the oldest segments out of the log; their files are deleted later."""
         log = self._log
         due_ms = log.now_ms + log.config.file_delete_delay_ms
         for segment in segments:
@@ -103,10 +104,10 @@ class LogRetention:
         return bool(self._log.deleted)
 
     def purge_deleted_files(self, now_ms: int) -> int:
-        """Unlink the files of dropped segments whose file.delete.delay.ms is over; how many.
+        """Unlink files of dropped segments after their file.delete.delay.ms, and count them.
 
-        Unlinking a large file blocks: call it in an executor, as a flush. What cannot be unlinked
-        is tried again by the next call; the log does not need it any more.
+        Unlinking a large file blocks: call it in an executor, as a flush. A file that cannot be
+        unlinked is tried again by the next call; the log does not need it any more.
         """
         with disk_errors(f"A dropped segment of {self._log.directory.name}"):
             return self._log.deleted.unlink_due(now_ms)

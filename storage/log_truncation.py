@@ -1,9 +1,9 @@
-"""Cutting a log: a follower's log ends where it parts from its leader's, or begins anew elsewhere.
+"""The cuts of a log: to the offset where it diverges from its leader's, or to an empty log.
 
-A cut may take thousands of segments, or a gigabyte of one. So it is made in steps from the end of
-the log downwards, and after each step the log is whole, only shorter: it may be read, led, closed,
-deleted, or found like this after a crash. Who makes use of it between two steps (an append, a new
-leader epoch) has the producers made again for the end that is there, and ends the cut by that.
+A cut may remove thousands of segments, or a gigabyte of one. So it is made in steps from the end
+of the log downwards, and after each step the log is whole, only shorter: it may be read, led,
+closed, deleted, or found like this after a crash. An append or a new leader epoch between two
+steps rebuilds the producer state for the present end, and so ends the cut there.
 
 A step that lacks descriptors or room has changed nothing, and may be tried again.
 """
@@ -31,11 +31,11 @@ class LogTruncation:
         self._log = log
 
     def truncate_to(self, offset: int) -> None:
-        """`truncating_to`, at once."""
+        """Run `truncating_to` to its end."""
         run_to_end(self.truncating_to(offset))
 
     def truncating_to(self, offset: int) -> Steps[None]:
-        """Let the log end at `offset` or, where a batch spans it, before that batch."""
+        """Cut the log to end at `offset` or, where a batch spans it, before that batch."""
         log = self._log
         if offset >= log.log_end_offset:
             # An epoch that was assigned here but never written in may contradict the leader's.
@@ -47,20 +47,20 @@ class LogTruncation:
         yield from log.rebuilding()
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """`starting_at`, at once."""
+        """Run `starting_at` to its end."""
         run_to_end(self.starting_at(offset))
 
     def starting_at(self, offset: int) -> Steps[None]:
-        """Drop everything: the log is empty, and starts and goes on at `offset`."""
+        """Drop everything: the log is empty, and starts at `offset`."""
         if (yield from self._cutting(self._log.segments.first.base_offset)):
             self._begin_at(offset)
             self._log.high_watermark = offset
 
     def end_min(self, offset: int) -> int:
-        """How low the log end may come by `truncate_to(offset)`, as far as it was ever synced.
+        """Return the lowest log end that `truncate_to(offset)` may leave of what was synced.
 
         The recovery point is the end of a batch. Below the high watermark compaction may have
-        taken that batch since; then only the segment's begin is sure.
+        removed that batch since; then only the segment's start is certain.
         """
         segment = self._log.segments.floor(offset)
         if offset >= self._log.high_watermark or segment is None:
@@ -68,7 +68,7 @@ class LogTruncation:
         return segment.base_offset
 
     def _cutting(self, offset: int) -> Steps[bool]:
-        """Cut down to `offset` or the begin of the log; False if that was ended by another use."""
+        """Cut to `offset` or the start of the log; return False if another use ended the cut."""
         log = self._log
         while log.log_end_offset > max(offset, log.segments.first.base_offset):
             self._cut_once(max(offset, log.segments.first.base_offset))
@@ -79,7 +79,7 @@ class LogTruncation:
         return True
 
     def _cut_once(self, offset: int) -> None:
-        """Take the newest segment away if it begins above `offset`, else cut some of it off."""
+        """Remove the newest segment if it begins above `offset`, else cut off some of its end."""
         log = self._log
         with log.disk:
             last, dropped = log.segments.active, None
@@ -108,7 +108,7 @@ class LogTruncation:
             self._ends_at(kept.next_offset)
 
     def _ends_at(self, end_offset: int) -> None:
-        """Take note of a cut."""
+        """Adapt the log's state to its new end."""
         log = self._log
         log.log_end_offset = end_offset
         log.high_watermark = min(log.high_watermark, end_offset)
@@ -121,7 +121,7 @@ class LogTruncation:
         log.rebuild_soon()
 
     def _begin_at(self, offset: int) -> None:
-        """Let a log that is empty begin at `offset`."""
+        """Let an empty log begin at `offset`."""
         log = self._log
         with log.disk:
             empty = log.segments.active

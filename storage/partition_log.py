@@ -1,10 +1,10 @@
-"""One partition's log on one replica: its offsets, and who may change it how.
+"""One partition's log on one replica: its offsets, and the changes that each role may make.
 
-    log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset
+  log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset
 
-Readers get what lies below the high watermark (or below the last stable offset), followers
-everything. The leader judges a batch, stamps offset and epoch into its bytes, and writes them;
-a follower takes batches as they are stamped. An append judges everything before it writes.
+Consumers read below the high watermark (or below the last stable offset), followers everything.
+The leader checks a batch, stamps offset and epoch into its bytes, and writes them; a follower
+takes batches as they are stamped. An append checks everything before it writes.
 """
 
 import logging
@@ -54,7 +54,7 @@ logger = logging.getLogger(__name__)
 
 
 class AppendInfo(NamedTuple):
-    """Where a batch went, or where it already was.
+    """The place of an appended batch, or of the batch that it duplicates.
 
     Both offsets are inclusive. `log_append_time_ms` is -1 unless the broker's clock stamped the
     batch; for a duplicate it is the timestamp of the batch in the log, as Kafka answers it.
@@ -67,7 +67,7 @@ class AppendInfo(NamedTuple):
 
 
 class PartitionLog:
-    """A log with its limits. See LocalLog for threads, time, and failure."""
+    """A log and the offsets that bound it. See LocalLog for threads, time, and failure."""
 
     def __init__(self, local: LocalLog, topic: str, partition: int, topic_id: bytes) -> None:
         self.topic, self.partition, self.topic_id = topic, partition, topic_id
@@ -82,7 +82,7 @@ class PartitionLog:
 
     @classmethod
     def open(cls, directory: Path, **options: Any) -> "PartitionLog":
-        """`opening`, at once."""
+        """Run `opening` to its end."""
         return run_to_end(cls.opening(directory, **options))
 
     @classmethod
@@ -103,7 +103,7 @@ class PartitionLog:
         now_ms: int,
         fault_point: FaultPoint = no_fault_point,
     ) -> Steps["PartitionLog"]:
-        """The log in `directory`, created if there is none, recovered unless `clean_shutdown`.
+        """Open the log in `directory`: create a missing one, recover it unless `clean_shutdown`.
 
         The four offsets are those of the data directory's checkpoints. machine_restarted: the
         machine was without power since. Raises InconsistentTopicId when the directory is another
@@ -145,7 +145,7 @@ class PartitionLog:
         if loaded.is_cut or loaded.indexed_from < flushed_to:
             try:
                 log.flushing.flush()
-            except KafkaStorageError:  # no room for the epochs: a cut was synced, or is to be
+            except KafkaStorageError:  # no room for the epochs; a cut is synced, if there was one
                 disk.check()
         return log
 
@@ -164,7 +164,7 @@ class PartitionLog:
 
     @property
     def is_failed(self) -> bool:
-        """Whether the disk has failed this log."""
+        """Whether this log has failed on disk."""
         return self.local.disk.failure is not None
 
     producer_state: ProducerStateTable = attribute_of("local.producer_state")
@@ -176,12 +176,12 @@ class PartitionLog:
 
     @property
     def known_last_stable_offset(self) -> int | None:
-        """The LSO as far as it is known at once; None while producers are read again."""
+        """Return the LSO where it is known at once; None while producers are read again."""
         return None if self.local.rebuild is not None else self.last_stable_offset
 
     @property
     def last_stable_offset(self) -> int:
-        """The LSO: what readers of committed data may read up to (exclusive)."""
+        """Return the LSO, the offset up to which (exclusive) committed data may be read."""
         local = self.local
         if local.rebuild is not None:
             run_to_end(local.rebuilding())
@@ -202,7 +202,7 @@ class PartitionLog:
         transaction_version: int = 0,
         prepare_index: int = 0,
     ) -> AppendInfo:
-        """Append one batch whose form has been validated; `header` is its header.
+        """Append one batch of a validated form; `header` is its header.
 
         `records` is writable and is stamped in place with offset and epoch. `guard` is the
         verification guard of a transactional batch; `transaction_version` and `prepare_index` are
@@ -255,7 +255,7 @@ class PartitionLog:
         return new_tuple(AppendInfo, (*offsets, append_time_ms, False))
 
     def find_duplicate(self, header: BatchHeader) -> AppendInfo | None:
-        """Where a batch with these sequences is, among the last five of its producer."""
+        """Find a batch with these sequences among the last five of its producer."""
         local = self.local
         if local.rebuild is not None:
             run_to_end(local.rebuilding())
@@ -268,7 +268,7 @@ class PartitionLog:
         return AppendInfo(batch.base_offset, batch.last_offset, batch.timestamp, True)
 
     def append_as_follower(self, records: Buffer, *, now_ms: int) -> None:
-        """Append what the leader sent: batches with their offsets and epochs.
+        """Append the leader's batches, with their offsets and epochs.
 
         A partial last batch is left out. Raises CorruptMessage (nothing is appended) and
         UnexpectedAppendOffset when the first batch does not continue the log.
@@ -299,7 +299,7 @@ class PartitionLog:
             disk.met(problem)
 
     def assign_leader_epoch(self, leader_epoch: int) -> None:
-        """Note that a new leader's epoch begins at the log end, batch or not (KIP-101)."""
+        """Note that a new leader's epoch begins at the log end, even without a batch (KIP-101)."""
         local = self.local
         run_to_end(local.rebuilding())
         with local.disk:
@@ -310,7 +310,7 @@ class PartitionLog:
     def read(
         self, offset: int, max_bytes: int, *, upper_offset: int, min_one_batch: bool = True
     ) -> LogRead:
-        """Whole batches from the one that holds `offset` on, all below `upper_offset`.
+        """Read whole batches from the one that holds `offset` on, all below `upper_offset`.
 
         At most `max_bytes`, but one batch of any size when `min_one_batch`; nothing at or above
         `upper_offset`. OffsetOutOfRange below the log start or above the log end.
@@ -342,7 +342,7 @@ class PartitionLog:
             self.damage.met(problem)
 
     def batch_not_older(self, timestamp_ms: int, offset: int) -> TimedBatch | int | None:
-        """One step of a search by time, see log_read. `offset` is at or above the log start."""
+        """Do one step of a search by time, see log_read. `offset` is not below the log start."""
         local, disk = self.local, self.local.disk
         try:
             with disk.retriable:
@@ -354,20 +354,20 @@ class PartitionLog:
 
     @property
     def max_timestamp(self) -> int:
-        """The largest timestamp of the log; -1 when there is none."""
+        """Return the largest timestamp of the log; -1 when there is none."""
         return max(segment.max_timestamp for segment in self.segments)
 
     def end_offset_for_epoch(self, leader_epoch: int) -> tuple[int, int]:
-        """Where an epoch ends in this log: (largest epoch not above it, end offset).
+        """Return (the largest epoch not above `leader_epoch`, its end offset).
 
-        (-1, -1) when it is unknown here (KIP-101, KIP-279).
+        Both are -1 when it is unknown here (KIP-101, KIP-279).
         """
         return self.local.leader_epochs.end_offset_for(leader_epoch, self.local.log_end_offset)
 
     # -- limits ------------------------------------------------------------------------------
 
     def advance_high_watermark(self, offset: int) -> bool:
-        """Raise the high watermark, at most to the log end; False if it stays."""
+        """Raise the high watermark, at most to the log end; return False if it stays."""
         local = self.local
         end_offset, has_faults = local.log_end_offset, local.fault_point is not no_fault_point
         high_watermark = offset if offset < end_offset else end_offset
@@ -392,6 +392,6 @@ class PartitionLog:
             local.roll(local.log_end_offset)
 
     def close(self) -> None:
-        """Write down and sync everything, so that a clean start need not recover (blocks)."""
+        """Write and sync everything, so that a clean start need not recover (blocks)."""
         self.flushing.write_last()
         self.flushing.sync_last()

@@ -1,4 +1,4 @@
-"""What a topic may be configured with: Kafka's names, types, defaults, and bounds.
+"""The configs of a topic: Kafka's names, types, defaults, and bounds.
 
 One table, used by everything that speaks of topic configs: CreateTopics and AlterConfigs
 validate against it, DescribeConfigs lists it, LogConfig is filled from it. The rows and the
@@ -52,7 +52,7 @@ class TopicConfig:
     is_internal: bool = False  # accepted, but not listed by DescribeConfigs
 
     def parse(self, text: str | None) -> Any:
-        """The typed value; InvalidConfig with Kafka's sentence when it may not be set."""
+        """Return the typed value; raise InvalidConfig, in Kafka's words, if it is not allowed."""
         if text is None:
             raise InvalidConfig(f"Null value not supported for topic configs: {self.name}")
         try:
@@ -70,7 +70,7 @@ class TopicConfig:
 
 
 def parse_topic_configs(configs: Mapping[str, str | None]) -> dict[str, Any]:
-    """Every property of a topic with its typed value: what is set, and the defaults of the rest.
+    """Return every property of a topic as a typed value, with defaults for those not set.
 
     Raises InvalidConfig for an unknown name, a value out of bounds, or two values that clash.
     """
@@ -90,7 +90,7 @@ def parse_topic_configs(configs: Mapping[str, str | None]) -> dict[str, Any]:
 
 
 def text_as_parsed(config_type: ConfigType, text: str) -> str:
-    """Return a value as Kafka's DescribeConfigs prints it: what was parsed, not what was typed."""
+    """Return a value as Kafka's DescribeConfigs prints it: parsed, then printed."""
     try:
         value = _PARSERS[config_type](text.strip())
     except ValueError:
@@ -103,7 +103,7 @@ def text_as_parsed(config_type: ConfigType, text: str) -> str:
 
 
 def _java_double(value: float) -> str:
-    """Return what Double.toString makes of a number."""
+    """Return a number as Double.toString prints it."""
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(value)
     mantissa, _, exponent = f"{Decimal(repr(value)).normalize():E}".partition("E")

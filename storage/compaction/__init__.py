@@ -1,1 +1,1 @@
-"""storage/compaction: which log is compacted next, what stays, and how it is swapped in."""
+"""storage/compaction: choose the log to compact, rewrite its batches, and swap the result in."""

@@ -1,7 +1,7 @@
-"""What stays of a batch when its log is compacted. Pure: bytes in, bytes out.
+"""The rewriting of a batch when its log is compacted. Pure: bytes in, bytes out.
 
 A record goes when a later one has its key, when its transaction was aborted, when it has no key,
-or when it is a tombstone whose delete horizon has passed. Offsets never change, so a batch that
+or when it is a tombstone past its delete horizon. Offsets never change, so a batch that
 loses records keeps its offset range; one that loses all goes, except
 
 - the last batch of each active producer, which stays without records: its header holds the
@@ -32,7 +32,7 @@ _DIGEST_BYTES = 16
 
 
 class ActiveProducer(NamedTuple):
-    """A producer whose state must survive; offsets are -1 where there is none."""
+    """A producer with state that must survive; an offset is -1 where there is none."""
 
     epoch: int
     last_data_offset: int
@@ -42,7 +42,7 @@ class ActiveProducer(NamedTuple):
 class KeyMap:
     """The last offset of each key in a range of the log, in bounded memory.
 
-    Keys are held as digests of 16 bytes, of a function against which nobody can find collisions.
+    Keys are held as digests of 16 bytes, of a function without known collisions.
     `end_offset` is how far (exclusive) the map reaches; records from there on are left alone.
     """
 
@@ -57,9 +57,9 @@ class KeyMap:
         return len(self._offsets)
 
     def add_batch(self, header: BatchHeader, batch: Buffer) -> bool:
-        """Take in the keys of a batch, all or none; False when there is no room for all.
+        """Add the keys of a batch, all or none; return False when there is no room for all.
 
-        A map without any keys takes every batch, so that each cleaning gets on.
+        A map without any keys takes every batch, so that each cleaning makes progress.
         """
         start_offset = self.end_offset
         digests = {
@@ -76,7 +76,7 @@ class KeyMap:
         return True
 
     def skip_to(self, offset: int) -> None:
-        """What lies below `offset` and was not added supersedes nothing."""
+        """Move `end_offset` up to `offset`; records that were not added supersede nothing."""
         self.end_offset = max(self.end_offset, offset)
 
     def is_superseded(self, key: bytes, offset: int) -> bool:
@@ -103,7 +103,7 @@ class BatchCleaner:
     kept_aborts: list[AbortedTransaction] = field(default_factory=list[AbortedTransaction])
 
     def clean(self, header: BatchHeader, batch: Buffer) -> Buffer | None:
-        """What takes the place of a batch: itself, other bytes, or None for nothing."""
+        """Return the batch that replaces this one: itself, a rewritten one, or None if it goes."""
         if header.is_control:
             return self._clean_marker(header, batch)
         is_dead = self.walk.is_aborted(header)
@@ -125,7 +125,7 @@ class BatchCleaner:
         return batch if header.record_count == 0 else encode_empty_batch(header)
 
     def _clean_marker(self, header: BatchHeader, batch: Buffer) -> Buffer | None:
-        if header.record_count == 0:  # emptied by another cleaner than this one: says nothing
+        if header.record_count == 0:  # another cleaner emptied it, so it carries no decision
             return batch if header.next_offset == self.end_offset else None
         may_go, abort = self.walk.end(header, batch)
         if abort is not None:
@@ -146,7 +146,7 @@ class BatchCleaner:
         return not self._is_over(header.base_timestamp)
 
     def _is_over(self, horizon_ms: int) -> bool:
-        """A horizon was set delete.retention.ms before it."""
+        """Whether a delete horizon, set delete.retention.ms ahead, has passed."""
         since_ms = horizon_ms - self.delete_retention_ms
         return self.now_ms + self.advanced_since_ms(since_ms) >= horizon_ms
 
@@ -176,7 +176,7 @@ def _digest(key: bytes) -> bytes:
 
 
 def _rewrite(header: BatchHeader, records: list[Record], horizon_ms: int | None) -> bytes:
-    """The batch with these of its records, and the same offsets, sequences and stamps."""
+    """Return the batch with only these records, and the same offsets, sequences and timestamps."""
     return encode_batch(
         records,
         base_offset=header.base_offset,

@@ -45,7 +45,7 @@ class CleanedGroup(NamedTuple):
 
 
 class Cleaning:
-    """Cleans `segments` (all of the log, oldest first, the active one last) as planned.
+    """The cleaning of `segments` (all of the log, oldest first, the active one last) by a plan.
 
     `producers` are the active ones as of now. At most `keys_max` keys are held in memory: if the
     dirty part has more, only its beginning is cleaned; `cleaned_offset` says how far, once the
@@ -87,11 +87,11 @@ class Cleaning:
 
     @property
     def cleaned_offset(self) -> int:
-        """Where the log is dirty from, after the last step."""
+        """Return the offset from which the log is dirty after the last step."""
         return self._keys.end_offset
 
     def steps(self) -> Iterator[CleanedGroup | None]:
-        """Do the work; None after each slice, and each group when it is to be swapped in."""
+        """Do the work; yield None after each slice, and each group when it is to be swapped in."""
         yield from self._read_keys()
         count = sum(s.base_offset < self._keys.end_offset for s in self._segments[:-1])
         summaries, end_offset = self._summaries[:count], self._ends[count - 1] if count else 0
@@ -101,7 +101,7 @@ class Cleaning:
             sync_directory(self._segments[0].directory)
 
     def close(self) -> None:
-        """Remove what an unfinished group left."""
+        """Remove the files of an unfinished group."""
         if self._output is not None:
             self._output.delete()
             self._output = None
@@ -164,7 +164,7 @@ class Cleaning:
         self._output = None  # it was swapped in; else `close` removes it
 
     def _fills_slice(self, batch: Buffer) -> bool:
-        """Whether the step has done its share once this batch is dealt with."""
+        """Whether the step has done its share with this batch."""
         self._slice_bytes += len(batch)
         if self._slice_bytes < SLICE_BYTES:
             return False
@@ -182,7 +182,7 @@ class Cleaning:
         pending.clear()
 
     def _finish(self, output: Segment, newest: Segment) -> None:
-        """Bring the new segment to the disk, as old as what it replaces."""
+        """Sync the new segment, with the modification time of the newest one it replaces."""
         output.become_inactive()
         output.write_out()
         times = os.fstat(newest.file.fd)
@@ -193,7 +193,7 @@ class Cleaning:
         self._fault_point("cleaner.after-fsync")
 
     def _aborted(self, at: int, start_offset: int) -> list[AbortedTransaction]:
-        """The aborted transactions that overlap a segment from `start_offset` on."""
+        """Return the aborted transactions that overlap a segment from `start_offset` on."""
         found: list[AbortedTransaction] = []
         end_offset = self._ends[at]
         for segment in self._segments[at:]:

@@ -1,4 +1,4 @@
-"""Which log is compacted next, and what is compacted of it.
+"""The choice of the log to compact, and the course of its cleaning.
 
 One cleaning at a time, of the dirtiest log. The shell that runs it decides where:
 
@@ -36,11 +36,11 @@ _SEGMENTS_A_STEP = 64  # of each the first header is read
 
 
 class SegmentsChanged(Exception):
-    """Retention or truncation took a segment that was being cleaned; begin anew later."""
+    """Retention or truncation removed a segment that was being cleaned; clean again later."""
 
 
 class LogCleaner:
-    """Chooses what to clean among the logs of one data directory; how far each is, a log knows."""
+    """The choice of what to clean in a data directory; each log knows how far it is clean."""
 
     def __init__(
         self, *, keys_max: int = KEYS_MAX, fault_point: FaultPoint = no_fault_point
@@ -49,12 +49,12 @@ class LogCleaner:
         self._fault_point = fault_point
         self._log: PartitionLog | None = None
         self._cleaning: Cleaning | None = None
-        self._segments: list[Segment] = []  # that the cleaning reads, and has not replaced
-        self._end_offset = 0  # of the part that is cleaned
-        self._is_outdated = False  # it was cut, or deleted, since the cleaning was planned
+        self._segments: list[Segment] = []  # those that the cleaning reads and has not replaced
+        self._end_offset = 0  # the end of the part that is cleaned
+        self._is_outdated = False  # the log was cut or deleted after the cleaning was planned
 
     def begin(self, logs: Iterable[PartitionLog], now_ms: int) -> Cleaning | None:
-        """`beginning`, at once."""
+        """Run `beginning` to its end."""
         return run_to_end(self.beginning(logs, now_ms))
 
     def beginning(self, logs: Iterable[PartitionLog], now_ms: int) -> Steps[Cleaning | None]:
@@ -84,7 +84,7 @@ class LogCleaner:
         return self._cleaning
 
     def _beginning_with(self, log: PartitionLog, now_ms: int) -> Steps[Cleaning | None]:
-        """Plan the cleaning, then note the producers. None if the log has changed meanwhile.
+        """Plan the cleaning, then note the producers; None if the log has changed meanwhile.
 
         The plan and the segments are of one moment, and before the producers: a batch that is
         newer than the one that was noted lies beyond the plan then, and is not touched.
@@ -119,11 +119,11 @@ class LogCleaner:
         )
 
     def _planning(self, log: PartitionLog, now_ms: int) -> Steps[CleaningPlan | None]:
-        """`plan`, after what takes long for it; None for a log that cannot be read."""
+        """Plan, after reading the timestamps that it needs; return None for an unreadable log."""
         try:
             if log.config.max_compaction_lag_ms < LONG_MAX:
                 for number, segment in enumerate(list(log.segments), 1):
-                    segment.find_first_timestamp()  # which remembers it
+                    segment.find_first_timestamp()  # the segment remembers it
                     if number % _SEGMENTS_A_STEP == 0:
                         yield
             yield from log.local.rebuilding()
@@ -133,7 +133,7 @@ class LogCleaner:
             return None
 
     def plan(self, log: PartitionLog, now_ms: int) -> CleaningPlan:
-        """What could be cleaned of a log."""
+        """Plan the cleaning of a log."""
         return plan_cleaning(
             _summaries(log),
             log.config,
@@ -152,7 +152,7 @@ class LogCleaner:
         return _name(self._log)
 
     def swap(self, group: CleanedGroup) -> None:
-        """Put a cleaned segment into the log. SegmentsChanged, KafkaStorageError."""
+        """Put a cleaned segment into the log. Raises SegmentsChanged and KafkaStorageError."""
         assert self._log is not None
         segments = self._log.segments
         if self._is_outdated or any(
@@ -163,7 +163,7 @@ class LogCleaner:
         self._segments = [each for each in self._segments if each not in group.replaced]
 
     def finish(self) -> None:
-        """The steps are done: the log is clean up to where they got. SegmentsChanged."""
+        """Mark the log clean up to where the steps got. Raises SegmentsChanged."""
         assert self._log is not None and self._cleaning is not None
         if self._is_outdated or self._log.is_failed:
             raise SegmentsChanged
@@ -171,7 +171,7 @@ class LogCleaner:
         self._end()
 
     def give_up(self, error: BaseException) -> None:
-        """The steps failed. A log with a file that cannot be read is not tried again."""
+        """End a cleaning after a failure. A log with an unreadable file is not tried again."""
         assert self._log is not None and self._cleaning is not None
         self._cleaning.close()
         if not self._has_changed():
@@ -179,15 +179,15 @@ class LogCleaner:
         self._end()
 
     def truncated(self, topic: str, partition: int, end_offset: int) -> None:
-        """A log is being cut to `end_offset`.
+        """Note that a log is being cut to `end_offset`.
 
-        The segment that is cut is the same object still, so a cleaning has to be told.
+        The cut segment remains the same object, so the cleaning cannot notice the cut by itself.
         """
         if self._log is not None and _name(self._log) == (topic, partition):
             self._is_outdated |= end_offset < self._end_offset
 
     def _has_changed(self) -> bool:
-        """Whether what is being cleaned is not in the log any more."""
+        """Whether a segment under cleaning has left the log."""
         assert self._log is not None
         floor = self._log.segments.floor
         return (
@@ -197,9 +197,10 @@ class LogCleaner:
         )
 
     def _set_aside(self, log: PartitionLog, error: BaseException) -> None:
-        """Clean a log no more if it cannot be read (in Kafka's words it is uncleanable).
+        """Stop cleaning an unreadable log (Kafka calls it uncleanable).
 
-        What the machine lacks now it may have later. A log that has failed says so by itself.
+        A lack of resources may pass, so it does not count; a log that has failed reports that
+        itself.
         """
         if log.is_failed or not isinstance(error, LOG_TROUBLE):
             return

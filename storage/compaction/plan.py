@@ -1,4 +1,4 @@
-"""Which part of a compacted log may be cleaned, and whether it is worth it. Pure.
+"""The part of a compacted log that may be cleaned, and whether it is worth it. Pure.
 
     log start .. clean .. first dirty offset .. dirty .. end offset .. uncleanable .. log end
 
@@ -18,7 +18,7 @@ from ..topic_configs import INT_MAX
 
 
 class SegmentSummary(NamedTuple):
-    """What planning needs to know of a segment; timestamps -1 where there are none."""
+    """A segment as planning sees it; timestamps are -1 where there are none."""
 
     base_offset: int
     size_bytes: int
@@ -61,10 +61,10 @@ def plan_cleaning(
     now_ms: int,
     advanced_since_ms: AdvancedSince = never_advanced,
 ) -> CleaningPlan:
-    """What may be cleaned now; `segments` oldest first, the active one last.
+    """Plan what may be cleaned now; `segments` come oldest first, the active one last.
 
-    `cleaned_offset` is where the last cleaning ended, None if there was none; one outside of the
-    log is not believed. `now_ms` is wall clock.
+    `cleaned_offset` is where the last cleaning ended, None if there was none; one outside the log
+    is ignored. `now_ms` is wall clock.
     """
     first_dirty = log_start_offset
     if cleaned_offset is not None and log_start_offset <= cleaned_offset <= log_end_offset:
@@ -96,10 +96,10 @@ def plan_cleaning(
 def group_segments(
     segments: Sequence[SegmentSummary], end_offset: int, config: LogConfig
 ) -> list[range]:
-    """Which neighbours become one segment, as ranges of positions in `segments`.
+    """Group neighbours that become one segment, as ranges of positions in `segments`.
 
-    So many that the result is surely within the bounds of a segment: bytes, indexes, and 31 bits
-    of relative offsets. `end_offset` is where the last segment ends.
+    A group is as large as surely fits a segment: bytes, indexes, and 31 bits of relative offsets.
+    `end_offset` is where the last segment ends.
     """
     groups: list[range] = []
     at = 0

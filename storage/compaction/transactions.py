@@ -1,13 +1,14 @@
-"""What a cleaner must know of transactions while it walks over a log. Pure.
+"""The transactions that a cleaner meets while it walks over a log. Pure.
 
-It walks in the order of offsets, and is told of the aborted transactions (from the transaction
-indexes) before it reaches them. Three rules make aborted data vanish and never come back:
+The walk goes in the order of offsets. Aborted transactions are announced to it, from the
+transaction indexes, before it reaches them. Three rules make aborted data vanish and never come
+back:
 
 - a data batch of an aborted transaction is dead, and its keys supersede nothing;
 - a marker stays as long as the walk meets data of its transaction, even data that it removes;
 - the entry of an aborted transaction moves into the rewritten index as long as its marker must.
 
-So a reader always finds the marker and the entry of whatever data it finds.
+So a reader always finds the marker and the entry of any data it finds.
 """
 
 import heapq
@@ -30,12 +31,12 @@ class TransactionWalk:
         self._committed_with_data: set[int] = set()  # producer ids
 
     def announce(self, transactions: Iterable[AbortedTransaction]) -> None:
-        """Aborted transactions that begin ahead, or overlap what is ahead. Twice does no harm."""
+        """Announce aborted transactions that end ahead of the walk; repeats do no harm."""
         for transaction in transactions:
             heapq.heappush(self._aborted_ahead, (transaction.first_offset, transaction))
 
     def is_aborted(self, header: BatchHeader) -> bool:
-        """Meet a data batch: whether it belongs to an aborted transaction."""
+        """Note a data batch; return whether it belongs to an aborted transaction."""
         self._reach(header.last_offset)
         producer_id = header.producer_id
         if not header.is_transactional:
@@ -47,9 +48,9 @@ class TransactionWalk:
         return False
 
     def end(self, header: BatchHeader, marker: Buffer) -> tuple[bool, AbortedTransaction | None]:
-        """Meet a marker: (may it go once its horizon has passed, the index entry to keep).
+        """Note a marker: return (whether it may go after its horizon, the index entry to keep).
 
-        It may not as long as there was data of its transaction on the walk.
+        It may not go while the walk has met data of its transaction.
         """
         producer_id = header.producer_id
         self._reach(header.base_offset)

@@ -1,1 +1,1 @@
-"""storage/directory: a broker's data directory: whose it is, what lies in it."""
+"""storage/directory: a broker's data directory: its owner, its partitions, its checkpoints."""

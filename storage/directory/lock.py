@@ -9,7 +9,7 @@ from pathlib import Path
 
 LOCK = ".lock"
 OTHERS = 0o077
-ROOT = 0  # owns what a container mounts, and may do anything anyway
+ROOT = 0  # root owns what a container mounts, and may do anything anyway
 
 
 class DirectoryInUse(Exception):
@@ -17,7 +17,7 @@ class DirectoryInUse(Exception):
 
 
 class DirectoryOfAnother(Exception):
-    """The directory belongs to another user, who could put anything into it."""
+    """The directory belongs to another user, and may hold files that must not be trusted."""
 
 
 class DirectoryRemoved(Exception):
@@ -25,7 +25,7 @@ class DirectoryRemoved(Exception):
 
 
 def make_directory(path: Path) -> None:
-    """Make it if it is missing, with those above it, so that it outlives a power cut."""
+    """Make a missing directory and its parents, and sync their names to the disk."""
     from ..checkpoint import sync_directory  # slow, and commands import this file for less
 
     missing = [each for each in (path, *path.parents) if not each.exists()]
@@ -35,9 +35,9 @@ def make_directory(path: Path) -> None:
 
 
 def close_to_others(path: Path) -> bool:
-    """Let only its owner enter a directory that an older release, or a person, left open.
+    """Close a directory to other users that an older release, or a person, left open.
 
-    Whether others could until now, and cannot any more.
+    Return whether others could enter it until now, and cannot any more.
     """
     if not is_open_to_others(path):
         return False
@@ -52,7 +52,7 @@ def is_open_to_others(path: Path) -> bool:
 
 
 def other_owner(path: Path) -> int | None:
-    """Return the user that owns it; None: this user does, or root, whose own is taken."""
+    """Return the user that owns `path`; None if this user or root does."""
     owner = path.stat().st_uid
     return owner if owner not in (ROOT, os.geteuid()) else None
 
@@ -90,7 +90,7 @@ def take_lock(path: Path) -> int:
 
 
 def identity(path: Path) -> tuple[int, int] | None:
-    """Return what tells a directory from others, also of another disk; None: there is none."""
+    """Return what identifies a directory across disks; None if it does not exist."""
     try:
         found = path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -99,9 +99,9 @@ def identity(path: Path) -> tuple[int, int] | None:
 
 
 def lock_inode(path: Path) -> int | None:
-    """Return what tells a directory's lock from one that was made later; None: there is none.
+    """Return the inode of a directory's lock; None if there is none.
 
-    Raises OSError where the disk does not say.
+    A lock that was made anew has another inode. Raises OSError where the disk fails.
     """
     try:
         return (path / LOCK).stat().st_ino

@@ -1,13 +1,13 @@
-"""A broker's data directory: whose it is, which partitions lie in it, and how they were left.
+"""A broker's data directory: its owner, its partitions, and how the last run left them.
 
     .lock                            held while a broker runs on the directory
     meta.properties                  cluster, node, directory id, and the boot of the machine
     <topic>-<partition>/             a partition's log
     <topic>-<partition>.<hex>-delete/    a deleted one, which waits for its removal
-    <topic>-<partition>.<hex>-stray/     one that is set aside: of a topic that nobody knows
+    <topic>-<partition>.<hex>-stray/     one set aside: its topic is unknown
     four checkpoints                 high watermarks, recovery points, log starts, cleaned offsets
     .kafka_cleanshutdown             everything was closed and synced; gone while a broker runs
-    unrecovered-logs-checkpoint      those that nobody has opened since an end that was not clean
+    unrecovered-logs-checkpoint      logs not opened since an unclean shutdown
 
 All names but the last are Kafka's, which opens every log when it starts. A broker of ours opens
 those that its metadata names, and may end before it knows of all.
@@ -67,12 +67,12 @@ class WrongCluster(CorruptFile):
 class LogDirectory:
     """The logs of one broker. Methods raise KafkaStorageError where the disk fails.
 
-    Nothing here is given up because of that: each checkpoint is written whole every time, and a
-    rename or removal that has failed is tried again. A log that fails does so for itself.
+    The directory stays in use after such an error: each checkpoint is written whole every time,
+    and a failed rename or removal is tried again. A log that fails does so alone.
 
     `logs` are those that are open. `found` are the partitions that lay here at the start and have
-    not been opened yet. `clean_shutdown_epoch` is the broker epoch of the run that ended cleanly
-    before this one, None when the last run did not.
+    not been opened yet. `clean_shutdown_epoch` is the broker epoch of the previous run if that
+    ended cleanly, else None.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class LogDirectory:
         new_directory_id: bytes,
         fault_point: FaultPoint = no_fault_point,
     ) -> None:
-        """Lock the directory, check that it is ours, and look at what is in it.
+        """Lock the directory, check that it is this broker's, and list its partitions.
 
         `boot_id` is the machine's; `new_directory_id` is 16 random bytes, used if the directory is
         new. Raises DirectoryInUse, WrongCluster, CorruptCheckpoint (of meta.properties).
@@ -115,7 +115,7 @@ class LogDirectory:
     def opening(
         self, topic: str, partition: int, topic_id: bytes, config: LogConfig, now_ms: int
     ) -> LogOpening:
-        """What must be known to open a partition's log, as values for another thread.
+        """Return the values with which another thread opens a partition's log.
 
         Call it, `opened` and `remove_partition` where the logs are served; the other methods about
         single partitions block, and belong into one thread of their own.
@@ -141,10 +141,10 @@ class LogDirectory:
         )
 
     def open(self, opening: LogOpening) -> Steps[PartitionLog]:
-        """The log of a partition, recovered or created (blocks: reads what must be recovered).
+        """Open a partition's log, recovered or created (blocks: reads what must be recovered).
 
-        Nobody else may touch it meanwhile. A directory of that name with another topic id belongs
-        to an older topic: it leaves.
+        No other thread may use it meanwhile. A directory of that name with another topic id
+        belongs to an older topic, and is removed.
         """
         topic, partition = opening.topic, opening.partition
         if (topic, partition) in self._removed.waiting:
@@ -157,13 +157,13 @@ class LogDirectory:
             return (yield from opening.as_new().open())
 
     def opened(self, log: PartitionLog) -> None:
-        """A log is served from now on."""
+        """Serve a log from now on."""
         key = (log.topic, log.partition)
         self.found.discard(key)
         self.logs[key] = log
 
     def remove_partition(self, topic: str, partition: int) -> None:
-        """A log is served no longer; `remove` then takes its directory away."""
+        """Stop serving a log; `remove` then takes its directory away."""
         key = (topic, partition)
         log = self.logs.pop(key, None)
         if log is not None:
@@ -182,9 +182,9 @@ class LogDirectory:
     def remove_unplaced(self, topic: str, partition: int) -> None:
         """Take a directory away that the metadata does not place here (blocks).
 
-        It goes for good when its topic is known to have been deleted, or moved; what nobody can
-        know about, of a cluster whose metadata was lost perhaps, is set aside and left to people,
-        as Kafka does. `found` and the offsets stay for `remove_partition`.
+        It is deleted when its topic is known to have been deleted or moved. A directory of an
+        unknown topic (the cluster's metadata may have been lost) is set aside for the operator, as
+        in Kafka. `found` and the offsets stay for `remove_partition`.
         """
         path = self.path / f"{topic}-{partition}"
         meta = None
@@ -203,13 +203,13 @@ class LogDirectory:
             )
 
     def set_aside(self, topic: str, partition: int) -> str:
-        """Keep a damaged partition's directory under another name (blocks), which is returned."""
+        """Rename a damaged partition's directory (blocks); return its new name."""
         with self._disk():
             target = self._removed.set_aside(topic, partition)
         return "nothing" if target is None else target.name
 
     def release_set_aside(self, topic: str, partition: int) -> None:
-        """What was set aside of a partition is not needed any more; `purge_deleted` removes it."""
+        """Release the directories set aside for a partition; `purge_deleted` removes them."""
         self._removed.release(topic, partition)
 
     def retry_renames(self) -> None:
@@ -221,10 +221,10 @@ class LogDirectory:
             self._removed.retry()
 
     def purge_deleted(self, now_ms: int) -> int:
-        """Remove deleted partitions, and dropped segments whose delay is over (blocks).
+        """Remove deleted partitions, and dropped segments that are due (blocks).
 
-        Returns how many partitions. May run in an executor. What cannot be removed keeps nothing
-        else; the first error is raised at the end.
+        Return the number of partitions. May run in an executor. A directory that cannot be removed
+        does not stop the rest; the first error is raised at the end.
         """
         problem: KafkaError | None = None
         for log in list(self.logs.values()):
@@ -240,10 +240,10 @@ class LogDirectory:
         return count
 
     def note_recovered(self) -> None:
-        """The logs that are known to belong here are open: what a power cut left there is mended.
+        """Write the boot id once all logs that are known to belong here are open and recovered.
 
-        Only now the machine's boot id is written down. A process that is killed before begins
-        again with the suspicion that it had; of logs that nobody has opened it stays.
+        A process that is killed before this starts with the same suspicion of a power cut again;
+        for logs that were never opened the suspicion stays.
         """
         with self._disk():
             self._note_unrecovered()
@@ -253,22 +253,22 @@ class LogDirectory:
     # -- checkpoints and the end ---------------------------------------------------------------
 
     def collect_offsets(self, name: str) -> Steps[dict[TopicPartition, int]]:
-        """What the checkpoint `name` is to hold now; also of partitions that are not open yet.
+        """Collect the offsets for the checkpoint `name`, with those of partitions not opened yet.
 
         An offset that moves between two steps counts as it was when its turn came.
         """
         return self.offsets.collect(name, self.logs)
 
     def write_offsets(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Put them on the disk (blocks), in the thread that opens logs."""
+        """Write offsets to the disk (blocks), in the thread that opens logs."""
         with self._disk():
             self.offsets.write(name, offsets)
 
     def lower_offsets(self, logs: Iterable[PartitionLog]) -> None:
-        """Let no checkpoint say more of these logs than they hold, before they are served (blocks).
+        """Lower checkpoints that exceed these logs, before the logs are served (blocks).
 
-        One may: of a log that a power cut has shortened, or of a deleted topic of that name. A
-        restart would then believe of what came after that it was synced, committed, or deleted.
+        A checkpoint may exceed a log that a power cut has shortened, or hold a deleted topic's
+        offset. A restart would then take newer records for synced, committed, or deleted.
         """
         with self._disk():
             self.offsets.lower({(log.topic, log.partition): log for log in logs}, self.logs)
@@ -276,13 +276,13 @@ class LogDirectory:
     def write_last(self) -> None:
         """Write down what logs have in memory, before they are synced and closed (blocks)."""
         for log in self.logs.values():
-            with contextlib.suppress(KafkaStorageError):  # it has failed then, and `close` sees it
+            with contextlib.suppress(KafkaStorageError):  # it has failed then; `close` reports it
                 log.flushing.write_last()
 
     def close(self, broker_epoch: int) -> None:
-        """Close and sync all logs, and mark the end as clean if all of them could (blocks).
+        """Close and sync all logs, and mark the shutdown as clean if all were closed (blocks).
 
-        A log that cannot be closed keeps no other from it; the first error is raised at the end.
+        A log that cannot be closed does not stop the others; the first error is raised at the end.
         """
         problem: KafkaError | None = None
         try:
@@ -307,7 +307,7 @@ class LogDirectory:
             self.release()
 
     def release(self) -> None:
-        """Give the lock back without closing anything: the next start recovers."""
+        """Release the lock without closing anything: the next start recovers."""
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
@@ -317,10 +317,10 @@ class LogDirectory:
     def _check_meta(
         self, cluster_id: str, node_id: int, boot_id: str, new_directory_id: bytes
     ) -> MetaProperties:
-        """Take possession of a new directory, refuse one of somebody else."""
+        """Take possession of a new directory; refuse another cluster's or node's."""
         meta = MetaProperties.read(self.path)
         is_ours = meta is not None or os.listdir(self.path) == [LOCK]
-        if is_ours and is_open_to_others(self.path):  # another one may serve something else, too
+        if is_ours and is_open_to_others(self.path):  # other programs may use another's
             is_closed = close_to_others(self.path)
             now = "it is its owner's alone now" if is_closed else "and cannot be closed to them"
             logger.warning("%s was open to other users; %s", self.path, now)
@@ -384,7 +384,7 @@ class LogDirectory:
             return dict.fromkeys(self.found, AFTER_A_POWER_CUT)
 
     def _note_unrecovered(self) -> None:
-        """So that neither a clean end nor the boot id is taken for a word about these logs."""
+        """Mark these logs unrecovered: neither a clean end nor the boot id vouches for them."""
         worst = AFTER_A_POWER_CUT if self.machine_restarted else AFTER_A_KILL
         left = {
             key: max(worst, self._unrecovered.get(key, AFTER_A_KILL))

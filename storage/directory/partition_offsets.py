@@ -1,7 +1,7 @@
-"""The four checkpoints of a data directory: an offset for each partition, of which some lie open.
+"""The four checkpoints of a data directory, each an offset by partition.
 
-What is known of partitions that are not open is what the files said at the start. One thread
-writes; another one may collect what is to be written.
+For partitions that are not open the offsets are those that the files held at the start. One thread
+writes; another one may collect the offsets to write.
 """
 
 import logging
@@ -24,7 +24,7 @@ from ..partition_log import PartitionLog
 logger = logging.getLogger(__name__)
 LOGS_A_STEP = 256  # some 0.2 ms
 
-# What each holds of a log; None: no entry.
+# The offset of a log in each checkpoint; None: no entry.
 CHECKPOINTS: dict[str, Callable[[PartitionLog], int | None]] = {
     HIGH_WATERMARKS: lambda log: log.high_watermark,
     RECOVERY_POINTS: lambda log: log.flushing.recovery_point,
@@ -34,32 +34,32 @@ CHECKPOINTS: dict[str, Callable[[PartitionLog], int | None]] = {
 
 
 class PartitionOffsets:
-    """By the names of the checkpoints. Methods that write raise OSError."""
+    """The offsets of partitions in each checkpoint. Methods that write raise OSError."""
 
     def __init__(self, path: Path, fault_point: FaultPoint) -> None:
         self._files = {name: OffsetCheckpoint(path / name, fault_point) for name in CHECKPOINTS}
         self._known = {name: _read(file) for name, file in self._files.items()}
-        # What each file says; None when nobody knows, since a write has failed.
+        # The content of each file; None where a failed write has left it unknown.
         self.on_disk: dict[str, Mapping[TopicPartition, int] | None] = {
             name: dict(offsets) for name, offsets in self._known.items()
         }
 
     def of(self, name: str, key: TopicPartition) -> int:
-        """What is known of a partition, 0 if nothing is."""
+        """Return the known offset of a partition, 0 if there is none."""
         return self._known[name].get(key, 0)
 
     def remove_partition(self, key: TopicPartition) -> None:
-        """A partition is gone. What the files say of it stays until the next write."""
+        """Forget a partition. The files keep its offsets until the next write."""
         for offsets in self._known.values():
             offsets.pop(key, None)
 
     def collect(
         self, name: str, logs: Mapping[TopicPartition, PartitionLog]
     ) -> Steps[dict[TopicPartition, int]]:
-        """The offsets as they are now, those of failed logs as they were."""
+        """Collect the current offsets, and the last known ones of failed logs."""
         known, offset_of = self._known[name], CHECKPOINTS[name]
         for number, (key, log) in enumerate(list(logs.items()), 1):
-            if not log.is_failed and logs.get(key) is log:  # nor another one's by now
+            if not log.is_failed and logs.get(key) is log:  # nor replaced by another log meanwhile
                 _note(known, key, offset_of(log))
             if number % LOGS_A_STEP == 0:
                 yield
@@ -68,8 +68,8 @@ class PartitionOffsets:
     def write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Replace a file (blocks).
 
-        A log may have been found shorter, or deleted, since they were collected: never more than
-        is known of it now.
+        A log may have been found shorter, or deleted, since the offsets were collected, so none
+        exceeds what is known of it now.
         """
         known = self._known[name]
         offsets = {
@@ -86,9 +86,9 @@ class PartitionOffsets:
         found: Mapping[TopicPartition, PartitionLog],
         logs: Mapping[TopicPartition, PartitionLog],
     ) -> None:
-        """Write the files anew that say more of `found` than these logs hold (blocks).
+        """Rewrite the files that hold higher offsets than `found` does (blocks).
 
-        What they say of others stays: one that is cut meanwhile must not find its old end there.
+        The entries of other logs stay: one that is cut meanwhile must not find its old end there.
         """
         for name, offset_of in CHECKPOINTS.items():
             offsets = {key: offset_of(log) for key, log in found.items()}
@@ -113,6 +113,6 @@ def _note(known: dict[TopicPartition, int], key: TopicPartition, offset: int | N
 def _read(file: OffsetCheckpoint) -> dict[TopicPartition, int]:
     try:
         return file.read()
-    except CorruptCheckpoint as problem:  # it only saves work: all is recovered without it
+    except CorruptCheckpoint as problem:  # the file only saves work: without it all is recovered
         logger.error("%s", str(problem))
         return {}

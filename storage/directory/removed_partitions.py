@@ -1,11 +1,11 @@
-"""The directories of partitions that are served no longer, from their renaming to their removal.
+"""The directories of removed partitions, from their renaming to their removal.
 
-    <topic>-<partition>.<hex>-delete    waits for `purge`
-    <topic>-<partition>.<hex>-stray     is set aside: nobody serves it, nobody deletes it
-    <topic>-<partition>.<hex>-damaged   is set aside until its replica, copied anew, is in sync
+  <topic>-<partition>.<hex>-delete    waits for `purge`
+  <topic>-<partition>.<hex>-stray     is set aside: it is neither served nor deleted
+  <topic>-<partition>.<hex>-damaged   is set aside until its new copy is in sync
 
-Each step is one that may be tried again: a disk that is full or slow to answer now must not keep
-a deleted topic from being deleted later.
+Each step may be tried again: a full or slow disk must not keep a deleted topic from being deleted
+later.
 """
 
 import os
@@ -21,7 +21,7 @@ _DAMAGED_DIRECTORY = re.compile(r"(.+)-(\d+)\.[0-9a-f]{32}-damaged")
 
 
 class RemovedPartitions:
-    """What has left the data directory `path`, or is about to. Methods raise OSError."""
+    """The partitions removed, or being removed, from the data directory `path`. Raises OSError."""
 
     __slots__ = ("_fault_point", "_path", "_renamed", "damaged", "waiting")
 
@@ -29,12 +29,12 @@ class RemovedPartitions:
         self._path = path
         self._fault_point = fault_point
         self._renamed: list[Path] = []
-        # Those that could not be renamed yet: they still bear their partition's name.
+        # Partitions that could not be renamed: their directories still bear their names.
         self.waiting: set[tuple[str, int]] = set()
         self.damaged: dict[tuple[str, int], list[Path]] = {}  # set aside
 
     def found(self, path: Path) -> bool:
-        """Whether a directory that lay here at the start is one that an earlier run deleted."""
+        """Whether a directory found at the start is one that an earlier run deleted."""
         is_deleted = _DELETED_DIRECTORY.fullmatch(path.name) is not None
         if is_deleted:
             self._renamed.append(path)
@@ -43,7 +43,7 @@ class RemovedPartitions:
         return is_deleted
 
     def delete(self, topic: str, partition: int) -> None:
-        """Rename a partition's directory for its removal; it waits until that has succeeded."""
+        """Rename a partition's directory for removal, and retry later where that fails."""
         self.waiting.add((topic, partition))
         target = self.rename(topic, partition, "delete")
         self.waiting.discard((topic, partition))
@@ -51,18 +51,18 @@ class RemovedPartitions:
             self._renamed.append(target)
 
     def set_aside(self, topic: str, partition: int) -> Path | None:
-        """Keep a damaged directory under another name, until `release`."""
+        """Rename a damaged directory and keep it until `release`."""
         target = self.rename(topic, partition, "damaged")
         if target is not None:
             self.damaged.setdefault((topic, partition), []).append(target)
         return target
 
     def release(self, topic: str, partition: int) -> None:
-        """What was set aside of a partition is removed by the next `purge`."""
+        """Let the next `purge` remove the directories set aside for a partition."""
         self._renamed += self.damaged.pop((topic, partition), ())
 
     def retry(self) -> None:
-        """Try the renames again that have failed; the first error is raised behind the last one."""
+        """Retry the failed renames; raise the first error after the last one."""
         problem = None
         for topic, partition in list(self.waiting):
             try:
@@ -73,9 +73,9 @@ class RemovedPartitions:
             raise problem
 
     def rename(self, topic: str, partition: int, suffix: str) -> Path | None:
-        """Give a partition's directory a name that is none of a partition; None if there is none.
+        """Rename a partition's directory so that neither a new partition nor a restart finds it.
 
-        Under the new name it belongs to nobody: neither a new partition nor a restart finds it.
+        Return None if there is none.
         """
         number = 0
         while True:
@@ -93,17 +93,17 @@ class RemovedPartitions:
         return target
 
     def purge(self) -> int:
-        """Remove what was renamed (blocks); how many partitions. May run in an executor.
+        """Remove the renamed directories (blocks), and count them. May run in an executor.
 
-        What cannot be removed is tried again by the next call; the first error is raised behind
-        the last one.
+        A directory that cannot be removed is tried again by the next call; the first error is
+        raised after the last one.
         """
         count, problem = 0, None
         for path in list(self._renamed):
             try:
                 shutil.rmtree(path)
             except FileNotFoundError:
-                pass  # somebody else has removed it
+                pass  # it has been removed by other means
             except OSError as error:
                 problem = problem or error
                 continue

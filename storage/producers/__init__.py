@@ -1,1 +1,1 @@
-"""storage/producers: what a partition knows of its producers; begin with state.py."""
+"""storage/producers: the state of a partition's producers; begin with state.py."""

@@ -1,4 +1,4 @@
-"""One producer as a partition knows it: its epoch, its last five batches, its transaction."""
+"""One producer in a partition: its epoch, its last five batches, its transaction."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ _DROP_AMONG = 1024
 
 
 class Origin(Enum):
-    """Who asks for an append, and so what is checked."""
+    """The origin of an append, which decides what is checked."""
 
     CLIENT = "client"
     COORDINATOR = "coordinator"  # the group coordinator: batches without sequences
@@ -35,12 +35,12 @@ class AppendedBatch(NamedTuple):
 
     @property
     def last_offset(self) -> int:
-        """The offset of its last record."""
+        """Return the offset of its last record."""
         return self.base_offset + self.last_offset_delta
 
     @property
     def last_sequence(self) -> int:
-        """The sequence of its last record; -1 if the batch has none (offset commits)."""
+        """Return the sequence of its last record; -1 if the batch has none (offset commits)."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return (self.base_sequence + self.last_offset_delta) & SEQUENCE_MAX
@@ -48,7 +48,7 @@ class AppendedBatch(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class ProducerEntry:
-    """State of one producer id; -1 stands for "none".
+    """The state of one producer id; -1 stands for "none".
 
     `next_sequence` is the only one that its epoch may go on with; 0 when it has no batch.
     `last_timestamp` is of the last batch or marker, as written; `last_seen_ms` is our wall clock
@@ -90,14 +90,14 @@ class ProducerEntry:
         return self.last_data_offset
 
     def find(self, base_sequence: int, last_offset_delta: int) -> AppendedBatch | None:
-        """The batch of the window with exactly these sequences."""
+        """Find the batch of the window with exactly these sequences."""
         for batch in self.batches:
             if batch[0] == base_sequence and batch[1] == last_offset_delta:
                 return batch
         return None
 
     def append(self, batch: AppendedBatch) -> None:
-        """Put a batch into the window; the sixth pushes the oldest out."""
+        """Add a batch to the window; the sixth replaces the oldest."""
         batches = self.batches
         batches.append(batch)
         if len(batches) > WINDOW_BATCHES:
@@ -116,7 +116,7 @@ class ProducerEntry:
         self.next_sequence = 0
 
     def is_idle(self, now_ms: int, expiration_ms: int) -> bool:
-        """Whether it may be forgotten: silent for so long, and with no open transaction."""
+        """Whether it may be forgotten: idle for so long, and with no open transaction."""
         return (
             self.transaction_first_offset == NO_OFFSET
             and now_ms - self.last_seen_ms >= expiration_ms
@@ -127,7 +127,7 @@ class ProducerEntry:
         return max(self.last_data_offset, self.last_marker_offset)
 
     def to_snapshot(self) -> ProducerSnapshotEntry:
-        """What a snapshot keeps of it."""
+        """Return the part of the entry that a snapshot keeps."""
         last = self.batches[-1] if self.batches else None
         return ProducerSnapshotEntry(
             producer_id=self.producer_id,
@@ -142,7 +142,7 @@ class ProducerEntry:
 
     @classmethod
     def from_snapshot(cls, snapshot: ProducerSnapshotEntry, now_ms: int) -> "ProducerEntry":
-        """The producer of a snapshot, with a window of one batch, seen at `now_ms`."""
+        """Return the producer of a snapshot, with a window of one batch, seen at `now_ms`."""
         entry = cls(
             snapshot.producer_id,
             snapshot.producer_epoch,
@@ -161,9 +161,10 @@ class ProducerEntry:
 
 
 def drop_longest_idle(entries: dict[int, ProducerEntry]) -> None:
-    """Make room: of some entries, in turn, the longest idle go; never one with a transaction.
+    """Drop the producers of a sample that wrote longest ago, but none with a transaction.
 
-    To look at all would take too long for an append. The others move to the end of the line.
+    To look at all would take too long for an append. The rest of the sample moves to the end of
+    the order.
     """
     some = [entries.pop(producer_id) for producer_id in list(islice(entries, _DROP_AMONG))]
     idle = [entry for entry in some if entry.transaction_first_offset == NO_OFFSET]
@@ -177,7 +178,7 @@ def refill_windows(
 ) -> None:
     """Complete windows of one batch from the log below, given as (base offset, header), rising.
 
-    What a window holds, and what belongs to another epoch, is passed over.
+    Batches that a window holds already, and those of another epoch, are skipped.
     """
     older: dict[int, list[AppendedBatch]] = {}
     for base_offset, header in headers:

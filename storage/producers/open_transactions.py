@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class CompletedTransaction(NamedTuple):
-    """A transaction whose marker (at last_offset) is written. First data at first_offset.
+    """A transaction with a written marker (at last_offset). First data at first_offset.
 
     `last_stable_offset` is what it will be with this one complete and replicated: the first
     offset of the next open transaction, else the offset behind the marker.
@@ -36,33 +36,33 @@ class OpenTransactions:
         self.unreplicated: list[tuple[int, int]] = []
 
     def begin(self, producer_id: int, first_offset: int) -> None:
-        """A transaction begins, above all others."""
+        """Add a transaction that begins above all others."""
         self._ongoing[first_offset] = producer_id
 
     def stable_offset_without(self, first_offset: int, marker_offset: int) -> int:
-        """The last stable offset once the transaction at `first_offset` is over."""
+        """Return the last stable offset once the transaction at `first_offset` is over."""
         others = (other for other in self._ongoing if other != first_offset)
         return next(others, marker_offset + 1)
 
     def complete(self, completed: CompletedTransaction) -> None:
-        """A transaction's marker is written, and its abort noted."""
+        """Move a transaction from the ongoing to the unreplicated; its abort has been noted."""
         del self._ongoing[completed.first_offset]
         heapq.heappush(self.unreplicated, (completed.first_offset, completed.last_offset))
 
     def advance_high_watermark(self, high_watermark: int) -> None:
-        """Markers below `high_watermark` are committed."""
+        """Forget the transactions with markers below `high_watermark`: they are committed."""
         unreplicated = self.unreplicated
         while unreplicated and unreplicated[0][1] < high_watermark:
             heapq.heappop(unreplicated)
 
     @property
     def first_ongoing_offset(self) -> int | None:
-        """Where the first transaction begins that has no marker yet."""
+        """Return the first offset of the oldest transaction without a marker."""
         return next(iter(self._ongoing), None)
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Where the first transaction begins that is ongoing or unreplicated."""
+        """Return the first offset of the oldest ongoing or unreplicated transaction."""
         ongoing = self.first_ongoing_offset
         if not self.unreplicated:
             return ongoing
@@ -70,11 +70,11 @@ class OpenTransactions:
         return unreplicated if ongoing is None else min(ongoing, unreplicated)
 
     def ongoing(self) -> list[tuple[int, int]]:
-        """Those without marker, as (first offset, producer id), in rising order."""
+        """Return the transactions without marker as (first offset, producer id), rising."""
         return list(self._ongoing.items())
 
     def load(self, ongoing: Iterable[tuple[int, int]]) -> None:
-        """Start over with these (first offset, producer id)."""
+        """Start over with these ongoing transactions, as (first offset, producer id)."""
         self.unreplicated.clear()
         self._ongoing.clear()
         self._ongoing.update(sorted(ongoing))

@@ -1,10 +1,10 @@
-"""Producer state made again from snapshots and batches: when a log is opened, and after a cut.
+"""Producer state rebuilt from snapshots and batches: at the opening of a log, and after a cut.
 
-Producer state is the newest snapshot below plus a replay of the headers after it. A snapshot
-holds only the last batch of a producer, so the windows of five are filled up from the batches
-before it: Kafka does not, and a retry that crosses a clean restart fails there.
+Producer state is the newest snapshot below plus a replay of the headers after it. A snapshot holds
+only the last batch of a producer, so the windows of five are filled up from the batches before it:
+Kafka does not, and a retry that crosses a clean restart fails there.
 
-What takes long here is a generator (see runtime/steps.py).
+Slow functions here are generators (see runtime/steps.py).
 """
 
 import logging
@@ -34,10 +34,10 @@ HEADERS_A_STEP = 128  # some 0.3 ms
 def load_producers(
     segments: SegmentList, snapshots: SnapshotFiles, end_offset: int, now_ms: int
 ) -> Steps[ProducerStateTable]:
-    """Producer state as it is at `end_offset`: the newest snapshot, and the batches after it.
+    """Load producer state as of `end_offset`: the newest snapshot, and the batches after it.
 
-    A snapshot below the log start serves as well (Kafka drops it): what a producer wrote last is
-    worth knowing after its records were deleted.
+    A snapshot below the log start serves as well (Kafka drops it): a producer's last sequence
+    matters after its records were deleted.
     """
     producers = ProducerStateTable(min(segments.first.base_offset, end_offset))
     newest = snapshots.newest(at_most=end_offset)
@@ -71,11 +71,10 @@ def take_in(
     now_ms: int,
     note_aborted: Callable[[AbortedTransaction], object] | None = None,
 ) -> None:
-    """Tell the producer state of a batch that lies in the log; `batch` is read for a marker only.
+    """Apply a batch of the log to the producer state; `batch` is read for a marker only.
 
-    A control batch without records is what compaction left of a marker: it says nothing any more.
-    A transaction that it aborted goes to `note_aborted`, the transaction index, before readers
-    may pass it.
+    A control batch without records is a marker that compaction emptied, and is skipped. An aborted
+    transaction goes to `note_aborted`, the transaction index, before readers may pass it.
     """
     if not header.attributes & CONTROL_BIT:
         producers.append(header, base_offset, now_ms)
@@ -130,13 +129,13 @@ def walk_headers(
                 if count % HEADERS_A_STEP == 0:
                     yield
             if header.next_offset >= end_offset:
-                return  # what follows may be torn
+                return  # the file may be torn from here on
 
 
 def _headers_before(segments: SegmentList, end_offset: int) -> Steps[list[tuple[int, BatchHeader]]]:
-    """The data batches with producer ids shortly before `end_offset`, within the two bounds.
+    """Return the data batches with producer ids before `end_offset`, within the two bounds.
 
-    Oldest first, as (base offset, header). It goes back from index entry to index entry.
+    They are (base offset, header), oldest first. The walk goes back by index entries.
     """
     pieces: list[list[tuple[int, BatchHeader]]] = []
     bytes_left, batches_left = REFILL_BYTES_MAX, REFILL_BATCHES_MAX

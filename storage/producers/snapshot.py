@@ -30,7 +30,7 @@ class CorruptSnapshot(CorruptFile):
 
 
 class ProducerSnapshotEntry(NamedTuple):
-    """One producer. -1 stands for "none" in every field but offset_delta, where it is 0.
+    """The entry of one producer. -1 stands for "none" in all fields but offset_delta: there 0.
 
     `timestamp` is the largest of the last batch, or the marker's; `offset_delta` is that batch's
     last offset minus its base offset; `coordinator_epoch` is that of the last marker.
@@ -47,13 +47,13 @@ class ProducerSnapshotEntry(NamedTuple):
 
 
 def encode(entries: Iterable[ProducerSnapshotEntry]) -> bytes:
-    """The content of a snapshot file."""
+    """Encode the content of a snapshot file."""
     ordered = sorted(entries)
     return run_to_end(encoding(ordered, len(ordered)))
 
 
 def encoding(ordered: Iterable[ProducerSnapshotEntry], count: int) -> Steps[bytes]:
-    """The content of a snapshot file, in steps; the entries come in the order of their ids."""
+    """Encode the content of a snapshot file, in steps; the entries come in order of ids."""
     content = bytearray(_HEAD.size)
     crc = crc32c(_COUNT.pack(count))
     entries = iter(ordered)
@@ -66,12 +66,12 @@ def encoding(ordered: Iterable[ProducerSnapshotEntry], count: int) -> Steps[byte
 
 
 def decode(data: bytes, path: Path | str = "snapshot") -> list[ProducerSnapshotEntry]:
-    """The entries of a snapshot; `path` is named in the CorruptSnapshot it may raise."""
+    """Decode the entries of a snapshot; a CorruptSnapshot names `path`."""
     return list(decode_entries(data, path))
 
 
 def decode_entries(data: bytes, path: Path | str) -> Iterator[ProducerSnapshotEntry]:
-    """`decode`, an entry at a time; raises at once."""
+    """Decode entries one at a time; errors of the whole file are raised by the call itself."""
 
     def corrupt(problem: str) -> CorruptSnapshot:
         remedy = "It may be deleted: the producer state is replayed from an older one and the log"

@@ -1,4 +1,4 @@
-"""The .snapshot files of a partition: producer state as it was at an offset.
+"""The .snapshot files of a partition: producer state as of an offset.
 
 One is written whenever a segment begins (named by its base offset, so that the segment can be
 recovered by itself) and one at the log end when the log is closed or opened. A snapshot that
@@ -31,29 +31,29 @@ class SnapshotFiles:
 
     @property
     def offsets(self) -> list[int]:
-        """Where there are snapshots, rising."""
+        """Return the offsets of the snapshots, rising."""
         return sorted(self._offsets)
 
     def path(self, offset: int) -> Path:
-        """The file of the snapshot at `offset`."""
+        """Return the file of the snapshot at `offset`."""
         return self._directory / f"{offset:020d}{SUFFIX}"
 
     def write(self, offset: int, content: bytes) -> None:
-        """Write what `snapshot.encode` made; a flush of the log brings it to the disk."""
+        """Write an encoded snapshot; a flush of the log brings it to the disk."""
         path = self.path(offset)
         write_atomically(path, content, fsync=False)
         self._offsets.add(offset)
         self.unsynced.append(path)
 
     def newest(self, at_most: int) -> tuple[int, Iterable[ProducerSnapshotEntry]] | None:
-        """The last readable snapshot at or below an offset, as (offset, entries)."""
+        """Return the last readable snapshot at or below an offset, as (offset, entries)."""
         for offset in reversed(self.offsets):
             if offset <= at_most and (entries := self._read(offset)) is not None:
                 return offset, entries
         return None
 
     def remove_unreadable(self) -> None:
-        """Delete what a power cut has left of snapshots that were not synced.
+        """Delete the unsynced snapshots that a power cut has damaged.
 
         A killed process leaves none: a snapshot gets its name when it is written whole.
         """
@@ -68,15 +68,15 @@ class SnapshotFiles:
             self.path(offset).unlink(missing_ok=True)
 
     def remove_between(self, base_offsets: Container[int]) -> None:
-        """Delete all but the last two of those that stand at no segment's beginning."""
+        """Delete the snapshots within segments, except for the last two."""
         self.remove([offset for offset in self.offsets if offset not in base_offsets][:-2])
 
     def remove_above(self, offset: int) -> None:
-        """Delete the snapshots of what lies above the end of the log."""
+        """Delete the snapshots above the end of the log."""
         self.remove([at for at in self._offsets if at > offset])
 
     def _read(self, offset: int) -> Iterable[ProducerSnapshotEntry] | None:
-        """What a snapshot says; one that cannot be read is deleted."""
+        """Read the entries of a snapshot; delete an unreadable one."""
         path = self.path(offset)
         try:
             return decode_snapshot(path.read_bytes(), path)

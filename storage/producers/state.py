@@ -4,7 +4,7 @@ The theory (KIP-98, 360, 447, 890). A producer numbers its records within an epo
 keeps its last five batches (max.in.flight), so that a batch sent again is answered with its first
 offset and a gap is refused. A higher epoch fences the lower ones. A transaction is open from its
 first batch in this partition until its marker; readers of committed data stop below the first
-open one, and below the first whose marker is not yet replicated.
+open one, and below the first without a replicated marker.
 
 The table is a fold over the log. `check` and `check_marker` judge what a client or a coordinator
 wants to append and change nothing; `append` and `append_marker` take in what has been written, on
@@ -54,11 +54,11 @@ _IDS_A_STEP = 2048
 
 
 class SnapshotCut:
-    """The producers of a partition as they were at one offset, while the log goes on.
+    """The producers of a partition at one offset, for a snapshot made while the log goes on.
 
     A snapshot of many producers is encoded in steps, and between two of them batches are appended:
-    so `keep` notes each entry that is about to change, once. To note all at the beginning would
-    take as long as to encode them.
+    so `keep` notes each entry once, before it changes. To note all at the beginning would take as
+    long as to encode them.
     """
 
     __slots__ = ("_ids", "_kept", "_unchanged", "end_offset")
@@ -76,7 +76,7 @@ class SnapshotCut:
             self._kept[producer_id] = entry.to_snapshot()
 
     def encode(self) -> Steps[bytes]:
-        """The bytes of the snapshot."""
+        """Encode the bytes of the snapshot."""
         runs: list[list[int]] = []
         for first in range(0, len(self._ids), _IDS_A_STEP):
             runs.append(sorted(self._ids[first : first + _IDS_A_STEP]))
@@ -90,13 +90,13 @@ class SnapshotCut:
 
 
 PRODUCERS_MAX = 100_000
-# What is sent again must be known: librdkafka does so for five minutes (delivery.timeout.ms).
+# Retries must be recognised: librdkafka retries for five minutes (delivery.timeout.ms).
 RETRIES_END_MS = 300_000
 _TRANSACTIONAL, _ENTRIES_A_STEP = 0x10, 256
 
 
 class ProducerStateTable:
-    """The producers of one partition. Not for two threads.
+    """The producers of one partition, for one thread.
 
     `end_offset` is the offset up to which (exclusive) the log has been taken in. `now_ms`
     arguments are wall clock.
@@ -108,7 +108,7 @@ class ProducerStateTable:
         self.end_offset = end_offset
         self.producers_max = producers_max
         self._entries: dict[int, ProducerEntry] = {}
-        self.cut: SnapshotCut | None = None  # that is being encoded
+        self.cut: SnapshotCut | None = None  # the one that is being encoded
         self._transactions = OpenTransactions()
         self._guards = VerificationGuards(producers_max)
 
@@ -209,7 +209,7 @@ class ProducerStateTable:
         now_ms: int,
         supports_epoch_bump: bool = False,
     ) -> int | None:
-        """A guard, if the coordinator must be asked before this transactional batch is appended.
+        """Return a guard if the coordinator must verify this transactional batch first.
 
         None when the transaction is known to be open here. The guard goes into `check` after the
         coordinator has said yes; any data or marker of the producer in between destroys it, so
@@ -229,7 +229,7 @@ class ProducerStateTable:
         )
 
     def verified(self, producer_id: int, guard: int, ongoing_index: int) -> None:
-        """The coordinator's yes to a question that was asked with this guard.
+        """Note that the coordinator confirmed the transaction that this guard was made for.
 
         `ongoing_index`: an index of its Raft log at which the transaction was ongoing, or 0.
         """
@@ -238,7 +238,7 @@ class ProducerStateTable:
             verification.ongoing_index = ongoing_index
 
     def drop_guard(self, producer_id: int) -> None:
-        """A marker that need not be written ends what is being verified all the same."""
+        """Drop a guard for a marker that need not be written, as a written marker would."""
         self._guards.pop(producer_id, None)
 
     # -- taking in what was written ----------------------------------------------------------
@@ -312,36 +312,36 @@ class ProducerStateTable:
         )
 
     def complete_transaction(self, completed: CompletedTransaction) -> None:
-        """Let a transaction count as ended; readers pass it once its marker is committed."""
+        """Mark a transaction as ended; readers pass it once its marker is committed."""
         self._transactions.complete(completed)
 
     def skip_to(self, end_offset: int) -> None:
-        """Move `end_offset` up over what concerns no producer."""
+        """Move `end_offset` up over batches that concern no producer."""
         self.end_offset = max(self.end_offset, end_offset)
 
     # -- the last stable offset --------------------------------------------------------------
 
     def advance_high_watermark(self, high_watermark: int) -> None:
-        """Forget the ended transactions whose markers lie below `high_watermark`."""
+        """Forget the ended transactions with markers below `high_watermark`."""
         if self._transactions.unreplicated:
             self._transactions.advance_high_watermark(high_watermark)
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Where the first transaction begins that is open or whose marker is not committed."""
+        """Return the first offset of the oldest transaction open or without a committed marker."""
         return self._transactions.first_unstable_offset
 
     @property
     def first_ongoing_offset(self) -> int | None:
-        """Where the first transaction begins that has no marker yet."""
+        """Return the first offset of the oldest transaction without a marker."""
         return self._transactions.first_ongoing_offset
 
     def ongoing(self) -> list[tuple[int, int]]:
-        """The transactions without marker as (first offset, producer id), in rising order."""
+        """Return the transactions without marker as (first offset, producer id), rising."""
         return self._transactions.ongoing()
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """The LSO: what readers of committed data may read up to (exclusive).
+        """Return the LSO, the offset up to which (exclusive) committed data may be read.
 
         A log start offset above it (DeleteRecords inside a transaction) is the caller's concern.
         """
@@ -359,9 +359,9 @@ class ProducerStateTable:
     ) -> Steps[int]:
         """Forget producers and guards idle for `expiration_ms`; returns how many producers.
 
-        Never one with an open transaction. Its next batch is taken with any sequence (KIP-360).
-        Advances of the clock count for who is silent in real time, too: others may be about to
-        send a batch again, and it would be taken twice.
+        A producer with an open transaction stays. The next batch of a forgotten one is taken with
+        any sequence (KIP-360). Advances of the clock only count for producers that are silent in
+        real time as well: others may be about to retry a batch, and it would be taken twice.
         """
         forgotten = 0
         for count, producer_id in enumerate(list(self._entries), 1):
@@ -393,15 +393,15 @@ class ProducerStateTable:
         return iter(self._entries.values())
 
     def entry(self, producer_id: int) -> ProducerEntry | None:
-        """What is known of a producer; to be read only."""
+        """Return the entry of a producer; read-only."""
         return self._entries.get(producer_id)
 
     def entries(self) -> list[ProducerEntry]:
-        """All producers, by id; to be read only."""
+        """Return all producers, by id; read-only."""
         return [self._entries[producer_id] for producer_id in sorted(self._entries)]
 
     def clear(self, end_offset: int) -> None:
-        """Start over: all that is known is forgotten, the log from `end_offset` on comes next."""
+        """Forget everything; the log from `end_offset` on comes next."""
         self._entries.clear()
         self.cut = None
         self._transactions.load(())
@@ -409,12 +409,12 @@ class ProducerStateTable:
         self.end_offset = end_offset
 
     def begin_snapshot(self) -> SnapshotCut:
-        """The entries as of now; it is `cut` until the table is cleared or cut again."""
+        """Begin a snapshot of the present entries; it is `cut` until the table changes its end."""
         cut = self.cut = SnapshotCut(self._entries, self.end_offset)
         return cut
 
     def snapshot_entries(self) -> list[ProducerSnapshotEntry]:
-        """What a snapshot at `end_offset` holds, by producer id."""
+        """Return the entries of a snapshot at `end_offset`, by producer id."""
         return [entry.to_snapshot() for entry in self.entries()]
 
     def loading_entries(

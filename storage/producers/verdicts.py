@@ -1,4 +1,4 @@
-"""What a partition answers to a producer or a coordinator that wants to append."""
+"""The answers of a partition to a producer or a coordinator that wants to append."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ from .entry import NO_OFFSET, ProducerEntry
 
 
 class Duplicate(NamedTuple):
-    """The batch is in the log already; offsets inclusive, `timestamp` its largest.
+    """The batch is in the log already; offsets are inclusive, `timestamp` is its largest.
 
     It must be answered like the first one: acks=all waits until last_offset is committed.
     """
@@ -22,7 +22,7 @@ class Accepted(NamedTuple):
 
 
 class MarkerAlreadyWritten(NamedTuple):
-    """A retry (KIP-1228): append nothing, answer NONE once `offset` is committed.
+    """A retry of a marker (KIP-1228): append nothing, answer NONE once `offset` is committed.
 
     `offset` is the first marker's; None when it was written before this replica last loaded its
     state: then wait for the log end offset.
@@ -37,7 +37,7 @@ ACCEPTED = Accepted()
 def judge_marker(
     entry: ProducerEntry, producer_epoch: int, coordinator_epoch: int, transaction_version: int
 ) -> MarkerAlreadyWritten | Accepted:
-    """Whether an end-of-transaction marker may be appended, for a producer that is known.
+    """Judge whether an end-of-transaction marker of a known producer may be appended.
 
     From transaction version 2 on each marker bears a higher epoch than its data, so an equal
     one is either the retry of the marker written last or a marker that the producer's next
@@ -63,7 +63,7 @@ def judge_marker(
 
 
 def check_marker_is_due(entry: ProducerEntry, prepare_index: int) -> None:
-    """Raise InvalidTxnState for a marker of a transaction before the one that is open.
+    """Raise InvalidTxnState for a marker of a transaction before the open one.
 
     Producers without KIP-890 keep their epoch, so only the coordinator's log tells the two apart:
     the end of the open one is decided behind the index at which it was ongoing. Why what is not

@@ -1,12 +1,13 @@
-"""Verification guards: no transaction opens in a partition behind its coordinator's back (KIP-890).
+"""Verification guards: no transaction opens in a partition without its coordinator (KIP-890).
 
-Before the first transactional batch of a producer is appended, the coordinator is asked whether
-the partition belongs to the transaction. Meanwhile a marker may come and end it: the late yes must
-then open nothing. So each question gets a guard, a number that is never given twice; any data or
-marker of the producer that is appended destroys it, and only the holder of the living guard may
-append. While it lives, the lowest sequence that was seen must be appended first: a higher one
-would make it a gap for ever. With its yes the coordinator says when the transaction was ongoing,
-by the index of its Raft log; markers that were decided before are of earlier transactions.
+Before the first transactional batch of a producer is appended, the coordinator verifies that the
+partition belongs to the transaction. Meanwhile a marker may end the transaction: a verification
+that arrives after that must open nothing. So each verification gets a guard, a number that is
+never reused; any data or marker of the producer that is appended destroys it, and only the holder
+of the present guard may append. While the guard lasts, the lowest sequence that was seen must be
+appended first: a higher one would make it a gap for ever. The coordinator's answer says when the
+transaction was ongoing, by the index of its Raft log; markers that were decided before are of
+earlier transactions.
 """
 
 import itertools
@@ -19,7 +20,7 @@ _guards = itertools.count(1)  # of the process: a guard never comes back after a
 
 @dataclass(slots=True, eq=False)
 class VerificationStateEntry:
-    """One producer's transactional append that waits for the coordinator's word."""
+    """One producer's transactional append that waits for its verification."""
 
     epoch: int
     lowest_sequence: int
@@ -30,7 +31,7 @@ class VerificationStateEntry:
 
 
 class VerificationGuards(dict[int, VerificationStateEntry]):
-    """The living guards of a partition by producer id, at most `guards_max` of them."""
+    """The present guards of a partition by producer id, at most `guards_max` of them."""
 
     __slots__ = ("guards_max",)
 
@@ -41,11 +42,14 @@ class VerificationGuards(dict[int, VerificationStateEntry]):
     def begin(
         self, producer_id: int, epoch: int, sequence: int, now_ms: int, supports_epoch_bump: bool
     ) -> int:
-        """The producer's living guard, or a new one. Several requests may hold the same."""
+        """Return the producer's present guard, or a new one.
+
+        Several requests may hold the same.
+        """
         verification = self.get(producer_id)
         if verification is None:
             if len(self) >= self.guards_max:
-                del self[next(iter(self))]  # the oldest: its holder is refused and asks again
+                del self[next(iter(self))]  # the oldest: its producer will retry
             verification = self[producer_id] = VerificationStateEntry(epoch, sequence, now_ms)
         elif epoch > verification.epoch:
             verification.epoch, verification.lowest_sequence = epoch, sequence
@@ -56,7 +60,7 @@ class VerificationGuards(dict[int, VerificationStateEntry]):
         return verification.guard
 
     def check_guard(self, producer_id: int, guard: int | None) -> None:
-        """Raise InvalidTxnState unless `guard` is the producer's living one."""
+        """Raise InvalidTxnState unless `guard` is the producer's present one."""
         verification = self.get(producer_id)
         if guard is None or verification is None or verification.guard != guard:
             raise InvalidTxnState(

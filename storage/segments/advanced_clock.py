@@ -1,11 +1,11 @@
-"""What a log must know of a clock that was advanced (`oncelog clock advance`)."""
+"""The effect of an advanced clock on a log's timestamps (`oncelog clock advance`)."""
 
 from collections.abc import Callable
 
-# By how many ms what was written at a wall-clock moment is older than by real time.
+# The ms by which a record of a wall-clock moment is older than in real time.
 AdvancedSince = Callable[[int], int]
 
 
 def never_advanced(_moment_ms: int) -> int:
-    """Of a clock that is the machine's."""
+    """Return 0: the clock is the machine's."""
     return 0

@@ -1,9 +1,9 @@
-"""A damaged byte in the files of a log: how it is told, and what mends it.
+"""Damaged files of a log: how damage is noted, found and repaired.
 
-The log that meets one says so (`LogDamage`). Whether it stops serving is decided above,
-where it is known whether another replica is in sync. What has stopped is examined as a whole: if
-the batches are those that were written, all else is made anew from them; else the log is copied
-from its leader, and the damaged one is kept until the copy is in sync.
+The log notes the first damage found (`LogDamage`). Whether it stops serving is decided above,
+where it is known whether another replica is in sync. A stopped log is examined as a whole: if the
+batches are as written, all else is rebuilt from them; else the log is copied from its leader, and
+the damaged one is kept until the copy is in sync.
 """
 
 import logging
@@ -24,17 +24,17 @@ logger = logging.getLogger(__name__)
 
 
 class Damaged(OSError):
-    """Stands for the failure of a disk where the files of a log say what was never written."""
+    """A failure of a log with damaged files, raised like an error of the disk."""
 
 
 class SteppedDown(Damaged):
-    """The same of a log whose memory is sound: a reader met the damage, nothing was changed."""
+    """Damage that a reader found while the log's memory is sound; nothing was changed."""
 
 
 class LogDamage:
-    """What was found first in the files of one log that is not as it was written, "" if nothing.
+    """The first damage found in the files of a log; `words` is "" if there is none.
 
-    `on_found` is called whenever something is met. It decides whether the log stops serving.
+    `on_found` is called for each damage, and decides whether the log stops serving.
     """
 
     __slots__ = ("_disk", "_name", "is_in_batches", "on_found", "words")
@@ -42,18 +42,18 @@ class LogDamage:
     def __init__(self, name: str, disk: DiskGuard) -> None:
         self._name, self._disk = name, disk
         self.words = ""
-        self.is_in_batches = False  # though they seem right: the log is to be copied
+        self.is_in_batches = False  # the batches seem right, but the log must be copied
         self.on_found: Callable[[], object] = lambda: None
 
     def found(self, problem: Exception) -> None:
-        """Note what was met in a file of this log."""
+        """Note damage in a file of this log."""
         if not self.words:
             self.words = str(problem) or repr(problem)
             logger.error("%s is damaged: %s", self._name, self.words)
         self.on_found()
 
     def met(self, problem: Exception) -> NoReturn:
-        """The same in a read: KafkaStorageError if the log stops, else what the damage raises."""
+        """Note damage met by a read; raise KafkaStorageError, or its CorruptMessage."""
         self.found(problem)
         self._disk.check()
         if isinstance(problem, CorruptMessage):
@@ -62,7 +62,7 @@ class LogDamage:
 
 
 def find_damage(segments: SegmentList, epochs: LeaderEpochs, log_end_offset: int) -> str:
-    """Read all batches (blocks): what is wrong with the first one that is, "" if none is."""
+    """Read all batches (blocks); return what is wrong with the first bad one, "" if none is."""
     next_offset, latest_epoch = segments.first.base_offset, -1
     for segment in segments:
         newer = segments.after(segment)
@@ -84,10 +84,10 @@ def find_damage(segments: SegmentList, epochs: LeaderEpochs, log_end_offset: int
 
 
 def remove_derived_files(directory: Path) -> None:
-    """Remove what the next opening makes anew from the batches. Raises OSError.
+    """Remove the files that the next opening rebuilds from the batches. Raises OSError.
 
-    An offset index that is missing is noticed, a transaction index is not: what interrupts this
-    must not leave a segment without the second only.
+    An opening notices a missing offset index, but no missing transaction index: so the latter are
+    removed last, in case of an interruption.
     """
     paths = list(directory.iterdir())
     for path in paths:

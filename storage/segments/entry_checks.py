@@ -1,4 +1,4 @@
-"""Entries of time indexes and transaction indexes are compared with the batches that they name.
+"""The check of entries of time and transaction indexes against the batches that they name.
 
 An entry of a time index names a batch and its timestamp. An aborted transaction's marker lies in
 the segment, and bears the same producer id; the transaction begins with a batch, and so does the
@@ -24,7 +24,7 @@ _REMEDY = "It is made again from the log"
 
 
 class IndexedSegment(Protocol):
-    """What is asked of a segment."""
+    """The attributes of a segment that the checks use."""
 
     file: LogFile
     time_index: TimeIndex
@@ -39,7 +39,7 @@ class IndexedSegment(Protocol):
 
 
 def check_time_entry(segment: IndexedSegment, entry: tuple[int, int]) -> tuple[int, int]:
-    """The entry (timestamp, offset) of a segment, which may be that of an empty index.
+    """Return the entry (timestamp, offset) of a segment, which may be that of an empty index.
 
     Raises CorruptIndex unless the batch that ends with its offset has its timestamp.
     """
@@ -55,7 +55,7 @@ def check_time_entry(segment: IndexedSegment, entry: tuple[int, int]) -> tuple[i
 
 
 def checking_aborts(segment: IndexedSegment) -> Steps[None]:
-    """Raise CorruptTransactionIndex unless the batches that its entries name are there."""
+    """Raise CorruptTransactionIndex unless the batches that its entries name exist."""
     index, least_stable = segment.transaction_index, 0
     for number, entry in enumerate(index.all(), 1):
         try:
@@ -93,7 +93,7 @@ def _is_right(segment: IndexedSegment, entry: AbortedTransaction) -> bool:
 
 
 def _batch_at(segment: IndexedSegment, offset: int) -> BatchHeader | None:
-    """The batch that begins at an offset; None in a gap. CorruptMessage inside of a batch."""
+    """Return the batch that begins at an offset; None in a gap. CorruptMessage within a batch."""
     for _, header in segment.headers_near(offset):
         if header.base_offset == offset:
             return header

@@ -25,7 +25,7 @@ EntryKey: TypeAlias = Callable[[bytes | bytearray, int], int]
 
 
 class EntryFile:
-    """Entries of `entry_bytes` each; `count` of them. Methods raise OSError.
+    """A file of `count` entries of `entry_bytes` each. Methods raise OSError.
 
     With `tail_bytes_max=0` each entry is in the file when `append` returns, if there is room.
     """
@@ -41,11 +41,11 @@ class EntryFile:
         if create:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
         self.count = self.bytes_on_disk() // entry_bytes
-        # (how many entries lie before the tail, the tail)
+        # (the number of entries before the tail, the tail)
         self._tail: tuple[int, bytearray] = (self.count, bytearray())
 
     def bytes_on_disk(self) -> int:
-        """The length of the file, 0 when there is none."""
+        """Return the length of the file, 0 when there is none."""
         try:
             return os.stat(self.path).st_size
         except FileNotFoundError:
@@ -72,7 +72,7 @@ class EntryFile:
                 raise
 
     def entries(self, first: int, end: int) -> bytes:
-        """The bytes of the entries from `first` to before `end`."""
+        """Return the bytes of the entries from `first` to before `end`."""
         before, tail = self._tail
         parts: list[bytes] = []
         if first < before:
@@ -89,7 +89,7 @@ class EntryFile:
         return b"".join(parts)
 
     def count_up_to(self, target: int, key: EntryKey) -> int:
-        """How many entries have a key of at most `target`; keys rise with the entry number.
+        """Count the entries with a key of at most `target`; keys rise with the entry number.
 
         `key` reads the key of the entry that begins at a position of a buffer.
         """
@@ -134,7 +134,7 @@ class EntryFile:
             os.truncate(self.path, self.count * self.entry_bytes)
 
     def write_out(self) -> None:
-        """Put the tail into the file, and leave nothing behind it. Does not sync."""
+        """Write the tail into the file, and cut the file behind it. Does not sync."""
         before, tail = self._tail
         if not tail and self.bytes_on_disk() == self.count * self.entry_bytes:
             return
@@ -150,7 +150,7 @@ class EntryFile:
             os.fdatasync(fd)
 
     def close(self) -> None:
-        """Write what is in memory; the object stays usable."""
+        """Write the tail to the file; the object stays usable."""
         if self._tail[1] or os.path.exists(self.path):
             self.write_out()
 

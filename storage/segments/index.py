@@ -24,11 +24,11 @@ _REMEDY = "It can be rebuilt from the .log file: delete it while the broker is s
 
 
 class CorruptIndex(CorruptFile):
-    """An index file that cannot be right; recovery answers it by a rebuild."""
+    """An index file that cannot be right; recovery rebuilds it."""
 
 
 class KeptEntries(NamedTuple):
-    """What stays of an index that is cut: how many entries, and the last of them."""
+    """The rest of an index after a cut: the number of entries, and the last of them."""
 
     entry_count: int
     last_entry: tuple[int, int]
@@ -48,7 +48,7 @@ class SegmentIndex(EntryFile):
     __slots__ = ("base_offset", "full_count", "last_entry")
 
     layout: ClassVar[struct.Struct]
-    reserved_entries: ClassVar[int]  # that only the close of a segment adds
+    reserved_entries: ClassVar[int]  # added only by the close of a segment
     offset_column: ClassVar[int]  # 0 or 1
     offset_of: ClassVar[EntryKey]  # relative to the base offset
 
@@ -60,7 +60,7 @@ class SegmentIndex(EntryFile):
 
     @property
     def if_empty(self) -> tuple[int, int]:
-        """What stands for the entry before the first."""
+        """Return the entry that stands for the one before the first."""
         raise NotImplementedError
 
     @property
@@ -74,7 +74,7 @@ class SegmentIndex(EntryFile):
         return self.count * self.entry_bytes
 
     def entry(self, number: int) -> tuple[int, int]:
-        """One entry, with its offset as it is in the log."""
+        """Return one entry, with its offset as it is in the log."""
         first, second = self.layout.unpack(self.entries(number, number + 1))
         if self.offset_column:
             return first, self.base_offset + second
@@ -85,7 +85,7 @@ class SegmentIndex(EntryFile):
         self.keep(self.kept_below(offset))
 
     def kept_below(self, offset: int) -> KeptEntries:
-        """What `truncate_to` leaves."""
+        """Return the entries that `truncate_to` leaves."""
         count = self.count_up_to(offset - 1 - self.base_offset, type(self).offset_of)
         return KeptEntries(count, self._last_of(count))
 
@@ -113,7 +113,7 @@ class SegmentIndex(EntryFile):
         self.last_entry = self.if_empty
 
     def move_to(self, path: Path, base_offset: int) -> None:
-        """Be the index of another segment; while there is no entry."""
+        """Become the index of another segment; only an empty index can."""
         self.base_offset = base_offset
         self.last_entry = self.if_empty
         self.rename_to(path)
@@ -156,11 +156,11 @@ class OffsetIndex(SegmentIndex):
         self._add(offset, position)
 
     def lookup(self, offset: int) -> tuple[int, int]:
-        """The entry with the largest offset of at most `offset`; (base offset, 0) if none."""
+        """Return the entry with the largest offset up to `offset`; (base offset, 0) if none."""
         return self._last_of(self.count_up_to(offset - self.base_offset, type(self).offset_of))
 
     def lookup_position(self, position: int) -> tuple[int, int]:
-        """The entry of the last batch that begins at or below a position; as `lookup`, if none."""
+        """Return the entry of the last batch at or below a position; as `lookup`, if none."""
         return self._last_of(self.count_up_to(position, self.position_of))
 
     def truncate_to_position(self, position: int) -> None:
@@ -185,7 +185,7 @@ class TimeIndex(SegmentIndex):
         return NO_TIMESTAMP, self.base_offset
 
     def append(self, timestamp: int, offset: int) -> None:
-        """Note the largest timestamp so far and the offset that bears it.
+        """Note the largest timestamp so far and its offset.
 
         Does nothing when the timestamp is not larger than the last one (as Kafka): so the same
         may be told again when a segment closes. Neither column may fall.
@@ -198,7 +198,7 @@ class TimeIndex(SegmentIndex):
             self._add(timestamp, offset)
 
     def lookup(self, timestamp: int) -> tuple[int, int]:
-        """The entry with the largest timestamp of at most `timestamp`; (-1, base offset) if none.
+        """Return the entry with the largest timestamp up to `timestamp`, or (-1, base offset).
 
         Records below its offset are all older than, or as old as, the entry's timestamp.
         """

@@ -1,8 +1,8 @@
-"""A transaction index that cannot be read is made again from the batches, while the log goes on.
+"""The repair of an unreadable transaction index from the batches, while the log goes on.
 
-What was aborted in a segment follows from the producers as they were at its begin, and its batches.
-The three steps are those of everything that waits for a disk: work in slices, `write` in an
-executor, and on the loop again a rename, if the segment is as it was.
+The aborted transactions of a segment follow from the producers at its start, and its batches. The
+repair has three steps: a read in slices, `write` in an executor, and a rename on the loop if the
+segment is unchanged.
 """
 
 import os
@@ -21,7 +21,7 @@ from .transaction_index import AbortedTransaction, TransactionIndex, encode
 
 
 class IndexMending:
-    """The new transaction index of one segment, which nobody appends to."""
+    """The new transaction index of an inactive segment."""
 
     def __init__(self, segment: Segment, transactions: list[AbortedTransaction]) -> None:
         self.segment = segment
@@ -31,7 +31,7 @@ class IndexMending:
         self._temporary = self._path.with_name(self._path.name + TEMPORARY_SUFFIX)
 
     def write(self) -> None:
-        """Bring it to the disk under another name (blocks). Raises OSError."""
+        """Write the index to the disk under another name (blocks). Raises OSError."""
         try:
             with opened(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as fd:
                 write_all(fd, self._content)
@@ -41,12 +41,12 @@ class IndexMending:
             raise
 
     def discard(self) -> None:
-        """It is not to be used."""
+        """Remove the written file without using it."""
         with suppress(OSError):
             self._temporary.unlink()
 
     def swap_in(self, segments: SegmentList) -> None:
-        """Let the segment have it, unless it was cut, cleaned or dropped. Raises OSError."""
+        """Replace the segment's index, unless it was cut, cleaned or dropped. Raises OSError."""
         segment = self.segment
         is_there = segments.floor(segment.base_offset) is segment
         if is_there and segment is not segments.active and segment.size_bytes == self._size_bytes:
@@ -59,7 +59,7 @@ class IndexMending:
 def mending(
     segments: SegmentList, snapshots: SnapshotFiles, segment: Segment, end_offset: int, now_ms: int
 ) -> Steps[IndexMending]:
-    """Read a segment, which ends at `end_offset`, once more."""
+    """Rebuild the index of a segment that ends at `end_offset`."""
     producers = yield from load_producers(segments, snapshots, segment.base_offset, now_ms)
     aborted: list[AbortedTransaction] = []
 

@@ -1,4 +1,4 @@
-"""A .log file: record batches one after another, and how to walk over them.
+"""A .log file: record batches one after another, and the walks over them.
 
 The walks read headers only (61 bytes a batch), a chunk at a time; nothing is decoded.
 """
@@ -18,14 +18,14 @@ _SYNC_FILE_RANGE_WRITE = 2
 
 
 class DamagedSegment(CorruptMessage):
-    """A .log file does not say what was written. (What was written may be no records, too.)"""
+    """A .log file is not as it was written."""
 
 
 class LogFile:
     """An open file that closes with its last reference.
 
     So a flush or a read in another thread may still use a file which retention or truncation has
-    removed from the log a moment ago; no lock, and no descriptor that means another file by then.
+    just removed from the log, without a lock, and never a reused descriptor.
     """
 
     __slots__ = ("fd", "path")
@@ -44,7 +44,7 @@ class LogFile:
         return os.fstat(self.fd).st_size
 
     def read(self, position: int, count: int) -> bytes:
-        """Up to `count` bytes from `position`; fewer only at the end of the file."""
+        """Read up to `count` bytes from `position`; fewer only at the end of the file."""
         data = os.pread(self.fd, count, position)
         if len(data) == count or not data:
             return data
@@ -56,7 +56,7 @@ class LogFile:
         return b"".join(parts)
 
     def write_at(self, position: int, data: Buffer) -> None:
-        """All bytes of `data`, or OSError with some of them possibly written."""
+        """Write all bytes of `data`; an OSError may leave some of them written."""
         written = os.pwrite(self.fd, data, position)
         if written != len(data):
             rest = memoryview(data)[written:]
@@ -74,12 +74,12 @@ class LogFile:
         os.fdatasync(self.fd)
 
     def drop_cache(self) -> None:
-        """Let the next reads come from the disk, where that can be told (not on macOS)."""
+        """Drop the file from the page cache, where the system allows it (not on macOS)."""
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(self.fd, 0, 0, os.POSIX_FADV_DONTNEED)
 
     def start_write_back(self, position: int, count: int) -> None:
-        """Let the kernel begin to write these bytes out, where it can be told so (Linux)."""
+        """Ask the kernel to begin writing these bytes out, where it can be asked (Linux)."""
         if _sync_file_range is not None and count > 0:
             _sync_file_range(self.fd, position, count, _SYNC_FILE_RANGE_WRITE)
 
@@ -97,7 +97,7 @@ _sync_file_range = _find_sync_file_range()
 
 
 def scan_headers(file: LogFile, start: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-    """The batches between two positions, as (position, header); `start` must begin a batch.
+    """Yield the batches between two positions as (position, header); `start` must begin a batch.
 
     CorruptMessage when a header cannot be one, or the last batch does not end at `end`; no
     checksum is looked at.
@@ -122,7 +122,7 @@ def scan_headers(file: LogFile, start: int, end: int) -> Iterator[tuple[int, Bat
 def scan_batches(
     file: LogFile, start: int, end: int, chunk_bytes: int = RECOVERY_CHUNK_BYTES
 ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-    """Whole batches between two positions with their bytes: (position, header, batch).
+    """Yield whole batches between two positions: (position, header, batch).
 
     Ends before a batch that does not lie whole below `end`; CorruptMessage when a header cannot
     be one or the CRC does not fit.
@@ -159,7 +159,7 @@ def check_crcs(file: LogFile, start: int, end: int) -> None:
 def scan_closed(
     file: LogFile, start: int, end: int, offsets: range
 ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-    """`scan_batches` of a part of a log that must consist of whole batches in order.
+    """Run `scan_batches` on a part of a log that must consist of whole batches in order.
 
     `offsets` are those that may lie there. DamagedSegment, too, where a batch ends beyond `end`,
     or has other offsets: neither length nor base offset are covered by a checksum, and what cannot

@@ -1,4 +1,4 @@
-"""A descriptor for as long as it is needed, and bytes that are written whole."""
+"""Descriptors that close after use, and writes that are whole."""
 
 import os
 from collections.abc import Generator
@@ -8,7 +8,7 @@ from pathlib import Path
 
 @contextmanager
 def opened(path: Path, flags: int) -> Generator[int, None, None]:
-    """The descriptor of a file or directory. Raises OSError."""
+    """Open a file or directory and yield its descriptor. Raises OSError."""
     fd = os.open(path, flags | os.O_CLOEXEC, 0o644)
     try:
         yield fd
@@ -17,7 +17,7 @@ def opened(path: Path, flags: int) -> Generator[int, None, None]:
 
 
 def write_all(fd: int, data: bytes | bytearray, position: int = 0) -> None:
-    """All bytes of `data`, or OSError with some of them possibly written."""
+    """Write all bytes of `data`; an OSError may leave some of them written."""
     view = memoryview(data)
     while view:
         written = os.pwrite(fd, view, position)

@@ -1,12 +1,12 @@
-"""What a log hands out is what was written into it: each batch read from a file is checked.
+"""The checks of each batch read from a file: a log returns only what was written to it.
 
-The checksum of a batch covers all but its first 21 bytes. Of these the magic and the length show
-themselves; base offset and leader epoch are compared with what is known besides: the offsets of
-the neighbours, and the leader epochs of the log.
+The checksum of a batch covers all but its first 21 bytes. Of these the magic and the length are
+checked by their values; base offset and leader epoch are compared with the neighbours' offsets and
+the leader epochs of the log.
 
-Nothing that was checked a moment ago is believed, since the bytes may be others by now; what is
-still in the memory in which it came is not read from a file, and not checked. A checksum takes
-0.1 s a GB, the rest 1 to 1.5 us a batch.
+A check is never reused, since the bytes may have changed by then; a batch that is still in the
+memory in which it came is not read from a file, and not checked. A checksum takes 0.1 s a GB, the
+rest 1 to 1.5 us a batch.
 """
 
 import struct
@@ -27,12 +27,12 @@ _LENGTH_MIN = HEADER_BYTES - LENGTH_COUNTS_FROM
 def check_batches(
     data: Buffer, from_offset: int, end_offset: int, epochs: LeaderEpochs, bytes_max: int
 ) -> tuple[int, int, int]:
-    """Check the whole batches in the first bytes of `data`: (where they end, the offset after, how
-    many they are).
+    """Check the whole batches in the first bytes of `data`.
 
-    They may have the offsets from `from_offset` to before `end_offset`. `data` may go on behind
-    `bytes_max` with the base offset that follows the last batch. At most BATCHES_MAX of them, or
-    many small ones would hold the event loop. Raises CorruptMessage.
+    Return (where they end, the offset after, how many they are). They may have the offsets from
+    `from_offset` to before `end_offset`. `data` may go on behind `bytes_max` with the base offset
+    that follows the last batch. At most BATCHES_MAX are checked, because many small ones would
+    hold the event loop. Raises CorruptMessage.
     """
     view, end, left = memoryview(data), bytes_max, BATCHES_MAX
     position, next_offset = 0, from_offset

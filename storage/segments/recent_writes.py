@@ -1,6 +1,6 @@
-"""What was written to the logs last, while it is still in memory: followers read it from there.
+"""The batches written last, while they are still in memory: followers read them from there.
 
-A large batch that a leader has received is asked for twice within moments, and again by who reads
+A large batch that a leader has received is fetched twice within moments, and again by consumers at
 the tail. Reading it back costs a system call, fresh memory and a copy each time. Small batches are
 read back: their copy is cheaper than to look for them.
 """
@@ -13,11 +13,11 @@ RECENT_BYTES_MAX = 5 * 512 * 1024  # two batches of 1 MB, as the memory of large
 
 
 class RecentWrites:
-    """Shared by all logs of a broker. Only of active segments: what compaction replaces, or a cut
-    takes away, is never in it.
+    """The recent writes to active segments, shared by all logs of a broker.
 
-    A batch keeps all the memory that it came in, maybe a request of 100 MB around 32 kB. So that
-    memory is what is counted, once for all batches in it; and one beyond the limit is not kept.
+    A batch that compaction replaces, or a cut removes, is never in it. A batch keeps all the
+    memory that it came in, maybe a request of 100 MB around 32 kB. So that memory is counted, once
+    for all batches in it; and one beyond the limit is not kept.
     """
 
     __slots__ = ("_bytes", "_max_bytes", "_memories", "_written", "min_bytes")
@@ -25,7 +25,7 @@ class RecentWrites:
     def __init__(
         self, max_bytes: int = RECENT_BYTES_MAX, min_bytes: int = RECENT_BYTES_MIN
     ) -> None:
-        """max_bytes: of all memory kept. min_bytes: of a batch that is worth a `note`."""
+        """Bound all memory kept by `max_bytes`; a batch is worth a `note` from `min_bytes` on."""
         self.min_bytes = min_bytes
         self._max_bytes = max_bytes
         self._written: dict[tuple[Segment, int], Buffer] = {}  # by position, the oldest first
@@ -33,7 +33,7 @@ class RecentWrites:
         self._bytes = 0
 
     def note(self, segment: Segment, position: int, batch: Buffer) -> None:
-        """A batch that stands in the file now, and that nobody will write to any more."""
+        """Keep a batch that was just written, and that no code will write to any more."""
         memory, size_bytes = _memory_of(batch)
         if size_bytes > self._max_bytes:
             return
@@ -48,7 +48,7 @@ class RecentWrites:
     def read(
         self, segment: Segment, position: int, available_bytes: int, max_bytes: int
     ) -> Buffer | None:
-        """What a read of the file would give, if that is one batch which is here; else None."""
+        """Return what a read of the file would, if that is one batch kept here; else None."""
         batch = self._written.get((segment, position))
         if batch is None or len(batch) > max_bytes:
             return None
@@ -59,7 +59,7 @@ class RecentWrites:
         return batch
 
     def discard(self, segment: Segment) -> None:
-        """It was cut, is not the active one any more, or its log is not served."""
+        """Forget a segment that was cut, is not active, or is of a log that is not served."""
         for key in [key for key in self._written if key[0] is segment]:
             self._drop(key)
 
@@ -73,7 +73,7 @@ class RecentWrites:
 
 
 def _memory_of(batch: Buffer) -> tuple[int, int]:
-    """What a batch is a part of: its identity, as long as the batch is there, and its size."""
+    """Return the identity (while the batch exists) and the size of a batch's memory."""
     memory = batch.obj if isinstance(batch, memoryview) else batch
     return id(memory), memoryview(memory).nbytes
 

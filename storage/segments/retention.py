@@ -1,4 +1,4 @@
-"""Which segments have served their time, and how files leave the disk."""
+"""The choice of segments that retention deletes, and the removal of files from the disk."""
 
 from collections import deque
 from contextlib import suppress
@@ -25,7 +25,7 @@ def segments_past_retention(
     now_ms: int,
     advanced_since_ms: AdvancedSince = never_advanced,
 ) -> list[Segment]:
-    """The oldest few that may go, oldest first; the active one among them if it holds data.
+    """Return the oldest few segments to delete, oldest first; maybe with a filled active one.
 
     A segment goes when all of it lies below the log start offset, or (cleanup.policy=delete)
     when the log is too large without it or its newest record too old. Never one that reaches
@@ -56,11 +56,11 @@ def segments_past_retention(
 
 
 def _age_ms(segment: Segment, now_ms: int, advanced_since_ms: AdvancedSince) -> int:
-    """Of its newest record.
+    """Return the age of a segment's newest record.
 
-    The record's timestamp says which advances it has seen: it is the same on every replica, also on
-    one that copies it later. One from the future has seen those since it was appended, as far as
-    the file's time says when that was.
+    The record's timestamp says which advances of the clock it has seen: it is the same on every
+    replica, also on one that copies it later. A record from the future has seen those since its
+    append, as far as the file's modification time tells.
     """
     newest_ms = segment.max_timestamp
     if newest_ms == NO_TIMESTAMP:  # records without timestamps: the file's own time
@@ -72,7 +72,7 @@ def _age_ms(segment: Segment, now_ms: int, advanced_since_ms: AdvancedSince) -> 
 
 
 class DeletedFiles:
-    """Files that left the log and wait for their end on disk (file.delete.delay.ms)."""
+    """Files that left the log and wait for their removal (file.delete.delay.ms)."""
 
     __slots__ = ("_waiting",)
 
@@ -85,8 +85,8 @@ class DeletedFiles:
     def retire(self, segment: Segment, due_ms: int) -> None:
         """Rename a segment's files to .deleted, so that no restart takes them for part of the log.
 
-        The .log first: with its name the segment goes, and all the rest follows. When that has no
-        room for a new name nothing has happened.
+        The .log is renamed first: that removes the segment, and the rest follows. If that rename
+        has no room, nothing has changed.
         """
         log, *indexes = segment.paths()
         self._rename(log, due_ms)
@@ -105,7 +105,7 @@ class DeletedFiles:
             self._waiting.append((due_ms, retired))
 
     def unlink_due(self, now_ms: int) -> int:
-        """Remove what has waited long enough; returns how many files."""
+        """Remove the files that are due; return how many."""
         count = 0
         while self._waiting and self._waiting[0][0] <= now_ms:
             self._waiting[0][1].unlink(missing_ok=True)  # if it fails: again next time

@@ -3,7 +3,7 @@
 The file is named by its base offset. Batches lie in it as they came, one after another, offsets
 rising; every offset fits into 31 bits above the base offset, since the indexes store it so.
 
-Index entries are a function of the bytes of the .log file alone, whoever wrote them (leader,
+Index entries are a function of the bytes of the .log file alone, on every replica (leader,
 follower, or recovery): a batch gets an entry when more than index.interval.bytes lie between
 its start and the start of the batch that got the last one. An entry holds the batch's last offset
 and its position; beside it the time index gets the largest timestamp so far. A segment that is
@@ -34,18 +34,18 @@ SUFFIXES = (".log", ".index", ".timeindex", ".txnindex")
 
 
 def segment_path(directory: Path, base_offset: int, suffix: str) -> Path:
-    """The file of a segment: twenty digits of its base offset, and the suffix."""
+    """Return the path of a segment's file: twenty digits of its base offset, and the suffix."""
     return directory / f"{base_offset:020d}{suffix}"
 
 
 def _jitter_ms(directory: Path, base_offset: int, config: LogConfig) -> int:
-    """How much earlier a segment rolls by time: another figure for each partition and segment."""
+    """Return how much earlier a segment rolls by time; it differs by partition and segment."""
     bound_ms = min(config.segment_jitter_ms, config.segment_ms)
     return crc32(f"{directory.name}/{base_offset}".encode()) % bound_ms if bound_ms else 0
 
 
 class KeptBatches(NamedTuple):
-    """What stays of a segment that is cut, see `Segment.kept_below`."""
+    """The rest of a segment after a cut, see `Segment.kept_below`."""
 
     size_bytes: int
     next_offset: int
@@ -65,7 +65,7 @@ class Segment:
 
     @staticmethod
     def remove_files(directory: Path, base_offset: int, suffix: str = "") -> None:
-        """Remove what may be left of a segment that was here before."""
+        """Remove the files that an earlier segment may have left."""
         for kind in SUFFIXES:
             segment_path(directory, base_offset, kind + suffix).unlink(missing_ok=True)
 
@@ -80,7 +80,7 @@ class Segment:
     ) -> None:
         """Open the files, creating those that are missing. Reads nothing: see `resume`.
 
-        `suffix` comes behind every name: of a segment that is not part of its log yet.
+        `suffix` follows every name: the segment is not part of its log yet.
         """
         self.directory = directory
         self.base_offset = base_offset
@@ -98,7 +98,7 @@ class Segment:
         self.created_ms = now_ms
         self._index_interval_bytes = config.index_interval_bytes
         self._last_indexed_position = 0
-        self.written_back_bytes = self.size_bytes  # the kernel was told to write these out
+        self.written_back_bytes = self.size_bytes  # the kernel was asked to write these out
         self._jitter_ms = _jitter_ms(directory, base_offset, config)
 
     def _open_indexes(self) -> None:
@@ -144,10 +144,10 @@ class Segment:
         )
 
     def write(self, records: Buffer) -> None:
-        """Put bytes behind the last batch; `add_batch` then says what they were.
+        """Write bytes behind the last batch; `add_batch` then says what they are.
 
-        Of a write that fails nothing stays: a batch of it, whole behind others that took the place
-        of those before it, would be taken for one of the log after a restart.
+        A write that fails is cut off: a whole batch of it, behind others written over its start,
+        would be taken for one of the log after a restart.
         """
         try:
             self.file.write_at(self.size_bytes, records)
@@ -156,7 +156,7 @@ class Segment:
             raise
 
     def add_batch(self, batch_bytes: int, last_offset: int, max_timestamp: int) -> None:
-        """Take the next batch of the bytes written into the indexes and the segment's state."""
+        """Add the next of the written batches to the indexes and the segment's state."""
         position = self.size_bytes
         if position == 0:
             self.first_batch_timestamp = max_timestamp
@@ -180,7 +180,7 @@ class Segment:
         self.next_offset = last_offset + 1
 
     def become_inactive(self) -> None:
-        """Close it for appending: the last time entry, and no space taken in advance."""
+        """Close it for appending: add the last time entry, and free preallocated space."""
         if self.max_timestamp > NO_TIMESTAMP:
             self.time_index.append(self.max_timestamp, self.offset_of_max_timestamp)
         if self.file.size_on_disk() > self.size_bytes:
@@ -191,14 +191,14 @@ class Segment:
 
     @property
     def max_timestamp(self) -> int:
-        """The largest timestamp in the segment, NO_TIMESTAMP when it has none."""
+        """Return the largest timestamp in the segment, NO_TIMESTAMP when it has none."""
         if self._max_timestamp is None:
             newest = check_time_entry(self, self.time_index.last_entry)
             self._max_timestamp, self.offset_of_max_timestamp = newest
         return self._max_timestamp
 
     def position_of(self, offset: int) -> tuple[int, int, int] | None:
-        """Where the batch that holds `offset`, or the first one after it, lies.
+        """Find the batch that holds `offset`, or the first one after it.
 
         Returns (position, size in bytes, base offset); None when all batches lie below. Where none
         holds `offset`, those before are checked: a damaged header may hide the one that does.
@@ -219,9 +219,10 @@ class Segment:
         return found
 
     def headers_near(self, offset: int) -> Iterator[tuple[int, BatchHeader]]:
-        """The batches from the last indexed one on that may hold `offset`, as `scan_headers`.
+        """Yield the batches from the last indexed one on that may hold `offset`.
 
-        CorruptMessage where the index leads beyond it: a reader would miss what lies between.
+        They come as from `scan_headers`. Raises CorruptMessage where the index leads beyond the
+        offset: a reader would miss batches.
         """
         last_offset, start = self.offset_index.lookup(offset)
         is_within = 0 <= start < self.size_bytes
@@ -235,15 +236,16 @@ class Segment:
         return headers
 
     def offset_near(self, timestamp_ms: int) -> int:
-        """An offset up to which all records are older than, or as old as, a timestamp."""
+        """Return an offset up to which all records are at most as new as a timestamp."""
         return check_time_entry(self, self.time_index.lookup(timestamp_ms))[1]
 
     # -- opening, cutting, closing -----------------------------------------------------------
 
     def rewind_to(self, offset: int) -> None:
-        """Be as after the last indexed batch below `offset`: recovery adds what follows again.
+        """Restore the state after the last indexed batch below `offset`.
 
-        Raises CorruptIndex or CorruptMessage when there is no such batch where the index says.
+        Recovery adds the batches that follow again. Raises CorruptIndex or CorruptMessage when no
+        such batch is where the index says.
         """
         self.transaction_index.truncate_to(offset)
         self.offset_index.truncate_to(offset)
@@ -263,7 +265,7 @@ class Segment:
         self._max_timestamp, self.offset_of_max_timestamp = self.time_index.last_entry
 
     def checking(self) -> Steps[None]:
-        """CorruptIndex or CorruptTransactionIndex unless the indexes can be right."""
+        """Raise CorruptIndex or CorruptTransactionIndex unless the indexes can be right."""
         if self._lacks_index and self.size_bytes:
             raise CorruptIndex(self.offset_index.path, "it was missing", REBUILT)
         self.offset_index.check()
@@ -272,7 +274,7 @@ class Segment:
         yield from checking_aborts(self)
 
     def drop_torn_entries(self) -> None:
-        """Cut off the part of an entry that a process wrote last when it was killed."""
+        """Cut off the partial entry that a killed process may have left."""
         for index in (self.offset_index, self.time_index, self.transaction_index):
             index.drop_torn_entry()
 
@@ -290,7 +292,7 @@ class Segment:
         self._last_indexed_position = 0
 
     def kept_below(self, offset: int) -> KeptBatches:
-        """What stays when every batch that reaches `offset` or lies above is cut off.
+        """Return the rest after a cut of every batch that reaches `offset` or lies above.
 
         Its end is that of the last batch left, as after a restart: below `offset` when a batch
         spans it, or when compaction left a gap there. All that may lack a descriptor is done here,
@@ -316,7 +318,7 @@ class Segment:
         )
 
     def truncate(self, kept: KeptBatches) -> None:
-        """Cut all else off, and be ready for appending behind it."""
+        """Cut all else off; the segment is then ready for appending."""
         if kept.size_bytes < self.size_bytes:
             self.file.truncate(kept.size_bytes)
         self.size_bytes, self.next_offset = kept.size_bytes, kept.next_offset
@@ -330,10 +332,10 @@ class Segment:
             self.first_batch_timestamp = None
 
     def move_to(self, base_offset: int, now_ms: int) -> None:
-        """Begin at another offset, while it is empty. Takes no descriptor.
+        """Rename an empty segment to begin at another offset. Takes no descriptor.
 
-        With the .log file's new name it has happened. An index that keeps its old one is missed by
-        the next start, and made anew.
+        The rename of the .log file decides. The next start rebuilds an index that kept its old
+        name.
         """
         log = segment_path(self.directory, base_offset, SUFFIXES[0])
         os.rename(self.file.path, log)
@@ -348,7 +350,7 @@ class Segment:
                     raise
 
     def take_final_names(self) -> None:
-        """The files are part of the log now: they have been renamed."""
+        """Note that the files have been renamed and are part of the log now."""
         self._suffix = ""
         self.file.path, *paths = self.paths()
         indexes = (self.offset_index, self.time_index, self.transaction_index)
@@ -356,25 +358,25 @@ class Segment:
             index.path = path
 
     def flush(self) -> None:
-        """Bring every file of a segment that nobody appends to yet to the disk (blocks)."""
+        """Sync every file of a segment that has no appends yet (blocks)."""
         for file in (self.file, self.time_index, self.offset_index, self.transaction_index):
             file.flush()
 
     def write_out(self) -> None:
-        """Put index entries that are in memory into their files.
+        """Write index entries in memory to their files.
 
-        The others go first: where the offset index ends on the disk, it has all it needs.
+        The offset index is written last: where it ends on the disk, the others are complete.
         """
         self.transaction_index.close()
         self.time_index.close()
         self.offset_index.close()
 
     def delete(self) -> None:
-        """Remove the files at once; a reader in another thread may still read what it holds."""
+        """Remove the files at once; a reader in another thread may keep its open file."""
         self.remove_files(self.directory, self.base_offset, self._suffix)
 
     def paths(self) -> list[Path]:
-        """The files of the segment, whether or not they exist."""
+        """Return the paths of the segment's files, whether or not they exist."""
         return [
             segment_path(self.directory, self.base_offset, suffix + self._suffix)
             for suffix in SUFFIXES
@@ -386,11 +388,11 @@ class Segment:
             os.posix_fallocate(self.file.fd, 0, segment_bytes)
 
     def last_modified_ms(self) -> int:
-        """When the .log file was last written, by the file system's clock."""
+        """Return when the .log file was last written, by the file system's clock."""
         return os.fstat(self.file.fd).st_mtime_ns // 1_000_000
 
     def find_first_timestamp(self) -> int:
-        """The largest timestamp of the first batch, NO_TIMESTAMP without one."""
+        """Return the largest timestamp of the first batch, NO_TIMESTAMP without one."""
         if self.first_batch_timestamp is not None:
             return self.first_batch_timestamp
         for _, header in scan_headers(self.file, 0, self.size_bytes):

@@ -1,4 +1,4 @@
-"""Replacing segments by a compacted one, so that a crash at any point leaves one or the other.
+"""The replacement of segments by a compacted one; a crash at any point leaves one or the other.
 
     <base>.log.cleaned ...   the replacement is being written: a restart deletes it
     <base>.log.swap ...      it is complete and on disk: a restart finishes what follows
@@ -38,11 +38,11 @@ def swap_in(
     retriable: AbstractContextManager[None],
     fault_point: FaultPoint,
 ) -> Segment:
-    """Put the segment whose files end in .cleaned in the place of `replaced`.
+    """Replace `replaced` by the segment in the .cleaned files.
 
     The .cleaned files must be complete and on disk; `replaced` are inactive neighbours, the first
-    of which begins at `base_offset`. Raises OSError; for the lack of room or of descriptors under
-    `retriable`, where nothing has changed.
+    of which begins at `base_offset`. Raises OSError; a lack of room or of descriptors is raised
+    under `retriable`, where nothing has changed.
     """
     directory = replaced[0].directory
     with retriable:
@@ -69,7 +69,7 @@ def swap_in(
 
 
 def _make_swaps(directory: Path, base_offset: int, fault_point: FaultPoint) -> None:
-    """Call a replacement complete; or, if that fails on the way, leave nothing that says so."""
+    """Rename a replacement to .swap as complete; if that fails, leave no file that says so."""
     swaps: list[Path] = []
     try:
         for suffix in SUFFIXES:
@@ -85,7 +85,7 @@ def _make_swaps(directory: Path, base_offset: int, fault_point: FaultPoint) -> N
 
 
 def finish_swaps(directory: Path) -> None:
-    """Finish or undo what a crash interrupted; afterwards only final names are left."""
+    """Finish or undo a swap that a crash interrupted; only final names are left."""
     left: dict[str, list[Path]] = {DELETED_SUFFIX: [], CLEANED_SUFFIX: [], SWAP_SUFFIX: []}
     for name in os.listdir(directory):
         suffix = os.path.splitext(name)[1]

@@ -1,9 +1,9 @@
-"""Where a log stops being readable: is it the torn end of its last write, or damage?
+"""The unreadable end of a log: tell a torn last write from damage.
 
-What a process wrote last may be torn when it is killed: the file ends within that batch, whose
-header can be read, and no batches lie behind it. But its value may hold some (a copy of a segment,
-or a client's malice), so there they count only where they follow one another to the very end of
-the file. Elsewhere any whole batch with later offsets says that what cannot be read was whole.
+The last write of a killed process may be torn: the file ends within that batch, its header can
+be read, and no batches follow. But its value may hold some (a copy of a segment, or malicious
+records), so there they count only where they follow one another to the very end of the file.
+Elsewhere any whole batch with later offsets shows damage: the unreadable part was whole.
 """
 
 from ...wire.errors import CorruptMessage
@@ -30,7 +30,7 @@ class _Tail:
         self._file, self._position, self._end, self._next_offset = file, position, end, next_offset
         self._data = file.read(position, min(end - position, LOOKED_AT_BYTES_MAX))
         self._crc_bytes_left = CRC_BYTES_MAX
-        self._walked = set[int]()  # from there batches do not follow one another to the end
+        self._walked = set[int]()  # positions from which batches do not reach the end
 
     def has_batches(self) -> bool:
         """Whether batches begin behind the first one, which cannot be read."""
@@ -77,7 +77,7 @@ class _Tail:
         return at == self._end
 
     def _is_sound(self, start: int, header: BatchHeader) -> bool:
-        """Whether its checksum holds; not when too many bytes were checked already."""
+        """Whether a batch's checksum holds; False once too many bytes were checked."""
         if start + header.size_bytes > self._end or header.size_bytes > self._crc_bytes_left:
             return False
         self._crc_bytes_left -= header.size_bytes

@@ -1,10 +1,10 @@
-"""The aborted transactions whose markers lie in a segment (`.txnindex`).
+"""The aborted transactions with markers in a segment (`.txnindex`).
 
 Kafka's bytes, 34 an entry, big endian: int16 version 0, int64 producer id, int64 first offset,
 int64 last offset (the abort marker's), int64 last stable offset as it was with this transaction
 complete. Entries are in the order of the markers, so last offsets rise; last stable offsets do
 not fall. A read_committed fetch needs the entries that overlap it: those with
-last offset >= fetch offset, up to the first one whose last stable offset reaches the upper end.
+last offset >= fetch offset, up to the first one with last stable offset >= upper end.
 
 The file exists only once there is an entry. An entry is in the file when `append` returns, or waits
 in memory for room; it is in the file before a snapshot says that nothing below needs to be read.
@@ -56,12 +56,12 @@ class TransactionIndex(EntryFile):
     def __init__(self, path: Path, base_offset: int) -> None:
         super().__init__(path, ENTRY_BYTES, tail_bytes_max=0, create=False)
         self.base_offset = base_offset
-        # Of full blocks, by number: the lowest first offset and the last stable offset at the end.
-        # While one transaction stays open the latter does not rise, and a reader below would read
-        # all that was aborted since, with each fetch.
+        # By full block: the lowest first offset, and the last stable offset at its end. While one
+        # transaction stays open the latter does not rise, and a reader below would read all
+        # transactions aborted since, with each fetch.
         self._blocks: dict[int, tuple[int, int]] = {}
-        self._last_offset = -1  # of what was appended last, as far as that is known
-        # Of blocks, by number: their bytes and checksum as they were appended, or read first.
+        self._last_offset = -1  # of the last entry, as far as that is known
+        # By block: its length and checksum when it was appended, or first read.
         self._sums: dict[int, tuple[int, int]] = {}
 
     def append(self, transaction: AbortedTransaction) -> None:
@@ -83,7 +83,7 @@ class TransactionIndex(EntryFile):
     def collect(
         self, fetch_offset: int, upper_offset: int
     ) -> tuple[list[AbortedTransaction], bool]:
-        """The aborted transactions that overlap [fetch_offset, upper_offset), in marker order.
+        """Return the aborted transactions that overlap [fetch_offset, upper_offset), by marker.
 
         The flag says that no later segment can hold more of them: an entry's last stable offset
         reached `upper_offset`.
@@ -106,15 +106,15 @@ class TransactionIndex(EntryFile):
         return found, False
 
     def all(self) -> list[AbortedTransaction]:
-        """Every entry, in marker order."""
+        """Return every entry, in marker order."""
         return [each for number in range(self._block_count) for each in self._block(number)]
 
     def truncate_to(self, offset: int) -> None:
-        """Remove the transactions whose markers lie at `offset` or above."""
+        """Remove the transactions with markers at `offset` or above."""
         self.keep(self.count_below(offset))
 
     def count_below(self, offset: int) -> int:
-        """How many transactions have their markers below `offset`."""
+        """Count the transactions with markers below `offset`."""
         return self.count_up_to(offset - 1, _last_offset) if self.count else 0
 
     def keep(self, count: int) -> None:
@@ -137,7 +137,7 @@ class TransactionIndex(EntryFile):
             yield
 
     def move_to(self, path: Path, base_offset: int) -> None:
-        """Be the index of another segment; while there is no entry."""
+        """Become the index of another segment; only an empty index can."""
         self.base_offset = base_offset
         self.rename_to(path)
 
@@ -152,7 +152,7 @@ class TransactionIndex(EntryFile):
         return -(-self.count // _BLOCK_ENTRIES)
 
     def _block(self, number: int) -> list[AbortedTransaction]:
-        """Read some entries, and remember of a full block what `collect` asks first."""
+        """Read a block of entries; keep the bounds of a full one for `collect`."""
         first = number * _BLOCK_ENTRIES
         data = self.entries(first, min(first + _BLOCK_ENTRIES, self.count))
         sums = len(data), crc32c(data)
@@ -170,7 +170,7 @@ class TransactionIndex(EntryFile):
         return block
 
     def _check_order(self, block: list[AbortedTransaction], previous: int) -> int:
-        """Whether its markers rise, from above `previous` on; the last of them."""
+        """Raise CorruptTransactionIndex unless markers rise from `previous`; return the last."""
         for transaction in block:
             _, first_offset, last_offset, _ = transaction
             if not previous < last_offset >= first_offset:
