@@ -10,7 +10,7 @@ The end of the last run says what may be missing:
 
 The read ends before the first batch that is torn or has a wrong CRC, and so does the log;
 indexes, leader epochs, and producer state of that part are rebuilt from its batches. A segment
-with indexes that cannot be right is read whole, and all after it. A batch that cannot be read and was
+with indexes that cannot be right is read whole, and all after it. An unreadable batch that was
 synced, or has whole ones behind it though nothing was lost, is damaged: such a log is not opened.
 A log that could not be synced is treated as after a power cut: the kernel drops such pages from
 its cache without another word. FLUSH_FAILED in the directory says so.

@@ -1,1 +1,1 @@
-"""Kafka bytes and values; no I/O at all (floor 1)."""
+"""Kafka's bytes and values, without any I/O (floor 1)."""

@@ -13,12 +13,12 @@ CLUSTER_NAME = "kafka-cluster"  # the name of the only resource of type CLUSTER
 class _Word(IntEnum):
     @property
     def word(self) -> str:
-        """The name in Kafka's camel case, as in TransactionalId."""
+        """Return the name in Kafka's camel case, as in TransactionalId."""
         return "".join(part.capitalize() for part in self.name.split("_"))
 
 
 class ResourceType(_Word):
-    """What an ACL is about."""
+    """The type of the resource that an ACL protects."""
 
     ANY = 1
     TOPIC = 2
@@ -30,7 +30,7 @@ class ResourceType(_Word):
 
 
 class PatternType(_Word):
-    """How the name of an ACL is compared with that of a resource."""
+    """How the name in an ACL is compared with that of a resource."""
 
     ANY = 1
     MATCH = 2  # of a filter: every ACL that applies to the resource of this name
@@ -39,7 +39,7 @@ class PatternType(_Word):
 
 
 class AclOperation(_Word):
-    """What is done to a resource."""
+    """The operation on a resource that an ACL allows or denies."""
 
     ANY = 1
     ALL = 2
@@ -67,8 +67,8 @@ class AclPermission(_Word):
 
 
 _O = AclOperation
-# The operations that each type of resource has (KIP-430): what an authorizer is asked about when
-# a client wants to know what it may do.
+# The operations that each type of resource has (KIP-430): the authorizer checks these when a
+# client asks for its permitted operations.
 SUPPORTED_OPERATIONS: dict[ResourceType, tuple[AclOperation, ...]] = {
     ResourceType.TOPIC: (
         _O.READ, _O.WRITE, _O.CREATE, _O.DELETE, _O.ALTER, _O.DESCRIBE,
@@ -88,5 +88,5 @@ SUPPORTED_OPERATIONS: dict[ResourceType, tuple[AclOperation, ...]] = {
 
 
 def operation_bits(operations: "tuple[AclOperation, ...] | list[AclOperation]") -> int:
-    """The operations as the bit field of an answer (KIP-430)."""
+    """Return the operations as the bit field of an answer (KIP-430)."""
     return sum(1 << operation for operation in operations)

@@ -85,7 +85,7 @@ class BatchBuilder:
         self.size_bytes += len(length) + len(record)
 
     def extend(self, rows: SizedRows, at: int, batch_bytes: int) -> int:
-        """Add rows from `at` on while the batch stays within so many bytes; how many were added.
+        """Add rows from `at` on while the batch stays within `batch_bytes`; return how many.
 
         An empty batch takes one row in any case.
         """
@@ -113,7 +113,7 @@ class BatchBuilder:
         base_sequence: int = -1,
         is_transactional: bool = False,
     ) -> bytearray:
-        """The batch, with base offset 0. Raises UnsupportedCompressionType."""
+        """Return the batch, with base offset 0. Raises UnsupportedCompressionType."""
         chunks = self._chunks
         if compression != NONE:
             chunks = [_ROOM, compress(compression, b"".join(chunks[1:]))]
@@ -139,10 +139,10 @@ class BatchBuilder:
         return batch
 
     def release(self) -> None:
-        """After `build`: let go of the records; counts and sizes stay."""
+        """Free the records after `build`; counts and sizes stay."""
         self._chunks.clear()
 
 
 def size_of_headers(headers: Headers) -> int:
-    """The most bytes that these headers take in a record."""
+    """Return the most bytes that these headers take in a record."""
     return sum(len(name) * 4 + len(value or b"") + 10 for name, value in headers)

@@ -23,11 +23,11 @@ _length = struct.Struct(">i")
 
 
 class DecompressedTooLarge(InvalidRecord):
-    """There is more in it than the caller wanted to have."""
+    """The decompressed data exceeds the caller's limit."""
 
 
 def compress(codec: int, data: bytes) -> bytes:
-    """Compressed as Java's clients expect it. Raises UnsupportedCompressionType."""
+    """Compress data as Java's clients expect it. Raises UnsupportedCompressionType."""
     if codec == NONE:
         return data
     if codec == GZIP:
@@ -49,9 +49,9 @@ def compress(codec: int, data: bytes) -> bytes:
 
 
 def decompress(codec: int, data: bytes | memoryview, max_bytes: int) -> bytes:
-    """The original bytes, at most max_bytes.
+    """Return the original bytes, at most max_bytes.
 
-    Raises DecompressedTooLarge for more, InvalidRecord for nonsense.
+    Raises DecompressedTooLarge for more, InvalidRecord for malformed data.
     """
     if codec == NONE:
         return bytes(data)
@@ -76,7 +76,10 @@ def _too_large(codec: int, max_bytes: int) -> KafkaError:
 
 
 def _gunzip(data: bytes | memoryview, max_bytes: int) -> bytes:
-    """All members. The input goes in by pieces, since what a member leaves over is copied."""
+    """Decompress all members.
+
+    The input is fed in pieces, because zlib copies what is left over.
+    """
     view = memoryview(data)
     unfolded = bytearray()
     position = 0

@@ -1,8 +1,8 @@
 """The embedded consumer protocol: subscriptions and assignments in a classic group's requests.
 
-Pure. To the group they are opaque bytes, and whoever leads it reads everybody's, so they must be
-those of Kafka's Java client (KIP-62, 429 owned partitions, 792 generation, 881 rack). Versions
-above ours are read as far as we know them.
+Pure. To the group they are opaque bytes, and the member that leads it reads those of all members,
+so they must be those of Kafka's Java client (KIP-62, 429 owned partitions, 792 generation, 881
+rack). Versions above ours are read as far as we know them.
 """
 
 import struct
@@ -20,7 +20,7 @@ _int16, _int32 = struct.Struct(">h"), struct.Struct(">i")
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What a member wants, and what it has; generation: in which it got that."""
+    """The topics that a member wants and the partitions it owns, since `generation`."""
 
     topics: tuple[str, ...]
     owned: tuple[TopicPartition, ...] = ()
@@ -31,7 +31,7 @@ class Subscription:
 
 
 def encode_subscription(subscription: Subscription) -> bytes:
-    """Version 3."""
+    """Encode a subscription in version 3."""
     chunks = [_int16.pack(SUBSCRIPTION_NEWEST), _int32.pack(len(subscription.topics))]
     chunks += [encode_string(topic, False) for topic in sorted(subscription.topics)]
     chunks += (_sized(subscription.user_data), _partitions(subscription.owned))
@@ -42,7 +42,7 @@ def encode_subscription(subscription: Subscription) -> bytes:
 def decode_subscription(
     data: bytes, instance_id: str | None = None, elements_max: int = ELEMENTS_MAX
 ) -> Subscription:
-    """Any version. Raises MalformedFrame."""
+    """Decode a subscription of any version. Raises MalformedFrame."""
     reader = Reader(memoryview(data), elements_max=elements_max)
     version = reader.int16()
     if version < 0:
@@ -59,26 +59,29 @@ def decode_subscription(
 def encode_assignment(
     partitions: Iterable[TopicPartition], version: int = 1, user_data: bytes | None = b""
 ) -> bytes:
-    """Version 1, which everybody reads, or another one: all have the same form."""
+    """Encode an assignment; all versions have the same form, and all clients read version 1."""
     data = _int32.pack(-1) if user_data is None else _sized(user_data)
     return _int16.pack(version) + _partitions(partitions) + data
 
 
 def assignment_for(subscription: bytes, partitions: Iterable[TopicPartition]) -> bytes:
-    """An assignment in the version of a member's subscription, which begins with that."""
+    """Encode an assignment in the version of a member's subscription, its first field."""
     version = int.from_bytes(subscription[:2], "big", signed=True)
     return encode_assignment(partitions, max(0, min(version, ASSIGNMENT_NEWEST)), None)
 
 
 def decode_assignment(data: bytes) -> tuple[TopicPartition, ...]:
-    """Any version; no bytes are no partitions. Raises MalformedFrame."""
+    """Decode an assignment of any version; empty bytes are no partitions.
+
+    Raises MalformedFrame.
+    """
     return decode_whole_assignment(data)[0]
 
 
 def decode_whole_assignment(
     data: bytes, elements_max: int = ELEMENTS_MAX
 ) -> tuple[tuple[TopicPartition, ...], bytes]:
-    """The same with what the assignor has added of its own, its user data."""
+    """Decode an assignment and the user data that the assignor has added."""
     if not data:
         return (), b""
     reader = Reader(memoryview(data), elements_max=elements_max)
@@ -89,12 +92,12 @@ def decode_whole_assignment(
 
 
 def encode_sticky(owned: Iterable[TopicPartition], generation: int) -> bytes:
-    """The user data of the eager sticky assignor, which gives up its partitions before it joins."""
+    """Encode the user data of the eager sticky assignor, which revokes all before it rejoins."""
     return _partitions(owned) + _int32.pack(generation)
 
 
 def decode_sticky(data: bytes) -> tuple[tuple[TopicPartition, ...], int]:
-    """(owned, generation); what cannot be read is nothing."""
+    """Return (owned, generation), the partitions empty where the data cannot be read."""
     try:
         reader = Reader(memoryview(data))
         owned = read_partitions(reader)
@@ -104,7 +107,7 @@ def decode_sticky(data: bytes) -> tuple[tuple[TopicPartition, ...], int]:
 
 
 def read_partitions(reader: Reader) -> tuple[TopicPartition, ...]:
-    """An array of topics with their partitions."""
+    """Read an array of topics with their partitions."""
     found: list[TopicPartition] = []
     for _ in range(max(0, reader.count(False, 6))):
         topic = reader.string(False)

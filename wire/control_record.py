@@ -21,19 +21,19 @@ from .records import Record, decode_batch
 
 _key = struct.Struct(">hh")
 _value = struct.Struct(">hi")
-# The one record of a marker as everybody writes it: its length, no attributes, no differences of
-# time and offset, the key behind its length, the value behind its length, no headers.
+# The one record of a marker as every known client writes it: its length, no attributes, zero
+# deltas of time and offset, the key after its length, the value after its length, no headers.
 _record = struct.Struct(">5shhchic")
 _BEFORE_KEY, _BEFORE_VALUE, _HEADERS = bytes.fromhex("20 00 00 00 08"), b"\x0c", b"\0"
 _ATTRIBUTES = TRANSACTIONAL_BIT | CONTROL_BIT
 NO_SEQUENCE = -1
-# What is looked at in a batch that holds it: length, magic, attributes, last offset delta, count.
+# The checked fields of a batch that holds it: length, magic, attributes, last offset delta, count.
 _marker = struct.Struct(">8xi4xb4xhi8x8x8x2x4xi" + _record.format[1:])
 _USUAL = _marker.size - 12, MAGIC, 0, 1, _BEFORE_KEY, _BEFORE_VALUE, _HEADERS
 
 
 class ControlType(IntEnum):
-    """What a control record says; others than these two concern Raft snapshots."""
+    """The type of a control record; others than these two concern Raft snapshots."""
 
     ABORT = 0
     COMMIT = 1
@@ -52,7 +52,7 @@ def encode_marker(
     base_offset: int = 0,
     leader_epoch: int = -1,
 ) -> bytes:
-    """The batch that ends a producer's transaction in one partition."""
+    """Return the batch that ends a producer's transaction in one partition."""
     batch = bytearray(HEADER_BYTES) + _record.pack(
         _BEFORE_KEY, 0, control_type, _BEFORE_VALUE, 0, coordinator_epoch, _HEADERS
     )
@@ -63,9 +63,9 @@ def encode_marker(
 
 
 def decode_marker(batch: Buffer, position: int = 0) -> tuple[ControlType, int]:
-    """(type, coordinator epoch) of a marker. Raises InvalidRecord.
+    """Return (type, coordinator epoch) of a marker. Raises InvalidRecord.
 
-    One as everybody writes it is read at once: each replica reads each twice.
+    The usual form is read at once, because each replica reads each marker twice.
     """
     if len(batch) >= position + _marker.size:
         (
@@ -88,7 +88,7 @@ def _any_marker(batch: Buffer, position: int) -> tuple[ControlType, int]:
 
 
 def marker_of(record: Record) -> tuple[ControlType, int]:
-    """(type, coordinator epoch) of a marker's record. Raises InvalidRecord."""
+    """Return (type, coordinator epoch) of a marker's record. Raises InvalidRecord."""
     key, value = record.key, record.value
     if key is None or len(key) < _key.size or value is None or len(value) < _value.size:
         raise InvalidRecord("a control record is too short")

@@ -4,7 +4,7 @@ from enum import IntEnum
 
 
 class _Row(int):
-    """The number, and with it what a member of the table knows."""
+    """The number of an error, with whether it is retriable and its sentence."""
 
     sentence: str
     is_retriable: bool
@@ -16,7 +16,7 @@ class _Row(int):
 
 
 class ErrorCode(IntEnum):
-    """The errors of the protocol up to Apache Kafka 4.4; the numbers are for ever."""
+    """The errors of the protocol up to Apache Kafka 4.4; the numbers never change."""
 
     sentence: str
     is_retriable: bool

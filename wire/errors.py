@@ -17,16 +17,15 @@ class KafkaError(Exception):
     """An answer of the protocol other than success; str() is a sentence for people."""
 
     code: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR
-    # What it means to a producer that met it is the producer's to say: it sets these on the error.
+    # The producer that met an error sets these, since it knows what the error means for it.
     abortable = False  # its transaction must be aborted; then it may go on
     fatal = False  # it cannot go on
-    # Of a produce: the records of the batch that are at fault, by their place in it, and why
-    # (KIP-467).
+    # The records of a produced batch that are at fault, by their place in it, and why (KIP-467).
     record_errors: Sequence[tuple[int, str | None]] = ()
 
     def __init__(self, message: str | None = None, *, number: int | None = None) -> None:
         text = message or self.code.sentence
-        if len(text) > MESSAGE_MAX:  # it may name what a client has sent, up to 32 kB, in its midst
+        if len(text) > MESSAGE_MAX:  # it may quote up to 32 kB of a client's bytes in the middle
             kept = (MESSAGE_MAX - len(CUT)) // 2
             text = text[:kept] + CUT + text[-kept:]
         super().__init__(text)
@@ -126,12 +125,12 @@ UnsupportedAssignor = _error(ErrorCode.UNSUPPORTED_ASSIGNOR)
 StaleMemberEpoch = _error(ErrorCode.STALE_MEMBER_EPOCH)
 InvalidRegularExpression = _error(ErrorCode.INVALID_REGULAR_EXPRESSION)
 
-# The other codes: nobody here names their classes, but a client of another cluster may meet them.
+# The other codes: no code here names their classes, but a client of another cluster may meet them.
 globals().update({cls.__name__: cls for code in ErrorCode if code and (cls := _error(code))})
 
 
 def error_for(code: int, message: str | None = None) -> KafkaError:
-    """The exception for a number from the wire (not 0)."""
+    """Return the exception for a nonzero code from the wire."""
     cls = _BY_CODE.get(code)
     if cls is None:
         return UnknownServerError(message or f"unknown error {code}", number=code)

@@ -1,4 +1,4 @@
-"""The features of a cluster and their levels (KIP-584): which there are, and what an update may do.
+"""The features of a cluster, their levels (KIP-584), and the rules of their updates.
 
 transaction.version 2: producers raise their epoch with each transaction and add partitions by
 producing (KIP-890); below it they do as before. group.version 1: there are consumer groups of the
@@ -14,7 +14,7 @@ UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3  # Kafka's types of updates
 
 
 class Feature(NamedTuple):
-    """The levels of a feature; the highest holds at first, and always where it `is_fixed`."""
+    """The levels of a feature; the highest is the default, and final where it `is_fixed`."""
 
     lowest: int
     highest: int
@@ -30,7 +30,7 @@ FEATURES: Mapping[str, Feature] = {
 
 
 def why_not(name: str, level: int, current: int, upgrade_type: int, controller_id: int) -> str:
-    """The complaint about an update, in Kafka's order and words; empty where it may be done."""
+    """Return the complaint about an update, in Kafka's order and words; empty if it is allowed."""
     controller = f"Local controller {controller_id}"
     if upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
         return "The controller does not support the given upgrade type."

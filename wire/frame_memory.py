@@ -1,22 +1,22 @@
-"""Memory into which frames are received, used again.
+"""Memory for received frames, which is used again.
 
 A large frame in memory of its own costs a new mapping, its page faults and zeroes that are
-overwritten at once: a tenth of what a broker does in batches of 1 MB. Whether anybody still looks
-at a frame Python says itself: a bytearray of which a view exists refuses to be resized.
+overwritten at once: a tenth of a broker's work on batches of 1 MB. Python tells whether a frame is
+still in use: a bytearray of which a view exists refuses to be resized.
 """
 
 from collections import deque
 
 STAGING_BYTES = 64 * 1024
 LARGE_KEPT_BYTES_MAX = 4 * 1024 * 1024
-_UNIT_BYTES = 256 * 1024  # so that a frame finds memory which another had
+_UNIT_BYTES = 256 * 1024  # so that a frame can reuse another's memory
 
 
 class FrameMemory:
-    """What all receivers of one event loop share: neither an idle nor a busy one needs its own.
+    """The memory that all receivers of one event loop share.
 
-    staging: where bytes arrive, for one receiver after the other, since each takes what came out
-    of it at once, parts of frames included.
+    staging: the buffer where bytes arrive, for one receiver after the other, since each takes its
+    bytes out at once, parts of frames included.
     """
 
     __slots__ = ("_large", "_large_bytes", "staging")
@@ -27,14 +27,14 @@ class FrameMemory:
         self._large_bytes = 0
 
     def large(self, size_bytes: int) -> bytearray:
-        """At least so many bytes, with anything in them; free again with the last view of them."""
+        """Return at least so many bytes of any content; they are free again with the last view."""
         kept = self._large
         for _ in range(len(kept)):
             memory = kept.popleft()
             kept.append(memory)
             if size_bytes <= len(memory) and _is_free(memory):
                 return memory
-        if size_bytes > LARGE_KEPT_BYTES_MAX:  # it would drive out all the others
+        if size_bytes > LARGE_KEPT_BYTES_MAX:  # it would displace all the others
             return bytearray(size_bytes)
         memory = bytearray(-(-size_bytes // _UNIT_BYTES) * _UNIT_BYTES)
         kept.append(memory)

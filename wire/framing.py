@@ -1,4 +1,4 @@
-"""Frames and headers: what stands around the body of every request and response.
+"""The frames and headers around the body of every request and response.
 
 A frame is a 4-byte length and so many bytes. The length is a stranger's word: a frame's memory
 grows with the bytes that really arrive, never by more than `TRUSTED_BYTES` ahead of them.
@@ -32,7 +32,7 @@ _response_v1 = struct.Struct(">ib")
 
 
 class MalformedLength(MalformedFrame):  # pyright: ignore[reportUntypedBaseClass]
-    """A length out of bounds; `frames` are those that came whole before it."""
+    """A length out of bounds; `frames` are those complete before it."""
 
     def __init__(self, size: int, frames: list[memoryview]) -> None:
         super().__init__(f"a frame of {size} bytes is not accepted here")
@@ -40,7 +40,7 @@ class MalformedLength(MalformedFrame):  # pyright: ignore[reportUntypedBaseClass
 
 
 class FrameReceiver:
-    """Turns a stream of bytes into frames."""
+    """A receiver that turns a stream of bytes into frames."""
 
     __slots__ = (
         "_filled",
@@ -58,21 +58,21 @@ class FrameReceiver:
         memory: FrameMemory | None = None,
         trusted_bytes: int = TRUSTED_BYTES,
     ) -> None:
-        """trusted_bytes: how far a length is believed before the bytes are here."""
+        """Trust a length up to `trusted_bytes` ahead of the bytes that have arrived."""
         self.max_bytes = max_frame_bytes
         self._trusted_bytes = trusted_bytes
         self._memory = memory or FrameMemory()
-        self._rest = b""  # bytes that came, and make no frame yet
+        self._rest = b""  # received bytes that make no frame yet
         self._filled = 0  # of the staging buffer, or of the frame under way
-        self._frame: memoryview | None = None  # as much of it as is believed
+        self._frame: memoryview | None = None  # as much of it as is trusted
         self._frame_bytes = 0
 
     def peek(self, count: int) -> bytes:
-        """The first of the bytes that no frame has been made of, for who has to explain them."""
+        """Return the first received bytes that are in no frame, to explain a malformed length."""
         return self._rest[:count]
 
     def get_buffer(self, sizehint: int = -1) -> memoryview:
-        """Where the next bytes shall go; at least one byte long."""
+        """Return the memory for the next bytes; at least one byte long."""
         frame = self._frame
         if frame is not None:
             if self._filled == len(frame):
@@ -85,7 +85,10 @@ class FrameReceiver:
         return staging[len(rest) :]
 
     def buffer_updated(self, count: int) -> list[memoryview]:
-        """Frames that are whole now. Raises MalformedLength for one out of bounds."""
+        """Return the frames that are complete now.
+
+        Raises MalformedLength for one out of bounds.
+        """
         filled = self._filled = self._filled + count
         frame = self._frame
         if frame is None:
@@ -140,7 +143,7 @@ class FrameReceiver:
 
 
 class RequestHeader(NamedTuple):
-    """Who asks what; the body begins at body_offset of the frame."""
+    """The header of a request; the body begins at body_offset of the frame."""
 
     api_key: int
     api_version: int
@@ -150,14 +153,14 @@ class RequestHeader(NamedTuple):
 
 
 def peek_api(frame: Buffer) -> tuple[int, int]:
-    """API key and version, before anything else of the frame is believed."""
+    """Return API key and version, before any other field is trusted."""
     if len(frame) < HEADER_BYTES_MIN:
         raise MalformedFrame("a request header takes at least 8 bytes")
     return _peek.unpack_from(frame)
 
 
 def decode_request_header(frame: memoryview) -> RequestHeader:
-    """The header, version 1 or 2 (client_id keeps its old form in both). Raises MalformedFrame."""
+    """Decode a header of version 1 or 2 (client_id keeps its old form). Raises MalformedFrame."""
     try:
         key, version, correlation_id, length = _request_start.unpack_from(frame)
     except struct.error:
@@ -191,7 +194,7 @@ def decode_request_header(frame: memoryview) -> RequestHeader:
 def encode_request_header(
     api_key: int, api_version: int, correlation_id: int, client_id: str | None
 ) -> bytes:
-    """The header that fits this version of the API."""
+    """Encode the request header that fits this version of the API."""
     name = b"" if client_id is None else client_id.encode()
     length = -1 if client_id is None else len(name)
     tags = b"\0" if api_version >= FLEXIBLE_FROM.get(api_key, NEVER) else b""
@@ -199,14 +202,14 @@ def encode_request_header(
 
 
 def encode_response_header(api_key: int, api_version: int, correlation_id: int) -> bytes:
-    """Version 0 or 1; ApiVersions always 0, since its asker cannot know yet what we speak."""
+    """Encode version 0 or 1; ApiVersions always 0, since its client does not know ours yet."""
     if api_key != API_VERSIONS and api_version >= FLEXIBLE_FROM.get(api_key, NEVER):
         return _response_v1.pack(correlation_id, 0)
     return _response_v0.pack(correlation_id)
 
 
 def frame_response(header: bytes, body: list[Buffer]) -> list[Buffer]:
-    """Length and header in front of the body's pieces, none of which is copied."""
+    """Put length and header in front of the body's pieces, without copying these."""
     size = len(header)
     for piece in body:
         size += len(piece)

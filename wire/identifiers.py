@@ -1,4 +1,4 @@
-"""What is named everywhere: a partition, and a producer's session."""
+"""The identifiers used everywhere: of a partition, and of a producer's session."""
 
 TopicPartition = tuple[str, int]  # topic name, partition index
 TopicIdPartition = tuple[bytes, int]  # topic id, partition index

@@ -15,8 +15,8 @@ Value = TypeVar("Value")
 
 STRING_BYTES_MAX = 0x7FFF  # of UTF-8, in any version
 TAGS_MAX = 64
-# In all arrays of one message: an element costs more memory, and more time, than its byte. What a
-# cluster answers may be ten times as long as what it is asked.
+# The bound for all arrays of one message: an element costs more memory, and more time, than its
+# byte. An answer of a cluster may be ten times as long as a request to it.
 ELEMENTS_MAX = 1_000_000
 REQUEST_ELEMENTS_MAX = 100_000
 _int8 = struct.Struct(">b")
@@ -30,7 +30,7 @@ class MalformedFrame(InvalidRequest):  # pyright: ignore[reportUntypedBaseClass]
 
 
 class Reader:
-    """Reads one message from front to back."""
+    """A reader of one message from front to back."""
 
     __slots__ = ("buffer", "elements_left", "end", "position")
 
@@ -57,19 +57,19 @@ class Reader:
         return self._fixed(_int8)
 
     def int16(self) -> int:
-        """Two bytes, signed."""
+        """Read two bytes, signed."""
         return self._fixed(_int16)
 
     def int32(self) -> int:
-        """Four bytes, signed."""
+        """Read four bytes, signed."""
         return self._fixed(_int32)
 
     def int64(self) -> int:
-        """Eight bytes, signed."""
+        """Read eight bytes, signed."""
         return self._fixed(_int64)
 
     def unsigned_varint(self) -> int:
-        """Up to five bytes of seven bits, the lowest first."""
+        """Read up to five bytes of seven bits, the lowest first."""
         buffer, position = self.buffer, self.position
         if position < self.end and (byte := buffer[position]) < 0x80:  # nearly all are so short
             self.position = position + 1
@@ -89,7 +89,7 @@ class Reader:
             shift += 7
 
     def take(self, size_bytes: int) -> memoryview:
-        """A view of the next bytes."""
+        """Return a view of the next bytes."""
         position = self.position
         end = position + size_bytes
         if size_bytes < 0 or end > self.end:
@@ -98,11 +98,11 @@ class Reader:
         return self.buffer[position:end]
 
     def uuid(self) -> bytes:
-        """16 bytes."""
+        """Read 16 bytes."""
         return bytes(self.take(16))
 
     def nullable_string(self, flexible: bool) -> str | None:
-        """A string or null, compact in flexible versions."""
+        """Read a string or null, compact in flexible versions."""
         length = self.unsigned_varint() - 1 if flexible else self.int16()
         if length == -1:
             return None
@@ -114,19 +114,19 @@ class Reader:
             raise MalformedFrame("a string is not UTF-8") from None
 
     def string(self, flexible: bool) -> str:
-        """A string; null is refused."""
+        """Read a string; null is refused."""
         value = self.nullable_string(flexible)
         if value is None:
             raise MalformedFrame("a string must not be null")
         return value
 
     def nullable_bytes(self, flexible: bool) -> memoryview | None:
-        """A view of bytes, or null."""
+        """Read a view of bytes, or null."""
         length = self.unsigned_varint() - 1 if flexible else self.int32()
         return None if length == -1 else self.take(length)
 
     def count(self, flexible: bool, element_bytes_min: int) -> int:
-        """How many elements an array has; -1 for null. Bounded by the bytes that are left."""
+        """Read the length of an array, -1 for null, bounded by the bytes that are left."""
         count = self.unsigned_varint() - 1 if flexible else self.int32()
         if count < -1 or count * element_bytes_min > self.end - self.position:
             raise MalformedFrame(f"{count} elements cannot stand in {self.remaining} bytes")
@@ -136,7 +136,7 @@ class Reader:
         return count
 
     def length(self, flexible: bool, element_bytes_min: int) -> int:
-        """`count` of an array that must not be null."""
+        """Read the length of an array that must not be null."""
         count = self.count(flexible, element_bytes_min)
         if count < 0:
             raise MalformedFrame("an array must not be null")
@@ -145,11 +145,11 @@ class Reader:
     def array(
         self, flexible: bool, element_bytes_min: int, read: Callable[[], Value]
     ) -> list[Value]:
-        """All elements; null is refused."""
+        """Read all elements of an array; null is refused."""
         return [read() for _ in range(self.length(flexible, element_bytes_min))]
 
     def tags(self) -> dict[int, memoryview]:
-        """Tagged fields, by number and in ascending order (KIP-482)."""
+        """Read tagged fields, by number and in ascending order (KIP-482)."""
         count = self.unsigned_varint()
         if count == 0:
             return {}
@@ -172,7 +172,7 @@ class Reader:
 
 
 def unsigned_varint_at(buffer: Buffer, position: int) -> tuple[int, int]:
-    """(value, next position), for decoders that keep their position themselves.
+    """Return (value, next position), for decoders that keep their position themselves.
 
     Raises MalformedFrame for more than 32 bits, IndexError at the end of the buffer.
     """
@@ -198,7 +198,7 @@ def unsigned_varint_at(buffer: Buffer, position: int) -> tuple[int, int]:
 
 
 def skip_tags_at(buffer: memoryview, position: int) -> int:
-    """The position after tagged fields that nobody here knows."""
+    """Return the position after tagged fields, all of which are ignored."""
     if position < len(buffer) and buffer[position] == 0:
         return position + 1
     reader = Reader(buffer, position)
@@ -210,7 +210,7 @@ _ONE_BYTE = tuple(bytes((value,)) for value in range(0x80))
 
 
 def encode_unsigned_varint(value: int) -> bytes:
-    """Seven bits a byte, the lowest first."""
+    """Encode seven bits a byte, the lowest first."""
     if value < 0x80:
         return _ONE_BYTE[value]
     if value < 0x4000:
@@ -226,7 +226,7 @@ def encode_unsigned_varint(value: int) -> bytes:
 
 
 def encode_varint(value: int) -> bytes:
-    """Zigzag: small numbers of either sign are short."""
+    """Encode a zigzag varint: small numbers of either sign are short."""
     return encode_unsigned_varint(value << 1 if value >= 0 else (-value << 1) - 1)
 
 
@@ -239,12 +239,12 @@ def encode_string(value: str | None, flexible: bool) -> bytes:
 
 
 def encode_count(count: int, flexible: bool) -> bytes:
-    """The length of an array or of bytes; -1 for null."""
+    """Encode the length of an array or of bytes; -1 for null."""
     return encode_unsigned_varint(count + 1) if flexible else _int32.pack(count)
 
 
 def encode_tags(tags: list[tuple[int, bytes]]) -> bytes:
-    """Tagged fields, given in ascending order."""
+    """Encode tagged fields, given in ascending order."""
     parts = [encode_unsigned_varint(len(tags))]
     for tag, data in tags:
         parts += (encode_unsigned_varint(tag), encode_unsigned_varint(len(data)), data)

@@ -1,4 +1,4 @@
-"""Text that clients chose, made fit to be read: in a terminal, in a log, in a table."""
+"""Text that clients chose, made printable in a terminal, in a log, in a table."""
 
 import unicodedata
 
@@ -9,7 +9,7 @@ ESCAPED = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
 def printable(text: str, *, keep: str = "") -> str:
     """Return the text with its control, format and line characters as Python's escapes.
 
-    Letters of all scripts, signs and spaces stay, and so does what `keep` holds.
+    Letters of all scripts, signs and spaces stay, and so do the characters in `keep`.
     """
     if text.isprintable():
         return text
@@ -20,5 +20,5 @@ def printable(text: str, *, keep: str = "") -> str:
 
 
 def _escaped(character: str) -> str:
-    """Return a character as it stands in a literal of Python's."""
+    """Return a character as in a Python literal."""
     return character.encode("unicode_escape").decode("ascii")

@@ -1,12 +1,12 @@
-"""The record batch, version 2 (KIP-98): its 61-byte header, checksum, and what a leader stamps.
+"""The record batch, version 2 (KIP-98): its 61-byte header, checksum, and a leader's stamps.
 
     base offset 8, batch length 4, leader epoch 4, magic 1 | crc 4 | attributes 2,
     last offset delta 4, base timestamp 8, max timestamp 8, producer id 8, epoch 2,
     base sequence 4, record count 4 | records
 
-The checksum (CRC-32C) covers everything from the attributes on. Base offset and leader epoch
-lie before it, so a leader stamps them into the received bytes and nothing is computed again.
-A broker looks at no more than this header, except where `records` is needed.
+The checksum (CRC-32C) covers everything from the attributes on. Base offset and leader epoch lie
+before it, so a leader stamps them into the received bytes without a new checksum. A broker reads
+no more than this header, except where `records` is needed.
 """
 
 import struct
@@ -66,7 +66,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """The whole batch, header included."""
+        """Return the size of the whole batch, header included."""
         return self.batch_length + LENGTH_COUNTS_FROM
 
     @property
@@ -75,24 +75,24 @@ class BatchHeader(NamedTuple):
 
     @property
     def next_offset(self) -> int:
-        """The offset after the last."""
+        """Return the offset after the last."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
     def last_sequence(self) -> int:
-        """The sequence of the last record; -1 without a producer id or on a control batch."""
+        """Return the last record's sequence; -1 without a producer id or on a control batch."""
         if self.base_sequence < 0:
             return -1
         return increment_sequence(self.base_sequence, self.last_offset_delta)
 
     @property
     def compression(self) -> int:
-        """0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
+        """Return the codec: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
         return self.attributes & COMPRESSION_MASK
 
     @property
     def is_log_append_time(self) -> bool:
-        """max_timestamp is the broker's clock, and holds for every record."""
+        """Whether max_timestamp is the broker's clock, and holds for every record."""
         return bool(self.attributes & APPEND_TIME_BIT)
 
     @property
@@ -105,17 +105,17 @@ class BatchHeader(NamedTuple):
 
     @property
     def has_delete_horizon(self) -> bool:
-        """base_timestamp is the time after which tombstones and markers may go (KIP-534)."""
+        """Whether base_timestamp is when tombstones and markers may be removed (KIP-534)."""
         return bool(self.attributes & DELETE_HORIZON_BIT)
 
     @property
     def has_producer_id(self) -> bool:
-        """Written by an idempotent or transactional producer."""
+        """Whether an idempotent or transactional producer wrote it."""
         return self.producer_id >= 0
 
 
 def decode_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """The header at a position. Raises CorruptMessage where there can be none."""
+    """Decode the header at a position. Raises CorruptMessage where there can be none."""
     try:
         header = new_tuple(BatchHeader, _header.unpack_from(buffer, position))
     except struct.error:
@@ -126,7 +126,7 @@ def decode_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 
 def check_crc(buffer: Buffer, position: int, header: BatchHeader) -> None:
-    """Raises CorruptMessage unless the batch is whole and its checksum right."""
+    """Raise CorruptMessage unless the batch is whole and its checksum right."""
     end = position + header.batch_length + LENGTH_COUNTS_FROM
     if end > len(buffer):
         raise CorruptMessage("the batch is cut short")
@@ -135,7 +135,10 @@ def check_crc(buffer: Buffer, position: int, header: BatchHeader) -> None:
 
 
 def iterate_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of each batch, up to a partial last one. Checksums are not looked at."""
+    """Yield position and header of each batch, up to a partial last one.
+
+    No checksum is checked.
+    """
     position, end = 0, len(buffer)
     while position + HEADER_BYTES <= end:
         header = decode_header(buffer, position)
@@ -149,7 +152,7 @@ def iterate_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
 def split_batches(
     buffer: memoryview | bytes, batches_max: int, bytes_max: int
 ) -> Iterator[memoryview]:
-    """The buffer in pieces of whole batches; a partial or broken rest is the end of the last one.
+    """Yield the buffer in pieces of whole batches; a partial or broken rest ends the last one.
 
     A piece has one batch at least, and no more than either bound otherwise.
     """
@@ -213,7 +216,7 @@ def rewrite_crc(buffer: bytearray | memoryview, position: int = 0) -> None:
 
 
 def write_header(batch: bytearray, base_offset: int, leader_epoch: int, *fields: int) -> None:
-    """Write the header of a batch whose records stand in it; fields: from the attributes on."""
+    """Write the header of a batch that holds its records; fields: from the attributes on."""
     length = len(batch) - LENGTH_COUNTS_FROM
     _header.pack_into(batch, 0, base_offset, length, leader_epoch, MAGIC, 0, *fields)
     _crc.pack_into(batch, CRC_AT, crc32c(memoryview(batch)[CRC_COVERS_FROM:]))
@@ -222,7 +225,7 @@ def write_header(batch: bytearray, base_offset: int, leader_epoch: int, *fields:
 def rewrite_producer(
     buffer: bytearray, producer_id: int, producer_epoch: int, base_sequence: int
 ) -> None:
-    """Give the batch at the beginning to another producer id."""
+    """Give the batch at the beginning of a buffer to another producer id."""
     _producer.pack_into(buffer, PRODUCER_AT, producer_id, producer_epoch, base_sequence)
     rewrite_crc(buffer)
 
@@ -230,7 +233,7 @@ def rewrite_producer(
 def validate_client_batch(
     records: Buffer, header: BatchHeader | None = None, *, max_message_bytes: int
 ) -> BatchHeader:
-    """Validate what a producer sent for one partition: exactly one whole, sound batch.
+    """Validate a producer's records for one partition: exactly one whole, sound batch.
 
     header: if it has been decoded already; it is what is returned. Looks at the header and the
     checksum, never inside. Each refusal has the code that Apache Kafka 4.4 gives, in its order;
@@ -276,7 +279,7 @@ def validate_client_batch(
 
 
 def increment_sequence(sequence: int, by: int) -> int:
-    """The sequence `by` records later; after 2^31-1 comes 0."""
+    """Return the sequence `by` records later; after 2^31-1 comes 0."""
     if sequence > SEQUENCE_MAX - by:
         return by - (SEQUENCE_MAX - sequence) - 1
     return sequence + by

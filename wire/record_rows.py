@@ -2,8 +2,8 @@
 
 `BatchBuilder.append` costs a function's call and a dozen steps of the interpreter for each record.
 Here a record costs a few steps inside the interpreter's own C code (`map`, `zip`, `join`), since
-nothing but lookups is left to do: what stands before a value depends on its length alone, and on
-its place in the batch. The bytes are those that `BatchBuilder.append` makes.
+only lookups are left to do: the bytes before a value depend on its length alone, and on its place
+in the batch. The bytes are those that `BatchBuilder.append` makes.
 """
 
 from bisect import bisect_right
@@ -23,7 +23,7 @@ BYTES_LIKE = frozenset({bytes, bytearray, memoryview, type(None)})
 
 
 class _Table(dict[int, Any]):
-    """Answers by number, computed when they are first asked for; keeps so many."""
+    """A bounded cache of answers by number."""
 
     def __missing__(self, number: int) -> Any:
         answer = self.answer(number)
@@ -32,12 +32,12 @@ class _Table(dict[int, Any]):
         return answer
 
     def answer(self, number: int) -> Any:
-        """What belongs to the number."""
+        """Compute the answer for a number."""
         return encode_varint(number)
 
 
 class _Cost(_Table):
-    """What a field of this length takes with its length before it; -1: null."""
+    """The bytes of a field of this length with its length before it; -1: null."""
 
     def answer(self, number: int) -> int:
         return max(number, 0) + len(encode_varint(number))
@@ -80,7 +80,7 @@ def _heads_for(delta: bytes, closes: bytes) -> _Head:
 
 
 class SizedRows:
-    """What a batch asks of its rows; `_edges` is where each of them ends, at most.
+    """The sizes of rows, by which a batch takes them; `_edges` are upper bounds of their ends.
 
     timestamps: wall ms, one for all or one for each.
     """
@@ -93,22 +93,22 @@ class SizedRows:
         return len(self._edges) - 1
 
     def before_place_bytes(self) -> int:
-        """Attributes, and the most that place and timestamp usually take."""
+        """Return the bytes of attributes, and the most that place and timestamp usually take."""
         times = self.timestamps
         if isinstance(times, int) or not len(times):
             return 1 + 2 + 2
         return 1 + 2 + len(encode_varint(int(max(times)) - int(min(times))))
 
     def bytes_between(self, first: int, last: int) -> int:
-        """About what the rows from `first` on, before `last`, take."""
+        """Return about how many bytes the rows from `first` on, before `last`, take."""
         return self._edges[last] - self._edges[first]
 
     def largest_bytes(self) -> int:
-        """Of key, value and headers of a single row; 0 without rows."""
+        """Return the bytes of key, value and headers of the largest row; 0 without rows."""
         raise NotImplementedError
 
     def fitting(self, at: int, room_bytes: int, place: int) -> int:
-        """How many rows from `at` on fit behind `place` records that stand in a batch already."""
+        """Count the rows from `at` on that fit behind the `place` records of a batch."""
         edges = self._edges
         last = bisect_right(edges, edges[at] + room_bytes) - 1
         if place == 0:
@@ -116,14 +116,14 @@ class SizedRows:
         return max(0, min(last - at, ROWS_MAX - place))
 
     def encode(self, at: int, count: int, place: int, base_timestamp: int) -> tuple[Any, int]:
-        """(bytes, newest timestamp) of `count` rows, behind `place` others in a batch."""
+        """Encode `count` rows behind `place` others in a batch: (bytes, newest timestamp)."""
         raise NotImplementedError
 
 
 class Rows(SizedRows):
     """Records of one partition. Columns are as long as `values`, or None: null keys, no headers.
 
-    Raises TypeError for what is not bytes, ValueError for columns of different lengths.
+    Raises TypeError for values that are not bytes, ValueError for columns of different lengths.
     """
 
     __slots__ = ("_headers", "_keys", "_sizes", "_values")
@@ -149,18 +149,18 @@ class Rows(SizedRows):
         if headers is not None:
             self._headers = list(map(encode_headers, headers))
             sizes = map(add, sizes, map(len, self._headers))
-        # Behind the timestamp delta, but for the place: null key and no headers take a byte each.
+        # After the timestamp delta, without the place: null key and no headers take a byte each.
         extra = (keys is None) + (headers is None)
         self._sizes = (lengths, list(map(add, sizes, repeat(extra))))
         bound = map(add, self._sizes[1], repeat(self.before_place_bytes()))
         self._edges = list(accumulate(map(_COST.__getitem__, bound), initial=0))
 
     def largest_bytes(self) -> int:
-        """Of key, value and headers of a single row; 0 without rows."""
+        """Return the bytes of key, value and headers of the largest row; 0 without rows."""
         return max(self._sizes[1], default=0)
 
     def encode(self, at: int, count: int, place: int, base_timestamp: int) -> tuple[bytes, int]:
-        """(bytes, newest timestamp) of `count` rows, behind `place` others in a batch."""
+        """Encode `count` rows behind `place` others in a batch: (bytes, newest timestamp)."""
         last = at + count
         lengths, sizes = self._sizes[0][at:last], self._sizes[1][at:last]
         places = _PLACES[place : place + count]
@@ -197,7 +197,7 @@ class Rows(SizedRows):
 
 
 def encode_headers(headers: Headers) -> bytes:
-    """Their number, and each name and value with its length before it."""
+    """Encode the number of headers, and each name and value with its length before it."""
     if not headers:
         return NO_HEADERS
     pieces = [encode_varint(len(headers))]
@@ -209,7 +209,7 @@ def encode_headers(headers: Headers) -> bytes:
 
 
 def measure(column: Column) -> tuple[Sequence[bytes], list[int]]:
-    """Return the column with nothing in the place of nulls, and the lengths with -1 there."""
+    """Return the column with empty bytes for nulls, and its lengths with -1 for them."""
     kinds = set(map(type, column))
     if not kinds <= BYTES_LIKE:
         wrong = ", ".join(sorted(kind.__name__ for kind in kinds - BYTES_LIKE))

@@ -1,4 +1,4 @@
-"""Looking through the records of a batch without making anything of them.
+"""The walk through the records of a batch, without decoding them.
 
 Only lengths and deltas are read: what a broker must know of records that it stores as they came.
 `walk_skeleton` reads the beginning of each record, `records_without_key` is as strict as
@@ -36,9 +36,9 @@ class WalkedRecords(NamedTuple):
 
 
 class RecordsWithoutKey(NamedTuple):
-    """How many records of a batch have no key, and the places of the first of them.
+    """The number of a batch's records without a key, and the places of the first of them.
 
-    item_count: of all records and headers that were looked through.
+    item_count: of all records and headers that were walked.
     """
 
     total: int
@@ -47,7 +47,7 @@ class RecordsWithoutKey(NamedTuple):
 
 
 def walk_skeleton(data: bytes | memoryview, header: BatchHeader) -> Steps[WalkedRecords]:
-    """Check how the records of a client's batch lie in it; `data` is not compressed.
+    """Check the layout of the records of a client's batch; `data` is not compressed.
 
     The lengths of the records must fill the batch exactly, their number be the header's, and their
     offsets go up by one from 0. Keys, values and headers are not read. Raises InvalidRecord, and
@@ -79,7 +79,7 @@ def walk_skeleton(data: bytes | memoryview, header: BatchHeader) -> Steps[Walked
                     number = length << 1 if length > 0 else 1
                 signs |= number
                 end = at + (number >> 1)
-                time = data[at + 1]  # behind the attributes, which mean nothing yet
+                time = data[at + 1]  # behind the attributes, which have no meaning yet
                 if time < 0x80:
                     at += 2
                 elif (more := data[at + 2]) < 0x80:
@@ -114,7 +114,7 @@ def walk_skeleton(data: bytes | memoryview, header: BatchHeader) -> Steps[Walked
 
 
 def records_without_key(data: bytes, header: BatchHeader) -> Steps[RecordsWithoutKey]:
-    """The records that have no key; `data` is not compressed.
+    """Find the records without a key; `data` is not compressed.
 
     Raises InvalidRecord when the records do not fill their batch exactly, or their offsets leave
     it or do not ascend.
@@ -136,7 +136,7 @@ def records_without_key(data: bytes, header: BatchHeader) -> Steps[RecordsWithou
             end = at + length
             if length < RECORD_BYTES_MIN - 1 or end > size_bytes:
                 raise InvalidRecord("a record goes beyond its batch")
-            at += 1  # attributes mean nothing yet
+            at += 1  # attributes have no meaning yet
             if data[at] < 0x80:  # the time; numbers of one byte, the usual ones, are read here
                 at += 1
             else:
@@ -181,10 +181,10 @@ def records_without_key(data: bytes, header: BatchHeader) -> Steps[RecordsWithou
 def first_record_not_older(
     data: bytes, header: BatchHeader, timestamp_ms: int, offset: int
 ) -> Steps[tuple[int, int] | None]:
-    """(offset, timestamp) of the first record at or above `offset` that is not older than that.
+    """Return (offset, timestamp) of the first record at or above `offset`, not older than that.
 
-    Looks no further than it must, and not into keys and values. Raises InvalidRecord, also for an
-    offset or a timestamp that no record can have: batches may have been taken unseen.
+    It reads no further than needed, and no keys or values. Raises InvalidRecord, also for an
+    offset or a timestamp that no record can have: batches may have been taken unchecked.
     """
     if header.is_log_append_time and header.max_timestamp < timestamp_ms:
         return None
@@ -213,7 +213,7 @@ def first_record_not_older(
 
 
 def timestamps(data: bytes, header: BatchHeader) -> Iterator[int]:
-    """What the producer says of each record's time. Raises InvalidRecord."""
+    """Yield the timestamps that the producer gave the records. Raises InvalidRecord."""
     at = 0
     try:
         for _ in range(header.record_count):

@@ -1,6 +1,6 @@
 """Records inside a batch (version 2): for clients, tools and compaction.
 
-The plain path of a broker never comes here. A record is
+A broker's usual path never decodes records. A record is
 
     length, attributes, timestamp delta, offset delta, key, value, headers
 
@@ -35,7 +35,7 @@ RECORD_BYTES_MIN = 7  # length, attributes, two deltas, null key, null value, no
 
 
 class Record(NamedTuple):
-    """offset and timestamp (ms) are absolute; key and value may be null."""
+    """A record; offset and timestamp (ms) are absolute, key and value may be null."""
 
     offset: int
     timestamp: int
@@ -49,7 +49,7 @@ def _sized(data: bytes | None) -> bytes:
 
 
 def encode_batch(records: Sequence[Record], **fields: Any) -> bytes:
-    """As `encoding_batch`, at once."""
+    """Run `encoding_batch` to its end."""
     return run_to_end(encoding_batch(records, **fields))
 
 
@@ -68,7 +68,7 @@ def encoding_batch(
     delete_horizon_ms: int | None = None,
     last_offset_delta: int | None = None,
 ) -> Steps[bytes]:
-    """A batch of at least one record; their offsets ascend from base_offset (default: the first's).
+    """Encode a batch of at least one record; offsets ascend from base_offset (or the first's).
 
     With delete_horizon_ms the base timestamp becomes that time (KIP-534). A batch that
     compaction has thinned keeps the last_offset_delta of the original.
@@ -112,7 +112,7 @@ def encoding_batch(
 
 
 def encode_empty_batch(header: BatchHeader) -> bytes:
-    """A batch without records that keeps a producer's last sequence through compaction."""
+    """Encode a batch without records that keeps a producer's last sequence through compaction."""
     return _assemble(
         b"",
         header.base_offset,
@@ -137,10 +137,10 @@ def _assemble(body: bytes, base_offset: int, leader_epoch: int, *fields: int) ->
 def decode_batch(
     buffer: Buffer, position: int = 0, *, max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX
 ) -> list[Record]:
-    """The records of the batch at a position; its checksum is not looked at.
+    """Decode the records of the batch at a position; its checksum is not checked.
 
-    Raises InvalidRecord when the records do not fill their batch exactly, their offsets leave
-    it or do not ascend, or more than max_decompressed_bytes come out.
+    Raises InvalidRecord when the records do not fill their batch exactly, their offsets leave it
+    or do not ascend, or more than max_decompressed_bytes come out.
     """
     return run_to_end(
         decoding_batch(buffer, position, max_decompressed_bytes=max_decompressed_bytes)
@@ -150,7 +150,7 @@ def decode_batch(
 def decoding_batch(
     buffer: Buffer, position: int = 0, *, max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX
 ) -> Steps[list[Record]]:
-    """`decode_batch` in steps; the buffer must stay as it is."""
+    """Run `decode_batch` in steps; the buffer must stay as it is."""
     header = decode_header(buffer, position)
     end = position + header.size_bytes
     if end > len(buffer):
@@ -179,12 +179,15 @@ def decoding_batch(
 
 
 def _decode_record(data: bytes, at: int, header: BatchHeader) -> tuple[Record, int, int]:
-    """(record, offset delta, next position). One-byte varints, the usual ones, are read here."""
+    """Return (record, offset delta, next position).
+
+    One-byte varints, the usual ones, are inlined.
+    """
     length, at = varint_at(data, at)
     end = at + length
     if length < RECORD_BYTES_MIN - 1 or end > len(data):
         raise InvalidRecord("a record goes beyond its batch")
-    at += 1  # attributes mean nothing yet
+    at += 1  # attributes have no meaning yet
     number = data[at]
     if number < 0x80:
         timestamp_delta, at = (number >> 1) ^ -(number & 1), at + 1
@@ -212,7 +215,7 @@ def _decode_record(data: bytes, at: int, header: BatchHeader) -> tuple[Record, i
 
 
 def varint_at(data: bytes | memoryview, at: int) -> tuple[int, int]:
-    """(number, position after it). Raises InvalidRecord, IndexError beyond the data."""
+    """Return (number, position after it). Raises InvalidRecord, IndexError beyond the data."""
     value = data[at]
     at += 1
     if value >= 0x80:
@@ -233,7 +236,7 @@ def varint_at(data: bytes | memoryview, at: int) -> tuple[int, int]:
 
 
 def bytes_at(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
-    """(bytes, position after them), within a record that ends at `end`. Raises InvalidRecord."""
+    """Return (bytes, position after them) in a record ending at `end`. Raises InvalidRecord."""
     number = data[at]
     if number < 0x80:
         length, at = (number >> 1) ^ -(number & 1), at + 1
@@ -248,7 +251,7 @@ def bytes_at(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
 
 
 def header_count_at(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """(number of headers, position after it), within a record. Raises InvalidRecord."""
+    """Return (number of headers, position after it), within a record. Raises InvalidRecord."""
     count, at = varint_at(data, at)
     if count < 0 or count * 2 > end - at:
         raise InvalidRecord(f"{count} headers cannot stand in {end - at} bytes")

@@ -1,4 +1,4 @@
-"""The keys of Kafka's APIs by name; for type checkers with request and answer: see api_keys.pyi."""
+"""The keys of Kafka's APIs by name; api_keys.pyi adds the types of request and answer."""
 
 from .apis import APIS
 

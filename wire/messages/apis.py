@@ -6,7 +6,7 @@ NEVER = 1 << 15
 
 
 class ApiSchema(NamedTuple):
-    """`flexible_from` is the first version with compact types and tags (KIP-482)."""
+    """An API; `flexible_from` is the first version with compact types and tags (KIP-482)."""
 
     name: str
     module: str
@@ -102,7 +102,7 @@ APIS: dict[int, ApiSchema] = {
     )
     for key, module, oldest, newest, flexible in _CLIENT_APIS
 }
-# What kio lacks: see `added`.
+# The messages that kio lacks: see `added`.
 ADDED = frozenset({(18, 5), (28, 6), (42, 3), (85, 1), (88, 1), (89, 1), (93, 0), (94, 0)})
 FLEXIBLE_FROM: dict[int, int] = {key: api.flexible_from for key, api in APIS.items()}
 API_NAMES: dict[int, str] = {key: api.name for key, api in APIS.items()}

@@ -1,7 +1,7 @@
 """Every message but Produce and Fetch: schemas by kio, codecs made from them.
 
-Modules of kio are loaded by name when an API is first used: all of them together cost a second
-and 40 MB.
+Modules of kio are loaded by name when an API is first used: all of them together cost a second and
+40 MB.
 """
 
 import sys
@@ -34,8 +34,10 @@ Response = TypeVar("Response")
 
 @contextmanager
 def _without_hypothesis() -> Generator[None, None, None]:
-    """Where Hypothesis is installed kio loads it, for strategies that only its own tests use:
-    0.3 s and 15 MB in every broker."""
+    """Hide Hypothesis while kio is loaded.
+
+    kio would import it for strategies that only its own tests use: 0.3 s and 15 MB a broker.
+    """
     hides = "hypothesis" not in sys.modules
     if hides:
         sys.modules["hypothesis"] = None  # type: ignore[assignment]
@@ -91,7 +93,7 @@ def decode_request(api_key: "ApiKey[Request, Any]", version: int, body: Buffer) 
 @overload
 def decode_request(api_key: int, version: int, body: Buffer) -> Any: ...
 def decode_request(api_key: int, version: int, body: Buffer) -> Any:
-    """The request as a message with the fields of this version. Raises MalformedFrame.
+    """Decode a request as a message with the fields of this version. Raises MalformedFrame.
 
     Bytes beyond the message are ignored, as Kafka does: librdkafka sends three of them when it
     asks for the metadata of all topics.
@@ -106,7 +108,7 @@ def decode_request_steps(
 @overload
 def decode_request_steps(api_key: int, version: int, body: Buffer) -> Steps[Any]: ...
 def decode_request_steps(api_key: int, version: int, body: Buffer) -> Steps[Any]:
-    """The same in steps, for a large body."""
+    """Run `decode_request` in steps, for a large body."""
     reader = SlicedReader(memoryview(body), REQUEST_ELEMENTS_MAX)
     try:
         return (yield from steps_decoder_of(_schema(api_key, version, "request"))(reader))
@@ -117,7 +119,7 @@ def decode_request_steps(api_key: int, version: int, body: Buffer) -> Steps[Any]
 def encode_short_response(
     api_key: "ApiKey[Any, Response] | int", version: int, values: Response
 ) -> bytes | None:
-    """The body, None where it has long arrays: then `encode_response_steps`."""
+    """Encode a body; None where it has long arrays: then use `encode_response_steps`."""
     chunks = ShortChunks()
     try:
         encoder_of(_schema(api_key, version, "response"))(values, chunks)
@@ -129,7 +131,7 @@ def encode_short_response(
 def encode_response_steps(
     api_key: "ApiKey[Any, Response] | int", version: int, values: Response
 ) -> Steps[bytes]:
-    """`encode_response` in steps."""
+    """Run `encode_response` in steps."""
     chunks = SlicedChunks()
     yield from steps_encoder_of(_schema(api_key, version, "response"))(values, chunks)
     return chunks.joined()
@@ -138,16 +140,19 @@ def encode_response_steps(
 def encode_response(
     api_key: "ApiKey[Any, Response] | int", version: int, values: Response
 ) -> bytes:
-    """The body for nested mappings by the newest version's names; older versions leave out
-    what they lack, and absent fields take the schema's default."""
+    """Encode the body from nested mappings with the names of the newest version.
+
+    Older versions leave out the fields that they lack, and absent fields take the schema's
+    default.
+    """
     return _encode(api_key, version, "response", values)
 
 
 def encode_request(api_key: int, version: int, values: Any) -> bytes:
-    """The body of a request, as `encode_response`."""
+    """Encode the body of a request, as `encode_response`."""
     return _encode(api_key, version, "request", values)
 
 
 def decode_response(api_key: int, version: int, body: Buffer) -> Any:
-    """The response as a message. Raises MalformedFrame."""
+    """Decode a response as a message. Raises MalformedFrame."""
     return _decode(api_key, version, "response", body)

@@ -33,7 +33,7 @@ from .fetch_answer import (
     read_topic,
 )
 
-# Of the answer.
+# Names of the answer.
 __all__ = [
     "FetchResponse",
     "FetchedPartition",
@@ -59,7 +59,7 @@ _replica_state = struct.Struct(">iqb")
 
 @dataclass(slots=True)
 class FetchPartition:
-    """From where on, and how much; epochs are -1 where the version or the client lacks them."""
+    """A partition to fetch, from an offset on; epochs are -1 where version or client lack them."""
 
     index: int
     fetch_offset: int
@@ -71,7 +71,7 @@ class FetchPartition:
 
 @dataclass(slots=True)
 class FetchTopic:
-    """By name, or by id from version 13 on."""
+    """A topic to fetch, by name or, from version 13 on, by id."""
 
     name: str | None
     topic_id: bytes | None
@@ -89,7 +89,10 @@ class ForgottenTopic:
 
 @dataclass(slots=True)
 class FetchRequest:
-    """replica_id is -1 for consumers. isolation_level: 0 read_uncommitted, 1 read_committed."""
+    """A Fetch request.
+
+    replica_id is -1 for consumers. isolation_level: 0 read_uncommitted, 1 read_committed.
+    """
 
     max_wait_ms: int
     min_bytes: int
@@ -104,10 +107,10 @@ class FetchRequest:
 
 
 def decode_request(body: memoryview, version: int) -> FetchRequest:
-    """The request; bytes beyond it are ignored. Raises MalformedFrame.
+    """Decode a request; bytes beyond it are ignored. Raises MalformedFrame.
 
-    A partition that is named again is asked for once, where it stood first and as it was said last,
-    as by Kafka: else a megabyte of repetitions would be tens of thousands of reads.
+    A repeated partition is fetched once, in its first place with its last values, as by Kafka:
+    else a megabyte of repetitions would be tens of thousands of reads.
     """
     reader = Reader(body, elements_max=REQUEST_ELEMENTS_MAX)
     flexible = version >= FLEXIBLE_FROM
@@ -155,7 +158,7 @@ def decode_request(body: memoryview, version: int) -> FetchRequest:
 
 
 def decode_request_steps(body: memoryview, version: int) -> Steps[FetchRequest]:
-    """The same in steps, for a large body."""
+    """Run `decode_request` in steps, for a large body."""
     message = yield from control.decode_request_steps(FETCH, version, body)
     topics: dict[bytes | str | None, FetchTopic] = {}
     wanted: dict[tuple[bytes | str | None, int], FetchPartition] = {}
@@ -214,7 +217,7 @@ def _topics_once(topics: list[FetchTopic]) -> list[FetchTopic]:
 
 
 def _read_flexible(reader: Reader, version: int) -> list[FetchPartition]:
-    """Consumers put no tags here, so that all partitions have one size and are read as one."""
+    """Read the partitions at once: consumers put no tags here, so all have one size."""
     start = reader.position
     count = reader.length(True, _partition_v12.size)
     rows = list(_partition_v12.iter_unpack(reader.take(count * _partition_v12.size)))
@@ -246,7 +249,7 @@ def _classic_layout(version: int) -> struct.Struct:
 
 
 def partition_row_bytes(version: int) -> int:
-    """What a partition of a request takes; from version 12 on, where it has no tags."""
+    """Return the size of a partition in a request; from version 12 on, without tags."""
     return (_partition_v12 if version >= FLEXIBLE_FROM else _classic_layout(version)).size
 
 
@@ -269,7 +272,7 @@ def _read_classic(reader: Reader, version: int) -> list[FetchPartition]:
 
 
 def encode_request(request: FetchRequest, version: int) -> list[Buffer]:
-    """The body, in one piece."""
+    """Encode the body, in one piece."""
     flexible = version >= FLEXIBLE_FROM
     end = b"\0" if flexible else b""
     chunks: list[bytes] = []

@@ -1,4 +1,4 @@
-"""The answer to Fetch (API 1), versions 4 to 18; the face is `fetch`.
+"""The answer to Fetch (API 1), versions 4 to 18; import it from `fetch`.
 
 An empty record set is written as empty, never as null: librdkafka takes null for a broken answer.
 """
@@ -59,7 +59,7 @@ class FetchedPartition:
 
 @dataclass(slots=True)
 class FetchedTopic:
-    """By name, or by id from version 13 on."""
+    """The answers for a topic, by name or, from version 13 on, by id."""
 
     name: str | None
     topic_id: bytes | None
@@ -68,7 +68,7 @@ class FetchedTopic:
 
 @dataclass(slots=True)
 class FetchResponse:
-    """session_id 0: no session was made, the next fetch names everything again."""
+    """A Fetch response; session_id 0: no session was made, the next fetch is a full one."""
 
     topics: list[FetchedTopic]
     throttle_time_ms: int = 0
@@ -78,7 +78,7 @@ class FetchResponse:
 
 
 def encode_response(response: FetchResponse, version: int) -> list[Buffer]:
-    """The pieces of the body; records are among them as they are. For few partitions."""
+    """Return the pieces of the body, with the records uncopied. For few partitions."""
     pieces: list[Buffer] = []
     head = _opening(response, version)
     for topic in response.topics:
@@ -93,7 +93,7 @@ def encode_response(response: FetchResponse, version: int) -> list[Buffer]:
 
 
 def encode_response_steps(response: FetchResponse, version: int) -> Steps[list[Buffer]]:
-    """The same in steps, for any number of partitions."""
+    """Run `encode_response` in steps, for any number of partitions."""
     pieces: list[Buffer] = []
     end = b"\0" if version >= FLEXIBLE_FROM else b""
     head = _opening(response, version)
@@ -106,7 +106,7 @@ def encode_response_steps(response: FetchResponse, version: int) -> Steps[list[B
             encoded += len(some)
             if encoded >= PARTITIONS_PER_STEP:
                 encoded = 0
-                pieces.append(head)  # what grows piece by piece is copied each time
+                pieces.append(head)  # a bytes object that grows piece by piece is copied each time
                 head = b""
                 yield
         head += end
@@ -130,7 +130,7 @@ def _topic_head(topic: FetchedTopic, version: int) -> bytes:
 def _encode_answers(
     answers: Sequence[FetchedPartition], version: int, pieces: list[Buffer], head: bytes
 ) -> bytes:
-    """Append to the pieces; the new head: what stands before the next records."""
+    """Append to the pieces; return the new head, the bytes before the next records."""
     flexible = version >= FLEXIBLE_FROM
     encode_answer = _encode_flexible if flexible else _encode_classic
     for answer in answers:
@@ -204,7 +204,7 @@ def _answer_tags(answer: FetchedPartition) -> bytes:
 
 
 def decode_response(body: memoryview, version: int) -> FetchResponse:
-    """The answer; records are views of `body`. Raises MalformedFrame."""
+    """Decode the answer; records are views of `body`. Raises MalformedFrame."""
     reader = Reader(body)
     flexible = version >= FLEXIBLE_FROM
     response = FetchResponse([], reader.int32())
@@ -253,14 +253,14 @@ def decode_response(body: memoryview, version: int) -> FetchResponse:
 
 
 def read_topic(reader: Reader, version: int) -> tuple[str | None, bytes | None]:
-    """(name, None) or (None, id)."""
+    """Read a topic as (name, None) or (None, id)."""
     if version >= TOPIC_IDS_FROM:
         return None, reader.uuid()
     return reader.string(version >= FLEXIBLE_FROM), None
 
 
 def encode_topic(name: str | None, topic_id: bytes | None, version: int) -> bytes:
-    """The name, or the id from version 13 on."""
+    """Encode the name or, from version 13 on, the id."""
     if version >= TOPIC_IDS_FROM:
         assert topic_id is not None
         return topic_id

@@ -1,8 +1,8 @@
-"""What a Fetch request says, in a form in which two of them can be compared without decoding them.
+"""The rows of a Fetch request, hashed so that two requests compare without decoding.
 
-A client without sessions names the same partitions over and over, beginning with another one each
-time (librdkafka goes round), so that the same request comes with its rows in another order. What is
-kept of one is small: keyed hashes of 64 bits, and the number of rows.
+A client without sessions fetches the same partitions over and over, starting at another one each
+time (librdkafka rotates), so that the same request comes with its rows in another order. Little is
+kept of one: keyed hashes of 64 bits, and the number of rows.
 """
 
 import struct
@@ -18,7 +18,7 @@ HEAD_BYTES = 13  # wait, bytes at least and at most, isolation
 
 
 class FetchRows(NamedTuple):
-    """`around`: of what stands before and behind the topics; `rows`: of all, in whatever order."""
+    """The hashes of a request: `around` of all but its topics, `rows` of these in any order."""
 
     version: int
     row_count: int
@@ -27,7 +27,7 @@ class FetchRows(NamedTuple):
 
 
 def fetch_rows(body: memoryview, version: int) -> Steps[FetchRows | None]:
-    """The rows of a request; None for one in a session, or where they have tags or come twice."""
+    """Hash the rows of a request; None for one in a session, with tags, or with repeated rows."""
     flexible = version >= FLEXIBLE_FROM
     size = partition_row_bytes(version)
     row = struct.Struct(f"{size - 1}sx" if flexible else f"{size}s")

@@ -1,4 +1,4 @@
-"""Produce requests of many partitions: taken apart, and their answers put together, in steps."""
+"""Produce requests of many partitions: they are split, and their answers merged, in steps."""
 
 from collections.abc import Iterable
 
@@ -21,7 +21,7 @@ PARTITIONS_MAX = 100  # of one part; about 4 ms if all are appended
 
 
 def decode_parts_steps(body: memoryview, version: int) -> Steps[list[ProduceRequest]]:
-    """The request as several of few partitions, in its order. Raises MalformedFrame."""
+    """Split a request into several of few partitions, in its order. Raises MalformedFrame."""
     reader = Reader(body, elements_max=REQUEST_ELEMENTS_MAX)
     flexible = version >= FLEXIBLE_FROM
     opening = reader.nullable_string(flexible), reader.int16(), reader.int32()
@@ -58,7 +58,7 @@ def decode_parts_steps(body: memoryview, version: int) -> Steps[list[ProduceRequ
 
 
 def peek_acks(body: memoryview, version: int) -> int:
-    """Raises MalformedFrame."""
+    """Return the request's acks. Raises MalformedFrame."""
     reader = Reader(body)
     reader.nullable_string(version >= FLEXIBLE_FROM)
     return reader.int16()
@@ -67,7 +67,7 @@ def peek_acks(body: memoryview, version: int) -> int:
 def encode_parts_steps(
     responses: Iterable[ProduceResponse], version: int, throttle_ms: int = 0
 ) -> Steps[list[Buffer]]:
-    """One answer, of those to the parts."""
+    """Encode one answer from the answers to the parts."""
     topics: list[ProducedTopic] = []
     endpoints: dict[NodeEndpoint, None] = {}
     counter = StepCounter()

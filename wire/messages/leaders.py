@@ -1,5 +1,7 @@
-"""Where the leaders are: the tagged fields of Produce and Fetch that spare clients a Metadata
-request after NOT_LEADER_OR_FOLLOWER (KIP-951)."""
+"""The tagged fields of Produce and Fetch that name the leaders (KIP-951).
+
+They spare clients a Metadata request after NOT_LEADER_OR_FOLLOWER.
+"""
 
 import struct
 from collections.abc import Sequence
@@ -17,7 +19,7 @@ def encode_leader(leader: tuple[int, int]) -> bytes:
 
 
 def encode_endpoints(endpoints: Sequence[NodeEndpoint]) -> bytes:
-    """The NodeEndpoints of KIP-951, as Produce and Fetch both carry them in tag 0."""
+    """Encode the NodeEndpoints of KIP-951, as Produce and Fetch both carry them in tag 0."""
     chunks = [encode_unsigned_varint(len(endpoints) + 1)]
     for node_id, host, port, rack in endpoints:
         chunks += (
@@ -31,7 +33,7 @@ def encode_endpoints(endpoints: Sequence[NodeEndpoint]) -> bytes:
 
 
 def decode_endpoints(data: memoryview) -> list[NodeEndpoint]:
-    """The reverse of `encode_endpoints`."""
+    """Decode what `encode_endpoints` makes."""
     reader = Reader(data)
 
     def one() -> NodeEndpoint:
@@ -48,7 +50,7 @@ def decode_endpoints(data: memoryview) -> list[NodeEndpoint]:
 
 
 def decode_leader(data: memoryview) -> tuple[int, int]:
-    """A LeaderIdAndEpoch of KIP-951."""
+    """Decode a LeaderIdAndEpoch of KIP-951."""
     reader = Reader(data)
     leader = (reader.int32(), reader.int32())
     reader.tags()

@@ -31,7 +31,7 @@ from .produce_answer import (
     encode_response,
 )
 
-# Of the answer.
+# Names of the answer.
 __all__ = [
     "ProduceResponse",
     "ProducedPartition",
@@ -60,7 +60,7 @@ class ProducePartition:
 
 
 class ProduceTopic(NamedTuple):
-    """By name, or by id from version 13 on."""
+    """A topic with records, by name or, from version 13 on, by id."""
 
     name: str | None
     topic_id: bytes | None
@@ -68,7 +68,7 @@ class ProduceTopic(NamedTuple):
 
 
 class ProduceRequest(NamedTuple):
-    """acks: 0, 1 or -1 (all); timeout_ms: how long acks=all may wait."""
+    """A Produce request; acks: 0, 1 or -1 (all); timeout_ms: how long acks=all may wait."""
 
     transactional_id: str | None
     acks: int
@@ -83,11 +83,11 @@ class TooManyElements(MalformedFrame):
 def decode_request(
     body: memoryview, version: int, elements_max: int = REQUEST_ELEMENTS_MAX
 ) -> ProduceRequest:
-    """The request; records are views of `body`. Raises MalformedFrame, also TooManyElements.
+    """Decode a request; records are views of `body`. Raises MalformedFrame, also TooManyElements.
 
-    Bytes beyond it are ignored, as in every request (`control.decode_request` says why).
-    Written out, without a Reader, because it runs for every batch. A slice that goes beyond the
-    body comes out short, but then the next field, or the last look at the position, fails.
+    Bytes beyond it are ignored, as in every request (`control.decode_request` says why). It uses
+    no Reader, because it runs for every batch. A slice that goes beyond the body comes out short,
+    but then the next field, or the last check of the position, fails.
     """
     try:
         if version >= FLEXIBLE_FROM:
@@ -213,7 +213,7 @@ def _string(body: memoryview, position: int) -> tuple[str | None, int]:
 
 
 def encode_request(request: ProduceRequest, version: int) -> list[Buffer]:
-    """The pieces of the body; records are among them as they are."""
+    """Return the pieces of the body, with the records uncopied."""
     flexible = version >= FLEXIBLE_FROM
     end = b"\0" if flexible else b""
     pieces: list[Buffer] = []

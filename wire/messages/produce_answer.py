@@ -1,4 +1,4 @@
-"""The answer to Produce (API 0), versions 3 to 13; the face is `produce`."""
+"""The answer to Produce (API 0), versions 3 to 13; import it from `produce`."""
 
 import struct
 from collections.abc import Sequence
@@ -29,8 +29,8 @@ _one_plain_answer_v9 = struct.Struct(">BihqqqBBBBiB")
 class ProducedPartition:
     """The answer for one partition.
 
-    record_errors: (index in the batch, message). current_leader: (node id, leader epoch), told
-    when the answer is NOT_LEADER_OR_FOLLOWER.
+    record_errors: (index in the batch, message). current_leader: (node id, leader epoch), sent
+    with NOT_LEADER_OR_FOLLOWER.
     """
 
     index: int
@@ -45,7 +45,7 @@ class ProducedPartition:
 
 @dataclass(slots=True)
 class ProducedTopic:
-    """By name, or by id from version 13 on."""
+    """The answers for a topic, by name or, from version 13 on, by id."""
 
     name: str | None
     topic_id: bytes | None
@@ -54,7 +54,7 @@ class ProducedTopic:
 
 @dataclass(slots=True)
 class ProduceResponse:
-    """node_endpoints: (node id, host, port, rack) of the leaders named in the answers."""
+    """A Produce response; node_endpoints: (node id, host, port, rack) of the leaders it names."""
 
     topics: list[ProducedTopic]
     throttle_time_ms: int = 0
@@ -62,7 +62,7 @@ class ProduceResponse:
 
 
 def encode_response(response: ProduceResponse, version: int) -> list[Buffer]:
-    """The body, in one piece: it is small."""
+    """Encode the body, in one piece: it is small."""
     if version >= FLEXIBLE_FROM and len(response.topics) == 1:
         plain = _encode_one_plain(response, version)
         if plain is not None:
@@ -79,7 +79,7 @@ def encode_response(response: ProduceResponse, version: int) -> list[Buffer]:
 
 
 def _encode_one_plain(response: ProduceResponse, version: int) -> bytes | None:
-    """The body for one partition without an error: most answers, in one step."""
+    """Encode the body for one partition without an error, as most answers are, in one step."""
     topic = response.topics[0]
     if len(topic.partitions) != 1 or response.node_endpoints:
         return None
@@ -104,7 +104,7 @@ def _encode_one_plain(response: ProduceResponse, version: int) -> bytes | None:
 
 
 def encode_topic_start(topic: ProducedTopic, version: int) -> bytes:
-    """What stands before a topic's answers."""
+    """Encode the bytes before a topic's answers."""
     flexible = version >= FLEXIBLE_FROM
     count = encode_count(len(topic.partitions), flexible)
     if version >= TOPIC_IDS_FROM:
@@ -141,7 +141,7 @@ def encode_answers(answers: Sequence[ProducedPartition], version: int, chunks: l
 
 
 def encode_closing(response: ProduceResponse, version: int) -> bytes:
-    """What stands behind all topics."""
+    """Encode the bytes after all topics."""
     throttle = _int32.pack(response.throttle_time_ms)
     if version < FLEXIBLE_FROM:
         return throttle
@@ -187,7 +187,7 @@ def _encode_answer(
 
 
 def decode_response(body: memoryview, version: int) -> ProduceResponse:
-    """The answer. Raises MalformedFrame."""
+    """Decode the answer. Raises MalformedFrame."""
     reader = Reader(body)
     flexible = version >= FLEXIBLE_FROM
 

@@ -1,4 +1,4 @@
-"""What kio knows of a message, in the form that our codecs are made from.
+"""A message as kio describes it, in the form that our codecs are made from.
 
 kio carries Kafka's schemas as dataclasses: fields in order, wire types, tags, defaults. Values
 are plain on our side: int (also for error codes, durations and timestamps, which are ms), str,
@@ -32,7 +32,7 @@ FIXED = {
 
 
 class Kind:
-    """What a field holds, taken from its annotation and metadata."""
+    """The type of a field, taken from its annotation and metadata."""
 
     __slots__ = (
         "default",
@@ -103,12 +103,12 @@ def _plain(value: Any, wire_type: str) -> Any:
 
 @cache
 def kinds_of(cls: type[Any]) -> tuple[Kind, ...]:
-    """The fields of a kio class, in order."""
+    """Return the fields of a kio class, in order."""
     return tuple(Kind(field) for field in fields(cls))
 
 
 def steps_of(cls: type[Any]) -> list[tuple[Kind, ...]]:
-    """The fields without tags, neighbours of fixed size taken together: one struct serves them."""
+    """Return the untagged fields in runs; neighbours of fixed size make one, for one struct."""
     plain = [kind for kind in kinds_of(cls) if kind.tag is None]
     steps: list[tuple[Kind, ...]] = []
     for is_fixed, run in groupby(plain, key=lambda kind: kind.is_fixed):
@@ -118,5 +118,5 @@ def steps_of(cls: type[Any]) -> list[tuple[Kind, ...]]:
 
 
 def struct_of(run: tuple[Kind, ...]) -> struct.Struct:
-    """The layout of neighbouring fields of fixed size."""
+    """Return the layout of neighbouring fields of fixed size."""
     return struct.Struct(">" + "".join(FIXED[kind.wire_type] for kind in run))

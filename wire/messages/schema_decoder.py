@@ -1,7 +1,7 @@
 """Decoders made from kio's message classes, once for each, when it is first used.
 
-kio's own reader is fast, but it believes what a frame announces (docs/decisions/0001). These go
-through a `Reader`, so every count and length is held against the bytes that are left.
+kio's own reader is fast, but it trusts the lengths in a frame (docs/decisions/0001). These use a
+`Reader`, so every count and length is checked against the bytes that are left.
 """
 
 import struct
@@ -18,7 +18,7 @@ ITEMS_PER_STEP = 50  # of all arrays together; about 0.3 ms
 
 
 class SlicedReader(Reader):
-    """Reads a message in steps."""
+    """A reader that decodes a message in steps."""
 
     __slots__ = ("counter",)
 
@@ -50,7 +50,7 @@ class Message:
 
 @cache
 def decoder_of(cls: type[Any]) -> Decode:
-    """decode(reader): a `Message`; raises MalformedFrame."""
+    """Return decode(reader), which makes a `Message`; it raises MalformedFrame."""
     flexible: bool = cls.__flexible__  # type: ignore[attr-defined]
     message = _message_of(cls)
     steps = [_step_decoder(run, flexible) for run in steps_of(cls)]
@@ -69,7 +69,7 @@ def decoder_of(cls: type[Any]) -> Decode:
 
 @cache
 def steps_decoder_of(cls: type[Any]) -> DecodeSteps:
-    """The same in steps, for messages with long arrays."""
+    """Return a decoder in steps, for messages with long arrays."""
     flexible: bool = cls.__flexible__  # type: ignore[attr-defined]
     message = _message_of(cls)
     plan = [(_step_decoder(run, flexible), run[0]) for run in steps_of(cls)]
@@ -173,7 +173,7 @@ def _field_decoder(kind: Kind, flexible: bool) -> Decode:
 
 
 def _value_decoder(kind: Kind, flexible: bool) -> tuple[Decode, int]:
-    """The function, and the fewest bytes that a value takes."""
+    """Return the decoding function, and the fewest bytes that a value takes."""
     wire_type = kind.wire_type
     if kind.entity is not None:
         return _entity_decoder(kind), smallest_of(kind.entity)
@@ -217,7 +217,7 @@ def _entity_decoder(kind: Kind) -> Decode:
 
 @cache
 def smallest_of(cls: type[Any]) -> int:
-    """The fewest bytes that a message of this class takes; at least 1."""
+    """Return the fewest bytes that a message of this class takes; at least 1."""
     flexible: bool = cls.__flexible__  # type: ignore[attr-defined]
     total = 1 if flexible else 0
     for kind in kinds_of(cls):

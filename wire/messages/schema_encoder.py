@@ -25,19 +25,19 @@ class TooLargeAtOnce(Exception):
 
 
 class ShortChunks(list[bytes]):
-    """Chunks of a message that must be short: else TooLargeAtOnce."""
+    """The chunks of a message that must be short; a long one raises TooLargeAtOnce."""
 
 
 class SlicedChunks(list[bytes]):
-    """Chunks of a message that is encoded in steps."""
+    """The chunks of a message that is encoded in steps."""
 
     def __init__(self) -> None:
         super().__init__()
         self._counter = StepCounter(ITEMS_PER_STEP)
-        self._pieces: list[bytes] = []  # what the steps before have made
+        self._pieces: list[bytes] = []  # the results of earlier steps
 
     def ends_step(self) -> bool:
-        """Call it after each item of an array; whether to yield now."""
+        """Return whether to yield now; call it after each item of an array."""
         if not self._counter.ends_step():
             return False
         self._pieces.append(b"".join(self))
@@ -49,7 +49,7 @@ class SlicedChunks(list[bytes]):
 
 
 class Each(Generic[Made_co]):
-    """An array of an answer whose items are made when the encoder comes to them, so in steps.
+    """An array of an answer that makes each item when the encoder comes to it, so in steps.
 
     `make` may be called again for an item, and must not raise.
     """
@@ -74,7 +74,7 @@ Get = Callable[[str, Any], Any]
 
 @cache
 def encoder_of(cls: type[Any]) -> Encode:
-    """encode(values, chunks): append the bytes of a mapping or message.
+    """Return encode(values, chunks), which appends the bytes of a mapping or message.
 
     Absent fields take the schema's default; names the class lacks are ignored here (the face
     checks them against all versions).
@@ -98,7 +98,7 @@ def encoder_of(cls: type[Any]) -> Encode:
 
 @cache
 def steps_encoder_of(cls: type[Any]) -> EncodeSteps:
-    """The same in steps, for messages with long arrays."""
+    """Return an encoder in steps, for messages with long arrays."""
     flexible: bool = cls.__flexible__  # type: ignore[attr-defined]
     plan = [(_step_encoder(run, flexible), run[0]) for run in steps_of(cls)]
     encode_tagged = _tag_encoder(cls)
@@ -155,7 +155,7 @@ def _step_encoder(run: tuple[Kind, ...], flexible: bool) -> Callable[[Get, list[
 
 
 def _getter(values: Any) -> Get:
-    if values.__class__ is dict:  # nearly always, and far cheaper to find out than the next line
+    if values.__class__ is dict:  # the usual case, and far cheaper to test than the next line
         return values.get
     if isinstance(values, Mapping):
         return cast(Mapping[str, Any], values).get

@@ -1,4 +1,4 @@
-"""Records of Kafka's __transaction_state: what a coordinator keeps of each transactional id.
+"""Records of Kafka's __transaction_state: a coordinator's state of each transactional id.
 
 key    version 2 (0), transactional id
 value  version 2, producer id 8, producer epoch 2, timeout 4, state 1, partitions (nullable),
@@ -67,12 +67,12 @@ class TransactionLogValue(NamedTuple):
 
 
 def encode_transaction_log_key(transactional_id: str) -> bytes:
-    """The key of an id; at most 32767 bytes of UTF-8."""
+    """Encode the key of an id; at most 32767 bytes of UTF-8."""
     return _int16.pack(KEY_VERSION) + encode_string(transactional_id, flexible=False)
 
 
 def decode_transaction_log_key(data: bytes) -> str:
-    """The transactional id. Raises MalformedFrame."""
+    """Decode the transactional id. Raises MalformedFrame."""
     if data[:2] == _KEY_HEAD and int.from_bytes(data[2:4], "big") == len(data) - 4 <= 0x7FFF:
         try:
             return data[4:].decode()
@@ -88,7 +88,7 @@ def decode_transaction_log_key(data: bytes) -> str:
 
 
 def encode_transaction_log_value(value: TransactionLogValue, version: int = VALUE_VERSION) -> bytes:
-    """The bytes that Kafka's own tools read; version 0 loses the tagged fields."""
+    """Encode the bytes that Kafka's own tools read; version 0 loses the tagged fields."""
     flexible = version >= 1
     parts = [
         _head.pack(version, value.producer_id, value.producer_epoch, value.timeout_ms, value.state)
@@ -109,12 +109,12 @@ def encode_transaction_log_value(value: TransactionLogValue, version: int = VALU
 
 
 def decode_transaction_log_value(data: bytes) -> TransactionLogValue:
-    """Versions 0 and 1. Raises MalformedFrame."""
+    """Decode versions 0 and 1. Raises MalformedFrame."""
     try:
         if (value := _short(data)) is not None:
             return value
     except (IndexError, struct.error, UnicodeDecodeError):
-        pass  # what is wrong is said there
+        pass  # the full decoder below reports the problem
     return _any(data)
 
 
@@ -137,10 +137,10 @@ def _any(data: bytes) -> TransactionLogValue:
 
 
 def _short(data: bytes) -> TransactionLogValue | None:
-    """A value as nearly all are: of the newest version, its lengths in one byte each.
+    """Decode a value of the usual form: the newest version, its lengths in one byte each.
 
-    None, or an exception, for another, or for one that is malformed. Every replica reads each
-    value that is decided, so this counts its calls.
+    Return None, or raise any exception, for another, or for a malformed one. It is optimised,
+    because every replica reads each value that is decided.
     """
     version, producer_id, producer_epoch, timeout_ms, state = _head.unpack_from(data)
     position = _head.size
@@ -189,10 +189,10 @@ def _short(data: bytes) -> TransactionLogValue | None:
 
 
 def _rest(reader: Reader, flexible: bool) -> dict[str, int]:
-    """The tagged fields by their names; nothing may come behind them."""
+    """Read the tagged fields by their names; no bytes may follow them."""
     tags = reader.tags() if flexible else {}
     reader.finish()
-    if not tags.keys() <= _TAGGED.keys():  # all replicas of a record must know all that it says
+    if not tags.keys() <= _TAGGED.keys():  # every replica must know each field of a record
         raise MalformedFrame(f"tagged fields {sorted(tags.keys() - _TAGGED.keys())} are not known")
     values: dict[str, int] = {}
     for tag, data in tags.items():
@@ -204,7 +204,7 @@ def _rest(reader: Reader, flexible: bool) -> dict[str, int]:
 
 
 def _tags_of(value: TransactionLogValue) -> list[tuple[int, bytes]]:
-    """The tagged fields that differ from their defaults, in ascending order."""
+    """Return the tagged fields that differ from their defaults, in ascending order."""
     return [
         (tag, layout.pack(field))
         for tag, (name, layout, default) in _TAGGED.items()

@@ -1,1 +1,1 @@
-"""What clients and brokers share of authentication: secrets, JAAS texts."""
+"""The authentication code that clients and brokers share: secrets, JAAS texts."""

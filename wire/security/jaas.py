@@ -21,7 +21,7 @@ FLAGS = ("required", "requisite", "sufficient", "optional")
 
 
 def parse_jaas(config: Secret) -> tuple[str, dict[str, str]]:
-    """(class of the module without its package, options).
+    """Return (class of the module without its package, options).
 
     Raises ValueError with a sentence that does not repeat the text: it may hold a password.
     """

@@ -1,7 +1,7 @@
 """OAUTHBEARER, the server's half (RFC 7628).
 
-Pure: a token is verified by a function that is given. A refused token is answered with a reason in
-JSON; the client confirms it by a single %x01, and the login fails then.
+Pure: the caller gives the function that verifies tokens. A refused token is answered with a reason
+in JSON; the client confirms it by a single %x01, and the login fails then.
 """
 
 import re
@@ -21,7 +21,7 @@ _MESSAGE = re.compile(
 
 
 class TokenIdentity(NamedTuple):
-    """Who a token names, and for how long it lasts."""
+    """The principal that a token names, and the token's lifetime."""
 
     name: str
     lifetime_ms: int
@@ -44,7 +44,7 @@ ALLOWED: Mapping[OauthState, frozenset[OauthState]] = {
 
 
 class OauthbearerServer:
-    """One conversation; verify: raises FailedLogin for a token that is not accepted."""
+    """One conversation; `verify` raises FailedLogin for a token that is not accepted."""
 
     def __init__(self, verify: Callable[[str], TokenIdentity]) -> None:
         self.state, self.username, self.lifetime_ms = OauthState.AWAITS_TOKEN, "", 0
@@ -56,7 +56,7 @@ class OauthbearerServer:
         return self.state is OauthState.DONE
 
     def respond(self, message: bytes) -> bytes:
-        """Return nothing for a good token, and the reason for another; raises FailedLogin."""
+        """Return no bytes for a valid token, and the reason for another; raises FailedLogin."""
         if self.state is OauthState.REFUSED:
             self._move(OauthState.FAILED)
             raise FailedLogin(REFUSAL if message == CONFIRMATION else "")

@@ -1,11 +1,11 @@
 """`ssl.principal.mapping.rules`: from the subject of a certificate to the name of a principal.
 
-Rules are tried in order; the first whose pattern fits the whole name decides. `DEFAULT` takes the
-name as it is. `RULE:pattern/replacement/` replaces it, `$1` stands for a group, and `L` or `U`
-behind the last slash makes it lower or upper case (KIP-371).
+Rules are tried in order; the first with a pattern that fits the whole name decides. `DEFAULT`
+takes the name as it is. `RULE:pattern/replacement/` replaces it, `$1` stands for a group, and `L`
+or `U` behind the last slash makes it lower or upper case (KIP-371).
 
 Patterns are RE2's (docs/decisions/0016-re2-for-patterns.md), because they are applied on the event
-loop to what a client shows: Java's look-around and back references are refused.
+loop to a client's subject: Java's look-around and back references are refused.
 """
 
 import re
@@ -46,7 +46,7 @@ class PrincipalRule:
 
 
 def parse_principal_rules(text: str) -> tuple[PrincipalRule, ...]:
-    """Return the rules of a text; ValueError says which part is none."""
+    """Return the rules of a text; ValueError names a part that is no rule."""
     return tuple(_rules(text.strip() or "DEFAULT"))
 
 
@@ -83,7 +83,7 @@ def _rule(pattern: str, replacement: str, case: str) -> PrincipalRule:
 
 
 def mapped_name(rules: Sequence[PrincipalRule], name: str) -> str | None:
-    """Return what the first rule that fits makes of a name; None where none fits."""
+    """Return the name by the first rule that fits; None where none fits."""
     if len(name) > NAME_MAX:
         return None
     return next((new for rule in rules if (new := rule.apply(name)) is not None), None)

@@ -1,4 +1,4 @@
-"""What the server's mechanisms have in common, and PLAIN (RFC 4616)."""
+"""The common parts of the server's mechanisms, and PLAIN (RFC 4616)."""
 
 import hmac
 from collections.abc import Mapping
@@ -10,19 +10,19 @@ NO_USER = Secret("")
 
 
 class FailedLogin(Exception):
-    """A login is refused. What the client is told is its text; empty: the usual words."""
+    """A login is refused. Its text is sent to the client; empty: the usual words."""
 
 
 class SaslServer(Protocol):
-    """The server's half of a mechanism: one conversation."""
+    """The server's half of a mechanism, for one conversation."""
 
     @property
     def is_done(self) -> bool:
-        """Whether the client is who `username` names."""
+        """Whether the client has proved to be `username`."""
         ...
 
     username: str
-    lifetime_ms: int  # of what the client has shown; 0 where it does not end
+    lifetime_ms: int  # of the client's credentials; 0 where they do not expire
 
     def respond(self, message: bytes) -> bytes:
         """Return the server's next message; raises FailedLogin."""

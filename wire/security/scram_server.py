@@ -1,9 +1,9 @@
 """SCRAM-SHA-256 and SCRAM-SHA-512, the server's half (RFC 5802, RFC 7677).
 
-Pure: nonces are given. A broker keeps two keys of a user and never the password, so that a login
-takes a few hashes and no rounds of PBKDF2. A user that is not there is asked for a proof like any
-other, with a salt that stays the same, and is refused in the same words: no client learns which
-names exist.
+Pure: the caller gives the nonces. A broker keeps two keys of a user and never the password, so
+that a login takes a few hashes and no rounds of PBKDF2. An unknown user is asked for a proof like
+any other, with a salt that stays the same, and is refused in the same words: no client learns
+which names exist.
 
 As Apache Kafka, it does not prepare names by SASLprep but takes their UTF-8 bytes.
 """
@@ -28,7 +28,7 @@ _NAME = re.compile(r"(?:[^=,]|=2C|=3D)+")
 
 
 class ScramCredential(NamedTuple):
-    """What is kept of a user's password; a password cannot be told from it."""
+    """The stored keys of a user's password, from which the password cannot be found."""
 
     salt: bytes
     stored_key: bytes
@@ -55,7 +55,7 @@ ALLOWED: Mapping[ServerState, frozenset[ServerState]] = {
 def credential_of(
     mechanism: str, salted_password: bytes, salt: bytes, iterations: int
 ) -> ScramCredential:
-    """Return what is kept of a password that PBKDF2 has salted."""
+    """Return the credential of a password that PBKDF2 has salted."""
     name = HASHES[mechanism]
     client_key = hmac.digest(salted_password, b"Client Key", name)
     stored_key = hashlib.new(name, client_key).digest()
@@ -145,7 +145,7 @@ class ScramServer:
         return f"v={base64.b64encode(server_signature).decode()}"
 
     def _invented(self) -> ScramCredential:
-        """Return the credential of a name that is not there: the same each time it is asked."""
+        """Return a credential for an unknown name; it is the same each time."""
         salt = hmac.digest(self._secret, self.username.encode(), "sha256")[:16]
         key = hmac.digest(self._secret, salt, self._hash)
         return ScramCredential(salt, key, key, ITERATIONS_LEAST)

@@ -6,10 +6,10 @@ HIDDEN = "[hidden]"
 
 
 class Secret:
-    """Text whose `str` and `repr` hide it, as Kafka's own type of passwords does.
+    """Text that `str` and `repr` hide, as Kafka's own type of passwords does.
 
-    It may be compared, hashed and pickled, so that a configuration remains a plain value. Who needs
-    the text says so: `reveal()`.
+    It may be compared, hashed and pickled, so that a configuration remains a plain value. Code
+    that needs the text calls `reveal()`.
     """
 
     __slots__ = ("_text",)

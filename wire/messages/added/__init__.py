@@ -1,1 +1,1 @@
-"""What Kafka has and kio's schemas lack, in their form; `tests/wire/added_schemas.py` makes it."""
+"""The messages that kio's schemas lack; `tests/wire/added_schemas.py` makes them."""
