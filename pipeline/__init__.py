@@ -1,12 +1,11 @@
 """pipeline: Spark on any Kafka-compatible cluster, exactly once; floor 3, on client and wire only.
 
-What it is: `spark_session`, which finds Java by itself; the source `format("oncelog")`; the sink
-`exactly_once`; jobs on the flights data and the audit of raw logs. What it is not: part of a
-broker, or something that needs our brokers: everything here speaks the Kafka protocol and also runs
-against Apache Kafka. It is imported only with the extra `spark`, and by nobody in the house: the
-command line starts it as a process of its own. Begin with session.py, then
-pipeline/source/offsets.py (which ranges a batch reads); docs/spark.md is for users. The names are
-handed on lazily, since importing pyspark takes a while.
+It contains `spark_session`, which finds Java by itself; the source `format("oncelog")`; the sink
+`exactly_once`; jobs on the flights data and the audit of raw logs. It is no part of a broker, and
+needs none of ours: all here speaks the Kafka protocol and also runs against Apache Kafka. It
+is imported only with the extra `spark`, and by no other folder: the command line starts it as a
+process of its own. Begin with session.py, then pipeline/source/offsets.py (the ranges that a batch
+reads); docs/spark.md is for users. Public names are imported lazily, since pyspark takes a while.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""What the command lines of the pipeline share: options of the form NAME=VALUE, and Spark's."""
+"""The command-line options that the programs of the pipeline share, also those for Spark."""
 
 import argparse
 import sys
@@ -11,7 +11,7 @@ from ..wire.security.secret import Secret
 
 
 def pair(text: str) -> tuple[str, str]:
-    """An argparse type; `dict` makes a mapping of what `append` collects."""
+    """Parse NAME=VALUE, as an argparse type; `dict` makes a mapping of the collected pairs."""
     name, separator, value = text.partition("=")
     if not separator:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
@@ -19,16 +19,16 @@ def pair(text: str) -> tuple[str, str]:
 
 
 def add_pairs(parser: argparse.ArgumentParser, option: str, help_text: str | None = None) -> None:
-    """An option that may be given more than once; a list of pairs."""
+    """Add an option that may be given more than once, and collects a list of pairs."""
     parser.add_argument(
         option, action="append", default=[], type=pair, metavar="NAME=VALUE", help=help_text
     )
 
 
 def add_login_options(parser: argparse.ArgumentParser, *, is_required: bool = True) -> None:
-    """Which cluster, and how to connect; `login_of` reads them.
+    """Add the options that say which cluster to use and how to log in; `login_of` reads them.
 
-    is_required: the parser itself asks for one of --bootstrap and --command-config.
+    is_required: the parser itself demands one of --bootstrap and --command-config.
     """
     where = "HOST:PORT of some brokers, with commas between"
     parser.add_argument("--bootstrap", help=where)
@@ -43,7 +43,7 @@ def add_login_options(parser: argparse.ArgumentParser, *, is_required: bool = Tr
 
 
 def login_of(options: argparse.Namespace) -> dict[str, Any]:
-    """A client's configuration by dotted names. Raises ValueError with a sentence."""
+    """Return a client's configuration by dotted names. Raises ValueError with a sentence."""
     config: dict[str, Any] = {}
     if options.command_config is not None:
         config, unused = read_client_file(options.command_config)
@@ -58,7 +58,10 @@ def login_of(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def with_prefix(config: Mapping[str, Any]) -> dict[str, str]:
-    """As options of Spark: `kafka.` in front, and text, secrets too (Spark redacts by name)."""
+    """Return a client's configuration as Spark options, named `kafka.*`.
+
+    All values are text, also secrets, which Spark redacts by name.
+    """
     return {
         f"kafka.{name}": value.reveal() if isinstance(value, Secret) else str(value)
         for name, value in config.items()
@@ -73,5 +76,5 @@ def add_spark_options(parser: argparse.ArgumentParser) -> None:
 
 
 def spark_confs(options: argparse.Namespace) -> dict[str, str]:
-    """The keywords of `spark_session` that those options mean."""
+    """Return the keywords of `spark_session` that the parsed options mean."""
     return ({"master": options.master} if options.master else {}) | dict(options.conf)

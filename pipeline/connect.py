@@ -1,15 +1,15 @@
-"""What a session of Spark Connect cannot do, said before it is tried.
+"""The refusal of Spark Connect, before the sink is tried on it.
 
 Over Connect a DataFrame is a plan that is sent to a server. Sources, writers and listeners work
-there; a foreachBatch runs in a process of the server's, which is told neither the query nor its
-checkpoint, and the exactly-once sink needs both.
+there; a foreachBatch runs in another process of the server, without the query or its checkpoint,
+and the exactly-once sink needs both.
 """
 
 MODULE = "pyspark.sql.connect."
 
 
 def refuse_connect(frame: object) -> None:
-    """Raises RuntimeError, with the way round, for a DataFrame of Spark Connect."""
+    """Raise RuntimeError, with a workaround, for a DataFrame of Spark Connect."""
     if type(frame).__module__.startswith(MODULE):
         raise RuntimeError(
             "the exactly-once sink needs a session in its own program, and this one is of Spark "

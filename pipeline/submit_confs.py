@@ -1,8 +1,7 @@
-"""What is set for Spark outside of a program, when `python` starts it and no spark-submit.
+"""The Spark confs set outside of a program that `python` starts, without spark-submit.
 
 pyspark then calls spark-submit itself, which reads the same as ever: PYSPARK_SUBMIT_ARGS before
-`conf/spark-defaults.conf`. What a program sets counts more than both, so a default of ours must
-know what stands there.
+`conf/spark-defaults.conf`. A program's confs override both, so a default of ours must know them.
 """
 
 import argparse
@@ -17,7 +16,7 @@ DEFAULTS_FILE = "spark-defaults.conf"
 
 
 def submit_confs(environment: Mapping[str, str], spark_home: Path) -> dict[str, str]:
-    """By Spark's own names; none from a file that is not there."""
+    """Return the confs by Spark's own names; none from a missing file."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     parser.add_argument("--conf", "-c", action="append", default=[])
     parser.add_argument("--master", dest="spark.master")

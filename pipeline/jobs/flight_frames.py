@@ -1,19 +1,19 @@
-"""Flights as DataFrames: parsed, enriched one to one, and their delays added up by windows.
+"""Flights as DataFrames: parsed, enriched one to one, and their delays summed up by windows.
 
 Pure: DataFrames in, DataFrames out, alike for batches and streams. A record's value is the row
 number, a comma, and the line of the CSV (`year,month,day,dep_time,...`); a value that is no flight
-is enriched like any other, with nothing known about it, so that every input has its output.
+is enriched like any other, with its fields unknown, so that every input has its output.
 
 The enriched form is the one that the plain workers of the demo write, five fields with tabs:
 
-  partition@offset   where its input stands
-  written by         a name
-  flight             the input's value, unchanged
-  airline            the carrier's name, its code where there is none
-  mph                whole miles per hour in the air, NA where it is not known
+    partition@offset   the place of its input
+    written by         a name
+    flight             the input's value, unchanged
+    airline            the carrier's name, or its code where there is none
+    mph                whole miles per hour in the air, NA where it is not known
 
 A delay sum has the key ORIGIN/CARRIER/WINDOW and a JSON object as its value: flights, arrivals
-(those whose delay is known), minutes of arrival delay, miles. Windows are calendar ones, by the day
+(those with a known delay), minutes of arrival delay, miles. Windows are calendar ones, by the day
 of departure, since months are not equally long; a running sum is written whenever it changes, so
 the newest record of a key is the sum so far.
 """
@@ -32,7 +32,7 @@ _FIELDS_LEAST = 17
 
 
 def parse(records: DataFrame) -> DataFrame:
-    """Records of the source (key, value, topic, partition, offset) with what is known of flights.
+    """Parse records of the source (key, value, topic, partition, offset) into flights.
 
     More columns: is_flight, carrier, origin, departed_on (date), arr_delay (minutes), air_time
     (minutes), distance (miles); null where it is not known.
@@ -49,7 +49,7 @@ def parse(records: DataFrame) -> DataFrame:
 
 
 def enrich(flights: DataFrame, airlines: Mapping[str, str], written_by: str) -> DataFrame:
-    """Parsed flights as records to produce: key, value, partition; one for each.
+    """Return parsed flights as records to produce: key, value, partition; one for each.
 
     An output goes to the partition of its input, so that their order stays the same.
     """
@@ -69,11 +69,11 @@ def enrich(flights: DataFrame, airlines: Mapping[str, str], written_by: str) -> 
 
 
 def delay_sums(flights: DataFrame, window: str, late_by: str | None = None) -> DataFrame:
-    """Sums of parsed flights by origin, carrier and window (its first day).
+    """Sum parsed flights by origin, carrier and window (its first day).
 
-    window: one of WINDOWS. late_by: a duration such as "40 days". With it a stream forgets windows
-    that have begun so long before the newest, and drops flights that come for them later; without,
-    it keeps every window for ever, and no flight is left out.
+    window: one of WINDOWS. late_by: a duration such as "40 days". With it a stream drops windows
+    that begin so long before the newest, and flights that arrive for them later; without, it keeps
+    every window for ever, and every flight counts.
     """
     day = F.col("departed_on")
     begin = day if window == "day" else F.trunc(day, window)
@@ -90,7 +90,7 @@ def delay_sums(flights: DataFrame, window: str, late_by: str | None = None) -> D
 
 
 def sum_records(sums: DataFrame) -> DataFrame:
-    """Sums as records to produce: key, value."""
+    """Return sums as records to produce: key, value."""
     begin: Column = F.date_format("window", "yyyy-MM-dd")
     value = F.to_json(F.struct("flights", "arrivals", "minutes", "miles"))
     return sums.select(

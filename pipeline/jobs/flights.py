@@ -51,9 +51,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-FAILED = 3  # exit code: whoever started it may start it again
+FAILED = 3  # exit code: the caller may start the job again
 POLL_S = 0.05
-STOP_S_MAX = 30.0  # for queries and Spark together; whoever started the job waits longer than that
+STOP_S_MAX = 30.0  # for queries and Spark together; the caller must wait longer than that
 
 
 def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
@@ -88,7 +88,7 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def airlines(file: Path | None) -> dict[str, str]:
-    """Carrier -> the airline's name; empty without a file."""
+    """Return the airlines' names by carrier; empty without a file."""
     if file is None:
         return {}
     with file.open(newline="") as lines:
@@ -96,7 +96,7 @@ def airlines(file: Path | None) -> dict[str, str]:
 
 
 def source(spark: "SparkSession", options: argparse.Namespace) -> "DataFrame":
-    """The topic of flights as a stream."""
+    """Read the topic of flights as a stream."""
     reader = spark.readStream.format("oncelog").options(
         **with_prefix(options.login),
         subscribe=options.source,
@@ -109,7 +109,7 @@ def source(spark: "SparkSession", options: argparse.Namespace) -> "DataFrame":
 
 
 def of_sinks(login: Mapping[str, Any]) -> dict[str, Any]:
-    """What sinks take of it: a file may say more, such as client.id, which they choose."""
+    """Return the login for sinks, without settings such as client.id that sinks choose."""
     return {name: value for name, value in login.items() if name in SECURITY_NAMES}
 
 
@@ -142,16 +142,16 @@ def start(spark: "SparkSession", options: argparse.Namespace) -> dict[str, "Stre
 
 
 class ProgressReporter:
-    """Watches queries and reports each micro-batch once."""
+    """A watcher of queries that reports each micro-batch once."""
 
     def __init__(self, queries: Mapping[str, "StreamingQuery"], say: Callable[..., None]) -> None:
         self._queries, self._say = queries, say
         self._reported = dict.fromkeys(queries, -1)
 
     def look(self) -> bool:
-        """Report what is new; False when a query has stopped by itself with an error."""
+        """Report new batches; return False when a query has stopped by itself with an error."""
         for name, query in self._queries.items():
-            if progress := query.lastProgress:  # looked at far more often than a batch takes
+            if progress := query.lastProgress:  # checked far more often than a batch takes
                 self._batch(name, progress)
             problem = query.exception()
             if problem is not None:
@@ -171,14 +171,14 @@ class ProgressReporter:
 
 
 def offsets_of(text: str | None) -> dict[str, int]:
-    """Partition -> offset, of the source's offset JSON; the job reads a single topic."""
+    """Return the offsets by partition from the source's offset JSON; the job reads one topic."""
     found = json.loads(text) if text else None
     topics = found["topics"] if found else {}
     return {p: offset for entry in topics.values() for p, offset in entry["offsets"].items()}
 
 
 def main() -> int:
-    """Run until SIGTERM, until the parent is gone (--tell), or all is done (--available-now)."""
+    """Run until SIGTERM, until the parent exits (--tell), or all is read (--available-now)."""
     options = arguments()
 
     def say(*event: Any) -> None:
@@ -205,7 +205,10 @@ def main() -> int:
 
 
 def stop(spark: "SparkSession", queries: Mapping[str, "StreamingQuery"]) -> None:
-    """End queries and Spark; by force when they do not. Nothing is lost or doubled by either."""
+    """Stop queries and Spark; force them if they do not stop.
+
+    No row is lost or doubled by that.
+    """
     java = getattr(spark.sparkContext._gateway, "proc", None)  # None under spark-submit
 
     def end_hard() -> None:

@@ -39,7 +39,7 @@ CONNECTOR = "connector"
 
 
 class Contest:
-    """One size of records by one way to connect, read and written by all contenders."""
+    """One size of records and one way to connect, read and written by all contenders."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Contest:
         self._seconds: dict[str, list[float]] = {}
 
     def run(self) -> dict[str, float]:
-        """Median seconds by contender."""
+        """Return the median seconds by contender."""
         self._make_input(self._input, self._settings.records)
         self._make_input(self._few, self._settings.partitions)
         with BlockingAdmin(self._login) as admin:
@@ -98,7 +98,7 @@ class Contest:
 
     def _new_topic(self) -> str:
         self._run += 1
-        name = f"speed-{self._work.name}-{self._run}-{os.getpid()}"  # no other contest's
+        name = f"speed-{self._work.name}-{self._run}-{os.getpid()}"  # unlike any other contest's
         self._admin.create_topic(name, partitions=self._settings.partitions)
         return name
 
@@ -136,7 +136,7 @@ class Contest:
 
 
 def logins_of(settings: argparse.Namespace) -> list[dict[str, Any]]:
-    """The ways to connect, in the order in which they are measured. Raises ValueError."""
+    """Return the ways to connect, in the order of their measurement. Raises ValueError."""
     found: list[dict[str, Any]] = []
     if settings.bootstrap:
         found.append({"bootstrap.servers": settings.bootstrap})
@@ -200,7 +200,7 @@ def main() -> None:
 
 
 def modes(text: str) -> tuple[str, ...]:
-    """An argparse type."""
+    """Parse the modes, as an argparse type."""
     names = tuple(text.split(","))
     if wrong := [name for name in names if name not in MODE_NAMES]:
         raise argparse.ArgumentTypeError(f"{wrong[0]!r} is none of {', '.join(MODE_NAMES)}")
@@ -208,13 +208,13 @@ def modes(text: str) -> tuple[str, ...]:
 
 
 def said(login: Mapping[str, Any]) -> str:
-    """How brokers are spoken to."""
+    """Describe how clients connect to the brokers."""
     protocol = str(login.get("security.protocol", "PLAINTEXT"))
     return f"{protocol} {login.get('sasl.mechanism', '')}".strip()
 
 
 def show(records: int, value_bytes: int, medians: dict[str, float]) -> None:
-    """A line for each contender, beside the connector's."""
+    """Print a line for each contender, beside the connector's."""
     print(f"  {'':22} {'seconds':>8} {'few':>6} {'records/s':>11} {'MB/s':>7} {'to connector':>13}")
     for name, seconds in medians.items():
         if name.endswith(", few"):

@@ -1,1 +1,1 @@
-"""pipeline/progress: what people watch of a query; begin with lag.py, then listener.py."""
+"""pipeline/progress: reports on running queries; begin with lag.py, then listener.py."""

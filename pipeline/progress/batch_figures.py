@@ -1,4 +1,4 @@
-"""The figures of one micro-batch, and the line that a log gets of them. Pure."""
+"""The figures of one micro-batch, and their line in the log. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from .lag import Lag, lag_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchFigures:
-    """rows_written, lag: None where nobody knows."""
+    """The figures of one micro-batch; rows_written and lag are None where they are unknown."""
 
     query: str  # its name, else its id
     batch_id: int
@@ -27,7 +27,10 @@ class BatchFigures:
 
 
 def figures_of(progress: Mapping[str, Any], rows_written: int | None) -> BatchFigures:
-    """rows_written: as the sink has said; else what Spark knows of sinks of its own kind."""
+    """Make the figures of a batch from Spark's progress.
+
+    rows_written: the sink's own count; without it the count by Spark, of its own sinks.
+    """
     if rows_written is None:
         counted = progress["sink"]["numOutputRows"]  # -1 of sinks that do not count
         rows_written = None if counted is None or counted < 0 else int(counted)

@@ -1,9 +1,9 @@
-"""Figures of queries in Prometheus' text format, in a file that always is whole.
+"""Figures of queries in Prometheus' text format, in a file that is always whole.
 
-A file and no port: node_exporter's textfile collector reads it, and so does any agent; it also
-holds the last figures of a query that has ended before somebody came to scrape it, as one with
-trigger availableNow does. That a driver has died shows in the age of its figures
-(oncelog_spark_last_batch_timestamp_seconds), and that is what to alert on.
+It is a file and no port: node_exporter's textfile collector reads it, and so does any agent; it
+also keeps the last figures of a query that ended before a scrape, as one with trigger availableNow
+does. A dead driver shows in the age of its figures (oncelog_spark_last_batch_timestamp_seconds),
+so that is the one to alert on.
 """
 
 import os
@@ -14,13 +14,13 @@ from pathlib import Path
 
 from .batch_figures import BatchFigures
 
-ENDED_MAX = 50  # queries that are told of after their end
+ENDED_MAX = 50  # queries that are kept after their end
 PREFIX = "oncelog_spark"
 
 
 @dataclass(slots=True)
 class QueryFigures:
-    """Sums since this program began, and the last batch."""
+    """The sums of a query since this program began, and its last batch."""
 
     is_running: bool = True
     batches: int = 0
@@ -31,7 +31,7 @@ class QueryFigures:
 
 
 class Exposition:
-    """What is told; by the name of a query, else its id."""
+    """The figures of all queries, by the query's name or else its id."""
 
     def __init__(self) -> None:
         self._queries: dict[str, QueryFigures] = {}
@@ -40,7 +40,7 @@ class Exposition:
         self._queries.setdefault(query, QueryFigures()).is_running = True
 
     def took(self, figures: BatchFigures) -> None:
-        """Take in a batch."""
+        """Add the figures of a batch."""
         query = self._queries.setdefault(figures.query, QueryFigures())
         query.batches += 1
         query.rows_read += figures.rows_read
@@ -60,7 +60,7 @@ class Exposition:
         """Replace the file. Raises OSError."""
         made = path.with_name(f".{path.name}.{os.getpid()}")
         made.write_text(self.text(), encoding="utf-8")
-        made.chmod(0o644)  # its reader is somebody else
+        made.chmod(0o644)  # other users read it
         made.replace(path)
 
     def _lines(self) -> Iterator[str]:

@@ -1,12 +1,12 @@
-"""How far a query is behind, from what Spark says of its batches.
+"""The lag of a query, from Spark's progress reports.
 
 Pure. Spark asks sources that are written in Java for figures of their own (`metrics` in
 lastProgress: minOffsetsBehindLatest and its kin), and Python's for none. But it asks ours for the
-newest offsets whenever it plans a batch, and hands them on as `latestOffset`: what lies between
-them and `endOffset` is what the batch left, in the same sense as Spark's own Kafka source has it.
+newest offsets whenever it plans a batch, and reports them as `latestOffset`: the difference to
+`endOffset` is what the batch left, in the same sense as in Spark's own Kafka source.
 
-Offsets are counted, so markers and aborted records count, too; and no further than readers are let:
-what stands in a transaction that is open is not behind, it is not there yet.
+Offsets are counted, so markers and aborted records count, too, but only up to the last stable
+offset: records of an open transaction are not part of the lag.
 """
 
 import json
@@ -43,9 +43,9 @@ class Lag:
 
 
 def lag_of(progress: Mapping[str, Any] | None) -> Lag | None:
-    """That of a `lastProgress`; None where none of its sources is ours or has been asked yet.
+    """Return the lag in a `lastProgress`; None if no source of ours has reported yet.
 
-    A partition that two sources of the query read is as far behind as the slower one.
+    The lag of a partition that two sources of the query read is that of the slower one.
     """
     found: dict[TopicPartition, int] = {}
     for source in progress["sources"] if progress is not None else ():
@@ -59,7 +59,7 @@ def lag_of(progress: Mapping[str, Any] | None) -> Lag | None:
 
 
 def _position(said: Any) -> Position | None:
-    """The offsets of our source; None of any other one's."""
+    """Return the offsets of our source; None for any other source."""
     try:
         value = json.loads(said) if isinstance(said, str) else said
         return Position.from_json(value) if isinstance(value, dict) else None

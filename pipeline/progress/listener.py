@@ -29,7 +29,7 @@ log = logging.getLogger("oncelog.progress")
 
 
 def watch(spark: "SparkSession", *, metrics_file: str | Path | None = None) -> "BatchListener":
-    """Report on all queries of a session, until `spark.streams.removeListener` is told to stop.
+    """Report on all queries of a session, until `spark.streams.removeListener` ends it.
 
     metrics_file: kept in Prometheus' text format; in a folder that exists. Raises OSError.
     """
@@ -39,12 +39,12 @@ def watch(spark: "SparkSession", *, metrics_file: str | Path | None = None) -> "
 
 
 class BatchListener(StreamingQueryListener):
-    """See the top of the file; Spark calls it from a thread of its own."""
+    """The listener of `watch`, which Spark calls from a thread of its own."""
 
     def __init__(self, metrics_file: Path | None = None) -> None:
         self._lock = threading.Lock()
         self._exposition, self._file = Exposition(), metrics_file
-        self._names: dict[str, str] = {}  # of running queries, by the id of their run
+        self._names: dict[str, str] = {}  # of running queries, by run id
         if metrics_file is not None:
             self._exposition.write(metrics_file)
 
@@ -60,17 +60,17 @@ class BatchListener(StreamingQueryListener):
         figures = figures_of(progress, written)
         log.info("%s", figures)
         with self._lock:
-            self._names[str(progress.runId)] = figures.query  # it may have begun before we listened
+            self._names[str(progress.runId)] = figures.query  # for queries older than the listener
             self._exposition.took(figures)
             self._write()
 
     def onQueryIdle(self, event: Any) -> None:
-        """Nothing to tell: the last figures hold."""
+        """Do nothing: the last figures still hold."""
 
     def onQueryTerminated(self, event: Any) -> None:
         with self._lock:
             query = self._names.pop(str(event.runId), str(event.id))
-            if query not in self._names.values():  # Spark may tell of its next run before
+            if query not in self._names.values():  # Spark may report its next run first
                 self._exposition.ended(query)
             self._write()
         if event.exception is None:

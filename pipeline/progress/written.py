@@ -1,8 +1,8 @@
-"""How many rows an exactly-once sink has written in a batch, for who reports on the batch.
+"""The number of rows that an exactly-once sink has written in a batch, for reports.
 
-Spark does not know: to it a foreachBatch is a function. The sink and the listener live in the
-driver's Python, and nothing else is shared by them. A batch is remembered until it is asked for,
-and where nobody listens, for KEPT batches.
+Spark does not know it: a foreachBatch is only a function to it. The sink and the listener live in
+the driver's Python, and share nothing else. A batch is kept until it is taken; without a listener,
+the last KEPT batches are kept.
 """
 
 import threading
@@ -15,7 +15,7 @@ _rows: dict[Batch, int] = {}
 
 
 def note_written(query_id: str, batch_id: int, row_count: int) -> None:
-    """Said by a sink when its part of a batch is over; those of several sinks add up."""
+    """Note a sink's rows when its part of a batch is over; those of several sinks add up."""
     with _lock:
         _rows[query_id, batch_id] = _rows.pop((query_id, batch_id), 0) + row_count
         while len(_rows) > KEPT:
@@ -23,6 +23,6 @@ def note_written(query_id: str, batch_id: int, row_count: int) -> None:
 
 
 def take_written(query_id: str, batch_id: int) -> int | None:
-    """The rows of a batch, told once; None when no sink has said anything."""
+    """Take the row count of a batch out; None when no sink has noted any."""
     with _lock:
         return _rows.pop((query_id, batch_id), None)

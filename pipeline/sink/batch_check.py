@@ -1,8 +1,8 @@
-"""Whether a batch that Spark gives is to be written, has been written, or must not be touched.
+"""The decision whether a batch of Spark is to be written, has been written, or must be refused.
 
 Pure. Spark gives a batch again, under the same number, until its own log says that it is done; the
 sink's decision says whether it was written. Where the two do not fit, one of them was restored,
-deleted or exchanged, and to go on would lose or double rows; then the sink stops, in words.
+deleted or exchanged, and to go on would lose or double rows; then the sink stops with a message.
 """
 
 from dataclasses import dataclass
@@ -14,16 +14,19 @@ from .stop_words import SinkStopped, rows_missing
 
 
 class BatchAction(Enum):
-    """What becomes of a batch."""
+    """The action for a batch."""
 
     WRITE = auto()
-    SKIP = auto()  # it was written
+    SKIP = auto()  # it is written already
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What the user has agreed to. replaces_query: the id of a query whose place this one takes.
-    first_batch: the batch that this sink begins with."""
+    """The user's consent to irregular batches.
+
+    replaces_query: the id of an older query that this one replaces. first_batch: the batch that
+    this sink begins with.
+    """
 
     replaces_query: str | None = None
     first_batch: int | None = None
@@ -80,9 +83,9 @@ def check_batch(
 
 
 def _goes_on(decision: Decision, given: BatchGiven, terms: Terms) -> bool:
-    """Whether the user has answered the alarm, by the number that it names.
+    """Whether the user has answered the alarm, by the batch number in it.
 
-    A query in the place of the one that raised it counts its batches anew, and has to be named.
+    A query that replaces the one with the alarm numbers its batches anew, so it must be named.
     """
     if terms.first_batch != decision.batch_id + 1:
         return False

@@ -1,8 +1,8 @@
-"""What Spark's checkpoint says about a batch, as a digest.
+"""The digest of a batch's entry in Spark's checkpoint.
 
-Spark writes `offsets/N` before it gives batch N out, and never again. Where another one stands
-under that number the checkpoint was put back to before the batch, and what is given now may hold
-other rows than what was written under the number then. So without that file there is no batch.
+Spark writes `offsets/N` before it gives batch N out, and never again. A different entry under that
+number means that the checkpoint was restored to before the batch, and that the batch given now may
+hold other rows than the one written under that number. So without the file no batch is written.
 """
 
 import hashlib
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 def plan_digest(spark: "SparkSession", query_id: str, batch_id: int, given: str | None) -> str:
-    """Of offsets/`batch_id` in the checkpoint of a running query.
+    """Return the digest of offsets/`batch_id` in the checkpoint of a running query.
 
-    given: the checkpoint by the user's word, for a Spark that does not say. Raises SinkStopped
-    when it is not known, or not to be read.
+    given: the user's checkpoint, for a Spark that does not report it. Raises SinkStopped when the
+    checkpoint is unknown or cannot be read.
     """
     checkpoint = _of_running_query(spark, query_id) or given
     if checkpoint is None:
@@ -41,8 +41,10 @@ def plan_digest(spark: "SparkSession", query_id: str, batch_id: int, given: str 
 
 
 def _of_running_query(spark: "SparkSession", query_id: str) -> str | None:
-    """By the list that all sessions share: a batch comes in a session of its own, which has none.
-    None where this Spark keeps it otherwise.
+    """Return the checkpoint of a running query, None where this Spark keeps it otherwise.
+
+    It is looked up in the list that all sessions share: a batch has a session of its own, without
+    queries.
     """
     session: Any = spark._jsparkSession
     jvm: Any = spark._jvm

@@ -1,8 +1,8 @@
-"""What the sink needs of a cluster, looked at before anything is written, and told in words.
+"""The checks of a cluster by the sink, before anything is written.
 
 Prepared transactions need InitProducerId 6 and its permission, on every broker, since any may
 coordinate a task's transaction. Apache Kafka 4.3 has both behind settings. The topic of decisions
-is made where it is missing, and where it is there it must not be able to forget a decision.
+is created where it is missing; an existing one must not be able to lose a decision.
 """
 
 import asyncio
@@ -52,13 +52,13 @@ SMALL = {
     "segment.bytes": str(16 * 1024 * 1024),
     "segment.ms": str(60 * 60 * 1000),
     "min.cleanable.dirty.ratio": "0.1",
-}  # each start reads the topic whole, and what is in the last segment is never compacted
+}  # each start reads all of it, and the last segment is never compacted
 APPEARS_S = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenMode:
-    """task_timeout_ms: of ordinary transactions of tasks, None where there are none."""
+    """The mode; task_timeout_ms: of tasks' ordinary transactions, None for prepared ones."""
 
     mode: Mode
     control_timeout_ms: int
@@ -67,10 +67,10 @@ class ChosenMode:
 
 
 def refuse_missing_topic(login: ClusterLogin, topic: str) -> None:
-    """Raises ValueError, within seconds, when the cluster has no topic of this name.
+    """Raise ValueError, within seconds, when the cluster has no topic of this name.
 
-    One that was just made may not be known to each broker yet, so it is looked for again. A cluster
-    that does not answer is left to the query, which waits for it.
+    A new topic may not be known to each broker yet, so the check is repeated. A cluster that does
+    not answer is left to the query, which waits for it.
     """
 
     async def look() -> bool:
@@ -81,7 +81,7 @@ def refuse_missing_topic(login: ClusterLogin, topic: str) -> None:
                     await asyncio.sleep(LOOK_AGAIN_S)
         except TimeoutError:
             return topic in view.snapshot.topic_errors
-        except KafkaError:  # that it may not be looked at, for instance
+        except KafkaError:  # such as a lack of permission
             return False
         finally:
             await view.close()
@@ -110,9 +110,9 @@ async def _is_missing(admin: Admin, topic: str) -> bool:
 async def settle_mode(
     admin: Admin, sink_id: str, wanted: Mode | None, given_ms: int | None
 ) -> ChosenMode:
-    """How to write, by what the brokers answer. given_ms: transaction_timeout_ms of the user.
+    """Choose the mode by the brokers' answers. given_ms: the user's transaction_timeout_ms.
 
-    Raises SinkStopped when they do not serve what was asked for.
+    Raises SinkStopped when they do not support the wanted mode.
     """
     control_ms, task_ms = given_ms or CONTROL_TIMEOUT_MS, None
     least_ms = given_ms or 0 if wanted is Mode.TRANSACTIONAL else control_ms
@@ -135,12 +135,12 @@ async def settle_mode(
 async def check_brokers(
     admin: Admin, timeout_ms: int, timeout_name: str, *, needs_prepared: bool
 ) -> BrokerAnswers:
-    """Raises SinkStopped when some broker would refuse what the sink is going to ask for.
+    """Raise SinkStopped when some broker would refuse the sink's requests.
 
-    A broker that is still listed and does not answer is left out: it is dying, and who coordinates
-    in its place is asked. Where configurations may not be described (DescribeConfigs of the
-    cluster) and need not be (mode "prepared" alone needs it) they are not looked at: a broker
-    refuses by itself a timeout that is too long.
+    A broker that is still listed and does not answer is left out: it is failing, and the broker
+    that takes its coordinators over is checked. Configurations that may not be described
+    (DescribeConfigs of the cluster) are skipped unless mode "prepared" needs them: a broker itself
+    refuses a timeout that is too long.
     """
     lacking: dict[str, list[int]] = {}
     timeout_max_ms: dict[int, int] = {}
@@ -171,10 +171,10 @@ async def check_brokers(
 
 
 async def longest_timeout_ms(admin: Admin, sink_id: str, answers: BrokerAnswers) -> int:
-    """What every broker takes as the timeout of a transaction.
+    """Return the longest transaction timeout that every broker accepts.
 
-    Where that may not be seen a coordinator is asked, by a new session of an id that serves nothing
-    else: Kafka's default first, then by halves what is not refused.
+    Where configurations are hidden, a coordinator is asked with a new session of an id for this
+    use only: first for Kafka's default, then by bisection.
     """
     if not answers.unseen and answers.timeout_max_ms:
         return min(answers.timeout_max_ms.values())
@@ -195,7 +195,7 @@ async def longest_timeout_ms(admin: Admin, sink_id: str, answers: BrokerAnswers)
 
 
 async def ready_topic(admin: Admin) -> None:
-    """Make the topic of decisions, or look whether it can hold them.
+    """Create the topic of decisions, or check that it can hold them.
 
     Raises SinkStopped, and TimeoutError while it has no leader.
     """
@@ -236,7 +236,7 @@ async def _with_leaders(admin: Admin) -> list[PartitionInfo]:
 def flaws(
     configs: Mapping[str, str | None], partitions: int, replicas: int, brokers: int
 ) -> list[str]:
-    """What is wrong with the topic of decisions. brokers: as many as live now."""
+    """List what is wrong with the topic of decisions. brokers: how many live now."""
     found: list[str] = []
     if partitions != 1:
         found.append(f"it has {partitions} partitions instead of one")
@@ -259,7 +259,7 @@ def flaws(
 async def _make(admin: Admin) -> None:
     brokers = (await admin.describe_cluster()).brokers
     counts = [min(REPLICAS, len(brokers)), min(REPLICAS, sum(not b.is_fenced for b in brokers))]
-    for replicas in dict.fromkeys(counts):  # who is away now may have a replica yet
+    for replicas in dict.fromkeys(counts):  # a broker that is away may have a replica
         configs = {
             "cleanup.policy": "compact",
             "min.insync.replicas": "2" if replicas > 1 else "1",
@@ -272,7 +272,7 @@ async def _make(admin: Admin) -> None:
             )
         except InvalidReplicationFactor:
             continue
-        except TopicAlreadyExists:  # another sink was quicker, or our first try
+        except TopicAlreadyExists:  # another sink was quicker, or our first try succeeded
             pass
         return
 

@@ -1,21 +1,21 @@
-"""The transactional ids that task attempts write with, one at a time, and when one is used again.
+"""The transactional ids of task attempts, each for one attempt at a time, and their reuse.
 
-Rules of this file. The first thing that an attempt does to its id is InitProducerId, which aborts
-whatever the id has open. So an attempt has its id for itself: one that froze before that request,
-and wakes much later, can hurt nobody but itself. (With ids made of partition and attempt number,
-such a sleeper would abort the transaction of the attempt that bears the same number in a later
-batch. And of two attempts that Spark runs for one partition both may be the first, since a stage
-that is tried again counts from nought.) An id is used again only by who has taken it out of the
-table of its executor, where an attempt that has ended well puts it back; when the driver has said
-that its last transaction was committed, and never for a batch that is not newer than its last one.
-So a long query keeps to a few ids. One whose attempt was not wanted, or whose first request got no
-answer (it may come again, much later), is left for good.
+The first request of an attempt with its id is InitProducerId, which aborts the id's open
+transaction. So an attempt has its id for itself: one that froze before that request, and wakes
+much later, can only harm itself. (With ids made of partition and attempt number, such an attempt
+would abort the transaction of the attempt with the same number in a later batch. And two attempts
+that Spark runs for one partition may both be numbered first, since a retried stage counts from
+zero.) An id is reused only by an attempt that has taken it out of the table of its executor. A
+successful attempt puts it back there; it can be taken once the driver has reported that its last
+transaction was committed, and never for a batch that is not newer than its last one. So a long
+query needs few ids. An id is abandoned when Spark did not keep its attempt, or when its first
+request got no answer (it may arrive again, much later).
 
-The table is a file, because Spark ends Python workers that are idle for a minute: ids that a
-process kept for itself would be made anew by a query whose triggers are further apart. It lies in
-the directory that Spark gives an executor for as long as it lives, and belongs to the daemon that
-forks its workers. What the table does not have is never used again, so nothing depends on it;
-where there can be none, a process keeps its ids for itself.
+The table is a file, because Spark ends Python workers that are idle for a minute: with ids in
+memory, a query with rarer triggers would need new ids all the time. It lies in the directory that
+Spark gives an executor for as long as it lives, and belongs to the daemon that forks its workers.
+An id that the table has lost is never reused, so nothing depends on it; where there can be no
+table, a process keeps its ids in memory.
 """
 
 import logging
@@ -58,7 +58,7 @@ class IdTable(Protocol):
 
 
 class OwnTable:
-    """Of one process."""
+    """A table in the memory of one process."""
 
     def __init__(self) -> None:
         self._rows: dict[str, tuple[str, int, int]] = {}
@@ -86,7 +86,10 @@ class OwnTable:
 
 
 class SharedTable:
-    """Of the processes that open this file. Raises sqlite3.Error; ImportError without sqlite."""
+    """A table in a file, for the processes that open it.
+
+    Raises sqlite3.Error; ImportError without sqlite.
+    """
 
     def __init__(self, file: Path) -> None:
         import sqlite3
@@ -122,7 +125,7 @@ class SharedTable:
 
 
 class ChildIds:
-    """The ids of one executor, as one of its processes sees them.
+    """The ids of one executor, as one of its processes uses them.
 
     file: None: only this process has them. word: hexadecimal, drawn by the process itself.
     """
@@ -141,7 +144,7 @@ class ChildIds:
     def take(
         self, sink_id: str, generation: int, batch_id: int, committed: Iterable[str] = ()
     ) -> str:
-        """An id for one attempt. committed: ids that the driver gives back."""
+        """Take an id for one attempt. committed: ids that the driver returns for reuse."""
         try:
             name = self._table.take_out(committed, sink_id, generation, batch_id)
         except Exception as problem:
@@ -153,7 +156,7 @@ class ChildIds:
         return name
 
     def put_back(self, name: str, sink_id: str, generation: int, batch_id: int) -> None:
-        """By an attempt that has ended well."""
+        """Return the id for reuse after a successful attempt."""
         try:
             self._table.put_back(name, sink_id, generation, batch_id)
         except Exception as problem:
@@ -162,7 +165,7 @@ class ChildIds:
                 self._table.put_back(name, sink_id, generation, batch_id)
 
     def close(self) -> None:
-        """What was put back stays in the file."""
+        """Close the table; the ids that were put back stay in the file."""
         self._table.close()
 
     def _failed(self, problem: Exception) -> None:
@@ -175,7 +178,7 @@ class ChildIds:
 
 
 def ids_file() -> Path | None:
-    """Of the executor whose worker this process is; None where it has no directory any more."""
+    """Return the file of the executor of this worker; None where it has no directory any more."""
     from pyspark import SparkFiles
 
     try:

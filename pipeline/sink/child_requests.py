@@ -1,8 +1,8 @@
-"""The sink's requests about its children: how they stand, and their ends.
+"""The sink's requests about its children: their states, and their ends.
 
-What an answer means to the protocol stands here. An EndTxn that is repeated is answered as the
+This file translates answers into events of the protocol. A repeated EndTxn is answered as the
 first one was: with transactions V2 it is known by its epoch, one below that of the id. Each child
-has an epoch of its own, with V1 too, so the answer tells how this one was ended, and no other.
+has an epoch of its own, with V1 too, so the answer describes the end of this child, and no other.
 """
 
 import asyncio
@@ -32,15 +32,15 @@ ENDED_OTHERWISE = FENCED | {ErrorCode.INVALID_TXN_STATE}
 
 
 class ChildRequests:
-    """Of one sink."""
+    """The requests of one sink."""
 
     def __init__(self, admin: Admin, sink_id: str) -> None:
         self._admin, self._sink_id = admin, sink_id
 
     async def list_open(self) -> steps.OpenListed:
-        """Open children. A broker that does not answer for a while is left out.
+        """List open children. A broker that does not answer for a while is left out.
 
-        What it coordinated is another one's by then, or is found at the next batch.
+        Its transactions are at another coordinator by then, or are found at the next batch.
         """
         wanted: dict[str, Any] = {"prefix": child_prefix(self._sink_id), "states": ["Ongoing"]}
         try:
@@ -56,7 +56,7 @@ class ChildRequests:
         return steps.OpenListed(tuple(each.transactional_id for each in found))
 
     async def describe(self, children: Collection[PreparedTransaction]) -> steps.ChildrenDescribed:
-        """Ask each one's coordinator, as long as it takes."""
+        """Ask each child's coordinator, for as long as it takes."""
         found: dict[str, str] = {}
 
         async def look(child: PreparedTransaction) -> None:
@@ -87,9 +87,9 @@ class ChildRequests:
     async def commit(
         self, children: Iterable[PreparedTransaction], *, times_out: bool = False
     ) -> steps.Event:
-        """Commit all that can be, as long as it takes.
+        """Commit all children that can be committed, for as long as it takes.
 
-        An id that has expired was that of a committed transaction, unless it could time out.
+        An expired id was that of a committed transaction, unless it could time out.
         """
         refused = await self._end(children, commit=True)
         if not times_out:
@@ -97,7 +97,7 @@ class ChildRequests:
         return _outcome(refused) or steps.ChildrenCommitted()
 
     async def roll_back(self, children: Iterable[PreparedTransaction]) -> steps.Event:
-        """Abort all that are not committed, as long as it takes."""
+        """Abort all children that are not committed, for as long as it takes."""
         names = tuple(child.transactional_id for child in children)
         log.warning(
             "sink %s: a part of a decided batch has timed out, and none is committed: aborted: %s",
@@ -105,19 +105,19 @@ class ChildRequests:
             shown(names) or "nothing more",
         )
         refused = await self._end(children, commit=False)
-        # Fenced by a timeout meanwhile: a commit would be told as such, by INVALID_TXN_STATE.
+        # A timeout has fenced these meanwhile: for a commit the answer would be INVALID_TXN_STATE.
         refused = {name: p for name, p in refused.items() if p.number not in FENCED}
         return _outcome(refused) or steps.ChildrenAborted()
 
     async def abort(self, names: Iterable[str]) -> steps.Event:
-        """End what these have open."""
+        """Abort the open transactions of these ids."""
         await _for_each(names, self._admin.transactions.end)
         return steps.ChildrenAborted()
 
     async def _end(
         self, children: Iterable[PreparedTransaction], *, commit: bool
     ) -> dict[str, KafkaError]:
-        """Those that could not be ended so, and why; all others are."""
+        """End children; return the errors of those that could not be ended as asked."""
         refused: dict[str, KafkaError] = {}
 
         async def end(child: PreparedTransaction) -> None:
@@ -158,7 +158,7 @@ def _in_words(problem: KafkaError) -> str:
 
 
 def standing(child: PreparedTransaction, found: DescribedTransaction, now_ms: int) -> str:
-    """Of a child as its coordinator describes it. now_ms: wall clock, as the coordinator's is."""
+    """Return the state of a child by its coordinator's description. now_ms: wall clock."""
     if found.producer_id != child.producer_id:
         return OTHER  # its epochs were used up, by an end of either kind; or the id has expired
     raised = found.producer_epoch - child.producer_epoch
@@ -172,7 +172,7 @@ def standing(child: PreparedTransaction, found: DescribedTransaction, now_ms: in
 
 
 async def _for_each(items: Iterable[T], end: Callable[[T], Awaitable[object]]) -> None:
-    """End all of them, AT_ONCE at a time; then raise the first problem."""
+    """End all items, AT_ONCE at a time; then raise the first problem."""
     gate = asyncio.Semaphore(AT_ONCE)
 
     async def one(item: T) -> None:

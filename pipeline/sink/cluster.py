@@ -1,8 +1,8 @@
 """The sink's requests to a cluster: the control transaction, and the decision.
 
-All by Kafka's protocol. What an answer means to the protocol stands here, and nothing else: a
-request is tried for as long as it can still be decided; one that is refused becomes an event, and
-only what leaves nothing in doubt is raised.
+All use Kafka's protocol. This file only translates answers into events: a request is retried for
+as long as it can still be decided; a refused one becomes an event, and an error is raised only
+where it leaves nothing in doubt.
 """
 
 import atexit
@@ -31,17 +31,17 @@ log = logging.getLogger("oncelog.sink")
 
 CONTROL_TRIES = 5  # of a transaction that had to be aborted
 # Another sink's control transaction holds the topic until it times out. For mode "driver" that may
-# be transaction.max.timeout.ms: Kafka's default, and a minute for its coordinator to see to it.
+# be transaction.max.timeout.ms: Kafka's default, and a minute until its coordinator notices.
 READ_TIMEOUT_S = 900.0 + 60.0
 LOG_INTERVAL_S = 30.0
-# Of a fetch at the topic's end. One that nobody waits for any more holds its connection up so long,
-# and the next reading with it.
+# The wait of a fetch at the topic's end. An abandoned one blocks its connection for this time, and
+# with it the next reading.
 FETCH_WAIT_MS = 50
 PLACE = (TOPIC, 0)
 THREAD = "oncelog-sink-driver"
 T = TypeVar("T")
 Write = Callable[[Producer], Awaitable[None]]
-OF_THE_TRANSACTION = {  # and not of what was written in it: another one may well succeed
+OF_THE_TRANSACTION = {  # errors of the transaction itself; another one may well succeed
     ErrorCode.TRANSACTION_ABORTABLE,
     ErrorCode.INVALID_TXN_STATE,
     ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -61,7 +61,7 @@ class Reading:
 
 
 class SinkCluster:
-    """One sink's dealings with its cluster; on one event loop. The view is the caller's."""
+    """One sink's use of its cluster, on one event loop. The caller owns the view."""
 
     def __init__(
         self,
@@ -79,13 +79,13 @@ class SinkCluster:
         self.control_timeout_ms, self._settings = control_timeout_ms, settings or {}
 
     async def close(self) -> None:
-        """Close the control producer; a transaction that it has open is aborted, if that can be."""
+        """Close the control producer; its open transaction is aborted, if possible."""
         control, self._control = self._control, None
         if control is not None:
             await control.close()
 
     async def perform(self, effect: steps.Effect) -> steps.Event:
-        """Execute an effect that needs no rows; the event that came of it."""
+        """Execute an effect that needs no rows; return the resulting event."""
         match effect:
             case steps.ReadDecision():
                 return await self.read_decision()
@@ -115,14 +115,14 @@ class SinkCluster:
             transaction_timeout_ms=self.control_timeout_ms,
             **self._settings,
         )
-        await control.init_transactions()  # waits while its last transaction is being ended
+        await control.init_transactions()  # waits while the id's last transaction is being ended
         self._control = control
         return steps.Fenced()
 
     async def read_decision(self) -> steps.Event:
-        """The decision as of now: everything that was acknowledged before this call counts.
+        """Read the present decision: all that was acknowledged before this call counts.
 
-        A start reads twice, and the second time what came meanwhile.
+        A start reads twice, and the second time only the newer records.
         """
         self._looked = await read_topic(self.admin, self._looked)
         return steps.DecisionRead(decode(self.sink_id, self._looked.newest))
@@ -153,7 +153,7 @@ class SinkCluster:
                         return steps.ControlInDoubt(str(second))
                     raise
                 if not (problem.retriable or problem.number in OF_THE_TRANSACTION):
-                    raise  # the next try would meet the same again
+                    raise  # the next try would fail the same way
             else:
                 return steps.ControlCommitted()
         assert last is not None
@@ -194,20 +194,20 @@ class ClusterThread:
         _sweeping.add(self)
 
     def stop_sweeps(self) -> list[str]:
-        """No sweep runs from here on; the ids that were swept."""
+        """Stop the sweeps; return the ids that were swept."""
         sweep, self._sweep = self._sweep, None
         _sweeping.discard(self)
         return [] if sweep is None else self._thread.run(sweep.stop())
 
     def sweep_once(self, limit_s: float) -> None:
-        """For the end of a program; as well as it can be done in a moment."""
+        """Sweep once at the end of a program, for at most `limit_s`; errors are ignored."""
         sweep = self._sweep
         if sweep is not None and not self._closed.is_set():
             with contextlib.suppress(Exception):
                 self._thread.run(sweep.once(), limit_s)
 
     def close(self) -> None:
-        """End connections and the thread."""
+        """Close the connections and the thread."""
         if self._closed.is_set():
             return
         self._closed.set()
@@ -220,9 +220,9 @@ class ClusterThread:
             self._thread.close()
 
     def let_go(self) -> None:
-        """Close, after sweeps for a while where they have begun; in a thread of its own.
+        """Close in a thread of its own, after LINGER_S if sweeps have begun.
 
-        The garbage collector comes in any thread, also in the one that is to end.
+        The garbage collector calls this in any thread, also in the one that is to end.
         """
         if not self._closed.is_set():
             threading.Thread(target=self._linger, daemon=True).start()
@@ -230,7 +230,7 @@ class ClusterThread:
     def _linger(self) -> None:
         if self._sweep is not None:
             with contextlib.suppress(Exception):
-                self.run(SinkCluster.close)  # what the driver itself has open
+                self.run(SinkCluster.close)  # aborts the driver's own open transaction
             self._closed.wait(LINGER_S)
         self.close()
 
@@ -240,7 +240,7 @@ _sweeping: "weakref.WeakSet[ClusterThread]" = weakref.WeakSet()
 
 @atexit.register
 def _sweep_at_exit() -> None:
-    """Whoever is left open now waits for the next start of the query, which may never come."""
+    """Sweep once more: what is open now would wait for the next start, which may never come."""
     until_s = time.monotonic() + LAST_SWEEPS_S
     for each in list(_sweeping):
         left_s = until_s - time.monotonic()
@@ -251,11 +251,11 @@ def _sweep_at_exit() -> None:
 async def read_topic(
     admin: Admin, before: Reading | None = None, *, timeout_s: float | None = None
 ) -> Reading:
-    """The newest committed value of each key of the topic of decisions; goes on from `before`.
+    """Read the newest committed value of each key of the topic of decisions, from `before` on.
 
-    To the high watermark of this moment, which a leader answers only when it is sure of it; so a
-    transaction that holds readers back below it is waited for: timeout_s, READ_TIMEOUT_S by
-    default. Raises TimeoutError, which says what it waited for.
+    It reads to the present high watermark, which a leader reports only when it is certain; so a
+    transaction that holds readers back below it is awaited: for timeout_s, by default
+    READ_TIMEOUT_S. Raises TimeoutError, which says what it waited for.
     """
     timeout_s = READ_TIMEOUT_S if timeout_s is None else timeout_s
     end = (await admin.list_offsets({PLACE: LATEST}))[PLACE]
@@ -286,7 +286,7 @@ async def read_topic(
 
 
 async def _held_up(admin: Admin, position: int, end: int) -> str:
-    """Why the topic of decisions is not read to its end yet."""
+    """Say why the topic of decisions is not read to its end yet."""
     said = f"The topic {TOPIC} is read to offset {position}, and has to be read to {end}"
     stable = (await admin.list_offsets({PLACE: LATEST}, read_committed=True))[PLACE]
     if stable >= end:
@@ -299,7 +299,7 @@ async def _held_up(admin: Admin, position: int, end: int) -> str:
 
 
 async def _commit(control: Producer) -> None:
-    """The same EndTxn until it is decided."""
+    """Repeat the same EndTxn until it is decided."""
     while True:
         try:
             await control.commit_transaction()

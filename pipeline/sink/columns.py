@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-ANYWHERE = -1  # to `send_many`
+ANYWHERE = -1  # the partition for `send_many` to choose
 KNOWN = ("value", "key", "topic", "partition", "headers", "timestamp")
 BYTES = {"binary", "string"}
 OTHERS = (
@@ -30,7 +30,7 @@ OTHERS = (
 
 
 def check_columns(types: dict[str, str], topic: str | None) -> None:
-    """Raises ValueError when rows with these columns (name: Spark's type) cannot be written."""
+    """Raise ValueError when rows with these columns (name: Spark's type) cannot be written."""
     unknown = [name for name in types if name not in KNOWN]
     if unknown:
         raise ValueError(
@@ -50,7 +50,7 @@ def check_columns(types: dict[str, str], topic: str | None) -> None:
 
 
 def prepare(frame: "DataFrame", topic: str | None) -> "DataFrame":
-    """The same rows with plain columns; raises ValueError when that cannot be."""
+    """Return the same rows with plain columns. Raises ValueError when that cannot be."""
     types = {each.name: each.dataType.simpleString() for each in frame.schema.fields}
     check_columns(types, topic)
     prepared = {name: f"`{name}`" for name in KNOWN if name in types}
@@ -60,20 +60,20 @@ def prepare(frame: "DataFrame", topic: str | None) -> "DataFrame":
         prepared[name] = f"CAST(`{name}` AS BINARY)"
     if "timestamp" in types:
         prepared["timestamp"] = "unix_millis(`timestamp`)"
-    # One call into the JVM, where each function of a Column is a dozen.
+    # This is one call into the JVM, where each function of a Column is a dozen.
     return frame.selectExpr(*(f"{column} AS `{name}`" for name, column in prepared.items()))
 
 
 def rows_by_topic(
     batch: "pa.RecordBatch", topic: str | None
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The rows of each topic, as arguments of `Producer.send_many`."""
+    """Yield the rows of each topic, as arguments of `Producer.send_many`."""
     if topic is not None:
         yield topic, _arguments(batch)
         return
     import pyarrow.compute as pc
 
-    compute: Any = pc  # its functions are made when it is imported
+    compute: Any = pc  # its functions exist only after the import
     names = batch.column("topic")
     for name in names.unique().to_pylist():
         if name is None:

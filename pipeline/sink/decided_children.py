@@ -1,16 +1,15 @@
-"""What becomes of a decision's children: they are committed, or it is taken back, or an alarm.
+"""The end of a decision's children: a commit, a return to before the batch, or an alarm.
 
 Pure; a part of the table of protocol.py. Prepared transactions are committed, whatever happens.
 Ordinary ones (mode "transactional") the cluster aborts when an outage was longer than their
-timeout, each at a moment of its own. So they are described first, at a start and also by the driver
-that has just decided: its decision may have been long on its way. Where one is gone and none is
-committed, none is to be: the others are aborted, by requests that tell if somebody has
-committed one meanwhile (a driver that was superseded, and does not know, may be at it); then the
-decision is taken back, and the batch written again. Where one is gone and another is committed, the
-batch is torn.
+timeout, each at a moment of its own. So they are described first, at a start and also by the
+driver that has just decided: its decision may have taken long. Where one has timed out and none is
+committed, the others are aborted too, by requests that fail if one was committed meanwhile (by a
+superseded driver that does not know of its successor); then the decision is taken back, and the
+batch written again. Where one has timed out and another is committed, the batch is torn.
 
-That a child is refused means that it is aborted: nobody touches the id of a decided child but to
-end it, so only an end that was not ours can be in the way. An id that is forgotten tells nothing.
+A refused child is an aborted one: the id of a decided child is used only to end it, so only a
+timeout can have come first. A forgotten id says nothing.
 """
 
 from . import steps, stop_words
@@ -20,7 +19,7 @@ from .stop_words import SinkStopped
 
 
 class DecidedChildren:
-    """The rules that deal with them; the state is SinkProtocol's."""
+    """The rules for the children of a decision, for SinkProtocol, which has the state."""
 
     sink_id: str
     phase: Phase
@@ -31,7 +30,7 @@ class DecidedChildren:
     _is_start: bool  # the decision was found; else it is of the batch that is given
 
     def _take_up(self) -> steps.Effect:
-        """A decision that may be unfinished: of this batch, or found at a start."""
+        """Resume a decision that may be unfinished: of this batch, or found at a start."""
         assert self.decision is not None
         if self.decision.times_out and self.decision.unfinished:
             self.phase = Phase.JUDGING
@@ -56,7 +55,7 @@ class DecidedChildren:
 
     @property
     def _may_be_undone(self) -> bool:
-        """Whether Spark has this batch written again, and nothing of it counts as lost yet."""
+        """Whether Spark will write this batch again, and nothing of it counts as lost yet."""
         decision, given = self.decision, self._given
         return (
             decision is not None
@@ -76,7 +75,7 @@ class DecidedChildren:
         raise stop_words.taken_over_while_undone(self.sink_id, batch_id, doubt.reason)
 
     def _refused(self, refused: steps.ChildrenRefused) -> steps.Effect:
-        """An alarm, and a record of it: once the id has expired, nobody could tell any more."""
+        """Raise an alarm, and record it: an id that expires can no longer tell how it ended."""
         assert self.decision is not None
         is_whole = len(refused.names) == len(self.decision.children) and not refused.forgotten
         if is_whole and self._may_be_undone:

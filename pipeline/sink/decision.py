@@ -1,14 +1,13 @@
-"""What a sink has decided, and its form in the topic of decisions.
+"""The decision of a sink, and its form in the topic of decisions.
 
 Pure. The topic `oncelog.spark.decisions` has one partition and is compacted; the newest record of
 the key `sink_id` is the decision of that sink, as JSON that a person can read. Children above
 CHUNK_BYTES_MAX go to further keys, `sink_id#1`, `sink_id#2`...; each of these names the batch and
-the generation that it belongs to, so what is left over from a larger, older decision is not
-mistaken for a part of this one. All records of a decision are written in one transaction of the
-control id.
+the generation that it belongs to, so the rest of a larger, older decision is not mistaken for a
+part of this one. All records of a decision are written in one transaction of the control id.
 
-What is lost stands in the head by name; where these are many, as a bit for each child (hexadecimal,
-the first child lowest): an alarm that is too large to be written could not be answered either.
+Lost children are in the head by name; many of them are a bit for each child (hexadecimal, the
+first child lowest), because an alarm must not be too large to be written, and so to be answered.
 
 Group offsets would not do in place of the topic: they expire, and a query that stopped that long
 would write its last batch twice.
@@ -23,7 +22,7 @@ from ...client import PreparedTransaction
 
 TOPIC = "oncelog.spark.decisions"
 FORM = 1
-TIMES_OUT_FORM = 2  # unfinished, of ordinary transactions: not for who does not know of these
+TIMES_OUT_FORM = 2  # unfinished, of ordinary transactions: an older oncelog must refuse it
 CHUNK_BYTES_MAX = 512 * 1024
 CHUNKS_MAX = 1_000
 LOST_BYTES_MAX = 64 * 1024  # of names in the head, which has a chunk of children beside them
@@ -33,19 +32,19 @@ Record = tuple[bytes, bytes]
 
 
 class UnreadableDecision(ValueError):
-    """What stands in the topic was not written by this sink, or not by this version of it."""
+    """The record in the topic was not written by this sink, or not by this version of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     """The state of a sink.
 
-    generation: of the driver that was last in office. decided_by: of the one that decided the
-    batch. batch_id: NO_BATCH before the first. children: one of each task attempt that counts.
-    is_done: all children are known to be committed. times_out: they are ordinary transactions.
-    digest: of what Spark's checkpoint says about the batch, "" when it was not known;
-    digest_before: about the one before, for a decision that is taken back.
-    lost: children that were ended otherwise, so that rows of the batch are missing.
+    generation: of the last driver in office. decided_by: of the one that decided the batch.
+    batch_id: NO_BATCH before the first. children: one of each task attempt that counts. is_done:
+    all children are known to be committed. times_out: they are ordinary transactions. digest: of
+    the batch's entry in Spark's checkpoint, "" when it was not known; digest_before: of the
+    previous batch's entry, for a decision that is taken back. lost: children that were ended
+    otherwise, so that rows of the batch are missing.
     """
 
     generation: int
@@ -61,7 +60,7 @@ class Decision:
 
     @property
     def unfinished(self) -> tuple[PreparedTransaction, ...]:
-        """Children that may have to be committed yet."""
+        """Return the children that may still have to be committed."""
         if self.is_done:
             return ()
         lost = set(self.lost)
@@ -71,15 +70,18 @@ class Decision:
         return replace(self, generation=generation)
 
     def without(self, names: tuple[str, ...]) -> "Decision":
-        """The same with an alarm that stays. The others are committed; of ordinary transactions
-        that is written down, since later their ids would not tell."""
+        """Return the decision with lost children, an alarm that stays.
+
+        The others are committed; of ordinary transactions that is recorded, since later their ids
+        would not tell.
+        """
         return replace(self, lost=(*self.lost, *names), is_done=self.is_done or self.times_out)
 
     def done(self) -> "Decision":
         return replace(self, is_done=True)
 
     def undone(self) -> "Decision":
-        """As before the batch, of which nothing was committed or can be any more."""
+        """Return the state before the batch, of which nothing is or can be committed."""
         return Decision(
             generation=self.generation,
             query_id=self.query_id,
@@ -89,7 +91,7 @@ class Decision:
 
 
 def encode(sink_id: str, decision: Decision) -> list[Record]:
-    """The records of a decision. Raises ValueError when it has too many children."""
+    """Encode the records of a decision. Raises ValueError when it has too many children."""
     chunks = _chunks(decision.children)
     if len(chunks) > CHUNKS_MAX:
         raise ValueError(
@@ -123,7 +125,7 @@ def encode(sink_id: str, decision: Decision) -> list[Record]:
 
 
 def decode(sink_id: str, newest: Mapping[bytes, bytes | None]) -> Decision | None:
-    """The decision among the newest records by key; None when the sink has none.
+    """Decode the decision among the newest records by key; None when the sink has none.
 
     Raises UnreadableDecision.
     """
@@ -161,7 +163,7 @@ def decode(sink_id: str, newest: Mapping[bytes, bytes | None]) -> Decision | Non
 def newest_by_key(
     records: Iterable[tuple[bytes | None, bytes | None]],
 ) -> dict[bytes, bytes | None]:
-    """What compaction would leave of records in the order of their offsets."""
+    """Return the records that compaction would leave; `records` come in the order of offsets."""
     return {key: value for key, value in records if key is not None}
 
 
@@ -184,7 +186,7 @@ def _lost(decision: Decision) -> Any:
         return decision.lost
     lost = set(decision.lost)
     bits = "".join("01"[c.transactional_id in lost] for c in reversed(decision.children))
-    return {OF_CHILDREN: f"{int(bits, 2):x}"}  # an older oncelog sees one that is lost, and stops
+    return {OF_CHILDREN: f"{int(bits, 2):x}"}  # an older oncelog sees a lost child and stops
 
 
 def _lost_of(said: Any, children: tuple[PreparedTransaction, ...]) -> tuple[str, ...]:

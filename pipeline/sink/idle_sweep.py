@@ -1,11 +1,11 @@
-"""End what attempts leave open that come too late, while no batch runs.
+"""The sweep of late attempts: their open transactions are aborted while no batch runs.
 
 An attempt that Spark did not keep may write when its batch is long committed: its executor stood
-still, or its answers were slow. What it leaves open holds up readers of its partitions, and the
-next batch may be hours away, or never come. So open children are looked for every SWEEP_S seconds
-between batches, for LINGER_S after the query was let go of, and once more when the program ends.
+still, or its answers were slow. Its open transaction blocks readers of its partitions, and the
+next batch may be hours away, or never come. So open children are swept every SWEEP_S seconds
+between batches, for LINGER_S after the query has ended, and once more when the program ends.
 
-Never while a batch runs: its attempts' children are open, and nobody has decided about them yet.
+No sweep runs beside a batch: its attempts' children are open, and not decided yet.
 """
 
 import asyncio
@@ -19,12 +19,12 @@ log = logging.getLogger("oncelog.sink")
 
 SWEEP_S = 10.0
 LINGER_S = 60.0
-LAST_SWEEP_S = 3.0  # that one may take at the end of a program
-LAST_SWEEPS_S = 9.0  # that all of them together may
+LAST_SWEEP_S = 3.0  # the longest of one at the end of a program
+LAST_SWEEPS_S = 9.0  # the longest of all of them together
 
 
 class IdleSweep:
-    """Sweeps from its making until `stop`; on the loop of its cluster."""
+    """A task that sweeps until `stop`, on the loop of its cluster."""
 
     def __init__(self, children: ChildRequests, leftovers: Leftovers) -> None:
         self._children, self._leftovers = children, leftovers
@@ -32,7 +32,7 @@ class IdleSweep:
         self._task = asyncio.create_task(self._run())
 
     async def stop(self) -> list[str]:
-        """The ids that were aborted, or may be yet: a request on its way is not called back."""
+        """Stop; return the ids that were aborted, or may yet be by a request under way."""
         self._task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._task
@@ -44,7 +44,7 @@ class IdleSweep:
             await self.once()
 
     async def once(self) -> None:
-        """One sweep; what a cluster refuses now is tried again with the next. Raises nothing."""
+        """Sweep once; a refused abort is tried again by the next sweep. Raises nothing."""
         sink = self._leftovers.sink_id
         try:
             names = self._leftovers.among((await self._children.list_open()).names)
@@ -52,5 +52,5 @@ class IdleSweep:
                 self._swept += names
                 log.warning("sink %s: attempts came too late; ended: %s", sink, shown(names))
                 await self._children.abort(names)
-        except Exception as problem:  # whatever it is, the query's next batch is not to die of it
+        except Exception as problem:  # no error may fail the query's next batch
             log.info("sink %s: what attempts left open is not known now: %s", sink, problem)

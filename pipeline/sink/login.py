@@ -1,8 +1,8 @@
-"""Where a sink's clients connect, and as whom: in the driver and in its tasks.
+"""The address and the identity of a sink's clients, in the driver and in its tasks.
 
 Settings come as keywords (`sasl_password=...`) or by the names that the source takes
-(`**{"kafka.sasl.password": ...}`), so that one dictionary does for both. Secrets are kept as
-`Secret`: what is pickled for tasks shows none.
+(`**{"kafka.sasl.password": ...}`), so that one dictionary serves both. Secrets are kept as
+`Secret`, so that the pickles for tasks show none.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ KEYWORDS = frozenset(name.replace(".", "_") for name in SECURITY_NAMES)
 
 
 def client_keywords(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings as keywords. Raises ValueError for one that is given in both forms."""
+    """Return settings as keywords. Raises ValueError for one that is given in both forms."""
     found: dict[str, Any] = {}
     for name, value in given.items():
         keyword = name.removeprefix(PREFIX).replace(".", "_")
@@ -34,7 +34,7 @@ def client_keywords(given: Mapping[str, Any]) -> dict[str, Any]:
 class ClusterLogin:
     """A cluster by its bootstrap line, and the settings of security; may be pickled.
 
-    nonce: tells logins apart whose tokens come from a function, which no two tasks see as the same.
+    nonce: tells logins with a token function apart, since no two tasks see it as the same.
     """
 
     bootstrap: str
@@ -43,18 +43,18 @@ class ClusterLogin:
 
     @classmethod
     def of(cls, bootstrap: str, settings: Mapping[str, Any]) -> "ClusterLogin":
-        """By all settings of a client, as keywords. Raises ValueError, as `security`."""
+        """Make a login from a client's settings, as keywords. Raises ValueError, as `security`."""
         login = cls(bootstrap, tuple((n, v) for n, v in settings.items() if n in KEYWORDS))
         login.security()
         return login
 
     def security(self) -> SecurityConfig | None:
-        """Checked; None in plain text. Raises ValueError with a sentence."""
+        """Return the checked settings; None in plain text. Raises ValueError with a sentence."""
         return security_config(read_settings(ADMIN, None, dict(self.settings)))
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """Equal for logins that may share connections."""
+        """Return a key that is equal for logins that may share connections."""
         config = self.security()
         if config is None or config.sasl is None or config.sasl.tokens is None:
             return self.bootstrap, config
@@ -63,6 +63,6 @@ class ClusterLogin:
         return self.bootstrap, self.nonce
 
     def open_view(self, client_id: str) -> ClusterView:
-        """The caller closes it."""
+        """Open a view of the cluster, which the caller closes."""
         given = {"bootstrap_servers": self.bootstrap, "client_id": client_id}
         return open_view(None, read_settings(ADMIN, None, given | dict(self.settings)))[0]

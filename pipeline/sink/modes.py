@@ -1,11 +1,11 @@
-"""How a sink writes, which way is chosen, and what of its guarantee is told.
+"""The modes of a sink, the choice between them, and the sentence about their guarantee.
 
 Pure. Two modes are exact whatever happens: "prepared", where every task writes by itself, and
 "driver", where one process writes all. "transactional" writes as "prepared" does, into ordinary
 transactions, which the cluster aborts after a time: it is exact as long as no outage is longer.
 
-So "auto" chooses between the first two only, by what the brokers answer. The third has to be asked
-for by name: a setting that is lost in an upgrade of the brokers must not weaken what was promised.
+So "auto" chooses between the first two only, by the brokers' answers. The third has to be chosen
+by name: a setting that is lost in an upgrade of the brokers must not weaken the guarantee.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from .stop_words import SinkStopped
 AUTO = "auto"
 TIMEOUT_MAX = "transaction.max.timeout.ms"
 CONTROL_TIMEOUT_MS = 60_000  # of the transaction that holds a decision
-DRIVER_TIMEOUT_MS = 600_000  # of the one that holds a whole batch, too
+DRIVER_TIMEOUT_MS = 600_000  # of the one that also holds a whole batch
 
 
 class Mode(Enum):
@@ -27,7 +27,7 @@ class Mode(Enum):
 
     @classmethod
     def named(cls, name: str | None) -> "Mode | None":
-        """None for "auto". Raises ValueError."""
+        """Return a mode by name, None for "auto". Raises ValueError."""
         if name in (None, AUTO):
             return None
         if name not in MODE_NAMES:
@@ -40,10 +40,10 @@ MODE_NAMES = (*(mode.value for mode in Mode), AUTO)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerAnswers:
-    """What brokers say of themselves.
+    """The brokers' relevant settings.
 
     lacking: settings without which they serve no prepared transactions, with their node ids.
-    timeout_max_ms: by node. unseen: those whose configuration may not be seen.
+    timeout_max_ms: by node. unseen: nodes that do not show their configuration.
     """
 
     lacking: Mapping[str, list[int]] = field(default_factory=dict[str, list[int]])
@@ -52,14 +52,14 @@ class BrokerAnswers:
 
     @property
     def missing(self) -> str:
-        """What is lacking, in words."""
+        """Describe the lacking settings."""
         return "; ".join(
             f"{setting} on broker {', '.join(map(str, nodes))}"
             for setting, nodes in self.lacking.items()
         )
 
     def require_prepared(self) -> None:
-        """Raises SinkStopped when some broker serves no prepared transactions."""
+        """Raise SinkStopped when some broker serves no prepared transactions."""
         if self.lacking:
             raise SinkStopped(
                 "This cluster does not serve prepared transactions (KIP-939: InitProducerId 6 with "
@@ -72,7 +72,7 @@ class BrokerAnswers:
             )
 
     def require_timeout(self, timeout_ms: int, name: str) -> None:
-        """Raises SinkStopped when some broker would refuse a transaction that may take so long."""
+        """Raise SinkStopped when some broker would refuse a transaction that may take so long."""
         for node_id, most in self.timeout_max_ms.items():
             if timeout_ms > most:
                 raise SinkStopped(
@@ -83,7 +83,7 @@ class BrokerAnswers:
 
 
 def choose_mode(wanted: Mode | None, answers: BrokerAnswers) -> Mode:
-    """The one that was asked for; of "auto" the best that is exact whatever happens."""
+    """Return the wanted mode; for "auto" the best that is exact whatever happens."""
     if wanted is not None:
         return wanted
     return Mode.DRIVER if answers.lacking or answers.unseen else Mode.PREPARED
@@ -92,7 +92,7 @@ def choose_mode(wanted: Mode | None, answers: BrokerAnswers) -> Mode:
 def mode_in_words(
     sink_id: str, wanted: Mode | None, mode: Mode, answers: BrokerAnswers, timeout_ms: int
 ) -> str:
-    """What is told at the start of a query. timeout_ms: how long a batch may take, in the mode."""
+    """Describe the mode at the start of a query. timeout_ms: how long a batch may take in it."""
     said = f'sink {sink_id} writes with mode="{mode.value}"'
     if mode is Mode.TRANSACTIONAL:
         return (

@@ -2,10 +2,10 @@
 
 Pure. All begin with `oncelog.spark.<sink_id>.`:
 
-    oncelog.spark.SINK.ctl               the control id; whoever initializes it fences older drivers
+    oncelog.spark.SINK.ctl               the control id; initializing it fences older drivers
     oncelog.spark.SINK.g7.1f0c..9a.3     a child: of generation 7, its worker's fourth
 
-When one is used again: child_ids.py.
+child_ids.py says when a child's id is used again.
 """
 
 import re
@@ -19,7 +19,7 @@ _CHILD = re.compile(r"g(\d{1,15})\.[0-9a-f]{8,32}\.\d{1,9}")
 
 
 def check_sink_id(sink_id: str) -> str:
-    """The same. Raises ValueError when it cannot be part of a transactional id."""
+    """Return the id. Raises ValueError when it cannot be part of a transactional id."""
     if not SINK_ID.fullmatch(sink_id):
         raise ValueError(
             f"sink_id={sink_id!r} will not do: it is 1 to 100 letters, digits, dots, dashes and "
@@ -29,28 +29,31 @@ def check_sink_id(sink_id: str) -> str:
 
 
 def control_id(sink_id: str) -> str:
-    """The transactional id of the sink's drivers."""
+    """Return the transactional id of the sink's drivers."""
     return f"{PREFIX}{sink_id}.ctl"
 
 
 def timeout_id(sink_id: str) -> str:
-    """The id by which a coordinator is asked how long transactions may take; it never has one."""
+    """Return the id that asks a coordinator for its timeout bound; it never has a transaction."""
     return f"{PREFIX}{sink_id}.timeout"
 
 
 def child_prefix(sink_id: str) -> str:
-    """What the sink's child ids begin with; those of other sinks may, too (see generation_of)."""
+    """Return the prefix of the sink's child ids; those of other sinks may share it.
+
+    Only `generation_of` tells them apart.
+    """
     return f"{PREFIX}{sink_id}.g"
 
 
 def shown(names: Sequence[str]) -> str:
-    """Some ids, for a sentence or a log, and how many there are beyond."""
+    """Join some ids, for a sentence or a log, and say how many more there are."""
     listed = ", ".join(names[:SHOWN_MAX])
     return listed if len(names) <= SHOWN_MAX else f"{listed} and {len(names) - SHOWN_MAX} more"
 
 
 def generation_of(sink_id: str, transactional_id: str) -> int | None:
-    """The generation of a child of this sink; None for every other id."""
+    """Return the generation of a child of this sink; None for every other id."""
     start = f"{PREFIX}{sink_id}."
     found = _CHILD.fullmatch(transactional_id.removeprefix(start))
     return int(found[1]) if found is not None and transactional_id.startswith(start) else None
@@ -58,8 +61,11 @@ def generation_of(sink_id: str, transactional_id: str) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Leftovers:
-    """Which open children may be aborted: those of own and older generations that no decision
-    keeps. A driver that was superseded, and does not know, leaves its successor's alone."""
+    """The rule for open children that may be aborted.
+
+    They are of the own or an older generation, and no decision keeps them. A superseded driver
+    that does not know of its successor leaves its successor's children alone.
+    """
 
     sink_id: str
     generation: int

@@ -1,12 +1,14 @@
-"""End what sinks have left open: python -m oncelog.pipeline.sink.orphans --bootstrap B --prefix P
+"""Abort the open transactions that sinks have left.
 
-Or one transaction: --id ID. For queries that will not come back: prepared transactions do not time
-out, and readers of their topics wait behind them. Behind `oncelog txn abort`. Prints a JSON list of
-{"id", "sink", "outcome": "aborted" | "kept", "reason"}.
+    python -m oncelog.pipeline.sink.orphans --bootstrap B --prefix P
 
-Safe beside a query that runs: the control id is taken first, as a new driver would, so the query
-stops before it could decide for a transaction that is aborted here. And what stands in an
-unfinished decision is kept: it was promised to be committed, and a restart of the query does that.
+With --id ID it aborts one transaction. It is for queries that will not be started again: prepared
+transactions do not time out, and readers of their topics wait behind them. `oncelog txn abort`
+calls it. It prints a JSON list of {"id", "sink", "outcome": "aborted" | "kept", "reason"}.
+
+It is safe beside a running query: the control id is taken first, as by a new driver, so the query
+stops before it could decide to commit a transaction that is aborted here. The transactions of an
+unfinished decision are kept: a restart of the query commits them, as decided.
 """
 
 import argparse
@@ -31,7 +33,7 @@ ID_OF_SINK = re.compile(re.escape(PREFIX) + r"(.+)\.(?:g\d+\.[0-9a-f]+\.\d+|ctl)
 
 
 def sink_of(transactional_id: str) -> str | None:
-    """The sink that an id belongs to; None when it is no sink's."""
+    """Return the sink that an id belongs to; None when it is no sink's."""
     found = ID_OF_SINK.fullmatch(transactional_id)
     return found[1] if found is not None else None
 
@@ -39,7 +41,7 @@ def sink_of(transactional_id: str) -> str | None:
 async def end_orphans(
     login: ClusterLogin, prefix: str, *, only: str | None = None
 ) -> list[dict[str, Any]]:
-    """Abort the open transactions of sinks whose ids begin so; what became of each.
+    """Abort the open transactions of sinks with ids of this prefix; return each outcome.
 
     `only`: the one with this id.
     """

@@ -1,13 +1,13 @@
-"""The driver's side of the exactly-once sink: what to do next, for one sink in one driver.
+"""The driver's side of the exactly-once sink: the next effect, for one sink in one driver.
 
-Pure: `step(event)` returns the next effect (steps.py). One prepared transaction for each task
-attempt; one record in the topic of decisions that names those which count; then all of them are
-committed. The order of things is the protocol:
+Pure: `step(event)` returns the next effect (steps.py). Each task attempt has one prepared
+transaction; one record in the topic of decisions names those which count; then all of these are
+committed. The order of the steps is the protocol:
 
 At the first batch of a run
-    look at the decision       a query that must not write stops before it fences the right one
+    read the decision          a query that must not write stops before it fences the right one
     fence                      older drivers cannot decide from here on
-    read the decision          so what is read now is the last word of theirs
+    read it again              it is now the last one of older drivers
     claim a generation         above all others; sweeps go by it, so that a driver that was
                                superseded, and does not know, leaves its successor's children alone
     roll forward               commit the children of the decision; each may be committed already
@@ -21,10 +21,10 @@ At each batch
     roll forward, sweep, and write down that the decision is done; mode "transactional" asks
                                once more before, since the decision may have been long on its way
 Between batches
-    sweep                      what attempts leave open that come too late (idle_sweep.py)
+    sweep                      abort the open transactions of late attempts (idle_sweep.py)
 
-After a long time without batches the start is gone through again, since the control id may have
-expired; whoever finds another generation than its own ends there, and claims its own once more.
+After a long time without batches the start is repeated, since the control id may have expired; a
+driver that finds another generation than its own stops, else it claims its own once more.
 
 With mode "driver" a batch is written by the driver itself, in the transaction of its decision.
 
@@ -32,8 +32,8 @@ With mode "transactional" the cluster may abort a decided child, when an outage 
 timeout: then the decision is taken back, or the batch is torn (decided_children.py).
 
 When a decision is in doubt (the control id was taken over, or its transaction timed out) the topic
-is read again: if the decision is there it counts, whoever is in office now. A claim in doubt stops
-the driver, since two drivers could believe in the same generation.
+is read again: if the decision is there it counts, whichever driver is in office. A claim in doubt
+stops the driver, since two drivers could have claimed the same generation.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -49,18 +49,18 @@ from .names import Leftovers, check_sink_id, generation_of
 from .steps import Phase
 from .stop_words import SinkStopped
 
-GIVEN_BACK_MAX = 2_000  # ids that tasks are told of; as many as a batch has taken, if it has more
+GIVEN_BACK_MAX = 2_000  # reusable ids in a task's spec; more if a batch has used more
 
 
 class SinkProtocol(DecidedChildren):
-    """See the top of the file. One object for one driver; after SinkStopped it stays stopped."""
+    """The protocol of one driver, see the top of the file; after SinkStopped it stays stopped."""
 
     def __init__(
         self, sink_id: str, *, mode: Mode = Mode.PREPARED, terms: Terms | None = None
     ) -> None:
         self.sink_id, self.mode = check_sink_id(sink_id), mode
         self.phase = Phase.IDLE
-        self.generation = 0  # 0: not in office
+        self.generation = 0  # 0: before a claim
         self.decision: Decision | None = None
         self.terms = terms or Terms()
         self._given = steps.BatchGiven(query_id="", batch_id=0)
@@ -71,10 +71,10 @@ class SinkProtocol(DecidedChildren):
         self._is_start = True
         self.leftovers: Leftovers | None = None  # while no batch runs, where that is known
         self._stopped: SinkStopped | None = None
-        self._last_word: SinkStopped | None = None  # to be said when what is left is swept
+        self._last_word: SinkStopped | None = None  # raised once the sweep is over
 
     def step(self, event: steps.Event) -> steps.Effect:
-        """Take what happened; the next effect. Raises SinkStopped, then for ever."""
+        """Apply an event; return the next effect. After SinkStopped it always raises that."""
         if self._stopped is not None:
             raise self._stopped
         self.leftovers = None
@@ -89,12 +89,12 @@ class SinkProtocol(DecidedChildren):
             raise
 
     def swept(self, names: Iterable[str]) -> None:
-        """These were aborted, and may be a second time, much later: never again, then."""
+        """Never reuse these ids: their abort may arrive a second time, much later."""
         for name in names:
             self.reusable_ids.pop(name, None)
 
     def _failed(self) -> steps.Effect:
-        """Somebody has to begin anew: what was asked for last may have happened or not."""
+        """Start over at the next batch: the last effect may have happened or not."""
         assert self.phase is not Phase.READY
         if self._last_word is not None:
             self.phase, self._stopped = Phase.STOPPED, self._last_word
@@ -256,7 +256,7 @@ class SinkProtocol(DecidedChildren):
     def _finished(self, _: steps.ControlCommitted) -> steps.Effect:
         assert self.decision is not None
         self.decision = self.decision.done()
-        # Fewer than one batch takes would make new ids with every batch, without end.
+        # With fewer than a batch takes, every batch would use new ids, without end.
         self._given_back_max = max(self._given_back_max, len(self.decision.children))
         for child in self.decision.children:
             self.reusable_ids.pop(child.transactional_id, None)
@@ -273,10 +273,10 @@ class SinkProtocol(DecidedChildren):
         return steps.BatchOver(was_written=was_written)
 
     def _given_back(self) -> tuple[str, ...]:
-        """Ids that may be used again: those of the last decision only after the next one.
+        """Return the reusable ids: those of the last decision only after the next one.
 
-        A driver that comes after a crash may have to commit those once more, and must find them as
-        they were.
+        A driver that starts after a crash may have to commit those again, and must find them
+        unchanged.
         """
         last = {c.transactional_id for c in self.decision.children} if self.decision else set()
         names = [name for name in self.reusable_ids if name not in last]
@@ -285,7 +285,7 @@ class SinkProtocol(DecidedChildren):
     # --- what is left over
 
     def _sweepable(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Of open children: those that nobody will commit, and that are ours to judge."""
+        """Return the open children that may be aborted, and never reuse their ids."""
         swept = self._leftovers().among(names)
         self.swept(swept)
         return swept

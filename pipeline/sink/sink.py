@@ -65,7 +65,7 @@ __all__ = ["ExactlyOnceSink", "SinkStopped", "exactly_once"]
 
 log = logging.getLogger("oncelog.sink")
 
-IDLE_S = 600.0  # after that the control id is taken anew; brokers forget it after days
+IDLE_S = 600.0  # after that the control id is initialized again; brokers forget it after days
 QUERY_ID = "sql.streaming.queryId"
 OUR_KEYS = (
     "bootstrap_servers",
@@ -114,7 +114,7 @@ def exactly_once(
 
 
 class ExactlyOnceSink:
-    """A sink for foreachBatch; one for each query, in the driver.
+    """A sink for foreachBatch; each query has one, in the driver.
 
     checkpoint: of the query, needed only where Spark itself does not tell it. replaces_query,
     first_batch: see batch_check.py. transaction_timeout_ms: how long a batch may take, with mode
@@ -147,7 +147,7 @@ class ExactlyOnceSink:
         for key in OUR_KEYS:
             if key in settings:
                 raise ValueError(f"{key} is the sink's own to set")
-        producer_settings(None, {"transactional_id": sink_id, **settings})  # raises what is wrong
+        producer_settings(None, {"transactional_id": sink_id, **settings})  # raises on errors
         if self._wanted is Mode.TRANSACTIONAL and V1_ONLY in settings:
             raise ValueError(
                 f'{V1_ONLY} does not go with mode="transactional": the driver ends what tasks have '
@@ -173,14 +173,14 @@ class ExactlyOnceSink:
         )
 
     def check(self, frame: "DataFrame") -> None:
-        """Raises ValueError when rows of this form cannot be written."""
+        """Raise ValueError when rows of this form cannot be written."""
         refuse_connect(frame)
         prepare(frame, self.topic)
 
     def __call__(self, frame: "DataFrame", batch_id: int) -> None:
-        """Write a batch; one that was written is computed only, so that Spark's state goes on.
+        """Write a batch; one that was written is only computed, so that Spark's state advances.
 
-        Raises SinkStopped, and what tasks raised.
+        Raises SinkStopped, and the errors of tasks.
         """
         if not self._is_at_work.acquire(blocking=False):
             raise RuntimeError(
@@ -211,7 +211,7 @@ class ExactlyOnceSink:
                     break
                 try:
                     event = self.perform(effect, rows)
-                except BaseException as caught:  # also a query that is stopped meanwhile
+                except BaseException as caught:  # also the stop of the query
                     problem = problem or caught
                     is_work = isinstance(effect, steps.RunTasks | steps.WriteBatch)
                     event = steps.TasksFailed() if is_work else steps.Failed()
@@ -222,7 +222,7 @@ class ExactlyOnceSink:
             self._let_go()
             raise problem
         self._sweep_while_idle()
-        if not effect.was_written:  # but before, and Spark does not know yet
+        if not effect.was_written:  # it was written before, which Spark does not know yet
             _compute(rows)
         self._last_s, self._done = time.monotonic(), of_batch
         self.record_count = self.record_count if effect.was_written else 0
@@ -236,16 +236,16 @@ class ExactlyOnceSink:
         )
 
     def close(self) -> None:
-        """End the sink's thread and connections; a query that goes on opens them anew.
+        """Close the sink's thread and connections; a query that continues opens them again.
 
-        Called by the sink itself when a batch fails; the garbage collector sees to the rest.
+        The sink itself calls it when a batch fails; otherwise the garbage collector closes it.
         """
         opened, self._opened = self._opened, None
         if opened is not None:
             opened.close()
 
     def _let_go(self) -> None:
-        """A batch has failed: the query ends, and attempts of it may live on."""
+        """Close the cluster after a failed batch; sweeps go on, as its attempts may be alive."""
         with contextlib.suppress(Exception):
             self._sweep_while_idle()
         opened, self._opened = self._opened, None
@@ -261,7 +261,7 @@ class ExactlyOnceSink:
     # --- carrying out
 
     def perform(self, effect: steps.Effect, rows: "DataFrame") -> steps.Event:
-        """Do it and say what came of it."""
+        """Execute an effect and return the resulting event."""
         match effect:
             case steps.RunTasks():
                 return self._run_tasks(effect, rows)
@@ -306,14 +306,15 @@ class ExactlyOnceSink:
     def _run(self, work: Callable[[SinkCluster], Any]) -> Any:
         if self._opened is None:
             self._opened = ClusterThread(self.login, self.sink_id, self._settings)
-            # Nobody tells a foreachBatch that its query has ended; it is only let go of.
+            # A foreachBatch does not learn that its query has ended; its object is only dropped.
             weakref.finalize(self, self._opened.let_go).atexit = False
         return self._opened.run(work)
 
     def _refuse_other_rows(self, of_batch: tuple[str, int, int, int]) -> None:
-        """The same ones may come again, by a caller who tries again, and are passed over.
+        """Refuse other rows as the same batch; the same ones, from a retry, are skipped.
 
-        A plan knows its input as an object of the run: those of two runs cannot be compared.
+        A plan identifies its input as an object of the run, so those of two runs cannot be
+        compared.
         """
         if of_batch[:3] == self._done[:3] and of_batch != self._done:
             raise ValueError(
@@ -358,18 +359,18 @@ class ExactlyOnceSink:
 
 
 def _compute(rows: "DataFrame") -> None:
-    """Run a batch without output: state, its commits and the watermark come of the run alone."""
+    """Run a batch without output: only the run advances state, its commits and the watermark."""
     rows.write.format("noop").mode("overwrite").save()
 
 
 def _session_of(frame: "DataFrame") -> int:
-    """Each run of a query has a session of its own."""
+    """Return the identity of a session: each run of a query has its own."""
     session: Any = frame.sparkSession._jsparkSession
     return int(session.hashCode())
 
 
 def _whole(name: str, value: int | str | None, least: int) -> int | None:
-    """A number, also from a command line."""
+    """Parse a whole number, which may come from a command line."""
     try:
         number = None if value is None else int(value)
     except ValueError:

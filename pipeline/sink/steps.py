@@ -1,8 +1,8 @@
-"""What the sink's protocol asks for, and what it receives: effects and events.
+"""The effects and events of the sink's protocol.
 
-Values only. The protocol (protocol.py) returns one effect at a time; whoever executes it (sink.py
-with a cluster, a model in the tests) answers with the event that is named beside it, or with Failed
-when it could not be executed and nothing is decided by that. A phase is what it waits for.
+Values only. The protocol (protocol.py) returns one effect at a time; its executor (sink.py with a
+cluster, a model in the tests) answers with the event named beside it, or with Failed when it could
+not be executed and nothing is decided by that. A phase is named after the awaited event.
 """
 
 from dataclasses import dataclass
@@ -29,20 +29,22 @@ class BatchGiven:
 
 @dataclass(frozen=True, slots=True)
 class Fenced:
-    """The control id is ours: older drivers can decide nothing any more, and what they had decided
-    can be read."""
+    """The control id is ours.
+
+    Older drivers can decide nothing any more, and their last decision can be read.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class DecisionRead:
-    """The sink's decision as committed, read to the end that the log had when it was asked."""
+    """The sink's committed decision, read to the log's end at the time of the request."""
 
     decision: Decision | None
 
 
 @dataclass(frozen=True, slots=True)
 class OpenListed:
-    """Children of this sink with an open transaction."""
+    """The children of this sink with an open transaction."""
 
     names: tuple[str, ...]
 
@@ -54,8 +56,10 @@ class ControlCommitted:
 
 @dataclass(frozen=True, slots=True)
 class ControlInDoubt:
-    """The control transaction's end was refused: somebody took the control id over, or it ended
-    before; it may be committed all the same."""
+    """The end of the control transaction was refused; it may be committed all the same.
+
+    The control id was taken over, or the transaction ended before.
+    """
 
     reason: str
 
@@ -67,9 +71,9 @@ class ChildrenCommitted:
 
 @dataclass(frozen=True, slots=True)
 class ChildrenRefused:
-    """These cannot be ended as was asked: they have been ended otherwise. The others are.
+    """These children were ended otherwise, so they cannot be ended as asked; the others are.
 
-    forgotten: those whose ids have expired, so that nobody knows how they were ended.
+    forgotten: those with expired ids, of which the end is unknown.
     """
 
     names: tuple[str, ...]
@@ -79,15 +83,14 @@ class ChildrenRefused:
 
 @dataclass(frozen=True, slots=True)
 class ChildrenAborted:
-    """These have nothing open any more."""
+    """These children have no open transaction any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChildrenDescribed:
-    """By names: those that can be committed yet, and those that certainly cannot and are not.
+    """The names of children that can still be committed, and of those that certainly cannot.
 
-    What is in neither was committed, or forgotten. expiring: of the open ones, those that are about
-    to time out.
+    The rest was committed, or forgotten. expiring: the open ones that are about to time out.
     """
 
     open: tuple[str, ...]
@@ -97,7 +100,7 @@ class ChildrenDescribed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskReport:
-    """What a finished attempt wrote; child None when it had no rows."""
+    """The report of a finished attempt; child None when it had no rows."""
 
     partition_id: int
     record_count: int
@@ -106,7 +109,7 @@ class TaskReport:
 
 @dataclass(frozen=True, slots=True)
 class TasksDone:
-    """The job has ended: the reports of the attempts that Spark kept."""
+    """The job has ended, with the reports of the attempts that Spark kept."""
 
     reports: tuple[TaskReport, ...]
 
@@ -142,31 +145,35 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class FenceControlId:
-    """InitProducerId of the control id; wait until its last transaction is over. → Fenced"""
+    """Initialize the control id; wait until its last transaction is over. Event: Fenced."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadDecision:
-    """Read the decision, read_committed, to the end of the log as it is now. → DecisionRead"""
+    """Read the decision, read_committed, to the present end of the log. Event: DecisionRead."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListOpen:
-    """Children of this sink that are Ongoing. → OpenListed"""
+    """List the children of this sink that are Ongoing. Event: OpenListed."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriteDecision:
-    """Write it in a transaction of the control id. → ControlCommitted or ControlInDoubt"""
+    """Write the decision in a transaction of the control id.
+
+    Event: ControlCommitted or ControlInDoubt.
+    """
 
     decision: Decision
 
 
 @dataclass(frozen=True, slots=True)
 class CommitChildren:
-    """EndTxn(commit) for each, for as long as it takes. → ChildrenCommitted or ChildrenRefused
+    """Send EndTxn(commit) for each, for as long as it takes.
 
-    times_out: they are ordinary transactions, so an id that has expired tells nothing.
+    Event: ChildrenCommitted or ChildrenRefused. times_out: they are ordinary transactions, so an
+    expired id says nothing.
     """
 
     children: tuple[PreparedTransaction, ...]
@@ -175,30 +182,33 @@ class CommitChildren:
 
 @dataclass(frozen=True, slots=True)
 class DescribeChildren:
-    """Ask the coordinators how each stands. → ChildrenDescribed"""
+    """Ask the coordinators for the state of each. Event: ChildrenDescribed."""
 
     children: tuple[PreparedTransaction, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RollBackChildren:
-    """EndTxn(abort) for each, which says whether it was. → ChildrenAborted or ChildrenRefused"""
+    """Send EndTxn(abort) for each, which shows how it ended.
+
+    Event: ChildrenAborted or ChildrenRefused.
+    """
 
     children: tuple[PreparedTransaction, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AbortChildren:
-    """InitProducerId for each, which ends what is open. → ChildrenAborted"""
+    """Send InitProducerId for each, which aborts its open transaction. Event: ChildrenAborted."""
 
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RunTasks:
-    """Write the rows, a transaction for each attempt, left open. → TasksDone or TasksFailed
+    """Write the rows, each attempt in a transaction that it leaves open.
 
-    committed: ids that attempts may use again.
+    Event: TasksDone or TasksFailed. committed: ids that attempts may use again.
     """
 
     generation: int
@@ -210,7 +220,7 @@ class RunTasks:
 class WriteBatch:
     """Write the rows and the decision in one transaction of the control id.
 
-    → ControlCommitted, ControlInDoubt or TasksFailed
+    Event: ControlCommitted, ControlInDoubt or TasksFailed.
     """
 
     decision: Decision
@@ -218,9 +228,9 @@ class WriteBatch:
 
 @dataclass(frozen=True, slots=True)
 class BatchOver:
-    """Nothing more to write. was_written: False when the batch was written before, or has failed.
+    """The batch is over. was_written: False when it was written before, or has failed.
 
-    In the first case Spark has its part to do yet: what it computes is to be run, without output.
+    If it was written before, its rows must still be computed, without output, for Spark's state.
     """
 
     was_written: bool
@@ -244,7 +254,7 @@ Effect = (
 
 
 class Phase(Enum):
-    """The names are those of what was asked for last."""
+    """The phases of the protocol, named after the last effect."""
 
     IDLE = auto()  # nothing is known
     LOOKING = auto()

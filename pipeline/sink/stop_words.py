@@ -1,6 +1,6 @@
-"""The sentences in which the sink's protocol stops: what was found, and what to do about it.
+"""The sentences of SinkStopped: what was found, and what to do about it.
 
-Pure. Those of a checkpoint that does not fit stand in batch_check.py.
+Pure. Those for a checkpoint that does not fit are in batch_check.py.
 """
 
 from .decision import Decision
@@ -12,7 +12,7 @@ class SinkStopped(RuntimeError):
 
 
 def rows_missing(sink_id: str, decision: Decision, reason: str) -> SinkStopped:
-    """The alarm: a transaction that was decided to be committed is not, and cannot be."""
+    """Return the alarm for a decided transaction that is not committed, and cannot be."""
     if decision.times_out:
         return _torn(sink_id, decision, reason)
     return SinkStopped(
@@ -43,7 +43,7 @@ def _how_to_go_on(decision: Decision) -> str:
 
 
 def took_too_long(sink_id: str, batch_id: int, late: int, whole: int) -> SinkStopped:
-    """Mode "transactional": found before anything is decided."""
+    """Return the stop of mode "transactional" for a timeout before the decision."""
     return SinkStopped(
         f"Batch {batch_id} of sink {sink_id} was not decided: {late} of the {whole} transactions "
         "of its tasks had timed out or were about to when the last task was done. Nothing of the "

@@ -1,16 +1,16 @@
 """The part of the sink that runs in Spark's workers: one open transaction for each attempt.
 
-Rules of this file. A worker process has one event loop and one view of the cluster, and keeps them
-from task to task. An attempt opens its transaction at its first row; one without rows opens
-nothing. The first request of an id is InitProducerId, and an id for which its answer was lost is
-left: the request may arrive a second time, much later, and would then abort what the id has open.
-An attempt that fails aborts what it has, as well as it can; the driver sweeps what it cannot.
+A worker process has one event loop and one view of the cluster, and keeps them from task to task.
+An attempt opens its transaction at its first row; one without rows opens nothing. The first request
+of an id is InitProducerId, and an id for which its answer was lost is abandoned: the request may
+arrive a second time, much later, and would then abort the id's open transaction. An attempt that
+fails aborts its transaction, if it can; the driver sweeps what is left.
 
-With transactions V1 an answer to AddPartitionsToTxn that was lost fails an attempt of mode
-"transactional": the request may arrive again behind the commit, and would open the id's transaction
-anew, under the same epoch; when that times out, the committed one looks as if it were aborted.
+With transactions V1 a lost answer to AddPartitionsToTxn fails an attempt of mode "transactional":
+the request may arrive again behind the commit, and would open the id's transaction again, under the
+same epoch; when that times out, the committed one looks as if it were aborted.
 
-Whose the ids are stands in child_ids.py.
+child_ids.py decides which ids attempts use.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ ID_TRIES = 5
 
 @dataclass(frozen=True, kw_only=True)
 class TaskSpec:
-    """What the driver tells every attempt of a batch. settings: of the producers.
+    """The driver's specification for every attempt of a batch. settings: of the producers.
 
     timeout_ms: of ordinary transactions; None: prepared ones, which have none.
     """
@@ -57,9 +57,9 @@ class TaskSpec:
 
 
 class SinkWorker:
-    """What a process keeps: its way to the executor's ids, its loop, its views of clusters."""
+    """The state of a worker process: its table of ids, its loop, its views of clusters."""
 
-    is_settled = False  # all that a task needs is loaded, and nothing of it is garbage
+    is_settled = False  # all modules that a task needs are loaded, and frozen
 
     def __init__(self, ids: ChildIds | None = None) -> None:
         self.ids = ids or ChildIds()
@@ -67,13 +67,13 @@ class SinkWorker:
         self.views: dict[tuple[Any, ...], ClusterView] = {}
 
     def view(self, login: ClusterLogin) -> ClusterView:
-        """The view of a cluster; made when it is first asked for."""
+        """Return the view of a cluster, opened when it is first used."""
         if login.key not in self.views:
             self.views[login.key] = login.open_view("oncelog-sink")
         return self.views[login.key]
 
     def close(self) -> None:
-        """End connections and the loop; what is open in the cluster stays so."""
+        """Close connections and the loop; open transactions in the cluster stay open."""
         for view in self.views.values():
             self.thread.run(view.close())
         self.thread.close()
@@ -84,10 +84,10 @@ _workers: dict[int, SinkWorker] = {}
 
 
 def worker_of_process(new: Callable[[], SinkWorker] = SinkWorker) -> SinkWorker:
-    """The one of this process; a fork has its own.
+    """Return the worker of this process; a fork has its own.
 
-    Spark collects garbage behind every task of a process, before it takes the next one: 50 ms to
-    look through modules that are never let go of. They are left out from the second task on.
+    Spark collects garbage after every task of a process, before the next one: 50 ms to walk
+    through modules that never change. They are frozen from the second task on.
     """
     process_id = os.getpid()
     worker = _workers.get(process_id)
@@ -101,7 +101,7 @@ def worker_of_process(new: Callable[[], SinkWorker] = SinkWorker) -> SinkWorker:
 
 
 def report_type() -> "StructType":
-    """Of the row of `write_attempt`; a text would be parsed in the JVM, by a hundred calls."""
+    """Return the type of `write_attempt`'s row; the JVM would parse a text in a hundred calls."""
     from pyspark.sql.types import BooleanType, IntegerType, LongType, StringType, StructType
 
     kinds = {
@@ -121,7 +121,7 @@ def report_type() -> "StructType":
 def write_attempt(
     spec: TaskSpec, batches: "Iterator[pa.RecordBatch]"
 ) -> "Iterator[pa.RecordBatch]":
-    """Write the rows of a partition; yields one row, the report (report_type). For mapInArrow."""
+    """Write the rows of a partition; yield one row, the report (report_type). For mapInArrow."""
     import pyarrow as pa
     from pyspark import TaskContext
 
@@ -150,7 +150,7 @@ def write_attempt(
 
 
 class Attempt:
-    """One attempt; nothing is opened before its first row."""
+    """One attempt, which opens its transaction with its first row."""
 
     def __init__(self, spec: TaskSpec, worker: SinkWorker) -> None:
         self._spec, self._worker = spec, worker
@@ -158,12 +158,12 @@ class Attempt:
         self.record_count = 0
 
     def write(self, batch: "pa.RecordBatch") -> None:
-        """Hand rows over; returns when they stand in batches. Raises what a producer raises."""
+        """Pass rows to the producer; return when they are in batches. Raises its errors."""
         self._worker.thread.run(self._write(batch))
         self.record_count += batch.num_rows
 
     def prepare(self) -> Any:
-        """Flush; the token of the transaction, None without rows."""
+        """Flush; return the token of the transaction, None without rows."""
         child = self._worker.thread.run(self._prepare())
         if child is not None:
             spec, ids = self._spec, self._worker.ids
@@ -171,7 +171,7 @@ class Attempt:
         return child
 
     def abort(self) -> None:
-        """Abort what is open, as well as it can be done in a few seconds."""
+        """Abort the open transaction, as far as possible within a few seconds."""
         producer, self._producer = self._producer, None
         if producer is not None:
             with contextlib.suppress(Exception):
@@ -198,7 +198,7 @@ class Attempt:
                 )
             return child
         finally:
-            await producer.close()  # leaves open what is prepared
+            await producer.close()  # leaves a prepared transaction open
 
     async def _open(self) -> Producer:
         spec = self._spec

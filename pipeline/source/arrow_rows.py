@@ -1,8 +1,8 @@
-"""Record batches of a log as Arrow's record batches, for Spark; nothing is done record by record.
+"""Record batches of a log as Arrow's record batches, for Spark; no record is handled alone.
 
-Pure. `client.record_columns` takes a batch apart into lists; here they are put behind one another
-until there is enough for Spark, and what is the same for a whole batch is repeated by numpy. The
-Arrow schema is the one that Spark derives from columns.py, to the letter, as it demands.
+Pure. `client.record_columns` splits a batch into lists; here they are concatenated until there is
+enough for Spark, and values that are the same for a whole batch are repeated by numpy. The Arrow
+schema is exactly the one that Spark derives from columns.py, as it demands.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from ...wire.control_record import ControlType, marker_of
 from ...wire.errors import InvalidRecord
 from ...wire.records import Record
 
-ROWS_MAX = 16_384  # in an Arrow batch; the batch of the log that reaches a bound comes along whole
+ROWS_MAX = 16_384  # in an Arrow batch; the log's batch that reaches a bound is included whole
 BYTES_MAX = 8 * 1024 * 1024
 SEQUENCE_MASK = 2**31 - 1
 TIME_MS_MAX = (2**63 - 1) // 1000  # Spark has microseconds
@@ -28,7 +28,7 @@ Added = Sequence[tuple[RecordColumns, int | None]]
 
 
 class ArrowRows:
-    """Takes columns of the log, gives Arrow: all records and markers (raw), or plain records."""
+    """A converter of log columns to Arrow: all records and markers (raw), or plain records."""
 
     def __init__(self, schema: pa.Schema, *, is_raw: bool) -> None:
         self._schema, self._is_raw = schema, is_raw
@@ -39,7 +39,7 @@ class ArrowRows:
         self._count = self._bytes = 0
 
     def add(self, columns: RecordColumns, replica: int | None = None) -> bool:
-        """Take records; True when it is time to `take`. A control batch has those of its marker."""
+        """Add records; return True when it is time to `take`. A control batch has its marker's."""
         if columns.values:
             self._added.append((columns, replica))
             self._count += len(columns.values)
@@ -47,7 +47,7 @@ class ArrowRows:
         return self._count >= ROWS_MAX or self._bytes >= BYTES_MAX
 
     def take(self) -> pa.RecordBatch | None:
-        """What was added since the last time; None without a row."""
+        """Return the records added since the last call; None without a row."""
         if not self._added:
             return None
         arrays = (_raw if self._is_raw else _plain)(self._added, self._schema)
@@ -56,7 +56,7 @@ class ArrowRows:
 
 
 def _plain(added: Added, schema: pa.Schema) -> list[pa.Array]:
-    """The columns of Spark's own source; all records are of one partition."""
+    """Return the columns of Spark's own source; all records are of one partition."""
     batches = [columns for columns, _ in added]
     counts = [len(c.values) for c in batches]
     first, count = batches[0], sum(counts)
@@ -73,7 +73,7 @@ def _plain(added: Added, schema: pa.Schema) -> list[pa.Array]:
 
 
 def _raw(added: Added, schema: pa.Schema) -> list[pa.Array]:
-    """For audits: every record and every marker, with its producer."""
+    """Return the columns for audits: every record and every marker, with its producer."""
     batches = [columns for columns, _ in added]
     heads = [c.header for c in batches]
     counts = [len(c.values) for c in batches]
@@ -81,7 +81,7 @@ def _raw(added: Added, schema: pa.Schema) -> list[pa.Array]:
     offsets = _joined([c.offsets for c in batches])
 
     def each(values: list[Any], kind: pa.DataType) -> pa.Array:
-        """A value of each batch, for each of its rows."""
+        """Repeat the value of each batch for each of its rows."""
         places = pa.array(np.repeat(np.arange(len(counts)), counts))
         return pa.array(values, kind).take(places)
 
@@ -119,7 +119,7 @@ def _headers(batches: list[RecordColumns], schema: pa.Schema) -> pa.Array:
 
 
 def headers_array(headers: list[Headers], kind: pa.ListType) -> pa.Array:
-    """A list of name and value for each record; null for one without headers, as in Spark."""
+    """Return a list of name and value for each record; null without headers, as in Spark."""
     if not any(headers):
         return pa.nulls(len(headers), kind)
     offsets: list[int | None] = []
@@ -140,14 +140,14 @@ def headers_array(headers: list[Headers], kind: pa.ListType) -> pa.Array:
 
 
 def _size_bytes(columns: RecordColumns) -> int:
-    """What the records take here; a compressed batch says too little."""
+    """Return the size of the records here; the size of a compressed batch is too small."""
     if not columns.header.compression:
         return columns.header.size_bytes
     return sum(len(field) for field in (*columns.keys, *columns.values) if field)
 
 
 def _joined(columns: list[Any]) -> np.ndarray[Any, Any]:
-    """Ranges and lists of numbers behind one another."""
+    """Concatenate ranges and lists of numbers."""
     return np.concatenate(
         [
             np.arange(c.start, c.stop, dtype=np.int64)
@@ -159,7 +159,7 @@ def _joined(columns: list[Any]) -> np.ndarray[Any, Any]:
 
 
 def _timestamps(batches: list[RecordColumns], *, is_raw: bool = False) -> pa.Array:
-    """Raises InvalidRecord for a time that Spark has no timestamp for; raw rows have null there."""
+    """Return the timestamps; raise InvalidRecord for one out of Spark's range (raw rows: null)."""
     times_ms = _joined([c.timestamps for c in batches])
     beyond = (times_ms > TIME_MS_MAX) | (times_ms < -TIME_MS_MAX)
     if beyond.any() and not is_raw:
@@ -175,7 +175,7 @@ def _timestamps(batches: list[RecordColumns], *, is_raw: bool = False) -> pa.Arr
 def _sequences(
     batches: list[RecordColumns], counts: list[int], offsets: np.ndarray[Any, Any]
 ) -> pa.Array:
-    """The sequence of each record (after 2^31-1 comes 0); -1 for those without."""
+    """Return the sequence of each record (after 2^31-1 comes 0); -1 for those without."""
     bases = np.repeat(np.array([c.header.base_sequence for c in batches], np.int64), counts)
     firsts = np.repeat(np.array([c.header.base_offset for c in batches], np.int64), counts)
     sequences = (bases + (offsets - firsts)) & SEQUENCE_MASK
@@ -183,7 +183,7 @@ def _sequences(
 
 
 def _marker(columns: RecordColumns) -> tuple[str | None, int | None]:
-    """Kind and coordinator epoch of a control batch; nothing of those that end no transaction."""
+    """Return type and coordinator epoch of a control batch; None for those that are no markers."""
     try:
         kind, epoch = marker_of(Record(0, 0, columns.keys[0], columns.values[0]))
     except InvalidRecord:

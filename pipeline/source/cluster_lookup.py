@@ -1,9 +1,9 @@
-"""What a cluster has to read at this moment: partitions, topic ids, bounds of logs, times.
+"""The readable state of a cluster: partitions, topic ids, bounds of logs, offsets by time.
 
-Runs where Spark plans, for as long as the query lives; every question is asked again until it is
-answered or LOOKUP_MS_MAX is over, so a fail-over is no more than a pause. Leaders are asked by the
-metadata of a moment ago, and after ROUND_MS_MAX by newer ones: a topic that is deleted in between
-never answers, and one that a pattern has found is not missed.
+It runs where Spark plans, for as long as the query lives; every request is retried until it is
+answered or LOOKUP_MS_MAX is over, so a fail-over is only a pause. Requests go to the leaders in
+the cached metadata, and after ROUND_MS_MAX to those in newer metadata: a topic that is deleted in
+between never answers, and a new one that a pattern matches is not missed.
 """
 
 import asyncio
@@ -23,12 +23,12 @@ from .options import OptionError, Topics
 
 LOOKUP_MS_MAX, ROUND_MS_MAX = 60_000, 5_000
 REACH_AGAIN_S = 0.2
-REACH_S = 3.0  # before the first answer: an address that is wrong is told soon
+REACH_S = 3.0  # before the first answer: a wrong address is reported soon
 T = TypeVar("T")
 
 
 class ClusterLookup:
-    """Questions to one cluster; opened when first asked, closed with `close`."""
+    """Requests to one cluster; connected at the first one, closed with `close`."""
 
     def __init__(self, client: Mapping[str, Any], topics: Topics, *, is_committed: bool) -> None:
         self._config = {name: value for name, value in client.items() if name in ADMIN_NAMES}
@@ -40,21 +40,21 @@ class ClusterLookup:
         return {**self.__dict__, "_admin": None}
 
     def close(self) -> None:
-        """Close the connections; the next question opens them again."""
+        """Close the connections; the next request opens them again."""
         if self._admin is not None:
             self._admin.close()
             self._admin = None
 
     def known(self, *, must_exist: bool = True) -> Known:
-        """The partitions that are wanted, where they begin and end now.
+        """Return the wanted partitions, with the present bounds of their logs.
 
-        Raises OptionError for a topic or partition that was named and is not there, unless it need
-        not exist (any more), and the errors of `wire.errors` when no broker answers.
+        Raises OptionError for a named topic or partition that does not exist, unless it need not
+        (any more), and the errors of `wire.errors` when no broker answers.
         """
         return self._run(lambda admin: self._known(admin, must_exist))
 
     def offsets_at(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """The first offset at or after each time; a partition without one is left out."""
+        """Return the first offset at or after each time; a partition without one is left out."""
         found = self._run(
             lambda admin: admin.list_offsets(times_ms, read_committed=self._is_committed)
         )
@@ -69,7 +69,7 @@ class ClusterLookup:
         return self._admin.run(ask)
 
     async def _reach(self, admin: Admin) -> None:
-        """Raises OptionError when no broker answers; said at once, before the traces of Spark."""
+        """Raise OptionError when no broker answers, soon and before Spark's traces."""
         why: Exception = TimeoutError(f"no broker answers for {REACH_S:.0f} s")
         try:
             async with asyncio.timeout(REACH_S):
@@ -126,7 +126,7 @@ class ClusterLookup:
     ) -> None:
         for topic in sorted(self._topics.named() - {topic for topic, _ in wanted}):
             code = snapshot.topic_errors.get(topic, 0)
-            if code and not topic_error(topic, code).retriable:  # as that it may not be read
+            if code and not topic_error(topic, code).retriable:  # as a lack of permission
                 raise topic_error(topic, code)
             if must_exist:
                 said = str(topic_error(topic, code)) if code else f"topic {topic} has no partitions"

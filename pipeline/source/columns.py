@@ -33,7 +33,7 @@ def schema_of(*, raw: bool, headers: bool) -> str:
 
 
 def refuse_other(given: "StructType", columns: str) -> None:
-    """Raises OptionError for a schema that does not say the same as these columns."""
+    """Raise OptionError for a schema other than these columns."""
     said = columns.replace(": ", ":").replace(", ", ",").replace(" ", ":")
     for written, named in (("long", "bigint"), ("timestamp_ltz", "timestamp")):
         said = said.replace(f":{written}", f":{named}")

@@ -46,21 +46,21 @@ from .spark_versions import (
 from .writer import BatchWriter, StreamWriter
 
 METADATA_TIMEOUT_S = (
-    30.0  # within moments brokers have new metadata, a new leader the high watermark
+    30.0  # within moments brokers have new metadata, and a new leader the high watermark
 )
-REUSE_S = 10.0  # what was asked while a micro-batch is planned need not be asked again
+REUSE_S = 10.0  # answers from the planning of a micro-batch are reused so long
 log = logging.getLogger(__name__)
 
 
 class OncelogSource(DataSource):
-    """What Spark asks for a schema, readers and writers; see the top of the file."""
+    """The data source: it gives Spark a schema, readers and writers; see the top of the file."""
 
     @classmethod
     def name(cls) -> str:
         return "oncelog"
 
     def schema(self) -> str:
-        """The plain columns, or with `raw` those for audits."""
+        """Return the plain columns, or with `raw` those for audits."""
         raw = self.options.get("raw", "false").lower() == "true"
         headers = self.options.get("includeHeaders", "false").lower() == "true"
         return schema_of(raw=raw, headers=headers)
@@ -75,13 +75,13 @@ class OncelogSource(DataSource):
         return StreamReader(read_options(self.options, is_streaming=True), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
-        """For `df.write`, at least once; with mode append, since a topic cannot be overwritten."""
+        """Return the writer of `df.write`, at least once; it only appends to the topic."""
         if overwrite:
             raise OptionError('a topic cannot be overwritten: say .mode("append")')
         return BatchWriter(self.options, schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
-        """For `df.writeStream`, at least once."""
+        """Return the writer of `df.writeStream`, at least once."""
         check_writes_streams()
         if overwrite:
             raise OptionError('a topic cannot be overwritten: say .outputMode("append") or update')
@@ -94,7 +94,7 @@ class Piece(InputPartition):
 
 
 class _Reading:
-    """What batch and stream have in common."""
+    """The common part of batch and stream."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options, self._schema = options, schema
@@ -103,7 +103,7 @@ class _Reading:
         )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a piece; runs in a task."""
+        """Yield the rows of a piece; runs in a task."""
         what: Any = getattr(partition, "what", None)  # Spark gives None where there is no piece
         batches: Iterator[RecordColumns] = iter(())
         replica: int | None = None
@@ -138,7 +138,7 @@ class _Reading:
         log.warning("data was lost: %s", loss)
 
     def _resolve(self, place: Place, known: Known, side: str) -> Position:
-        """Where to begin (side "starting") or end ("ending") in each partition."""
+        """Return the begin (side "starting") or end ("ending") in each partition."""
         by_time: Mapping[TopicPartition, int] = {}
         name = f"{side}Offsets"
         if isinstance(place, AtTime):
@@ -170,7 +170,7 @@ class _Reading:
 
 
 class BatchReader(_Reading, DataSourceReader):
-    """A query with a beginning and an end, both decided when it is planned."""
+    """A query with a begin and an end, both decided when it is planned."""
 
     def partitions(self) -> list[InputPartition]:
         if self._options.logs:
@@ -190,7 +190,7 @@ class BatchReader(_Reading, DataSourceReader):
 
 
 class _Asked:
-    """What the cluster has said while a micro-batch is planned; end: of the one it was for."""
+    """The cluster's answers during the planning of a micro-batch; end: of that batch."""
 
     def __init__(self, known: Known, end: dict[str, Any] | None = None) -> None:
         self.known, self.end, self._at_s = known, end, time.monotonic()
@@ -208,11 +208,11 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         self._initial: Position | None = None  # Spark asks for it more than once
         self._until: Position | None = None
         self._newest: Position | None = None
-        self._missed: set[TopicPartition] = set()  # reported, and not waited for again
+        self._missed: set[TopicPartition] = set()  # reported, and not awaited again
         self._asked: _Asked | None = None  # for the trigger that is being planned
 
     def initialOffset(self) -> dict[str, Any]:
-        """Where a new query begins; the same each time it is asked."""
+        """Return where a new query begins; the same at each call."""
         if self._initial is None:
             known = self._lookup.known()
             self._asked = _Asked(known)
@@ -225,12 +225,12 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         return ReadAllAvailable() if count is None else ReadMaxRows(count)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """The query ends where the partitions end now."""
+        """Let the query end where the partitions end now."""
         known = self._lookup.known(must_exist=False)
         self._until = known.at({key: bounds.end for key, bounds in known.bounds.items()})
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """The end of the next micro-batch, not beyond the last stable offsets."""
+        """Return the end of the next micro-batch, not beyond the last stable offsets."""
         begin = Position.from_json(start)
         asked, self._asked = self._asked, None
         known = self._known_with(begin, asked if asked is not None and asked.end is None else None)
@@ -246,7 +246,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         return None if self._newest is None else self._newest.to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """What each task reads; the same offsets however often a batch is planned."""
+        """Return each task's piece; the same offsets however often a batch is planned."""
         stop = Position.from_json(end)
         begin = Position.from_json(start).before(stop)
         new = dict.fromkeys(stop.offsets, 0)
@@ -259,10 +259,10 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         self._lookup.close()
 
     def _known_with(self, begin: Position, asked: "_Asked | None") -> Known:
-        """What the cluster has, once it has all that was read already.
+        """Return the cluster's state, once it includes all that was read already.
 
-        What is still missing after a while is reported, once: a query that goes on without it does
-        not wait again. asked: a moment ago, to be taken if it is recent.
+        Missing data is reported once, after a while: a query that goes on without it does not wait
+        again. asked: an earlier answer, used if it is recent.
         """
         deadline_s = time.monotonic() + METADATA_TIMEOUT_S
         recent = asked.known if asked is not None and asked.is_recent else None
@@ -282,7 +282,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
 
 
 def _arrow_schema(schema: StructType) -> pa.Schema:
-    """As Spark will ask for it: times in UTC."""
+    """Return the schema as Spark will ask for it: times in UTC."""
     if "timezone" in inspect.signature(to_arrow_schema).parameters:
         return to_arrow_schema(schema, timezone="UTC")
     return to_arrow_schema(schema)  # Spark 4.2: UTC unless told otherwise

@@ -1,14 +1,14 @@
-"""Connections and metadata that a process of Spark's keeps from one range to the next.
+"""Connections and metadata that a Spark process keeps from one range to the next.
 
 A range of a few records took two connections, their agreement on versions (with TLS and SASL their
-handshakes) and two looks at the metadata. A Python worker reads many: so a view of the cluster is
-lent to one reader at a time, and taken back from those that have come to their end; what was left
-in the middle, or has failed, is closed. Views are told apart by all that makes a connection: who
-may not see a topic gets no connection of somebody who may.
+handshakes) and two metadata requests. A Python worker reads many: so a view of the cluster is lent
+to one reader at a time, and taken back from those that have come to their end; the view of a
+reader that stopped early or failed is closed. The key of a view is all that makes a connection, so
+a reader without a permission never gets the connection of another user.
 
-Bounds: KEPT_MAX views wait at most, none longer than IDLE_S. Spark forks its workers: a child never
-touches what its parent has open (closing it there would end the parent's TLS, or take its sockets
-out of an epoll that both share), it forgets it and begins anew.
+Bounds: KEPT_MAX views are kept at most, none longer than IDLE_S. Spark forks its workers: a child
+never touches its parent's views (closing one there would end the parent's TLS, or take its sockets
+out of an epoll that both share), it forgets them and starts over.
 """
 
 import asyncio
@@ -25,12 +25,12 @@ from ...client.settings import Settings
 from ...client.view_source import open_view
 
 KEPT_MAX = 4
-IDLE_S = 60.0  # Spark ends a worker that has had nothing to do for a minute
+IDLE_S = 60.0  # Spark ends a worker that was idle for a minute
 Key = tuple[Any, ...]
 
 
 def key_of(settings: Settings) -> Key:
-    """Equal for settings whose readers may use the same connections."""
+    """Return a key that is equal for settings that may share connections."""
     return (
         tuple(settings.bootstrap_servers),
         settings.client_id,
@@ -40,7 +40,7 @@ def key_of(settings: Settings) -> Key:
 
 
 class KeptViews:
-    """The views that wait, oldest first, and the thread whose loop they all belong to."""
+    """The views that wait, oldest first, and the thread with their common loop."""
 
     def __init__(
         self,
@@ -57,14 +57,14 @@ class KeptViews:
 
     @property
     def thread(self) -> LoopThread:
-        """Made when it is first asked for."""
+        """Return the thread, which the first call starts."""
         with self._lock:
             if self._thread is None:
                 self._thread = LoopThread("oncelog-ranges")
             return self._thread
 
     async def take(self, settings: Settings) -> ClusterView:
-        """A view for one reader: one that waits, else a new one. On the loop of `thread`."""
+        """Return a view for one reader: a waiting one, else a new one. On the loop of `thread`."""
         key = key_of(settings)
         for place in reversed(range(len(self._waiting))):
             if self._waiting[place][0] == key:
@@ -74,7 +74,7 @@ class KeptViews:
         return self._make(settings)
 
     async def give_back(self, settings: Settings, view: ClusterView, *, is_sound: bool) -> None:
-        """is_sound: nothing is on its way there, and it has not failed. On the loop of `thread`."""
+        """Keep a sound view (idle, without a failure), close another. On the loop of `thread`."""
         if not is_sound:
             await view.close()
             return
@@ -86,7 +86,7 @@ class KeptViews:
             await oldest.close()
 
     def close(self) -> None:
-        """Close what waits, and end the thread; it may be used again."""
+        """Close the waiting views and the thread; the object may be used again."""
         with self._lock:
             thread, self._thread = self._thread, None
         if thread is not None:
@@ -105,11 +105,11 @@ class KeptViews:
 
 
 _kept = KeptViews()
-_parents: list[KeptViews] = []  # never let go of: a finalizer would close what is not ours
+_parents: list[KeptViews] = []  # kept, or a finalizer would close the parent's connections
 
 
 def kept_views() -> KeptViews:
-    """Those of this process."""
+    """Return the views of this process."""
     return _kept
 
 

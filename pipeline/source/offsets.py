@@ -1,14 +1,15 @@
-"""Which offsets a micro-batch reads: places, limits, ranges, and what must not go unnoticed.
+"""The offsets that a micro-batch reads: places, limits, ranges, and the losses to report.
 
 Pure. A `Position` is the next offset to read in every partition, with the id of every topic, as it
-stands in Spark's checkpoint. What has been put there is read exactly as it says or the query stops:
-below the last stable offset a log never changes, so a range that is read again gives the same rows.
-Three things break that, and each is reported: a topic that was deleted and made anew (its id is
-another one), offsets that retention has removed, and a log that ends before what was read already.
+stands in Spark's checkpoint. A position in the checkpoint is read exactly as it says or the query
+stops: below the last stable offset a log never changes, so a range that is read again gives the
+same rows. Three things break that, and each is reported: a topic that was deleted and created
+again (its id is another one), offsets that retention has removed, and a log that ends before the
+offsets that were read already.
 
-Where a query began is not in Spark's checkpoint before its first batch is complete, and Spark asks
-for it again whenever it needs it. "latest" would then be another place, and what lies between would
-be lost. So the end of the first batch says since where it reads.
+The begin of a query is not in Spark's checkpoint before its first batch is complete, and Spark
+asks for it again whenever it needs it. "latest" would then be another place, and the records in
+between would be lost. So the end of the first batch holds the begin of the query.
 
 Offsets are counted, not records: transaction markers and aborted records take offsets, too.
 """
@@ -22,12 +23,12 @@ from ...wire.identifiers import TopicPartition
 from .options import EARLIEST, LATEST, AtTime, OptionError, Place, Where
 
 VERSION = 1
-NO_TOPIC_ID = ""  # of clusters before KIP-516
-Report = Callable[[str], None]  # takes a loss of data in words; raises where losses stop the query
+NO_TOPIC_ID = ""  # in clusters before KIP-516
+Report = Callable[[str], None]  # takes a sentence about a loss; raises where losses stop the query
 
 
 class DataLost(RuntimeError):
-    """Records that were to be read are gone; the text says which, and what can be done."""
+    """Records that were to be read are lost; the text says which, and what can be done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class Position:
     since: Mapping[TopicPartition, int] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """As it stands in the checkpoint; equal positions give equal texts."""
+        """Return the position as in the checkpoint; equal positions give equal texts."""
         topics: dict[str, Any] = {}
         for (topic, partition), offset in sorted(self.offsets.items()):
             entry = topics.setdefault(
@@ -57,7 +58,7 @@ class Position:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "Position":
-        """From a checkpoint. Raises OptionError when it is not ours."""
+        """Read a position from a checkpoint. Raises OptionError when it is not ours."""
         if value.get("version") != VERSION or not isinstance(value.get("topics"), dict):
             raise OptionError(
                 "the checkpoint does not hold offsets of this source (its offsets look like "
@@ -74,7 +75,7 @@ class Position:
         return cls(offsets, topic_ids, bool(value.get("initial")), since or None)
 
     def before(self, end: "Position") -> "Position":
-        """Where the batch begins that ends there; this is where Spark thinks that it does."""
+        """Return the true begin of a batch with this end; `self` is what Spark takes for it."""
         if not self.is_initial or end.since is None:
             return self
         return Position(end.since, end.topic_ids)
@@ -82,7 +83,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class LogBounds:
-    """What a partition has at a moment: from log_start_offset up to, not including, `end`.
+    """The readable offsets of a partition: from log_start_offset up to, not including, `end`.
 
     end: the last stable offset for readers of committed records, else the high watermark.
     """
@@ -93,13 +94,13 @@ class LogBounds:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The partitions that are to be read, as the cluster described them at a moment."""
+    """The partitions to read, as the cluster described them at a moment."""
 
     bounds: Mapping[TopicPartition, LogBounds]
     topic_ids: Mapping[str, str]
 
     def at(self, offsets: Mapping[TopicPartition, int]) -> Position:
-        """These offsets with the ids of their topics."""
+        """Return these offsets with the ids of their topics."""
         topics = {topic for topic, _ in offsets}
         ids = {t: self.topic_ids.get(t, NO_TOPIC_ID) for t in sorted(topics)}
         return Position(dict(sorted(offsets.items())), ids)
@@ -129,10 +130,10 @@ def resolve(
     is_strict_about_times: bool,
     report: Report,
 ) -> Position:
-    """Where a reader begins or ends in each partition.
+    """Return where a reader begins or ends in each partition.
 
-    by_time: the offsets that belong to the times of an AtTime; a missing one is the end, or with
-    is_strict_about_times an OptionError. name: of the option, for what is said.
+    by_time: the offsets for the times of an AtTime; a missing one is the end, or with
+    is_strict_about_times an OptionError. name: of the option, for messages.
     """
     found: dict[TopicPartition, int] = {}
     if not isinstance(place, Where | AtTime):
@@ -180,7 +181,7 @@ def _by_offset(
 
 
 def check_identity(start: Position, known: Known) -> None:
-    """Raises DataLost for a topic with another id: its offsets mean other records."""
+    """Raise DataLost for a topic with another id: its offsets mean other records."""
     for topic, was in start.topic_ids.items():
         now = known.topic_ids.get(topic, NO_TOPIC_ID)
         if NO_TOPIC_ID not in (was, now) and was != now:
@@ -191,10 +192,10 @@ def check_identity(start: Position, known: Known) -> None:
 
 
 def losses(start: Position, known: Known) -> dict[TopicPartition, str]:
-    """Partitions that are not there, or end before what was read already; each with a sentence.
+    """Find partitions that are missing or end too early; each with a sentence.
 
-    Both pass within moments where nothing was lost: a broker whose metadata is old does not know
-    of a partition, and a new leader has yet to learn the high watermark.
+    Both may pass within moments without a loss: a broker with old metadata does not know of a
+    partition, and a new leader has yet to learn the high watermark.
     """
     found: dict[TopicPartition, str] = {}
     for key, offset in sorted(start.offsets.items()):
@@ -216,12 +217,12 @@ def latest(
     offsets_max: int | None = None,
     until: Position | None = None,
 ) -> Position:
-    """The end of the next micro-batch; `start` itself when there is nothing to read.
+    """Return the end of the next micro-batch; `start` itself when there is nothing to read.
 
-    Partitions that are new begin at 0, so one that is not to be seen keeps its place: it is not new
-    when it is back. until: no partition goes beyond (AvailableNow), and those that are not in it
-    wait. offsets_max: shared out by what each partition has to offer, so what retention has taken
-    counts for nothing: a batch that stood within it would be empty, and retention the faster one.
+    New partitions begin at 0, so one that is missing for a while keeps its place: it is not new
+    when it returns. until: no partition goes beyond (AvailableNow), and those not in it wait.
+    offsets_max: shared out by the readable offsets of each partition, so those that retention has
+    removed do not count: a batch within them would be empty, and retention the faster one.
     """
     ends: dict[TopicPartition, int] = {}
     for key, bounds in known.bounds.items():
@@ -252,10 +253,10 @@ def latest(
 
 
 def not_before(until: Position, begin: Position, known: Known) -> Position:
-    """Where AvailableNow ends, which cannot be before what was read already.
+    """Return the end of AvailableNow, raised where it lies before offsets that were read.
 
-    Such an end, or none, was told by a broker that did not know better: that partition ends where
-    it does now. The run would pass it over otherwise, and be done.
+    A broker with an old view reported such an end, or none: that partition ends where it does now.
+    Otherwise the run would skip it, and finish.
     """
     late = {
         key: bounds.end
@@ -266,10 +267,10 @@ def not_before(until: Position, begin: Position, known: Known) -> Position:
 
 
 def share_out(backlog: Mapping[TopicPartition, int], count_max: int) -> dict[TopicPartition, int]:
-    """count_max (or less, if there is less) shared out in proportion, to the last one.
+    """Share count_max (or all, if there is less) out in proportion.
 
-    Whoever has something gets one at least, even if that makes more than count_max: a quiet
-    partition would wait beside a busy one for as long as that one is behind.
+    Each partition with a backlog gets at least one, even beyond count_max: a quiet partition would
+    otherwise wait beside a busy one for as long as that one is behind.
     """
     shares = {key: min(count, 1) for key, count in backlog.items()}
     spare = max(0, count_max - sum(shares.values()))
@@ -288,9 +289,9 @@ def share_out(backlog: Mapping[TopicPartition, int], count_max: int) -> dict[Top
 def ranges_between(
     start: Position, end: Position, known: Known, report: Report
 ) -> list[OffsetRange]:
-    """What a micro-batch reads, partition by partition, empty ranges left out.
+    """Return the ranges that a micro-batch reads, without empty ones.
 
-    Reports what retention has removed from it meanwhile, and reads the rest if that returns.
+    The removal of offsets by retention is reported; the rest is read if that returns.
     """
     found: list[OffsetRange] = []
     for (topic, partition), stop in sorted(end.offsets.items()):
@@ -321,9 +322,9 @@ def ranges_between(
 def split(
     ranges: Iterable[OffsetRange], *, partitions_min: int | None, records_max: int | None
 ) -> list[OffsetRange]:
-    """The same offsets in more ranges: at least so many, and none with more offsets than that.
+    """Split ranges into at least partitions_min, and none with more than records_max offsets.
 
-    Fewer than partitions_min only where there are not so many offsets.
+    There are fewer than partitions_min only where there are not so many offsets.
     """
     listed = list(ranges)
     total = sum(each.size for each in listed)

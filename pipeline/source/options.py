@@ -1,7 +1,7 @@
-"""The options of `format("oncelog")`, read once and held against each other.
+"""The options of `format("oncelog")`, parsed once and checked against each other.
 
 Pure. Names are those of Spark's own Kafka source, without regard to case; `kafka.` in front of a
-name hands it to our client. What would not be honoured is refused with a sentence.
+name passes it to our client. An option that would not be honoured is refused with a sentence.
 """
 
 import difflib
@@ -81,7 +81,10 @@ Place = Where | AtTime | Partitioned
 
 @dataclass(frozen=True)
 class Topics:
-    """What to read: names, partitions, or a pattern; exactly one of them. May be thousands."""
+    """The topics to read: names, partitions, or a pattern; exactly one of them.
+
+    May be thousands.
+    """
 
     names: tuple[str, ...] = ()
     partitions: tuple[TopicPartition, ...] = ()
@@ -102,15 +105,15 @@ class Topics:
         return frozenset(self.partitions)
 
     def named(self) -> frozenset[str]:
-        """The topics that must exist; none with a pattern."""
+        """Return the topics that must exist; none with a pattern."""
         return frozenset(self.names) | {topic for topic, _ in self.partitions}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """Everything a reader needs to know; made by `read_options`."""
+    """Everything that a reader needs to know; made by `read_options`."""
 
-    client: Mapping[str, Any]  # for our client; what must not be seen is a Secret
+    client: Mapping[str, Any]  # for our client; secret values are Secret
     topics: Topics
     starting: Place
     ending: Place = Where.LATEST
@@ -125,7 +128,7 @@ class SourceOptions:
 
 
 def read_options(given: Mapping[str, str], *, is_streaming: bool) -> SourceOptions:
-    """The options of a reader. Raises OptionError with a sentence."""
+    """Parse the options of a reader. Raises OptionError with a sentence."""
     options = named_options(given)
     if "topic" in options:
         raise OptionError("topic is for writers; say what to read by subscribe")
@@ -184,7 +187,7 @@ def read_options(given: Mapping[str, str], *, is_streaming: bool) -> SourceOptio
 
 
 def named_options(given: Mapping[str, str]) -> dict[str, str]:
-    """The options under their names as they are written; refuses those that mean nothing."""
+    """Return the options by their canonical names; refuse those without a meaning."""
     found: dict[str, str] = {}
     for name, value in given.items():
         known = _KNOWN.get(name.lower())
@@ -199,7 +202,7 @@ def named_options(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def client_options(options: Mapping[str, str]) -> dict[str, Any]:
-    """Those with `kafka.` in front, without it; passwords, keys and tokens as Secret."""
+    """Return the options named `kafka.*`, without the prefix; secret values as Secret."""
     prefix = "kafka."
     return hidden_secrets(
         {n.removeprefix(prefix): v for n, v in options.items() if n.startswith(prefix)}
@@ -207,7 +210,7 @@ def client_options(options: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _check_client(client: Mapping[str, Any]) -> None:
-    """Here, where the query starts, and not in its tasks."""
+    """Check the client's options where the query starts, and not only in its tasks."""
     try:
         security_config(consumer_settings(client, {}))
     except ValueError as problem:
@@ -245,7 +248,7 @@ def _topics(options: Mapping[str, str], *, may_be_all: bool) -> Topics:
 
 
 def _place(options: Mapping[str, str], side: str, default: Where) -> Place:
-    """A place by the first that is said: one time, times, offsets (Spark's own order)."""
+    """Return the place by the first option given: one time, times, offsets (Spark's own order)."""
     if time := options.get(f"{side}Timestamp"):
         return AtTime(_number(f"{side}Timestamp", time))
     if times := options.get(f"{side}OffsetsByTimestamp"):

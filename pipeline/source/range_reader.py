@@ -1,16 +1,16 @@
-"""All batches of a range of offsets, as they stand in the log; runs in Spark's tasks.
+"""All batches of a range of offsets, as they are in the log; runs in Spark's tasks.
 
-Rules of this file. A range is read to its end or an error is raised: never less. It ends where a
-batch reaches beyond its last offset, or where a compacted log has nothing more below a bound that
-is known to lie behind it. An answer without records alone proves nothing: Kafka gives one, without
-an error, when remote storage takes longer than remote.fetch.max.wait.ms (KIP-1018), and while a
-leader knows its high watermark, but not yet where that stands in its files. So such a range is
-asked for until the deadline. What retention takes away meanwhile is reported. Fetches run ahead in
-the client's thread while the caller works on what has come, but never ahead of the range.
+A range is read to its end or an error is raised: never less. It ends where a batch reaches beyond
+its last offset, or where a compacted log has no more batches below a bound that is known to lie
+behind it. An answer without records alone proves nothing: Kafka gives one, without an error, when
+remote storage takes longer than remote.fetch.max.wait.ms (KIP-1018), and while a leader knows its
+high watermark, but not yet where that is in its files. So such a range is fetched again until the
+deadline. Records that retention removes meanwhile are reported. Fetches run ahead in the client's
+thread while the caller uses earlier batches, but never ahead of the range.
 
 Fetches go by the topic's id, so that the rows are its own; where a broker knows names only, the id
-is looked at before the first of them and behind the last. Connections and metadata are those that
-the process keeps (kept_views.py): a range that is read in a warm process is its fetches alone.
+is checked before the first of them and after the last. The process keeps connections and metadata
+(kept_views.py): in a warm process a range costs only its fetches.
 """
 
 import asyncio
@@ -29,14 +29,14 @@ from ...wire.errors import KafkaError, OffsetOutOfRange, RequestTimedOut
 from .kept_views import kept_views
 from .offsets import NO_TOPIC_ID, DataLost, OffsetRange, Report
 
-ANSWER_MS = 500  # between two looks at the clock
+ANSWER_MS = 500  # between two checks of the deadline
 AGAIN_S = 0.05  # a new leader learns the high watermark within moments
-EMPTY_ANSWERS = 2  # before it is asked whether the topic is compacted
-EMPTY_MS = 2_000  # of nothing else, before the rest of a compacted range counts as empty
+EMPTY_ANSWERS = 2  # before the topic's cleanup.policy is asked for
+EMPTY_MS = 2_000  # of empty answers only, before the rest of a compacted range counts as empty
 
 
 class RangeReader:
-    """Iterates over lists of batches; close it, or use it as a context manager."""
+    """An iterator over lists of batches; close it, or use it as a context manager."""
 
     def __init__(
         self, client: Mapping[str, Any], wanted: OffsetRange, *, is_committed: bool, report: Report
@@ -64,7 +64,7 @@ class RangeReader:
         self.close()
 
     def close(self) -> None:
-        """Give up what is on its way, and hand the connections back."""
+        """Stop the fetches under way, and give the connections back."""
         if not self._is_closed:
             self._is_closed = True
             self._thread.run(self._close())
@@ -86,7 +86,7 @@ class RangeReader:
         self._ask()
 
     async def _check_identity(self) -> None:
-        """Raises DataLost when the topic is another one by now."""
+        """Raise DataLost when the topic has been replaced by another."""
         await self._view.retrying(
             lambda: self._view.refresh([self._wanted.topic]),
             timeout_ms=self._settings.default_api_timeout_ms,
@@ -103,7 +103,7 @@ class RangeReader:
             )
 
     def _other_id(self) -> str:
-        """The topic's id as it was last told, where it is not the one that is wanted."""
+        """Return the topic's latest known id, where it is not the wanted one."""
         topic, topic_id = self._wanted.topic, self._wanted.topic_id
         now = self._view.snapshot.topic_ids.get(topic, b"").hex()
         return now if topic_id != NO_TOPIC_ID and now.strip("0") and now != topic_id else ""
@@ -118,7 +118,7 @@ class RangeReader:
             self._fetcher.start([self._state])
 
     async def _next(self) -> list[RawBatch]:
-        """The batches of the next answer; none when the range is read."""
+        """Return the batches of the next answer; none when the range is read."""
         state, end, fetcher = self._state, self._wanted.end, self._fetcher
         begun_ms = _now_ms()
         empty_answers, policy = 0, ""
@@ -154,7 +154,7 @@ class RangeReader:
             fetcher.arrived.clear()
             self._ask()
             await wait_for(fetcher.arrived, ANSWER_MS)
-        if fetcher.has_gone_by_name:  # it may have become another on the way
+        if fetcher.has_gone_by_name:  # the topic may have been replaced on the way
             await self._check_identity()
         self._is_read = True
         return []
@@ -169,12 +169,12 @@ class RangeReader:
         return found
 
     def _bound(self) -> int:
-        """How far readers are let, by the last answer; -1 before it came."""
+        """Return the end of the readable offsets in the last answer; -1 before it came."""
         state = self._state
         return state.last_stable_offset if self._is_committed else state.high_watermark
 
     async def _cleanup_policy(self) -> str:
-        """Of the topic; where it is not told, why."""
+        """Return the topic's cleanup.policy, or why it is not known."""
         try:
             configs = await Admin(self._view).describe_configs(self._wanted.topic)
         except KafkaError as problem:
@@ -200,12 +200,12 @@ class RangeReader:
         )
 
     async def _jump(self) -> None:
-        """The offset is not in the log: gone, or not yet known to a new leader."""
+        """Deal with an offset not in the log: removed, or not yet known to a new leader."""
         self._fetcher.out_of_range.clear()
         await self._check_identity()
         state, wanted = self._state, self._wanted
         key = (wanted.topic, wanted.partition)
-        begins = await list_offsets(  # the answer to the fetch does not say
+        begins = await list_offsets(  # the fetch's answer does not say
             self._view,
             {key: EARLIEST},
             read_committed=False,

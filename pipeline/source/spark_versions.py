@@ -1,9 +1,9 @@
-"""What not every Spark 4 has: 4.0 and 4.1 read no stream by us, and 4.0 writes none.
+"""The limits of older Spark: 4.0 and 4.1 cannot stream from this source, 4.0 cannot stream to it.
 
-Their Python sources are not told where a query stands. What such a source does not see when the
-query starts again (a broker may have old metadata) is missing in the checkpoint from then on, and
-would be read again from its beginning; so it is refused. Nor can it bound a batch. A stream that
-is written comes in rows there, and not in Arrow.
+Their Python sources are not told where a query stands. A partition that such a source does not see
+when the query starts again (a broker may have old metadata) is missing in the checkpoint from then
+on, and would be read again from its beginning; so it is refused. Nor can it bound a batch. A
+stream that is written comes in rows there, and not in Arrow.
 """
 
 from typing import TYPE_CHECKING
@@ -47,7 +47,7 @@ __all__ = [
 
 
 def check_reads_streams() -> None:
-    """Raises OptionError, with the way round."""
+    """Raise OptionError, with a workaround, where Spark cannot read streams by this source."""
     if not READS_STREAMS:
         raise OptionError(
             'format("oncelog") is read as a stream from Spark 4.2 on: before, Spark does not tell '
@@ -58,7 +58,7 @@ def check_reads_streams() -> None:
 
 
 def check_writes_streams() -> None:
-    """Raises OptionError, with the way round."""
+    """Raise OptionError, with a workaround, where Spark cannot write streams by this source."""
     if not WRITES_STREAMS:
         raise OptionError(
             'format("oncelog") is written as a stream from Spark 4.1 on; exactly_once, or '

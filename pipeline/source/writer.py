@@ -1,9 +1,9 @@
-"""Writing without exactly-once, by `format("oncelog")` of `df.write` and `df.writeStream`.
+"""The writer without exactly-once, by `format("oncelog")` of `df.write` and `df.writeStream`.
 
-At least once, as Spark's own Kafka sink: each task writes as an idempotent producer and nothing
-holds its rows back, so what a task wrote before it failed, or a batch before its driver died, is
-there twice afterwards. For rows that count once there is `exactly_once`
-(sink/sink.py). Columns are those of sink/columns.py.
+At least once, as Spark's own Kafka sink: each task writes as an idempotent producer and its rows
+are visible at once, so the rows of a task that failed later, or of a batch before its driver died,
+are written twice. For rows that count once there is `exactly_once` (sink/sink.py). Columns are
+those of sink/columns.py.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,18 +22,18 @@ from .spark_versions import DataSourceStreamArrowWriter
 
 TAKEN = ("topic", "includeHeaders", "path", "checkpointLocation", "queryName")
 OUR_KEYS = ("transactional.id", "transaction.two.phase.commit.enable")
-IN_FLIGHT = 64  # Arrow batches whose deliveries are not looked at yet
+IN_FLIGHT = 64  # Arrow batches with deliveries that are not checked yet
 
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What a task tells the driver."""
+    """A task's message to the driver."""
 
     record_count: int
 
 
 class _Writing:
-    """What batch and stream have in common."""
+    """The common part of batch and stream."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         given = named_options(options)
@@ -52,12 +52,12 @@ class _Writing:
             raise OptionError(
                 "kafka.bootstrap.servers is missing; it looks like host:port,host:port"
             )
-        security_config(producer_settings(self._client, {}))  # raises what is wrong
+        security_config(producer_settings(self._client, {}))  # raises on wrong settings
         types = {each.name: each.dataType.simpleString() for each in schema.fields}
         check_columns(types, self._topic)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """Write the rows of a task; returns when brokers have them. Raises what a producer does."""
+        """Write the rows of a task; return when brokers have them. Raises a producer's errors."""
         count = 0
         with BlockingProducer(self._client) as producer:
             sent = []
@@ -75,15 +75,15 @@ class _Writing:
 
 
 class BatchWriter(_Writing, DataSourceArrowWriter):
-    """For `df.write`."""
+    """The writer of `df.write`."""
 
 
 class StreamWriter(_Writing, DataSourceStreamArrowWriter):
-    """For `df.writeStream`."""
+    """The writer of `df.writeStream`."""
 
 
 def _with_times_in_ms(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """A timestamp column as the wall ms of Kafka's records."""
+    """Return the batch with its timestamp column as wall ms, as Kafka's records have them."""
     if "timestamp" not in batch.schema.names:
         return batch
     place = batch.schema.get_field_index("timestamp")

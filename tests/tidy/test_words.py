@@ -8,9 +8,7 @@ from .words import RATIO_MAX, Folder, folders, read
 UNWRITTEN = {
     "client",
     "deploy",
-    "pipeline",
     "proof",
-    "storage",
     "tests/chaos",
     "tests/client",
     "tests/coordinator",
@@ -26,7 +24,6 @@ UNWRITTEN = {
     "tests/ui",
     "tests/wire",
     "ui",
-    "wire",
 }
 PLANTED = '''
 def one():
