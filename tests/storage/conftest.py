@@ -14,7 +14,7 @@ TOPIC_ID = bytes(range(16))
 def make_batch(
     count=1, *, base_offset=0, size=10, key=b"k", timestamp=NOW_MS, timestamps=None, **fields
 ) -> memoryview:
-    """A writable batch of `count` records, as a client's (base offset 0) or as stamped."""
+    """Return a writable batch of `count` records, from a client (base offset 0) or stamped."""
     times = timestamps or [timestamp] * count
     records = [
         Record(base_offset + i, times[i], key, bytes([i % 251]) * size) for i in range(count)
@@ -23,7 +23,7 @@ def make_batch(
 
 
 class LogMaker:
-    """Opens the log `t-0` below a directory, and appends to it as a leader."""
+    """A maker of the log `t-0` below a directory, which also appends to it as a leader."""
 
     def __init__(self, directory):
         self.directory = directory / "t-0"
@@ -48,7 +48,7 @@ class LogMaker:
     def lead_transaction(
         self, log, count=1, *, producer_id=7, producer_epoch=0, sequence=0, **batch
     ):
-        """One that its coordinator has verified."""
+        """Append a transactional batch that its coordinator has verified."""
         guard = log.producer_state.begin_verification(
             producer_id, producer_epoch, sequence, now_ms=NOW_MS
         )
@@ -70,5 +70,5 @@ def logs(tmp_path):
 
 @pytest.fixture
 def log(logs) -> PartitionLog:
-    """Empty, and with Kafka's defaults."""
+    """Return an empty log with Kafka's defaults."""
     return logs.open()

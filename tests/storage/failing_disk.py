@@ -9,12 +9,12 @@ import pytest
 
 
 class FailingDisk:
-    """Call number `fail_at` of `names` of os fails, and those after it while `lasts`."""
+    """A failure of call number `fail_at` of `names` of os, and of later ones while `lasts`."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, names: str, number: int) -> None:
         self.calls, self.fail_at, self.lasts = 0, -1, 1
         self._number = number
-        self.counts: Callable[..., bool] = lambda *_: True  # of the arguments of a call
+        self.counts: Callable[..., bool] = lambda *_: True  # by the arguments of a call
         for name in names.split():
             monkeypatch.setattr(os, name, self._wrapped(getattr(os, name)))
 

@@ -1,4 +1,4 @@
-"""Sliced reads of a log whose segments are taken, replaced or cut between two steps."""
+"""Sliced reads of a log, with segments removed, replaced or cut between two steps."""
 
 import struct
 from collections.abc import Callable
@@ -23,7 +23,7 @@ PRODUCERS, BATCHES, HIGH_WATERMARK, CUT_TO = 300, 1200, 1150, 1160
 
 
 def filled(logs: Any) -> Any:
-    """Some seven segments, each producer's batches all over them; a follower's end is to be cut."""
+    """Return some seven segments with batches of all producers; a follower's end is to be cut."""
     log = logs.open(segment_bytes=30_000, index_interval_bytes=100, file_delete_delay_ms=0)
     for n in range(BATCHES):
         logs.lead(log, size=100, key=b"k%d" % (n % 50), producer_id=n % PRODUCERS,
@@ -50,7 +50,7 @@ def swap_segments(log: Any) -> None:
 
 
 def log_steps_without_rebuild(log: Any, cleaner: LogCleaner) -> Any:
-    """A cleaning that began before the cut: it was planned with the producers of then."""
+    """Return a cleaning that began before the cut: it was planned with the producers of then."""
     rebuild, log.local.rebuild = log.local.rebuild, None
     cleaning = present(cleaner.begin([log], NOW_MS))
     log.local.rebuild = rebuild
@@ -139,7 +139,7 @@ def test_rebuild_that_meets_damage_fails_the_log_and_leaves_its_producers(
 def test_rebuild_that_meets_a_bug_says_so_and_is_begun_anew(
     logs: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A generator that has raised is at its end: `None` became the state of the producers."""
+    """A generator that has raised is at its end: `None` became the producer state."""
     log = filled(logs)
     steps = log.truncation.truncating_to(CUT_TO)
     while log.log_end_offset > CUT_TO:

@@ -1,4 +1,4 @@
-"""Small files: Kafka's text, replaced all or nothing, and a clear word when they are broken."""
+"""Small files: Kafka's text, replaced all or nothing, and a clear error for broken ones."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -57,7 +57,7 @@ def test_offsets_are_kafkas_text(tmp_path):
 
 
 @pytest.mark.parametrize("bit", range(8))
-def test_offset_checkpoint_with_a_flipped_bit_says_what_was_written_or_is_named(tmp_path, bit):
+def test_offset_checkpoint_with_a_flipped_bit_reads_the_written_offsets_or_raises(tmp_path, bit):
     checkpoint = OffsetCheckpoint(tmp_path / "log-start-offset-checkpoint")
     offsets = {("flights", 0): 17, ("a", 12): 4}
     checkpoint.write(offsets)
@@ -72,7 +72,7 @@ def test_offset_checkpoint_with_a_flipped_bit_says_what_was_written_or_is_named(
 
 
 @pytest.mark.parametrize("bit", range(8))
-def test_partition_metadata_with_a_flipped_bit_says_what_was_written_or_is_named(tmp_path, bit):
+def test_partition_metadata_with_a_flipped_bit_reads_the_written_id_or_raises(tmp_path, bit):
     PartitionMetadata(UUID).write(tmp_path)
     path = tmp_path / "partition.metadata"
     content = path.read_bytes()
@@ -185,6 +185,6 @@ def test_broken_partition_metadata_is_named(tmp_path, text):
 
 
 @pytest.mark.parametrize("text", ["", "AAECAwQFBgcICQoLDA0O", "!" * 22])
-def test_what_is_no_uuid_is_refused(text):
+def test_malformed_uuid_is_refused(text):
     with pytest.raises(ValueError):
         decode_uuid(text)

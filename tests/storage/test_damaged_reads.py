@@ -1,4 +1,4 @@
-"""Whatever byte of a log is damaged, a reader gets what was written, or an error."""
+"""Whichever byte of a log is damaged, a reader gets the written batches, or an error."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -27,7 +27,7 @@ ROOM = 1 << 20
 
 @pytest.fixture
 def log(tmp_path):
-    """A closed segment of five batches in two epochs, and an active one with a batch."""
+    """Return a log of a closed segment of five batches in two epochs, and an active one."""
     log = PartitionLog.open(
         tmp_path / "t-0",
         topic="t",
@@ -49,7 +49,7 @@ def log(tmp_path):
 
 
 def batches_from(log, offset, max_bytes):
-    """The batches that a reader gets before the end, or an error: its position goes on."""
+    """Return a reader's batches before the end or an error: its position goes on."""
     found = {}
     try:
         while offset < log.log_end_offset:
@@ -73,7 +73,7 @@ def found_by_time(log, timestamp_ms):
 
 
 def flipped(path, bit):
-    """The file with one byte after the other damaged, and whole at the end."""
+    """Damage the file one byte after the other, and restore it at the end."""
     content = path.read_bytes()
     for at in range(len(content)):
         damaged = bytearray(content)
@@ -87,7 +87,7 @@ def flipped(path, bit):
 
 @pytest.mark.parametrize("bit", [1, 7])
 @pytest.mark.parametrize("max_bytes", [1, 150, ROOM])
-def test_readers_of_a_damaged_segment_get_an_error_or_what_was_written(log, bit, max_bytes):
+def test_readers_of_a_damaged_segment_get_an_error_or_the_written_batches(log, bit, max_bytes):
     whole = batches_from(log, 0, ROOM)[0]
     for at in flipped(log.segments.first.file.path, bit):
         for start in range(0, END, RECORDS):
@@ -108,7 +108,7 @@ def test_reader_behind_damage_that_goes_on_from_its_position_gets_nothing_altere
 
 @pytest.mark.parametrize("kind", ["offset_index", "time_index"])
 @pytest.mark.parametrize("bit", [0, 3, 7])
-def test_readers_by_a_damaged_index_get_an_error_or_what_was_written(log, kind, bit):
+def test_readers_by_a_damaged_index_get_an_error_or_the_written_batches(log, kind, bit):
     whole = batches_from(log, 0, ROOM)[0]
     by_time = {ms: found_by_time(log, ms) for ms in range(9, 18)}
     assert sum(found is not None for found in by_time.values()) == BATCHES + 2
@@ -152,8 +152,8 @@ def test_read_of_many_small_batches_ends_after_some_of_them(log, monkeypatch, ma
 
 
 @pytest.mark.parametrize("at_once_bytes", [150, ROOM])
-def test_read_of_small_batches_keeps_only_what_it_returns(log, monkeypatch, at_once_bytes):
-    """An answer of 60 MB held 1.6 GB: a view keeps alive all that was read."""
+def test_read_of_small_batches_keeps_only_the_returned_bytes(log, monkeypatch, at_once_bytes):
+    """An answer of 60 MB held 1.6 GB: a view kept all of the read in memory."""
     for module in (read_checks, log_read):
         monkeypatch.setattr(module, "BATCHES_MAX", 1)
     monkeypatch.setattr(log_read, "AT_ONCE_BYTES", at_once_bytes)
@@ -168,8 +168,10 @@ def test_read_of_small_batches_keeps_only_what_it_returns(log, monkeypatch, at_o
 
 
 @pytest.mark.parametrize("min_one_batch", [True, False])
-def test_damaged_length_is_met_without_reading_what_it_claims(log, monkeypatch, min_one_batch):
-    """One high bit of it had each fetch read half a segment on the loop, again and again."""
+def test_damaged_length_of_a_batch_is_found_without_a_read_of_that_length(
+    log, monkeypatch, min_one_batch
+):
+    """One wrong high bit made each fetch read half a segment on the loop, again and again."""
     file = log.segments.first.file
     size = decode_header(file.read(0, 100)).size_bytes
     asked = {"upper_offset": log.log_end_offset, "min_one_batch": min_one_batch}
@@ -185,7 +187,7 @@ def test_damaged_length_is_met_without_reading_what_it_claims(log, monkeypatch, 
 
 
 def counted_reads(monkeypatch) -> list[int]:
-    """Note how many bytes each read of a log's file asks for from now on."""
+    """Return a list of the bytes that each later read of a log's file asks for."""
     counts: list[int] = []
     read = LogFile.read
 
@@ -198,10 +200,10 @@ def counted_reads(monkeypatch) -> list[int]:
 
 
 class Killed(Exception):
-    """In the middle of it the process ends."""
+    """The process ends in the middle of the removal."""
 
 
-def test_log_whose_derived_files_are_half_removed_knows_what_was_aborted(log, monkeypatch):
+def test_log_with_half_removed_derived_files_lists_its_aborted_transactions(log, monkeypatch):
     batch = encode_batch(
         [Record(0, 20, b"k", b"aborted")],
         producer_id=7,

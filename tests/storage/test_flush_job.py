@@ -1,4 +1,4 @@
-"""Flushes beside everything else that happens to a log: a job is made, run elsewhere, taken in."""
+"""Flushes beside all other uses of a log: a job is made, run elsewhere, and noted."""
 
 import errno
 import os
@@ -15,7 +15,7 @@ NOW_MS = 1_700_000_000_000
 
 @pytest.fixture
 def syncs(monkeypatch):
-    """The files that were synced, by name, in order."""
+    """Return the files that were synced, by name, in order."""
     synced = []
 
     def spy(name):
@@ -124,7 +124,7 @@ def test_after_a_cut_a_flush_is_owed_before_anything_grows_there(logs, syncs, lo
     assert not log.flushing.is_owed and not log.flushing.is_cut_unsynced
 
 
-def test_what_flush_messages_leaves_unsynced_counts_all_the_same(logs):
+def test_batches_that_flush_messages_leaves_unsynced_count_for_the_next_flush(logs):
     log = logs.open(flush_messages=3)
     logs.lead(log, 2)
     assert log.flushing.own_end_offset == 2
@@ -275,7 +275,7 @@ def test_a_log_that_was_killed_or_mended_is_synced_at_its_end(logs, syncs, clean
 
 
 def test_a_flush_of_many_segments_opens_few_files_at_once(logs, monkeypatch):
-    """As after a start without checkpoints: 2,000 segments were 6,000 files in one step."""
+    """After a start without checkpoints, 2,000 segments were 6,000 files in one step."""
     log = logs.open(segment_bytes=100)
     for _ in range(120):
         logs.lead(log)

@@ -1,4 +1,4 @@
-"""A disk without room, that has some again: what was refused leaves nothing behind."""
+"""A disk without room, that has some again: a refused write leaves nothing behind."""
 
 import errno
 import os
@@ -80,7 +80,7 @@ def test_epochs_that_were_cut_and_could_not_be_saved_do_not_come_back(
 
 
 def test_index_entries_wait_for_room(logs, monkeypatch):
-    """The disk had room for the batch, and none for the entries that came with it."""
+    """The disk had room for the batch, and none for its index entries."""
     log = logs.open(index_interval_bytes=1)
     real = os.pwrite
 
@@ -151,7 +151,7 @@ def test_an_aborted_transaction_is_known_though_its_index_found_no_room(
 
 
 def test_retention_goes_on_when_there_is_room_for_names(logs, monkeypatch):
-    """Files that go are given longer names first, and a directory may have no room for them."""
+    """Removed files get longer names first, and a directory may have no room for them."""
     log = logs.open(segment_bytes=100, retention_bytes=100, file_delete_delay_ms=0)
     for _ in range(9):
         logs.lead(log)
@@ -177,7 +177,7 @@ def test_retention_goes_on_when_there_is_room_for_names(logs, monkeypatch):
 
 
 def test_half_a_file_that_found_no_room_takes_none(logs, monkeypatch, log):
-    """Each snapshot has a name of its own: none would take the place of the half of another."""
+    """Each snapshot has a name of its own: none would replace the half of another."""
     logs.lead(log)
     log.flushing.flush()
     with monkeypatch.context() as patched:
@@ -186,7 +186,7 @@ def test_half_a_file_that_found_no_room_takes_none(logs, monkeypatch, log):
     assert not log.is_failed and not list(log.directory.glob("*.tmp"))
 
 
-def test_what_a_killed_process_had_begun_to_write_is_gone_with_the_next_start(logs, log):
+def test_files_half_written_by_a_killed_process_are_removed_at_the_next_start(logs, log):
     logs.lead(log)
     for name in (f"{7:020d}.snapshot.tmp", f"{0:020d}.txnindex.tmp"):
         (log.directory / name).write_bytes(b"half")
@@ -195,7 +195,7 @@ def test_what_a_killed_process_had_begun_to_write_is_gone_with_the_next_start(lo
 
 
 def test_a_cut_is_synced_where_there_is_no_room_to_save_epochs(batch, monkeypatch, log):
-    """It may be led again; but recovery must go on looking for the epochs above the old point."""
+    """The log may be led again; but recovery must still search epochs above the old point."""
     for offset, epoch in enumerate([1, 1, 5, 5]):
         log.append_as_follower(stamped(batch, offset, epoch=epoch, size=50), now_ms=NOW_MS)
     log.truncation.truncate_to(2)
@@ -251,7 +251,7 @@ def test_a_log_is_opened_after_a_kill_without_room_to_save_epochs(
 
 @pytest.mark.parametrize("is_leader", [True, False])
 def test_a_disk_that_fails_in_a_roll_takes_no_batch_behind_it(logs, batch, monkeypatch, is_leader):
-    """Neither is it acknowledged, nor does a leader count it as replicated."""
+    """The batch is neither acknowledged, nor counted as replicated by a leader."""
 
     def broken(*_):
         raise OSError(errno.EIO, os.strerror(errno.EIO))

@@ -30,7 +30,7 @@ def dump(paths, *options) -> str:
 
 
 def fill(logs, log, steps=150):
-    """Plain, compressed, idempotent, transactional, committed, and aborted batches; rolls."""
+    """Append plain, compressed, idempotent, committed and aborted batches, with rolls."""
     choices = random.Random(7)
     for step in range(steps):
         stamps = [NOW_MS + choices.randint(0, 500) + step * 100 for _ in range(1 + step % 4)]
@@ -61,7 +61,7 @@ def fill(logs, log, steps=150):
 
 
 def check_all(logs, log):
-    """Every file is read without a complaint, and says what we say."""
+    """Check that Kafka reads every file without a complaint, and finds our values."""
     paths = sorted(logs.directory.iterdir())
     by_suffix = {
         suffix: [path for path in paths if path.suffix == suffix]
@@ -93,7 +93,7 @@ def test_kafka_reads_a_log_that_was_closed_and_one_that_was_recovered(logs):
     log.close()
     assert len(log.segments) > 3
     check_all(logs, log)
-    log = logs.open(segment_bytes=4000, index_interval_bytes=300)  # everything is made anew
+    log = logs.open(segment_bytes=4000, index_interval_bytes=300)  # all is rebuilt
     log.flushing.flush()
     check_all(logs, log)
     log.truncation.truncate_to(log.log_end_offset - 5)

@@ -39,7 +39,7 @@ def test_an_empty_list_knows_nothing():
 
 
 @pytest.mark.parametrize(("offset", "epoch"), [(0, 2), (9, 2), (10, 4), (24, 4), (25, 7), (999, 7)])
-def test_who_wrote_an_offset(epochs, offset, epoch):
+def test_epoch_for_an_offset_is_the_one_that_wrote_it(epochs, offset, epoch):
     assert epochs.epoch_for(offset) == epoch
 
 
@@ -59,7 +59,7 @@ def test_an_epoch_keeps_its_first_offset(epochs):
         ((2, 30), [(2, 30)]),
     ],
 )
-def test_a_new_epoch_drops_what_contradicts_it(epochs, entry, left):
+def test_new_epoch_drops_the_entries_that_contradict_it(epochs, entry, left):
     assert epochs.assign(*entry)
     assert list(epochs.entries) == left
 

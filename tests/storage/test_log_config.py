@@ -40,7 +40,7 @@ def test_every_default_passes_its_own_check():
         ("follower.replication.throttled.replicas", "0:1:2", "must be the literal"),
     ],
 )
-def test_what_is_out_of_bounds_or_not_honoured_is_refused(name, value, complaint):
+def test_config_out_of_bounds_or_not_honoured_is_refused(name, value, complaint):
     with pytest.raises(InvalidConfig, match=complaint) as caught:
         parse_topic_configs({name: value})
     text = str(caught.value)  # a long one is cut in its midst
@@ -66,7 +66,7 @@ def test_compaction_lags_may_not_clash():
         parse_topic_configs({"min.compaction.lag.ms": "6", "max.compaction.lag.ms": "5"})
 
 
-def test_what_a_topic_sets_wins_over_the_broker():
+def test_topic_config_takes_precedence_over_the_broker():
     config = LogConfig.from_topic_configs(
         {"retention.ms": "5", "cleanup.policy": "compact, delete", "preallocate": "TRUE"},
         {"retention.ms": "7", "segment.ms": "9", "message.timestamp.type": "LogAppendTime"},

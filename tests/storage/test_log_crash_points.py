@@ -1,4 +1,4 @@
-"""A crash at every fault point of a log's life: what comes back is the step before or after."""
+"""A crash at every fault point of a log's life: the recovered log is the step before or after."""
 
 import pytest
 
@@ -15,7 +15,7 @@ class Crash(Exception):
 
 
 class FaultPoints:
-    """Counts the points that are passed; crashes at number `crash_at`."""
+    """A counter of the points that are passed, which crashes at number `crash_at`."""
 
     def __init__(self, crash_at=None):
         self.crash_at = crash_at
@@ -28,7 +28,7 @@ class FaultPoints:
 
 
 def life_of(logs, log):
-    """The steps of a life, each a callable."""
+    """Return the steps of a life, each a callable."""
 
     def append(n, epoch):
         return lambda: logs.lead(
@@ -56,7 +56,7 @@ def life_of(logs, log):
 
 
 def is_between(found, before, after):
-    """The state before a step or after it, or on the way while it cuts at one end."""
+    """Whether a state is that before or after a step, or in between while it cuts one end."""
     cuts_the_end = before[: len(found)] == found and found[: len(after)] == after
     cuts_the_start = (
         found == before[len(before) - len(found) :] and after == (found[len(found) - len(after) :])

@@ -1,4 +1,4 @@
-"""What a log is after a crash at any byte: a prefix of what was written, with all that follows."""
+"""A log after a crash at any byte is a prefix of the written one, with all derived state."""
 
 import errno
 import os
@@ -64,7 +64,7 @@ def lead(log, count, *, epoch=0, producer=None, transactional=False):
 
 
 def write_history(log, steps=40, seed=1, first_epoch=0):
-    """A log with everything in it: epochs, producers, committed, aborted, open transactions."""
+    """Write epochs, producers, and committed, aborted and open transactions."""
     choices = random.Random(seed)
     for step in range(steps):
         choice = choices.random()
@@ -84,7 +84,7 @@ def write_history(log, steps=40, seed=1, first_epoch=0):
 
 
 def derived(log) -> dict:
-    """Everything that follows from the batches, in comparable form."""
+    """Return everything derived from the batches, in comparable form."""
     log.producer_state.advance_high_watermark(log.log_end_offset)
     # A kill between a roll and its append leaves a segment without batches.
     segments = [segment for segment in log.segments if segment.size_bytes]
@@ -92,7 +92,8 @@ def derived(log) -> dict:
         "offsets": (log.log_start_offset, log.log_end_offset),
         "epochs": log.leader_epochs.entries,
         "producers": log.producer_state.snapshot_entries(),
-        # Without timestamps: of the last batch a snapshot keeps that of a later marker, as Kafka's.
+        # They are without timestamps: a snapshot keeps that of a later marker for the last batch,
+        # as Kafka's does.
         "windows": [
             (entry.producer_id, entry.next_sequence, [batch[:3] for batch in entry.batches])
             for entry in log.producer_state.entries()
@@ -110,13 +111,13 @@ def index_entries(index):
 
 
 def time_entries(segment):
-    """The entries made on the way, without the one that closes a segment."""
+    """Return the entries made on the way, without the one that closes a segment."""
     last_indexed = segment.offset_index.last_entry[0] if segment.offset_index.count else -1
     return [entry for entry in index_entries(segment.time_index) if entry[1] <= last_indexed]
 
 
 def replayed(tmp_path, batches) -> dict:
-    """What follows from the batches alone: a follower's log that got them in one answer."""
+    """Return the state derived from the batches alone: a follower's log that got them at once."""
     shutil.rmtree(tmp_path / "replay", ignore_errors=True)
     log = open_log(tmp_path / "replay")
     log.append_as_follower(b"".join(batches), now_ms=NOW_MS)
@@ -133,7 +134,7 @@ def test_a_killed_log_comes_back_with_all_that_was_appended(tmp_path, log):
 
 @pytest.fixture
 def read_whole(monkeypatch):
-    """The positions of the batches that recovery reads whole."""
+    """Return the positions of the batches that recovery reads whole."""
     read = []
 
     def look(*where):
@@ -157,7 +158,7 @@ def test_a_clean_start_reads_the_end_and_knows_everything(tmp_path, read_whole, 
 
 
 @pytest.mark.parametrize("kill", [True, False])
-def test_after_a_kill_only_what_is_behind_the_newest_snapshot_is_read(
+def test_recovery_after_a_kill_reads_only_batches_behind_the_newest_snapshot(
     tmp_path, monkeypatch, read_whole, kill
 ):
     """The page cache outlives a process; after a power cut all is read from the recovery point."""
@@ -186,9 +187,7 @@ def test_a_torn_entry_of_an_index_costs_no_more_than_its_tail(tmp_path, monkeypa
 
 
 @pytest.mark.parametrize("share", [0.2, 0.6, 0.99])
-def test_snapshots_and_indexes_of_what_a_killed_truncation_had_cut_are_not_believed(
-    tmp_path, monkeypatch, share
-):
+def test_snapshots_and_indexes_above_a_killed_truncation_are_not_used(tmp_path, monkeypatch, share):
     monkeypatch.setattr("oncelog.storage.local_log.BATCH_COUNTS_AS_BYTES", 1 << 20)
     config = LogConfig(index_interval_bytes=300)
     log = open_log(tmp_path / "t-0", config=config)
@@ -210,7 +209,7 @@ def test_snapshots_and_indexes_of_what_a_killed_truncation_had_cut_are_not_belie
 def test_a_log_that_could_not_be_synced_is_checked_even_after_a_mere_kill(
     log, tmp_path, monkeypatch, read_whole
 ):
-    """The kernel says once that it could not write pages, and may drop them."""
+    """The kernel reports once that it could not write pages, and may drop them."""
     write_history(log)
     before, count = derived(log), len(batches_in(log))
 
@@ -221,7 +220,7 @@ def test_a_log_that_could_not_be_synced_is_checked_even_after_a_mere_kill(
     with pytest.raises(KafkaStorageError):
         log.flushing.flush()
     monkeypatch.undo()
-    # Where the history ends it has a snapshot: after a mere kill nothing else would be read.
+    # The history ends with a snapshot: after a mere kill nothing else would be read.
     first = log.segments.first
     first.file.write_at(first.size_bytes - 1, b"?")
     again = open_log(tmp_path / "t-0")
@@ -264,12 +263,12 @@ def test_appends_after_any_start_go_on_as_if_there_had_been_none(tmp_path):
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
-def test_what_follows_from_the_batches_is_right_after_a_truncation(tmp_path, share, log):
+def test_derived_state_after_a_truncation_is_recovered(tmp_path, share, log):
     write_history(log, steps=60)
     log.truncation.truncate_to(int(log.log_end_offset * share))
     write_history(log, steps=30, seed=2, first_epoch=9)
     before = derived(log)
-    assert derived(open_log(tmp_path / "t-0")) == before  # all of it made anew from the batches
+    assert derived(open_log(tmp_path / "t-0")) == before  # all of it rebuilt from the batches
 
 
 @pytest.mark.in_turn
@@ -354,11 +353,11 @@ def test_a_damaged_index_is_made_anew_even_after_a_clean_shutdown(tmp_path, suff
 def test_the_log_ends_where_a_power_cut_took_the_end_of_a_segment(
     log, tmp_path, is_compacted, machine_restarted, is_a_hole, kept_batches
 ):
-    """What was lost may end where a batch ends, and a newer segment may have been kept whole.
+    """A power cut may take a segment's end between two batches, and leave a newer segment.
 
     Found by tests/simulation, shape `power`, seed 24: the replica went on behind the hole, became
-    leader, and everything before it was gone. Without a power cut nothing that was written is
-    missing, and a gap is what compaction left, maybe before the topic's policy changed.
+    leader, and everything before it was gone. Without a power cut no written batch is missing, and
+    a gap was left by compaction, maybe before the topic's policy changed.
     """
     for _ in range(60):
         lead(log, 2)
@@ -383,7 +382,7 @@ def test_the_log_ends_where_a_power_cut_took_the_end_of_a_segment(
 def test_no_snapshot_that_a_power_cut_emptied_is_left(tmp_path, log):
     """A snapshot is synced with the next flush; until then its name may outlive its content.
 
-    Found by tests/simulation, seed 27: the snapshot at the log end was believed to be there.
+    Found by tests/simulation, seed 27: recovery relied on the empty snapshot at the log end.
     """
     for _ in range(30):
         lead(log, 2, producer=7)
@@ -400,7 +399,7 @@ def test_no_snapshot_that_a_power_cut_emptied_is_left(tmp_path, log):
 
 
 def test_after_a_mere_kill_only_one_snapshot_is_read(tmp_path, monkeypatch, log):
-    """None can be torn: each is renamed into place when it is whole. A broker opens many logs."""
+    """No snapshot can be torn: each is renamed into place when whole. A broker opens many logs."""
     for _ in range(60):
         lead(log, 2, producer=7)
     recovery_point = log.segments.active.base_offset
@@ -434,7 +433,7 @@ def test_epochs_are_found_again_without_their_file_whatever_the_tail_looks_like(
         assert again.leader_epochs.entries == epochs
 
 
-def test_damage_below_what_was_synced_is_reported_not_cut_away(tmp_path, log):
+def test_damage_below_the_recovery_point_is_reported_and_not_cut_away(tmp_path, log):
     write_history(log)
     log.close()
     for path in (tmp_path / "t-0").glob("*.snapshot"):
@@ -517,7 +516,7 @@ def test_nothing_that_was_answered_is_lost_by_sigkill(tmp_path, seed):
 
 
 def follow(log, offsets):
-    """Append what a compacted leader sends: single records at these offsets."""
+    """Append as from a compacted leader: single records at these offsets."""
     for offset in offsets:
         records = [Record(offset, NOW_MS, b"k", b"v" * 20)]
         batch = encode_batch(records, base_offset=offset)
@@ -529,7 +528,7 @@ def offsets_in(log):
 
 
 def test_a_gap_that_a_follower_was_sent_is_no_hole_after_a_power_cut(tmp_path):
-    """The leader's compaction left it, and all of it was synced but for the checkpoint."""
+    """The leader's compaction left the gap, and all but the checkpoint was synced."""
     config = LogConfig(segment_bytes=400)
     log = open_log(tmp_path / "t-0", config=config)
     offsets = list(range(0, 300, 7))
@@ -565,7 +564,7 @@ def test_a_gap_below_the_recovery_point_is_no_hole_whatever_must_be_read_again(t
 
 @pytest.mark.parametrize("start", [0, 7])
 def test_a_log_that_begins_is_the_same_as_one_recovered_from_nothing(tmp_path, start) -> None:
-    """Of a directory that is not there nothing is looked at; one that is there may be empty."""
+    """A missing directory is created without a search for files; an existing one may be empty."""
     (tmp_path / "recovered").mkdir()
     found = []
     for name in ("new", "recovered"):
@@ -603,7 +602,7 @@ def test_an_abort_of_a_segment_that_was_just_closed_is_found_after_a_power_cut(t
 def test_indexes_that_recovery_made_again_outlive_a_power_cut(
     tmp_path, monkeypatch, machine_restarted
 ):
-    """One was missing below the recovery point, so all above it are new files; the power goes."""
+    """An index below the recovery point was missing, so all above it are new files at the cut."""
     directory, synced = tmp_path / "t-0", set()
     log = open_log(directory)
     write_history(log, steps=200)
@@ -611,7 +610,7 @@ def test_indexes_that_recovery_made_again_outlive_a_power_cut(
     before, recovery_point = derived(log), log.flushing.recovery_point
     log.segments.first.paths()[1].unlink()
     for path in directory.iterdir():
-        os.utime(path, (1, 1))  # of what is on the disk
+        os.utime(path, (1, 1))  # marks the files that are on the disk
     for name in ("fsync", "fdatasync"):
         real = getattr(os, name)
         monkeypatch.setattr(
@@ -623,7 +622,7 @@ def test_indexes_that_recovery_made_again_outlive_a_power_cut(
     assert derived(open_log(directory, **options)) == before
     for path in directory.glob("*index"):
         if path.stat().st_mtime > 1 and str(path) not in synced:
-            path.write_bytes(b"")  # the name was there, and nothing behind it
+            path.write_bytes(b"")  # the name was there, and no content
     again = open_log(directory, recovery_point=recovery_point, machine_restarted=True)
     assert derived(again) == before
 
@@ -645,7 +644,7 @@ def test_log_with_a_damaged_marker_is_refused_by_itself(logs, is_in_last_segment
         bytearray(log.segments.first.file.path.read_bytes()),
     )
     position = next(at for at, header in iterate_batches(content) if header.is_control)
-    content[position + HEADER_BYTES + 7] = 9  # no type that a marker has
+    content[position + HEADER_BYTES + 7] = 9  # an unknown type of marker
     path.write_bytes(content)
     recovery_point = 0 if is_in_last_segment else 3  # a whole batch follows
     with pytest.raises(KafkaStorageError, match="is damaged: "):

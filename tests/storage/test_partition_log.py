@@ -1,4 +1,4 @@
-"""Appending, reading, and the limits of one partition's log."""
+"""Appends to one partition's log, reads, and its limits."""
 
 import errno
 import os
@@ -131,7 +131,7 @@ def test_readers_of_committed_data_stop_at_the_first_open_transaction(logs, log)
     assert log.aborted_transactions.between(0, 6) == []
 
 
-def test_an_aborted_transaction_is_listed_for_those_who_read_over_it(logs):
+def test_aborted_transaction_is_listed_for_reads_that_overlap_it(logs):
     log = logs.open(segment_bytes=400)
     for round_number in range(6):
         logs.lead_transaction(log, 2, producer_epoch=round_number)
@@ -204,7 +204,7 @@ def test_a_follower_takes_all_or_nothing_of_a_damaged_answer(batch, log):
     assert (log.log_end_offset, log.segments.size_bytes) == (0, 0)
 
 
-def test_a_follower_leaves_a_partial_last_batch_out_and_refuses_what_it_has(batch, log):
+def test_follower_leaves_a_partial_last_batch_out_and_refuses_present_batches(batch, log):
     data = bytes(batch(2)) + bytes(batch(2, base_offset=2))[:-3]
     log.append_as_follower(data, now_ms=NOW_MS)
     assert log.log_end_offset == 2
@@ -265,7 +265,7 @@ def test_reads_outside_of_the_log_are_refused(logs, log):
 
 
 def by_time(log, timestamp_ms, from_offset=0):
-    """(offset, timestamp) of the first record that is not older."""
+    """Return (offset, timestamp) of the first record that is not older."""
     step = from_offset
     while step is not None:
         step = log.batch_not_older(timestamp_ms, step)
@@ -299,7 +299,7 @@ def test_an_empty_log_has_no_times(log):
 
 
 def test_a_search_by_time_looks_at_a_few_headers_in_a_step(logs):
-    """An old batch may be anywhere behind a young one: what producers say is not in order."""
+    """An old batch may lie anywhere behind a young one: producers' timestamps are unordered."""
     log = logs.open(index_interval_bytes=1 << 20)
     logs.lead(log, 1, timestamps=[90])
     count = 3 * HEADERS_PER_STEP
@@ -434,7 +434,7 @@ def test_a_new_leader_epoch_costs_no_file(logs, log):
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex", ".txnindex"])
 def test_reader_of_a_shortened_index_gets_a_storage_error_and_the_log_goes_on(logs, suffix):
-    """struct.error was no answer: a follower's poll of all partitions ended by it."""
+    """The reader got a struct.error: a follower's poll of all partitions ended by it."""
     log = logs.open(index_interval_bytes=60, segment_bytes=2000)
     for n in range(40):
         logs.lead_transaction(log, sequence=n)

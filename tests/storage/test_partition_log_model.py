@@ -1,4 +1,4 @@
-"""A log against a list: whatever is done to it, restarts and kills included, it says the same."""
+"""A log equals a list after any operations, restarts and kills included."""
 
 import shutil
 import tempfile
@@ -22,7 +22,7 @@ PRODUCERS = st.sampled_from([None, 1, 2])
 
 
 class LogAgainstList(RuleBasedStateMachine):
-    """`batches` are those that must be there, `history` also those that retention took."""
+    """A log with `batches` that must be present, and `history` with those deleted by retention."""
 
     def __init__(self):
         super().__init__()
@@ -115,7 +115,7 @@ class LogAgainstList(RuleBasedStateMachine):
 
     @rule(back=st.integers(0, 8))
     def send_again(self, back):
-        """A retry of one of a producer's last five batches is answered, an older one refused."""
+        """Check that a retry of one of the last five batches is answered, an older one refused."""
         known = [batch for batch in self.history if decode_header(batch).producer_id == 2]
         entry = self.log.producer_state.entry(2)
         if not known or entry is None or not entry.batches:

@@ -1,8 +1,8 @@
 """A reader of committed data sees exactly the committed records, wherever it begins.
 
 Random histories of transactions are written to a real log with small segments, which is rolled,
-cut, restarted and killed. What Kafka's consumer makes of the answers must be what the list of
-decisions says: from every offset, with fetches of every size, over segment borders.
+cut, restarted and killed. Kafka's consumer must read from the answers exactly the records of the
+list of decisions: from every offset, with fetches of every size, over segment borders.
 """
 
 import shutil
@@ -88,7 +88,7 @@ class ReaderAgainstDecisions(RuleBasedStateMachine):
         return first
 
     def stable(self) -> int:
-        """Where a reader stops, by the rule: open, or ended by a marker that is not committed."""
+        """Return the last stable offset: that of the first open or uncommitted transaction."""
         first: dict[int, int] = {}
         limits = [self.high_watermark]
         for entry in self.entries:
@@ -141,7 +141,7 @@ class ReaderAgainstDecisions(RuleBasedStateMachine):
 
     @rule(share=st.floats(0, 1))
     def advance_high_watermark(self, share):
-        """To the end of a batch: followers take whole ones."""
+        """Advance to the end of a batch: followers take whole ones."""
         ends = [e.last_offset + 1 for e in self.entries if e.last_offset >= self.high_watermark]
         if ends:
             self.high_watermark = ends[round(share * (len(ends) - 1))]
@@ -156,7 +156,7 @@ class ReaderAgainstDecisions(RuleBasedStateMachine):
 
     @rule(share=st.floats(0, 1))
     def truncate(self, share):
-        """As a follower does, and never below the high watermark."""
+        """Truncate as a follower does, and never below the high watermark."""
         offset = int(self.high_watermark + share * (self.log_end - self.high_watermark))
         self.log.truncation.truncate_to(offset)
         self.entries = [entry for entry in self.entries if entry.last_offset < offset]
@@ -180,8 +180,8 @@ class ReaderAgainstDecisions(RuleBasedStateMachine):
         unended = min(self.open_transactions().values(), default=1 << 62)
         assert self.log_start <= limit <= max(self.high_watermark, self.log_start)
         assert limit <= max(unended, self.log_start)
-        # A snapshot knows no ended transaction, so after a restart one whose marker is not
-        # committed yet may be read: its end is decided, whatever becomes of the marker.
+        # A snapshot holds no ended transaction, so after a restart one with an uncommitted marker
+        # may be read: its end is decided, whatever happens to the marker.
         if not self.has_restarted or self.high_watermark == self.log_end:
             assert limit == self.stable()
 
@@ -201,7 +201,7 @@ class ReaderAgainstDecisions(RuleBasedStateMachine):
                 assert self.read(begin, limit, max_bytes) == wanted
 
     def committed_offsets(self, limit: int) -> list[int]:
-        """Offsets of data that is plain, or whose transaction's marker commits."""
+        """Return the offsets of data that is plain or was committed by a marker."""
         found = []
         for number, entry in enumerate(self.entries):
             if entry.marker is not None:
@@ -215,7 +215,7 @@ class ReaderAgainstDecisions(RuleBasedStateMachine):
         return found
 
     def read(self, offset: int, limit: int, max_bytes: int) -> list[int]:
-        """What Kafka's consumer hands on."""
+        """Return the offsets that Kafka's consumer returns."""
         found: list[int] = []
         while offset < limit:
             read = self.log.read(offset, max_bytes, upper_offset=limit)

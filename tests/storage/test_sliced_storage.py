@@ -1,4 +1,4 @@
-"""Work of a log that grows with what it holds: in steps, while others go on."""
+"""Work that grows with a log's content is done in steps, while the log is in use."""
 
 import random
 from itertools import pairwise
@@ -18,7 +18,7 @@ NOW_MS = 1_700_000_000_000
 
 @pytest.fixture
 def header(batch):
-    """The header of a producer's batch."""
+    """Return the header of a producer's batch."""
     one = decode_header(batch(producer_id=0, producer_epoch=0, base_sequence=0))
 
     def make(producer_id, sequence=0):
@@ -111,7 +111,7 @@ def test_many_producers_are_not_written_down_in_an_append(logs, monkeypatch):
     assert logs.open().producer_state.entry(5).last_sequence == 1
 
 
-def test_a_snapshot_of_what_was_cut_meanwhile_is_not_written(logs, monkeypatch):
+def test_snapshot_of_a_log_that_is_cut_meanwhile_is_not_written(logs, monkeypatch):
     monkeypatch.setattr(local_log, "SNAPSHOT_AT_ONCE_PRODUCERS_MAX", 10)
     for cut in ("truncate_to", "truncate_fully_and_start_at"):
         log = logs.open()
@@ -162,7 +162,7 @@ def state(log):
 
 @pytest.mark.parametrize("who", ["steps", "leader", "follower", "reader", "roll", "close"])
 def test_after_a_truncation_no_reader_sees_producers_that_are_gone(logs, batch, who, log):
-    """The cut is one step; the rest is made anew in steps, or at once by who needs it sooner."""
+    """The cut is one step; the state is rebuilt in steps, or at once when it is needed sooner."""
     for sequence in range(1_000):
         logs.lead(log, producer_id=sequence % 3, producer_epoch=0, base_sequence=sequence // 3)
     steps = log.truncation.truncating_to(700)

@@ -1,4 +1,4 @@
-"""A log that is cut in steps: whole after each of them, whatever happens there."""
+"""A log that is cut in steps is whole after each of them, whatever happens there."""
 
 import errno
 import itertools
@@ -29,7 +29,7 @@ def fast_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def filled(logs: Any, count: int = 33, **options: Any) -> Any:
-    """Segments of three batches each."""
+    """Return segments of three batches each."""
     log = logs.open(**{**OPTIONS, **options})
     for n in range(count):
         producer = n % 3
@@ -42,7 +42,7 @@ def filled(logs: Any, count: int = 33, **options: Any) -> Any:
 
 
 def after_kill(logs: Any, log: Any) -> Any:
-    """What the next process finds if this one is killed now."""
+    """Return the log as the next process would open it after a kill now."""
     maker = type(logs)(logs.directory.parent / "killed")
     shutil.rmtree(maker.directory, ignore_errors=True)
     shutil.copytree(logs.directory, maker.directory)
@@ -50,7 +50,7 @@ def after_kill(logs: Any, log: Any) -> Any:
 
 
 def check_whole(logs: Any, log: Any, before: list[bytes]) -> None:
-    """The log is a beginning of what it was, and so is what a killed process leaves of it."""
+    """Check that the log, and the one after a kill now, are beginnings of the former log."""
     found = batches_in(log)
     assert before[: len(found)] == found
     end = decode_header(found[-1]).next_offset if found else log.log_end_offset
@@ -93,7 +93,7 @@ def test_a_log_is_whole_after_each_step_of_a_cut(logs: Any, how: str, offset: in
 def test_much_of_one_segment_is_cut_a_little_at_a_time(
     logs: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The kernel takes half a second to give the pages of a gigabyte back."""
+    """The kernel takes half a second to free the pages of a gigabyte."""
     monkeypatch.setattr(log_truncation, "CUT_BYTES_A_STEP", 1000)
     log = logs.open(index_interval_bytes=60)
     for _ in range(200):
@@ -121,7 +121,7 @@ USES: dict[str, Callable[[Any, Any], object]] = {
 @pytest.mark.parametrize("steps_before", [1, 6])
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize(("how", "offset"), [CUTS[0], CUTS[-1]])
-def test_who_uses_the_log_between_two_steps_ends_the_cut(
+def test_use_of_the_log_between_two_steps_ends_the_cut(
     logs: Any, how: str, offset: int, use: str, steps_before: int
 ) -> None:
     log = filled(logs)
@@ -203,7 +203,7 @@ def test_a_cut_that_lacks_something_is_tried_again(
 
 
 def test_a_cut_of_an_index_that_is_damaged_ends(logs: Any) -> None:
-    """Not for ever, and not without saying why."""
+    """The cut neither continues for ever nor ends without a reason."""
     log = filled(logs, segment_bytes=1 << 20)
     log.segments.active.write_out()
     path = log.segments.active.offset_index.path

@@ -1,4 +1,4 @@
-"""Writes the message classes that kio does not have, from Kafka's own message JSON.
+"""Write the message classes that kio lacks, from Kafka's own message JSON.
 
 They are in the form of kio's, a module for each message and version, so that all that reads
 kio's reads these. Kafka's jars have the JSON. After a change of ADDED write them anew, and format
@@ -43,7 +43,7 @@ class {name}:
 
 
 class Message(NamedTuple):
-    """One direction of an API: Kafka's JSON of it, and the classes that it is made of."""
+    """One direction of an API: Kafka's JSON of it, and its classes."""
 
     definition: dict[str, Any]
     api_key: int
@@ -59,7 +59,7 @@ class Message(NamedTuple):
 
     @property
     def header(self) -> tuple[str, int]:
-        """Kio's class, and its version."""
+        """Return kio's class and its version."""
         if self.direction == "request":
             return "RequestHeader", 2 if self.flexible else 1
         is_first_contact = self.api_key == 18  # any client can read its answer
@@ -110,7 +110,7 @@ def _element(kafka_type: str) -> str:
 
 
 def _named(field: dict[str, Any], kafka_type: str) -> tuple[str, str, str]:
-    """The field's name, wire type and annotation, as kio calls them."""
+    """Return the field's name, wire type and annotation, as kio calls them."""
     name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", field["name"]).lower()
     if name.endswith("error_code"):
         return name, "error_code", "ErrorCode"
@@ -121,7 +121,7 @@ def _named(field: dict[str, Any], kafka_type: str) -> tuple[str, str, str]:
 
 
 def _default(field: dict[str, Any], metadata: dict[str, Any], annotation: str) -> str:
-    """The default's source; nothing where there is none."""
+    """Return the source of a field's default, "" where there is none."""
     given = field.get("default")
     if given is None:
         if field["type"].startswith("[]"):
@@ -150,7 +150,7 @@ def _holds(versions: str, version: int) -> bool:
 
 
 def definitions(version: str = KAFKA_VERSION) -> Iterator[dict[str, Any]]:
-    """Kafka's JSON of all requests and answers; its comments left out."""
+    """Yield Kafka's JSON of all requests and answers, without its comments."""
     (jar,) = jar_folder(version).glob("kafka-clients-*.jar")
     with ZipFile(jar) as files:
         for name in files.namelist():
@@ -160,7 +160,7 @@ def definitions(version: str = KAFKA_VERSION) -> Iterator[dict[str, Any]]:
 
 
 def module_text(message: Message) -> str:
-    """The module of one message in one version."""
+    """Return the module of one message in one version."""
     classes = list(message.classes())
     used = set(re.findall(r"\w+", "\n".join(classes)))
     lines = [
@@ -183,7 +183,7 @@ def module_text(message: Message) -> str:
 
 
 def modules() -> dict[str, str]:
-    """What is to be written, by the file's name."""
+    """Return the text of each module, by the file's name."""
     known = {each["name"]: each for each in definitions()}
     found = {}
     for api_key, version in sorted(ADDED):

@@ -1,4 +1,4 @@
-"""kafka-python, our second oracle, warns while it is imported, and warnings are errors."""
+"""Import kafka-python, the second oracle: its import warns, and warnings are errors."""
 
 import warnings
 

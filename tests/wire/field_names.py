@@ -1,4 +1,4 @@
-"""Whether the names in a message are fields of it: the encoders ignore what they do not know."""
+"""The check that a message's names are its fields: the encoders ignore unknown names."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -12,7 +12,7 @@ from oncelog.wire.messages.schema_encoder import Each
 
 @cache
 def _names(api_key: int, direction: str) -> frozenset[str]:
-    """Field names of any version, nested ones too."""
+    """Return the field names of any version, nested ones too."""
     names: set[str] = set()
     api = APIS[api_key]
     for version in range(api.oldest, api.newest + 1):
@@ -26,7 +26,7 @@ def _names(api_key: int, direction: str) -> frozenset[str]:
 
 
 def check_names(api_key: int, direction: str, values: Mapping[str, Any]) -> None:
-    """Raises TypeError for a field name that no version of the message has."""
+    """Raise TypeError for a field name that no version of the message has."""
     known = _names(api_key, direction)
     stack: list[Any] = [values]
     while stack:

@@ -60,7 +60,7 @@ class Samples:
         return self.int32(), self.text(), self.int32(), self.nullable_text()
 
     def of_schema(self, cls: type) -> dict[str, Any]:
-        """A message of any kio class, as nested dicts."""
+        """Return a message of any kio class, as nested dicts."""
         message: dict[str, Any] = {}
         for kind in kinds_of(cls):
             may_be_null = kind.is_nullable and kind.wire_type not in FIXED_NULLABLE
@@ -95,7 +95,7 @@ def join(pieces: list[Any]) -> bytes:
 
 
 def through_kio(api_key: int, version: int, direction: str, data: bytes) -> bytes:
-    """What kio makes of a message, written by kio again."""
+    """Decode a message by kio, and return kio's encoding of it."""
     cls = _schema(api_key, version, direction)
     message, used = entity_reader(cls)(data, 0)
     assert used == len(data)
@@ -111,17 +111,17 @@ def sample_body(api_key: int, version: int, direction: str, samples: Samples) ->
 
 def through_kafka_python(cls: Any, version: int, data: bytes) -> bytes:
     message = cls.decode(data, version=version)
-    message._header = None  # `decode` leaves out what `encode` asks for
+    message._header = None  # `decode` leaves out a field that `encode` needs
     return bytes(message.encode(version=version))
 
 
 def names(version: int, s: Samples) -> tuple[str | None, bytes | None]:
-    """Name and id of a topic in Produce and Fetch: version 13 names it by its id (KIP-516)."""
+    """Return name and id of a topic in Produce and Fetch; version 13 has only the id (KIP-516)."""
     return (None, s.uuid()) if version >= 13 else (s.text(), None)
 
 
 def check_ends(codec: Any, request: Any, response: Any, version: int) -> None:
-    """Bytes beyond a request are ignored, beyond a response refused."""
+    """Check that bytes beyond a request are ignored, and beyond a response refused."""
     body = join(codec.encode_request(request, version))
     assert codec.decode_request(memoryview(body + b"\0\0\0"), version) == request
     body = join(codec.encode_response(response, version))
@@ -130,7 +130,7 @@ def check_ends(codec: Any, request: Any, response: Any, version: int) -> None:
 
 
 def check_truncations(codec: Any, version: int, **makers: Callable[[int, Samples], Any]) -> None:
-    """Every truncation of what the makers of `request` and `response` make is refused."""
+    """Check that every truncation of the makers' requests and responses is refused."""
     samples = Samples(7)
     for kind, make in makers.items():
         encode, decode = getattr(codec, f"encode_{kind}"), getattr(codec, f"decode_{kind}")

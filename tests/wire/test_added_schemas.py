@@ -1,4 +1,4 @@
-"""The message classes that kio does not have are those of Kafka's JSON (`added_schemas`)."""
+"""The message classes that kio lacks equal Kafka's JSON (`added_schemas`)."""
 
 import ast
 from typing import Any
@@ -12,7 +12,7 @@ from oncelog.wire.messages.schema import FIXED, Kind, kinds_of
 from .added_schemas import FOLDER, Message, definitions, module_text, modules
 
 Shape = tuple[Any, ...]
-RENAMED = {  # by Kafka, since the version that kio was made from
+RENAMED = {  # by Kafka, after the version that kio was made from
     "generation_id_or_member_epoch": "generation_id",
     "acceptable_recovery_lag_legacy": "acceptable_recovery_lag",
 }
@@ -51,8 +51,8 @@ def test_the_added_modules_are_those_that_are_made() -> None:
 
 
 @pytest.mark.kafka
-def test_what_kio_has_is_made_the_same() -> None:
-    """The script is right where kio says what is right."""
+def test_modules_of_messages_that_kio_has_equal_kios() -> None:
+    """The script is right where kio has the answer."""
     known = {each["name"]: each for each in definitions()}
     wrong: list[str] = []
     for key, version in KIO:

@@ -1,4 +1,4 @@
-"""The four codecs: readable by others, and never more output or memory than allowed."""
+"""The four codecs: other libraries read them, and output and memory stay in bounds."""
 
 import contextlib
 import gzip
@@ -37,11 +37,11 @@ THEIR_DECODERS = {
 
 @every_codec
 @pytest.mark.parametrize("data", SAMPLES, ids=len)
-def test_others_read_what_we_write_and_we_what_they_write(codec: int, data: bytes) -> None:
+def test_other_libraries_read_our_compression_and_we_read_theirs(codec: int, data: bytes) -> None:
     written = compress(codec, data)
     assert decompress(codec, memoryview(written), len(data)) == data
     assert decompress(codec, bytes(THEIR_ENCODERS[codec](data)), len(data)) == data
-    if data:  # some of the other decoders stumble over nothing
+    if data:  # some of the other decoders fail on empty data
         assert bytes(THEIR_DECODERS[codec](written)) == data
 
 
@@ -94,7 +94,7 @@ def test_the_bound_is_inclusive(codec: int) -> None:
 
 def bomb(codec: int, size: int) -> bytes:
     zeros = bytes(size)
-    if codec == LZ4:  # with its size in the frame, which a library might believe
+    if codec == LZ4:  # with its size in the frame, which a library might trust
         return lz4.frame.compress(zeros, store_size=True)
     return compress(codec, zeros)
 

@@ -1,4 +1,4 @@
-"""What members tell one another, as Kafka's clients write it."""
+"""The bytes that group members exchange, as Kafka's clients write them."""
 
 import contextlib
 

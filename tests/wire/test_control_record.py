@@ -1,4 +1,4 @@
-"""Markers: the bytes of Kafka's, and nothing else taken for one."""
+"""Markers: they are Kafka's bytes, and no other batch is taken for one."""
 
 import struct
 from collections.abc import Callable
@@ -58,7 +58,7 @@ def test_others_read_the_marker() -> None:
 
 
 def test_a_later_version_of_key_and_value_may_be_longer() -> None:
-    """Versions may only add fields (KIP-98), so what is known is read from the front."""
+    """Versions may only add fields (KIP-98), so the known ones are read from the front."""
     key, value = bytes.fromhex("0005 0001 ff"), bytes.fromhex("0003 00000009 ffff")
     data = encode_batch([Record(0, 1, key, value)], control=True, transactional=True)
     assert decode_marker(data) == (ControlType.COMMIT, 9)
@@ -123,7 +123,7 @@ def test_the_bytes_are_those_of_any_batch(
 def test_a_marker_is_read_as_any_batch(
     coordinator_epoch: int, changes: list[tuple[int, int]], size_bytes: int
 ) -> None:
-    """Two decoders, the fast one for what is common: they never differ, whatever the bytes."""
+    """The fast decoder for the common form never differs from the general one, on any bytes."""
     data = bytearray(
         encode_marker(
             ControlType.COMMIT,

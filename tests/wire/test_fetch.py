@@ -85,8 +85,10 @@ def some_response(version: int, s: Samples) -> FetchResponse:
 
 
 def each_once(request: FetchRequest) -> FetchRequest:
-    """Kafka keeps what is asked in a map: a partition stands where it was named first, with
-    the fields that were given last.
+    """Return a request with each partition once.
+
+    Kafka keeps partitions in a map: each stands where it was named first, with the fields that
+    were given last.
     """
     wanted: dict[Any, dict[int, FetchPartition]] = {}
     for topic in request.topics:
@@ -196,7 +198,7 @@ def test_in_steps_it_is_the_same(version: int) -> None:
         )
         for number in (1, 2, 3)
     ]
-    topics.append(topics[0])  # what is named again is asked for once
+    topics.append(topics[0])  # a repeated partition is fetched once
     request = fetch.FetchRequest(500, 1, topics, replica_id=7 if version >= 15 else -1)
     if version >= 7:
         request.session_id, request.session_epoch = 4, 5

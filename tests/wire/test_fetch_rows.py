@@ -1,4 +1,4 @@
-"""Two requests are the same whatever the order of their partitions, and else they are not."""
+"""Two requests are equal in any order of their partitions, and differ otherwise."""
 
 import pytest
 
@@ -38,7 +38,7 @@ def test_only_the_order_does_not_matter(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [4, 11, 12, 18])
-def test_what_cannot_be_compared_is_not(version: int) -> None:
+def test_request_that_cannot_be_compared_has_no_rows(version: int) -> None:
     topic = FetchTopic(None if version >= 13 else "a", bytes(range(16)), at(0, 1, 0))
     body = b"".join(fetch.encode_request(FetchRequest(1, 1, [topic]), version))
     assert run_to_end(fetch_rows(memoryview(body), version)) is None, "twice"

@@ -1,4 +1,4 @@
-"""Memory of frames is used again when nobody sees it any more, and not before."""
+"""The memory of frames is reused after its last view is gone, and not before."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,8 +43,8 @@ def test_a_frame_beyond_all_that_is_kept_drives_nothing_out() -> None:
         max_size=30,
     )
 )
-def test_what_is_kept_is_bounded_and_never_given_twice(steps: list[tuple[int, int]]) -> None:
-    """Frames of any size, each held until so many later ones have come."""
+def test_kept_memory_is_bounded_and_never_given_twice(steps: list[tuple[int, int]]) -> None:
+    """Allocate frames of any size, each held until so many later ones have come."""
     memory = FrameMemory()
     held: list[tuple[memoryview, int]] = []
     for size_bytes, later in steps:

@@ -1,4 +1,4 @@
-"""Frames out of a stream, however it is cut; headers as kio writes them."""
+"""Frames of a stream, however it is cut; headers as kio writes them."""
 
 import io
 import struct
@@ -32,7 +32,7 @@ every_api = pytest.mark.parametrize(
 
 
 def feed(receiver: FrameReceiver, data: bytes, chunk_bytes: int) -> list[memoryview]:
-    """Hand over a stream in pieces of at most so many bytes."""
+    """Pass a stream on in pieces of at most so many bytes."""
     frames: list[memoryview] = []
     view = memoryview(data)
     while view:
@@ -72,7 +72,7 @@ def test_frames_come_out_whole_however_the_stream_is_cut(
     assert receiver.peek(1) == b""
 
 
-def test_a_frame_larger_than_what_is_trusted_grows_with_its_bytes() -> None:
+def test_frame_beyond_the_trusted_length_grows_with_its_bytes() -> None:
     body = bytes(range(256)) * (5 * TRUSTED_BYTES // 256)
     assert [bytes(f) for f in feed(FrameReceiver(), stream_of([body, b"x"]), 60_000)] == [
         body,
@@ -142,7 +142,7 @@ def test_half_a_frame_takes_no_more_memory_than_came() -> None:
 
 
 def header_class_of(api_key: int, version: int, direction: str) -> type:
-    """kio's header class for a message."""
+    """Return kio's header class for a message."""
     return _schema(api_key, version, direction).__header_schema__  # type: ignore[attr-defined]
 
 
@@ -209,7 +209,7 @@ def test_a_response_is_framed_without_touching_its_body() -> None:
     assert b"".join(framed) == b"\0\0\0\x0bheadabcdefg"
 
 
-def test_what_makes_no_sense_can_be_looked_at() -> None:
+def test_bytes_of_a_malformed_frame_can_be_peeked_at() -> None:
     memory = FrameMemory()
     receiver, other = FrameReceiver(memory=memory), FrameReceiver(memory=memory)
     with pytest.raises(MalformedFrame):

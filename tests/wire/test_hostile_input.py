@@ -1,7 +1,7 @@
-"""Damaged and lying frames, for every API and version: a message or MalformedFrame, and soon.
+"""Damaged and false frames, for every API and version: a message or MalformedFrame, and soon.
 
-The limits are those of docs/decisions/0001: nothing is built for a count before its bytes are
-there, and a request has at most 100,000 array elements.
+The limits are those of docs/decisions/0001: no memory is allocated for a count before its bytes
+arrive, and a request has at most 100,000 array elements.
 """
 
 import contextlib
@@ -89,7 +89,7 @@ def test_flipped_bytes_and_lying_lengths_are_refused_or_are_a_message(api_key: i
 
 @every_api
 def test_a_lying_frame_takes_neither_memory_nor_time(api_key: int) -> None:
-    """A count of 100 million before 50 kB of small elements."""
+    """The frame has a count of 100 million before 50 kB of small elements."""
     api = APIS[api_key]
     samples = Samples(api_key)
     for version in {api.oldest, api.newest}:
@@ -121,7 +121,7 @@ def test_memory_follows_the_bytes_that_came_not_the_bytes_that_were_announced() 
         (1, 4, bytes(17) + b"\x7f\xff\xff\xff"),
         (1, 12, bytes(25) + b"\xff\xff\xff\xff\x0f"),
     ]
-    for api_key, version, _ in frames:  # imports are not what is measured
+    for api_key, version, _ in frames:  # imports are not measured
         with contextlib.suppress(MalformedFrame):
             decoder(api_key, version, "request")(b"")
     tracemalloc.start()

@@ -1,4 +1,4 @@
-"""Kafka's primitive types: every value comes back, every lie is refused."""
+"""Kafka's primitive types: every value is read back, every false length is refused."""
 
 import io
 
@@ -124,7 +124,7 @@ def test_tags_come_back_and_unknown_ones_can_be_skipped() -> None:
     "tags",
     [
         encode_unsigned_varint(TAGS_MAX + 1) + b"".join(bytes((i, 0)) for i in range(TAGS_MAX + 1)),
-        b"\xff\xff\xff\xff\x0f",  # how many
+        b"\xff\xff\xff\xff\x0f",  # the count
         b"\x02\x07\x00\x07\x00",  # twice the same
         b"\x02\x07\x00\x05\x00",  # not ascending
         b"\x01\x07\xff\xff\xff\xff\x07",  # 2 GiB announced

@@ -1,4 +1,4 @@
-"""Text of clients, made fit to be read."""
+"""Text of clients, made printable."""
 
 import pytest
 from hypothesis import given
@@ -28,7 +28,7 @@ def test_printable_escapes_controls_formats_and_line_ends(text: str, shown: str)
     assert printable(text) == shown
 
 
-def test_printable_keeps_what_it_is_told_to() -> None:
+def test_printable_keeps_the_characters_in_keep() -> None:
     assert printable("a\tb\nc\x1b", keep="\t\n") == "a\tb\nc\\x1b"
 
 

@@ -1,4 +1,4 @@
-"""The 61-byte header, the checksum, and what a broker refuses."""
+"""The 61-byte header, the checksum, and the refusals of a broker."""
 
 import struct
 from collections.abc import Callable
@@ -218,7 +218,7 @@ STRICTER: list[tuple[str, bytes, ErrorCode]] = [
     ("records", "code"),
     [pytest.param(records, code, id=name) for name, records, code in AS_KAFKA + STRICTER],
 )
-def test_what_a_client_sends_is_judged_as_by_apache_kafka(records: bytes, code: ErrorCode) -> None:
+def test_batch_of_a_client_is_judged_as_by_apache_kafka(records: bytes, code: ErrorCode) -> None:
     answer = ErrorCode.NONE
     try:
         validate_client_batch(memoryview(records), max_message_bytes=MAX_BYTES)

@@ -1,4 +1,4 @@
-"""Records added as columns make the bytes that they make one by one."""
+"""Records added as columns make the same bytes as records added one by one."""
 
 import pytest
 from hypothesis import given
@@ -80,7 +80,7 @@ def test_a_batch_takes_so_many_rows_and_no_more():
     assert len(decode_batch(built(builder))) == ROWS_MAX
 
 
-def test_what_is_not_bytes_is_refused_before_anything_is_encoded():
+def test_rows_with_values_that_are_not_bytes_are_refused():
     with pytest.raises(TypeError, match="bytes or None, not int, str"):
         Rows([b"", "text", 3])  # type: ignore[list-item]
     for columns in ({"keys": [b""]}, {"headers": [()]}, {"timestamps": [1]}):

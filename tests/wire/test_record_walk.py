@@ -1,4 +1,4 @@
-"""Looking through records finds what reading them finds, and refuses what reading refuses."""
+"""A walk through records finds the same as a decoder, and refuses the same."""
 
 import random
 from contextlib import suppress
@@ -33,7 +33,7 @@ def without_key(batch: bytes) -> list[int]:
 
 
 @given(record_lists(gaps=True))
-def test_it_finds_the_records_without_key(records: list[Record]) -> None:
+def test_walk_finds_the_records_without_key(records: list[Record]) -> None:
     batch = encode_batch(records)
     assert without_key(batch) == [i for i, record in enumerate(records) if record.key is None]
 
@@ -41,7 +41,9 @@ def test_it_finds_the_records_without_key(records: list[Record]) -> None:
 @pytest.mark.in_turn
 @settings(max_examples=300)
 @given(record_lists(gaps=True), st.randoms(use_true_random=False))
-def test_it_refuses_what_reading_refuses(records: list[Record], chance: random.Random) -> None:
+def test_walk_refuses_the_same_records_as_the_decoder(
+    records: list[Record], chance: random.Random
+) -> None:
     batch = bytearray(encode_batch(records))
     for _ in range(chance.randint(1, 3)):
         batch[chance.randrange(HEADER_BYTES, len(batch))] = chance.choice([0, 1, 2, 127, 128, 255])
@@ -57,7 +59,7 @@ def test_it_refuses_what_reading_refuses(records: list[Record], chance: random.R
         assert without_key(bytes(batch)) == expected
 
 
-def test_it_stops_often_enough_for_others() -> None:
+def test_walk_yields_often_enough() -> None:
     count = 20 * ITEMS_PER_STEP
     many_records = [Record(i, 0, b"k", None) for i in range(count)]
     many_headers = [Record(0, 0, None, None, tuple(("h", None) for _ in range(count)))]
@@ -79,7 +81,7 @@ def test_millions_without_key_are_counted_and_the_first_are_named() -> None:
 
 
 @given(record_lists(gaps=True))
-def test_it_finds_the_times(records: list[Record]) -> None:
+def test_walk_finds_the_timestamps(records: list[Record]) -> None:
     batch = encode_batch(records)
     header = decode_header(batch)
     assert list(timestamps(batch[HEADER_BYTES:], header)) == [r.timestamp for r in records]
@@ -137,7 +139,7 @@ def test_skeleton_is_whole_in_every_batch_that_can_be_read(
 def test_skeleton_walk_finds_the_records_where_a_plain_one_finds_them(
     records: list[Record], chance: random.Random
 ) -> None:
-    """The plain one reads length, time and offset of each, and nothing else."""
+    """The plain walk reads only length, time and offset of each record."""
     batch = bytearray(encode_batch(records))
     damage(batch, chance)
     data, header = bytes(batch[HEADER_BYTES:]), decode_header(batch)
@@ -160,7 +162,7 @@ def test_skeleton_walk_finds_the_records_where_a_plain_one_finds_them(
             skeleton(batch)
 
 
-def test_skeleton_walk_stops_often_enough_for_others() -> None:
+def test_skeleton_walk_yields_often_enough() -> None:
     batch = encode_batch([Record(i, 0, b"k", None) for i in range(20 * SKELETONS_PER_STEP)])
     steps = walk_skeleton(memoryview(batch)[HEADER_BYTES:], decode_header(batch))
     assert sum(1 for _ in steps) == 19
@@ -189,7 +191,7 @@ def test_skeleton_walk_finds_one_wrong_offset_among_many(index: int) -> None:
 def test_search_by_time_answers_with_no_record_that_cannot_be(
     timestamp_delta: int, offset_delta: int
 ) -> None:
-    """Topics whose records are not validated may hold such: the answer has 64 bits for each."""
+    """Topics without validation may hold such records: the answer has 64 bits for each."""
     records = record(offset_delta, timestamp_delta)
     header = decode_header(batch(records, 1, now_ms=1_700_000_000_000))._replace(base_offset=7)
     with pytest.raises(InvalidRecord):

@@ -1,4 +1,4 @@
-"""Records inside a batch: bytes as aiokafka and kafka-python write them, nonsense refused."""
+"""Records inside a batch: bytes as aiokafka and kafka-python write them; malformed ones."""
 
 import random
 from typing import Any
@@ -111,7 +111,7 @@ def test_a_thinned_batch_keeps_its_last_offset() -> None:
     assert [record.offset for record in decode_batch(data)] == [12]
 
 
-def test_an_emptied_batch_keeps_what_the_producer_state_needs() -> None:
+def test_emptied_batch_keeps_the_fields_for_the_producer_state() -> None:
     original = decode_header(ours([Record(at, NOW_MS, b"k", b"v") for at in range(4)], 2, 3))
     data = encode_empty_batch(original)
     header = decode_header(data)
@@ -181,7 +181,7 @@ def test_a_batch_that_is_cut_short_is_refused() -> None:
             decode_batch(data[:end])
 
 
-def test_what_comes_out_of_a_compressed_batch_is_bounded() -> None:
+def test_decompressed_bytes_of_a_batch_are_bounded() -> None:
     for compression in (1, 2, 3, 4):
         data = ours([Record(0, 1, None, bytes(1_000_000))], compression)
         assert decode_batch(data, max_decompressed_bytes=1_100_000)

@@ -114,7 +114,7 @@ def test_a_value_that_is_cut_short_is_refused(
 def test_a_short_value_is_read_as_any_other(
     value: TransactionLogValue, data: st.DataObject
 ) -> None:
-    """Two decoders, the fast one for what is common: they never differ, whatever the bytes."""
+    """The fast decoder for the common form never differs from the general one, on any bytes."""
     encoded = bytearray(encode_transaction_log_value(value))
     for position, byte in data.draw(
         st.lists(st.tuples(st.integers(0, len(encoded) - 1), st.integers(0, 255)), max_size=3)
@@ -134,7 +134,7 @@ def _outcome(
 
 @pytest.mark.parametrize("tags", ["01 04 01 00", "01 04 02 00 63", "02 03 02 00 01 04 02 00 63"])
 def test_an_unknown_tagged_field_is_refused(tags: str) -> None:
-    """Of a newer release: a replica that dropped it would differ from those that keep it."""
+    """A newer release wrote it: a replica that dropped it would differ from those that keep it."""
     encoded = encode_transaction_log_value(ONGOING)
     with pytest.raises(MalformedFrame, match=r"tagged fields \[4\] are not known"):
         decode_transaction_log_value(encoded[:-1] + bytes.fromhex(tags))

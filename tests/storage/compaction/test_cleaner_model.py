@@ -32,11 +32,11 @@ TOPIC_ID = bytes(range(16))
 
 
 class Crash(BaseException):
-    """kill -9: nothing that is in memory is ever used again."""
+    """A crash like kill -9: the objects in memory are never used again."""
 
 
 def read_committed(log: PartitionLog) -> dict[bytes, bytes]:
-    """What Kafka's consumer builds: it drops aborted batches by the list beside the data."""
+    """Return the state that Kafka's consumer builds: it drops aborted batches by the list."""
     state: dict[bytes, bytes] = {}
     offset, end = log.log_start_offset, log.last_stable_offset
     last_seen = -1
@@ -73,7 +73,7 @@ def read_committed(log: PartitionLog) -> dict[bytes, bytes]:
 
 
 class Driver:
-    """Writes histories as a leader with well-behaved producers would, and crashes at will."""
+    """A writer of histories, as a leader with correct producers, that also crashes."""
 
     def __init__(self, directory: Path, keys_max: int) -> None:
         self.directory = directory
@@ -86,7 +86,7 @@ class Driver:
         self.last_batches: dict[int, tuple[bytes, int]] = {}  # bytes, base offset
         self.values = 0
         self.records: dict[int, tuple] = {}  # all ever written
-        self.cleaned_offset = 0  # that a checkpoint would hold
+        self.cleaned_offset = 0  # as in the checkpoint
         self.start(clean=False)
 
     def fault_point(self, name: str) -> None:
@@ -119,7 +119,7 @@ class Driver:
         return info.first_offset
 
     def send(self, producer: int, pairs, compression: int, transactional: bool) -> None:
-        """Producer 0 is plain; a transactional producer is never used otherwise."""
+        """Send a batch; producer 0 is plain, a transactional producer always transactional."""
         transactional = transactional and producer > 0
         if producer > 0 and not transactional and producer in self.open:
             transactional = True

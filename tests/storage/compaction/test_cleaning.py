@@ -1,4 +1,4 @@
-"""Compaction on a real log, case by case. That nobody notices it: test_cleaner_model.py."""
+"""Compaction on a real log, case by case; test_cleaner_model.py checks that it is invisible."""
 
 import errno
 import os
@@ -30,7 +30,7 @@ NOW = 1_000
 
 
 class Compacted:
-    """A log with one producer's convenience."""
+    """A log, with shorthands for one producer."""
 
     def __init__(self, directory, config=CONFIG, **cleaner_options):
         self.directory = directory
@@ -72,7 +72,7 @@ class Compacted:
         return info.first_offset
 
     def put_twice(self):
-        """Something to clean: a value and its successor, in a segment that is complete."""
+        """Append a value and its successor, in a complete segment: something to clean."""
         self.put((b"a", b"1"))
         self.put((b"a", b"2"))
         self.roll()
@@ -90,13 +90,13 @@ class Compacted:
         self.log.roll(NOW)
 
     def clean(self, now_ms=NOW) -> int:
-        """How many groups were replaced."""
+        """Clean; return how many groups were replaced."""
         self.roll()
         self.log.flushing.flush()
         return clean(self.cleaner, self.log, now_ms) or 0
 
     def batches(self):
-        """(header, records) of all batches."""
+        """Return (header, records) of all batches."""
         return [(decode_header(batch), decode_batch(batch)) for batch in batches_in(self.log)]
 
     def records(self):
@@ -254,7 +254,7 @@ def test_a_commit_marker_stays_as_long_as_its_data(compacted):
 
 
 def test_the_last_marker_of_a_producer_stays_whole(compacted):
-    """It bears the epoch that fences; without it a full replay would forget the fence."""
+    """The marker bears the epoch that fences; without it a full replay would forget the fence."""
     compacted.mark(5, epoch=9)
     for now_ms in (NOW, NOW + 200, NOW + 400):
         compacted.put((b"y", b"1"))
@@ -394,7 +394,7 @@ def follow(log, key, count, *, epoch):
 
 
 def following(directory):
-    """A log of several segments that came from a leader."""
+    """Return a log of several segments that came from a leader."""
     compacted = Compacted(directory, replace(CONFIG, segment_bytes=400))
     follow(compacted.log, b"a", 30, epoch=4)
     return compacted
@@ -402,7 +402,7 @@ def following(directory):
 
 @pytest.mark.parametrize("grows_by", [0, 1, 20])
 def test_a_segment_that_was_cut_meanwhile_is_not_swapped(tmp_path, grows_by):
-    """An unclean election cuts what is being cleaned, and other records grow in its place."""
+    """An unclean election cuts a segment under cleaning, and other records replace its own."""
     compacted = following(tmp_path)
     log, cleaner = compacted.log, compacted.cleaner
     steps = present(cleaner.begin([log], NOW)).steps()
@@ -433,7 +433,7 @@ def test_a_batch_that_was_cut_while_it_was_read_is_not_taken_for_damage(tmp_path
 
 
 @pytest.mark.parametrize("change", ["cut above", "cut another"])
-def test_what_happens_elsewhere_ends_no_cleaning(tmp_path, change):
+def test_cleaning_with_unrelated_changes_meanwhile_finishes(tmp_path, change):
     compacted = following(tmp_path)
     log, cleaner = compacted.log, compacted.cleaner
     steps = present(cleaner.begin([log], NOW)).steps()
@@ -484,7 +484,7 @@ def test_a_cleaning_that_fails_leaves_no_files(compacted):
 
 
 def test_group_that_is_not_swapped_in_leaves_no_files(compacted):
-    """They made the next swap of this directory count as incomplete, if a crash came into it."""
+    """Left files made the next swap of the directory count as incomplete after a crash."""
     compacted.put_twice()
     steps = present(compacted.cleaner.begin([compacted.log], NOW)).steps()
     group = next(step for step in steps if step is not None)
@@ -497,7 +497,7 @@ def test_group_that_is_not_swapped_in_leaves_no_files(compacted):
 
 
 def test_an_old_snapshot_does_not_bring_a_transaction_back(tmp_path):
-    """Its marker has been removed; a replay from that snapshot would never see an end."""
+    """The transaction's marker has been removed; a replay from that snapshot would see no end."""
     compacted = Compacted(tmp_path)
     compacted.put((b"z", b"1" * 600_000))
     compacted.put((b"a", b"1"), producer=(5, 0, 0), transactional=True)
@@ -542,7 +542,7 @@ def test_the_dirtiest_log_comes_first(tmp_path):
 
 
 @pytest.mark.parametrize("is_deleted", [False, True])
-def test_what_is_to_be_cleaned_is_looked_for_in_steps(compacted, is_deleted):
+def test_log_cleaner_of_many_producers_plans_in_steps(compacted, is_deleted):
     """A log may have many producers; meanwhile it is appended to, or deleted."""
     for producer_id in range(600):
         compacted.put((b"k", b"%d" % producer_id), producer=(producer_id, 0, 0))
@@ -573,13 +573,13 @@ def test_what_is_to_be_cleaned_is_looked_for_in_steps(compacted, is_deleted):
 
 
 def last_batches(compacted, producer_id):
-    """(base offset, sequence) of a producer's batches."""
+    """Return (base offset, sequence) of a producer's batches."""
     headers = [header for header, _ in compacted.batches()]
     return [(h.base_offset, h.base_sequence) for h in headers if h.producer_id == producer_id]
 
 
 def finish(cleaner, steps):
-    """Carry a cleaning out that has begun to be looked for."""
+    """Run a cleaning to its end, from its planning on."""
     for step in present(run_to_end(steps)).steps():
         if isinstance(step, CleanedGroup):
             cleaner.swap(step)
@@ -588,7 +588,7 @@ def finish(cleaner, steps):
 
 @pytest.mark.parametrize("steps_before", [1, 2, 3])
 def test_cleaning_that_notes_producers_in_steps_keeps_their_newest_batches(compacted, steps_before):
-    """One that was noted wrote on before the plan was made: its sequence was lost in a copy."""
+    """A noted producer wrote again before the plan was made: its sequence was lost in a copy."""
     for producer_id in range(600):
         compacted.put((b"k%d" % producer_id, b"1"), producer=(producer_id, 0, 0))
     compacted.roll()
@@ -679,7 +679,7 @@ def test_log_that_cannot_be_read_is_uncleanable_and_the_others_are_cleaned(
     assert broken.clean() == (0 if is_set_aside else 1)
 
 
-def test_cleaning_when_its_steps_are_done_has_synced_what_was_swapped_in(compacted, monkeypatch):
+def test_finished_cleaning_has_synced_the_swapped_files(compacted, monkeypatch):
     synced: list[list[str]] = []
     monkeypatch.setattr(cleaning, "sync_directory", lambda path: synced.append(os.listdir(path)))
     compacted.put_twice()

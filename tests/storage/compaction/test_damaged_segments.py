@@ -18,7 +18,7 @@ CONFIG = replace(COMPACTED, index_interval_bytes=100)
 
 @pytest.fixture
 def written(tmp_path):
-    """The directory of a log with one closed segment and an active one."""
+    """Return the directory of a log with one closed segment and an active one."""
     log = open_log(tmp_path / "t-0")
     for number in range(BATCHES):
         pairs = [(b"a", b"%d" % number), (b"only-%d" % number, b"1")]
@@ -48,7 +48,7 @@ def copy(directory, name):
 
 
 def cleaned_records(log):
-    """What a reader finds after a cleaning; None where one of them meets damage."""
+    """Return a reader's records after a cleaning; None where either of them meets damage."""
     try:
         if clean(LogCleaner(), log, 1) is None:
             return None

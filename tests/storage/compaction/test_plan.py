@@ -1,4 +1,4 @@
-"""What may be cleaned, whether it is worth it, and which segments become one."""
+"""The cleanable part of a log, whether it is worth a cleaning, and the grouping of segments."""
 
 import pytest
 

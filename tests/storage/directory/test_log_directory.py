@@ -1,4 +1,4 @@
-"""The data directory: whose it is, how it was left, which partitions are in it."""
+"""The data directory: its owner, the end of the last run, and its partitions."""
 
 import errno
 import os
@@ -40,7 +40,7 @@ CONFIG = LogConfig()
 
 @pytest.fixture
 def opened(tmp_path):
-    """Opens the directory of node 1 of cluster "c"; releases the lock at the end."""
+    """Open the directory of node 1 of cluster "c"; release the lock at the end."""
     directories = []
 
     def open_directory(**options):
@@ -56,7 +56,7 @@ def opened(tmp_path):
 
 @pytest.fixture
 def directory(opened):
-    """With nothing in it yet."""
+    """Return an empty directory."""
     return opened()
 
 
@@ -95,7 +95,7 @@ def test_a_directory_of_another_cluster_or_node_is_refused_untouched(opened, tmp
     with pytest.raises(WrongCluster, match="it belongs to node 1 of cluster c"):
         opened(**other)
     assert (tmp_path / "node-1" / "meta.properties").read_bytes() == before
-    opened()  # and the lock was given back
+    opened()  # the lock was released
 
 
 def test_a_changed_boot_id_says_that_the_machine_was_restarted(opened):
@@ -115,7 +115,7 @@ def test_a_changed_boot_id_says_that_the_machine_was_restarted(opened):
 
 @pytest.fixture
 def beliefs(monkeypatch):
-    """(clean_shutdown, machine_restarted) of each log that is opened, by partition."""
+    """Return (clean_shutdown, machine_restarted) of each opened log, by partition."""
     seen = {}
 
     def look(**options):
@@ -127,7 +127,7 @@ def beliefs(monkeypatch):
     return seen
 
 
-def test_a_power_cut_is_suspected_of_a_log_until_somebody_has_opened_it(opened, beliefs):
+def test_unopened_log_stays_suspected_of_a_power_cut(opened, beliefs):
     """Found by simulation, shape power, seed 11: a metadata journal may name it only later."""
     first = opened()
     for partition in (0, 1):
@@ -313,7 +313,7 @@ def test_an_unwritable_directory_is_a_storage_error(tmp_path):
 
 
 class FailingDisk:
-    """A fault point at which the disk is full while the point's name is in `full_at`."""
+    """A fault point with a full disk while the point's name is in `full_at`."""
 
     def __init__(self):
         self.full_at = set()
@@ -375,7 +375,7 @@ def test_a_partition_that_comes_back_before_its_directory_is_renamed_begins_empt
     assert directory.purge_deleted(NOW_MS) == 1 and log.directory.exists()
 
 
-def test_what_cannot_be_removed_is_removed_later(logs, tmp_path, monkeypatch, directory):
+def test_partition_that_cannot_be_removed_is_removed_later(logs, tmp_path, monkeypatch, directory):
     for partition in (0, 1):
         logs.lead(open_partition(directory, partition=partition))
         delete_partition(directory, "t", partition)
@@ -412,7 +412,7 @@ def test_a_log_that_cannot_be_closed_keeps_no_other_from_it(opened, logs):
 
 
 def checkpointed(directory, logs):
-    """A log whose offsets are all 9, in each checkpoint."""
+    """Return a log with all offsets at 9, in each checkpoint."""
     directory.note_recovered()
     log = open_partition(directory)
     logs.lead(log, 9)
@@ -425,7 +425,7 @@ def checkpointed(directory, logs):
 
 
 def test_a_new_topic_of_an_old_name_inherits_no_offsets_from_a_checkpoint(opened, logs, directory):
-    """Deleted records, commits and syncs of the old one would be believed of the new one's."""
+    """Otherwise the old topic's deletions, commits and syncs would count for the new one."""
     log = checkpointed(directory, logs)
     delete_partition(directory, "t", 0)
     log = open_partition(directory, topic_id=OTHER_ID)
@@ -455,7 +455,7 @@ def test_a_log_that_was_shortened_is_not_believed_longer_once_it_grows(opened, l
 
 
 def test_to_lower_the_offsets_of_one_log_raises_those_of_no_other(batch, directory):
-    """The thread that opens logs does it while another is cut: that one's cut is not seen here."""
+    """The thread that opens logs lowers offsets while it cannot see another log's cut."""
     cut, deleted = open_partition(directory, "cut"), open_partition(directory, "deleted")
     for log in (cut, deleted):
         LogMaker.lead(log, 2)
@@ -516,10 +516,10 @@ def test_cleaned_offset_of_an_unopened_log_stays_in_the_checkpoint(directory, op
 
 @pytest.mark.parametrize("name", CHECKPOINTS)
 @pytest.mark.parametrize("change", ["shortened", "made anew", "deleted"])
-def test_a_write_under_way_does_not_bring_back_what_was_lowered(
+def test_checkpoint_write_under_way_does_not_restore_lowered_offsets(
     directory, opened, logs, name, change
 ):
-    """Its offsets were collected while the thread that writes them was opening the log."""
+    """The offsets were collected while the thread that writes them was opening the log."""
     log = checkpointed(directory, logs)
     if change == "shortened":
         directory.release()

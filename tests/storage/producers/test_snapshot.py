@@ -1,4 +1,4 @@
-"""Snapshots are Kafka's bytes, and a broken one is never believed."""
+"""Snapshots are Kafka's bytes, and a broken one is refused."""
 
 import pytest
 from hypothesis import given
@@ -36,7 +36,7 @@ def test_the_bytes_are_kafkas():
 
 
 @given(ENTRIES)
-def test_what_was_written_is_read(entries):
+def test_encoded_snapshot_decodes_to_its_entries(entries):
     assert decode(encode(entries)) == sorted(entries)
 
 

@@ -1,4 +1,4 @@
-"""Every branch of what a partition answers to its producers (KIP-98, 360, 890, 1228)."""
+"""Every branch of a partition's answers to its producers (KIP-98, 360, 890, 1228)."""
 
 import pytest
 
@@ -66,7 +66,7 @@ class Log:
         return verdict if isinstance(verdict, Duplicate) else self.write(header)
 
     def open_transaction(self, sequence: int, count: int = 1, **options) -> int:
-        """A verified transactional batch; returns its offset."""
+        """Append a verified transactional batch; return its offset."""
         header = batch(sequence, count, transactional=True, **options)
         guard = self.table.begin_verification(
             header.producer_id, header.producer_epoch, sequence, now_ms=NOW
@@ -204,7 +204,7 @@ def test_the_guard_is_shared_by_requests_in_flight_and_never_given_twice(log):
 
 
 @pytest.mark.parametrize("event", ["marker", "data", "reload"])
-def test_a_late_yes_of_the_coordinator_opens_nothing(log, event):
+def test_verification_that_arrives_late_opens_no_transaction(log, event):
     guard = log.table.begin_verification(7, 0, 0, now_ms=NOW)
     if event == "marker":
         log.mark(is_aborted=True)
@@ -231,7 +231,7 @@ def test_the_epoch_is_checked_before_the_guard(log):
 
 
 def test_a_newer_epoch_does_not_join_an_older_open_transaction(log):
-    """Else the old marker would be stale, and its transaction could never end."""
+    """Otherwise the old marker would be stale, and its transaction could never end."""
     log.open_transaction(0, epoch=1)
     with pytest.raises(InvalidTxnState):
         log.send(0, epoch=2, transactional=True)
@@ -306,7 +306,7 @@ def test_offset_commits_are_judged_by_epoch_and_guard_only(log):
 # -- markers -----------------------------------------------------------------------------------
 
 
-def test_a_marker_ends_the_transaction_and_says_what_is_stable_then(log):
+def test_marker_ends_the_transaction_and_returns_the_last_stable_offset(log):
     log.open_transaction(0, 3, producer_id=1)
     log.open_transaction(0, 3, producer_id=2)
     assert log.mark(producer_id=1, is_aborted=True) == (1, 0, 6, True, 3)
@@ -357,7 +357,9 @@ MARKERS = [
 
 
 @pytest.mark.parametrize(("version", "epoch", "coordinator_epoch", "is_open", "answer"), MARKERS)
-def test_who_may_write_a_marker(log, version, epoch, coordinator_epoch, is_open, answer):
+def test_marker_check_answers_by_version_and_epochs(
+    log, version, epoch, coordinator_epoch, is_open, answer
+):
     log.mark(epoch=5, coordinator_epoch=3)
     if is_open:
         log.open_transaction(0, epoch=5)

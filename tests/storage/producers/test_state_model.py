@@ -14,7 +14,7 @@ NOW = 5
 
 
 class Model:
-    """Keeps every batch and every marker, and looks everything up by going through them."""
+    """A list of every batch and every marker, which it walks for each answer."""
 
     def __init__(self):
         self.batches = []  # (producer, epoch, sequence, count, offset, transactional)
@@ -27,7 +27,7 @@ class Model:
         return max(known)[1] if known else -1
 
     def window(self, producer):
-        """The last five batches since the epoch last changed."""
+        """Return the last five batches since the epoch last changed."""
         events = [(b[4], b[1], b) for b in self.batches if b[0] == producer]
         events += [(m[2], m[1], None) for m in self.markers if m[0] == producer]
         window, epoch = [], -1
@@ -53,7 +53,7 @@ class Model:
         return min(unstable)
 
     def judge(self, producer, epoch, sequence, count, transactional):
-        """ "duplicate", "fenced", "refused" or "accepted"; a guard is always at hand."""
+        """Return "duplicate", "fenced", "refused" or "accepted"; a guard is always at hand."""
         window = self.window(producer)
         known = self.epoch(producer)
         if epoch == known:

@@ -62,7 +62,7 @@ def test_lookups_agree_with_a_list(tmp_path, offsets, times, count, reopen):
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 @given(st.integers(0, 700), st.integers(0, 800), st.booleans(), st.booleans())
-def test_truncation_keeps_what_lies_below(tmp_path, count, cut, written, reopen):
+def test_truncated_index_keeps_the_entries_below(tmp_path, count, cut, written, reopen):
     for path in tmp_path.iterdir():
         path.unlink()
     offsets = OffsetIndex(tmp_path / "1000.index", BASE)
@@ -174,7 +174,7 @@ def test_a_flush_shows_every_entry(offsets):
     ]
 
 
-def test_what_a_flush_left_behind_a_cut_is_trimmed(offsets):
+def test_index_with_flushed_entries_above_a_cut_is_trimmed(offsets):
     for n in range(10):
         offsets.append(BASE + n, n + 1)
     offsets.flush()

@@ -1,4 +1,4 @@
-"""A transaction index made again from the batches is the one that was lost."""
+"""A transaction index rebuilt from the batches equals the one that was lost."""
 
 import random
 
@@ -15,7 +15,7 @@ NOW_MS = 1_700_000_000_000
 
 @pytest.fixture
 def log(logs, request):
-    """Transactions of several producers across segments, some of them aborted, some open."""
+    """Return transactions of several producers in many segments, some aborted, some open."""
     choices = random.Random(request.param)
     log = logs.open(segment_bytes=1500)
     sequences = dict.fromkeys(range(4), 0)
@@ -51,7 +51,7 @@ def test_each_index_is_made_again_as_it_was(log):
 
 @pytest.mark.parametrize("log", [1], indirect=True)
 @pytest.mark.parametrize("use", ["cut", "start over", "delete"])
-def test_an_index_of_what_is_gone_is_not_used(log, use):
+def test_rebuilt_index_of_a_removed_segment_is_not_used(log, use):
     segment = list(log.segments)[3]
     path = segment.transaction_index.path
     path.write_bytes(b"\x40" * len(path.read_bytes()))
@@ -77,7 +77,7 @@ def test_an_index_of_what_is_gone_is_not_used(log, use):
 
 
 def test_an_index_of_a_segment_that_was_cut_and_is_as_long_again_is_not_used(logs):
-    """What was aborted there is committed here, and would be hidden from readers."""
+    """The old segment's aborts are commits in the new one, and would be hidden from readers."""
     log = logs.open()
 
     def end(kind):

@@ -1,4 +1,4 @@
-"""What was written last is read from memory: the same bytes as in the file, or nothing."""
+"""The reads of recent writes from memory: the same bytes as in the file, or none."""
 
 from pathlib import Path
 from typing import cast
@@ -46,7 +46,7 @@ def test_a_large_batch_is_read_from_the_memory_it_came_in(tmp_path: Path) -> Non
     assert bytes(log.read(1, 1 << 20)) == bytes(large)
 
 
-def test_of_two_large_batches_only_what_fits_is_read(tmp_path: Path) -> None:
+def test_read_of_two_large_batches_returns_only_those_that_fit(tmp_path: Path) -> None:
     log = Log(tmp_path, RecentWrites())
     first, second = log.append(100_000), log.append(100_000)
     assert is_same_memory(log.read(0, 150_000), first)
@@ -75,7 +75,7 @@ def test_the_memory_around_a_batch_counts_once_for_all_batches_in_it() -> None:
     recent, segment = RecentWrites(1000, min_bytes=0), cast(Segment, object())
     too_large = bytearray(1001)
     recent.note(segment, 0, memoryview(too_large)[:10])
-    too_large.clear()  # BufferError while anybody has a view of it
+    too_large.clear()  # BufferError while a view of it exists
     frames = [bytearray(400) for _ in range(3)]
     for number, frame in enumerate(frames):
         for part in range(4):

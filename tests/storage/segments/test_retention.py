@@ -128,7 +128,7 @@ def test_a_killed_log_with_preallocated_space_is_recovered(logs, batch):
 
 
 def filled(logs, batches=6, **options):
-    """A log with one batch a segment and the last segment empty."""
+    """Return a log with one batch a segment and the last segment empty."""
     log = logs.open(**options)
     for n in range(batches):
         logs.lead(log, timestamp=NOW_MS + n, producer_id=1, producer_epoch=0, base_sequence=n)
@@ -137,7 +137,7 @@ def filled(logs, batches=6, **options):
     return log
 
 
-def test_retention_by_size_keeps_at_least_what_is_asked_for(logs, batch):
+def test_retention_by_size_keeps_at_least_retention_bytes(logs, batch):
     size = len(batch())
     log = filled(logs, retention_bytes=2 * size + 1, retention_ms=-1)
     assert log.retention.delete_old_segments(NOW_MS) == 3
@@ -176,8 +176,8 @@ def test_many_segments_go_a_few_at_a_time_while_the_log_goes_on(logs, reason):
 
 
 @pytest.mark.parametrize("reason", ["size", "age"])
-def test_what_is_too_old_when_it_is_written_does_not_keep_retention_for_ever(logs, reason):
-    """A producer of old records, as a mirror is: other logs would never have their turn again."""
+def test_retention_beside_a_producer_of_expired_records_ends(logs, reason):
+    """A producer of old records, such as a mirror, would keep other logs from their turn."""
     limits = {"retention_bytes": 0} if reason == "size" else {"retention_ms": 0}
     log = filled(logs, 20, **limits)
     steps = log.retention.deleting_old_segments(NOW_MS + 1000)
@@ -192,7 +192,7 @@ def test_what_is_too_old_when_it_is_written_does_not_keep_retention_for_ever(log
     assert log.log_start_offset == log.log_end_offset > 20
 
 
-def test_of_a_log_that_starts_over_while_old_segments_go_no_more_goes(logs):
+def test_retention_of_a_log_that_starts_over_meanwhile_ends(logs):
     log = filled(logs, 60, retention_ms=0)
     steps = log.retention.deleting_old_segments(NOW_MS + 1000)
     next(steps)
@@ -232,7 +232,7 @@ def advanced_at(at_ms):
 
 
 def written(logs, *timestamps, retention_ms):
-    """A log of one record a segment, whose files were last written a millisecond after NOW_MS."""
+    """Return a log of one record a segment, in files last written a millisecond after NOW_MS."""
     log = logs.open(retention_ms=retention_ms)
     for timestamp in timestamps:
         logs.lead(log, timestamp=timestamp)
@@ -243,7 +243,7 @@ def written(logs, *timestamps, retention_ms):
     return log
 
 
-def test_what_was_there_before_an_advance_is_older_by_it_and_what_came_after_is_new(logs):
+def test_records_before_an_advance_of_the_clock_are_older_by_it_and_later_ones_are_not(logs):
     log = written(logs, NOW_MS, NOW_MS + 1, retention_ms=ADVANCED_MS)
     log.local.advanced_since_ms = advanced_at(NOW_MS)
     assert log.retention.delete_old_segments(NOW_MS) == 0
@@ -285,7 +285,7 @@ def test_nothing_above_the_high_watermark_is_deleted(logs):
     assert bases(log) == [1, 2, 3]
 
 
-def test_a_compacted_log_loses_only_what_lies_below_its_start(logs):
+def test_compacted_log_loses_only_segments_below_its_start(logs):
     log = filled(logs, retention_ms=0, is_deleted_by_retention=False, is_compacted=True)
     assert log.retention.delete_old_segments(NOW_MS + 9999) == 0
     log.retention.advance_log_start_offset(3)
@@ -423,12 +423,12 @@ def test_a_flush_that_a_truncation_overtakes_does_not_raise_the_recovery_point(l
 
 
 def test_appends_rolls_and_deletions_go_on_beside_flushes(logs):
-    """The log's own thread makes the jobs and takes them in; another one runs them."""
+    """The log's own thread makes the jobs and notes their results; another thread runs them."""
     log = logs.open(segment_bytes=500, retention_bytes=2000, file_delete_delay_ms=0)
     flushes = 0
     with ThreadPoolExecutor(1) as executor:
         job, running, n = log.flushing.job(), None, 0
-        while flushes < 6 or n < 600:  # however slow the disk is
+        while flushes < 6 or n < 600:  # enough for any disk
             running = running or executor.submit(job.run)
             logs.lead(log, timestamp=NOW_MS + n)
             log.advance_high_watermark(log.log_end_offset)
@@ -450,7 +450,7 @@ def test_appends_rolls_and_deletions_go_on_beside_flushes(logs):
     assert again.log_end_offset == end
 
 
-def test_write_back_is_of_what_came_since_the_last_one(logs, monkeypatch):
+def test_write_back_covers_only_bytes_written_since_the_last_one(logs, monkeypatch):
     written_out = []
     monkeypatch.setattr(
         "oncelog.storage.segments.log_file._sync_file_range", lambda *args: written_out.append(args)

@@ -1,4 +1,4 @@
-"""A compacted segment takes the place of older ones, whatever moment a crash chooses."""
+"""A compacted segment replaces older ones, at whatever moment a crash comes."""
 
 import errno
 import shutil
@@ -21,7 +21,7 @@ class Crash(Exception):
 
 
 def write_cleaned(log, replaced, kept):
-    """The .cleaned files that hold the batches `kept` of the segments `replaced`."""
+    """Write the .cleaned files that hold the batches `kept` of the segments `replaced`."""
     cleaned = Segment(
         log.directory, replaced[0].base_offset, log.config, NOW_MS, suffix=CLEANED_SUFFIX
     )
@@ -69,7 +69,7 @@ def test_a_swap_is_there_as_a_whole_or_not_at_all(logs, crash_at, is_clean):
     assert again.read(8, 1000, upper_offset=24).data
     leftovers = [path.name for path in log.directory.iterdir() if path.suffix in LEFTOVERS]
     assert not leftovers
-    if found == compacted:  # one from below may know of transactions whose markers are gone
+    if found == compacted:  # one from below may hold transactions without their markers
         assert {path.stem for path in log.directory.glob("*.snapshot")} <= {
             f"{18:020d}", f"{24:020d}"
         }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Batches behind a place that cannot be read, and bytes that only look like batches."""
+"""Batches behind an unreadable place, and bytes that only look like batches."""
 
 import struct
 from pathlib import Path
@@ -33,14 +33,14 @@ def damaged(batch: bytes, at: int = 70) -> bytes:
 
 
 def holding(value: bytes) -> bytes:
-    """A batch whose record has this value."""
+    """Return a batch of one record with this value."""
     batch = make_batch(base_offset=NEXT, size=len(value))
     at = bytes(batch).index(bytes(len(value)))
     batch[at : at + len(value)] = value
     return bytes(batch)
 
 
-COPY = b"".join(one(NEXT + i) for i in range(40))  # what a copy of a segment holds
+COPY = b"".join(one(NEXT + i) for i in range(40))  # as in a copy of a segment
 
 
 @pytest.mark.parametrize("torn_at", [0, 5, 30, 61, 90])
@@ -61,7 +61,7 @@ def test_damaged_batch_is_followed_though_the_end_is_torn(file: LogFile, at: int
 
 
 @pytest.mark.parametrize("kept", [1, 100, 1_500])
-def test_torn_batch_whose_value_holds_batches_is_followed_by_none(file: LogFile, kept: int) -> None:
+def test_torn_batch_with_batches_in_its_value_is_followed_by_none(file: LogFile, kept: int) -> None:
     torn = holding(b"text" + COPY + b"x" * 2_000)
     assert not is_followed(file, torn[: len(torn) - kept])
     inside = torn.index(COPY) + len(COPY) - 30  # in the last of the batches in the value
@@ -72,12 +72,12 @@ def test_batches_of_earlier_offsets_are_none_that_follow(file: LogFile) -> None:
     assert not is_followed(file, damaged(one()) + one(NEXT - 1))
 
 
-def test_batches_beyond_what_is_looked_at_are_walked(
+def test_batches_beyond_the_searched_bytes_are_walked(
     file: LogFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torn_tail, "LOOKED_AT_BYTES_MAX", 300)
     many = b"".join(one(NEXT + 1 + i) for i in range(20))
-    broken = damaged(one(), 8)  # it says that it ends behind the file
+    broken = damaged(one(), 8)  # it claims to end behind the file
     assert is_followed(file, broken + many)
     assert not is_followed(file, broken + many[:-1])
 
@@ -94,7 +94,7 @@ def test_malicious_bytes_are_looked_at_for_a_bounded_time(
     )
     size = 1 << 20
     value = bytearray(size)
-    for at in range(0, size, 64):  # each says that it is a batch up to the end
+    for at in range(0, size, 64):  # each claims to be a batch up to the end
         struct.pack_into(">qiib", value, at, NEXT + 1, size - at - 12, 0, 2)
     assert not is_followed(file, bytes(value))
     assert sum(checked) <= torn_tail.CRC_BYTES_MAX

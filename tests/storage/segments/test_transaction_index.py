@@ -1,4 +1,4 @@
-"""The aborted transactions of a segment: Kafka's bytes, and what a fetch needs of them."""
+"""The aborted transactions of a segment: Kafka's bytes, and the entries that a fetch needs."""
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -83,7 +83,7 @@ def test_collecting_agrees_with_a_list(tmp_path, steps, fetch_offset, upper_offs
 
 @pytest.fixture
 def entries_read(index, monkeypatch):
-    """How many entries are read from the file."""
+    """Count the entries that are read from the file."""
     read = []
     entries = EntryFile.entries
 
@@ -96,7 +96,7 @@ def entries_read(index, monkeypatch):
 
 
 def test_a_fetch_reads_no_further_than_it_needs(index, entries_read):
-    """A reader that catches up asks once for each part of the log: not quadratic."""
+    """A reader that catches up reads each part of the index once: not quadratic."""
     for number in range(5_000):
         index.append(AbortedTransaction(1, number * 10, number * 10 + 9, number * 10 + 10))
     for at in (0, 25_000, 49_900):
@@ -105,10 +105,10 @@ def test_a_fetch_reads_no_further_than_it_needs(index, entries_read):
         assert sum(entries_read) <= 3 * 128
 
 
-def test_what_was_aborted_beside_a_long_transaction_is_not_read_with_each_fetch(
+def test_fetch_beside_a_long_transaction_skips_blocks_of_other_aborted_transactions(
     index, entries_read
 ):
-    """While it is open the last stable offset stands, and says to nobody that no more can come."""
+    """While it is open the last stable offset stands still, and marks no entry as the last."""
     for number in range(5_000):
         index.append(AbortedTransaction(1, number * 10 + 5, number * 10 + 14, 3))
     index.append(AbortedTransaction(2, 3, 50_020, 50_021))

@@ -53,7 +53,7 @@ def test_pattern_that_would_backtrack_for_ever_is_answered_at_once() -> None:
     assert time.perf_counter() - began_s < 1
 
 
-def test_name_that_is_too_long_is_nobodys() -> None:
+def test_name_that_is_too_long_has_no_principal() -> None:
     rules = parse_principal_rules("DEFAULT")
     assert mapped_name(rules, "a" * NAME_MAX) == "a" * NAME_MAX
     assert mapped_name(rules, "a" * (NAME_MAX + 1)) is None
