@@ -1,4 +1,4 @@
-"""Where our client is tried: a cluster of ours, and Apache Kafka when it is wanted."""
+"""The clusters for the tests of our client: ours, and Apache Kafka where it is enabled."""
 
 import asyncio
 import uuid
@@ -27,7 +27,7 @@ KAFKAS: dict[str, dict[str, Any]] = {
     KAFKA_V1: {"format_options": ("--feature", "transaction.version=1")},
     KAFKA_3: {"version": "3.5.2"},
 }
-# Members of consumer groups are heard of, and their changes seen, within parts of a second.
+# Members of consumer groups send heartbeats, and changes are noticed, within parts of a second.
 QUICK_GROUPS = {
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.heartbeat.interval.ms": "100",
@@ -40,7 +40,7 @@ SCAN = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"}
 
 @contextmanager
 def running(name: str, folder: Path) -> Iterator[str]:
-    """The bootstrap line of a running cluster: three nodes of ours, one of Kafka's."""
+    """Run a cluster, three nodes of ours or one of Kafka's; yield its bootstrap line."""
     if name == OURS:
         with Cluster(nodes=3, config=SCAN | QUICK_GROUPS) as cluster:
             yield cluster.bootstrap
@@ -50,7 +50,7 @@ def running(name: str, folder: Path) -> Iterator[str]:
 
 
 async def new_topic(bootstrap: str, partitions: int = 3, **configs: str) -> str:
-    """The name of a fresh topic; every broker knows it, and its leaders."""
+    """Create a topic that every broker knows with its leaders; return its name."""
     name = f"t-{uuid.uuid4().hex[:12]}"
     dotted = {key.replace("_", "."): value for key, value in configs.items()}
     async with Admin(bootstrap) as admin:
@@ -62,7 +62,7 @@ async def new_topic(bootstrap: str, partitions: int = 3, **configs: str) -> str:
 
 
 async def _least_led(admin: Admin, topic: str) -> int:
-    """Of how many partitions the broker that is furthest behind knows a leader."""
+    """Count the partitions with a known leader at the broker that is furthest behind."""
     answers = await admin.view.ask_all(METADATA, {"topics": [{"name": topic}]})
     snapshots = [read_metadata(answer) for _, answer in answers]
     return min(sum(p.leader >= 0 for p in s.partitions_of(topic)) for s in snapshots)
@@ -71,9 +71,9 @@ async def _least_led(admin: Admin, topic: str) -> int:
 async def read_to_end(
     bootstrap: str, topic: str, *, committed: bool = True, timeout_s: float = TIMEOUT_S
 ) -> list[ConsumerRecord]:
-    """All that such a reader may see; fails when a partition's end cannot be reached.
+    """Read all records that such a reader may see; fail when an end cannot be reached.
 
-    committed: the end is where the log ends only if no transaction is open.
+    committed: the end is that of the log only if no transaction is open.
     """
     isolation = "read_committed" if committed else "read_uncommitted"
     rows: list[ConsumerRecord] = []

@@ -1,4 +1,4 @@
-"""Comparing two answers field by field, with a list of the differences that are meant."""
+"""The comparison of two answers field by field, with a list of the intended differences."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -7,15 +7,15 @@ from typing import Any, NamedTuple
 
 from oncelog.wire.errors import ErrorCode
 
-COMPARED: Counter[str] = Counter()  # what the end of the test run tells
+COMPARED: Counter[str] = Counter()  # counts for the report at the end of the test run
 MISSING = "(not there)"
 
 
 class Meant(NamedTuple):
-    """A difference that stays, and why.
+    """An intended difference, and its reason.
 
-    All but the reason are patterns. field is the path in the answer, such as
-    topics[0].error_code; kafka and ours are the values, as they would be printed.
+    All but the reason are patterns. field is the path in the answer, such as topics[0].error_code;
+    kafka and ours are the values, as they would be printed.
     """
 
     api: str
@@ -40,14 +40,14 @@ class Difference(NamedTuple):
 
 
 class Comparison:
-    """Collects what differs and is not meant to."""
+    """A collector of the unintended differences."""
 
     def __init__(self, meant: tuple[Meant, ...]) -> None:
         self._meant = meant
         self.used: set[Meant] = set()
 
     def compare(self, api: str, version: int, case: str, kafka: Any, ours: Any) -> list[Difference]:
-        """The differences of two answers, without those that are meant."""
+        """Return the differences of two answers, without the intended ones."""
         COMPARED["answers"] += 1
         found = []
         for field, theirs, mine in _walk("", kafka, ours):
@@ -79,7 +79,7 @@ class Comparison:
 
 
 def _matches(text: str, pattern: str) -> bool:
-    """Brackets stand for themselves: paths are full of them."""
+    """Match with brackets as literals: paths are full of them."""
     return fnmatchcase(text, pattern.replace("[", "[[]"))
 
 
@@ -103,7 +103,7 @@ def _walk(path: str, kafka: Any, ours: Any) -> Iterator[tuple[str, Any, Any]]:
 
 
 def _paired(kafka: list[Any], ours: list[Any]) -> Iterator[tuple[str, Any, Any]]:
-    """Items that belong together: by their name where they have one of their own, else by place."""
+    """Pair items: by their name where they have one of their own, else by place."""
     for key in ("name", "api_key", "resource_name"):
         left, right = _by(key, kafka), _by(key, ours)
         if left is not None and right is not None and (left or right):

@@ -11,7 +11,7 @@ from .group_members import NEWER
 from .kafka_peer import KafkaPeer
 from .raw_peer import RawPeer
 
-# An answer shall not depend on the time: targets are made at once, or, of some groups, much later.
+# An answer must not depend on the time: targets are made at once or, for some groups, much later.
 TARGETS = {
     "group.consumer.assignment.interval.ms": "0",
     "group.consumer.max.assignment.interval.ms": "600000",
@@ -26,14 +26,14 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def newer_cluster() -> Iterator[Cluster]:
-    """Three nodes where members of the newer protocol of groups are soon missed."""
+    """Run three nodes that soon notice missing members of the newer protocol of groups."""
     with Cluster(nodes=3, config=NEWER) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
 def newer_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The same of Apache Kafka: its bootstrap line."""
+    """Run the same on Apache Kafka; yield its bootstrap line."""
     folder = tmp_path_factory.mktemp("newer-kafka")
     with KafkaPeer(folder, settings=NEWER) as peer:
         yield peer.bootstrap
@@ -44,7 +44,7 @@ KAFKA_TOO = pytest.param("kafka", marks=[pytest.mark.kafka, pytest.mark.soak])
 
 @pytest.fixture(scope="module", params=["oncelog", KAFKA_TOO])
 def newer_groups(request: pytest.FixtureRequest) -> str:
-    """The bootstrap line of either."""
+    """Return the bootstrap line of either."""
     if request.param == "kafka":
         return request.getfixturevalue("newer_kafka")
     return request.getfixturevalue("newer_cluster").bootstrap
@@ -58,7 +58,7 @@ def stack() -> Iterator[ExitStack]:
 
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawPeer]:
-    """One node of Apache Kafka."""
+    """Run one node of Apache Kafka."""
     folder = tmp_path_factory.mktemp("kafka")
     with KafkaPeer(folder, settings=TARGETS) as peer:
         host, port = peer.bootstrap.split(":")
@@ -69,7 +69,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawPeer]:
 
 @pytest.fixture(scope="session")
 def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawPeer]:
-    """One broker of ours, with Kafka's own defaults, and with coordinators as its peer's."""
+    """Run one broker of ours with Kafka's own defaults, and with its peer's coordinators."""
     data = tmp_path_factory.mktemp("oncelog")
     config = {
         "group.initial.rebalance.delay.ms": 0,

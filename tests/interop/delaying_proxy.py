@@ -1,7 +1,7 @@
-"""A way to a broker on which what clients send can be held up, connection by connection.
+"""A proxy to a broker that can hold back the bytes of clients.
 
-Bytes that are held travel on when they are let go, whatever their client has done in the meantime:
-just as on a network that delivers late.
+Held bytes travel on when they are released, whatever their client has done in the meantime: just
+as on a network that delivers late.
 """
 
 import threading
@@ -11,7 +11,7 @@ from ..loopback_proxy import LoopbackProxy
 
 
 class DelayingProxy(LoopbackProxy):
-    """Use as a context manager."""
+    """A proxy that can hold bytes back; use it as a context manager."""
 
     def __init__(self, target: tuple[str, int]) -> None:
         self._open = threading.Event()
@@ -23,11 +23,11 @@ class DelayingProxy(LoopbackProxy):
         super().__exit__(*details)
 
     def hold(self) -> None:
-        """What clients send from now on stays here."""
+        """Hold back the bytes that clients send from now on."""
         self._open.clear()
 
     def let_go(self) -> None:
-        """It goes on its way, and so does what comes."""
+        """Release the held bytes, and let later ones pass."""
         self._open.set()
 
     def forward(self) -> Callable[[bytes], object]:

@@ -19,7 +19,7 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[A-Za-z0-9_-]{22}
 
 
 def subscription(*topics: str) -> bytes:
-    """What a consumer tells of itself, version 0: its topics."""
+    """Encode a consumer's subscription to topics, version 0."""
     names = b"".join(struct.pack(">h", len(topic)) + topic.encode() for topic in topics)
     return struct.pack(">hi", 0, len(topics)) + names + struct.pack(">i", -1)
 
@@ -51,7 +51,7 @@ class Group:
         self._pool.shutdown()
 
     def member(self, label: str) -> Member:
-        """The member of this name; made when first asked for."""
+        """Return the member of this name; made at the first call."""
         if label not in self._members:
             self._members[label] = Member(self.peer, label)
         return self._members[label]
@@ -59,16 +59,16 @@ class Group:
     # --- requests
 
     def ask(self, api_key: int, version: int, values: Any, via: str | None = None) -> Any:
-        """A comparable answer, with labels for member ids."""
+        """Return a comparable answer, with labels for member ids."""
         peer = self.peer if via is None else self.member(via).peer
         return self.worded(peer.ask(api_key, version, values))
 
     def join(
         self, label: str, version: int, *, beside: "Future[Any] | None" = None, **fields: Any
     ) -> Any:
-        """One JoinGroup; the member takes what the answer gives.
+        """Send one JoinGroup; the member adopts the answer's ids.
 
-        `beside`: another member's, whose id this answer may show, is answered too.
+        `beside`: another member's pending answer, with an id that this answer may show.
         """
         member = self.member(label)
         values = {
@@ -99,11 +99,11 @@ class Group:
         return answer
 
     def apart(self, work: Any, *arguments: Any, **fields: Any) -> "Future[Any]":
-        """Do this in another thread: the answer waits for what others do."""
+        """Run work in another thread, as its answer waits for other members."""
         return self._pool.submit(work, *arguments, **fields)
 
     def sync(self, label: str, version: int, given: dict[str, bytes], **fields: Any) -> Any:
-        """SyncGroup; `given`: assignments by label, from the leader."""
+        """Send SyncGroup; `given`: assignments by label, from the leader."""
         values = {
             **self._identity(label),
             "protocol_type": "consumer",
@@ -128,7 +128,7 @@ class Group:
         }
 
     def leave(self, version: int, *labels: str, **fields: Any) -> Any:
-        """LeaveGroup; several members from version 3 on."""
+        """Send LeaveGroup; several members from version 3 on."""
         rows = [
             {"member_id": self.member(label).member_id, "group_instance_id": None, "reason": None}
             for label in labels
@@ -142,7 +142,7 @@ class Group:
         return self.ask(DESCRIBE_GROUPS, version, {"groups": [self.group_id]})
 
     def stable(self, *labels: str, version: int = 5, **fields: Any) -> None:
-        """A group of these members, the first of them its leader, each with an assignment."""
+        """Form a group of these members, the first of them its leader, each with an assignment."""
         joins = [self.apart(self.admitted, labels[0], version, **fields)]
         joins[0].result(30)
         for label in labels[1:]:
@@ -159,7 +159,7 @@ class Group:
             self.sync(label, 3, {})
 
     def wait_for_rebalance(self, label: str) -> None:
-        """Until a heartbeat tells the member to join again."""
+        """Send heartbeats until one tells the member to join again."""
         for _ in range(3000):
             if self.heartbeat(label)["error_code"] == REBALANCE_IN_PROGRESS:
                 return
@@ -168,7 +168,7 @@ class Group:
     # --- words
 
     def worded(self, value: Any) -> Any:
-        """The same with labels for member ids, lists of members in the order of labels."""
+        """Replace member ids by labels, and sort lists of members by label."""
         if isinstance(value, dict):
             return {name: self.worded(item) for name, item in value.items()}
         if isinstance(value, list):

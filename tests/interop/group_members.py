@@ -9,7 +9,7 @@ from ..waiting import until
 TOPIC = "shared"
 PARTITIONS = 4
 HEARTBEAT_MS, SESSION_MS = 100, 6000
-NEWER = {  # of brokers: sessions and heartbeats of the newer protocol
+NEWER = {  # for brokers: sessions and heartbeats of the newer protocol
     "group.consumer.heartbeat.interval.ms": "200",
     "group.consumer.min.heartbeat.interval.ms": "200",
     "group.consumer.session.timeout.ms": "4000",
@@ -19,7 +19,7 @@ NEWER = {  # of brokers: sessions and heartbeats of the newer protocol
 
 
 class Member:
-    """A consumer that has subscribed; `history` is what it was given, change by change."""
+    """A subscribed consumer; `history` lists its assignments, change by change."""
 
     def __init__(
         self, bootstrap: str, group: str, *, instance: str | None = None, cooperative: bool = False
@@ -30,15 +30,15 @@ class Member:
         self.cooperative = cooperative
         self.history: list[frozenset[int]] = []
         self.read: list[tuple[int, int]] = []  # partition, offset
-        self.committed = 0  # how often it has
-        self.errors: list[Any] = []  # what it was told instead of records
+        self.committed = 0  # counts its commits
+        self.errors: list[Any] = []  # its errors from polls
         self._end = threading.Event()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run_guarded, daemon=True)
         self._thread.start()
 
     def _settings(self) -> dict[str, Any]:
-        """Of clients in Python."""
+        """Return the settings for clients in Python."""
         return {
             "bootstrap_servers": self.bootstrap,
             "group_id": self.group,
@@ -51,7 +51,7 @@ class Member:
 
     @property
     def assigned(self) -> frozenset[int]:
-        """The partitions that it has now."""
+        """Return its present partitions."""
         if self._failure is not None:
             raise AssertionError(f"{type(self).__name__} failed") from self._failure
         return self.history[-1] if self.history else frozenset()
@@ -63,7 +63,7 @@ class Member:
         assert not self._thread.is_alive(), "it does not close"
 
     def note(self, partitions: frozenset[int]) -> None:
-        """It has these partitions now."""
+        """Note a change of its partitions."""
         if partitions != (self.history[-1] if self.history else frozenset()):
             self.history.append(partitions)
 
@@ -107,7 +107,7 @@ class Confluent(Member):
         consumer.close()
 
     def _use(self, consumer: Any) -> None:
-        """Read, and commit what was read, until the end."""
+        """Read, and commit the records, until the end."""
         from confluent_kafka import KafkaException
 
         while not self._end.is_set():
@@ -122,7 +122,7 @@ class Confluent(Member):
                     consumer.commit(asynchronous=False)
                     self.committed += 1
                 except KafkaException:
-                    pass  # a rebalance; what was read is read again
+                    pass  # a rebalance; the records are read again
 
 
 class ConsumerProtocol(Confluent):
@@ -160,7 +160,7 @@ class KafkaPython(Member):
             **self._settings(),
             partition_assignment_strategy=[RangePartitionAssignor],
         )
-        consumer.partitions_for_topic(TOPIC)  # a leader that does not know it gives nobody any
+        consumer.partitions_for_topic(TOPIC)  # a leader that does not know it assigns none of it
         while not self._end.is_set():
             batches = consumer.poll(timeout_ms=50)
             self.read += [(r.partition, r.offset) for rows in batches.values() for r in rows]

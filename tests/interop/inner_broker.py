@@ -1,4 +1,4 @@
-"""A cluster of one broker in a thread of this process: a test can reach inside."""
+"""A cluster of one broker in a thread of this process, open to a test."""
 
 import asyncio
 import tempfile
@@ -25,7 +25,7 @@ SETTINGS = {
 
 
 class InnerBroker:
-    """Use as a context manager; `broker` and `run` are for the test that reaches inside."""
+    """A broker in this process; `broker` and `run` are for the test. Use as a context manager."""
 
     def __init__(self, **settings: str) -> None:
         self._settings = SETTINGS | {k.replace("_", "."): v for k, v in settings.items()}
@@ -40,12 +40,12 @@ class InnerBroker:
         return "127.0.0.1", self.port
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do this in the broker's event loop."""
+        """Run work in the broker's event loop."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(START_TIMEOUT_S)
 
     def __enter__(self) -> "InnerBroker":
-        # In memory: what is asked is what a broker says, not what it survives. Paths of sockets
-        # must be short.
+        # It is in memory: the tests are about a broker's answers, not its recovery. Paths of
+        # sockets must be short.
         memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
         self._folder = tempfile.TemporaryDirectory(prefix="once", dir=memory)
         root = Path(self._folder.name)

@@ -1,7 +1,7 @@
 """A real Apache Kafka (KRaft, one process a node) on loopback, to compare ourselves with.
 
-The jars come from Maven once and stay in a cache folder. Whoever switched these tests on
-(`ONCELOG_KAFKA=1`) gets a failure, never a skip, when the peer does not start.
+The jars come from Maven once and stay in a cache folder. With `ONCELOG_KAFKA=1` a peer that does
+not start is a failure, never a skip.
 """
 
 import base64
@@ -29,12 +29,12 @@ QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
 
 
 def is_enabled() -> bool:
-    """Whether the person who started the tests asked for the comparison with Apache Kafka."""
+    """Whether the comparison with Apache Kafka is switched on."""
     return os.environ.get("ONCELOG_KAFKA") == "1"
 
 
 def jar_folder(version: str = KAFKA_VERSION) -> Path:
-    """The folder with Kafka's jars; fetched through Maven when it is not there yet."""
+    """Return the folder with Kafka's jars; fetch them through Maven when it does not exist."""
     cache = Path(
         os.environ.get("ONCELOG_KAFKA_CACHE") or Path(tempfile.gettempdir()) / "oncelog-kafka"
     )
@@ -68,7 +68,7 @@ def archive_classes() -> None:
     """Keep Kafka's classes as the JVM has them in memory (JEP 350), once for this machine.
 
     A node then starts in half the time, a tool in two thirds. A JVM that cannot use the file, or
-    cannot make it, does without.
+    cannot make it, runs without.
     """
     archive = _class_archive(jar_folder())
     if archive.exists():
@@ -86,7 +86,7 @@ def archive_classes() -> None:
 def java(
     main_class: str, *arguments: str, flags: Sequence[str] = (), version: str = KAFKA_VERSION
 ) -> list[str]:
-    """The command that runs one of Kafka's classes."""
+    """Return the command that runs one of Kafka's classes."""
     jars = jar_folder(version)
     if not any(flag.startswith("-XX") for flag in flags) and _class_archive(jars).exists():
         flags = (*flags, f"-XX:SharedArchiveFile={_class_archive(jars)}", "-Xlog:disable")
@@ -94,7 +94,7 @@ def java(
 
 
 def java_source(file: Path, *arguments: str) -> list[str]:
-    """The command that runs a program of one file; compiled once for this machine."""
+    """Return the command for a program of one file; it is compiled once for this machine."""
     jars = jar_folder()
     classes = jars.with_name(f"{jars.name}.{file.stem}-{zlib.crc32(file.read_bytes()):08x}")
     if not classes.exists():
@@ -118,12 +118,12 @@ def run_tool(
     folder: Path | None = None,
     version: str = KAFKA_VERSION,
 ) -> subprocess.CompletedProcess[str]:
-    """One of Kafka's tools."""
+    """Run one of Kafka's tools to its end."""
     return run_to_end(java(main_class, *arguments, version=version), timeout_s, cwd=folder)
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on at this moment."""
+    """Return free ports."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [s.getsockname()[1] for s in sockets]
     for s in sockets:
@@ -132,7 +132,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def _new_id() -> str:
-    """As Kafka writes a UUID; none begins with a dash, which its tools take for an option."""
+    """Return a UUID as Kafka writes it; tools would take a leading dash for an option."""
     return "A" + base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")[1:]
 
 
@@ -165,12 +165,12 @@ class KafkaPeer:
 
     @property
     def bootstrap(self) -> str:
-        """The bootstrap line for clients."""
+        """Return the bootstrap line for clients."""
         return ",".join(f"127.0.0.1:{port}" for port in self._client_ports)
 
     @property
     def addresses(self) -> dict[int, tuple[str, int]]:
-        """Host and port by node number."""
+        """Return host and port by node number."""
         return {i: ("127.0.0.1", port) for i, port in enumerate(self._client_ports, 1)}
 
     def __enter__(self) -> Self:
@@ -189,32 +189,32 @@ class KafkaPeer:
             process.wait()
 
     def start(self, number: int) -> None:
-        """Start one more node, or one that was stopped; returns when all serve."""
+        """Start one more node, or one that was stopped; return when all serve."""
         self._start(number)
         self._wait_until_it_serves()
 
     def stop(self, number: int) -> None:
-        """End a node in good order."""
+        """Stop a node gracefully."""
         process = self._processes.pop(number)
         process.terminate()
         process.wait(60)
 
     def kill(self, number: int) -> None:
-        """SIGKILL, and wait until it is gone; `start` brings it back."""
+        """Send SIGKILL, and wait for the end; `start` restarts the node."""
         process = self._processes.pop(number)
         process.kill()
         process.wait(60)
 
     def pause(self, number: int) -> None:
-        """SIGSTOP: the node keeps its connections and answers nothing."""
+        """Send SIGSTOP: the node keeps its connections and answers nothing."""
         self._processes[number].send_signal(signal.SIGSTOP)
 
     def resume(self, number: int) -> None:
-        """SIGCONT after `pause`."""
+        """Send SIGCONT after `pause`."""
         self._processes[number].send_signal(signal.SIGCONT)
 
     def more_listeners(self) -> dict[str, int]:
-        """Names and ports of listeners beside the one of the bootstrap line."""
+        """Return names and ports of listeners beside the one of the bootstrap line."""
         return {}
 
     def _start(self, number: int) -> None:
@@ -265,9 +265,9 @@ class KafkaPeer:
             )  # fmt: skip
 
     def _format(self, number: int, file: Path) -> None:
-        """By Kafka's tool once for this machine, then by a copy: that JVM takes two seconds.
+        """Format by Kafka's tool once for this machine, then by a copy: its JVM takes two seconds.
 
-        What the tool writes follows from the version and the options, but for the ids.
+        The tool's output follows from the version and the options, but for the ids.
         """
         folder = self.folder / f"node-{number}"
         settings = self._settings.get("unstable.feature.versions.enable", "")
@@ -296,7 +296,7 @@ class KafkaPeer:
         properties.write_text("".join(new))
 
     def _wait_until_it_serves(self) -> None:
-        """Every node answers Metadata v1 with all brokers of the cluster."""
+        """Wait until every node answers Metadata v1 with all brokers of the cluster."""
         request = b"\0\3\0\1\0\0\0\1\0\1x" + b"\0\0\0\0"
         deadline = time.monotonic() + START_TIMEOUT_S
         for number, process in self._processes.items():

@@ -1,4 +1,4 @@
-"""Where our answers differ from Kafka's on purpose, and why. First match wins."""
+"""The intended differences of our answers from Kafka's, with reasons. The first match wins."""
 
 from .comparison import MISSING, Meant
 

@@ -1,7 +1,7 @@
 """A broker that kills itself with -9 at a fault point, once.
 
-The point's name stands in the file `die-at` of the cluster's directory, and the process that takes
-the file away dies. A released broker has no such point: the one here is given where a broker is put
+The file `die-at` in the cluster's directory holds the point's name, and the process that removes
+the file dies. A released broker has no such point: this one passes it where a broker is put
 together.
 """
 
@@ -22,12 +22,12 @@ WATCHED = ("transactions.", "partition.")
 
 
 def program(self: NodeProcess) -> list[str]:
-    """As NodeProcess.program, with a broker that dies on demand."""
+    """Return NodeProcess.program, with a broker that dies on demand."""
     return own_nodes.program(__name__, self.module)
 
 
 def arm(data: Path, fault_point: str) -> None:
-    """The next node that comes to this point dies there."""
+    """Let the next node that comes to this point die there."""
     (data / DIED_AT).unlink(missing_ok=True)
     waiting = data / f"{DIE_AT}.new"
     waiting.write_text(fault_point)
@@ -35,17 +35,17 @@ def arm(data: Path, fault_point: str) -> None:
 
 
 def disarm(data: Path) -> None:
-    """Nobody dies from now on."""
+    """Let no node die from now on."""
     (data / DIE_AT).unlink(missing_ok=True)
 
 
 def has_died(data: Path) -> bool:
-    """Whether it has come to that."""
+    """Whether a node has died at the point."""
     return (data / DIED_AT).exists()
 
 
 def main() -> int:
-    """As `oncelog.node`, with the fault point given at the composition root."""
+    """Run `oncelog.node`, with the fault point given at the composition root."""
     arguments = sys.argv[2:]
     data = Path(arguments[arguments.index("--config") + 1]).parents[1]
     armed = data / DIE_AT

@@ -1,8 +1,8 @@
 """Raw requests to a broker, and its answers made comparable with those of another broker.
 
-An answer becomes plain data: nested dicts and lists by the names of the schema. What must differ
-between two clusters (addresses, ids, present times, disk sizes, the words of an error message) is
-put as a word that says only what kind of thing it is.
+An answer becomes plain data: nested dicts and lists by the names of the schema. Values that must
+differ between two clusters (addresses, ids, present times, disk sizes, the words of an error
+message) are replaced by a word for their kind.
 """
 
 import contextlib
@@ -61,7 +61,7 @@ _MESSAGES = {"error_message", "batch_index_error_message"}
 
 
 class RawPeer:
-    """One broker, spoken to in frames; it answers one request at a time."""
+    """A connection to one broker by frames; it answers one request at a time."""
 
     def __init__(self, name: str, address: tuple[str, int]) -> None:
         self.name, self.address = name, address
@@ -83,7 +83,7 @@ class RawPeer:
     # --- bytes
 
     def send_frame(self, frame: bytes) -> bytes | str:
-        """Send a length and so many bytes; the answer's frame, CLOSED, or SILENT."""
+        """Send a length and so many bytes; return the answer's frame, CLOSED, or SILENT."""
         return self.send_bytes(len(frame).to_bytes(4, "big", signed=True) + frame)
 
     def send_bytes(self, data: bytes, timeout_s: float = ANSWER_TIMEOUT_S) -> bytes | str:
@@ -93,14 +93,14 @@ class RawPeer:
 
     def post_bytes(self, data: bytes) -> None:
         """Send these bytes as they are, and do not wait; see `await_answer`."""
-        with contextlib.suppress(ConnectionError):  # that is seen from the answer
+        with contextlib.suppress(ConnectionError):  # the answer will show it
             if self._socket is None:
                 self._socket = socket.create_connection(self.address, 5)
             self._socket.settimeout(ANSWER_TIMEOUT_S)
             self._socket.sendall(data)
 
     def await_answer(self, timeout_s: float = ANSWER_TIMEOUT_S) -> bytes | str:
-        """The next answer's frame, CLOSED, or SILENT."""
+        """Return the next answer's frame, CLOSED, or SILENT."""
         if self._socket is None:
             return CLOSED
         try:
@@ -129,7 +129,7 @@ class RawPeer:
     def ask_body(
         self, api_key: int, version: int, body: bytes, *, reads_version: int | None = None
     ) -> Any:
-        """The decoded answer to this body, or CLOSED or SILENT."""
+        """Return the decoded answer to this body, or CLOSED or SILENT."""
         self._correlation_id += 1
         header = encode_request_header(api_key, version, self._correlation_id, self.client_id)
         frame = self.send_frame(header + body)
@@ -140,18 +140,18 @@ class RawPeer:
         return decode_answer_body(api_key, answered, memoryview(frame))
 
     def ask_raw(self, api_key: int, version: int, values: Any) -> Any:
-        """The decoded answer as it is."""
+        """Return the decoded answer as it is."""
         return self.ask_body(api_key, version, encode_request_body(api_key, version, values))
 
     def ask(self, api_key: int, version: int, values: Any) -> Any:
-        """The answer in comparable form."""
+        """Return the answer in comparable form."""
         return self.comparable(self.ask_raw(api_key, version, values))
 
     def produce(
         self, version: int, topic: str, records: Any, *, index: int = 0, acks: int = -1,
         transactional_id: str | None = None, topic_id: bytes | None = None,
     ) -> Any:  # fmt: skip
-        """Produce one batch (or what shall be taken for one)."""
+        """Produce one batch, or bytes in its place."""
         by_id = version >= TOPIC_IDS_FROM
         known_id = topic_id or self.topic_ids.get(topic, UNKNOWN_ID)
         wanted = ProduceTopic(
@@ -195,7 +195,7 @@ class RawPeer:
         self.learn(name, partitions)
 
     def learn(self, name: str, partitions: int = 1) -> None:
-        """Wait until a topic is there and its leaders serve; note its id."""
+        """Wait until a topic exists and its leaders serve; note its id."""
         deadline = time.monotonic() + 10
         while True:
             (topic,) = self.ask_raw(
@@ -239,7 +239,7 @@ class RawPeer:
     # --- comparable answers
 
     def comparable(self, value: Any, name: str = "") -> Any:
-        """Plain data in which only what matters can differ."""
+        """Return plain data in which only relevant values can differ."""
         if name == "topic_id" and isinstance(value, bytes):
             return self._named_id(value)
         if value is None or isinstance(value, str | bool | bytes | bytearray | memoryview | int):

@@ -14,14 +14,14 @@ from ..waiting import until
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
 
-WITH_LIBRARIES = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore")]  # their own
+WITH_LIBRARIES = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore")]  # they warn
 TIMEOUT_S = 40.0
-ANSWER_S = 5.0  # librdkafka asks a broker that has died for as long as it may
+ANSWER_S = 5.0  # librdkafka asks a dead broker for as long as it may
 QUIET = {"log_level": 0}
 
 
 def new_topic(cluster: Cluster, name: str, partitions: int = 1, **configs: str) -> str:
-    """The name of a topic with a replica on each node; all are in sync, every broker knows it."""
+    """Create a topic with in-sync replicas on all nodes, known to all brokers; return its name."""
     dotted = {key.replace("_", "."): value for key, value in configs.items()}
     count = len(cluster.node_ids)
     cluster.ask(
@@ -54,9 +54,9 @@ def fill(
 def messages(
     bootstrap: str, topic: str, partitions: int, *, committed: bool = True
 ) -> list["Message"]:
-    """All records; fails when a partition's end cannot be reached.
+    """Read all records; fail when a partition's end cannot be reached.
 
-    committed: read_committed, whose end is where the log ends only if no transaction is open.
+    committed: read_committed; its end is that of the log only if no transaction is open.
     """
     from confluent_kafka import Consumer, KafkaError, TopicPartition
 
@@ -92,7 +92,7 @@ def messages(
 
 
 def _end_of(consumer: "Consumer", topic: str, partition: int) -> int:
-    """The end for this reader; a new leader does not give it before it is sure of it (KIP-207)."""
+    """Return this reader's end; a new leader gives it only when it is certain (KIP-207)."""
     from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
     ends: list[int] = []
@@ -104,7 +104,7 @@ def _end_of(consumer: "Consumer", topic: str, partition: int) -> int:
         except KafkaException as problem:
             code = problem.args[0].code()
             assert code in (KafkaError.OFFSET_NOT_AVAILABLE, KafkaError._TIMED_OUT), problem
-            # It would ask the leader it knows for ever, also one that died since it heard of it.
+            # It would ask the known leader for ever, even if that has died since.
             with suppress(KafkaException):
                 consumer.list_topics(topic, ANSWER_S)
         return bool(ends)
@@ -116,6 +116,6 @@ def _end_of(consumer: "Consumer", topic: str, partition: int) -> int:
 def read_to_end(
     bootstrap: str, topic: str, partitions: int, *, committed: bool = True
 ) -> list[tuple[int, bytes]]:
-    """(partition, value) of all `messages`."""
+    """Return (partition, value) of all `messages`."""
     found = messages(bootstrap, topic, partitions, committed=committed)
     return [(message.partition() or 0, message.value() or b"") for message in found]

@@ -1,6 +1,6 @@
 """Client libraries, unchanged, against three nodes: write, read, look up, administer.
 
-Consumers are given their partitions here; groups are in test_groups.py, kafkajs in test_kafkajs.py.
+Their consumers assign partitions here; groups are in test_groups.py, kafkajs in test_kafkajs.py.
 """
 
 # pyright: reportPrivateImportUsage=false, reportAttributeAccessIssue=false
@@ -33,7 +33,7 @@ ROWS = [
 
 
 def _confluent_rows(bootstrap: str, topic: str) -> list[tuple[object, object, object]]:
-    """What another library, librdkafka, reads of partition 0."""
+    """Return the rows that another library, librdkafka, reads of partition 0."""
     found = messages(bootstrap, topic, 1)
     return [(each.key(), each.value(), each.headers() or []) for each in found]
 
@@ -45,7 +45,7 @@ class TestConfluentKafka:
         return AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
 
     @pytest.mark.parametrize("codec", CODECS)
-    def test_what_is_written_is_read(self, cluster, codec):
+    def test_confluent_kafka_reads_its_written_rows(self, cluster, codec):
         from confluent_kafka import Producer
 
         topic = f"confluent-{codec}"
@@ -138,7 +138,7 @@ class TestConfluentKafka:
 
 class TestKafkaPython:
     @pytest.mark.parametrize("codec", ("none", "gzip", "lz4", "zstd"))  # snappy: no library here
-    def test_what_is_written_is_read(self, cluster, codec):
+    def test_kafka_python_reads_its_written_rows(self, cluster, codec):
         from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
         topic = f"kafka-python-{codec}"
@@ -193,7 +193,7 @@ class TestKafkaPython:
 
 class TestAiokafka:
     @pytest.mark.parametrize("codec", ("none", "gzip", "snappy", "lz4", "zstd"))
-    def test_what_is_written_is_read(self, cluster, codec):
+    def test_aiokafka_reads_its_written_rows(self, cluster, codec):
         from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
         topic = f"aiokafka-{codec}"
@@ -241,7 +241,7 @@ class TestAiokafka:
                 await admin.create_partitions({"aiokafka-admin": NewPartitions(3)})
                 cluster.wait_for_isr("aiokafka-admin", 3)
                 found = []
-                async with asyncio.timeout(5):  # whichever broker is asked follows at once
+                async with asyncio.timeout(5):  # any broker that is asked follows at once
                     while len(found) < 3:
                         (described,) = await admin.describe_topics(["aiokafka-admin"])
                         found = described["partitions"]

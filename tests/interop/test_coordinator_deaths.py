@@ -1,7 +1,7 @@
-"""A transaction's coordinator is killed at each step of the transaction, by name and not by luck.
+"""A transaction's coordinator is killed at each step of the transaction, by name.
 
-The outcome that the client saw is true afterwards: what was committed is there once, what was not
-is not, readers of committed data come to the end, and the producer can go on.
+The outcome that the client saw is true afterwards: committed records are there once, others are
+not, readers of committed data come to the end, and the producer can go on.
 """
 
 import time
@@ -40,7 +40,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def transaction(producer: "Producer", marks: list[bytes]) -> bool:
-    """Write the marks in one transaction; whether it was committed, in the end for certain."""
+    """Write the marks in one transaction; return whether it was committed, for certain."""
     from confluent_kafka import KafkaException
 
     deadline = time.monotonic() + TIMEOUT_S

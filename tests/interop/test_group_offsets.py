@@ -1,5 +1,7 @@
-"""Committed offsets with client libraries, unchanged: commit, fetch, describe, reset, delete; and
-they are all there after the group's coordinator was killed."""
+"""Committed offsets with client libraries, unchanged: commit, fetch, describe, reset, delete.
+
+They are all there after the group's coordinator was killed.
+"""
 
 # pyright: reportPrivateImportUsage=false, reportAttributeAccessIssue=false
 # The libraries hand names on from modules of their own, some at run time only.

@@ -1,5 +1,7 @@
-"""Consumers of three libraries that subscribe: they share partitions, and share them anew when one
-comes, leaves, restarts, and when the broker that coordinates them is killed."""
+"""Consumers of three libraries that subscribe share their partitions.
+
+They share them anew when one comes, leaves, restarts, and when their coordinator is killed.
+"""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -67,7 +69,7 @@ def test_members_share_and_hand_over(cluster: Cluster, stack: ExitStack, library
 def test_a_static_member_restarts_without_a_rebalance(
     cluster: Cluster, stack: ExitStack, library: str
 ) -> None:
-    """KIP-345."""
+    """KIP-345 has the rules."""
     group = f"static {library}"
 
     def member(instance: str) -> Member:
@@ -89,7 +91,7 @@ def test_a_static_member_restarts_without_a_rebalance(
 def test_cooperative_members_keep_what_they_need_not_give(
     cluster: Cluster, stack: ExitStack
 ) -> None:
-    """KIP-429."""
+    """KIP-429 has the rules."""
     group = "cooperative"
     first = Confluent(cluster.bootstrap, group, cooperative=True)
     stack.callback(first.stop)

@@ -86,7 +86,7 @@ def test_javas_group_tool_works(cluster):
 
 
 def facts(peer: RawPeer) -> dict[str, str]:
-    """The outcome of each call of Java's Admin, by its name."""
+    """Return the outcome of each call of Java's Admin, by its name."""
     host, port = peer.address
     done = run_to_end(java_source(FACTS, f"{host}:{port}"), 120)
     assert done.returncode == 0, f"{done.stdout[-1500:]}{done.stderr[-1500:]}"

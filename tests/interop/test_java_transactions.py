@@ -1,7 +1,7 @@
 """Programs on Kafka's Java clients, which speak version 2 of transactions (KIP-890).
 
 Ours are in `java/`, one file each. Under the mark `soak` they run on Apache Kafka too, which shows
-that it is not the program that is wrong.
+that the programs are right.
 """
 
 import contextlib
@@ -30,13 +30,13 @@ Row = tuple[object, object]
 
 
 class Server:
-    """A running cluster: where it is, and how one of its nodes is killed and brought back."""
+    """A running cluster: its address, and a way to kill and restart one of its nodes."""
 
     def __init__(self, bootstrap: str, cluster: Cluster | None = None) -> None:
         self.bootstrap, self._cluster = bootstrap, cluster
 
     def peer(self) -> RawPeer:
-        """A new connection to one of its nodes."""
+        """Return a new connection to one of its nodes."""
         host, port = self.bootstrap.split(",", maxsplit=1)[0].split(":")
         return RawPeer("any", (host, int(port)))
 
@@ -50,7 +50,7 @@ class Server:
             self._cluster.wait_for_isr(name, 3)
 
     def kill_and_restart(self) -> None:
-        """kill -9 of a broker, if this is a cluster that outlives it."""
+        """Send SIGKILL to a broker and restart it, if the cluster can outlive that."""
         if self._cluster is not None:
             node = self._cluster.kill("random")
             time.sleep(1)
@@ -88,13 +88,13 @@ def _running(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]
 
 
 def _rows(server: Server, topic: str, partitions: int) -> list[Row]:
-    """(key, value) of what is committed."""
+    """Return (key, value) of the committed records."""
     found = messages(server.bootstrap, topic, partitions)
     return [(message.key(), message.value()) for message in found]
 
 
 def _wait_for(server: Server, topic: str, partitions: int, count: int) -> None:
-    """Until so many records are committed."""
+    """Wait until so many records are committed."""
     from confluent_kafka import Consumer, TopicPartition
 
     found, deadline = 0, time.monotonic() + LIMIT_S
@@ -118,7 +118,7 @@ def _wait_for(server: Server, topic: str, partitions: int, count: int) -> None:
 )
 @pytest.mark.in_turn
 def test_kafkas_copier_is_killed(server, tmp_path, count, membership):
-    """Each record exactly once, while the copier and brokers are killed with -9.
+    """Each record is copied exactly once, while the copier and brokers are killed with -9.
 
     As a member of a group the next copier waits for the session of the killed one to end.
     """
@@ -149,7 +149,7 @@ def test_kafkas_copier_is_killed(server, tmp_path, count, membership):
 
 @pytest.mark.in_turn
 def test_a_stream_is_killed(server, tmp_path):
-    """exactly_once_v2: an instance is killed, another goes on; the counts come out right."""
+    """With exactly_once_v2 an instance is killed, another goes on; the counts are right."""
     count, keys, mark = 3_000, 7, random.randrange(10**6)
     source, target, counts = f"s-in-{mark}", f"s-out-{mark}", f"s-counts-{mark}"
     for topic in (source, target, counts):
@@ -160,7 +160,7 @@ def test_a_stream_is_killed(server, tmp_path):
         names = (server.bootstrap, f"app-{mark}", source, target, counts)
         return java_source(PROGRAMS / "CountingStream.java", *names, str(tmp_path / instance))
 
-    keyed = [(key, value, -1) for key, value in rows]  # a key's partition is librdkafka's to say
+    keyed = [(key, value, -1) for key, value in rows]  # librdkafka chooses a key's partition
     writing = threading.Thread(target=fill, args=(server.bootstrap, source, keyed))
     writing.start()
     with _running(program("one"), tmp_path / "one.log"):

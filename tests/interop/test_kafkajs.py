@@ -1,4 +1,4 @@
-"""kafkajs, the client of Node.js: older versions of every API, and transactions of the first kind.
+"""The Node.js client kafkajs: older versions of every API, and transactions V1.
 
 Its programs are in `javascript/`; npm fetches the library once for all tests of a run.
 """
@@ -67,8 +67,8 @@ def _outcome(process: subprocess.Popen[str]) -> Any:
 
 
 @pytest.mark.in_turn
-def test_what_it_writes_it_reads_and_administers(cluster, library):
-    """Through the protocol proxy; its transactions go to the brokers themselves."""
+def test_kafkajs_writes_reads_and_administers(cluster, library):
+    """The client goes through the protocol proxy; its transactions go to the brokers directly."""
     with ProtocolProxy(cluster.bootstrap) as proxy:
         outcome = _outcome(library.start(proxy.address_for("js"), "writeAndRead"))
         assert {connection.instance for connection in proxy.connections} <= {"js"}
@@ -104,7 +104,7 @@ def test_what_it_writes_it_reads_and_administers(cluster, library):
         ),
     ],
 )
-def test_its_transactions_count_once(cluster, library, count, victims):
+def test_kafkajs_transactions_count_once(cluster, library, count, victims):
     for topic in ("js-input", "js-output"):
         new_topic(cluster, topic, 3)
     numbers = [(b"%d" % number, b"%d" % number, number % 3) for number in range(count)]

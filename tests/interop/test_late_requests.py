@@ -1,10 +1,10 @@
 """KAFKA-17754: a request that was held up on its way ends, or joins, its producer's next one.
 
 Transactions of clients without KIP-890 share producer id and epoch, so nothing in a late request
-tells which transaction it belongs to. Here a proxy holds one back; its client gives up on that
-connection, repeats the request on another, and goes on. Then the late one arrives, at each moment
-that matters. Without the fence of connections that goes wrong, which shows that the test tests
-something; with it no moment does.
+tells which transaction it belongs to. Here a proxy holds one back; its client abandons that
+connection, repeats the request on another, and goes on. Then the late one arrives, at each
+critical moment. Without the fence of connections that goes wrong, which shows that the test can
+fail; with it no moment does.
 """
 
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ class Moment(IntEnum):
 
 
 class FencedBroker(InnerBroker):
-    """Or one without the fence."""
+    """A broker with the fence of connections, or without."""
 
     def __init__(self, has_fence: bool) -> None:
         super().__init__(oncelog_transaction_connection_fence=str(has_fence).lower())
@@ -55,15 +55,17 @@ def broker(request: pytest.FixtureRequest) -> Iterator[FencedBroker]:
 
 
 class OldClient:
-    """A producer with transactions V1. `late` goes through the proxy, `peer` is its next
-    connection."""
+    """A producer with transactions V1.
+
+    `late` goes through the proxy, `peer` is its next connection.
+    """
 
     def __init__(self, broker: FencedBroker, proxy: DelayingProxy, name: str) -> None:
         self.name, self.topic = name, f"topic-of-{name}"
         self.late = RawPeer("late", proxy.address)
         self.peer = RawPeer("on time", broker.address)
         self.peer.create_topic(self.topic, PARTITIONS)
-        # A coordinator serves no connection that is older than its election, and this broker may
+        # A coordinator refuses connections that are older than its election, and this broker may
         # have just begun.
         wait_for_coordinator(self.peer, 1, name)
         self.peer.close()  # connections of a producer count from its first request on
@@ -96,7 +98,7 @@ class OldClient:
                 return answer.error_code
 
     def end_late(self, is_commit: bool) -> None:
-        """Ask for the end on the old connection, where nobody answers in time."""
+        """Ask for the end on the old connection, where no answer comes in time."""
         self._send_late(END, 1, control.encode_request(END, 1, self._ending(is_commit)))
 
     def write_late(self, value: bytes, sequence: int, partition: int = 0) -> None:
@@ -136,7 +138,7 @@ def seen(broker: FencedBroker, topic: str) -> set[bytes]:
 
 
 def play(broker: FencedBroker, name: str, moment: Moment, *, first_commits: bool) -> bool:
-    """Whether both transactions ended as their client was answered, and as it wanted.
+    """Return whether both transactions ended as answered, and as the client wanted.
 
     The end of the first one is held up and repeated; the second one ends the other way.
     """
@@ -188,7 +190,7 @@ def test_a_late_end_does_not_end_the_next_transaction(
 def test_a_late_write_of_an_aborted_transaction_does_not_join_the_next(
     broker: FencedBroker,
 ) -> None:
-    """The client had it aborted, and counts on from what was acknowledged."""
+    """The client had it aborted, and continues its sequences from the acknowledged ones."""
     with DelayingProxy(broker.address) as proxy:
         client = OldClient(broker, proxy, "late-write")
         try:
@@ -211,7 +213,7 @@ def test_a_late_write_of_an_aborted_transaction_does_not_join_the_next(
 
 
 def test_a_client_that_is_closed_for_being_late_goes_on(broker: FencedBroker) -> None:
-    """It is no zombie: its connection ends, and on a new one everything works."""
+    """The client is no zombie: its connection ends, and on a new one everything works."""
     with DelayingProxy(broker.address) as proxy:
         client = OldClient(broker, proxy, "goes-on")
         try:

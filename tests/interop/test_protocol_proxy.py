@@ -1,6 +1,6 @@
-"""Clients that others wrote, through the protocol proxy, to our brokers and to Apache Kafka.
+"""Other clients through the protocol proxy, to our brokers and to Apache Kafka.
 
-kafkajs goes through it in test_kafkajs.py.
+kafkajs uses it in test_kafkajs.py.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ from .transactional_producers import Aiokafka, Confluent, KafkaPython, Producer
 
 pytestmark = [
     pytest.mark.cluster,
-    # What clients leave to the garbage collector.
+    # Clients leave some objects to the garbage collector.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]
@@ -52,7 +52,7 @@ more = pytest.mark.skipif(not is_enabled(), reason="ONCELOG_KAFKA is not 1")
 
 
 class Bench:
-    """A proxy before a server, and what passed through it."""
+    """A proxy before a server, with a record of its traffic."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
@@ -91,7 +91,7 @@ def bench(server) -> Iterator[Bench]:
     with one.proxy:
         yield one
     assert [e.reason for e in one.events if isinstance(e, ConnectionClosed) and e.is_refusal] == []
-    for event in one.events:  # everything that clients said and heard can be read
+    for event in one.events:  # all requests and answers can be decoded
         if isinstance(event, Request | Answer):
             assert event.body is not None
 
@@ -204,7 +204,7 @@ def test_aiokafka_in_a_group(bench):
 
 
 def test_a_successor_takes_over_while_a_commit_is_held(bench):
-    """Aimed: what the first instance wants committed arrives behind its successor's start."""
+    """The commit of the first instance arrives after its successor's start."""
     topic, name = bench.new_topic(), f"tx-{uuid.uuid4().hex[:8]}"
     successors: list[Confluent] = []
 
@@ -242,7 +242,7 @@ def test_java_with_transactions_of_the_second_kind(bench):
     assert seen["Produce", 13] or seen["Produce", 12]
 
 
-def test_what_a_proxy_tells_and_does_by_itself(server):
+def test_proxy_separates_instances_and_raises_errors_of_its_listeners(server):
     def fail(event: Event) -> None:
         if isinstance(event, ConnectionClosed):
             raise RuntimeError("of a listener")
@@ -255,7 +255,7 @@ def test_what_a_proxy_tells_and_does_by_itself(server):
         producers = [Confluent(address, uuid.uuid4().hex) for address in (one, two)]
         assert {connection.instance for connection in proxy.connections} == {"one", "two"}
         assert proxy.disconnect(instance="one") > 0
-        for producer in producers:  # they connect anew
+        for producer in producers:  # they reconnect
             producer.begin()
             producer.abort()
             producer.close()

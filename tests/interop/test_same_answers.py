@@ -1,7 +1,7 @@
 """The same requests to Apache Kafka and to us; the answers are compared field by field.
 
-What differs is either mended or stands, with its reason, in `meant_differences`. Every API
-and version that both serve is asked, of most by default every third; a new API without a scenario
+A difference is either fixed or stands, with its reason, in `meant_differences`. Every API and
+version that both serve is compared, of most by default every third; a new API without a scenario
 fails here.
 """
 
@@ -37,9 +37,9 @@ from .raw_peer import API_VERSIONS, RawPeer
 pytestmark = [
     pytest.mark.kafka,
     pytest.mark.cluster,
-    pytest.mark.xdist_group("same answers"),  # the last one judges what all of them met
+    pytest.mark.xdist_group("same answers"),  # the last one judges the comparisons of all
 ]
-FRAMES = -1  # no API: what is no request
+FRAMES = -1  # no API: bytes that are no request
 SCENARIOS = {
     0: (
         log.produce,
@@ -122,12 +122,12 @@ ASKED_ELSEWHERE = {
     46: 45,
     81: 80,
 }  # in the scenario of another API
-# Of logins, quotas and ACLs: a plain listener without users says little of them. Rights and
-# throttle times are compared with Kafka's in tests/node/security and tests/interop.
+# These are about logins, quotas and ACLs: a plain listener without users shows little of them.
+# Rights and throttle times are compared with Kafka's in tests/node/security and tests/interop.
 OF_SECURED_CLUSTERS = {17, 36, 48, 49, 50, 51}
 _GROUPS = {8, 9, 10, 11, 12, 13, 14, 15}
 _TRANSACTIONS = {9, 10, 22, 24, 25, 26, 28, 61, 65}
-NEEDS = {  # what the scenarios of a file use beside the API that they are about
+NEEDS = {  # requests of a file's scenarios beside its own APIs
     groups: _GROUPS,
     group_admin: _GROUPS,
     consumer_groups: _GROUPS | {16, 44, 68, 69},
@@ -156,7 +156,7 @@ def _versions(peer: RawPeer) -> dict[int, tuple[int, int]]:
 
 @pytest.fixture(scope="module")
 def served(kafka, ours) -> dict[int, range]:
-    """The versions that both serve."""
+    """Return the versions that both serve."""
     theirs, mine = _versions(kafka), _versions(ours)
     return {
         key: range(
@@ -172,7 +172,7 @@ def test_every_served_api_is_compared(served):
 
 
 def _asked_by_default(versions: range) -> set[int]:
-    """The oldest, the newest, and every third; where peers are wanted -m kafka has the others."""
+    """Return the oldest, the newest, and every third version; -m kafka compares the others."""
     return {versions[0], *versions[::-3]}
 
 
@@ -200,7 +200,7 @@ def test_answers_are_those_of_kafka(key, others, kafka, ours, served):
 def _answers(
     scenario: Callable[[RawPeer, int], Iterator[tuple[str, Any]]], version: int, *peers: RawPeer
 ) -> list[list[tuple[str, Any]]]:
-    """All answers of each; both are asked at the same time, since each waits for itself."""
+    """Return all answers of each peer; both are asked at the same time, as scenarios wait."""
     with ThreadPoolExecutor(len(peers)) as pool:
         return list(pool.map(lambda peer: list(scenario(peer, version)), peers))
 
@@ -218,7 +218,7 @@ def test_frames_that_are_no_requests(kafka, ours):
 
 
 def test_every_difference_on_the_list_is_still_there():
-    """Comes last; says nothing when only some of the comparisons ran in this process."""
+    """This test runs last; it checks nothing when only some comparisons ran in this process."""
     if left_out or runs != {
         (key, other) for key in (FRAMES, *SCENARIOS) for other in (False, True)
     }:

@@ -1,7 +1,7 @@
 """Requests about consumer groups, with the coordinator killed (-9) and started between each two.
 
-They are those of `test_same_answers`, and the answers are Kafka's as ever: what a member was told
-is there, and so is what it has yet to give up.
+They are those of `test_same_answers`, and the answers are still Kafka's: a member's assignment is
+kept, and so are the partitions that it has yet to revoke.
 """
 
 from collections.abc import Callable, Iterator
@@ -39,7 +39,7 @@ SCENARIOS = (
 
 
 class MortalPeer(RawPeer):
-    """A broker that can die and come back; its members' connections end with it."""
+    """A broker that can be killed and restarted; its members' connections end with it."""
 
     def __init__(self, name: str, bootstrap: str, bounce: Callable[[], None]) -> None:
         host, port = bootstrap.split(":")
@@ -51,7 +51,7 @@ class MortalPeer(RawPeer):
         return self._others[-1]
 
     def die_and_return(self) -> None:
-        """Return when its coordinator has loaded its groups; there is one shard of them."""
+        """Kill and restart; return when the coordinator has loaded its groups (one shard)."""
         self._bounce()
         for each in (self, *self._others):
             each.close()

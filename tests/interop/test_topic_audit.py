@@ -1,4 +1,4 @@
-"""The audit of a topic finds a sound one sound on Apache Kafka as well, for old clients and new."""
+"""The audit of a sound topic finds no fault on Apache Kafka either, for old clients and new."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ from oncelog.proof.judge.logs.topic_audit import TopicAudit, audit_topic
 
 from .raw_peer import RawPeer
 
-# Where one worker has a Kafka and a broker of ours already, and has asked them all it wants.
+# One worker already runs a Kafka and a broker of ours for those tests.
 pytestmark = pytest.mark.xdist_group("same answers")
 TOPIC = "audited"
 
@@ -25,7 +25,7 @@ async def prepare(bootstrap: str) -> None:
 
 
 async def write(bootstrap: str) -> None:
-    """Twelve transactions a version, one of three aborted; and plain records between them."""
+    """Write twelve transactions a version, one of three aborted, with plain records between."""
     for version in (1, 2):
         settings = {"transactional_id": f"v{version}", "oncelog_transaction_version_max": version}
         async with Producer(bootstrap, **settings) as producer, Producer(bootstrap) as plain:

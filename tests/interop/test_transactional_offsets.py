@@ -1,6 +1,8 @@
-"""Offsets in transactions with client libraries, unchanged: they count from the commit on, an abort
-drops them, readers of stable offsets wait, zombies are refused, and none of it depends on who is
-the group's coordinator."""
+"""Offsets in transactions with client libraries, unchanged, on any coordinator of the group.
+
+They count from the commit on, an abort drops them, readers of stable offsets wait, and zombies are
+refused.
+"""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -29,8 +31,8 @@ def cluster() -> Iterator[Cluster]:
 
 
 def committed(cluster: Cluster, group: str, *, stable: bool = True) -> dict[int, int]:
-    """Offsets by partition of the input."""
-    named = [(IN, 0), (IN, 1)]  # else what is only pending yet is no reason to wait
+    """Return the group's offsets by partition of the input."""
+    named = [(IN, 0), (IN, 1)]  # else a pending offset alone is no reason to wait
     found = cluster.ask(lambda admin: admin.groups.committed(group, named, stable=stable))
     return {partition: value.offset for (_, partition), value in found.items()}
 
@@ -52,7 +54,7 @@ def test_a_commit_counts_and_an_abort_does_not(cluster: Cluster, library: str) -
 
 
 def open_transaction(cluster: Cluster, group: str, *, offset: int = 5) -> Confluent:
-    """A producer that has sent its offset and not ended."""
+    """Return a producer that has sent its offset and not ended."""
     producer = Confluent(cluster.bootstrap, f"id {group}")
     producer.begin()
     producer.send_offset(group, IN, offset)
@@ -60,7 +62,7 @@ def open_transaction(cluster: Cluster, group: str, *, offset: int = 5) -> Conflu
 
 
 def is_unstable(cluster: Cluster, group: str) -> bool:
-    """As the coordinator has it; `Admin` would ask again."""
+    """Whether the coordinator has a pending offset; `Admin` would ask again."""
 
     async def ask(admin: Admin) -> bool:
         coordinator = await admin.view.broker(await admin.find_coordinator(group))
@@ -103,7 +105,7 @@ def test_pending_offsets_outlive_the_groups_coordinator(cluster: Cluster, commit
 
 
 def test_a_member_that_was_replaced_commits_nothing(cluster: Cluster) -> None:
-    """KIP-447: its generation is over, and the transaction fails."""
+    """KIP-447: the member's generation is over, and the transaction fails."""
     from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
     settings = {"bootstrap.servers": cluster.bootstrap, "group.id": "of generations"}
@@ -153,7 +155,7 @@ def test_fenced_offsets_are_refused(cluster: Cluster) -> None:
 
 
 class OffsetRequests:
-    """One producer that sends its requests in any version, and offsets of the input's partition 0.
+    """One producer with requests in any version, and offsets of the input's partition 0.
 
     Each returns the error code.
     """
@@ -210,7 +212,7 @@ def test_a_new_clients_offsets_need_no_asking_first(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("version", [0, 3, 4])
 def test_late_offsets_of_an_old_client_open_nothing(cluster: Cluster, version: int) -> None:
-    """Without a guard they would: nothing would end them, and readers would wait for ever."""
+    """Without a guard they would open a transaction for good, and readers would wait for ever."""
     requests = OffsetRequests(cluster, f"late {version}", 4)
     assert requests.add_offsets() == 0
     assert requests.commit_offset(4, version) == 0

@@ -1,5 +1,7 @@
-"""Transactions of three client libraries, unchanged, on three nodes: what readers see of them, and
-what becomes of a producer that another has replaced or that took too long."""
+"""Transactions of three client libraries, unchanged, on three nodes, as readers see them.
+
+Producers are also replaced by others, and exceed their timeouts.
+"""
 
 import time
 from collections.abc import Callable, Iterator
@@ -37,7 +39,7 @@ def read(cluster: Cluster, topic: str, *, committed: bool = True) -> list[bytes]
 
 
 def ends(cluster: Cluster, topic: str, partition: int = 0) -> tuple[int, int]:
-    """Where readers of committed data, and of all data, come to the end."""
+    """Return the ends for readers of committed data, and of all data."""
     place = {(topic, partition): -1}
     return (
         cluster.ask(lambda admin: admin.list_offsets(place, read_committed=True))[topic, partition],
@@ -46,13 +48,13 @@ def ends(cluster: Cluster, topic: str, partition: int = 0) -> tuple[int, int]:
 
 
 def is_closed(cluster: Cluster, topic: str, count: int) -> bool:
-    """No transaction is open; there may be a marker more, which its coordinator has repeated."""
+    """Whether no transaction is open; its coordinator may have repeated a marker."""
     stable, end = ends(cluster, topic)
     return stable == end >= count
 
 
 def assert_fenced(producer: Producer, work: Callable[[], object]) -> None:
-    """The library says that this producer was replaced, at once or at its next transaction."""
+    """Check that the library reports a fence, at once or at its next transaction."""
     with pytest.raises(Exception) as refused:
         work()
     assert producer.is_fenced(refused.value), repr(refused.value)
@@ -79,7 +81,7 @@ def test_commits_are_seen_and_aborts_are_not(
 def test_an_open_transaction_holds_readers_of_committed_data(
     cluster: Cluster, stack: ExitStack, library: str
 ) -> None:
-    """The last stable offset stands before the first open record, for later ones, too."""
+    """The last stable offset is the first open record's, for later records, too."""
     topic = new_topic(cluster, f"holds-{library}", PARTITIONS)
     first = started(cluster, stack, library, f"first {topic}")
     second = started(cluster, stack, library, f"second {topic}")
@@ -88,7 +90,7 @@ def test_an_open_transaction_holds_readers_of_committed_data(
     second.begin()
     second.send(topic, b"of the second")
     second.commit()
-    until(lambda: ends(cluster, topic)[1] >= 3)  # a marker that readers do not come to
+    until(lambda: ends(cluster, topic)[1] >= 3)  # a marker that readers do not reach
     assert ends(cluster, topic)[0] == 0
     assert read(cluster, topic, committed=False) == [b"of the first", b"of the second"]
     first.commit()
@@ -98,7 +100,7 @@ def test_an_open_transaction_holds_readers_of_committed_data(
 
 @every_library
 def test_a_zombie_is_fenced(cluster: Cluster, stack: ExitStack, library: str) -> None:
-    """A new session ends the old one's transaction; what the old one still sends is refused."""
+    """A new session ends the old one's transaction; the old one's later requests are refused."""
     topic = new_topic(cluster, f"fences-{library}", PARTITIONS)
     old = started(cluster, stack, library, topic)
     old.begin()
@@ -121,7 +123,7 @@ def test_a_zombie_is_fenced(cluster: Cluster, stack: ExitStack, library: str) ->
 def test_a_transaction_that_takes_too_long_is_aborted(
     cluster: Cluster, stack: ExitStack, library: str
 ) -> None:
-    """Its producer is fenced, as if another had come."""
+    """The producer is fenced, as by another session."""
     topic = new_topic(cluster, f"late-{library}", PARTITIONS)
     producer = started(cluster, stack, library, topic)
     producer.begin()
@@ -136,7 +138,7 @@ def test_a_transaction_that_takes_too_long_is_aborted(
 
 @every_library
 def test_a_late_produce_is_refused(cluster: Cluster, stack: ExitStack, library: str) -> None:
-    """KAFKA-19690: of a transaction that was aborted meanwhile nothing more gets in."""
+    """KAFKA-19690: no late record joins a transaction that was aborted meanwhile."""
     topic = new_topic(cluster, f"produces-{library}", PARTITIONS)
     producer = started(cluster, stack, library, topic)
     producer.begin()
@@ -157,8 +159,10 @@ def test_a_late_produce_is_refused(cluster: Cluster, stack: ExitStack, library: 
 def test_a_group_that_rebalances_in_the_middle_counts_every_record_once(
     cluster: Cluster, stack: ExitStack
 ) -> None:
-    """KIP-447: consume, transform, produce, by two members of a group, of which one comes while
-    the other has a transaction open; what must be done again was not committed."""
+    """KIP-447: two members of a group consume, transform and produce.
+
+    One joins while the other has a transaction open; only uncommitted work is repeated.
+    """
     source, target = (
         new_topic(cluster, "source", PARTITIONS),
         new_topic(cluster, "target", PARTITIONS),
@@ -220,7 +224,7 @@ class Transformer:
         return {place.partition for place in self._consumer.assignment()}
 
     def begin(self, count: int) -> bool:
-        """Open a transaction with up to so many records; False when there are none."""
+        """Open a transaction with up to so many records; return False when there are none."""
         records = [m for m in self._consumer.consume(count, 0.2) if not m.error()]
         if records:
             self._count = len(records)
@@ -233,7 +237,7 @@ class Transformer:
         return bool(records)
 
     def heed(self) -> bool:
-        """Follow a rebalance without reading on; whether there is an assignment."""
+        """Follow a rebalance without reading on; return whether there is an assignment."""
         from confluent_kafka import TopicPartition
 
         record = self._consumer.poll(0.05)
@@ -243,7 +247,7 @@ class Transformer:
         return bool(self.assigned)
 
     def finish(self) -> bool:
-        """Commit with the offsets; False when the group has moved on, and all is to be redone."""
+        """Commit with the offsets; return False when the group has moved on, so all is redone."""
         from confluent_kafka import KafkaException
 
         try:

@@ -41,7 +41,7 @@ class Owner:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The identity, as most requests have it."""
+        """Return the identity, as most requests have it."""
         return {
             "transactional_id": self.name,
             "producer_id": self.producer_id,
@@ -77,12 +77,12 @@ class Owner:
             time.sleep(0.005)
 
     def described(self) -> Any:
-        """What the coordinator holds, in comparable form."""
+        """Return the coordinator's state, in comparable form."""
         return in_order(self.peer.ask(DESCRIBE_TRANSACTIONS, 0, {"transactional_ids": [self.name]}))
 
 
 def in_order(answer: Any) -> Any:
-    """An answer of DescribeTransactions with partitions in order: Kafka keeps them in a set."""
+    """Sort the partitions in an answer of DescribeTransactions: Kafka keeps them in a set."""
     for state in answer["transaction_states"]:
         for topic in state["topics"]:
             topic["partitions"].sort()
@@ -90,7 +90,7 @@ def in_order(answer: Any) -> Any:
 
 
 def wait_for_coordinator(peer: RawPeer, kind: int, key: str) -> None:
-    """Wait until a coordinator is there and has loaded what it needs."""
+    """Wait until a coordinator exists and has loaded its state."""
     values, topics = {"key_type": kind, "key": key}, {"group_id": key, "topics": []}
     until(lambda: not peer.ask_raw(FIND_COORDINATOR, 3, values).error_code, f"no owner of {key}")
     if kind == 0:

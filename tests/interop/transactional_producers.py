@@ -1,5 +1,7 @@
-"""Transactional producers of three client libraries with one face, so that a test says what happens
-and not whose method it is. What a library raises when its producer was fenced is `is_fenced`."""
+"""Transactional producers of three client libraries with one interface.
+
+`is_fenced` recognises the errors that a library raises when its producer was fenced.
+"""
 
 import asyncio
 import contextlib
@@ -21,10 +23,10 @@ class Producer:
     def begin(self) -> None: ...
 
     def send(self, topic: str, value: bytes, partition: int = 0) -> None:
-        """Returns when it is acknowledged."""
+        """Send a record; return when it is acknowledged."""
 
     def send_offset(self, group: str, topic: str, offset: int) -> None:
-        """Of partition 0, for a group without members."""
+        """Send an offset of partition 0, for a group without members."""
 
     def commit(self) -> None: ...
 
@@ -34,7 +36,7 @@ class Producer:
 
     @staticmethod
     def is_fenced(error: BaseException) -> bool:
-        """Whether the library says that another session has taken over."""
+        """Whether the library reports that another session has taken over."""
         raise NotImplementedError
 
 
@@ -129,12 +131,12 @@ class KafkaPython(Producer):
     def is_fenced(error: BaseException) -> bool:
         from kafka.errors import InvalidProducerEpochError, ProducerFencedError
 
-        # The latter is the answer to a produce; as in Java's client it is not the end of all.
+        # The latter is the answer to a produce; as in Java's client it is not final.
         return isinstance(error, ProducerFencedError | InvalidProducerEpochError)
 
 
 class Aiokafka(Producer):
-    """aiokafka, its event loop in a thread."""
+    """A producer of aiokafka, with its event loop in a thread."""
 
     def __init__(self, bootstrap: str, transactional_id: str, timeout_ms: int = 60_000) -> None:
         self._loop = asyncio.new_event_loop()

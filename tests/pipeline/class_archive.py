@@ -15,7 +15,7 @@ WRITTEN_AFTER_S = 300.0
 
 
 def class_archive() -> str:
-    """The options of a JVM."""
+    """Return the options of a JVM."""
     import pyspark
 
     from oncelog.pipeline.java import find_java
@@ -25,7 +25,7 @@ def class_archive() -> str:
     archive = FOLDER / f"spark-{pyspark.__version__}-{where}.jsa"
     FOLDER.mkdir(exist_ok=True)
     for made in FOLDER.glob(f"{archive.name}.*"):
-        with contextlib.suppress(FileNotFoundError):  # another session takes it just now
+        with contextlib.suppress(FileNotFoundError):  # another session removes it just now
             if time.time() - made.stat().st_mtime > WRITTEN_AFTER_S:
                 made.replace(archive)
     if archive.exists():

@@ -1,4 +1,4 @@
-"""One small cluster for everything here; the session of Spark is in spark_session.py."""
+"""One small cluster for all tests here; spark_session.py has the session of Spark."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A way to a broker that counts what goes through it: connections, and requests by API."""
+"""A proxy to a broker that counts connections, and requests by API."""
 
 import contextlib
 import struct
@@ -13,7 +13,7 @@ from ..loopback_proxy import LoopbackProxy
 
 
 class CountingProxy(LoopbackProxy):
-    """Use as a context manager."""
+    """A proxy that counts; use it as a context manager."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -25,7 +25,7 @@ class CountingProxy(LoopbackProxy):
         return "{}:{}".format(*self.address)
 
     def take(self) -> tuple[int, dict[str, int]]:
-        """Connections and requests since the last time."""
+        """Return the connections and requests since the last call."""
         with self._lock:
             found = self._connections, dict(sorted(self._requests.items()))
             self._connections, self._requests = 0, Counter()
@@ -37,7 +37,7 @@ class CountingProxy(LoopbackProxy):
         kept = bytearray()
 
         def count(data: bytes) -> None:
-            """Count whole requests, and keep what is left of the last."""
+            """Count whole requests, and keep the rest of the last."""
             kept.extend(data)
             while len(kept) >= 4:
                 (size_bytes,) = struct.unpack_from(">i", kept)
@@ -53,7 +53,7 @@ class CountingProxy(LoopbackProxy):
 
 @contextlib.contextmanager
 def counted_broker() -> Iterator[CountingProxy]:
-    """A broker whose clients are all told to go through the proxy."""
+    """Run a broker that advertises the proxy to all clients."""
     with CountingProxy() as proxy:
         broker = InnerBroker(advertised_listeners=f"PLAINTEXT://{proxy.bootstrap}")
         proxy.target = broker.address

@@ -23,7 +23,7 @@ ADMINISTRATORS = {"super.users": "User:ANONYMOUS;User:alice"}
 
 
 def client_file(kafka: SecuredKafka, file: Path) -> Path:
-    """How to connect with TLS, by Java's names: both clients read them."""
+    """Write the settings of TLS by Java's names, which both clients read."""
     module = f"{MODULE}.scram.ScramLoginModule required"
     settings = {
         "bootstrap.servers": kafka.address("SASL_SSL"),

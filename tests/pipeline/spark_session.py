@@ -1,7 +1,7 @@
 """One JVM for all tests that take `spark`: those of the pipeline, and of the audit in proof/.
 
-They belong to one xdist group (tests/conftest.py), so that with --dist loadgroup one worker has the
-only JVM.
+They belong to one xdist group (tests/conftest.py), so that with --dist loadgroup one worker has
+the only JVM.
 """
 
 import os
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
-    """A session with two tasks at a time; a task that fails is tried again twice."""
+    """Return a session with two tasks at a time; a failed task is tried again twice."""
     pytest.importorskip("pyspark")
     from oncelog.pipeline import spark_session
 
     folder = tmp_path_factory.mktemp("spark")
-    with pytest.MonkeyPatch.context() as patch:  # what its workers need to start quickly
+    with pytest.MonkeyPatch.context() as patch:  # its workers need these to start quickly
         patch.setenv("PYTHONPATH", str(Path(__file__).with_name("daemon")), prepend=os.pathsep)
         patch.setenv("OPENBLAS_NUM_THREADS", "1")
         session = spark_session(

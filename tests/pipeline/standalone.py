@@ -18,7 +18,7 @@ DAEMONS = {"SPARK_DAEMON_JAVA_OPTS": SHORT_LIVED, "SPARK_DAEMON_MEMORY": "256m"}
 
 
 class Standalone(NamedTuple):
-    """Where it is, and what the workers have said."""
+    """A running cluster: its address, and the logs of its workers."""
 
     home: Path  # of Spark
     url: str
@@ -36,7 +36,7 @@ def standalone(
     cores: int = 1,
     memory: str = "1g",
 ) -> Iterator[Standalone]:
-    """One that runs. Spark makes no twin of a task on the host that has it: so two addresses."""
+    """Run a cluster of two addresses: Spark makes no twin of a task on the same host."""
     import pyspark
 
     home = Path(pyspark.__file__).parent

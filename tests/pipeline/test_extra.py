@@ -1,4 +1,4 @@
-"""Without the extra `spark` one sentence says so."""
+"""The sentence of a program without the extra `spark`."""
 
 import sys
 from pathlib import Path

@@ -50,7 +50,7 @@ def test_the_sentence_of_a_failure(text: str, sentence: str) -> None:
 
 @pytest.mark.kafka
 @pytest.mark.xdist_group("kafka as it comes")
-async def test_what_a_kafka_lacks_is_named(kafka_as_it_comes: str) -> None:
+async def test_settings_that_a_kafka_lacks_are_named(kafka_as_it_comes: str) -> None:
     async with Admin(kafka_as_it_comes) as admin:
         with pytest.raises(SinkStopped) as stopped:
             await check_brokers(admin, 60_000, "transaction_timeout_ms", needs_prepared=True)

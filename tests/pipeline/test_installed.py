@@ -1,4 +1,4 @@
-"""What `pip install 'oncelog[spark]'` brings: a source that Spark finds, and a Java."""
+"""The effect of `pip install 'oncelog[spark]'`: a source that Spark finds, and a Java."""
 
 import os
 import shutil
@@ -16,7 +16,7 @@ from ..programs import run_to_end
 
 pytestmark = [pytest.mark.spark_slow, pytest.mark.xdist_group("spark")]
 ROOT = Path(__file__).resolve().parents[2]
-# The session is not ours, so nobody has registered the source; then ours is asked for, too.
+# Spark makes this session, so the source is not registered; then our session is made, too.
 PROGRAM = """
 import os, sys
 import oncelog

@@ -1,4 +1,4 @@
-"""Which Java Spark runs on, and what is said when there is none."""
+"""The Java that Spark runs on, and the error when there is none."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ MODULES = 'MODULES="java.base java.sql{more}"\n'
 
 
 def make_java(home: Path, version: str, modules: str | None = None) -> Path:
-    """A folder that looks like a JAVA_HOME; its java prints its version, or its arguments."""
+    """Make a folder that looks like a JAVA_HOME; its java prints its version, or its arguments."""
     (home / "bin").mkdir(parents=True)
     for name in ("lib", "conf"):
         (home / name).mkdir()

@@ -1,5 +1,6 @@
-"""The README's program: as it stands there, killed, and on a Spark cluster by options alone, also
-on one whose executors have nothing of ours installed.
+"""The README's program: unchanged, killed, and on a Spark cluster by options alone.
+
+One of the clusters has executors without anything of ours installed.
 """
 
 import asyncio
@@ -32,7 +33,7 @@ COUNT = 100_000
 
 @pytest.fixture
 def program(tmp_path: Path, cluster: Cluster, admin: BlockingAdmin) -> Iterator[Path]:
-    """The file, in a folder of its own; its topics are there, and the orders are in."""
+    """Write the file to a folder of its own; create its topics, with the orders in them."""
     text = README.read_text(encoding="utf-8")
     (found,) = re.findall(r"```python\n(import os\nfrom oncelog\.pipeline.*?)```", text, re.DOTALL)
     file = tmp_path / "invoices.py"
@@ -43,7 +44,7 @@ def program(tmp_path: Path, cluster: Cluster, admin: BlockingAdmin) -> Iterator[
         producer.send_many("orders", [b"%d" % number for number in range(COUNT)])
     yield file
     for topic in ("orders", "invoices", "oncelog.spark.decisions"):
-        with contextlib.suppress(KafkaError):  # the program may have failed before it made it
+        with contextlib.suppress(KafkaError):  # the program may have failed before it created it
             admin.delete_topics([topic])
 
 

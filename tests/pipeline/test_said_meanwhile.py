@@ -1,4 +1,4 @@
-"""What lasts is said while it does."""
+"""A long start is reported while it lasts."""
 
 import pytest
 

@@ -81,7 +81,7 @@ async def prepare(kafka: SecuredKafka) -> None:
 
 
 def logins(kafka: SecuredKafka) -> dict[str, dict[str, Any]]:
-    """One way each: a password, a certificate, tokens, and Java's names with texts for files."""
+    """Return one login of each kind: password, certificate, tokens, Java's names with texts."""
     module = f"{MODULE}.scram.ScramLoginModule required"
     java = {
         "bootstrap.servers": kafka.address("SASL_SSL"),
@@ -119,7 +119,7 @@ def plan_of(frame: "DataFrame") -> str:
 
 
 def with_own_tokens(kafka: SecuredKafka, login: dict[str, Any]) -> dict[str, Any]:
-    """The same login by a function, which goes to the tasks as it is."""
+    """Return the same login by a function, which goes to the tasks as it is."""
     token = kafka.provider.token("alice")
     plain = {n: v for n, v in login.items() if not n.startswith("sasl.oauthbearer")}
     return {**plain, "sasl.oauthbearer.token.provider": lambda: token}
@@ -179,7 +179,7 @@ def test_from_topic_to_topic_exactly_once(spark, kafka, mode, mechanism, checkpo
 
 
 @pytest.mark.in_turn
-def test_the_program_of_the_page_runs_with_what_the_page_grants(
+def test_program_of_the_page_runs_with_the_permissions_of_the_page(
     spark, kafka, tmp_path, monkeypatch, capfd
 ):
     programs = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
@@ -226,7 +226,7 @@ def test_writers_without_exactly_once(spark, kafka):
         pytest.param({"sasl.mechanism": "GSSAPI"}, "GSSAPI is not supported", marks=SLOW),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said_soon_by_a_query(spark, kafka, checkpoint, wrong, words):
+def test_wrong_login_fails_a_query_soon_with_a_sentence(spark, kafka, checkpoint, wrong, words):
     from pyspark.errors import StreamingQueryException
 
     login = {**kafka.login("SASL_SSL", "SCRAM-SHA-512"), **wrong}
@@ -292,7 +292,7 @@ def test_the_job_of_flights_takes_a_file(spark, kafka, tmp_path, capsys):
 
 
 @pytest.mark.in_turn
-def test_what_a_sink_left_open_is_ended_by_a_file(kafka, tmp_path):
+def test_open_transaction_of_a_sink_is_aborted_with_a_client_file(kafka, tmp_path):
     login = kafka.login("SASL_SSL", "PLAIN")
 
     async def leave_open() -> None:

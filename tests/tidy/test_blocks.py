@@ -55,7 +55,7 @@ ELSEWHERE: dict[Key, str] = {
     ("docs/security.md", "refused User:alice"): "tests/node/security/test_refusals.py::"
     "test_a_refusal_is_a_line_that_says_which_acl_would_help",
     ("docs/spark-reference.md", "KAFKA_CA_FILE"): "tests/pipeline/test_secured.py::"
-    "test_the_program_of_the_page_runs_with_what_the_page_grants",
+    "test_program_of_the_page_runs_with_the_permissions_of_the_page",
     ("docs/spark-reference.md", "newest_by_key"): "tests/pipeline/sink/test_repair.py::"
     "test_a_torn_batch_is_written_to_its_end_by_the_recipe",
     ("docs/spark-reference.md", "spark-submit --master spark://10.0.0.9:7077 invoices.py"):

@@ -1,4 +1,4 @@
-"""Three nodes of each, with equal defaults."""
+"""Three nodes of ours and of Apache Kafka, with equal defaults."""
 
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",

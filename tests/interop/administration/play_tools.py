@@ -1,4 +1,4 @@
-"""The commands of Kafka's tools played on one cluster, and what they printed made comparable."""
+"""The commands of Kafka's tools, played on one cluster, with comparable output."""
 
 import json
 import re
@@ -14,7 +14,7 @@ REPEATED_S = 30.0
 BEGUN_S = 1.0
 _TOPIC = "assigned"
 
-# Of the machine and the moment, whatever the command: ids, addresses, times.
+# Output that depends on the machine and the moment: ids, addresses, times.
 _PASSING = (
     (re.compile(r"(?<![\w-])[A-Za-z0-9_-]{22}(?![\w-])"), "ID"),
     (re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"), "UUID"),
@@ -25,7 +25,7 @@ _PASSING = (
 )
 _FIGURE = re.compile(r"-?\d+(\.\d+)?([eE]-?\d+)?")
 _KEY_OF_RECORD = re.compile(r'\{"key":(.*?\}\}),"value"')
-# Repeated objects, of which there is one a partition or a group.
+# Repeated objects; there is one for each partition or group.
 _REPEATED = re.compile(r"(\{[^{}]*\})(,?\1)+")
 # A tool that catches what ends it prints that; lines of logs have the names of classes and threads;
 # a newer member may be told of no partitions first.
@@ -36,7 +36,7 @@ _LEFT_OUT = re.compile(
 
 
 class Played(NamedTuple):
-    """What came of a command: its exit code, and its lines, comparable and as they were."""
+    """The result of a command: its exit code, and its lines, comparable and raw."""
 
     code: str
     lines: frozenset[str]
@@ -44,7 +44,7 @@ class Played(NamedTuple):
 
 
 def play(bootstrap: str, folder: Path) -> dict[str, Played]:
-    """Run all commands; what came of each, by its name."""
+    """Run all commands; return each result, by the command's name."""
     _write_files(folder)
     known = {"bootstrap": bootstrap, "folder": str(folder)}
     played: dict[str, Played] = {}

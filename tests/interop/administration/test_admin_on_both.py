@@ -20,7 +20,7 @@ _OF_A_CLUSTER = re.compile(r"[\w-]{22}|broker \d")
 
 
 class Call(NamedTuple):
-    """What came of a call: OK and a value, or the class of the error; and its message."""
+    """The result of a call: OK and a value, or the class of the error; and its message."""
 
     outcome: str
     message: str

@@ -1,4 +1,4 @@
-"""The commands that Kafka's tools are given, in their order: later ones need the earlier ones."""
+"""The commands for Kafka's tools, in their order: later ones need the earlier ones."""
 
 import re
 from typing import NamedTuple
@@ -11,11 +11,11 @@ _KEY = re.compile(r"([\w.-]+)=(?:\[[^]]*\]|[^,]+)")
 
 
 class Command(NamedTuple):
-    """One command, in braces what an earlier one found or the cluster's bootstrap line.
+    """One command; braces hold the result of an earlier one, or the cluster's bootstrap line.
 
-    text: its standard input. takes: a name for what an expression finds in its output. is_exact:
-    figures are compared, too. begins, ends: a tool that runs while the next commands do.
-    until: the command is repeated until this expression is found in its output.
+    text: its standard input. takes: a name for the match of an expression in its output. is_exact:
+    figures are compared, too. begins, ends: a tool that runs during the next commands. until: the
+    command is repeated until this expression matches its output.
     """
 
     name: str

@@ -106,7 +106,7 @@ def metadata(peer: RawPeer, version: int) -> Scenario:
 
 
 def auto_creation(peer: RawPeer, version: int) -> Scenario:
-    """The first answer differs by time; the topic that comes of it must not."""
+    """Compare the created topic; the first answer may differ by time."""
     name = f"auto-{version}"
     peer.ask_raw(METADATA, version, {"topics": [{"name": name}]})
     peer.learn(name)
@@ -154,7 +154,7 @@ def describe_topic_partitions(peer: RawPeer, version: int) -> Scenario:
 
 
 def acls(peer: RawPeer, version: int) -> Scenario:
-    """All three requests; their versions go together."""
+    """Send all three requests; their versions go together."""
     one = {
         "resource_type_filter": 2,
         "resource_name_filter": None,
@@ -184,7 +184,7 @@ def list_config_resources(peer: RawPeer, version: int) -> Scenario:
     for kinds in ((), (2,), (4,), (8,), (16,), (32,), (2, 4), (1,), (0,), (77,)):
         values = {"resource_types": list(kinds)}
         answer = peer.ask(LIST_CONFIG_RESOURCES, version, values)
-        # Topics of other scenarios are there in any number.
+        # Topics of other scenarios may be present.
         answer["config_resources"] = [
             r for r in answer["config_resources"] if r["resource_type"] != 2
         ]
@@ -207,7 +207,7 @@ def init_producer_id(peer: RawPeer, version: int) -> Scenario:
 
 
 def frames(peer: RawPeer, version: int) -> Scenario:
-    """Bytes that are no request. After each, the broker still serves others."""
+    """Send bytes that are no request. After each, the broker still serves others."""
     header = struct.Struct(">hhih")
     good = header.pack(API_VERSIONS, 0, 7, 1) + b"x"
     cases = {

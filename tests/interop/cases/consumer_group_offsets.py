@@ -1,4 +1,4 @@
-"""Offsets of members of consumer groups (KIP-848), and what is asked of them as of classic ones."""
+"""Offsets of members of consumer groups (KIP-848), and classic requests about them."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -33,14 +33,14 @@ def _committing(group: ConsumerMembers, label: str, epoch: int, *indexes: int) -
 
 
 def _two_members(group: ConsumerMembers) -> None:
-    """Two members that share, of which one has older partitions."""
+    """Make two members that share, of which one has older partitions."""
     group.joined("a")
     group.joined("b")
     group.settled("a", "b")
 
 
 def consumer_commits(peer: RawPeer, version: int) -> Scenario:
-    """OffsetCommit of members, by their epochs (KIP-1251)."""
+    """Send OffsetCommit of members, by their epochs (KIP-1251)."""
     with ConsumerMembers(peer, f"member-commits-{version}", 1) as group:
         _two_members(group)
 
@@ -62,7 +62,7 @@ def consumer_commits(peer: RawPeer, version: int) -> Scenario:
 
 
 def consumer_fetches(peer: RawPeer, version: int) -> Scenario:
-    """OffsetFetch of members, by their epochs."""
+    """Send OffsetFetch of members, by their epochs."""
     if version < 9:
         return
     with ConsumerMembers(peer, f"member-fetches-{version}", 1) as group:
@@ -88,7 +88,7 @@ def consumer_fetches(peer: RawPeer, version: int) -> Scenario:
 
 
 def consumer_transactions(peer: RawPeer, version: int) -> Scenario:
-    """TxnOffsetCommit of members, by their epochs."""
+    """Send TxnOffsetCommit of members, by their epochs."""
     if version < 3:
         return
     with ConsumerMembers(peer, f"member-transactions-{version}", 1) as group:
@@ -114,7 +114,7 @@ def consumer_transactions(peer: RawPeer, version: int) -> Scenario:
 
 
 def expelled(peer: RawPeer, version: int) -> Scenario:
-    """LeaveGroup of members of a consumer group, as administrators send it."""
+    """Send LeaveGroup of members of a consumer group, as administrators send it."""
     with ConsumerMembers(peer, f"expelled-{version}", 1) as group:
         group.joined("a")
         for label, instance in (("b", "one"), ("c", "two"), ("d", None)):
@@ -153,7 +153,7 @@ def expelled(peer: RawPeer, version: int) -> Scenario:
 
 
 def classic_requests(peer: RawPeer, version: int) -> Scenario:
-    """What members and administrators of classic groups ask of a consumer group."""
+    """Send requests of classic groups' members and administrators to a consumer group."""
     if not version:
         return
     with ConsumerMembers(peer, "asked-as-classic", 1) as group:

@@ -18,9 +18,9 @@ EPOCHS = ("member_epoch", "group_epoch", "assignment_epoch")
 
 
 class ConsumerMembers(Group):
-    """A consumer group and its members, which make up their ids themselves.
+    """A consumer group and its members, which choose their ids themselves.
 
-    Epochs are shown as counted from the first that was told: those of Kafka begin with 2.
+    Epochs are shown as counted from the group's first one: those of Kafka begin with 2.
     """
 
     def __init__(self, peer: RawPeer, group_id: str, version: int) -> None:
@@ -37,7 +37,7 @@ class ConsumerMembers(Group):
         return self
 
     def beat(self, label: str, epoch: int | None = None, **fields: Any) -> Any:
-        """One heartbeat that says nothing but what is given; the member keeps the epoch it hears.
+        """Send one heartbeat with only the given fields; the member keeps the epoch of the answer.
 
         Answers show a member's label in place of its id.
         """
@@ -69,7 +69,7 @@ class ConsumerMembers(Group):
         return self.shown(self.peer.comparable(answer), values["group_id"])
 
     def joined(self, label: str, *topics: str, **fields: Any) -> Any:
-        """A heartbeat with all that a member says of itself."""
+        """Send a heartbeat with all fields of a joining member."""
         said: dict[str, Any] = {
             "rebalance_timeout": 60_000,
             "subscribed_topic_names": list(topics or (TOPIC,)),
@@ -78,12 +78,12 @@ class ConsumerMembers(Group):
         return self.beat(label, 0, **(said | fields))
 
     def owning(self, label: str, *partitions: int, **fields: Any) -> Any:
-        """A heartbeat that says what the member owns."""
+        """Send a heartbeat with the member's owned partitions."""
         rows = [{"topic_id": self.peer.topic_ids[TOPIC], "partitions": list(partitions)}]
         return self.beat(label, topic_partitions=rows if partitions else [], **fields)
 
     def settled(self, *labels: str) -> Any:
-        """Heartbeats until each member owns what it is given, and the group is stable."""
+        """Send heartbeats until each member owns its assignment, and the group is stable."""
         for _ in range(100):
             before = dict(self.given)
             for label in labels:
@@ -95,7 +95,7 @@ class ConsumerMembers(Group):
         raise AssertionError(f"{self.peer.name}: the group does not settle: {self.stated()}")
 
     def stated(self, *group_ids: str, operations: bool = False) -> Any:
-        """ConsumerGroupDescribe."""
+        """Send ConsumerGroupDescribe."""
         wanted = list(group_ids or (self.group_id,))
         values = {"group_ids": wanted, "include_authorized_operations": operations}
         answer = self.peer.ask(DESCRIBE, self.version, values)
@@ -103,7 +103,7 @@ class ConsumerMembers(Group):
         return answer
 
     def shown(self, value: Any, group_id: str) -> Any:
-        """The same in words, with epochs from 1 on."""
+        """Return a value with labels, and epochs from 1 on."""
         return self._counted(self.worded(value), self.first_epochs.get(group_id, 1) - 1)
 
     def _counted(self, value: Any, before: int) -> Any:
@@ -118,7 +118,7 @@ class ConsumerMembers(Group):
 
 
 def consumer_heartbeat(peer: RawPeer, version: int) -> Scenario:
-    """One member, from its first request to its last."""
+    """Send the heartbeats of one member, from its first to its last."""
     with ConsumerMembers(peer, f"consumers-{version}", version) as group:
         yield "unknown group", group.beat("a", 1)
         yield "leaves an unknown group", group.beat("a", -1)
@@ -179,7 +179,7 @@ def consumer_heartbeat(peer: RawPeer, version: int) -> Scenario:
 
 
 def consumer_rebalance(peer: RawPeer, version: int) -> Scenario:
-    """Two members share, and one leaves."""
+    """Let two members share, and one leave."""
     with ConsumerMembers(peer, f"sharing-{version}", version) as group:
         yield "first", group.joined("a")
         group.owning("a", 0, 1, 2, 3)
@@ -207,7 +207,7 @@ def consumer_rebalance(peer: RawPeer, version: int) -> Scenario:
 
 
 def consumer_assigning(peer: RawPeer, version: int) -> Scenario:
-    """Two members of a group whose targets are made seldom: it waits for the next one."""
+    """Join two members to a group with rare targets: it waits for the next one."""
     with ConsumerMembers(peer, f"assigning-{version}", version) as group:
         yield "its interval", _set_interval(group, "600000")
         yield "first", group.joined("a")
@@ -232,7 +232,7 @@ def consumer_assigning(peer: RawPeer, version: int) -> Scenario:
 
 
 def _set_interval(group: ConsumerMembers, value: str | None) -> Any:
-    """Set how long a group waits between two targets; None: as other groups do."""
+    """Set how long a group waits between two targets; None: the default."""
     name = "consumer.assignment.interval.ms"
     resource = {
         "resource_type": OF_GROUP,
@@ -245,7 +245,7 @@ def _set_interval(group: ConsumerMembers, value: str | None) -> Any:
 
 
 def consumer_kinds(peer: RawPeer, version: int) -> Scenario:
-    """Heartbeats in groups of other kinds: of another type, with offsets only, and empty ones."""
+    """Send heartbeats to groups of other kinds: other types, with offsets only, and empty ones."""
     with ConsumerMembers(peer, f"kinds-{version}", version) as group:
         with Group(peer, f"connect-{version}") as connect:
             protocols = [("default", b"")]
@@ -267,7 +267,7 @@ def consumer_kinds(peer: RawPeer, version: int) -> Scenario:
 
 
 def _asked_of(group: ConsumerMembers, group_id: str) -> Scenario:
-    """A member in each epoch, in a group that is not its own."""
+    """Send a member's heartbeats with each epoch, to a group that is not its own."""
     yield "described", group.stated(group_id)
     yield "beats", group.beat("x", 1, group_id=group_id)
     yield "leaves", group.beat("x", -1, group_id=group_id)
@@ -276,7 +276,7 @@ def _asked_of(group: ConsumerMembers, group_id: str) -> Scenario:
 
 
 def _offset(group_id: str) -> dict[str, Any]:
-    """OffsetCommit of somebody who is no member."""
+    """Return an OffsetCommit without a member."""
     one = {
         "partition_index": 0,
         "committed_offset": 5,
@@ -293,7 +293,7 @@ def _offset(group_id: str) -> dict[str, Any]:
 
 
 def consumer_instances(peer: RawPeer, version: int) -> Scenario:
-    """A static member leaves for now, and comes back as another."""
+    """Let a static member leave for now, and come back as another."""
     mine: dict[str, Any] = {"instance_id": "one"}
     with ConsumerMembers(peer, f"instances-{version}", version) as group:
         yield "first", group.joined("a", **mine)
@@ -317,7 +317,7 @@ def consumer_instances(peer: RawPeer, version: int) -> Scenario:
 
 
 def consumer_patterns(peer: RawPeer, version: int) -> Scenario:
-    """The broker finds the topics of a pattern."""
+    """Subscribe to a pattern, so that the broker finds the topics."""
     if not version:
         return
     pattern: dict[str, Any] = {
@@ -341,14 +341,14 @@ def consumer_patterns(peer: RawPeer, version: int) -> Scenario:
 
 
 def _without_assignment(answer: dict[str, Any]) -> dict[str, Any]:
-    """Leave out what depends on when the topics of a pattern are found."""
+    """Remove the fields that depend on when the topics of a pattern are found."""
     return {
         name: value for name, value in answer.items() if name not in ("assignment", "member_epoch")
     }
 
 
 def consumer_describe(peer: RawPeer, version: int) -> Scenario:
-    """Groups of each kind, and of none."""
+    """Describe groups of each kind, and of none."""
     with ConsumerMembers(peer, f"described-{version}", version) as group:
         yield "unknown group", group.stated("nobody's")
         yield "empty name", group.stated("")

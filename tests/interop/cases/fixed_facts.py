@@ -1,4 +1,4 @@
-"""Requests for changes that a cluster of ours does not know, and a Kafka in plain text refuses."""
+"""Requests for changes that our clusters do not support, and a Kafka in plain text refuses."""
 
 import time
 from collections.abc import Iterator

@@ -108,7 +108,7 @@ def delete_groups(peer: RawPeer, version: int) -> Scenario:
 
 
 def _committed(group: Group, topic: str, *offsets: int) -> None:
-    """Offsets of partitions 0, 1, ... without being a member."""
+    """Commit offsets of partitions 0, 1, ... without being a member."""
     group.peer.create_topic(topic, partitions=2)
     rows = [
         {

@@ -43,7 +43,7 @@ def join_group(peer: RawPeer, version: int) -> Scenario:
 
 
 def _rejoined(group: Group, version: int) -> Any:
-    """A follower with another subscription starts a rebalance."""
+    """Start a rebalance by a follower with another subscription."""
     other = [("roundrobin", subscription("c"))]
     follower = group.apart(group.join, "b", version, protocols=other)
     group.wait_for_rebalance("a")
@@ -52,13 +52,13 @@ def _rejoined(group: Group, version: int) -> Any:
 
 
 def join_with_instances(peer: RawPeer, version: int) -> Scenario:
-    """Static members (KIP-345, KIP-814)."""
+    """Join static members (KIP-345, KIP-814)."""
     if version < 5:
         return
     with Group(peer, f"static-{version}") as group:
         mine: dict[str, Any] = {"group_instance_id": "one"}
         yield "empty instance", group.join("x", version, group_instance_id="")
-        # A static member too; it must not hold up the others.
+        # This is a static member too; it must not block the others.
         leaving = [{"member_id": "", "group_instance_id": "", "reason": None}]
         yield "empty instance leaves", group.leave(5, members=leaving)
         yield "first", group.join("a", version, **mine)

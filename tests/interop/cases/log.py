@@ -28,7 +28,7 @@ def batch(count: int = 1, *, size: int = 10, key: bytes | None = b"k", **fields:
 
 
 def edited(data: bytes, position: int, form: str, *values: int, sums: bool = True) -> bytes:
-    """The batch with some header bytes changed; `sums`: with a checksum that fits again."""
+    """Return the batch with some header bytes changed; `sums`: with a correct checksum."""
     changed = bytearray(data)
     struct.pack_into(form, changed, position, *values)
     if sums:
@@ -107,7 +107,7 @@ def produce(peer: RawPeer, version: int) -> Scenario:
 
 
 def produce_batches(peer: RawPeer, version: int) -> Scenario:
-    """Each to a partition of its own, so that one outcome does not show in the next."""
+    """Send each to a partition of its own, so that one outcome does not show in the next."""
     topic = f"batches-{version}"
     batches = _bad_batches()
     batches |= {f"codec {codec}": batch(5, compression=codec) for codec in range(5)}
@@ -242,7 +242,7 @@ def fetch_sessions(peer: RawPeer, version: int) -> Scenario:
         return
 
     def named(answer: Any) -> Any:
-        """The number of a session is drawn by lot."""
+        """Return an answer with a word for its session id, which is random."""
         known = {0: "NO SESSION", session: "THE SESSION"}
         return answer | {"session_id": known.get(answer["session_id"], "ANOTHER SESSION")}
 

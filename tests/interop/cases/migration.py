@@ -17,7 +17,7 @@ SAYS = [("range", subscription(TOPIC))]
 
 
 class MixedMembers(ConsumerMembers):
-    """Members of both protocols; epochs are shown as they are."""
+    """A group with members of both protocols; epochs are shown as they are."""
 
     def __enter__(self) -> "MixedMembers":
         super().__enter__()
@@ -26,25 +26,25 @@ class MixedMembers(ConsumerMembers):
         return self
 
     def alone(self, label: str, data: bytes = b"", **fields: Any) -> None:
-        """A classic group of one member that has all partitions; data: the assignor's own."""
+        """Make a classic group of one member with all partitions; data: the assignor's own."""
         self.admitted(label, 5, **({"protocols": SAYS} | fields))
         given = encode_assignment([(TOPIC, each) for each in ALL], user_data=data)
         instance = {name: fields[name] for name in fields if name == "group_instance_id"}
         assert self.sync(label, 3, {label: given}, **instance)["error_code"] == 0
 
     def goes_on(self, label: str) -> Any:
-        """Two heartbeats of a consumer that has what it was given."""
+        """Send two heartbeats of a consumer that owns its assignment."""
         self.beat(label, topic_partitions=self.given.get(label, []))
         return self.beat(label, topic_partitions=self.given.get(label, []))
 
     def listed(self) -> Any:
-        """What ListGroups says of this group."""
+        """Return this group in the answer to ListGroups."""
         values = {"states_filter": [], "types_filter": []}
         groups = self.ask(LIST_GROUPS, 5, values)["groups"]
         return [each for each in groups if each["group_id"] == self.group_id]
 
     def committed(self, label: str, generation: int, index: int = 0) -> Any:
-        """OffsetCommit 8, which no member of the newer protocol may send."""
+        """Send OffsetCommit 8, which no member of the newer protocol may send."""
         row = {
             "partition_index": index,
             "committed_offset": 5,
@@ -62,14 +62,14 @@ class MixedMembers(ConsumerMembers):
         return self.ask(OFFSET_COMMIT, 8, values)
 
     def joins(self, label: str, *owned: int, **fields: Any) -> Any:
-        """A JoinGroup that says what the member owns."""
+        """Send a JoinGroup with the member's owned partitions."""
         has = tuple((TOPIC, each) for each in owned)
         said = encode_subscription(Subscription((TOPIC,), has))
         values: dict[str, Any] = {"protocols": [("range", said)]}
         return self.join(label, NEWEST, **(values | fields))
 
     def everything(self, *labels: str) -> Iterator[tuple[str, Any]]:
-        """What the group is, and what each classic member hears."""
+        """Describe the group, and send a heartbeat of each classic member."""
         yield "listed", self.listed()
         yield "described", self.stated()
         yield "described as a classic one", self.described(6)
@@ -78,7 +78,7 @@ class MixedMembers(ConsumerMembers):
 
 
 def refused_upgrades(peer: RawPeer, version: int) -> Scenario:
-    """Classic groups that do not become consumer groups, and some that do."""
+    """Join a consumer to classic groups, some of which cannot become consumer groups."""
     for name, fields in {
         "connect": {"protocol_type": "connect"},
         "malformed": {"protocols": [("range", b"\0\1\0\0\0\1\0\5t")]},
@@ -101,7 +101,7 @@ def refused_upgrades(peer: RawPeer, version: int) -> Scenario:
 
 
 def mixed_groups(peer: RawPeer, version: int) -> Scenario:
-    """From classic to consumer and back, and what members must not ask on the way."""
+    """Turn a group from classic to consumer and back, with wrong requests on the way."""
     with MixedMembers(peer, f"mixed-{version}", version) as group:
         group.alone("c1")
         generation = group.member("c1").generation
@@ -163,7 +163,7 @@ def mixed_groups(peer: RawPeer, version: int) -> Scenario:
 
 
 def mixed_instances(peer: RawPeer, version: int) -> Scenario:
-    """Static members that change their protocol."""
+    """Let static members change their protocol."""
     with MixedMembers(peer, f"mixed-instances-{version}", version) as group:
         one: dict[str, Any] = {"group_instance_id": "one"}
         two: dict[str, Any] = {"group_instance_id": "two"}

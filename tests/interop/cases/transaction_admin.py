@@ -215,7 +215,7 @@ def find_coordinator(peer: RawPeer, version: int) -> Scenario:
 
 
 def internal_topics(peer: RawPeer, version: int) -> Scenario:
-    """Clients read what the group coordinator writes; nobody else writes or deletes it."""
+    """Read the group coordinator's records; other writes and deletions are refused."""
     name = "__consumer_offsets"
     wait_for_coordinator(peer, 0, "g")
     peer.learn(name, 4)

@@ -1,7 +1,7 @@
-"""Requests about transactions, with all that can be wrong in them.
+"""Requests about transactions, with every possible fault in them.
 
-What each state answers to each epoch is asked elsewhere (`transaction_cases`); here are the fields,
-lists, names and limits of the requests.
+`transaction_cases` covers the answers of each state to each epoch; here are the fields, lists,
+names and limits of the requests.
 """
 
 from collections.abc import Iterator
@@ -73,7 +73,7 @@ def add_partitions_to_txn(peer: RawPeer, version: int) -> Scenario:
 
 
 def _add_partitions_in_batches(peer: RawPeer, version: int) -> Scenario:
-    """As brokers ask: several transactions, and a mere question whether a partition is there."""
+    """Send the requests of brokers: several transactions, and a mere check of a partition."""
     topic = f"added-{version}"
     peer.create_topic(topic, partitions=3)
     owner, other = Owner(peer, f"adds-{version}"), Owner(peer, f"adds-{version}-other")
@@ -95,7 +95,7 @@ def _add_partitions_in_batches(peer: RawPeer, version: int) -> Scenario:
     yield "is it there: yes", ask((owner, True, [0]))
     yield "is another there", ask((owner, True, [0, 1]))
     yield "two transactions", ask((owner, True, [0]), (other, False, [1]))
-    # Nobody sends the same transaction twice, or none; Kafka never answers the latter.
+    # No client sends the same transaction twice, or none; Kafka never answers the latter.
     yield "unknown partition", ask((owner, False, [9]))
     yield "unknown id", ask((owner, True, [0]), transactional_id="no-such-id")
     yield "no id", ask((owner, True, [0]), transactional_id="")

@@ -1,4 +1,4 @@
-"""Members of the newer protocol (KIP-848) beside those that only read: copiers, and franz-go."""
+"""More members of the newer protocol (KIP-848): copiers, and franz-go."""
 
 import json
 import shutil
@@ -50,7 +50,7 @@ class Copier(ConsumerProtocol):
 
     @staticmethod
     def _rewind(consumer: Any) -> None:
-        """Read on where the group has committed."""
+        """Seek to the group's committed offsets."""
         for place in consumer.committed(consumer.assignment(), TIMEOUT_S):
             place.offset = max(place.offset, 0)
             consumer.seek(place)
@@ -109,7 +109,7 @@ class FranzGo(Member):
 
 
 def compiled(folder: Path) -> Path:
-    """The program of `FranzGo`, compiled in this folder."""
+    """Compile the program of `FranzGo` in this folder; return its path."""
     shutil.copy(PROGRAM, folder)
     for command in (
         ["go", "mod", "init", "member"],

@@ -1,7 +1,7 @@
-"""Consumers with group.protocol=consumer (KIP-848), as an application has them.
+"""Consumers with group.protocol=consumer (KIP-848), as an application uses them.
 
-They are of librdkafka, and with -m soak of franz-go, too, where Go is there; with that mark the
-same runs on Apache Kafka 4.4, which shows that it is not the test that is wrong.
+They are of librdkafka, and with -m soak of franz-go, too, where Go is installed; with that mark
+the same runs on Apache Kafka 4.4, which shows that the test is right.
 """
 
 import shutil
@@ -40,7 +40,7 @@ def franz_go(tmp_path_factory: pytest.TempPathFactory) -> type[FranzGo]:
 
 @pytest.fixture(params=["librdkafka", pytest.param("franz-go", marks=GO)])
 def library(request: pytest.FixtureRequest) -> Any:
-    """The class of the library's members."""
+    """Return the class of the library's members."""
     return (
         ConsumerProtocol if request.param == "librdkafka" else request.getfixturevalue("franz_go")
     )
@@ -48,7 +48,7 @@ def library(request: pytest.FixtureRequest) -> Any:
 
 @pytest.fixture(scope="module")
 def bootstrap(newer_groups: str) -> str:
-    """A cluster with the filled topic."""
+    """Return a cluster with the filled topic."""
     new_topic(newer_groups, TOPIC)
     produce(newer_groups)
     return newer_groups
@@ -61,7 +61,7 @@ def group(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def member(bootstrap: str, group: str, library: Any, stack: ExitStack) -> Make:
-    """What makes a member of the test's group, which is stopped with the test."""
+    """Return a function that makes a member of the test's group, stopped with the test."""
 
     def make(**settings: Any) -> Member:
         made = library(bootstrap, group, **{"subscription": TOPIC, **settings})
@@ -111,10 +111,10 @@ def test_three_members_come_and_go(bootstrap: str, group: str, member: Make, ass
     assert third.committed or first.committed
 
 
-def test_static_member_comes_back_to_what_it_had(
+def test_static_member_comes_back_to_its_partitions(
     bootstrap: str, group: str, stack: ExitStack
 ) -> None:
-    """Of librdkafka: franz-go's takes its place again as a new member, on Apache Kafka, too."""
+    """The member is librdkafka's: franz-go's rejoins as a new member, on Apache Kafka, too."""
 
     def member(instance: str) -> Member:
         made = ConsumerProtocol(bootstrap, group, instance=instance)

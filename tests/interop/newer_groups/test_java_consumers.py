@@ -1,7 +1,7 @@
 """Java's KafkaConsumer with group.protocol=consumer (KIP-848), on three nodes.
 
 The program is `java/ConsumerProtocol.java`. Under the mark `soak` it runs on Apache Kafka 4.4 too,
-which shows that it is not the program that is wrong.
+which shows that the program is right.
 """
 
 import subprocess
@@ -25,13 +25,13 @@ def test_program_of_the_consumer_protocol_ends_well(newer_groups, what):
 
 @pytest.mark.in_turn
 def test_copy_outlives_its_coordinator(newer_cluster):
-    """Each record once, though the group's coordinator is killed while members come and go."""
+    """Each record is copied once, though the coordinator is killed while members come and go."""
     name, lines, killed = "java-copy-of-a-killed", [], None
     command = java_source(PROGRAM, newer_cluster.bootstrap, name, "copy")
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as program:
         try:
             assert program.stdout is not None
-            for line in program.stdout:  # it ends by itself: whatever it waits for has a limit
+            for line in program.stdout:  # it ends by itself: all its waits have limits
                 lines.append(line)
                 if line.startswith("copied") and killed is None:
                     killed = newer_cluster.kill(f"group:{name}-group")

@@ -1,4 +1,4 @@
-"""Our client's tests run against a cluster of ours, and with -m kafka against Apache Kafka.
+"""The clusters for tests of our client: one of ours, and with -m kafka Apache Kafka.
 
 Both are started once: the tests that take `bootstrap` belong to one xdist group, and each has
 topics, groups and transactional ids of its own.

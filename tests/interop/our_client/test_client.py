@@ -1,4 +1,4 @@
-"""What our client does on a real cluster: the same on ours and on Apache Kafka."""
+"""Our client on a real cluster behaves the same on ours and on Apache Kafka."""
 
 import asyncio
 import subprocess
@@ -97,7 +97,7 @@ async def test_a_batch_that_the_topic_refuses_as_too_large_goes_in_parts(bootstr
     assert len(await read_to_end(bootstrap, topic)) == 31
 
 
-async def test_what_cannot_be_sent_is_reported(bootstrap):
+async def test_record_that_cannot_be_sent_is_reported(bootstrap):
     topic = await new_topic(bootstrap)
     async with Producer(bootstrap, max_block_ms=300, **QUICK) as producer:
         with pytest.raises(UnknownTopicOrPartition, match="no-such"):
@@ -137,7 +137,7 @@ async def test_committed_counts_and_aborted_does_not(bootstrap, version):
 
 
 @both_versions
-async def test_an_abort_takes_back_what_is_still_on_its_way(bootstrap, version):
+async def test_abort_drops_records_under_way(bootstrap, version):
     topic = await new_topic(bootstrap)
     async with transactional(bootstrap, topic, version, linger_ms=0) as producer:
         await producer.init_transactions()
@@ -300,7 +300,7 @@ def end_in_another_process(bootstrap: str, token: str, direction: str) -> None:
 
 
 @both_versions
-async def test_a_prepared_transaction_waits_for_whoever_has_its_token(bootstrap, version):
+async def test_prepared_transaction_waits_for_the_holder_of_its_token(bootstrap, version):
     topic = await new_topic(bootstrap)
     tokens = []
     for number in range(2):

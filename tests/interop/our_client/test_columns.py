@@ -72,7 +72,7 @@ async def test_a_transaction_takes_columns_and_readers_see_whole_ones(bootstrap)
         assert counts == {b"0": 4_000, b"2": 4_000}
 
 
-async def test_what_does_not_fit_is_refused_before_anything_is_taken(bootstrap):
+async def test_columns_that_do_not_fit_are_refused_whole(bootstrap):
     topic = await new_topic(bootstrap, 1)
     async with Producer(bootstrap, **QUICK) as producer:
         with pytest.raises(RecordListTooLarge, match=r"max\.request\.size"):

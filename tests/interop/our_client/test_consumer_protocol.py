@@ -38,7 +38,7 @@ def member_of(consumer: Consumer) -> ConsumerGroupMember:
 
 
 async def until(holds: Callable[[], bool], *consumers: Consumer) -> list[int]:
-    """What is read until it holds."""
+    """Poll until a condition holds; return the values."""
     rows: list[int] = []
     async with asyncio.timeout(TIMEOUT_S):
         while not holds():
@@ -92,7 +92,9 @@ async def test_members_come_and_go_and_read_everything_once(bootstrap, assignor)
         assert sum(each.offset for each in found.values()) == 440
 
 
-async def test_what_is_revoked_is_committed_before_another_member_has_it(bootstrap):
+async def test_offsets_of_revoked_partitions_are_committed_before_another_member_has_them(
+    bootstrap,
+):
     topic = await new_topic(bootstrap, 2)
     await fill(bootstrap, topic, range(20), 2)
     happened: list[tuple[str, str, Places]] = []
@@ -123,7 +125,7 @@ async def test_what_is_revoked_is_committed_before_another_member_has_it(bootstr
     assert not any(what == "lost" for _, what, _ in happened)
 
 
-async def test_static_member_comes_back_to_what_it_had_and_a_second_one_is_refused(bootstrap):
+async def test_static_member_comes_back_to_its_partitions_and_a_second_one_is_refused(bootstrap):
     topic = await new_topic(bootstrap, 4)
     given = settings(topic)
     changes: list[Places] = []
@@ -150,7 +152,7 @@ async def test_static_member_comes_back_to_what_it_had_and_a_second_one_is_refus
             assert stays.group_metadata().generation_id == epoch and changes == []
 
 
-async def test_topic_made_anew_does_not_get_what_is_committed_before_the_member_hears_of_it(
+async def test_topic_made_anew_gets_no_commit_for_the_old_one(
     bootstrap,
 ):
     topic = await new_topic(bootstrap, 1)
@@ -202,7 +204,7 @@ async def test_topic_grows_and_goes(bootstrap):
 
 
 async def test_commit_with_an_older_epoch_goes_on_with_the_newer_one(bootstrap):
-    """The coordinator says STALE_MEMBER_EPOCH, the next heartbeat the epoch that is right."""
+    """The coordinator answers STALE_MEMBER_EPOCH, the next heartbeat has the right epoch."""
     topic = await new_topic(bootstrap, 1)
     place = topic, 1
     async with Consumer(bootstrap, **settings(topic)) as consumer, Admin(bootstrap) as admin:
@@ -293,7 +295,7 @@ async def test_offsets_in_transactions_are_judged_by_the_member_epoch(bootstrap)
         await until_shared(2, first, second)
         assert len(revoked) == 1
         assert (await second.committed(revoked))[revoked[0]].offset == 7
-        # Of the epoch before: right for what it has had since then, wrong for what went.
+        # The epoch before is right for partitions kept since, wrong for those revoked.
         for places, is_right in ((first.assignment, True), (revoked, False)):
             await producer.begin_transaction()
             sending = producer.send_offsets_to_transaction(dict.fromkeys(places, 9), of_both)

@@ -29,7 +29,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 class Ground:
-    """What kills the coordinator of a group, and starts it again."""
+    """A cluster with functions that kill the coordinator of a group, and start it again."""
 
     def __init__(self, bootstrap: str, kill: Any, start: Any) -> None:
         self.bootstrap, self._kill, self._start = bootstrap, kill, start
@@ -65,7 +65,7 @@ def settings(group: str, **more: Any) -> dict[str, Any]:
 
 
 async def reading(ground: Ground, topic: str, instance: str, until: asyncio.Event) -> Counter[int]:
-    """A member that commits what it has read, poll by poll; what it read and committed."""
+    """Run a member that commits its records, poll by poll; return them."""
     done: Counter[int] = Counter()
     name = instance if instance.startswith("static") else None
     async with Consumer(ground.bootstrap, **settings(topic, group_instance_id=name)) as consumer:
@@ -114,7 +114,7 @@ async def members_come_and_go(ground: Ground, kills: int, patience_s: float) -> 
 
 
 async def copying(ground: Ground, source: str, sink: str, name: str, until: asyncio.Event) -> None:
-    """Copy with exactly-once; after an abort from what is committed."""
+    """Copy with exactly-once; after an abort start from the committed offsets."""
     producer = Producer(ground.bootstrap, transactional_id=f"{source}-{name}", **QUICK)
     async with (
         Consumer(

@@ -1,6 +1,6 @@
-"""Our client while leaders and coordinators of ours are killed or stand still.
+"""Our client while leaders and coordinators of ours are killed or paused.
 
-Whatever it has told is true afterwards, each record is there once and in order, and it goes on by
+Each of its results is true afterwards, each record is there once and in order, and it continues by
 itself: no kill is fatal to a producer, and none costs a consumer its group.
 """
 
@@ -62,7 +62,7 @@ async def test_leaders_die_while_records_flow(cluster):
 
 
 async def transaction(producer: Producer, topic: str, number: int, offsets: bool) -> bool:
-    """Whether it was committed, in the end for certain."""
+    """Run a transaction; return whether it was committed, in the end for certain."""
     await producer.begin_transaction()
     try:
         for partition in range(PARTITIONS):
@@ -144,7 +144,7 @@ def test_transactions_while_the_group_coordinator_dies(cluster, version):
 @pytest.mark.in_turn
 @both_versions
 async def test_transactions_while_a_leader_stands_still(cluster, version):
-    """A request that was sent may take effect much later: V1 takes a new epoch, V2 has one."""
+    """A sent request may take effect much later: V1 takes a new epoch, V2 has one."""
     topic = await new_topic(cluster.bootstrap, PARTITIONS)
     async with Producer(
         cluster.bootstrap,

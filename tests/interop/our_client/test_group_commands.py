@@ -1,4 +1,4 @@
-"""`oncelog group` and `why --group` tell the truth of consumer groups, on ours and on Kafka."""
+"""`oncelog group` and `why --group` report consumer groups correctly, on ours and on Kafka."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ Command = Callable[..., Awaitable[tuple[int, str]]]
 
 @pytest.fixture
 def command(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> Command:
-    """`oncelog ARGUMENTS`: its exit code, and what it said."""
+    """Return a function for `oncelog ARGUMENTS`: its exit code, and its output."""
 
     async def ran(*arguments: str) -> tuple[int, str]:
         capsys.readouterr()
@@ -82,7 +82,7 @@ async def test_living_group_is_shown_and_protected(bootstrap, command):
 
 
 async def ends_well(command: Command, group: str) -> None:
-    """Without members everything is allowed."""
+    """Check that everything is allowed without members."""
     assert (await described(command, group))["state"] == "Empty"
     code, told = await command("group", "reset", group, "--to", "earliest", "--execute")
     assert code == 0, told

@@ -24,7 +24,7 @@ async def until_shared(partitions: int, *consumers: Consumer) -> None:
             await asyncio.gather(*(c.poll(50) for c in consumers))
 
 
-async def test_a_static_member_comes_back_to_what_it_had_unnoticed_by_the_others(bootstrap):
+async def test_static_member_comes_back_to_its_partitions_without_a_rebalance(bootstrap):
     topic = await new_topic(bootstrap, 4)
     settings = {**QUICK, "group_id": topic, "heartbeat_interval_ms": 100}
     revoked: list[object] = []
@@ -33,7 +33,7 @@ async def test_a_static_member_comes_back_to_what_it_had_unnoticed_by_the_others
         async with Consumer(bootstrap, group_instance_id="two", **settings) as goes:
             goes.subscribe([topic])
             await until_shared(4, stays, goes)
-            await stays.poll(0)  # of the group as it is now
+            await stays.poll(0)  # of the present group
             had, revoked[:] = goes.assignment, []
             generation = stays.group_metadata().generation_id
         async with Consumer(bootstrap, group_instance_id="two", **settings) as back:
@@ -67,8 +67,11 @@ async def test_a_second_owner_of_an_instance_id_fences_the_first(bootstrap):
 
 
 async def test_offsets_of_a_member_that_the_group_has_gone_on_without_are_refused(bootstrap):
-    """It was too slow: what it read another has read since. A member of no generation and no name
-    would be let pass, as a client from before KIP-447, and its inputs would count twice."""
+    """The member was too slow: another has read its records since.
+
+    A member without generation and name would be accepted, as a client from before KIP-447, and
+    its inputs would count twice.
+    """
     topic = await new_topic(bootstrap, 1)
     settings = {
         **QUICK,
@@ -101,16 +104,18 @@ async def test_offsets_of_a_member_that_the_group_has_gone_on_without_are_refuse
             else:
                 await sending
                 await producer.commit_transaction()
-        await quick.close()  # nobody is in the group now
+        await quick.close()  # the group is empty now
         with pytest.raises(KafkaError) as caught:
             await slow.commit({(topic, 0): 0})
         assert caught.value.code in GONE_ON
         assert (await slow.committed([(topic, 0)]))[topic, 0].offset == 1
 
 
-async def test_offsets_of_what_is_revoked_are_taken_from_the_callback(bootstrap):
-    """Cooperative: the member has joined already, and nobody has its partitions before it joins
-    again."""
+async def test_offsets_of_revoked_partitions_are_taken_from_the_callback(bootstrap):
+    """The rebalance is cooperative: the member has joined, and its partitions are free until then.
+
+    No other member gets them before it joins again.
+    """
     topic = await new_topic(bootstrap, 2)
     settings = {
         **QUICK,
@@ -139,7 +144,7 @@ async def test_offsets_of_what_is_revoked_are_taken_from_the_callback(bootstrap)
         assert (await second.committed(revoked))[revoked[0]].offset == 7
 
 
-async def test_a_static_member_that_is_slow_keeps_what_it_has_while_its_session_lasts(bootstrap):
+async def test_slow_static_member_keeps_its_partitions_while_its_session_lasts(bootstrap):
     topic = await new_topic(bootstrap, 1)
     settings = {**QUICK, "group_id": topic, "heartbeat_interval_ms": 100}
     lost: list[object] = []
@@ -191,7 +196,7 @@ async def reach(consumer: Consumer, topic: str, end: int) -> list[bytes | None]:
 
 @pytest.mark.in_turn
 def test_a_reader_notices_that_an_unclean_election_took_records_away():
-    """Without leader epochs it would go on at its offset and miss what was written before it."""
+    """Without leader epochs it would go on at its offset and miss records written before it."""
 
     async def main(cluster: Cluster):
         topic = f"t-{uuid.uuid4().hex[:12]}"

@@ -1,7 +1,7 @@
 """A broker dies in each phase of a transaction, of a prepared one, of a group, of a reader.
 
-The blow falls while the call is on its way. What was committed by our client's word is there once
-and whole, what was aborted is not, and the client goes on by itself.
+It is killed while the call is under way. Records that our client has reported as committed are
+there once and whole, aborted ones are not, and the client continues by itself.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ whole = pytest.mark.chaos  # the rest of the matrix: pytest -m chaos tests/inter
 
 
 class Blow:
-    """Kills whoever has a role, and brings the node back."""
+    """A kill of the node with a role, and its restart."""
 
     def __init__(self, cluster: Cluster, topic: str, role: str) -> None:
         self.cluster, self.topic = cluster, topic
@@ -39,7 +39,7 @@ class Blow:
         return await asyncio.get_running_loop().run_in_executor(None, work)
 
     async def during(self, call: Awaitable[None]) -> None:
-        """Await the call, with the blow at its beginning; then the node comes back."""
+        """Await the call, with the kill at its begin; then restart the node."""
         node = await self.aside(lambda: self.cluster.resolve(self.target))
         assert isinstance(node, int)
         killing = asyncio.ensure_future(self.aside(lambda: self.cluster.kill(node)))
@@ -71,7 +71,7 @@ async def until_aborted(producer: Producer) -> None:
 
 
 class Run:
-    """One transaction for each phase, each with the blow in its phase, and one after it."""
+    """A run of one transaction with a kill in a given phase, and one after it."""
 
     def __init__(self, producer: Producer, topic: str, blow: Blow) -> None:
         self.producer, self.topic, self.blow = producer, topic, blow
@@ -195,7 +195,7 @@ async def test_a_prepared_transaction_is_ended_while_its_coordinator_dies(cluste
 @whole
 @pytest.mark.parametrize("strategy", ["cooperative-sticky", pytest.param("range", marks=whole)])
 async def test_members_join_leave_and_commit_while_their_coordinator_dies(cluster, strategy):
-    """Nothing that was committed comes again, and nothing is left out."""
+    """No committed record is read again, and none is left out."""
     topic = await new_topic(cluster.bootstrap, 4)
     blow = Blow(cluster, topic, "group")
     settings = {
@@ -205,7 +205,7 @@ async def test_members_join_leave_and_commit_while_their_coordinator_dies(cluste
         "enable_auto_commit": False,
         "partition_assignment_strategy": [strategy],
         "heartbeat_interval_ms": 200,
-        "session_timeout_ms": 6_000,  # who has left may be remembered by the next coordinator
+        "session_timeout_ms": 6_000,  # the next coordinator may remember members that left
     }
     async with Producer(cluster.bootstrap, **SETTINGS) as producer:
         await producer.send_many(

@@ -1,4 +1,4 @@
-"""Our client and a real Apache Kafka with TLS, SASL and ACLs: who gets in, and the errors.
+"""Our client and a real Apache Kafka with TLS, SASL and ACLs: logins, and the errors.
 
 One Kafka with all its listeners serves every test of this file. With ONCELOG_KAFKA=1.
 """
@@ -47,7 +47,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
 
 
 async def prepare(kafka: SecuredKafka) -> None:
-    """What an administrator grants: alice all that this file's programs need, mallory nothing."""
+    """Grant alice all that this file's programs need, and mallory nothing."""
     async with Admin(kafka.bootstrap) as admin:
         await admin.create_topic(TOPIC, partitions=1, replication_factor=1)
     await kafka.allow("alice", "topic", TOPIC, "Read", "Write")
@@ -146,7 +146,7 @@ async def test_sessions_are_renewed_and_nothing_is_lost_or_overtaken(kafka):
             sent.append(str(len(sent)).encode())
             await (await busy.send(TOPIC, sent[-1]))
             found += [record.value for record in await consumer.poll(0)]
-        sent.append(b"last")  # of a client that was silent for longer than its session lasts
+        sent.append(b"last")  # a client that was silent for longer than its session
         await (await silent.send(TOPIC, sent[-1]))
         async with asyncio.timeout(20):
             while len(found) < len(sent):

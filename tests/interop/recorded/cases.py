@@ -1,8 +1,8 @@
-"""Everything that can be asked of the transactional state machine, as plain data.
+"""All possible requests to the transactional state machine, as plain data.
 
 A case is a state, and how a transactional id came to it; the epoch it started with; a request in
-one version; and how the producer id and epoch in the request stand to those that the coordinator
-holds. The answers of Apache Kafka to all of them are in `recorded/transactions.json`.
+one version; and the relation of the producer id and epoch in the request to those of the
+coordinator. The answers of Apache Kafka to all of them are in `recorded/transactions.json`.
 """
 
 import json
@@ -15,7 +15,7 @@ FIXTURE = (Path(__file__).parents[1] / "recorded") / "transactions.json"
 
 
 class Phase(Enum):
-    """What has to happen between the preparation of a case and its question."""
+    """The event between the preparation of a case and its request."""
 
     CALM = "nothing"
     TIMED_OUT = "the timeout of the transaction passes, and it is aborted"
@@ -31,7 +31,7 @@ class State(NamedTuple):
 
 
 class Request(NamedTuple):
-    """A request, all its versions, and those that tell its answers apart."""
+    """A request, all its versions, and those with different answers."""
 
     name: str
     api_key: int
@@ -41,7 +41,7 @@ class Request(NamedTuple):
 
 
 class Case(NamedTuple):
-    """One question. `start_epoch`: what InitProducerId gave before the transaction began."""
+    """One case. `start_epoch`: that of InitProducerId before the transaction began."""
 
     state: State
     start_epoch: int
@@ -98,13 +98,13 @@ REQUESTS = (
     Request("Produce, new", 0, (10, 11, 12), (10, 11, 12)),
 )
 START_EPOCHS = (0, 1, 32764, 32765, 32766)
-# older, equal, newer: than the coordinator's epoch, with its producer id. client: what the producer
-# itself used last, told apart where the coordinator has meanwhile changed to another producer id.
+# older, equal, newer: than the coordinator's epoch, with its producer id. client: the producer's
+# own last identity, a case of its own where the coordinator has changed to another producer id.
 RELATIONS = ("older", "equal", "newer", "another producer", "client")
 
 
 def cases() -> Iterator[Case]:
-    """All versions from epoch 0 on; from other epochs those versions that tell answers apart."""
+    """Yield all versions from epoch 0 on; from other epochs those with different answers."""
     for state in STATES:
         for start in START_EPOCHS if state != NONE else (0,):
             for request in REQUESTS:
@@ -127,7 +127,7 @@ _ALL_RELATIONS = (*RELATIONS, "nobody")
 
 
 def write(path: Path, kafka_version: str, answers: dict[Case, str]) -> None:
-    """A row for each state, request, relation and answer: the versions, and the first epochs."""
+    """Write a row for each state, request, relation and answer: versions, and first epochs."""
     asked: dict[_Place, set[tuple[int, int]]] = {}
     rows: dict[tuple[_Place, str], set[tuple[int, int]]] = {}
     for case, answer in answers.items():
@@ -152,7 +152,7 @@ def write(path: Path, kafka_version: str, answers: dict[Case, str]) -> None:
 def _rectangles(
     pairs: set[tuple[int, int]], asked: set[tuple[int, int]]
 ) -> Iterator[tuple[list[int], list[int]]]:
-    """Versions and first epochs which together say these pairs, and none else that was asked."""
+    """Group versions and first epochs into products with these pairs, and no others asked."""
     versions, starts = sorted({v for v, _ in pairs}), sorted({s for _, s in pairs})
     if {(v, s) for v in versions for s in starts} & asked == pairs:
         yield versions, starts
@@ -165,7 +165,7 @@ def _rectangles(
 
 
 def _ranges(numbers: list[int]) -> str:
-    """1, 2, 3, 7 as "1-3 7"."""
+    """Format 1, 2, 3, 7 as "1-3 7"."""
     words: list[str] = []
     for number in numbers:
         first, _, last = words[-1].partition("-") if words else ("", "", "")

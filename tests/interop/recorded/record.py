@@ -41,7 +41,7 @@ _value = struct.Struct(">hqhibiqq")  # version 0, and no partitions
 
 
 def state_record(name: str, producer_id: int, epoch: int) -> tuple[bytes, bytes]:
-    """Key and value of an id without a transaction, as Kafka's coordinator writes them."""
+    """Return key and value of an id without a transaction, as Kafka's coordinator writes them."""
     text = name.encode()
     key = struct.pack(">hh", 0, len(text)) + text
     now_ms = int(time.time() * 1000)
@@ -49,7 +49,7 @@ def state_record(name: str, producer_id: int, epoch: int) -> tuple[bytes, bytes]
 
 
 def write_states(peer: RawPeer, records: dict[str, tuple[int, int]]) -> None:
-    """Put (producer id, epoch) of each transactional id into the coordinator's log."""
+    """Write (producer id, epoch) of each transactional id to the coordinator's log."""
     by_shard: dict[int, list[Record]] = {}
     now_ms = int(time.time() * 1000)
     for name, (producer_id, epoch) in records.items():
@@ -67,7 +67,7 @@ def write_states(peer: RawPeer, records: dict[str, tuple[int, int]]) -> None:
 
 
 def create_topics(peer: RawPeer) -> None:
-    """CALM on node 1, HELD on node 2."""
+    """Create CALM on node 1, HELD on node 2."""
     topics = [
         {
             "name": name,
@@ -85,7 +85,7 @@ def create_topics(peer: RawPeer) -> None:
 
 
 def prove(stage: Stage, reached: str, written: str) -> None:
-    """The written id answers as the one that came to its epoch request by request."""
+    """Compare a written id with one that came to its epoch request by request."""
     start = time.monotonic()
     while stage.init(reached).producer_epoch < 32764:
         pass
@@ -111,7 +111,7 @@ def prove(stage: Stage, reached: str, written: str) -> None:
 
 
 def main() -> None:
-    """See the top of the file."""
+    """Record the answers, see the top of the file."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--only", default="", help="states whose name contains this")
     parser.add_argument("--to", type=Path, default=FIXTURE)
@@ -130,7 +130,7 @@ def main() -> None:
         KafkaPeer(Path(folder), nodes=2, voters=1, started=1, settings=SETTINGS) as kafka,
     ):
         first = Stage({1: kafka.addresses[1]})
-        # Both internal topics come to be while there is one node to have them.
+        # Both internal topics are created while only one node can lead them.
         first.insist(lambda: first.init("warm"))
         first.warm(KNOWN_GROUP)
         write_states(first.peer(1), written)

@@ -24,7 +24,7 @@ TRANSIENT = {14, 15, 16, 19, 51}  # 19: a transaction that could not be verified
 
 
 class Held(NamedTuple):
-    """What the coordinator holds for a transactional id."""
+    """The coordinator's state of a transactional id."""
 
     state: str
     producer_id: int
@@ -54,7 +54,7 @@ class TransactionalRequests:
     # --- ways
 
     def peer(self, node: int) -> RawPeer:
-        """This thread's connection to a node."""
+        """Return this thread's connection to a node."""
         peers = self._own.__dict__.setdefault("peers", {})
         if node not in peers:
             peers[node] = RawPeer(f"node {node}", self.nodes[node])
@@ -62,7 +62,7 @@ class TransactionalRequests:
         return peers[node]
 
     def close(self) -> None:
-        """End the connections of all threads."""
+        """Close the connections of all threads."""
         for peer in self._peers:
             peer.close()
 
@@ -86,7 +86,7 @@ class TransactionalRequests:
         return self.peer(self._found[place])
 
     def leader(self, topic: str, index: int) -> RawPeer:
-        """The node that leads a partition."""
+        """Return the node that leads a partition."""
         if (topic, index) not in self._leaders:
             values = {"topics": [{"name": topic}], "allow_auto_topic_creation": False}
             (found,) = self.peer(min(self.nodes)).ask_raw(METADATA, 12, values).topics
@@ -95,7 +95,7 @@ class TransactionalRequests:
         return self.peer(self._leaders[topic, index])
 
     def warm(self, group: str) -> None:
-        """Wait until the coordinator of a group is there and has loaded its partition."""
+        """Wait until a group's coordinator exists and has loaded its partition."""
         deadline = time.monotonic() + TIMEOUT_S
         while error_of(self.commit_offset("warm", 0, (0, 0), group)) in TRANSIENT:
             assert time.monotonic() < deadline, f"the coordinator of {group} does not load"
@@ -135,7 +135,7 @@ class TransactionalRequests:
         self, name: str, version: int, identity: tuple[int, int], group: str,
         topic: str = CALM, offset: int = 5,
     ) -> Any:  # fmt: skip
-        """Of partition 0 of a topic."""
+        """Commit an offset of partition 0 of a topic."""
         part = {
             "partition_index": 0,
             "committed_offset": offset,
@@ -167,7 +167,7 @@ class TransactionalRequests:
         return self.leader(*place).ask_raw(PRODUCE, version, request)
 
     def held(self, name: str) -> Held | None:
-        """What the coordinator holds now."""
+        """Return the coordinator's present state of an id."""
         values = {"transactional_ids": [name]}
         answer = self._coordinator(1, name).ask_raw(DESCRIBE_TRANSACTIONS, 0, values)
         (found,) = answer.transaction_states
@@ -182,14 +182,14 @@ class TransactionalRequests:
         )
 
     def insist(self, ask: Callable[[], Any]) -> Any:
-        """Ask until the answer is success; anything that time does not mend fails."""
+        """Repeat a request until it succeeds; fail on an error that is not transient."""
         answer = self.answered(ask)
         error = error_of(answer)
         assert error == 0, f"in the preparation: {ErrorCode(error).name}"
         return answer
 
     def answered(self, ask: Callable[[], Any]) -> Any:
-        """Ask until the answer is success or an error that time does not mend.
+        """Repeat a request until it succeeds or fails with an error that is not transient.
 
         A coordinator closes connections that are older than its election; it may come in between.
         """
@@ -208,7 +208,7 @@ class TransactionalRequests:
             time.sleep(0.005)
 
     def wait_for_markers(self) -> None:
-        """Until no transaction is open in CALM and in __consumer_offsets."""
+        """Wait until no transaction is open in CALM and in __consumer_offsets."""
         places = [(CALM, 0), (CALM, 1)]
         for group in (KNOWN_GROUP, NEW_GROUP):
             places.append(("__consumer_offsets", shard_for(group, self.offset_partitions)))
@@ -237,7 +237,7 @@ def _identified(name: str, identity: tuple[int, int]) -> dict[str, Any]:
 
 
 def error_of(message: Any) -> int:
-    """The one error code that an answer to these requests holds."""
+    """Return the one error code of an answer to these requests."""
     while True:
         for name in ("error_code", "partition_error_code"):
             if hasattr(message, name):

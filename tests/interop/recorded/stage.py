@@ -1,7 +1,7 @@
-"""Bringing a transactional id into a state, and asking one more question.
+"""The preparation of a transactional id in a state, and one more request to it.
 
-An answer is told in words that do not depend on the cluster: `own+1` is the producer id that the
-case began with, at its first epoch plus one; `new 0` is another producer id at epoch 0.
+Answers are recorded in terms that do not depend on the cluster: `own+1` is the producer id that
+the case began with, at its first epoch plus one; `new 0` is another producer id at epoch 0.
 """
 
 import time
@@ -34,7 +34,7 @@ _OTHER_PRODUCER = 500_000_000
 
 @dataclass(slots=True)
 class Prepared:
-    """A case on its way; producer id and epoch are those that its producer used last."""
+    """A case in preparation; producer id and epoch are those last used by its producer."""
 
     case: Case
     transactional_id: str
@@ -47,7 +47,7 @@ class Stage(TransactionalRequests):
     """A cluster on which cases are played."""
 
     def settled(self, prepared: Prepared) -> Held | None:
-        """What it holds when no marker is on its way, or all that are will stay there."""
+        """Return the state once no marker is under way, or the rest is held for good."""
         deadline = time.monotonic() + TIMEOUT_S
         while True:
             held = self.held(prepared.transactional_id)
@@ -60,7 +60,7 @@ class Stage(TransactionalRequests):
     # --- preparing
 
     def prepare(self, case: Case, name: str) -> Prepared:
-        """All that can be done before the partition is held or the timeout passes."""
+        """Do all that is possible before the partition is held or the timeout passes."""
         if case.state == NONE:
             producer_id = self.peer(min(self.nodes)).new_producer_id()
             return Prepared(case, name, producer_id, producer_id, 0)
@@ -103,7 +103,7 @@ class Stage(TransactionalRequests):
             self.insist(lambda: self.commit_offset(name, 5, identity, KNOWN_GROUP))
 
     def conclude(self, prepared: Prepared) -> None:
-        """The rest of the way into the state."""
+        """Bring the id into the final state."""
         state = prepared.case.state
         name, identity = prepared.transactional_id, (prepared.producer_id, prepared.producer_epoch)
         if state.phase is Phase.TIMED_OUT:
@@ -123,7 +123,7 @@ class Stage(TransactionalRequests):
     # --- asking
 
     def ask(self, prepared: Prepared) -> str:
-        """What is there, the answer and what it changed, and the same for the request repeated."""
+        """Return the state, the answer and its effect, and the same for the repeated request."""
         before = self.held(prepared.transactional_id)
         words = [_shown(before, prepared)]
         identity = _identity(prepared, before)
@@ -133,12 +133,12 @@ class Stage(TransactionalRequests):
             word = _told(answer, prepared)
             words.append(word if after == before else f"{word} -> {_shown(after, prepared)}")
             before = after
-        if before is not None and before.state == "Ongoing":  # leave nothing that holds others up
+        if before is not None and before.state == "Ongoing":  # leave no open transaction
             self.end(prepared.transactional_id, 4, before[1:3], False)
         return " | ".join(words)
 
     def _answer(self, prepared: Prepared, identity: tuple[int, int], before: Held | None) -> Any:
-        """The answer; where all is complete, but not written down yet, the one that comes then."""
+        """Return the answer; after the last marker, the one once its record is written."""
         deadline = time.monotonic() + TIMEOUT_S
         while True:
             answer = self._question(prepared, identity)
@@ -171,7 +171,7 @@ class Stage(TransactionalRequests):
 
 
 def run_all(work: Callable[[T], U], items: Iterable[T], threads: int = 6) -> list[U]:
-    """Do the same with all, several at a time."""
+    """Run work on all items, several at a time."""
     with ThreadPoolExecutor(threads) as pool:
         return list(pool.map(work, items))
 
@@ -183,11 +183,11 @@ def play(
     hold: Callable[[], None] = lambda: None,
     askers: int = 6,
 ) -> dict[Case, str]:
-    """The answers to these cases, each with an id of its own; `hold` keeps HELD from markers.
+    """Return the answers to these cases, each with an id of its own.
 
-    askers: how many questions are asked at a time. Kafka asks its coordinator about several
-    producers at once, and tells all of them what the request version of one of them wants to hear:
-    with more than one asker 48 and 120 change places at random.
+    `hold` keeps markers from HELD. askers: the number of concurrent requests. Kafka asks its
+    coordinator about several producers at once, and gives all of them the answer for the request
+    version of one: with more than one asker 48 and 120 change places at random.
     """
     by_phase: dict[Phase, list[Case]] = {}
     for case in chosen:
@@ -207,7 +207,7 @@ def play(
 
 
 def _identity(prepared: Prepared, held: Held | None) -> tuple[int, int]:
-    """Producer id and epoch that stand in this relation to what the coordinator holds."""
+    """Return producer id and epoch in this relation to the coordinator's."""
     relation = prepared.case.relation
     if relation == "client":
         return prepared.producer_id, prepared.producer_epoch

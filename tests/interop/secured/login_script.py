@@ -11,7 +11,7 @@ IN = "in"
 
 
 class Case(NamedTuple):
-    """One login. `wrong`: what is wrong with it, "" for nothing; `way`: protocol and mechanism."""
+    """One login. `wrong`: its fault, "" for none; `way`: protocol and mechanism."""
 
     wrong: str
     way: str
@@ -23,7 +23,7 @@ class Case(NamedTuple):
 
 
 def cases(peer: Logins) -> Iterator[Case]:
-    """All logins, in order."""
+    """Yield all logins, in order."""
     mtls = peer.login("SSL", "")
     tls = {name: mtls[name] for name in mtls if not name.startswith("ssl.key")}
     tls["bootstrap.servers"] = peer.address("TLS")

@@ -1,4 +1,4 @@
-"""The table of docs/security.md: what both sides say of a login that is refused."""
+"""The table of docs/security.md: the words of both sides about a refused login."""
 
 import json
 from pathlib import Path
@@ -12,12 +12,12 @@ WORDS_MAX = 220
 
 
 def recorded() -> dict[str, Any]:
-    """What was said."""
+    """Return the recorded words."""
     return json.loads(KEPT.read_text(encoding="utf-8"))
 
 
 def table(said: dict[str, Any]) -> str:
-    """One row for each thing that is wrong and each client, the broker's log last."""
+    """Return a row for each fault and each client, the broker's log last."""
     rows = [
         "| wrong | who | with oncelog | with Apache Kafka 4.4, where it is other words |",
         "|---|---|---|---|",
@@ -42,7 +42,7 @@ def _cell(words: str) -> str:
 
 
 def written(page: str, said: dict[str, Any]) -> str:
-    """Return the page with the table of what was said."""
+    """Return the page with the table of the recorded words."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n{table(said)}\n{END}{after}"

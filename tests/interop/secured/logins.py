@@ -1,4 +1,4 @@
-"""What programs give to log in to a broker of the tests, ours or Kafka's."""
+"""The settings of programs that log in to a broker of the tests, ours or Kafka's."""
 
 from typing import Any
 
@@ -18,11 +18,11 @@ class Logins:
     ports: dict[str, int]
 
     def address(self, protocol: str) -> str:
-        """The bootstrap line of a listener."""
+        """Return the bootstrap line of a listener."""
         return f"127.0.0.1:{self.ports[protocol]}"
 
     def login(self, protocol: str, mechanism: str, user: str = "alice") -> dict[str, Any]:
-        """What a program of this user gives."""
+        """Return the settings of this user's programs."""
         values = {"bootstrap.servers": self.address(protocol), "security.protocol": protocol}
         if protocol.endswith("SSL"):
             values["ssl.ca.location"] = str(self.files.ca)

@@ -69,7 +69,7 @@ def produce(settings: Settings, topic: str, seconds: float) -> tuple[float, int]
 
 
 def consume(settings: Settings, topic: str, count: int) -> float:
-    """Return MB/s until all that was produced is read, once the first record is there."""
+    """Return MB/s until all produced records are read, from the first record on."""
     consumer = Consumer({**settings, "group.id": "none", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, index, 0) for index in range(PARTITIONS)])
     read = len(consumer.consume(1, 30))

@@ -62,7 +62,7 @@ Said = dict[str, Any]
 
 @contextmanager
 def peers(folder: Path) -> Iterator[dict[str, Any]]:
-    """Both brokers."""
+    """Run both brokers."""
     common = {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
@@ -76,14 +76,14 @@ def peers(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def plain_words(words: str) -> str:
-    """Return words without what changes from run to run."""
+    """Return words without the parts that change from run to run."""
     for pattern, instead in _CHANGING:
         words = pattern.sub(instead, words)
     return words.strip()
 
 
 def play(names: tuple[str, ...], folder: Path) -> Said:
-    """What each client says: {client: {case: {side: words}}}; "broker" stands for the brokers."""
+    """Return each client's words: {client: {case: {side: words}}}; "broker": the brokers'."""
     said: Said = {name: {} for name in names}
     with peers(folder / "brokers") as both:
         for name in names:
@@ -104,7 +104,7 @@ def _client_words(peer: Logins, client: Player, _: Path) -> Iterator[tuple[str, 
 
 
 def _broker_words(peer: Logins, client: Player, folder: Path) -> Iterator[tuple[str, str]]:
-    """Of the first login of each kind that is wrong: lines of the log are limited."""
+    """Yield the broker's words on the first login of each fault: the log limits their number."""
     log, told = folder / "node-1.log", set[str]()
     for case in cases(peer):
         if case.wrong and case.wrong not in told:
@@ -125,16 +125,16 @@ def _lines(log: Path, start: int) -> list[str]:
 
 
 def kind(words: str) -> str:
-    """Return "in", or the kind of the error: what a program can tell apart.
+    """Return "in", or the kind of the error, as far as a program can tell.
 
-    librdkafka tells a handshake that failed as either of two, as its poll has it.
+    librdkafka reports a failed handshake as either of two, depending on its poll.
     """
     found = words.partition(":")[0]
     return "_TRANSPORT" if found == "_SSL" else found
 
 
 def differences(said: Said) -> list[str]:
-    """Where one broker lets in or refuses otherwise than the other."""
+    """List the logins that one broker accepts or refuses otherwise than the other."""
     return [
         f"{name}, {case}: {kind(of[OURS])} at ours, {kind(of[KAFKA])} at Kafka"
         for name, of_client in said.items()
@@ -145,7 +145,7 @@ def differences(said: Said) -> list[str]:
 
 
 def wrongly_judged(said: Said) -> list[str]:
-    """Where a right login is refused, or a wrong one let in, by either."""
+    """List the right logins that are refused, and wrong ones accepted, by either."""
     return [
         f"{name} at {side}, {case}: {words}"
         for name, of_client in said.items()

@@ -1,8 +1,8 @@
 """One Apache Kafka with a listener for each security.protocol, every mechanism, and ACLs.
 
-The plain listener is the administrator's: whoever comes there is a super user. Certificates are
-made here: SSL asks for the client's, TLS does not. Tokens come from a small provider, whose keys
-Kafka fetches over HTTP.
+The plain listener is the administrator's: every client there is a super user. Certificates are
+made here: SSL asks for the client's, TLS does not. Tokens come from a small provider; Kafka
+fetches its keys over HTTP.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ CLUSTER_NAME = "kafka-cluster"  # of the one resource of its kind
 
 
 class SecuredKafka(Logins, KafkaPeer):
-    """See the top of the file."""
+    """An Apache Kafka with security, see the top of the file."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class SecuredKafka(Logins, KafkaPeer):
     async def allow(
         self, user: str, kind: str, name: str, *operations: str, pattern: int = LITERAL
     ) -> None:
-        """Grant operations on one resource, or on all whose names begin so (PREFIXED)."""
+        """Grant operations on one resource, or on all with this prefix (PREFIXED)."""
         host, port = self.bootstrap.split(":")
         connection = await BrokerConnection.open(host, int(port))
         creations = [

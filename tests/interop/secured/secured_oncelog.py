@@ -26,7 +26,7 @@ ITERATIONS = 4_096
 
 
 class SecuredOncelog(Logins):
-    """See the top of the file; use as a context manager."""
+    """A broker of ours with security, see the top of the file; use as a context manager."""
 
     name = "oncelog"
 
@@ -64,7 +64,7 @@ class SecuredOncelog(Logins):
 
     @property
     def log(self) -> Path:
-        """Where the broker's words are."""
+        """Return the broker's log file."""
         return self.folder / "node-1.log"
 
     def __enter__(self) -> Self:

@@ -1,6 +1,6 @@
-"""The same logins and refusals at a broker of ours and at Apache Kafka 4.4, by clients of others.
+"""The same logins and refusals at our broker and at Apache Kafka 4.4, by other clients.
 
-What both sides said was kept, and docs/security.md shows it (`record_logins.py`).
+The words of both sides were recorded, and docs/security.md shows them (`record_logins.py`).
 """
 
 from pathlib import Path
@@ -12,7 +12,7 @@ from .login_table import PAGE, recorded, written
 from .record_logins import differences, kind, play, wrongly_judged
 
 
-def test_the_page_shows_what_was_recorded() -> None:
+def test_page_shows_the_recorded_logins() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert written(page, recorded()) == page
 
@@ -20,7 +20,7 @@ def test_the_page_shows_what_was_recorded() -> None:
 SOON = ("oncelog", "kafkajs", "aiokafka")  # the others take a minute or more each
 
 
-def test_what_was_recorded_has_no_difference() -> None:
+def test_recorded_logins_have_no_difference() -> None:
     said = recorded()
     assert set(said) == {*NAMES, "broker"}
     assert not differences(said) and not wrongly_judged(said)

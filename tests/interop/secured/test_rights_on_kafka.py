@@ -1,6 +1,6 @@
-"""The matrix of APIs and rights, asked of Apache Kafka with its StandardAuthorizer.
+"""The matrix of APIs and rights, checked on Apache Kafka with its StandardAuthorizer.
 
-Our brokers are held to `tests/node/security/rights_by_api.py`; this says that it is Kafka's.
+Our brokers are tested by `tests/node/security/rights_by_api.py`; this shows that it is Kafka's.
 """
 
 import time
@@ -22,7 +22,7 @@ from ...node.security.test_matrix import CASES, REFUSALS, TABLE, acl_of, alterna
 from .secured_kafka import SecuredKafka
 
 pytestmark = [pytest.mark.kafka, pytest.mark.cluster]
-LOGIN = {"SaslHandshake", "SaslAuthenticate"}  # over before anything is asked here
+LOGIN = {"SaslHandshake", "SaslAuthenticate"}  # over before the first request here
 PREPARES = {
     "unstable.api.versions.enable": "true",
     "transaction.two.phase.commit.enable": "true",
@@ -41,7 +41,7 @@ THROTTLED = "throttled"  # a topic
 
 
 class Rights:
-    """An administrator and alice, who has the rights of the moment."""
+    """An administrator, and alice with the rights under test."""
 
     def __init__(self, kafka: SecuredKafka) -> None:
         host, port = kafka.bootstrap.split(":")
@@ -63,7 +63,7 @@ class Rights:
         self._alice.close()
 
     def are_refused(self, name: str, asked: Asked, rights: list[str]) -> bool:
-        """Whether Kafka's answer says that a right is missing."""
+        """Whether Kafka's answer reports a missing right."""
         self.allow(rights)
         api = TABLE[name]
         version = api.max_version if asked.version is None else asked.version
@@ -115,10 +115,10 @@ class Rights:
         entry = {"entity": [user], "ops": [operation]}
         values = {"entries": [entry], "validate_only": False}
         assert self._ask(api_keys.ALTER_CLIENT_QUOTAS, values).entries[0].error_code == 0
-        time.sleep(1)  # the quota manager follows the controller, and says nowhere when
+        time.sleep(1)  # the quota manager follows the controller, at no visible moment
 
     def throttle_ms(self, key: int, version: int, values: Any) -> int:
-        """For how long Kafka throttles alice after this request."""
+        """Return how long Kafka throttles alice after this request."""
         outcome, answer = self._alice.ask(key, version, values)
         assert answer is not None, outcome
         return answer.throttle_time_ms

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 CLIENT_SECRET = "client-geheim"
-STRANGER = "stranger"  # whose tokens are meant for others
+STRANGER = "stranger"  # a user with tokens for others
 
 
 def _part(value: Any) -> str:
@@ -18,7 +18,7 @@ def _part(value: Any) -> str:
 
 
 class TokenProvider(ThreadingHTTPServer):
-    """Client credentials on /token, its public key on /jwks."""
+    """A server of client credentials on /token, and of its public key on /jwks."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _TokenRequests)

@@ -1,4 +1,4 @@
-"""The flights as DataFrames: parsed, enriched one to one, added up; against the csv module."""
+"""The flights as DataFrames: parsed, enriched one to one, summed up; against the csv module."""
 
 import json
 
@@ -21,7 +21,7 @@ def records(spark, values):
 
 @pytest.fixture(scope="module")
 def parsed(spark, tmp_path_factory):
-    """All flights, as a topic of six partitions would give them."""
+    """Return all flights, as from a topic of six partitions."""
     made = [flights.record(row, line) for row, line in enumerate(flights.lines())]
     places = range(len(made))
     table = pa.table({
@@ -59,7 +59,7 @@ def test_every_flight_is_enriched_once_and_says_where_it_stood(spark, parsed):
         assert one.added == added(Flight.of(value), airlines)
 
 
-def test_what_is_no_flight_is_enriched_with_nothing_and_not_added_up(spark):
+def test_value_that_is_no_flight_is_enriched_as_unknown_and_not_summed_up(spark):
     values = [b"junk", b"", b"1,2013,13,1" + b"," * 15, b"2,2013,2,30,,,,,,5,UA,,,EWR,,10,100,,,"]
     parsed = flight_frames.parse(records(spark, enumerate(values)))
     made = [take_apart(bytes(row["value"])) for row in

@@ -1,4 +1,4 @@
-"""The command line of the flights job, and what it tells; without Spark."""
+"""The command line of the flights job, and its reports; without Spark."""
 
 import json
 import threading
@@ -44,7 +44,7 @@ class Query:
         }  # fmt: skip
 
 
-def test_sinks_take_of_a_file_what_is_about_security(tmp_path):
+def test_sinks_take_only_the_security_settings_of_a_file(tmp_path):
     file = tmp_path / "client.properties"
     file.write_text(
         "bootstrap.servers=h:2\nclient.id=a\nrequest.timeout.ms=9\nsecurity.protocol=SASL_SSL\n"
@@ -116,7 +116,7 @@ class Stuck:
         time.sleep(60)
 
 
-def test_what_does_not_stop_is_ended_by_force(monkeypatch):
+def test_query_that_does_not_stop_is_ended_by_force(monkeypatch):
     codes = []
 
     def leave(code: int) -> None:

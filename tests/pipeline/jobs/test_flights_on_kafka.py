@@ -1,4 +1,4 @@
-"""The flights job by options alone on Apache Kafka, whose brokers are killed meanwhile."""
+"""The flights job, run by options alone, on Apache Kafka with brokers killed meanwhile."""
 
 import os
 import subprocess
@@ -33,7 +33,7 @@ def mode(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def kafka(mode: str, tmp_path: Path) -> Iterator[KafkaPeer]:
-    """Three nodes with the flights in; prepared transactions are on only where they are needed."""
+    """Run three nodes with the flights; prepared transactions are on only where needed."""
     quick = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
     prepares = PREPARES if mode == "prepared" else {}
     with KafkaPeer(tmp_path / "kafka", nodes=3, settings=SCAN | quick | prepares) as peer:
@@ -49,7 +49,7 @@ def kafka(mode: str, tmp_path: Path) -> Iterator[KafkaPeer]:
 
 
 class Job:
-    """The job as a process; one that failed is started again, as its exit code asks for."""
+    """The job as a process; a failed one is started again, as its exit code asks for."""
 
     def __init__(self, bootstrap: str, mode: str, folder: Path) -> None:
         self.log, self.starts = folder / "job.log", 0
@@ -72,7 +72,7 @@ class Job:
             )
 
     def runs(self) -> bool:
-        """Whether there is still work; starts what failed."""
+        """Return whether there is still work; start a failed job again."""
         code = self._process.poll()
         if code == FAILED:
             self._process = self._start()
@@ -80,7 +80,7 @@ class Job:
         return code != 0
 
     def has_begun(self) -> bool:
-        """Whether both queries have a second batch under way."""
+        """Whether both queries have started a second batch."""
         return all((self.checkpoint / name / "offsets/1").exists() for name in ("enriched", "sums"))
 
     def close(self) -> None:
@@ -90,7 +90,7 @@ class Job:
 
 
 def struck(admin: BlockingAdmin, kill: int) -> int:
-    """The node that has this role now."""
+    """Return the node that has this role now."""
     role = kill % 3
     if role == 2:
         return admin.run(

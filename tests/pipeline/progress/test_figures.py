@@ -1,4 +1,4 @@
-"""Lag, lines and Prometheus' text, from what Spark says of a batch; without Spark."""
+"""Lag, lines and Prometheus' text, from Spark's report of a batch; without Spark."""
 
 import json
 from pathlib import Path
@@ -37,7 +37,7 @@ def progress(*sources: dict[str, Any], name: str | None = "bills", counted: int 
     }
 
 
-def test_the_lag_is_what_a_batch_left_in_each_partition() -> None:
+def test_lag_is_the_offsets_that_a_batch_left_in_each_partition() -> None:
     lag = lag_of(progress(source(offsets(10, 20), offsets(15, 20, 3))))
     assert lag is not None
     assert lag.by_partition == {("a", 0): 5, ("a", 1): 0, ("b", 0): 3}, "a new one begins at 0"
@@ -84,7 +84,7 @@ def test_the_line_of_a_batch() -> None:
     )
 
 
-def test_rows_written_add_up_and_are_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_written_add_up_and_are_taken_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(written, "KEPT", 2)
     note_written("q", 1, 10)
     note_written("q", 1, 5)

@@ -1,4 +1,4 @@
-"""What a running query tells: a line for each batch, a file, and Spark's own progress."""
+"""The reports on a running query: a line for each batch, a file, and Spark's own progress."""
 
 import logging
 import re

@@ -1,8 +1,8 @@
-"""A small query into an exactly-once sink, which dies where it is told to.
+"""A small query into an exactly-once sink, which dies at chosen points.
 
 As a program (its argument: a Job as JSON) it is killed with its JVM by SIGKILL; in a test's own
-process the same points raise Died instead. A file remembers each death, so that the next start goes
-through.
+process the same points raise Died instead. A file records each death, so that the next start gets
+past it.
 
 Text files are the input, one file a batch; every line is a row of the output.
 """
@@ -33,7 +33,7 @@ TASKS = 3
 
 
 class Died(Exception):
-    """In place of a SIGKILL."""
+    """The stand-in for a SIGKILL."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,8 @@ class Job:
     folder: str
     mode: str = "prepared"
     deaths: dict[str, int] = field(default_factory=dict[str, int])  # batches by point
-    pauses_at: str = ""  # a point of batch 1: the process stops itself there
-    twin: int = -1  # a batch with a task that does not go on before there is a twin of it
+    pauses_at: str = ""  # a point of batch 1 where the process stops itself
+    twin: int = -1  # a batch with a task that waits until it has a twin
     sink_id: str = SINK
     master: str = "local[2,3]"
     confs: dict[str, str] = field(default_factory=dict[str, str])
@@ -65,7 +65,7 @@ class Job:
 
 
 def write_input(job: Job, batches: int = 3, rows: int = 300) -> list[str]:
-    """The files; the values that have to be in the output, once each."""
+    """Write the input files; return the values that the output must hold, once each."""
     job.input.mkdir(parents=True)
     values: list[str] = []
     for batch in range(batches):
@@ -78,7 +78,7 @@ def write_input(job: Job, batches: int = 3, rows: int = 300) -> list[str]:
 
 
 class MortalSink(ExactlyOnceSink):
-    """Dies at its point, once."""
+    """A sink that dies at its point, once."""
 
     def __init__(self, job: Job, die: Callable[[], None]) -> None:
         super().__init__(job.sink_id, job.bootstrap, job.topic, mode=job.mode)
@@ -117,7 +117,7 @@ class MortalSink(ExactlyOnceSink):
 
 
 def rows_of(spark: Any, job: Job, *kills: int) -> Any:
-    """The input as a stream, through a step that dies in the middle of a task."""
+    """Read the input as a stream, through a step that dies in the middle of a task."""
     import psutil
 
     lines = spark.readStream.option("maxFilesPerTrigger", 1).text(str(job.input))
@@ -126,7 +126,7 @@ def rows_of(spark: Any, job: Job, *kills: int) -> Any:
     fatal, kills_executor = f"{batch_id}-00150", job.master.startswith("local-cluster")
 
     def wait_for_twin() -> None:
-        """Both attempts go on when there are two, so that both come to their ends."""
+        """Wait until there are two attempts, so that both finish."""
         from pyspark import TaskContext
 
         context = TaskContext.get()
@@ -142,7 +142,7 @@ def rows_of(spark: Any, job: Job, *kills: int) -> Any:
             values = batch.column(0).to_pylist()
             if fatal in values and not os.path.exists(mark):
                 yield batch.slice(0, values.index(fatal))
-                time.sleep(0.5)  # what went before is on its way
+                time.sleep(0.5)  # the rows written before are on their way
                 with open(mark, "w"):
                     pass
                 for process in kills or (psutil.Process().parents()[1].pid,) * kills_executor:

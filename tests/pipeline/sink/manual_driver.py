@@ -1,6 +1,6 @@
-"""The sink's real driver and real attempts on a real cluster, moved by driver, without Spark.
+"""The sink's real driver and real attempts on a real cluster, moved by hand, without Spark.
 
-Each effect is a step that a test can hold, repeat after a death, or let come late. One loop for
+Each effect is a step that a test can hold, repeat after a death, or deliver late. One loop runs
 everything; an attempt lives in a worker of its own, as in another process.
 """
 
@@ -46,7 +46,7 @@ def all_rows(batches: int) -> list[str]:
 
 
 class ManualDriver:
-    """One driver. `close` ends its connections as a death would: without a word."""
+    """One driver. `close` ends its connections as a death would: without a goodbye."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class ManualDriver:
         self.successors: list[ManualDriver] = []
 
     def successor(self, **options: Any) -> "ManualDriver":
-        """Another driver of this sink; it is closed with this one."""
+        """Make another driver of this sink; it is closed with this one."""
         options = {"mode": self.protocol.mode} | options
         other = ManualDriver(self.bootstrap, self.topic, self.sink_id, **options)
         self.successors.append(other)
@@ -81,7 +81,7 @@ class ManualDriver:
         return worker
 
     async def until(self, wanted: type[E], batch_id: int) -> E:
-        """Go on until this effect is next; it is not carried out."""
+        """Run until this effect is next; it is not executed."""
         await ready_topic(self.cluster.admin)
         effect = self.protocol.step(steps.BatchGiven(query_id=QUERY, batch_id=batch_id))
         found = await self.on(effect, wanted)
@@ -91,7 +91,7 @@ class ManualDriver:
     async def on(
         self, effect: steps.Effect, wanted: type[steps.Effect] = steps.BatchOver
     ) -> steps.Effect:
-        """Carry out this effect and what follows, until the wanted one is next."""
+        """Execute this effect and those that follow, until the wanted one is next."""
         while not isinstance(effect, wanted | steps.BatchOver):
             effect = await self.carry_out(effect)
         return effect
@@ -139,7 +139,7 @@ class ManualDriver:
     async def attempt(
         self, spec: TaskSpec, partition: int, worker: SinkWorker | None = None
     ) -> Any:
-        """One whole attempt, as Spark would see it."""
+        """Run one whole attempt, as Spark would see it."""
         token = await asyncio.to_thread(
             write_rows, spec, worker or self.worker(), rows(spec.batch_id, partition)
         )
@@ -158,7 +158,7 @@ class ManualDriver:
 
 @asynccontextmanager
 async def driving(bootstrap: str, **options: Any) -> AsyncIterator[ManualDriver]:
-    """With a topic and a sink of its own."""
+    """Run a driver with a topic and a sink of its own."""
     topic = await new_topic(bootstrap, 3)
     driver = ManualDriver(bootstrap, topic, topic, **options)
     try:
@@ -172,7 +172,7 @@ Scene = Callable[[ManualDriver], Awaitable[list[str]]]
 
 
 async def play(bootstrap: str, *scenes: Scene, **options: Any) -> None:
-    """Each with a driver of its own, side by side; what it returns has to be in its topic."""
+    """Play scenes side by side, each with a driver, and check its topic for the returned rows."""
 
     async def run(scene: Scene) -> tuple[str, list[str]]:
         async with driving(bootstrap, **options) as driver:
@@ -183,7 +183,7 @@ async def play(bootstrap: str, *scenes: Scene, **options: Any) -> None:
 
 
 def write_rows(spec: TaskSpec, worker: SinkWorker, values: list[str]) -> Any:
-    """The token of a prepared transaction with these rows; on a thread of its own."""
+    """Write these rows; return the token of the prepared transaction. On a thread of its own."""
     attempt = Attempt(spec, worker)
     attempt.write(pa.RecordBatch.from_pydict({"value": [v.encode() for v in values]}))
     return attempt.prepare()

@@ -1,7 +1,7 @@
-"""What the model of the sink knows of a cluster: transactions by id, and what is committed.
+"""The cluster in the model of the sink: transactions by id, and the committed rows.
 
-That is what KIP-98, 890 and 939 promise: an epoch that rises with each end, a repeated end that is
-answered as the first one, InitProducerId that aborts, prepared transactions that do not time out.
+It follows KIP-98, 890 and 939: an epoch that rises with each end, a repeated end that is answered
+as the first one, InitProducerId that aborts, prepared transactions that do not time out.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ def handle_of(child: PreparedTransaction) -> Handle:
 
 
 class Refused(Exception):
-    """An answer that will not change: fenced, wrong state, or forgotten ("49")."""
+    """A final refusal: fenced, wrong state, or forgotten ("49")."""
 
 
 class Transaction:
@@ -90,7 +90,7 @@ class ModelCluster:
         return self._children_have_v2 or name == control_id(SINK)
 
     def standing(self, handle: Handle) -> str:
-        """As its coordinator describes it."""
+        """Return a child's state as its coordinator describes it."""
         known = self.ids.get(handle[0])
         if known is None or known.producer_id != handle[1]:
             return "other"

@@ -1,4 +1,4 @@
-"""What a run of the sink's model is given and finds; the protocol without some of its parts."""
+"""The parameters and the verdict of a run of the sink's model; the protocol without some parts."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from oncelog.pipeline.sink.steps import Phase
 
 @dataclass(frozen=True)
 class Parts:
-    """What the sink has; all of it is there unless a test takes it out."""
+    """The parts of the sink; all of them are present unless a test removes some."""
 
     decides: bool = True
     sweeps_in_order: bool = True
@@ -24,21 +24,21 @@ class Parts:
     mode: Mode = Mode.PREPARED
     # Of mode "transactional", where transactions of children do time out:
     is_v2: bool = True  # an end raises the epoch
-    outages: bool = True  # a child may time out that was found open, or is decided
+    outages: bool = True  # a child may time out after it was found open, or decided
     asks: bool = True  # how children stand, before a decision, after it and at a start
     asks_again: bool = True  # after a decision, before its children are committed
     takes_back: bool = True
     rolls_back: bool = True  # before a decision is taken back
-    minds_the_forgotten: bool = True  # an id that is forgotten may be that of an aborted child
+    minds_the_forgotten: bool = True  # a forgotten id may be that of an aborted child
     ids_of_attempts: bool = True  # else ids of partition and attempt, two banks
-    ids_are_taken_out: bool = True  # else what is given back is dealt out by partition
-    abandons_ids: bool = True  # whose first request was not answered
+    ids_are_taken_out: bool = True  # else returned ids are dealt out by partition
+    abandons_ids: bool = True  # with an unanswered first request
     sleepers: bool = True  # attempts may freeze
     repeats: bool = True  # requests whose answer was lost may arrive again
 
     @property
     def has_outages(self) -> bool:
-        """Longer ones than transactions may take."""
+        """Whether there are outages longer than transactions may take."""
         return self.outages and self.mode is Mode.TRANSACTIONAL
 
 
@@ -50,7 +50,7 @@ class Size:
 
 
 class Verdict(NamedTuple):
-    """Rows, and transactions that are open. is_told: an alarm stands in the topic."""
+    """The rows, and the open transactions. is_told: an alarm is in the topic."""
 
     doubled: int
     missing: int

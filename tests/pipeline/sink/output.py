@@ -1,4 +1,4 @@
-"""What a reader of committed records sees of a sink's output, and that nothing is left open."""
+"""The output of a sink as a reader of committed records sees it, without open transactions."""
 
 import asyncio
 from collections import Counter
@@ -13,21 +13,21 @@ TIMEOUT_S = 120.0
 
 
 async def open_transactions(bootstrap: str) -> list[str]:
-    """Ids of sinks with something open."""
+    """Return the ids of sinks with an open transaction."""
     async with Admin(bootstrap) as admin:
         found = await admin.transactions.list_transactions(prefix=PREFIX, states=["Ongoing"])
     return [each.transactional_id for each in found]
 
 
 async def committed_values(bootstrap: str, topic: str) -> list[str]:
-    """All of them, in order; nothing may be open."""
+    """Return all committed values, in order; no transaction may be open."""
     assert await open_transactions(bootstrap) == []
     rows = await read_to_end(bootstrap, topic, timeout_s=TIMEOUT_S)
     return sorted((row.value or b"").decode() for row in rows)
 
 
 async def check_once(bootstrap: str, topic: str, wanted: Iterable[str]) -> None:
-    """Every value once, in no order; nothing else; nothing open."""
+    """Check that every value is there once, and that no transaction is open."""
     found, expected = Counter(await committed_values(bootstrap, topic)), Counter(wanted)
     doubled = {value: count for value, count in found.items() if count > 1}
     assert not doubled, f"{len(doubled)} values are there twice: {sorted(doubled)[:5]}"

@@ -19,7 +19,7 @@ KAFKA_PREPARES = "kafka-prepares"  # Apache Kafka 4.4 with what mode "prepared" 
 
 
 class AnyJob(Protocol):
-    """What a program of this folder takes: its folder, and itself as text."""
+    """A program of this folder: its folder, and its argument as text."""
 
     @property
     def folder(self) -> str: ...
@@ -47,14 +47,14 @@ class QueryProcess:
 
     @property
     def words(self) -> str:
-        """The end of its log."""
+        """Return the end of its log."""
         return self._log.read_text()[-6000:]
 
     def runs(self) -> bool:
         return self._process.poll() is None
 
     def wait_for(self, file: Path) -> None:
-        """Until it has made this file; AssertionError when it ends before."""
+        """Wait until the process has made this file; AssertionError when it ends before."""
         until_s = time.monotonic() + RUN_S
         while not file.exists():
             assert self.runs(), self.words
@@ -62,7 +62,7 @@ class QueryProcess:
             time.sleep(0.05)
 
     def end(self) -> int:
-        """Its exit code, negative for a signal."""
+        """Wait for its end; return the exit code, negative for a signal."""
         try:
             return self._process.wait(RUN_S)
         except subprocess.TimeoutExpired:
@@ -73,7 +73,7 @@ class QueryProcess:
 
 
 def kill_nodes_while(process: QueryProcess, nodes: Nodes, roles: tuple[str, ...]) -> int:
-    """Kill and start one node after the other until the process has ended; how often."""
+    """Kill and start one node after the other until the process has ended; return how often."""
     kills = 0
     while process.runs() and kills < 9:
         if isinstance(nodes, Cluster):

@@ -1,12 +1,13 @@
-"""A model of everything around the sink's protocol: a cluster, Spark, its workers, and bad luck.
+"""A model of all around the sink's protocol: a cluster, Spark, its workers, and failures.
 
-One step of one generator is one thing that happens in the model; a seed says which. The protocol,
-the decision's records and the workers' ids are the real ones.
-Bad luck: drivers and attempts are killed, freeze and wake; several drivers on one checkpoint; twin
+One step of one generator is one event in the model; a seed says which. The protocol, the
+decision's records and the workers' ids are the real ones.
+
+Failures: drivers and attempts are killed, freeze and wake; several drivers on one checkpoint; twin
 attempts; answers that are lost, with requests that arrive a second time much later; the control
 transaction times out; ids that are idle are forgotten.
 
-`Parts` (model_parts.py) takes parts of the protocol out, to see that the model notices.
+`Parts` (model_parts.py) removes parts of the protocol, to show that the model notices.
 """
 
 import random
@@ -30,7 +31,7 @@ from .model_parts import Parts, Reduced, Size, Verdict
 
 QUERY = "query"
 WHOLE, SMALL = Parts(), Size()
-EXECUTORS = 2  # that live at a time
+EXECUTORS = 2  # alive at a time
 STEPS_MAX, RUNS_MAX, RECOVERIES_MAX = 6_000, 8, 30
 Process = Generator[None, None, None]
 
@@ -51,7 +52,7 @@ class SinkModel:
     # --- requests
 
     def ask(self, request: Callable[[], Any]) -> Generator[None, None, tuple[Any, bool]]:
-        """Carry a request out until it is answered; True when an answer was lost."""
+        """Repeat a request until it is answered; return True when an answer was lost."""
         is_lost = False
         while True:
             yield
@@ -70,7 +71,7 @@ class SinkModel:
         return self.size.rows
 
     def executor(self) -> ChildIds:
-        """One that was there before, or has just come."""
+        """Return an executor from before, or a new one."""
         if not self.executors or self.random.random() < 0.1:
             word = f"{len(self.executors):08x}"
             self.executors.append(ChildIds(word=word))
@@ -146,7 +147,7 @@ class SinkModel:
             batch += 1
 
     def sweep(self, protocol: SinkProtocol) -> Process:
-        """Between two batches, which may begin in the middle of it."""
+        """Sweep between two batches; the next batch may begin in the middle of it."""
         while self.random.random() < (0 if self.is_calm else 0.3):
             assert protocol.leftovers is not None
             names = protocol.leftovers.among(self.cluster.listed())
@@ -198,7 +199,7 @@ class SinkModel:
                 yield from self.ask(
                     lambda i=index, record=record: self.cluster.produce(handle, i, record)
                 )
-            self.stand_still()  # under a driver that lives
+            self.stand_still()  # under a live driver
             yield from self.ask(lambda: self.cluster.end(handle, True))
         except Refused as refused:
             return steps.ControlInDoubt(str(refused))
@@ -265,7 +266,7 @@ class SinkModel:
     # --- what happens
 
     def run(self) -> None:
-        """Bad luck for a while, then a calm end in which everything must come right."""
+        """Let failures happen for a while, then run calmly to an end with all rows written."""
         self.live.append(("driver", self.driver()))
         drivers = 1
         for _ in range(STEPS_MAX):
@@ -323,12 +324,12 @@ class SinkModel:
             self.cluster.forget(name)
 
     def has_alarm(self) -> bool:
-        """In the topic: that of a driver that was superseded is no more than its opinion."""
+        """Whether an alarm is in the topic: that of a superseded driver does not count."""
         decision = decode(SINK, self.cluster.decisions)
         return decision is not None and bool(decision.lost)
 
     def stand_still(self) -> None:
-        """For longer than transactions may take, perhaps; not every coordinator has looked yet."""
+        """Maybe pause for longer than transactions may take, which some coordinators notice."""
         can_be = self.parts.has_outages and not self.is_calm
         share = 0.7 if can_be and self.random.random() < 0.3 else 0
         for name in self.cluster.listed():
@@ -336,7 +337,7 @@ class SinkModel:
                 self.cluster.time_out(name)
 
     def unfinished(self) -> set[str]:
-        """Children that are decided, and perhaps not committed."""
+        """Return the decided children that may not be committed yet."""
         decision = decode(SINK, self.cluster.decisions)
         return set() if decision is None else {c.transactional_id for c in decision.unfinished}
 
@@ -358,7 +359,7 @@ class SinkModel:
             self.errors[f"{process[0]}: {type(problem).__name__}"] += 1
 
     def settle(self) -> None:
-        """Everybody who lives goes on to the end, then new drivers until one comes through."""
+        """Let all live drivers and attempts finish, then start drivers until one gets through."""
         self.live += self.frozen
         self.frozen = []
         while self.late:
@@ -371,7 +372,7 @@ class SinkModel:
                 self.advance(self.random.choice(self.live))
             if self.checkpoint >= self.size.batches and not self.cluster.listed():
                 return
-            if self.is_torn:  # nobody goes on without a person
+            if self.is_torn:  # only a person can continue here
                 return
             self.checkpoint = min(self.checkpoint, self.size.batches - 1)
             self.live.append(("driver", self.driver()))
@@ -393,7 +394,7 @@ class SinkModel:
 
 
 def run(seed: int, parts: Parts = WHOLE, size: Size = SMALL) -> Verdict:
-    """Of one seed."""
+    """Run the model with a seed."""
     model = SinkModel(seed, parts, size)
     model.run()
     return model.verdict()

@@ -33,10 +33,11 @@ MID_WRITE, BEFORE_DECISION, AFTER_DECISION, MID_ROLL_FORWARD, BEFORE_COMMIT_LOG 
 
 @dataclass(frozen=True)
 class StatefulJob:
-    """point, batch: where the driver is killed with its JVM, or paused; "" nowhere.
+    """The job of several queries.
 
-    executors_die_in, twins_in: batches in which each query's first task is in the middle of its
-    rows when all executors are killed, or does not go on before it has a twin.
+    point, batch: where the driver is killed with its JVM, or paused; "" nowhere. executors_die_in,
+    twins_in: batches in which each query's first task is in the middle of its rows when all
+    executors are killed, or waits until it has a twin.
     """
 
     bootstrap: str
@@ -78,7 +79,7 @@ class StatefulJob:
         )
 
     def rows(self) -> dict[str, list[str]]:
-        """By query, as readers of committed records see them."""
+        """Return the rows by query, as readers of committed records see them."""
         return {name: values_of(self.bootstrap, self.topic(name)) for name in self.names}
 
     def text(self) -> str:
@@ -86,7 +87,7 @@ class StatefulJob:
 
 
 class BreakableSink(ExactlyOnceSink):
-    """Tells of each point that it has reached, before it goes on."""
+    """A sink that reports each point before it goes on."""
 
     def __init__(self, job: StatefulJob, name: str, reached: Callable[[str, int], object]) -> None:
         super().__init__(job.topic(name), job.bootstrap, job.topic(name), mode=job.mode)
@@ -123,7 +124,7 @@ def start(spark: Any, job: StatefulJob, name: str, sink: ExactlyOnceSink) -> Any
 
 
 def attempts_of(job: StatefulJob, kills: tuple[int, ...]) -> Callable[[Any, Any], Iterator[Any]]:
-    """What writes a partition, in place of the sink's own: it stops behind the first row."""
+    """Return a replacement of the sink's `write_attempt`, which stops after the first row."""
     folder, count, limit_s = job.folder, len(job.names), MEET_S
     killed_in = job.batch if job.point == MID_WRITE else -1
     executors_die_in, twins_in = job.executors_die_in, job.twins_in
@@ -141,7 +142,7 @@ def attempts_of(job: StatefulJob, kills: tuple[int, ...]) -> Callable[[Any, Any]
         while len(glob.glob(f"{folder}/mark-{what}-*")) < wanted:
             assert time.monotonic() < deadline, f"{what}: not all have come"
             time.sleep(0.02)
-        time.sleep(0.5)  # what was written is on its way
+        time.sleep(0.5)  # the written rows are on their way
         return True
 
     def stop(spec: Any) -> None:
@@ -190,7 +191,7 @@ def main(text: str) -> int:
         log_level="ERROR",
         driver_extraJavaOptions="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         python_daemon_module="oncelog_test_daemon",
-        executorEnv_PYTHONPATH=os.environ.get("PYTHONPATH", ""),  # where that module is
+        executorEnv_PYTHONPATH=os.environ.get("PYTHONPATH", ""),  # the place of that module
         executorEnv_OPENBLAS_NUM_THREADS="1",
         **CONFS,
         **job.confs,

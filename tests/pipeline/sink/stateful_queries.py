@@ -1,8 +1,8 @@
-"""Queries with state whose output tells when a state was lost, doubled, or of the wrong batch.
+"""Queries with state, with an output that shows a lost, doubled, or wrong batch's state.
 
-One file is one batch; its lines are seconds, and what they bring about depends on state and
-watermark of the batches before. What goes to worker processes are functions within functions,
-which are sent by value: no worker has to import this file.
+One file is one batch; its lines are seconds, and their effect depends on state and watermark of
+the batches before. Worker processes get functions within functions, which are sent by value: no
+worker has to import this file.
 """
 
 import importlib.util
@@ -18,13 +18,16 @@ PROVIDERS = "org.apache.spark.sql.execution.streaming.state"
 FORMATS = {"files": ("HDFSBacked", 1), "rocksdb-1": ("RocksDB", 1), "rocksdb-2": ("RocksDB", 2)}
 # transformWithState begins with a process that has ten seconds to connect, on any machine.
 SLOW_START = "Python worker failed to connect back"
-# A batch is a file: which one is broken must not depend on batches without rows in between.
+# A batch is a file: the index of the broken one must not depend on batches without rows.
 CONFS = {"spark.sql.streaming.noDataMicroBatches.enabled": "false"}
 
 
 def seconds_of(batch: int) -> list[int]:
-    """Twelve seconds, without those of a key that is silent at times; the last two of the batch
-    before once more, which state has to know; and a second that is late for all but the first."""
+    """Return a batch's twelve seconds, without those of a key that is silent at times.
+
+    The last two of the batch before come once more, which state must know; and one second is late
+    for all but the first batch.
+    """
     is_silent = batch in (2, 3, 5, 6)
     new = [s for s in range(12 * batch, 12 * batch + 12) if s % KEYS < KEYS - is_silent]
     return [*new, *range(12 * batch - 2, 12 * batch), 1] if batch else [*new, 1]
@@ -43,7 +46,7 @@ Seconds = Callable[[], Any]  # a stream of the lines: second, key, at
 
 
 def windows(seconds: Seconds) -> Any:
-    """How many lines of a key each ten seconds have, told once when they are over."""
+    """Count the lines of a key in each ten seconds, reported once when these are over."""
     from pyspark.sql import functions as F
 
     return (
@@ -59,7 +62,7 @@ def deduplicated(seconds: Seconds) -> Any:
 
 
 def joined(seconds: Seconds) -> Any:
-    """Each line with those of its key in the six seconds behind it, or alone."""
+    """Return each line with those of its key in the six seconds behind it, or alone."""
     from pyspark.sql import functions as F
 
     left = seconds().selectExpr("at AS left_at", "second AS left", "key AS left_key")
@@ -70,7 +73,7 @@ def joined(seconds: Seconds) -> Any:
 
 
 def counted(seconds: Seconds) -> Any:
-    """Lines so far by key, counted in Python; and what a key had when it was silent for long."""
+    """Count lines by key in Python so far; report a key's count after a long silence."""
     import pandas as pd
     from pyspark.sql.streaming.state import GroupStateTimeout
 
@@ -95,7 +98,7 @@ def counted(seconds: Seconds) -> Any:
 
 
 def transformed(seconds: Seconds) -> Any:
-    """The same by transformWithState, with a timer."""
+    """Do the same by transformWithState, with a timer."""
     from pyspark.sql import Row
     from pyspark.sql.streaming.stateful_processor import (
         StatefulProcessor,
@@ -142,9 +145,9 @@ QUERIES: dict[str, tuple[Callable[[Seconds], Any], str]] = {
 
 
 def queries_in(*state_formats: str) -> list[str]:
-    """Names of queries: format of the state, a dash, the kind.
+    """Return names of queries: format of the state, a dash, the kind.
 
-    transformWithState wants RocksDB, and protobuf beside it.
+    transformWithState needs RocksDB, and protobuf beside it.
     """
     has_protobuf = importlib.util.find_spec("google.protobuf") is not None
     names = [f"{state_format}-{kind}" for kind in QUERIES for state_format in state_formats]
@@ -160,9 +163,9 @@ def kind_of(name: str) -> str:
 
 
 def query_of(spark: Any, name: str, folder: Path) -> tuple[Any, str]:
-    """The rows of a query over these files, and its output mode.
+    """Return the rows of a query over these files, and its output mode.
 
-    Whoever starts it does so before the next one is made: the session has the format of its state.
+    Start it before the next one is made: the session holds the format of its state.
     """
 
     def seconds() -> Any:

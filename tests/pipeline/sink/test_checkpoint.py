@@ -1,4 +1,4 @@
-"""What a batch was planned with is known, or nothing is written."""
+"""A batch is written only if its plan in the checkpoint is known."""
 
 import hashlib
 import uuid
@@ -46,7 +46,7 @@ def test_a_spark_that_hides_its_checkpoint_needs_the_option_checkpoint(
 
 
 def test_a_file_system_is_set_up_as_the_session_says(spark: "SparkSession", tmp_path: Path) -> None:
-    """As of an object store's keys, by `spark.conf.set`: with these Spark writes the checkpoint."""
+    """An object store's keys may be set by `spark.conf.set`: Spark writes the checkpoint so."""
     spark.conf.set("fs.file.impl.disable.cache", "true")
     spark.conf.set("fs.s3a.access.key", "of this session")
     try:

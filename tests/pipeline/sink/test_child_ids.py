@@ -1,4 +1,4 @@
-"""When a transactional id of a task attempt is used again, and by whom."""
+"""The reuse of task attempts' transactional ids."""
 
 import json
 import sqlite3
@@ -19,14 +19,14 @@ from oncelog.pipeline.sink.names import generation_of
 
 @pytest.fixture(params=["own", "shared"])
 def ids(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ChildIds]:
-    """In a table of either kind."""
+    """Return ids in a table of either kind."""
     ids = ChildIds(tmp_path / "ids" if request.param == "shared" else None)
     yield ids
     ids.close()
 
 
 def used(ids: ChildIds, batch_id: int, committed: Sequence[str] = (), generation: int = 1) -> str:
-    """By an attempt that ends well."""
+    """Use an id for a successful attempt."""
     name = ids.take("s", generation, batch_id, committed)
     ids.put_back(name, "s", generation, batch_id)
     return name
@@ -38,7 +38,7 @@ def test_an_id_is_used_again_only_after_its_commit_and_for_a_newer_batch(ids: Ch
     assert used(ids, 2, [first]) == first
     assert used(ids, 2, [first]) not in (first, second)  # one attempt a batch
     assert used(ids, 1, [second, first]) == second
-    assert used(ids, 0, [first, second]) not in (first, second)  # a task come too late
+    assert used(ids, 0, [first, second]) not in (first, second)  # a late task
 
 
 def test_an_attempt_has_its_id_for_itself(ids: ChildIds) -> None:
@@ -57,7 +57,7 @@ def test_the_tasks_of_several_sinks_take_turns(ids: ChildIds) -> None:
 
 def test_ids_of_other_generations_are_not_touched(ids: ChildIds) -> None:
     own = used(ids, 0, generation=3)
-    late = ids.take("s", 2, 9, [own])  # of a driver that is gone
+    late = ids.take("s", 2, 9, [own])  # of a former driver
     assert generation_of("s", late) == 2
     assert used(ids, 1, [own], generation=3) == own
     fresh = used(ids, 2, [own], generation=4)
@@ -180,7 +180,7 @@ def test_a_table_has_so_many_ids_and_a_busy_sink_drives_out_no_other(
     assert set(again) & set(names) == set(names[-10:])
 
 
-def test_a_worker_whose_directory_is_gone_has_no_table(
+def test_worker_without_its_directory_has_no_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(SparkFiles, "_is_running_on_worker", True)

@@ -1,6 +1,7 @@
 """The sink on real clusters, without Spark: twins, sleepers, zombies, deaths, expiry.
 
-Every test ends with what a reader of committed records sees: each row once, and nothing open.
+Every test ends with a read of committed records: each row is there once, and no transaction is
+open.
 """
 
 import asyncio
@@ -82,7 +83,7 @@ def bootstrap(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(params=[OURS, pytest.param(KAFKA, marks=[pytest.mark.kafka, pytest.mark.chaos])])
 def expiring_ids(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """One that forgets idle ids within seconds."""
+    """Run a cluster that forgets idle ids within seconds."""
     if request.param == OURS:
         with Cluster(nodes=1, config=FORGETS) as running:
             yield running.bootstrap
@@ -182,7 +183,7 @@ async def test_a_batch_is_not_written_twice_after_a_stop_longer_than_every_expir
 
 
 async def until_forgotten(driver: ManualDriver) -> None:
-    """Wait until coordinators know only those ids of the sink that have something open."""
+    """Wait until coordinators know only those ids of the sink that have an open transaction."""
     prefix = f"oncelog.spark.{driver.sink_id}."
     async with Admin(driver.bootstrap) as admin, asyncio.timeout(60):
         while True:
@@ -226,7 +227,7 @@ async def test_a_driver_that_writes_by_itself_is_fenced_and_goes_on_as_well(
 
 
 @pytest.mark.in_turn
-async def test_orphans_are_ended_and_what_is_decided_is_kept(driver: ManualDriver) -> None:
+async def test_orphans_are_aborted_and_decided_transactions_are_kept(driver: ManualDriver) -> None:
     effect = await driver.until(RunTasks, 0)
     orphan = await asyncio.to_thread(
         write_rows, driver.task_spec(effect), driver.worker(), rows(9, 9)

@@ -1,4 +1,4 @@
-"""Rows for the sink: which columns will do, and what becomes of them."""
+"""Rows for the sink: the columns that can be written, and their records."""
 
 import pyarrow as pa
 import pytest

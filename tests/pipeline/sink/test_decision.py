@@ -1,4 +1,4 @@
-"""A decision goes into records and comes back, whatever was there before it."""
+"""A decision is encoded into records and decoded, whatever was there before it."""
 
 from dataclasses import replace
 

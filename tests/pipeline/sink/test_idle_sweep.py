@@ -1,4 +1,4 @@
-"""An attempt that comes too late holds up no reader, though no batch follows."""
+"""An attempt that comes too late blocks no reader, though no batch follows."""
 
 import asyncio
 import subprocess
@@ -50,13 +50,13 @@ async def until_nothing_is_open(bootstrap: str) -> None:
 
 
 async def come_late(driver: ManualDriver, effect: RunTasks) -> str:
-    """An attempt of this batch, to its end; its id."""
+    """Run an attempt of this batch to its end; return its id."""
     spec, worker = driver.task_spec(effect), driver.worker()
     found = await asyncio.to_thread(write_rows, spec, worker, rows(9, 9))
     return found.transactional_id
 
 
-async def test_what_comes_too_late_is_ended_while_the_query_is_idle(driver: ManualDriver) -> None:
+async def test_late_attempt_is_aborted_while_the_query_is_idle(driver: ManualDriver) -> None:
     await driver.write(0)
     effect = await driver.until(RunTasks, 1)
     assert driver.protocol.leftovers is None, "a batch runs"
@@ -71,7 +71,7 @@ async def test_what_comes_too_late_is_ended_while_the_query_is_idle(driver: Manu
     await driver.assert_once(all_rows(3))
 
 
-async def test_what_is_decided_is_left_open_and_a_failed_batch_is_swept_after(
+async def test_sweep_leaves_decided_children_open_and_ends_those_of_a_failed_batch(
     driver: ManualDriver,
 ) -> None:
     decided: Effect = await driver.until(CommitChildren, 0)

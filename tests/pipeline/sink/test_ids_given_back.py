@@ -1,4 +1,4 @@
-"""Which ids the protocol gives back to its tasks, so that a long query keeps to a few."""
+"""The ids that the protocol returns to its tasks, so that a long query needs few."""
 
 import pytest
 

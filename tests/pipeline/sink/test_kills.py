@@ -1,4 +1,4 @@
-"""Queries whose processes are killed by SIGKILL, on a cluster whose nodes are killed, too.
+"""Queries in processes that are killed by SIGKILL, on a cluster with nodes killed, too.
 
     pytest -m spark_slow tests/pipeline
 
@@ -80,9 +80,7 @@ def test_an_executor_is_killed_in_the_middle_of_a_task(
 
 
 @in_modes_of_tasks
-def test_a_speculative_twin_writes_what_its_brother_writes(
-    nodes: Nodes, tmp_path: Path, mode: str
-) -> None:
+def test_speculative_twin_writes_the_same_rows(nodes: Nodes, tmp_path: Path, mode: str) -> None:
     with standalone(tmp_path) as spark:
         confs = {f"spark.speculation{name}": value for name, value in SPECULATION.items()}
         confs["spark.executor.memory"] = "512m"

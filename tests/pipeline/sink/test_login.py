@@ -1,4 +1,4 @@
-"""As whom a sink connects: names in each form, nothing secret in what tasks are sent."""
+"""The login of a sink: names in each form, and no secret in the specification of tasks."""
 
 import pickle
 
@@ -41,14 +41,14 @@ def test_only_security_is_the_login_s_and_it_shows_no_secret():
     assert pickle.loads(pickle.dumps(made)) == made
 
 
-def test_what_is_wrong_is_said_when_the_sink_is_made():
+def test_wrong_login_is_refused_when_the_sink_is_made():
     with pytest.raises(ValueError, match=r"needs sasl\.username and"):
         login(**{"sasl.username": ""})
     with pytest.raises(ValueError, match=r"sasl\.password has no effect"):
         ClusterLogin.of("h:1", {"sasl_password": "geheim"})
 
 
-def test_connections_are_shared_by_those_who_are_the_same():
+def test_connections_are_shared_by_equal_logins():
     assert login().key == login().key != login(**{"sasl.username": "bob"}).key
     assert ClusterLogin("h:1").key == ClusterLogin("h:1").key != ClusterLogin("h:2").key
     assert login().key == pickle.loads(pickle.dumps(login())).key

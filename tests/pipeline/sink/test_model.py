@@ -1,6 +1,6 @@
-"""The sink's protocol in a model of bad luck: nothing doubled, nothing lost, nothing left open.
+"""The sink's protocol in a model of failures: no row doubled or lost, no transaction left open.
 
-And each part that is taken out is missed: a model that notices nothing proves nothing.
+Each removed part of the protocol makes a run fail: a model that notices nothing proves nothing.
 """
 
 import os
@@ -33,7 +33,7 @@ def test_the_full_protocol_writes_every_row_once_whatever_happens(part: int) -> 
     assert not verdicts(range(part * SEEDS // 3, (part + 1) * SEEDS // 3), Parts())
 
 
-def test_so_it_does_with_more_batches_and_tasks() -> None:
+def test_full_protocol_with_more_batches_and_tasks_writes_every_row_once() -> None:
     assert not verdicts(range(100_000, 100_000 + SEEDS // 4), Parts(), LARGE)
 
 
@@ -79,7 +79,7 @@ TRANSACTIONAL = Parts(mode=Mode.TRANSACTIONAL)
 
 
 def outcomes(seeds: range, parts: Parts) -> Counter[str]:
-    """Runs in which rows are missing: with an alarm that stays, or without a word."""
+    """Count the runs with missing rows: with an alarm that stays, or without."""
     found: Counter[str] = Counter()
     for seed in seeds:
         verdict = run(seed, parts)
@@ -98,7 +98,7 @@ def test_ordinary_transactions_are_exact_while_no_outage_is_longer_than_they_may
 
 
 @pytest.mark.parametrize("is_v2", [True, False])
-def test_what_an_outage_costs_is_told_and_nothing_is_doubled(is_v2: bool) -> None:
+def test_outage_longer_than_the_timeout_tears_batches_with_an_alarm(is_v2: bool) -> None:
     found = outcomes(range(SEEDS // 20), replace(TRANSACTIONAL, is_v2=is_v2))
     assert found.keys() == {"torn"}
 

@@ -1,4 +1,4 @@
-"""Ids of a sink: whose they are."""
+"""The ids of a sink, and the sink of an id."""
 
 import pytest
 

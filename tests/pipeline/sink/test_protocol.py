@@ -1,4 +1,4 @@
-"""The table of the sink's protocol: what follows what, and every word in which it stops."""
+"""The table of the sink's protocol: the order of its effects, and every reason to stop."""
 
 from typing import get_args
 
@@ -72,13 +72,13 @@ def feed(protocol: SinkProtocol, *events: Event) -> Effect:
 def start(
     protocol: SinkProtocol, found: Decision | None, first: BatchGiven, *opened: str
 ) -> Effect:
-    """Up to where the children of the decision are committed."""
+    """Run to where the children of the decision are committed."""
     read = DecisionRead(found)
     return feed(protocol, first, read, Fenced(), read, OpenListed(opened), ControlCommitted())
 
 
 def running(found: Decision | None = None, batch: int = 0, mode: Mode = Mode.PREPARED):
-    """A protocol that has given its first batch to the tasks, and that effect."""
+    """Return a protocol that has given its first batch to the tasks, and that effect."""
     protocol = SinkProtocol("s", mode=mode)
     start(protocol, found, given(batch))
     return protocol, feed(protocol, ChildrenCommitted(), ChildrenAborted())
@@ -144,7 +144,9 @@ def test_an_open_child_of_a_younger_driver_is_left_alone() -> None:
     assert effect == AbortChildren((older,))
 
 
-def test_without_a_decision_the_generation_is_above_what_is_open(protocol: SinkProtocol) -> None:
+def test_generation_without_a_decision_is_above_those_of_open_children(
+    protocol: SinkProtocol,
+) -> None:
     read = DecisionRead(None)
     name = child(0, generation=8).transactional_id
     effect = feed(protocol, given(0), read, Fenced(), read, OpenListed((name,)))
@@ -182,7 +184,7 @@ def test_a_claim_in_doubt_stops_the_driver(protocol: SinkProtocol) -> None:
 
 
 def idle() -> SinkProtocol:
-    """After a batch without records."""
+    """Return a protocol after a batch without records."""
     protocol, _ = running()
     nothing = TaskReport(partition_id=0, record_count=0, child=None)
     feed(protocol, TasksDone((nothing,)), ControlCommitted(), ChildrenCommitted())
@@ -236,7 +238,7 @@ def test_a_decided_child_that_was_aborted_is_an_alarm() -> None:
         again.step(ControlInDoubt("90"))
 
 
-def test_what_was_lost_is_not_asked_for_again_when_the_user_goes_on() -> None:
+def test_lost_children_are_not_committed_again_when_the_user_goes_on() -> None:
     found = decided(4, child(0), child(1), lost=(child(0).transactional_id,))
     protocol = SinkProtocol("s", terms=Terms(first_batch=5))
     assert start(protocol, found, given(4)) == CommitChildren((child(1),))
@@ -272,7 +274,7 @@ def test_reports_that_are_not_one_for_each_partition_decide_nothing() -> None:
         (decided(4, lost=("x",)), 5, "ROWS OF BATCH 4 ARE MISSING"),
     ],
 )
-def test_what_does_not_fit_the_checkpoint_stops_before_anybody_is_fenced(
+def test_decision_that_does_not_fit_the_checkpoint_stops_before_a_fence(
     protocol: SinkProtocol, found: Decision, batch: int, words: str
 ) -> None:
     protocol.step(given(batch, digest="two"))
@@ -295,7 +297,7 @@ def test_what_does_not_fit_the_checkpoint_stops_before_anybody_is_fenced(
         (Decision(generation=3, query_id="other"), 0, Terms()),  # it never wrote anything
     ],
 )
-def test_what_the_user_has_agreed_to_is_written(found: Decision, batch: int, terms: Terms) -> None:
+def test_batch_that_the_terms_allow_is_written(found: Decision, batch: int, terms: Terms) -> None:
     protocol = SinkProtocol("s", terms=terms)
     start(protocol, found, given(batch))
     effect = feed(protocol, ChildrenCommitted(), ChildrenAborted())

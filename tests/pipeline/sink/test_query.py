@@ -32,7 +32,7 @@ SLOW = pytest.mark.spark_slow
 
 
 def run_until_it_ends(spark: "SparkSession", job: Job) -> int:
-    """How often the query died on its way."""
+    """Run the query to its end; return how often it died."""
     from pyspark.errors import StreamingQueryException
 
     def die() -> None:
@@ -80,7 +80,7 @@ def test_a_query_that_is_broken_at_each_point_writes_every_row_once(
 
 @pytest.fixture
 def own_state(spark: "SparkSession") -> Iterator[None]:
-    """Queries may choose the format of their state; those of other tests have the usual one."""
+    """Restore the confs: queries may choose the format of their state for themselves only."""
     for name, value in CONFS.items():
         spark.conf.set(name, value)
     yield
@@ -89,7 +89,7 @@ def own_state(spark: "SparkSession") -> Iterator[None]:
 
 
 def run_side_by_side(spark: "SparkSession", job: StatefulJob, deaths: dict[str, int]) -> None:
-    """Each query dies once at each of these points, in these batches, and is started again."""
+    """Run the queries; each dies once at each of these points and batches, and restarts."""
     from pyspark.errors import StreamingQueryException
 
     def sink_of(name: str) -> BreakableSink:
@@ -133,9 +133,10 @@ def test_state_and_watermark_go_on_where_a_query_died(
     names: list[str],
     mode: str,
 ) -> None:
-    """Two kinds for each format; test_stateful_kills.py has all of them, with real deaths.
+    """There are two kinds for each format; test_stateful_kills.py has all, with real deaths.
 
-    By default one of one format, in which the checkpoint itself names the state of each batch.
+    The default run has one kind of one format, in which the checkpoint itself names the state of
+    each batch.
     """
     rows: list[dict[str, list[str]]] = []
     for run, deaths in {"whole": {}, "broken": {POINTS[4]: 1, POINTS[3]: 3, POINTS[1]: 4}}.items():
@@ -271,7 +272,7 @@ def test_a_sink_that_cannot_begin_leaves_nothing_open(
 
 
 @pytest.mark.parametrize("name", ["enabled", "enableFullRetryOnMismatch"])
-def test_spark_compares_what_it_computes_anew_as_the_page_says(
+def test_spark_compares_recomputed_shuffles_as_the_page_says(
     spark: "SparkSession", name: str
 ) -> None:
     assert spark.conf.get(f"spark.sql.shuffle.orderIndependentChecksum.{name}") == "true"

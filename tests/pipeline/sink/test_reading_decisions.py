@@ -1,4 +1,4 @@
-"""How soon a start of the sink knows the last decision: it reads the topic twice in a row."""
+"""The time until a start of the sink knows the last decision: it reads the topic twice."""
 
 import asyncio
 import dataclasses
@@ -15,7 +15,7 @@ from oncelog.pipeline.sink.decision import Decision
 READINGS, SOON_S = (
     6,
     0.3,
-)  # a fetch at the end of a topic waits for 0.5 s where nothing else is said
+)  # a fetch at the end of a topic waits for 0.5 s by default
 
 
 def test_a_read_does_not_wait_behind_an_abandoned_fetch(cluster: Cluster) -> None:
@@ -48,7 +48,7 @@ def test_the_second_reading_goes_on_from_the_first(cluster: Cluster) -> None:
             await sink.fence()
             await sink.write_decision(Decision(generation=1, query_id="q"))
             first = await read_topic(sink.admin)
-            assert await read_topic(sink.admin, first) is first  # nothing has come since
+            assert await read_topic(sink.admin, first) is first  # no newer record has come
             shown = dataclasses.replace(first, newest={b"known before": b"", **first.newest})
             await sink.write_decision(Decision(generation=2, query_id="q"))
             anew = await read_topic(sink.admin)
@@ -57,10 +57,10 @@ def test_the_second_reading_goes_on_from_the_first(cluster: Cluster) -> None:
             assert following == dataclasses.replace(
                 anew, newest={b"known before": b"", **anew.newest}
             )
-            # The topic was made anew, and is shorter now: what stood in the old one is no more.
+            # The topic was made anew, and is shorter now: the records of the old one are gone.
             ahead = dataclasses.replace(shown, position=anew.position + 1)
             assert await read_topic(sink.admin, ahead) == anew
-            for generation in (3, 4):  # what was written by itself, and by somebody else
+            for generation in (3, 4):  # written by this sink, and by another
                 assert (await sink.read_decision()) == steps.DecisionRead(
                     Decision(generation=generation - 1, query_id="q")
                 )

@@ -24,7 +24,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "spark-reference.md"
 
 
 class TornSink(ExactlyOnceSink):
-    """One transaction of batch 1 is gone when the others are committed."""
+    """A sink that loses one transaction of batch 1 when the others are committed."""
 
     def perform(self, effect: Effect, rows: Any) -> Event:
         decided = self.protocol.decision
@@ -40,7 +40,7 @@ class TornSink(ExactlyOnceSink):
 
 
 def recipe() -> str:
-    """The code of the page, from its section to the end of the block."""
+    """Return the code of the page, from its section to the end of the block."""
     section = PAGE.read_text(encoding="utf-8").split("## A torn batch", 1)[1]
     return textwrap.dedent(section.split("```python\n", 1)[1].split("```", 1)[0])
 

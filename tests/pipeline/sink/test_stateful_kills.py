@@ -1,4 +1,4 @@
-"""Queries with state, in each format that Spark can keep it in, whose processes are killed.
+"""Queries with state, in each format that Spark can keep it in, in processes that are killed.
 
     pytest -m spark_slow tests/pipeline/sink/test_stateful_kills.py
     ONCELOG_KAFKA=1 pytest -m "spark_slow and kafka" tests/pipeline/sink/test_stateful_kills.py
@@ -38,7 +38,7 @@ Rows = dict[str, list[str]]  # values in order, by query
 
 
 def new_job(nodes: Nodes, folder: Path, mode: str) -> StatefulJob:
-    """With its files, and topics of this run alone."""
+    """Make a job with its files, and topics of this run alone."""
     folder = folder / f"{mode}-{os.urandom(4).hex()}"
     folder.mkdir()
     job = StatefulJob(nodes.bootstrap, str(folder), queries_in(*FORMATS), mode)
@@ -54,7 +54,7 @@ def begin(job: StatefulJob) -> QueryProcess:
 
 
 def run(job: StatefulJob) -> None:
-    """To its end, in good order."""
+    """Run a job to its end, which must be a success."""
     process = begin(job)
     assert process.end() == 0, process.words
 
@@ -64,7 +64,7 @@ Whole = Callable[[Nodes], Rows]
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
-    """The rows of a run without kills on these nodes."""
+    """Return the rows of a run without kills on these nodes."""
 
     @functools.cache
     def rows_on(nodes: Nodes) -> Rows:

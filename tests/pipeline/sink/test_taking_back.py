@@ -1,4 +1,4 @@
-"""Mode "transactional" in the table of the sink's protocol, and how modes are chosen and told."""
+"""Mode "transactional" in the table of the sink's protocol, and the choice of modes."""
 
 import asyncio
 import json
@@ -63,14 +63,14 @@ def at_start(
 
 
 def reported() -> tuple[SinkProtocol, Any]:
-    """A protocol whose tasks are done, and what it does then."""
+    """Return a protocol with finished tasks, and its next effect."""
     protocol = SinkProtocol("s", mode=Mode.TRANSACTIONAL)
     start(protocol, None, given(0))
     assert feed(protocol, ChildrenCommitted(), ChildrenAborted()) == RunTasks(1, 0, ())
     return protocol, protocol.step(TasksDone(tuple(map(report, range(3)))))
 
 
-def test_what_tasks_left_open_is_described_before_the_decision_and_after_it() -> None:
+def test_open_children_are_described_before_the_decision_and_after_it() -> None:
     protocol, effect = reported()
     assert effect == DescribeChildren(CHILDREN)
     decision = decided(0, *CHILDREN, times_out=True)
@@ -168,7 +168,7 @@ def test_a_driver_that_lived_through_an_outage_looks_again_before_it_commits(
     assert effect == WriteDecision(decided(0, *CHILDREN, times_out=True).done())
 
 
-def test_one_that_somebody_has_committed_meanwhile_keeps_the_decision_of_this_run() -> None:
+def test_child_that_was_committed_meanwhile_keeps_the_decision_of_this_run() -> None:
     protocol, _ = reported()
     feed(protocol, *DECIDED, ChildrenDescribed(NAMES[1:], ended=NAMES[:1]))
     effect = protocol.step(ChildrenRefused(NAMES[1:2], "INVALID_TXN_STATE"))
@@ -217,13 +217,13 @@ def test_a_decision_that_is_taken_back_in_doubt_stops_the_driver() -> None:
     [
         (FOUND, BATCH, None, ChildrenRefused(NAMES, "forgotten", NAMES[:1])),
         (FOUND, BATCH, None, ChildrenRefused(NAMES[1:], "90")),
-        # Spark will not have it written again:
+        # Spark will not have these written again.
         (FOUND, given(0, "other"), Terms(replaces_query="q"), ChildrenRefused(NAMES, "90")),
         (FOUND, given(4), None, ChildrenRefused(NAMES, "90")),
         (decided(3, *CHILDREN), BATCH, None, ChildrenRefused(NAMES, "90")),
     ],
 )
-def test_what_is_not_written_again_is_an_alarm(
+def test_refused_children_of_a_batch_that_is_not_written_again_are_an_alarm(
     found: Decision, first: BatchGiven, terms: Terms | None, refused: ChildrenRefused
 ) -> None:
     protocol, effect = at_start(found, first, terms=terms)
@@ -249,7 +249,7 @@ def test_a_program_that_knows_no_ordinary_transactions_does_not_end_a_decision_o
     def form_of(decision: Decision) -> int:
         return json.loads(encode("s", decision)[0][1])["form"]
 
-    assert form_of(FOUND) == form_of(FOUND.claimed(9)) == 2  # it reads 1 alone
+    assert form_of(FOUND) == form_of(FOUND.claimed(9)) == 2  # the older program reads only 1
     assert {form_of(d) for d in (FOUND.done(), FOUND.undone(), FOUND.without(NAMES[:1]))} == {1}
     assert form_of(decided(3, *CHILDREN)) == 1
 
@@ -342,7 +342,7 @@ def test_auto_takes_the_best_that_is_exact_whatever_happens(
     assert choose_mode(wanted, answers) is chosen
 
 
-def test_what_is_chosen_is_told() -> None:
+def test_chosen_mode_is_described_in_words() -> None:
     words = mode_in_words("s", None, Mode.DRIVER, LACKING, 600_000)
     assert "lack x.enable=true on broker 1, 2" in words
     words = mode_in_words("s", Mode.TRANSACTIONAL, Mode.TRANSACTIONAL, LACKING, 900_000)
@@ -395,6 +395,6 @@ def test_the_timeout_may_be_given_by_the_name_that_kafka_has_for_it() -> None:
     for name in ("transaction.timeout.ms", "kafka.transaction.timeout.ms"):
         sink = ExactlyOnceSink("s", "127.0.0.1:1", "t", mode="transactional", **{name: "5000"})
         assert sink.timeout_ms == 5_000
-        assert "transaction_timeout_ms" not in sink._settings  # a producer is given it once
+        assert "transaction_timeout_ms" not in sink._settings  # a producer gets it once
         with pytest.raises(ValueError, match="transaction_timeout_ms is given twice"):
             ExactlyOnceSink("s", "127.0.0.1:1", "t", transaction_timeout_ms=1, **{name: "5000"})

@@ -1,4 +1,4 @@
-"""What a process of Spark's keeps from task to task."""
+"""The state that a Spark process keeps from task to task."""
 
 import gc
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from oncelog.pipeline.sink.task import worker_of_process
 
 @pytest.fixture
 def no_worker() -> Iterator[None]:
-    """As in a process that has had no task yet."""
+    """Set the state of a process that has had no task yet."""
     before = dict(task._workers)
     task._workers.clear()
     yield
@@ -23,7 +23,7 @@ def no_worker() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("no_worker")
-def test_what_a_process_has_loaded_is_no_garbage_from_its_second_task_on() -> None:
+def test_objects_of_a_process_are_frozen_from_its_second_task_on() -> None:
     gc.unfreeze()
     first = worker_of_process()
     assert gc.get_freeze_count() == 0  # its first task may load more, and leave garbage

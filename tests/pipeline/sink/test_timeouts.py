@@ -1,4 +1,4 @@
-"""How long the sink waits, what it says then, and what it does not wait for; without a cluster."""
+"""The waits of the sink, their messages, and absent brokers that it skips; without a cluster."""
 
 import asyncio
 import gc
@@ -32,7 +32,7 @@ DECISION = Decision(generation=1, query_id="q")
 
 
 class Control:
-    """A producer whose records are never taken."""
+    """A producer with records that are never acknowledged."""
 
     def __init__(self, problem: KafkaError) -> None:
         self.state, self.problem, self.begun, self.aborted = ProducerState.READY, problem, 0, 0
@@ -227,10 +227,10 @@ def test_a_timeout_that_is_none_is_refused_and_not_the_default(name: str, value:
 
 
 def test_a_sink_that_two_queries_share_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One would sweep what the other has open, whose batch is not decided yet."""
+    """One query would sweep the open children of the other, which are not decided yet."""
     sink = ExactlyOnceSink("s", "127.0.0.1:1", "t")
     frame: Any = object()
     monkeypatch.setattr(sink, "_given", lambda _, batch_id: sink(frame, batch_id + 1))
-    for _ in range(2):  # and it is free again
+    for _ in range(2):  # the sink is free again
         with pytest.raises(RuntimeError, match="sink s is at work on another batch: a sink serves"):
             sink(frame, 7)

@@ -1,4 +1,4 @@
-"""Mode "transactional" on real clusters: what times out, what is taken back, and what is torn.
+"""Mode "transactional" on real clusters: timeouts, returned decisions, and torn batches.
 
 On brokers of ours, on Apache Kafka 4.4 with both versions of transactions, and on one without the
 verification of KIP-890 (before 3.6).
@@ -63,7 +63,7 @@ EITHER = [
 
 @contextmanager
 def running(name: str, folder: Path, **more: str) -> Iterator[str]:
-    """The bootstrap line of one node."""
+    """Run one node; yield its bootstrap line."""
     settings = SCANS | SHORT | more
     if name == OURS:
         with Cluster(nodes=1, data=folder / "data", config=settings) as cluster:
@@ -83,7 +83,7 @@ def bootstrap(
 
 @pytest.fixture(params=EITHER)
 def expiring_ids(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """One that forgets idle ids within seconds."""
+    """Run a cluster that forgets idle ids within seconds."""
     with running(request.param, tmp_path, **FORGETS) as line:
         yield line
 
@@ -94,7 +94,7 @@ def driver(bootstrap: str) -> AbstractAsyncContextManager[ManualDriver]:
 
 
 def hurry(driver: ManualDriver, *partitions: int) -> None:
-    """From here on the transactions of these tasks are short; they are the last to write."""
+    """Make the later transactions of these tasks short; these tasks write last."""
 
     async def run_tasks(effect: RunTasks) -> TasksDone:
         spec = driver.task_spec(effect)
@@ -109,7 +109,7 @@ def hurry(driver: ManualDriver, *partitions: int) -> None:
 async def decide(
     driver: ManualDriver, *short: int, batch: int = 1
 ) -> tuple[PreparedTransaction, ...]:
-    """A batch that is decided, and not committed."""
+    """Return the children of a batch that is decided, and not committed."""
     await driver.write(batch - 1)
     hurry(driver, *short)
     effect = await driver.until(CommitChildren, batch)
@@ -158,7 +158,7 @@ async def test_a_driver_that_dies_anywhere_has_a_successor(bootstrap: str) -> No
 
 
 @pytest.mark.in_turn
-async def test_what_times_out_costs_nothing_until_a_part_is_committed_then_it_tears_the_batch(
+async def test_timeout_costs_nothing_until_a_part_is_committed_and_then_tears_the_batch(
     bootstrap: str,
 ) -> None:
     async def before_the_decision(driver: ManualDriver) -> list[str]:
@@ -282,7 +282,7 @@ async def test_an_id_that_is_forgotten_tells_nothing_and_the_sink_stops(expiring
         await driver.assert_once(all_rows(2))
 
 
-async def test_what_brokers_answer_settles_the_mode_and_its_timeout(
+async def test_answers_of_brokers_settle_the_mode_and_its_timeout(
     bootstrap: str, request: pytest.FixtureRequest
 ) -> None:
     best = Mode.PREPARED if request.node.callspec.params["bootstrap"] == OURS else Mode.DRIVER

@@ -1,7 +1,7 @@
 """The jars of Spark's own Kafka connector, fetched through Maven once and kept in a cache folder.
 
-The wheel of pyspark has none. The connector of the same version is asked for first. A repository
-may be behind PyPI, or have holes; then the newest set that is known to work with that Spark is.
+The wheel of pyspark has none. The connector of the same version is tried first. A repository may
+be behind PyPI, or have holes; then the newest set that is known to work with that Spark is used.
 """
 
 import os
@@ -15,11 +15,11 @@ OTHERS = {"4.3.0": (("4.2.0", "4.2.0"), ("4.2.0", "4.0.0"))}  # connector, its t
 
 
 class NoConnector(Exception):
-    """The jars cannot be had here; the text says why."""
+    """The jars cannot be fetched here; the text says why."""
 
 
 def connector_jars() -> list[Path]:
-    """The jars for the pyspark that is installed. Raises NoConnector."""
+    """Return the jars for the installed pyspark. Raises NoConnector."""
     import pyspark
 
     version = pyspark.__version__
@@ -40,7 +40,7 @@ def connector_jars() -> list[Path]:
 
 
 def _needed(folder: Path) -> list[Path]:
-    """Of all that Maven brings, what Spark does not have itself."""
+    """Return the jars from Maven that Spark does not have itself."""
     return sorted(jar for jar in folder.glob("*.jar") if jar.name.startswith(NEEDED))
 
 

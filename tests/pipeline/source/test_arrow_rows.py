@@ -1,4 +1,4 @@
-"""Batches of the log become Arrow's, to the letter of the schema that Spark expects."""
+"""Batches of the log as Arrow's batches, exactly in the schema that Spark expects."""
 
 import datetime
 
@@ -30,7 +30,7 @@ KINDS = {
 
 
 def schema(*, raw: bool = False, headers: bool = False) -> pa.Schema:
-    """As Spark makes it of our columns (which takes a session, but for such plain ones)."""
+    """Return our columns' schema as Spark makes it, without a session."""
     made = types.StructType()
     for column in (
         schema_of(raw=raw, headers=headers).replace(HEADERS, "headers headers").split(",")
@@ -72,7 +72,7 @@ def test_plain_rows() -> None:
 
 
 def test_a_time_that_no_timestamp_can_hold_is_not_another_time() -> None:
-    """As of a producer that has stamped nanoseconds; a Kafka before 4.0 takes them."""
+    """A producer may have stamped nanoseconds; a Kafka before 4.0 accepts them."""
     rows = ArrowRows(schema(), is_raw=False)
     for time_ms in (arrow_rows.TIME_MS_MAX, -1):
         rows.add(columns_of(encode_batch([Record(4, time_ms, None, b"v")])))
@@ -107,7 +107,7 @@ def test_headers_are_null_where_there_are_none() -> None:
 
 
 def test_a_header_s_name_that_is_no_text_does_not_end_the_reading() -> None:
-    """librdkafka sends any bytes, and Java's clients show those that are not UTF-8 in this way."""
+    """Names may be any bytes from librdkafka; Java's clients show those that are not UTF-8 so."""
     batch = encode_batch([Record(5, TIME_MS, None, b"v", (("ab", b"1"),))])
     batch = batch.replace(b"\x04ab", b"\x04\xff\xfe")
     rows = ArrowRows(schema(), is_raw=False)

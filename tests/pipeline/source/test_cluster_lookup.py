@@ -1,4 +1,4 @@
-"""What a query asks the cluster when it plans, and what comes between two of its questions."""
+"""A query's requests to the cluster when it plans, and changes between two of them."""
 
 import itertools
 import socket
@@ -19,7 +19,7 @@ _numbers = itertools.count()
 def test_a_topic_of_a_pattern_that_is_deleted_meanwhile_does_not_hold_up_the_others(
     cluster: Cluster, admin: BlockingAdmin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The metadata had it yet, the leader has it no more: it is gone, and not about to answer."""
+    """The metadata still had the topic, the leader had not: it is gone, and will not answer."""
     prefix = f"lookup-{next(_numbers)}"
     admin.create_topic(f"{prefix}-kept", partitions=1)
     admin.create_topic(f"{prefix}-gone", partitions=1)

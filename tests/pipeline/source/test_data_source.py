@@ -37,7 +37,7 @@ def put(cluster: Cluster, topic: str, values: Iterable[int], partition: int = 0)
 
 
 def put_in_transactions(cluster: Cluster, topic: str) -> None:
-    """1-3 committed, 4-6 aborted, 7-9 committed, in partition 0."""
+    """Write transactions to partition 0: 1-3 committed, 4-6 aborted, 7-9 committed."""
     with BlockingProducer(cluster.bootstrap, transactional_id=f"id-{topic}") as producer:
         producer.init_transactions()
         for first, commits in ((1, True), (4, False), (7, True)):
@@ -60,7 +60,7 @@ def numbers(frame: "DataFrame") -> list[int]:
 
 
 class Stream:
-    """Runs of one query, each to the end of what there is; what each batch has is kept."""
+    """Runs of one query, each to the end of the topic; each batch's rows are kept."""
 
     def __init__(
         self, spark: "SparkSession", cluster: Cluster, topic: str, checkpoint: str, **options: Any
@@ -71,7 +71,7 @@ class Stream:
         self.batches: list[list[int]] = []
 
     def run(self) -> list[int]:
-        """The rows of all batches of this run."""
+        """Return the rows of all batches of this run."""
         before = len(self.batches)
         frame = self._spark.readStream.format("oncelog").options(**self.options).load()
         writer = (
@@ -83,7 +83,7 @@ class Stream:
             try:
                 assert writer.start().awaitTermination(120)
                 break
-            except Exception as problem:  # the reader's process was not there in ten seconds
+            except Exception as problem:  # the reader's process took over ten seconds to start
                 if SLOW_START not in str(problem) or not starts_left:
                     raise
         return sorted(value for batch in self.batches[before:] for value in batch)

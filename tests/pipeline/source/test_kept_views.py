@@ -1,4 +1,4 @@
-"""What a process keeps from range to range, what it costs a trigger, and what is never shared."""
+"""The views that a process keeps from range to range, their cost, and their separation."""
 
 import asyncio
 import sys
@@ -71,7 +71,7 @@ def proxy() -> Iterator[CountingProxy]:
 
 @pytest.fixture
 def kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[KeptViews]:
-    """None yet, as in a new process."""
+    """Start without views, as in a new process."""
     monkeypatch.setattr(module, "_kept", made := KeptViews())
     yield made
     made.close()

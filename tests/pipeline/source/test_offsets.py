@@ -1,4 +1,4 @@
-"""Which offsets a micro-batch reads, and what does not go unnoticed."""
+"""The offsets that a micro-batch reads, and the losses that are reported."""
 
 import itertools
 import json
@@ -152,8 +152,8 @@ def test_available_now_ends_where_the_log_ended_and_new_partitions_wait() -> Non
     assert latest(beyond, known, until=until) is beyond
 
 
-def test_available_now_does_not_end_before_what_was_read() -> None:
-    """A broker with old metadata, or a new leader, told of the ends when the run began."""
+def test_available_now_does_not_end_before_offsets_that_were_read() -> None:
+    """A broker with old metadata, or a new leader, reported the ends when the run began."""
     begin = position({("t", 0): 20, ("t", 1): 5})
     known = known_of({("t", 0): (0, 40), ("t", 1): (0, 9)})
     late = not_before(position({("t", 0): 10}), begin, known)
@@ -196,7 +196,7 @@ def test_a_limit_is_shared_out_to_the_last_offset(
 
 
 def test_a_quiet_partition_is_read_beside_one_that_stays_behind() -> None:
-    """For event time, too: the query's watermark waits for its rows."""
+    """Event time needs it, too: the query's watermark waits for the quiet partition's rows."""
     at, busy_end = position({("t", 0): 0, ("t", 1): 0}), 10_000_000
     for _ in range(3):
         known = known_of({("t", 0): (0, busy_end), ("t", 1): (0, 1)})
@@ -211,10 +211,10 @@ def test_a_quiet_partition_is_read_beside_one_that_stays_behind() -> None:
 
 
 @pytest.mark.parametrize("begin", [{("t", 0): 100}, {}], ids=["overtaken", "a new partition"])
-def test_a_limited_query_gets_out_of_what_retention_has_taken(
+def test_limited_query_gets_past_a_range_removed_by_retention(
     begin: dict[tuple[str, int], int],
 ) -> None:
-    """100 offsets are kept, 20 come between two triggers, and 30 may be read in each."""
+    """The log keeps 100 offsets; 20 come between two triggers, and each may read 30."""
     at, log_start, read, losses = position(begin), 10_000_000, 0, list[str]()
     for _ in range(4):
         known = known_of({("t", 0): (log_start, log_start + 100), ("t", 1): (0, 0)})
@@ -225,7 +225,7 @@ def test_a_limited_query_gets_out_of_what_retention_has_taken(
     assert len(losses) == 1, "the query has caught up"
 
 
-def test_available_now_may_end_within_what_retention_has_taken() -> None:
+def test_available_now_may_end_within_a_range_removed_by_retention() -> None:
     start, until = position({("t", 0): 10}), position({("t", 0): 40})
     known = known_of({("t", 0): (60, 90)})
     end = latest(start, known, offsets_max=5, until=until)
@@ -283,7 +283,7 @@ def test_a_deleted_partition_is_reported_and_keeps_its_offset() -> None:
         check_identity(end, known_of({("u", 0): (0, 9)}, {"u": "cc"}))
 
 
-def test_what_retention_has_taken_is_reported_and_the_rest_may_be_read() -> None:
+def test_range_removed_by_retention_is_reported_and_the_rest_may_be_read() -> None:
     start, end = position({("t", 0): 5}), position({("t", 0): 30})
     known = known_of({("t", 0): (12, 40)})
     with pytest.raises(DataLost, match=r"t/0: offsets 5 to 11 are gone, the log begins at 12;"):

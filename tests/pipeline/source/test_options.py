@@ -1,4 +1,4 @@
-"""Options of the source: what is taken, and what is said about the rest."""
+"""Options of the source: those accepted, and the sentences about the others."""
 
 import pickle
 from pathlib import Path
@@ -60,7 +60,7 @@ def test_topics_by_name_by_partition_by_pattern() -> None:
 
 @pytest.mark.parametrize("kind", ["names", "partitions"])
 def test_tens_of_thousands_of_topics_are_found_without_comparing_all(kind: str) -> None:
-    """At each trigger: what is named by what there is would be seconds."""
+    """Comparing all names with all topics at each trigger would take seconds."""
     looked_at = 0
 
     class Name(str):
@@ -152,7 +152,7 @@ def test_raw_reads_everything_and_log_folders_need_no_cluster() -> None:
         ({"kafka__bootstrap__servers": "", "subscribe": "t"}, ""),
     ],
 )
-def test_what_would_not_be_honoured_is_refused(options: dict[str, str], said: str) -> None:
+def test_option_that_would_not_be_honoured_is_refused(options: dict[str, str], said: str) -> None:
     if not said:
         with pytest.raises(OptionError, match=r"kafka\.bootstrap\.servers is missing"):
             read_options({"subscribe": "t"}, is_streaming=True)
@@ -191,7 +191,7 @@ SECRETS = {
 }
 
 
-def test_secrets_are_not_seen_in_what_is_made_of_options() -> None:
+def test_secrets_are_hidden_in_the_parsed_options() -> None:
     options = read_options(BOOTSTRAP | SECRETS | {"subscribe": "t"}, is_streaming=True)
     assert "geheim" not in repr(options)
     assert options.client["sasl.jaas.config"].reveal().endswith('"geheim";')

@@ -1,4 +1,4 @@
-"""A range of offsets is read to its end, or it is said what is missing."""
+"""A range of offsets is read to its end, or the missing offsets are reported."""
 
 import itertools
 from collections.abc import Callable, Container, Iterator, Mapping
@@ -29,7 +29,7 @@ def refuse(loss: str) -> NoReturn:
 
 @pytest.fixture
 def topic(cluster: Cluster, admin: BlockingAdmin) -> str:
-    """40 records in batches of 10, the second of them aborted: 10..19, and markers behind each."""
+    """Write 40 records in batches of 10 with markers behind each; records 10..19 are aborted."""
     name = f"range-{next(_numbers)}"
     admin.create_topic(name, partitions=1)
     with BlockingProducer(cluster.bootstrap, transactional_id=name) as producer:
@@ -78,7 +78,7 @@ def test_small_fetches_give_the_same(cluster: Cluster, topic: str) -> None:
     ]
 
 
-def test_what_was_removed_meanwhile_is_reported(
+def test_records_removed_meanwhile_are_reported(
     cluster: Cluster, topic: str, admin: BlockingAdmin
 ) -> None:
     admin.delete_records(topic, 0, 25)
@@ -98,7 +98,7 @@ def test_a_recreated_topic_is_not_read(cluster: Cluster, topic: str) -> None:
 
 @pytest.fixture(params=["by id", "by name"])
 def _fetches_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """As a broker before KIP-516 has them, too, in a process that has not read yet."""
+    """Fetch as from a broker before KIP-516, too, in a process that has not read yet."""
     if request.param == "by name":
         monkeypatch.setitem(connection.SPOKEN, fetcher.FETCH, (4, fetcher.BY_NAME_NEWEST))
     monkeypatch.setattr(kept_views, "_kept", made := kept_views.KeptViews())
@@ -149,7 +149,7 @@ def test_a_topic_recreated_during_a_read_is_not_read_on(
 def test_a_log_that_a_new_leader_has_cut_is_not_waited_for(
     cluster: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After an unclean election; the task begins anew, and so must not go on in another log."""
+    """After an unclean election the task starts over, so it must not continue in another log."""
 
     async def ends_before(_: Any, __: int, asked: Mapping[Any, Any]) -> dict[Any, EpochEnd]:
         return dict.fromkeys(asked, EpochEnd(0, 0, 5))

@@ -1,4 +1,4 @@
-"""A stream whose cluster does not show all of it for a while; without Spark or a broker."""
+"""A stream on a cluster that does not show all of it for a while; without Spark or a broker."""
 
 import pytest
 
@@ -19,7 +19,7 @@ START = Position({("a", 0): 10, ("b", 0): 15}, {"a": "aa", "b": "bb"}).to_json()
 
 
 class Lookup:
-    """Answers in turn, the last one for ever."""
+    """A lookup with given answers in turn, the last one for ever."""
 
     def __init__(self, *answers: Known) -> None:
         self.answers, self.asked = list(answers), 0
@@ -64,7 +64,7 @@ def test_a_partition_missing_for_long_stops_the_query() -> None:
         latest(reader(Lookup(STALE)), START)
 
 
-def test_what_comes_back_late_is_read_on_and_not_from_its_beginning() -> None:
+def test_partition_that_comes_back_late_is_read_on_from_its_offset() -> None:
     lookup = Lookup(STALE)
     stream = reader(lookup, failOnDataLoss="false")
     first = latest(stream, START)
