@@ -88,7 +88,7 @@ def test_a_static_member_restarts_without_a_rebalance(
     assert instances == {"one", "two"}
 
 
-def test_cooperative_members_keep_what_they_need_not_give(
+def test_cooperative_members_keep_partitions_that_need_not_move(
     cluster: Cluster, stack: ExitStack
 ) -> None:
     """KIP-429 has the rules."""

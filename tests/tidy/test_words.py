@@ -13,16 +13,12 @@ UNWRITTEN = {
     "tests/client",
     "tests/coordinator",
     "tests/deploy",
-    "tests/interop",
-    "tests/pipeline",
     "tests/proof",
     "tests/prove",
     "tests/replication",
     "tests/runtime",
     "tests/simulation",
-    "tests/storage",
     "tests/ui",
-    "tests/wire",
     "ui",
 }
 PLANTED = '''

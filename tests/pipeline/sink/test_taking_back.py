@@ -292,7 +292,7 @@ def test_how_a_child_stands(
         assert standing(child, described, NOW_MS + 5_000) == "expiring"
 
 
-def test_an_attempt_whose_coordinator_did_not_answer_is_not_relied_upon() -> None:
+def test_attempt_without_an_answer_of_its_coordinator_is_not_relied_upon() -> None:
     class OfV1:
         lost_answers, calls = 1, list[str]()
 
