@@ -3,7 +3,7 @@
     python -m oncelog.proof.audit --topic orders --bootstrap HOST:PORT
 
 Not here: histories of clients (`oncelog check`). Nothing is trusted that a broker derived from its
-log: who committed is told by the markers. Begin with `pieces.py`, then `rules.py`.
+log: markers alone say which transactions committed. Begin with `pieces.py`, then `rules.py`.
 """
 
 from ...pipeline.extra import require_spark

@@ -80,7 +80,7 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def main(given: Sequence[str] | None = None) -> int:
-    """Audit and print; the exit code."""
+    """Audit, print the findings and return the exit code."""
     options = arguments(given)
     started = time.monotonic()
     try:
@@ -116,7 +116,7 @@ def main(given: Sequence[str] | None = None) -> int:
 
 
 def words(counts: Summary, examples: list[dict[str, Any]]) -> list[str]:
-    """What was looked at and found, for people."""
+    """Return the report's lines: counts first, then the violations with examples."""
     lines = [
         f"{counts.records:,} records and {counts.markers:,} markers in {counts.copies:,} copies "
         f"of {counts.partitions:,} partitions",
@@ -139,7 +139,7 @@ def verdict(counts: Summary) -> str:
 
 
 def _examples(result: AuditResult, anomalies: Iterable[str]) -> list[dict[str, Any]]:
-    """The first few violations of each kind."""
+    """Return the first few violations of each kind."""
     found: list[dict[str, Any]] = []
     for anomaly in anomalies:
         rows = result.violations.where(result.violations["anomaly"] == anomaly)

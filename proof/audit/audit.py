@@ -28,9 +28,9 @@ ANOMALIES = tuple(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditInput:
-    """What is judged. `rows` are raw rows; what is None is not looked at.
+    """The data to judge: `rows` are raw rows; a check is skipped where its data is None.
 
-    compacted: topics whose logs may lack offsets. shown: `readers.shown` of a reading, with spans
+    compacted: topics that may lack offsets. shown: `readers.shown` of a reading, with spans
     (readers.SPANS). bounds (pieces.BOUNDS): where copies are compared. open_older_than: a
     transaction whose newest record is older must have ended.
     """
@@ -109,7 +109,7 @@ def _transactions(endings: DataFrame, opened: DataFrame) -> DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What was looked at; `violations`: how many of each anomaly that was found."""
+    """The counts of everything that was read; `violations`: how many of each anomaly."""
 
     partitions: int
     copies: int

@@ -1,9 +1,8 @@
-"""Replicas are equal where everybody has to have the records: from the highest log start to the
-lowest high watermark.
+"""Compare replicas from the highest log start to the lowest high watermark.
 
-Partitions that are not compacted: word for word, by counts and digests. Compacted ones are
-cleaned by each replica for itself: the newest committed record of each key must be the same, and a
-key whose newest record is a tombstone may be gone here and there.
+Partitions that are not compacted: word for word, by counts and digests. Compacted ones are cleaned
+by each replica for itself: the newest committed record of each key must be the same, and a key
+with a tombstone as newest record may be missing on some replicas.
 """
 
 from pyspark.sql import DataFrame
@@ -15,7 +14,7 @@ from .violations import violations
 
 
 def of_copies(pieces: DataFrame, logs: DataFrame) -> DataFrame:
-    """Words in which copies differ, of partitions that are not compacted.
+    """Return the words in which copies differ, of partitions that are not compacted.
 
     pieces: made with bounds. logs: of `rules.extents` with is_compacted.
     """
@@ -35,7 +34,7 @@ def of_copies(pieces: DataFrame, logs: DataFrame) -> DataFrame:
         )
         .where("variants > 1 or seen < copies")
     )
-    # the pieces that not every copy has tell where in the word it begins
+    # the pieces that some copies lack show where in the word the difference begins
     odd = (
         compared.join(F.broadcast(differing.select(*PARTITION, "word")), [*PARTITION, "word"])
         .groupBy(
@@ -60,7 +59,7 @@ def of_copies(pieces: DataFrame, logs: DataFrame) -> DataFrame:
 def of_survivors(
     rows: DataFrame, context: DataFrame, logs: DataFrame, bounds: DataFrame
 ) -> DataFrame:
-    """Keys of compacted partitions whose newest committed record is not the same everywhere.
+    """Return the keys of compacted partitions with differing newest committed records.
 
     context: of all copies.
     """

@@ -1,9 +1,9 @@
-"""What lies before and after a row in its group, for groups larger than one task's memory.
+"""Values from before and after a row in its group, for groups larger than one task's memory.
 
 A window over a group is one task, however large the group is. Here a group is cut into chunks:
 windows see one chunk, and what they cannot see (the maximum of all chunks before, the minimum of
-all after) is carried over from one small row a chunk. Maxima and minima compose, so the result does
-not depend on where the cuts are.
+all after) is carried over from one small row a chunk. Maxima and minima compose, so the result
+does not depend on where the cuts are.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ def with_neighbours(
     before: Mapping[str, Column],
     after: Mapping[str, Column] | None = None,
 ) -> DataFrame:
-    """Rows with a column more for each name.
+    """Return the rows with one more column for each name.
 
     `before[name]` becomes the maximum of that expression over all earlier rows of the group,
     `after[name]` the minimum over all later ones; null where there is none. A row's chunk is
@@ -33,7 +33,7 @@ def with_neighbours(
     cut = rows.withColumn(CHUNK, F.expr(f"`{order}` div {chunk_size}"))
     place = [*group, CHUNK]
     back = Window.partitionBy(*place).orderBy(order).rowsBetween(Window.unboundedPreceding, -1)
-    # a frame to the end of a partition costs Spark the square of its size; the other way round not
+    # Spark needs quadratic time for a frame to the end of a partition, linear for the reverse.
     forth = (
         Window.partitionBy(*place)
         .orderBy(F.col(order).desc())

@@ -40,7 +40,7 @@ BOUNDS = "topic string, partition int, low long, high long"
 
 
 def pieces(rows: DataFrame, bounds: DataFrame | None = None) -> DataFrame:
-    """The pieces of raw rows, with first, last, records, mask, max_timestamp, compared, digest.
+    """Return the pieces of raw rows: first, last, records, mask, max_timestamp, compared, digest.
 
     Without `bounds` nothing is compared between copies: compared and digest are 0.
     """
@@ -65,7 +65,7 @@ def pieces(rows: DataFrame, bounds: DataFrame | None = None) -> DataFrame:
 
 
 def named_rows(rows: DataFrame) -> DataFrame:
-    """Raw rows with the columns of PIECE beside their offset, sequence, timestamp, key, value."""
+    """Return raw rows with the columns of PIECE beside offset, sequence, timestamp, key, value."""
     kind = (
         F.when(~F.col("is_control"), DATA)
         .when(F.col("control_type") == "commit", COMMIT)
@@ -99,7 +99,7 @@ def named_rows(rows: DataFrame) -> DataFrame:
 
 
 def word_of(offset: str) -> Column:
-    """The word that an offset lies in."""
+    """Return the word that an offset lies in."""
     return F.expr(f"{offset} div {WORD}")
 
 
@@ -108,7 +108,7 @@ def bit_of(offset: str) -> Column:
 
 
 def offsets_in(mask: str, word: str = "word") -> Column:
-    """The offsets whose bits a mask has, as an array that ascends."""
+    """Return the offsets of a mask's bits as an ascending array."""
     return F.expr(
         f"transform(filter(sequence(0, {WORD - 1}), b -> getbit({mask}, b) = 1),"
         f" b -> {word} * {WORD} + b)"
@@ -124,7 +124,7 @@ def last_sequence() -> Column:
 
 
 def one_copy(all_pieces: DataFrame) -> DataFrame:
-    """The pieces of one copy of each partition: its leader's, or else the one with most records."""
+    """Return the pieces of one copy of each partition: its leader's, else of the largest copy."""
     sizes = all_pieces.groupBy(*COPY).agg(F.sum("records").alias("size"))
     rank = F.struct(F.col("replica") < 0, F.col("size"), -F.col("replica"))
     chosen = sizes.groupBy(*PARTITION).agg(F.max_by("replica", rank).alias("replica"))

@@ -1,10 +1,10 @@
-"""What a reader of committed data was shown, held against the markers.
+"""Judge the records shown to a reader of committed data by the markers.
 
-The reader believed its broker's list of aborted transactions; here visibility is made anew from the
-log: data counts when it is plain, or when the next marker of its producer in that partition says
-commit. Both sides are masks of offsets by words, so the comparison is one join of small rows,
-whatever lies in the records. A compacted log may have lost since what the reader was shown, so
-there nothing that was shown is a phantom.
+The reader believed its broker's list of aborted transactions; here visibility is computed anew
+from the log: data counts when it is plain, or when the next marker of its producer in that
+partition says commit. Both sides are masks of offsets by words, so the comparison is one join of
+small rows, whatever lies in the records. A compacted log may have lost records since they were
+shown, so there no shown record is a phantom.
 """
 
 from collections.abc import Collection
@@ -31,7 +31,7 @@ KINDS = (
 
 
 def shown(read: DataFrame) -> DataFrame:
-    """What a reader was shown, from rows of topic, partition, offset: a mask for each word."""
+    """Return a mask for each word, from the rows (topic, partition, offset) shown to a reader."""
     return (
         read.select(*PARTITION, word_of("offset").alias("word"), bit_of("offset").alias("bit"))
         .groupBy(*PARTITION, "word")
@@ -46,10 +46,10 @@ def of_readers(
     spans: DataFrame,
     compacted: Collection[str] = (),
 ) -> DataFrame:
-    """One row for each offset that was shown wrongly, or wrongly not.
+    """Return a row for each offset that was shown wrongly or hidden wrongly.
 
     pieces, context: of one copy of each partition. A partition without a span was not read.
-    compacted: topics whose logs may have lost what was shown.
+    compacted: topics with logs that may have lost records that were shown.
     """
     outcome = F.col("marker_after.kind")
     decided = context.where(F.col("kind") == DATA).select(

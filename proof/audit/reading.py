@@ -1,8 +1,8 @@
-"""Where the raw rows come from: a live cluster, over the protocol, or log directories of nodes.
+"""The sources of raw rows: a live cluster, over the protocol, or log directories of nodes.
 
 A live topic is read twice, as a reader of committed data first, up to ends taken before, and then
-as it stands. So what the first reading was shown is decided in the second, even while producers go
-on.
+as it stands. The second reading therefore holds the markers of everything that the first one was
+shown, even while producers continue.
 
 Of log directories the high watermarks and log starts are read, too (Kafka's own checkpoint files),
 since only what lies between them must be the same in every copy.
@@ -31,7 +31,7 @@ Key = tuple[str, int]
 
 
 class CannotRead(RuntimeError):
-    """What was to be audited is not there; the text says what."""
+    """The data to audit is missing; the text says which."""
 
 
 def live(
@@ -41,7 +41,7 @@ def live(
     *,
     open_s_max: float | None,
 ) -> AuditInput:
-    """Topics of a running cluster. open_s_max: transactions may be open for so long."""
+    """Read topics of a running cluster. open_s_max: how long transactions may be open."""
     options = with_prefix(client)
     with BlockingAdmin(client) as admin:
         keys = [(p.topic, p.partition) for p in admin.describe_topics(list(topics))]
@@ -89,7 +89,7 @@ def log_directories(
     compacted: Collection[str] = (),
     open_s_max: float | None = None,
 ) -> AuditInput:
-    """The logs under the data directories of nodes; no topics: all but the internal ones."""
+    """Read the logs under the nodes' data directories; no topics: all but the internal ones."""
     missing = [str(folder) for folder in folders.values() if not folder.is_dir()]
     if missing:
         raise CannotRead(f"There is no directory {', '.join(missing)}.")
@@ -106,7 +106,7 @@ def log_directories(
 
 
 def bounds_of(folders: Mapping[int, Path]) -> list[tuple[str, int, int, int]]:
-    """Of each partition: the highest log start and the lowest high watermark of its copies."""
+    """Return each partition's highest log start and lowest high watermark over its copies."""
     low: dict[Key, int] = {}
     high: dict[Key, int] = {}
     for folder in folders.values():
@@ -127,7 +127,7 @@ def bounds_of(folders: Mapping[int, Path]) -> list[tuple[str, int, int, int]]:
 
 
 def read_checkpoint(file: Path) -> dict[Key, int]:
-    """Kafka's checkpoint of offsets: version 0, a count, `topic partition offset` lines."""
+    """Read Kafka's checkpoint of offsets: version 0, a count, `topic partition offset` lines."""
     if not file.exists():
         return {}
     version, _, *lines = file.read_text(encoding="utf-8").split("\n")

@@ -1,9 +1,9 @@
-"""What one partition's pieces must be, whoever wrote them: the rules of Kafka's log (KIP-98, 890).
+"""The rules of Kafka's log (KIP-98, 890) for one partition's pieces, on any broker.
 
-Names and sentences are those of `oncelog check` (proof/judge/log_anomalies.py); the rules stand
-here on columns instead of row by row, so that the two can be held against each other. More than
-there is found here: `offset-gap`, since nothing but compaction leaves offsets out, and
-`marker-missing`, a producer's newer epoch within its open transaction.
+Names and sentences are those of `oncelog check` (proof/judge/log_anomalies.py); the rules work
+here on columns instead of row by row, so that the two can be compared. More is found here:
+`offset-gap`, since nothing but compaction leaves offsets out, and `marker-missing`, a producer's
+newer epoch within its open transaction.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -19,13 +19,13 @@ PRODUCER = (*COPY, "producer_id")
 
 
 def in_context(pieces: DataFrame, chunk_size: int) -> DataFrame:
-    """The pieces of producers, with what came before and comes after them in their partition.
+    """Return the pieces of producers with their predecessors and successors in the partition.
 
     epoch_before; lower_before (minus the smallest epoch); data_before (epoch, last offset, last
     sequence of the newest data with sequences); opened_before, marker_before (epoch, last offset,
     of the newest transactional data and the newest marker); coordinator_before; marker_after
-    (offset, kind); null where there is none. The newest is the one of the highest epoch: what
-    stands behind a newer epoch is nothing for others to follow.
+    (offset, kind); null where there is none. The newest is the one of the highest epoch: records
+    behind a newer epoch are ignored as predecessors.
     """
     is_data, is_marker = F.col("kind") == DATA, F.col("kind") != DATA
     epoch, place = F.col("producer_epoch"), F.struct("producer_epoch", "last")
@@ -48,7 +48,7 @@ def in_context(pieces: DataFrame, chunk_size: int) -> DataFrame:
 
 
 def is_within_transaction() -> Column:
-    """Whether a producer's transaction is open where a piece in context begins."""
+    """Return whether a producer's transaction is open where a piece in context begins."""
     opened, marker = F.col("opened_before"), F.col("marker_before")
     is_newer = (opened["last"] > marker["last"]) & (
         opened["producer_epoch"] >= marker["producer_epoch"]
@@ -57,7 +57,7 @@ def is_within_transaction() -> Column:
 
 
 def of_producers(context: DataFrame, logs: DataFrame) -> DataFrame:
-    """The violations of single producers.
+    """Return the violations of single producers.
 
     context: of `in_context`; logs: of `extents` with is_compacted.
     """
@@ -113,7 +113,7 @@ def _found(anomaly: LogAnomaly, when: Column, *values: str | Column) -> Column:
 
 
 def extents(pieces: DataFrame) -> DataFrame:
-    """Of each copy: start, end (inclusive), records, distinct offsets, markers."""
+    """Return start, end (inclusive), records, distinct offsets and markers of each copy."""
     return (
         _words(pieces)
         .groupBy(*COPY)
@@ -138,9 +138,9 @@ def _words(pieces: DataFrame) -> DataFrame:
 
 
 def of_offsets(pieces: DataFrame, logs: DataFrame, chunk_size: int) -> DataFrame:
-    """Offsets that are there twice, and those that are not there where nothing was compacted.
+    """Return the offsets that occur twice, and those missing where nothing was compacted.
 
-    logs: of `extents` with is_compacted. Only partitions that do not add up are looked at closely.
+    logs: of `extents` with is_compacted. Only partitions that do not add up are examined.
     """
     odd = logs.where("records > distinct or (not is_compacted and distinct <= end - start)")
     words = _words(pieces).join(F.broadcast(odd.select(*COPY, "is_compacted")), [*COPY])
@@ -173,7 +173,7 @@ def of_offsets(pieces: DataFrame, logs: DataFrame, chunk_size: int) -> DataFrame
 
 
 def of_leader_epochs(pieces: DataFrame) -> DataFrame:
-    """Leader epochs that stand behind newer ones; there are few epochs, whatever the log's size."""
+    """Return leader epochs behind newer ones; epochs are few, whatever the log's size."""
     epochs = pieces.groupBy(*COPY, "leader_epoch").agg(
         F.min("first").alias("start"), F.max("last").alias("end")
     )
@@ -193,7 +193,7 @@ def of_leader_epochs(pieces: DataFrame) -> DataFrame:
 
 
 def ended(context: DataFrame) -> DataFrame:
-    """Transactions that a marker ended: copy, producer, both epochs, the marker and its place."""
+    """Return the transactions that a marker ended: copy, producer, both epochs, marker, place."""
     return context.where(
         (F.col("kind") != DATA) & ~F.col("is_zombie") & is_within_transaction()
     ).select(
@@ -207,10 +207,10 @@ def ended(context: DataFrame) -> DataFrame:
 
 
 def of_transactions(endings: DataFrame) -> DataFrame:
-    """Transactions that were committed in one partition and aborted in another.
+    """Return the transactions committed in one partition and aborted in another.
 
-    One is told from others of its producer by its marker's epoch, where that is above its data's:
-    transactions V2, and V1 after a fence.
+    A transaction is told from others of its producer by its marker's epoch, where that is above
+    its data's: transactions V2, and V1 after a fence.
     """
     distinct = endings.where("marker_epoch > data_epoch")
     both = (
@@ -237,7 +237,9 @@ def of_transactions(endings: DataFrame) -> DataFrame:
 
 
 def open_transactions(context: DataFrame) -> DataFrame:
-    """Transactions without a marker: *COPY, producer_id, producer_epoch, first, max_timestamp."""
+    """Return transactions without a marker: *COPY, producer_id, producer_epoch, first,
+    max_timestamp.
+    """
     running = context.where(
         (F.col("kind") == DATA)
         & F.col("is_transactional")
@@ -252,7 +254,7 @@ def open_transactions(context: DataFrame) -> DataFrame:
 
 
 def of_open_transactions(opened: DataFrame, older_than: Column) -> DataFrame:
-    """Those of them whose newest record is older than a time."""
+    """Return the open transactions with a newest record older than a time."""
     return violations(
         opened.where(F.col("max_timestamp") <= older_than),
         log.OPEN_TRANSACTION,

@@ -31,7 +31,7 @@ CLIENT_SETTINGS: dict[str, Any] = {
 
 
 class _Drip(threading.Thread):
-    """Hands over a record every few ms; notes when the first one handed over late is told."""
+    """A thread that sends a record every few ms and notes the first late one's acknowledgement."""
 
     def __init__(self, settings: dict[str, Any], topic: str) -> None:
         super().__init__(daemon=True)
@@ -58,7 +58,7 @@ class _Drip(threading.Thread):
         producer.flush(30)
 
     def stop(self) -> None:
-        """End and wait for the last reports."""
+        """Stop sending and wait for the last delivery reports."""
         self._stop_asked.set()
         self.join()
 
@@ -72,7 +72,7 @@ class _Drip(threading.Thread):
 
 
 def run_failovers(target: BenchTarget, kills: int, say: Callable[[str], None]) -> dict[str, Any]:
-    """Kill the leader so many times; milliseconds, with p50, p99 and max."""
+    """Kill the leader `kills` times; return milliseconds, with p50, p99 and max."""
     cluster = target.cluster
     if cluster is None:
         raise Failure("Fail-over needs a local cluster: it kills its nodes.")

@@ -1,6 +1,6 @@
-"""What an acknowledged GB costs brokers at least on this machine: the elementary steps, measured.
+"""The least CPU that an acknowledged GB costs brokers on this machine: elementary steps, measured.
 
-A batch is received from the client, its checksum is looked at, each replica writes it into the page
+A batch is received from the client, its checksum is verified, each replica writes it into the page
 cache, and it is sent to, and received by, each follower. Nothing else is counted: no protocol, no
 interpreter between two system calls. The steps are those of the kernel and of the CRC that brokers
 use, in pieces as large as the batches.
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from crc32c import crc32c
 
-STEP_BYTES = 256 << 20  # that each step handles, in at most so many pieces
+STEP_BYTES = 256 << 20  # handled by each step, in at most PIECES_MAX pieces
 PIECES_MAX = 1 << 15
 PIECE_BYTES_MAX = 1 << 20
 GB = 1e9
@@ -34,7 +34,7 @@ class Floor:
     link: float  # between two brokers: sent and received, a Unix socket
 
     def cpu_s_per_gb(self, replication_factor: int) -> float:
-        """Of all brokers together, for each acknowledged GB."""
+        """Return the CPU seconds of all brokers together for each acknowledged GB."""
         return (
             self.receive
             + self.checksum
@@ -44,7 +44,7 @@ class Floor:
 
 
 def measure_floor(batch_bytes: int) -> Floor:
-    """Takes a second or two. Raises OSError where a socket or a file cannot be had."""
+    """Measure the steps in a second or two. Raises OSError without a socket or file."""
     piece = os.urandom(max(1, min(batch_bytes, PIECE_BYTES_MAX)))
     rounds = min(PIECES_MAX, STEP_BYTES // len(piece))
 
@@ -57,7 +57,7 @@ def measure_floor(batch_bytes: int) -> Floor:
             for _ in range(rounds):
                 os.write(file.fileno(), piece)
 
-    write()  # memory that the machine has not touched yet costs more, and is not what brokers meet
+    write()  # memory touched for the first time costs more than brokers pay
     handled_bytes = rounds * len(piece)
     _, receive_s = _through(*_tcp_pair(), piece, rounds)
     return Floor(
@@ -70,7 +70,7 @@ def measure_floor(batch_bytes: int) -> Floor:
 
 
 def _cpu_s(work: Callable[[], None]) -> float:
-    """Of this thread."""
+    """Return the CPU seconds that this thread spends in `work`."""
     begun_s = time.thread_time()
     work()
     return time.thread_time() - begun_s
@@ -79,7 +79,7 @@ def _cpu_s(work: Callable[[], None]) -> float:
 def _through(
     sender: socket.socket, receiver: socket.socket, piece: bytes, rounds: int
 ) -> tuple[float, float]:
-    """The CPU seconds of both ends; each has a thread, and the interpreter is let go in calls."""
+    """Return the CPU seconds of both ends; each has a thread, since calls release the GIL."""
     sent_s: list[float] = []
 
     def send() -> None:

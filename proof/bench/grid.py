@@ -39,11 +39,11 @@ class CellResult(Generic[CellT, MeasurementT]):
 
     @property
     def middle(self) -> MeasurementT:
-        """The one with the middle rate, from which single figures are quoted."""
+        """Return the repetition with the middle rate, from which single figures are quoted."""
         return sorted(self.repetitions, key=lambda r: r.per_s)[len(self.repetitions) // 2]
 
     def median(self, of: Callable[[MeasurementT], float | None]) -> float | None:
-        """The median over the repetitions; None when it is unknown."""
+        """Return the median over the repetitions; None when it is unknown."""
         values = [v for r in self.repetitions if (v := of(r)) is not None]
         return statistics.median(values) if values else None
 
@@ -54,7 +54,7 @@ class CellResult(Generic[CellT, MeasurementT]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid(Generic[CellT, MeasurementT]):
-    """What to measure, and for how long each."""
+    """The cells to measure, how often, and how long each."""
 
     repetitions: int = 2
     seconds: float = 3.0

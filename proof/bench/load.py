@@ -1,7 +1,7 @@
-"""One load on one topic: as fast as it goes, or at a rate; what was acknowledged, how late.
+"""One load on one topic, at full speed or at a rate: the acknowledged records and their latency.
 
 Latency counts from the moment at which a record was due, not from the moment at which a stalled
-producer came round to it: that is the correction for coordinated omission.
+producer sent it: that is the correction for coordinated omission.
 """
 
 import os
@@ -19,7 +19,7 @@ PERCENTILES = (50.0, 95.0, 99.0, 99.9)
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """What one load did; latencies in ms."""
+    """The counts and latencies (ms) of one load."""
 
     records: int
     failed: int
@@ -36,7 +36,7 @@ class LoadResult:
 
     @property
     def mb_per_s(self) -> float:
-        """Acknowledged megabytes (1e6) of values a second."""
+        """Return the acknowledged megabytes (1e6) of values a second."""
         return self.records_per_s * self.record_bytes / 1e6
 
 
@@ -49,7 +49,7 @@ def run_load(
     rate: float | None = None,
     when_warm: Callable[[], None] = lambda: None,
 ) -> LoadResult:
-    """Drive a warmed-up producer for `seconds`: at `rate` records/s, or as fast as it goes (None).
+    """Drive a warmed-up producer for `seconds`: at `rate` records/s, or at full speed (None).
 
     Without a rate one record in SAMPLE_EVERY is timed, as Kafka's own tool samples; at a rate all.
     """
@@ -140,13 +140,13 @@ def _drive_paced(
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The value below which so large a share of them lies."""
+    """Return the value below which this share of the values lies."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
 
 
 def perf_line(result: LoadResult) -> str:
-    """The summary line of Kafka's kafka-producer-perf-test, byte for byte in form."""
+    """Return the summary line of Kafka's kafka-producer-perf-test, byte for byte in form."""
     p = result.percentiles_ms
     mib_per_s = result.records_per_s * result.record_bytes / (1024 * 1024)
     return (

@@ -26,7 +26,7 @@ def replication_report(
     results: Sequence[ReplicationResult],
     floors: Mapping[int, Floor] | None = None,
 ) -> RunReport:
-    """Return what replicas cost."""
+    """Return the report of the costs of replicas."""
     names = [r.cell.name for r in results]
     shares = [f"{share:g} %" for share, _ in results[0].middle.latency.curve] if results else []
     curves = [[ms for _, ms in r.middle.latency.curve] for r in results]
@@ -59,7 +59,7 @@ def replication_report(
 def transactions_report(
     environment: Mapping[str, Any], results: Sequence[TransactionResult]
 ) -> RunReport:
-    """Return what transactions cost."""
+    """Return the report of the costs of transactions."""
     return RunReport(
         command="oncelog bench txn",
         verdict="What a transaction costs",
@@ -73,7 +73,7 @@ def transactions_report(
 
 
 def failover_report(environment: Mapping[str, Any], found: Mapping[str, Any]) -> RunReport:
-    """Return what each kill of a leader cost."""
+    """Return the report of the cost of each kill of a leader."""
     bars = [(f"kill {number}", ms) for number, ms in enumerate(found["all_ms"], 1)]
     names = {"p50_ms": "p50, ms", "p99_ms": "p99, ms", "max_ms": "max, ms"}
     return RunReport(
@@ -96,7 +96,7 @@ def figures(found: Sequence[Mapping[str, Any]]) -> RunTable:
 
 
 def described(environment: Mapping[str, Any]) -> RunTable:
-    """Return where it was measured, without Python's signs."""
+    """Return the environment of the measurement as a table."""
     return RunTable("Where", ("What", "Value"), [(k, _words(v)) for k, v in environment.items()])
 
 

@@ -1,7 +1,7 @@
-"""`bench replication`: identical load on a grid of guarantees, to see what each of them costs.
+"""`bench replication`: identical load on a grid of guarantees, to compare their costs.
 
-Each cell has a topic of its own. It is loaded as fast as it goes (throughput, CPU, bytes between
-nodes) and then at a rate (latency).
+Each cell has a topic of its own. It is loaded at full speed (throughput, CPU, bytes between nodes)
+and then at a rate (latency).
 """
 
 import itertools
@@ -35,7 +35,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Repetition:
-    """One measurement of one cell; `used`: by each node meanwhile, nothing without local nodes."""
+    """One measurement of one cell; `used`: by each node meanwhile, empty without local nodes."""
 
     throughput: LoadResult
     latency: LoadResult
@@ -57,25 +57,25 @@ class Repetition:
 
     @property
     def cpu_s_per_gb(self) -> float | None:
-        """CPU seconds of all nodes for each acknowledged GB (1e9)."""
+        """Return the CPU seconds of all nodes for each acknowledged GB (1e9)."""
         if not self.used or not self.acknowledged_bytes:
             return None
         return sum(u.cpu_s for u in self.used.values()) / self.acknowledged_bytes * 1e9
 
     @property
     def link_bytes_per_acknowledged_byte(self) -> float | None:
-        """Bytes between nodes for each acknowledged byte of values: MB per MB."""
+        """Return the bytes between nodes for each acknowledged byte of values: MB per MB."""
         return self._for_each_byte([u.link_bytes_sent for u in self.used.values()])
 
     @property
     def link_messages_per_mb(self) -> float | None:
-        """Messages between nodes for each acknowledged MB; two are a round trip."""
+        """Return the messages between nodes for each acknowledged MB; two are a round trip."""
         found = self._for_each_byte([u.link_messages_sent for u in self.used.values()])
         return None if found is None else found * 1e6
 
     @property
     def context_switches_per_mb(self) -> float | None:
-        """How often all nodes gave up or lost a core for each acknowledged MB."""
+        """Return how often all nodes gave up or lost a core for each acknowledged MB."""
         found = self._for_each_byte([u.context_switches for u in self.used.values()])
         return None if found is None else found * 1e6
 
@@ -108,7 +108,7 @@ ReplicationResult = CellResult[Cell, Repetition]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicationGrid(Grid[Cell, Repetition]):
-    """rate: of the latency run, records/s, far below what any cell can do."""
+    """The grid of guarantees. rate: of the latency run, records/s, far below any cell's limit."""
 
     replication_factors: list[int]
     acks: list[str]
@@ -122,7 +122,7 @@ class ReplicationGrid(Grid[Cell, Repetition]):
         return max(self.replication_factors)
 
     def cells(self) -> list[Cell]:
-        """min.insync counts only with acks=all."""
+        """Return every combination; min.insync varies only with acks=all."""
         for value in self.acks:
             if value not in ("0", "1", "all"):
                 raise Failure(f"acks={value} is not 0, 1 or all.", exit_code=2)

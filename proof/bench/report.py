@@ -1,4 +1,4 @@
-"""How a benchmark is shown: where it ran, the table."""
+"""The presentation of a benchmark: its environment and its table."""
 
 import os
 import platform
@@ -14,7 +14,7 @@ from .target import BenchTarget
 
 
 def environment(target: BenchTarget, settings: dict[str, Any]) -> dict[str, Any]:
-    """Machine, versions and settings: what a figure means nothing without."""
+    """Return the machine, versions and settings, without which a figure means nothing."""
     from ...version import __version__
 
     versions = {"oncelog": __version__, "python": platform.python_version()}
@@ -41,7 +41,7 @@ def environment(target: BenchTarget, settings: dict[str, Any]) -> dict[str, Any]
 def rows(
     results: Sequence[ReplicationResult], floors: Mapping[int, Floor] | None = None
 ) -> list[dict[str, Any]]:
-    """One row a cell; medians over the repetitions. floors: by batch size, to compare CPU with."""
+    """Return one row a cell, medians over the repetitions. floors: by batch size, for the CPU."""
     found: list[dict[str, Any]] = []
     for result in results:
         cell = result.cell

@@ -1,4 +1,4 @@
-"""What a benchmark runs against: a given cluster, the one in a directory, or one of its own."""
+"""The cluster that a benchmark measures: a given one, the one in a directory, or a new one."""
 
 import contextlib
 import time
@@ -18,9 +18,9 @@ IN_SYNC_TIMEOUT_S = 30.0
 
 @dataclass(slots=True)
 class BenchTarget:
-    """A cluster; with processes to look into when it is a local one of ours.
+    """A cluster, and its processes when it is a local one.
 
-    login: for confluent-kafka, whose settings are text; not shown, since it holds secrets.
+    login: for confluent-kafka, with values as text; not shown, since it holds secrets.
     """
 
     bootstrap: str
@@ -31,11 +31,11 @@ class BenchTarget:
 
     @property
     def client_config(self) -> dict[str, Any]:
-        """Where and as whom to connect, for confluent-kafka."""
+        """Return address and login for confluent-kafka."""
         return {"bootstrap.servers": self.bootstrap, **self.login}
 
     def make_topic(self, partitions: int, replication_factor: int, min_insync: int) -> str:
-        """A new topic whose replicas are all in sync; it goes with `drop_topics`."""
+        """Create a topic and wait until its replicas are in sync; `drop_topics` deletes it."""
         from ...deploy.cluster.readiness import missing_replicas
 
         name = f"bench-{time.time_ns():x}"
@@ -54,14 +54,14 @@ class BenchTarget:
         return name
 
     def drop_topics(self) -> None:
-        """Delete what `make_topic` made."""
+        """Delete the topics of `make_topic`."""
         if self._topics:
             with contextlib.suppress(Exception):
                 self.admin.delete_topics(self._topics)
             self._topics.clear()
 
     def usage(self) -> "dict[int, NodeUsage]":
-        """What each node has used up to now; empty when the nodes are not ours."""
+        """Return the resources used by each node so far; empty without local nodes."""
         if (cluster := self.cluster) is None:
             return {}
         return {
@@ -74,7 +74,7 @@ class BenchTarget:
 
 @dataclass(frozen=True, slots=True)
 class NodeUsage:
-    """What a node has used, nothing when it is down; None: unknown."""
+    """The resources that a node has used, zero when it is down; None: unknown."""
 
     cpu_s: float
     rss_bytes: int
@@ -97,11 +97,10 @@ def _since(now: int | None, before: int | None) -> int | None:
 
 
 def sent_to_peers(cluster: "Cluster", node_id: int) -> tuple[int | None, int | None]:
-    """Bytes and messages that a node has sent to its peers since it started; None where it does not
-    say.
+    """Return the bytes and messages that a node has sent to its peers since it started.
 
-    The node's own counters are the only source: no operating system counts bytes by process on
-    Unix sockets.
+    Both are None where the node does not answer. The node's own counters are the only source: no
+    operating system counts bytes by process on Unix sockets.
     """
     with contextlib.suppress(Failure, KeyError, TypeError, ValueError):
         metrics = cluster.ask_node(node_id, {"op": "metrics"})
@@ -113,10 +112,10 @@ def sent_to_peers(cluster: "Cluster", node_id: int) -> tuple[int | None, int | N
 def bench_target(
     data: Path, config: Mapping[str, Any] | None, *, is_secured: bool = False
 ) -> Iterator[BenchTarget]:
-    """The cluster to measure: the one of `config`, else the running one in `data`, else a new one.
+    """Open the cluster to measure: of `config`, else the running one in `data`, else a new one.
 
-    is_secured: a new one, with TLS and logins. Raises Failure where another one is named, and
-    ValueError for a login that confluent-kafka has no words for.
+    is_secured: a new one has TLS and logins. Raises Failure where another one is named, and
+    ValueError for a login that confluent-kafka does not support.
     """
     from ...client.security.config import security_config
     from ...client.security.librdkafka import librdkafka_config

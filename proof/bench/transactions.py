@@ -1,9 +1,8 @@
-"""`bench txn`: what a transaction costs, by its size and by how many partitions it touches.
+"""`bench txn`: the cost of a transaction, by its size and its number of partitions.
 
 One producer, one transaction after another, each of so many records spread over so many
-partitions: begin, write, wait for the acknowledgements, commit. The same records by the same
-library, idempotent and without transactions, are the yardstick: what a batch of them takes then
-is what the transaction is compared with.
+partitions: begin, write, wait for the acknowledgements, commit. It is compared with a batch of the
+same records from the same library, idempotent and without transactions.
 """
 
 import itertools
@@ -26,7 +25,7 @@ TIMEOUT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class TransactionCell:
-    """One combination: records of a transaction, and the partitions that it touches."""
+    """One combination: records of a transaction, and the number of its partitions."""
 
     records: int
     partitions: int
@@ -50,12 +49,12 @@ class TransactionRun:
 
     @property
     def overhead_ms(self) -> float:
-        """What a transaction takes beyond the same records without one, by the medians."""
+        """Return the median time of a transaction minus that of the same records without one."""
         return statistics.median(self.whole_ms) - statistics.median(self.plain_ms)
 
     @property
     def share_of_plain(self) -> float:
-        """Records a second with transactions, as a share of those without."""
+        """Return the records a second with transactions, as a share of those without."""
         return statistics.fmean(self.plain_ms) / statistics.fmean(self.whole_ms)
 
     @property
@@ -80,7 +79,7 @@ TransactionResult = CellResult[TransactionCell, TransactionRun]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionGrid(Grid[TransactionCell, TransactionRun]):
-    """A transaction touches no more partitions than it has records."""
+    """The grid of transactions; a transaction has at least one record for each partition."""
 
     records: list[int]
     partitions: list[int]
@@ -116,7 +115,7 @@ def _measure(
 ) -> TransactionRun:
     from confluent_kafka import Producer
 
-    # Whatever waits for company leaves with the flush: so both send the same batches.
+    # The flush sends what still lingers, so both send the same batches.
     settings = {**target.client_config, "acks": "all", "linger.ms": 1000}
     commit_ms: list[float] = []
 
@@ -143,7 +142,7 @@ def _measure(
 
 
 def _timed(work: Callable[[], None], seconds: float) -> list[float]:
-    """What each repetition takes, in ms, after a warm-up."""
+    """Return the ms of each repetition after a warm-up."""
     _repeat(work, seconds * WARM_UP_SHARE, WARM_UP_TIMES_MIN)
     return _repeat(work, seconds, TIMES_MIN)
 
@@ -163,7 +162,7 @@ def _percentiles(values: Sequence[float]) -> dict[str, float]:
 
 
 def rows(results: Sequence[TransactionResult]) -> list[dict[str, Any]]:
-    """One row a cell; medians over the repetitions. PLAIN: the same records without transaction."""
+    """Return one row a cell, medians over the repetitions. PLAIN: without transactions."""
     found: list[dict[str, Any]] = []
     for result in results:
         rate = result.median(lambda run: run.per_s) or 0

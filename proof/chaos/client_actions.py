@@ -79,7 +79,7 @@ def _client_delay(context: ChaosContext, fault: Fault) -> None:
 
 
 def _client_hold(context: ChaosContext, fault: Fault) -> None:
-    """Held for longer than its client waits, mostly: it arrives when nobody expects it."""
+    """Hold a request, mostly for longer than its client waits, so that it arrives unexpectedly."""
     api_key = fault.pick(0, HELD_REQUESTS)
     hold = partial(context.proxies.hold, api_key)
     lasts_s = context.settings.request_timeout_ms / 1000 * fault.between(1, 0.4, 1.6)
@@ -94,7 +94,7 @@ def _break_ways(
     words: str,
     lasts_s: float,
 ) -> None:
-    """Wait until one more request met the proxies' fault, let it last, mend it."""
+    """Wait until one more request met the proxies' fault, let the fault last, then end it."""
     counts = context.proxies.counts
     before = counts[effect]  # a request may meet it at once, and only one is ever held
     try:
@@ -147,7 +147,7 @@ def _config_change(context: ChaosContext, fault: Fault) -> None:
 
 
 def _reassignment(context: ChaosContext, fault: Fault) -> None:
-    """One replica fewer, then all again in another order; with one order left: another order."""
+    """Remove one replica, then restore all in another order; with one order left: another order."""
     partition = fault.pick(0, range(context.settings.append_partitions))
     order = fault.turned(1, context.cluster.node_ids)[: context.settings.replication_factor]
     _move(context, partition, order[: max(2, len(order) - 1)])
@@ -186,12 +186,12 @@ def _move(context: ChaosContext, partition: int, replicas: list[int]) -> None:
         return list(_described(context, partition).replicas) == replicas
 
     taken = f"a move of {APPEND}/{partition} that is taken"
-    context.until(is_taken, MOVED_WITHIN_S, taken, mends=True)  # it may be the way back
+    context.until(is_taken, MOVED_WITHIN_S, taken, mends=True)  # it may move back
     context.until(has_moved, MOVED_WITHIN_S, f"{APPEND}/{partition} on {replicas}")
 
 
 def _elect_leaders(context: ChaosContext, fault: Fault) -> None:
-    """The preferred replicas lead again; where they do already, others become preferred before.
+    """Elect the preferred replicas; where they lead already, change the preference first.
 
     Partition by partition: some may be away, or fall behind at this very moment.
     """

@@ -17,7 +17,7 @@ from .load.order import STUCK, WorkerOrder
 
 
 class ClientProcesses(Supervisor):
-    """`errors` and `clients`: what those met that have ended."""
+    """The client processes. `errors` and `clients`: from the processes that have ended."""
 
     restarts_max = None
     stop_timeout_s = 40.0
@@ -35,7 +35,7 @@ class ClientProcesses(Supervisor):
         self.start(name)
 
     def remove(self, name: str) -> None:
-        """Let a process end as a program should, and start it no more."""
+        """Let a process end as a program should, and do not start it again."""
         self.stop([name])
         del self._children[name]
 
@@ -57,11 +57,11 @@ class ClientProcesses(Supervisor):
             self.broken.append(f"{name} ended with exit code {code}; {self.last_words(name)}")
 
     def stop(self, names: Iterable[str] | None = None) -> dict[str, int | None]:
-        """As ever; what did not end as it should is `broken`."""
+        """Stop processes; note in `broken` those that did not end properly."""
         codes = super().stop(names)
         for name, code in codes.items():
             if code is None:
                 self.broken.append(f"{name} did not end; {self.last_words(name)}")
-            elif code not in (0, -signal.SIGTERM):  # the last one: it had hardly begun
+            elif code not in (0, -signal.SIGTERM):  # SIGTERM ends a process that had hardly begun
                 self.on_exit(name, code)
         return codes

@@ -1,4 +1,4 @@
-"""What the faults of a chaos run are made in: nodes, clients, and the history of what was done."""
+"""The context of the faults of a chaos run: nodes, clients, and the recorded history."""
 
 from collections.abc import Mapping
 
@@ -16,7 +16,7 @@ from .load.settings import APPEND, LoadSettings
 
 
 class ChaosContext(NodeContext):
-    """What is tried and does not go as it should is a miss; what nobody expects ends the run."""
+    """The nodes and clients for faults; a tolerated error is a miss, any other ends the run."""
 
     tolerated = (Failure, KafkaError, OSError)
 
@@ -49,7 +49,7 @@ class ChaosContext(NodeContext):
         self._recorder, self._seed = recorder, seed
 
     def make(self, fault: Fault, actions: Mapping[str, Action]) -> None:
-        """As ever; what was proved stands in the history."""
+        """Make a fault; record in the history a fault that was seen to happen."""
         now_ns = self._recorder.now_ns
         started_ns = now_ns()
         try:

@@ -1,6 +1,6 @@
-"""The end of a run while the cluster still runs: is it at rest, usable everywhere, what is there?
+"""Read the end of a run on the running cluster: its rest, its usability, its contents.
 
-All of it is only written down; the judge judges.
+Everything is only recorded here; the judge judges it.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ def wait_for_rest(cluster: Cluster) -> str | None:
 def read_the_end(
     cluster: Cluster, recorder: Recorder, settings: LoadSettings
 ) -> tuple[BankCheck, bool]:
-    """The last reading, the ends, the groups' offsets; and whether all could be read."""
+    """Record the last reading, ends and offsets; return the bank and whether all was read."""
     check = BankCheck()
 
     def look(record: ConsumerRecord) -> int:
@@ -72,7 +72,7 @@ def read_the_end(
             lambda admin, group=group: admin.groups.committed(group, inputs, stable=True)
         )
         now_ns = recorder.now_ns()
-        for topic, partition in inputs:  # that there is none is written down, too: it may be gone
+        for topic, partition in inputs:  # an absent offset is recorded, too: it may have been lost
             found = committed.get((topic, partition))
             offset = NONE if found is None else found.offset
             recorder.add("committed", group, f"{topic}/{partition}", offset, now_ns)
@@ -93,7 +93,7 @@ def probe_all(cluster: Cluster, recorder: Recorder, settings: LoadSettings) -> N
 
 
 async def _probe(config: Mapping[str, Any], node_id: int, recorder: Recorder) -> None:
-    """The node itself is asked where things are, and leads one of the partitions, mostly."""
+    """Ask one node for metadata, and probe a partition that it leads, if it leads one."""
     view = view_of(config)
     try:
         snapshot = await view.refresh([PROBES])

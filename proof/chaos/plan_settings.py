@@ -1,4 +1,4 @@
-"""What a run is told: how long, how hard, which faults. Pure; goes through JSON."""
+"""The settings of a run: its length, rate and kinds of faults. Pure; goes through JSON."""
 
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,4 +1,4 @@
-"""What is on the disks when all nodes are down: raw logs, survivors of compaction, decisions."""
+"""Record the disks when all nodes are down: raw logs, survivors of compaction, decisions."""
 
 import time
 import zlib
@@ -21,7 +21,7 @@ V2 = 2
 
 
 def dump_remains(recorder: Recorder, data: Path) -> int:
-    """Write all of it down; how many batches there were."""
+    """Record all of it; return the number of batches."""
     batches = dump_logs(recorder, data)
     for node in sorted(data.glob("node-*")):
         replica = int(node.name.removeprefix("node-"))
@@ -48,8 +48,8 @@ def _dump_survivors(recorder: Recorder, folder: Path, replica: int, partition: s
 def survivors(folder: Path) -> dict[bytes, tuple[int, int | None]]:
     """Key -> (offset, digest; None: a tombstone) of the newest record that counts.
 
-    What was aborted does not: one replica may have cleaned it away already. Data without a marker
-    was committed: a cleaner takes what was aborted before its marker.
+    Aborted records do not count: a replica may have cleaned them away already. Data without a
+    marker was committed: a cleaner takes aborted records before their marker.
     """
     newest: dict[bytes, tuple[int, int | None]] = {}
     pending: dict[int, list[tuple[bytes, int, int | None]]] = {}
@@ -71,7 +71,7 @@ def survivors(folder: Path) -> dict[bytes, tuple[int, int | None]]:
             try:
                 records = decode_batch(content, position)
             except KafkaError:
-                continue  # W1 and W3 look at the bytes
+                continue  # W1 and W3 judge the bytes
             found = [
                 (bytes(r.key or b""), r.offset, None if r.value is None else zlib.crc32(r.value))
                 for r in records
@@ -98,10 +98,10 @@ def shared_epochs(entries: Iterable[ShardEntry]) -> set[tuple[int, int]]:
 
 
 def _dump_decisions(recorder: Recorder, data: Path, shard: int) -> None:
-    """What a majority has of the shard's journal.
+    """Record the decisions that a majority has in the shard's journal.
 
-    Where a snapshot has swallowed the beginning, decisions of epochs that several transactions may
-    have had are told without their epoch, so that no marker is held against them.
+    Where a snapshot replaces the beginning, decisions of epochs that several transactions may share
+    are recorded without their epoch, so that no marker is compared with them.
     """
     try:
         log = shard_log(data, shard, None)

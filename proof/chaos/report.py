@@ -21,7 +21,7 @@ OTHER = "other"
 
 
 def write_report(run: Path, page: Path | None = None, verdict: Verdict | None = None) -> Path:
-    """Write the run's report.json and its page; return the page. It is judged where it was not."""
+    """Write the run's report.json and its page; return the page. Judges a run without a verdict."""
     try:
         about = json.loads((run / "run.json").read_text(encoding="utf-8"))
         history = History.open(run)
@@ -32,7 +32,7 @@ def write_report(run: Path, page: Path | None = None, verdict: Verdict | None = 
 
 
 def report_of(about: Mapping[str, Any], series: Series, verdict: Verdict) -> RunReport:
-    """Return the report. about: what run.json says."""
+    """Return the report. about: the contents of run.json."""
     outcome = about.get("outcome") or {}
     *lines, last = verdict_words(verdict, evidence=True)
     faults = sorted(series.faults, key=lambda bar: bar.start_s)
@@ -90,7 +90,7 @@ def target_of(kind: str) -> str:
 
 
 def fault_table(faults: Sequence[FaultBar]) -> RunTable:
-    """How many of each kind, and how long they lasted."""
+    """Return the number and mean duration of each kind of fault."""
     kinds: dict[str, list[float]] = {}
     for bar in faults:
         kinds.setdefault(bar.kind, []).append(bar.end_s - bar.start_s)

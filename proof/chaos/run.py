@@ -52,15 +52,15 @@ CONFIG: dict[str, str] = {
     "auto.create.topics.enable": "false",
 }
 SCAN_INTERVAL_MS = 1_000
-SEGMENTS_OF_A_RUN, ROLL_MS_MIN = 60, 5_000  # segments end often, with all that is written then
+SEGMENTS_OF_A_RUN, ROLL_MS_MIN = 60, 5_000  # short segments, whose files are tested
 NOT_MADE = "not made, since they need root: lost packets between nodes, power cuts"
-CALM_S = 2.0  # after the healing the load goes on so long
+CALM_S = 2.0  # the load continues for so long after the healing
 WATCH_S = 0.25
 
 
 @dataclass(slots=True)
 class RunOutcome:
-    """What came out of a run, before the judge has spoken."""
+    """The outcome of a run before its judgement."""
 
     faults: dict[str, int] = field(default_factory=dict[str, int])
     tried: int = 0
@@ -76,17 +76,17 @@ class RunOutcome:
 
     @property
     def has_hit(self) -> bool:
-        """Whether the schedule did what it was to do: most of what was tried was seen to happen."""
+        """Return whether most of the attempted faults were seen to happen."""
         return sum(self.faults.values()) * 2 > self.tried
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing but the judge can say something against it."""
+        """Return whether the run itself found nothing wrong, so that only the judge can."""
         return not self.broken and self.is_balanced
 
 
 class ChaosRun:
-    """See the top of the file."""
+    """One run; see the top of the file."""
 
     def __init__(
         self, out: Path, settings: RunSettings, say: Callable[[str], None] = lambda _: None
@@ -96,7 +96,7 @@ class ChaosRun:
         self._connection = ""  # of the clients of the load
 
     def go(self) -> RunOutcome:
-        """Do it. Failure when it could not be done at all."""
+        """Run it. Raises Failure when it could not be done at all."""
         if self.out.exists() and any(self.out.iterdir()):
             raise Failure(f"{self.out} is not empty. Name another directory with --out.")
         make_private_directory(self.out)
@@ -115,7 +115,7 @@ class ChaosRun:
             secure=settings.is_secured,
         )
         workers, recorder = ClientProcesses(self.out), Recorder.open(self.out)
-        with contextlib.ExitStack() as last:  # all of it, whatever becomes of the others
+        with contextlib.ExitStack() as last:  # each step runs, whatever the others raise
             last.callback(self._end, cluster)
             last.callback(recorder.close)
             last.callback(workers.close)
@@ -146,7 +146,7 @@ class ChaosRun:
         return self.outcome
 
     def remove_data(self) -> None:
-        """The nodes' data, when nobody needs to look at it."""
+        """Remove the nodes' data once it is no longer needed."""
         shutil.rmtree(self.out / "cluster", ignore_errors=True)
 
     def _make_topics(self, cluster: FaultyCluster) -> None:
@@ -206,7 +206,7 @@ class ChaosRun:
         self.outcome.broken = [*context.broken, *workers.broken]
 
     def _order(self) -> WorkerOrder:
-        """What all processes of clients are told."""
+        """Return the settings that all client processes share."""
         return WorkerOrder(
             run=str(self.out),
             connection=self._connection,
@@ -243,7 +243,7 @@ class ChaosRun:
             self.outcome.broken.append("the last reading did not come to the end of all partitions")
 
     def _end(self, cluster: FaultyCluster) -> None:
-        """Whatever happened: no process, no socket; the words of the nodes are kept."""
+        """End all processes and sockets in any case, and keep the logs of the nodes."""
         try:
             if any(status.pid for status in cluster.status()):
                 cluster.down()
@@ -262,7 +262,7 @@ class ChaosRun:
             "seed": self.settings.seed,
             "settings": asdict(self.settings),
             "scan_interval_ms": SCAN_INTERVAL_MS,
-            "keeps_all": True,  # nothing of its topics is old enough to go
+            "keeps_all": True,  # no topic of the run deletes records by age
             "versions": {
                 "oncelog": __version__,
                 "python": sys.version.split()[0],
@@ -276,7 +276,7 @@ class ChaosRun:
 
 
 def settings_of(run: Path) -> RunSettings:
-    """What a run was told; Failure when the directory is not one of a run."""
+    """Return the settings of a run; Failure when the directory is not one of a run."""
     try:
         about = json.loads((run / RUN_FILE).read_text(encoding="utf-8"))
         return RunSettings.from_json(about["settings"])

@@ -1,4 +1,4 @@
-"""The schedules of a run at work: nodes, links and clients, side by side, at an even pace."""
+"""The schedulers of a run: faults of nodes, links and clients, side by side, at an even pace."""
 
 import time
 from collections.abc import Callable
@@ -23,7 +23,7 @@ END_TIMEOUT_S = 120.0
 
 
 def start_schedulers(context: ChaosContext, settings: RunSettings) -> list[Scheduler]:
-    """They begin one after the other, not in step."""
+    """Start the schedulers one after the other, out of step."""
     interval_s = len(ACTIONS) * 60 / settings.faults_per_minute
     found: list[Scheduler] = []
     for number, (target, actions) in enumerate(ACTIONS.items(), 1):

@@ -1,8 +1,8 @@
-"""Faults of certificates, logins and rights, which are given back: on a secured cluster alone.
+"""Faults of certificates, logins and rights, which are then restored: on a secured cluster alone.
 
-Its clients are no super user: USER logs in by SCRAM, again and again (KIP-368), and may do what
-ACLs allow. A fault is seen by a client of its own; the clients of the load meet it, too, and what
-they are refused stands in the history as their errors.
+The clients of the load are no super user: USER logs in by SCRAM, again and again (KIP-368), with
+the rights that ACLs grant. A fault is verified by a client of its own; the clients of the load meet
+it, too, and their refusals are in the history as errors.
 """
 
 import asyncio
@@ -98,8 +98,9 @@ async def _set_password(admin: Admin, password: str | None) -> None:
 
 
 async def _give_back(give: Change, admin: Admin) -> None:
-    """Give back what a fault has taken, also where there is no controller for a while: without it
-    the whole load would be refused. Raises KafkaError after GIVEN_BACK_S.
+    """Restore what a fault has taken, retrying while there is no controller.
+
+    Without it every request of the load would be refused. Raises KafkaError after GIVEN_BACK_S.
     """
     loop = asyncio.get_running_loop()
     end_s = loop.time() + GIVEN_BACK_S
@@ -128,7 +129,7 @@ def _certificate_expires(context: ChaosContext, fault: Fault) -> None:
 
 
 def _is_expired(context: ChaosContext) -> bool:
-    """Whether some node shows a certificate that has expired."""
+    """Return whether some node shows an expired certificate."""
     about = ssl.create_default_context(cafile=str(context.cluster.data / files.TLS / "ca.pem"))
     for entry in context.cluster.file.nodes:
         try:
@@ -206,7 +207,7 @@ def _in_a_transaction(
     *,
     refused_with: type[KafkaError],
 ) -> None:
-    """Take something away while a transaction of ours is open, until it is refused to go on."""
+    """Take a right away while a transaction is open, until the transaction is refused."""
     topic = f"{CHURN_PREFIX}{fault.kind}-{int(fault.numbers[0] * 1e6)}"
     replicas = context.settings.replication_factor
 
@@ -247,7 +248,7 @@ def _in_a_transaction(
         finally:
             with contextlib.suppress(KafkaError):  # its transaction failed
                 await ours.close()
-        async with producer() as successor:  # it ends what stands open
+        async with producer() as successor:  # it ends the open transaction
             await successor.init_transactions()
 
     context.cluster.ask(

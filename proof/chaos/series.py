@@ -1,4 +1,4 @@
-"""A run's history by the second: what was done, how long it took, what was broken when. Pure."""
+"""A run's history by the second: operations, latencies and faults. Pure."""
 
 from typing import NamedTuple
 
@@ -39,7 +39,7 @@ class Series(NamedTuple):
 
 
 def series_of(history: History) -> Series:
-    """Everything that is drawn. The first invocation is second 0."""
+    """Return everything that is drawn. The first invocation is second 0."""
     invoked = history.column("sends", "invoked_ns")
     acknowledged = history.column("sends", "acknowledged_ns")
     polled = history.column("polls", "returned_ns")

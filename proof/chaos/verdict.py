@@ -1,4 +1,4 @@
-"""A run's history sealed and judged, and everything that came out in words and as JSON."""
+"""Seal and judge a run's history, and put the outcome into words and JSON."""
 
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -25,7 +25,7 @@ def judge_run(run: Path) -> Verdict:
 
 
 def counts_of(run: Path) -> dict[str, int]:
-    """How much was done, what became of the transactions, and what the faults met."""
+    """Return counts of operations, of the transactions' outcomes, and of the faults' effects."""
     history = History.open(run)
     outcome = history.column("transactions", "outcome")
     return {

@@ -1,1 +1,1 @@
-"""conformance: what a Kafka-compatible cluster serves, beside another; begin with survey.py."""
+"""conformance: a Kafka-compatible cluster's features beside another's; begin with survey.py."""

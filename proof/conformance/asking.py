@@ -1,9 +1,8 @@
-"""Asks a broker one request after another, and bears whatever it does.
+"""Send a broker one request after another, and survive anything that it does.
 
-A broker may close the connection, say nothing, or send what is no answer: each is an outcome, and
-the next request goes over a new connection. Everything has a bound: an answer's wait and size, the
-connections that fail and the requests that stay without an answer, after which nothing more is
-asked.
+A broker may close the connection, stay silent, or send garbage: each is an outcome, and the next
+request uses a new connection. Everything has a bound: the wait for an answer and its size, the
+failed connections, and the unanswered requests, after which nothing more is asked.
 """
 
 import socket
@@ -29,7 +28,7 @@ _BY_HAND: Mapping[int, Any] = {0: produce, 1: fetch}
 
 
 class AskedBroker:
-    """One broker, spoken to in frames. Close it after use."""
+    """A connection to one broker, in frames. Close it after use."""
 
     def __init__(
         self, config: Mapping[str, Any], host: str, port: int, *, answer_s: float = ANSWER_S
@@ -44,7 +43,7 @@ class AskedBroker:
 
     @property
     def stopped(self) -> str:
-        """Why nothing more is asked; empty where nothing stands against it."""
+        """Return why nothing more is asked; empty while asking goes on."""
         return self._over
 
     @property
@@ -61,7 +60,7 @@ class AskedBroker:
             self._socket = None
 
     def ask(self, api_key: int, version: int, values: Any) -> tuple[AskOutcome, Any]:
-        """What came of a request, and the decoded answer where there is one."""
+        """Send a request; return its outcome, and the decoded answer if there is one."""
         if self._over:
             return not_asked(self._over), None
         try:
@@ -141,6 +140,6 @@ def _received(taken: socket.socket, count: int, deadline_s: float) -> bytes:
 
 
 def is_encodable(api_key: int, version: int) -> bool:
-    """Whether a request of this version can be written here."""
+    """Return whether this version's request can be encoded here."""
     api = APIS.get(api_key)
     return api is not None and api.oldest <= version <= api.newest

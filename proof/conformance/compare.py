@@ -1,4 +1,4 @@
-"""Two surveys side by side: what the other cluster has, and this one lacks or answers otherwise."""
+"""Two surveys side by side: features that this cluster lacks or answers otherwise."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,7 +14,7 @@ NOTHING = "-"
 
 
 class Reason(NamedTuple):
-    """Why rows differ: of a kind, and of a name that the pattern fits (`*` and `?`)."""
+    """A reason why rows differ, for a kind and a pattern of names (`*` and `?`)."""
 
     kind: Kind
     pattern: str
@@ -22,9 +22,9 @@ class Reason(NamedTuple):
 
 
 class ConformanceRow(NamedTuple):
-    """One thing that the other cluster has. `reason`: why they differ, where somebody knows.
+    """One feature of the other cluster. `reason`: why the two differ, where it is known.
 
-    is_asked: False where one of the two was not asked, so that nobody knows; `reason` says why.
+    is_asked: False where one of the two was not asked; `reason` says why.
     """
 
     kind: Kind
@@ -43,7 +43,7 @@ class ConformanceRow(NamedTuple):
 
 
 def compared(ours: Survey, theirs: Survey, reasons: Sequence[Reason]) -> list[ConformanceRow]:
-    """A row for each thing of theirs, with the first reason that fits where they differ."""
+    """Return a row for each feature of theirs, with the first fitting reason if they differ."""
     rows = [*_apis(ours, theirs), *_features(ours, theirs), *_configs(ours, theirs)]
     return [row if row.is_equal or not row.is_asked else _with_reason(row, reasons) for row in rows]
 
@@ -75,7 +75,7 @@ def _apis(ours: Survey, theirs: Survey) -> Iterator[ConformanceRow]:
 
 
 def _answers(name: str, our: SurveyedApi, their: SurveyedApi) -> Iterator[ConformanceRow]:
-    """One row for all versions that agree, one for each kind of disagreement or silence."""
+    """Return one row for all versions that agree, and one for each disagreement or silence."""
     alike: list[int] = []
     other: dict[tuple[str, str], list[int]] = {}
     unasked: dict[str, list[int]] = {}

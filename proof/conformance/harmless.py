@@ -1,8 +1,8 @@
-"""The request that each API is asked with: one that changes nothing on any cluster.
+"""A request for each API that changes nothing on any cluster.
 
-A name that nobody has, an empty list, a look instead of a change. `tests/proof/conformance` looks
-at the topics and groups of a cluster before and after. Fields that a version lacks are left out,
-and those that stand in no row take the schema's default.
+It has an unused name, an empty list, or a read instead of a change. `tests/proof/conformance`
+compares the topics and groups of a cluster before and after. Fields that a version lacks are left
+out, and those without a value here take the schema's default.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ NOBODY = -1
 NO_ID = bytes(16)
 ANY = 1  # of ACL filters
 ELSEWHERE_CLUSTER = "no-such-cluster"
-NEEDS_OFFSETS_TOPIC = frozenset({(10, 0)})  # FindCoordinator creates the topic where it is not
+NEEDS_OFFSETS_TOPIC = frozenset({(10, 0)})  # FindCoordinator creates a missing topic
 _NO_GROUP: dict[str, Any] = {"group_id": ""}
 _NO_TRANSACTION: dict[str, Any] = {"transactional_id": "", "producer_id": NOBODY}
 _NO_VOTER: dict[str, Any] = {"cluster_id": ELSEWHERE_CLUSTER, "voter_id": NOBODY}

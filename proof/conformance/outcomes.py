@@ -1,4 +1,4 @@
-"""What came of one request: a word, and the name of an error."""
+"""The outcome of one request: a word, and the name of an error."""
 
 from typing import Any, Literal, NamedTuple
 
@@ -7,7 +7,7 @@ from ...wire.error_codes import ErrorCode
 from ...wire.printable import printable
 
 Came = Literal["served", "refused", "elsewhere", "closed", "silent", "garbage", "not asked"]
-# What another broker would answer, or this one a moment later: no two clusters agree in that.
+# Another broker, or this one a moment later, would answer: clusters rarely agree in these.
 ELSEWHERE = frozenset(
     {
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -33,7 +33,7 @@ SERVED, CLOSED, SILENT = AskOutcome("served"), AskOutcome("closed"), AskOutcome(
 
 
 def outcome_of(body: Any) -> AskOutcome:
-    """What a decoded answer says; the first error counts, wherever it stands."""
+    """Return the outcome of a decoded answer; its first error counts, wherever it stands."""
     error = first_error(body)
     if not error:
         return SERVED
@@ -52,7 +52,7 @@ def not_asked(why: str) -> AskOutcome:
 
 
 def agree(one: AskOutcome, other: AskOutcome) -> bool:
-    """Whether two clusters that were asked have answered alike."""
+    """Return whether two clusters answered alike."""
     if one.came in ANSWERED and other.came in ANSWERED and "elsewhere" in (one.came, other.came):
         return True
     return one == other

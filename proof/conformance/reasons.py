@@ -1,7 +1,7 @@
-"""Why a cluster of ours differs from Apache Kafka 4.4: the first pattern that fits counts.
+"""The reasons why a cluster of ours differs from Apache Kafka 4.4: the first that fits counts.
 
-docs/protocol.md is made from it. A row that no reason fits fails `oncelog conformance`, so what is
-missing without intent is seen.
+docs/protocol.md is made from it. A row that no reason fits fails `oncelog conformance`, so that an
+unintended gap is seen.
 """
 
 from .compare import Reason
@@ -59,7 +59,7 @@ OWN_KEYS = "oncelog."  # only brokers of ours have such configuration keys
 
 
 def reasons_for(survey: Survey) -> tuple[Reason, ...]:
-    """Those of our clusters; why another one lacks what Kafka has is not known here."""
+    """Return the reasons for one of our clusters, and none for another cluster."""
     keys = survey.configs.get("broker", frozenset())
     return REASONS if any(key.startswith(OWN_KEYS) for key in keys) else ()
 

@@ -1,4 +1,4 @@
-"""Surveys and comparisons as a person reads them, within 80 columns."""
+"""Surveys and comparisons as text for a person, within 80 columns."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ NAMES_SHOWN_MAX = 2
 
 
 def api_rows(survey: Survey) -> list[dict[str, Any]]:
-    """A line for each API."""
+    """Return a line for each API."""
     return [
         {
             "key": key,
@@ -25,7 +25,7 @@ def api_rows(survey: Survey) -> list[dict[str, Any]]:
 
 
 def survey_lines(survey: Survey) -> Iterator[str]:
-    """Features and configuration keys."""
+    """Return lines for features and configuration keys."""
     for name, feature in sorted(survey.features.items()):
         yield f"feature {name}  {feature}"
     if not survey.features:
@@ -35,7 +35,7 @@ def survey_lines(survey: Survey) -> Iterator[str]:
 
 
 def unexplained_rows(rows: Iterable[ConformanceRow]) -> list[dict[str, Any]]:
-    """What differs, and nobody knows why."""
+    """Return the differences without a known reason."""
     return [
         {
             "what": row.name if row.kind in ("api", "answer") else f"{row.kind} {row.name}",
@@ -48,7 +48,7 @@ def unexplained_rows(rows: Iterable[ConformanceRow]) -> list[dict[str, Any]]:
 
 
 def reason_lines(rows: Iterable[ConformanceRow], *, shows_keys: bool = False) -> Iterator[str]:
-    """What differs with a reason, or was not asked: under each reason, what it is about."""
+    """Return the explained and unasked rows, grouped under their reasons."""
     families: dict[str, dict[str, list[str]]] = {}
     for row in rows:
         if row.verdict in ("reason", "not asked"):
@@ -79,7 +79,7 @@ def _labelled(row: ConformanceRow) -> tuple[str, str]:
 
 
 def summary(rows: Sequence[ConformanceRow], surveys: Mapping[str, Survey]) -> Iterator[str]:
-    """How many are equal, and what is only here."""
+    """Return how many rows are equal, and the features that only this cluster has."""
     found = counts(rows)
     yield (
         f"{surveys['ours'].address} beside {surveys['theirs'].address}: {found['equal']} equal, "
@@ -90,7 +90,7 @@ def summary(rows: Sequence[ConformanceRow], surveys: Mapping[str, Survey]) -> It
 
 
 def stopped_lines(*surveys: Survey) -> Iterator[str]:
-    """That a survey is not whole, and why."""
+    """Return a line for each survey that stopped early, with the reason."""
     for each in surveys:
         if each.stopped:
             yield f"{each.address} was not asked to the end: {each.stopped}."
@@ -99,7 +99,7 @@ def stopped_lines(*surveys: Survey) -> Iterator[str]:
 def report_fields(
     ours: Survey, theirs: Survey | None, rows: Sequence[ConformanceRow]
 ) -> dict[str, Any]:
-    """All of it in the values of JSON (docs/conformance.md)."""
+    """Return the whole report as JSON values (docs/conformance.md)."""
     fields: dict[str, Any] = {"cluster": survey_fields(ours)}
     if theirs is not None:
         listed = [{**row._asdict(), "verdict": row.verdict} for row in rows]

@@ -1,7 +1,7 @@
-"""What one cluster says of itself, and what came of asking it; what is printed and compared.
+"""One cluster's description of itself and the outcomes of its APIs, for print and comparison.
 
 The files beside: `harmless` has the requests, `asking` sends them, `compare` puts two surveys side
-by side, `reasons` says why ours differs from Apache Kafka, `report` is what a person reads.
+by side, `reasons` says why ours differs from Apache Kafka, `report` is the text for a person.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,7 +19,7 @@ CONFIG_TYPES = {"topic": 2, "broker": 4, "client-metrics": 16, "group": 32}
 
 @dataclass(frozen=True, slots=True)
 class SurveyedApi:
-    """`came`: by version; empty where nothing was asked."""
+    """An API's advertised versions and outcomes. `came`: by version; empty if nothing was asked."""
 
     oldest: int
     newest: int
@@ -27,7 +27,7 @@ class SurveyedApi:
 
 
 class SurveyedFeature(NamedTuple):
-    """`finalized`: the level that holds in the cluster, None where there is none."""
+    """A feature's levels. `finalized`: the level in force in the cluster, None without one."""
 
     lowest: int
     highest: int
@@ -42,7 +42,7 @@ class SurveyedFeature(NamedTuple):
 class Survey:
     """One cluster. `address`: of the broker that was asked. Keys of `configs`: CONFIG_TYPES.
 
-    stopped: why nothing more was asked at some moment, so that the rest is not known.
+    stopped: why the survey ended early, so that the rest is not known.
     """
 
     address: str
@@ -54,7 +54,7 @@ class Survey:
 
 
 def api_label(key: int) -> str:
-    """An API by its name, or its number where that is all we know."""
+    """Return an API's name, or its number where no name is known."""
     return API_NAMES.get(key, f"API {key}")
 
 
@@ -63,7 +63,7 @@ def version_range(oldest: int, newest: int) -> str:
 
 
 def runs_of(versions: Iterable[int]) -> str:
-    """`0-3, 5`."""
+    """Return versions as text: `0-3, 5`."""
     runs: list[list[int]] = []
     for version in sorted(versions):
         if runs and runs[-1][1] == version - 1:
@@ -74,7 +74,7 @@ def runs_of(versions: Iterable[int]) -> str:
 
 
 def came_in_words(came: Mapping[Version, AskOutcome]) -> str:
-    """`served`, or `0-2 served; 3 refused INVALID_REQUEST` where versions differ."""
+    """Return outcomes as text: `served`, or `0-2 served; 3 refused INVALID_REQUEST`."""
     if len(set(came.values())) <= 1:
         return str(next(iter(came.values()), ""))
     return "; ".join(
@@ -92,7 +92,7 @@ def _runs_alike(came: Mapping[Version, AskOutcome]) -> Iterator[tuple[AskOutcome
 
 
 def survey_fields(survey: Survey) -> dict[str, Any]:
-    """A survey in the values of JSON."""
+    """Return a survey in the values of JSON."""
     return {
         "address": survey.address,
         "cluster_id": survey.cluster_id,
@@ -115,7 +115,7 @@ def survey_fields(survey: Survey) -> dict[str, Any]:
 
 
 def survey_of(fields: Mapping[str, Any]) -> Survey:
-    """The survey that `survey_fields` has written."""
+    """Return the survey that `survey_fields` has written."""
     apis = {
         row["key"]: SurveyedApi(
             row["oldest"],

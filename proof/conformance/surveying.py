@@ -1,4 +1,4 @@
-"""Makes the survey of a cluster, by asking one of its brokers."""
+"""Survey a cluster by asking one of its brokers."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -22,7 +22,7 @@ API_VERSIONS, METADATA, CREATE_TOPICS, DESCRIBE_CONFIGS = 18, 3, 19, 32
 SOFTWARE = {"client_software_name": "oncelog", "client_software_version": "1"}
 FEATURES_FROM = 3
 CONFIGS_TOLD_FROM = 5  # of CreateTopics
-APIS_MAX, VERSIONS_MAX = 500, 100  # that a broker may advertise: of all, and of one
+APIS_MAX, VERSIONS_MAX = 500, 100  # advertised by a broker: APIs, versions of one API
 OFFSETS_TOPIC = "__consumer_offsets"
 OF_THE_LOGIN = (17, 36)  # SaslHandshake, SaslAuthenticate
 NO_TOPIC = NO_GROUP = NO_SUBSCRIPTION = "oncelog-conformance"
@@ -40,7 +40,7 @@ def survey(config: Mapping[str, Any], tell: Any, *, answer_s: float = ANSWER_S) 
 
 
 def _first_contact(config: Mapping[str, Any], answer_s: float) -> tuple[AskedBroker, Any]:
-    """The first broker of the bootstrap line that answers, and its versions."""
+    """Return the first bootstrap broker that answers, and its versions."""
     heard: list[str] = []
     for host, port in parse_bootstrap(str(config["bootstrap.servers"])):
         broker = AskedBroker(config, host, port, answer_s=answer_s)
@@ -108,7 +108,7 @@ def _ask_newest(
     values: Any,
     oldest: int = 0,
 ) -> Any:
-    """The answer in the newest version of both, None where there is none or it says an error."""
+    """Return the answer in the newest common version, None without one or after an error."""
     low, high = advertised.get(key, (1, 0))
     for version in range(high, max(low, oldest) - 1, -1):
         if is_encodable(key, version):
@@ -149,7 +149,7 @@ def _configs(
 def _keys(
     broker: AskedBroker, advertised: Mapping[int, tuple[int, int]], resource_type: int, name: str
 ) -> frozenset[str]:
-    """The keys of a resource; a broker's only the broker itself tells."""
+    """Return the keys of a resource; only the broker itself answers for a broker's."""
     resource = {
         "resource_type": resource_type,
         "resource_name": name,
@@ -161,7 +161,7 @@ def _keys(
 
 
 def _topic_keys(broker: AskedBroker, advertised: Mapping[int, tuple[int, int]]) -> frozenset[str]:
-    """Those that a topic would have, which is not created."""
+    """Return the keys of a topic, from a validation that creates none."""
     values = {
         "topics": [{"name": NO_TOPIC, "num_partitions": 1, "replication_factor": 1}],
         "timeout": 5_000,
@@ -173,7 +173,7 @@ def _topic_keys(broker: AskedBroker, advertised: Mapping[int, tuple[int, int]]) 
 
 
 class _Progress:
-    """A sentence where it lasts."""
+    """A progress message for a long survey."""
 
     def __init__(self, tell: Any, count: int) -> None:
         self._tell, self._count, self._done = tell, count, 0

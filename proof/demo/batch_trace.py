@@ -1,11 +1,10 @@
-"""What became of each batch, by librdkafka's own account (its debug context `msg`).
+"""The fate of each batch, from librdkafka's own log (its debug context `msg`).
 
-Pure. librdkafka says when it sends a batch (PRODUCE), when the batch is acknowledged and when it
-ends without an answer (both MSGSET). That is the exact way to know how many batches were in flight
-when a broker died, and how many were sent again; the statistics come at intervals and count a
-repeated batch nowhere. A batch of an idempotent producer is known by its first sequence number;
-without idempotence batches bear no name, and those that were put back into the queue count as sent
-again.
+Pure. librdkafka logs when it sends a batch (PRODUCE), when the batch is acknowledged and when it
+ends without an answer (both MSGSET). That is the exact way to count the batches in flight when a
+broker died, and those that were sent again; the statistics come at intervals and do not count a
+repeated batch. A batch of an idempotent producer is known by its first sequence number; without
+idempotence batches have no name, and those that were put back into the queue count as sent again.
 """
 
 import re
@@ -29,7 +28,7 @@ class TraceCounts(NamedTuple):
     sent_again: int = 0
 
     def since(self, earlier: "TraceCounts") -> "TraceCounts":
-        """What was added after `earlier`."""
+        """Return the counts added after `earlier`."""
         return TraceCounts(*map(sub, self, earlier))
 
 
@@ -53,7 +52,7 @@ class BatchTrace:
             if match[4]:
                 self.counts = c._replace(acknowledged=c.acknowledged + 1)
                 return
-            # an error that came as an answer (NOT_LEADER) proves that nothing was appended
+            # an error in an answer (NOT_LEADER) proves that nothing was appended
             is_unanswered = "PossiblyPersisted" in match[6]
             is_requeued = int(match[3]) < 0 and ("Refresh" in match[6] or "Retry" in match[6])
             self.counts = c._replace(

@@ -1,7 +1,7 @@
-"""What the demo asks of whatever stands between its topics: two plain workers, or a Spark job.
+"""The interface of the application between the demo's topics: two plain workers, or a Spark job.
 
 An engine reads the flights, writes enriched flights and sums, and can be struck. The demo starts
-it, strikes it and the cluster, waits until it has done everything, and judges what it wrote.
+it, strikes it and the cluster, waits until it has done everything, and judges its outputs.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -17,7 +17,7 @@ Processes = TypeVar("Processes", bound=Supervisor)
 
 
 class Effect(NamedTuple):
-    """What a fault did, in words; how many transactions were open; how long until it went on."""
+    """A fault's effect in words, the number of open transactions, and the time to resume."""
 
     what: str
     open_transactions: int
@@ -26,7 +26,7 @@ class Effect(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What an engine reports of its work at the end."""
+    """An engine's report of its work at the end."""
 
     count: int
     words: str  # what was counted
@@ -35,7 +35,7 @@ class Account:
 
 
 class EngineProcesses(Generic[Processes]):
-    """What the engines share: processes that are supervised."""
+    """The common part of the engines: supervised processes."""
 
     failover_timeout_s = FAILOVER_TIMEOUT_S
 
@@ -48,13 +48,13 @@ class EngineProcesses(Generic[Processes]):
                 raise Failure(f"{name} does not end. Its log: {self.processes.log(name)}")
 
     def remove_files(self) -> None:
-        """When nobody needs to read them: the cluster's directory is to be left empty."""
+        """Remove the logs, so that the cluster's directory can be left empty."""
         self.processes.remove_logs()
 
     def failover_ms(
         self, when: Callable[[], Iterable[float | None]], from_s: float, missing: str
     ) -> float:
-        """Milliseconds until all of these committed again; Failure when not all do."""
+        """Return the milliseconds until all of these committed again; Failure when not all do."""
         if not self.processes.wait(lambda: None not in when(), self.failover_timeout_s):
             raise Failure(
                 f"{missing} committed anything for {self.failover_timeout_s:.0f} s after the "

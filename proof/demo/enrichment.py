@@ -1,8 +1,8 @@
-"""What the demo's workers make of a flight, and the sums that they carry on; pure.
+"""Enrich a flight and add up the running sums of the demo's workers; pure.
 
 An enriched flight is a line of five fields, separated by tabs:
 
-  partition@offset   where its input stands: each input must be here exactly once
+  partition@offset   the place of its input: each input must be here exactly once
   transaction        the name that the worker gave to the transaction it was written in
   flight             the input's value, unchanged
   airline            the carrier's name
@@ -11,7 +11,7 @@ An enriched flight is a line of five fields, separated by tabs:
 The running sums of a partition (flights, miles, minutes of arrival delay) are kept by carrier for
 the month in hand: flights come in order of months, so a month's sums are final when the next one
 begins. They are small enough to travel in the metadata of the committed offset. So the offset
-and what has been added up before it are one record, and cannot part.
+and the sums of all flights before it are one record, and cannot diverge.
 """
 
 import json
@@ -27,7 +27,7 @@ ROW_NUMBER = 1  # fields that stand before the CSV's own
 
 
 class Flight(NamedTuple):
-    """What the sums need of a flight; miles and minutes 0 where they are not known."""
+    """The fields of a flight for the sums; miles and minutes are 0 where they are not known."""
 
     carrier: str
     month: int
@@ -37,7 +37,7 @@ class Flight(NamedTuple):
 
     @classmethod
     def of(cls, value: bytes) -> "Flight":
-        """From a record's value. Raises ValueError for what is no flight."""
+        """Parse a record's value. Raises ValueError for anything but a flight."""
         fields = value.decode().split(",")[ROW_NUMBER:]
         if len(fields) <= DISTANCE:
             raise ValueError(f"{value[:40]!r} is no flight")
@@ -63,7 +63,7 @@ class Enriched(NamedTuple):
 
 
 def added(flight: Flight, airlines: Mapping[str, str]) -> bytes:
-    """The two fields that an enriched flight has more than the flight."""
+    """Return the two fields that an enriched flight adds to the flight."""
     return f"{airlines.get(flight.carrier, flight.carrier)}\t{flight.mph}".encode()
 
 
@@ -87,13 +87,13 @@ Sum = tuple[int, int, int]
 
 @dataclass(slots=True)
 class RunningSums:
-    """Of one partition, for the month in hand."""
+    """The sums of one partition for the current month."""
 
     month: int = 0
     by_carrier: dict[str, Sum] = field(default_factory=dict[str, Sum])
 
     def add(self, flight: Flight) -> tuple[Group, Sum]:
-        """Count a flight; its group and the group's sum so far."""
+        """Count a flight; return its group and the group's sum so far."""
         if flight.month != self.month:
             self.month, self.by_carrier = flight.month, {}
         flights, miles, minutes = self.by_carrier.get(flight.carrier, (0, 0, 0))
@@ -102,12 +102,12 @@ class RunningSums:
         return (flight.carrier, flight.month), sums
 
     def to_text(self) -> str:
-        """For the metadata of a committed offset: some 400 characters."""
+        """Return the sums as metadata of a committed offset: some 400 characters."""
         return json.dumps([self.month, self.by_carrier], separators=(",", ":"))
 
     @classmethod
     def from_text(cls, text: str | None) -> "RunningSums":
-        """From the metadata of a committed offset; empty where nothing was committed."""
+        """Parse the metadata of a committed offset; empty where nothing was committed."""
         if not text:
             return cls()
         month, by_carrier = json.loads(text)
@@ -123,12 +123,12 @@ class SumRecord(NamedTuple):
 
 
 def sum_record(group: Group, until: int, sums: Sum) -> tuple[bytes, bytes]:
-    """Key and value: carrier/month, and the next offset with the sum before it."""
+    """Return key and value: carrier/month, and the next offset with the sum before it."""
     return f"{group[0]}/{group[1]}".encode(), b"%d,%d,%d,%d" % (until, *sums)
 
 
 def read_sum_record(key: bytes, value: bytes) -> SumRecord:
-    """A record of sums. Raises ValueError."""
+    """Parse a record of sums. Raises ValueError."""
     carrier, _, month = key.decode().partition("/")
     until, flights, miles, minutes = map(int, value.split(b","))
     return SumRecord((carrier, int(month)), until, (flights, miles, minutes))

@@ -1,21 +1,21 @@
 """The demo's faults, drawn from a seed; the same for every guarantee, kept or taken away.
 
-Pure. The kinds, and which guarantee stands against which. Of brokers, while batches are in flight:
+Pure. The kinds, each with the guarantee that it tests. On brokers, while batches are in flight:
 
-  kill        -9 of a partition's leader. Appended and replicated, but the answer died with the
+  kill        -9 of a partition's leader. The batch is replicated, but the answer died with the
               broker: the producer sends again. (idempotence; acks at all)
   stall       a follower stands still for longer than the producer's timeout: acks=all waits, the
               producer gives up waiting and sends again what was appended. (idempotence)
   stall-kill  both followers stand still, the leader goes on, then it is killed and they go on: what
-              the leader had alone is gone. Who acknowledged it, lied. (acks=all)
+              the leader had alone is gone, acknowledged or not. (acks=all)
   blackout    one replica dies and misses something; the other two die at once; the first comes back
               before they do. Will it lead? (min.insync.replicas 2 and clean election)
   two         two kills with no pause between them but the first node's restart
 
-Of the plain workers, while a transaction is open:
+On the plain workers, while a transaction is open:
 
   transaction -9 of the node that coordinates a worker's transactions: before the decision, or in
-              the middle of it. The next one finishes what was decided. (two phases)
+              the middle of it. The next one completes the decision. (two phases)
   group       -9 of the node that coordinates the group and holds its offsets. (offsets in the
               transaction)
   worker      -9 of a worker: another takes its partitions over from the last committed offset, and
@@ -23,7 +23,7 @@ Of the plain workers, while a transaction is open:
   zombie      a worker stands still past its session; another has done its work when it wakes and
               goes on where it was. (the group's metadata with the offsets)
 
-Of the Spark job, while a transaction is open:
+On the Spark job, while a transaction is open:
 
   sink        -9 of the node that coordinates one of the sink's transactions. (prepared
               transactions, and a decision that is written down)
@@ -31,7 +31,7 @@ Of the Spark job, while a transaction is open:
               was decided and drops what was not. (the decision, in a transaction of its own)
   driver-python  -9 of the driver's Python; Java ends with it. The same.
   python-worker  -9 of the Python process that runs a task: Spark runs it once more,
-              and the first attempt's transaction is nobody's. (one transaction an attempt)
+              and the first attempt's transaction is abandoned. (one transaction an attempt)
 """
 
 from collections.abc import Sequence

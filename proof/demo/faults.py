@@ -1,4 +1,4 @@
-"""The demo's faults of brokers: each is aimed at work in flight, and proved to have happened.
+"""The demo's faults of brokers: each is aimed at work in flight, and seen to happen.
 
 Kinds and their purpose stand in fault_plan.py. After each fault every replica comes into sync again
 before the next, so that one fault does not become another.
@@ -22,7 +22,7 @@ STALL_S, LONE_LEADER_S, MISSED_S = 1.2, 0.6, 1.2
 
 
 class FaultReport(NamedTuple):
-    """What one fault did, as far as the engine and the producer could tell."""
+    """The effect of one fault, as far as the engine and the producer report it."""
 
     kind: str
     effect: Effect
@@ -30,7 +30,7 @@ class FaultReport(NamedTuple):
 
 
 class DemoFaults(FaultContext[Cluster]):
-    """Made one at a time, by whoever conducts the demo."""
+    """The faults of brokers, made one at a time."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class DemoFaults(FaultContext[Cluster]):
         self.partitions = partitions  # of the source
 
     def inflict(self, fault: Fault) -> FaultReport:
-        """Make it, wait until the cluster is whole again, and report."""
+        """Make a fault, wait until the cluster is whole again, and report."""
         before = self.stream.trace.counts
         actions: Mapping[str, Callable[[Fault], Effect]] = {
             "kill": self._kill,
@@ -68,7 +68,7 @@ class DemoFaults(FaultContext[Cluster]):
             self.cluster.wait_for_isr(topic, len(self.cluster.node_ids))
 
     def check(self) -> None:
-        """Raise what stopped the stream or the engine."""
+        """Raise the error that stopped the stream or the engine."""
         if self.stream.fatal is not None:
             raise self.stream.fatal
         self.engine.processes.check()
@@ -92,7 +92,7 @@ class DemoFaults(FaultContext[Cluster]):
         self.cluster.start(first)
         second = self._leader((partition + 1) % self.partitions)
         killed_at, hit = self._kill_in_a_burst(second, burst_s(fault))
-        self.cluster.start(second)  # the first may be out of sync still: two are needed
+        self.cluster.start(second)  # the first may still be out of sync: two are needed
         second_ms = self._await_writes(killed_at)
         what = f"killed node {first} and, as soon as it was back, node {second}"
         return Effect(what, first_hit + hit, max(first_ms, second_ms))
@@ -152,7 +152,7 @@ class DemoFaults(FaultContext[Cluster]):
     # --- parts of faults
 
     def _kill_in_a_burst(self, node: int, burst_s: float) -> tuple[float, int]:
-        """When it died, and how many transactions were open then."""
+        """Kill a node under full load; return the time of its death and the open transactions."""
         led = self._led_by(node)
         with self.stream.bursting():
             time.sleep(burst_s)
@@ -163,7 +163,7 @@ class DemoFaults(FaultContext[Cluster]):
         return killed_at, hit
 
     def _await_writes(self, killed_at: float) -> float:
-        """Milliseconds until every watched partition acknowledged a row handed over later."""
+        """Return the milliseconds until every watched partition acknowledged a later row."""
         deadline = killed_at + FAILOVER_TIMEOUT_S
         while None in (seen := dict(self.stream.watched)).values():
             self.check()

@@ -26,7 +26,7 @@ Sums = dict[tuple[str | int, ...], tuple[int, ...]]
 
 
 def archive() -> Path:
-    """Where the zip lies; Failure with the command that installs it."""
+    """Return the path of the zip; Failure with the command that installs it."""
     try:
         for file in metadata.files(PACKAGE) or []:
             if file.name == ARCHIVE:
@@ -59,7 +59,7 @@ def record(row: int, line: bytes) -> tuple[bytes, bytes]:
 
 
 def row_of(value: bytes) -> int:
-    """The row number inside a record's value; -1 when it is none of ours."""
+    """Return the row number inside a record's value; -1 for any other record."""
     number, _, _ = value.partition(b",")
     return int(number) if number.isdigit() else -1
 
@@ -73,7 +73,7 @@ def csv_rows(count: int | None = None) -> Iterator[list[str]]:
 
 
 def added_up(rows: Iterable[Sequence[str]], *fields: int) -> Sums:
-    """By these fields and the month: flights, arrivals with a known delay, minutes of it, miles."""
+    """Sum by these fields and month: flights, arrivals of known delay, minutes of it, miles."""
     found: dict[tuple[str | int, ...], list[int]] = defaultdict(lambda: [0, 0, 0, 0])
     for row in rows:
         sums = found[(*(row[field] for field in fields), int(row[MONTH]))]

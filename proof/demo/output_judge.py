@@ -1,11 +1,11 @@
-"""What an engine wrote: did every input count exactly once, and nothing that was not committed?
+"""Judge an engine's outputs: every input counts exactly once, and nothing uncommitted is visible.
 
 Pure. It is given the inputs as they stand in their log, the outputs as a reader of committed data
-saw them up to the end, and what the workers reported of their transactions. Where nothing is
-missing, doubled or out of order, the outputs' input offsets tile the input without gap or overlap.
-A worker that died after it had asked for the commit left a doubtful transaction: all of it may be
-there, or nothing. Of an engine that reports no transactions nothing is called uncommitted or torn:
-what a reader should not have seen is doubled, too.
+saw them up to the end, and the transactions that the workers reported. Where nothing is missing,
+doubled or out of order, the outputs' input offsets tile the input without gap or overlap. A worker
+that died after it had asked for the commit left a doubtful transaction: all of it may be there, or
+nothing. For an engine that reports no transactions nothing is called uncommitted or torn: a record
+that a reader should not have seen is doubled, too.
 """
 
 from collections import Counter, deque
@@ -47,7 +47,7 @@ SumsJudge = Callable[[Inputs, Records, Findings], tuple[int, Sums]]
 
 
 class TransactionOutcome(Protocol):
-    """What a worker reported of a transaction."""
+    """A transaction as a worker reported it."""
 
     records: int
     state: str
@@ -55,7 +55,7 @@ class TransactionOutcome(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputVerdict(ContentsVerdict):
-    """`totals`: the last running sums of all partitions, added up."""
+    """The verdict on the outputs. `totals`: the last running sums of all partitions, added up."""
 
     sums_read: int = 0
     totals: Sums = field(default_factory=Sums)
@@ -71,8 +71,8 @@ def judge_outputs(
 ) -> OutputVerdict:
     """Judge a run.
 
-    `transactions` is None when nobody told of any; `judge_sums` is for sums of another form than
-    the workers'.
+    `transactions` is None for an engine that reports none; `judge_sums` is for sums of another form
+    than the workers'.
     """
     found = Findings()
     visible: Counter[str] = Counter()
@@ -112,7 +112,7 @@ def judge_outputs(
 def _made_of(
     inputs: Inputs, partition: int, value: bytes, airlines: Mapping[str, str]
 ) -> Enriched | None:
-    """The output taken apart; None when it is not what should be made of the input it names."""
+    """Return the parsed output; None when it is wrong for the input that it names."""
     try:
         made = take_apart(value)
         is_right = (
@@ -126,7 +126,7 @@ def _made_of(
 
 
 def judge_running_sums(inputs: Inputs, records: Records, found: Findings) -> tuple[int, Sums]:
-    """The workers' sums: add the inputs up once more, and compare at each record."""
+    """Judge the workers' sums: add the inputs up once more, and compare at each record."""
     by_partition: dict[int, list[tuple[int, bytes, bytes]]] = {p: [] for p in inputs}
     count = 0
     for partition, offset, key, value in records:
@@ -147,7 +147,7 @@ def _judge_partition(
     records: Iterable[tuple[int, bytes, bytes]],
     found: Findings,
 ) -> dict[Group, Sum]:
-    """The last sum of each group, as the records have it."""
+    """Return the last sum of each group, as the records have it."""
     so_far, last = dict[Group, Sum](), dict[Group, Sum]()
     upcoming = deque(inputs.items())
 

@@ -1,4 +1,4 @@
-"""Reading the demo's topics back: plainly, with a consumer that sees what is committed."""
+"""Read the demo's topics back with a plain consumer of committed records."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -60,7 +60,7 @@ def wait_for(what: Callable[[], bool], timeout_s: float) -> bool:
 
 
 def ends_of(cluster: Cluster, topics: Iterable[str] | None = None) -> list[EndOfPartition]:
-    """Both ends of every partition (None: of all topics)."""
+    """Return both ends of every partition (None: of all topics)."""
     wanted = None if topics is None else list(topics)
 
     async def ask(admin: Any) -> list[EndOfPartition]:
@@ -78,6 +78,6 @@ def ends_of(cluster: Cluster, topics: Iterable[str] | None = None) -> list[EndOf
 
 
 def open_transactions(cluster: Cluster) -> Mapping[str, str]:
-    """Transactional id -> state, of those that are not at their end."""
+    """Return transactional id -> state of the transactions that are not at their end."""
     found = cluster.ask(lambda admin: admin.transactions.list_transactions(states=OPEN_STATES))
     return {t.transactional_id: t.state for t in found}

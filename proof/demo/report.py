@@ -1,4 +1,4 @@
-"""How the demo is shown: a line of progress, a line a fault, the verdict."""
+"""The screen of the demo: a line of progress, a line a fault, the verdict."""
 
 import sys
 import threading
@@ -36,10 +36,10 @@ WITHOUT = {
 
 
 class Screen:
-    """The words while it runs, on stderr: a live line in a terminal, else one at least each 5 s."""
+    """Progress on stderr: a live line in a terminal, else a line at least every 5 s."""
 
     def __init__(self, seed: int, broken: str, options: str, what_is_broken: str) -> None:
-        """options: those that belong to another run of the same."""
+        """Begin. options: those of the command that repeats this run."""
         self._started = self._spoke = time.monotonic()
         self._is_live = sys.stderr.isatty()
         self._over = threading.Event()
@@ -56,7 +56,7 @@ class Screen:
         self.say(f"{len(cluster.node_ids)} nodes serve: {cluster.bootstrap}")
 
     def follow(self, stream: Stream, engine: Engine) -> None:
-        """Show how far everybody is, too."""
+        """Show the progress of the stream and the engine, too."""
 
         def counts() -> str:
             return (
@@ -67,7 +67,7 @@ class Screen:
         self._counts = counts
 
     def doing(self, words: str) -> None:
-        """Say what is waited for from here on, while it lasts."""
+        """Show what is waited for from here on."""
         self._doing = words
 
     def say(self, text: str) -> None:
@@ -82,7 +82,7 @@ class Screen:
         self.say("read back and judged")
 
     def close(self) -> None:
-        """Show no progress any more."""
+        """Stop showing progress."""
         self._over.set()
         with self._lock:
             self._erase()
@@ -105,7 +105,7 @@ class Screen:
 
 
 def print_verdict(report: DemoReport) -> None:
-    """The end of the story, on stdout."""
+    """Print the verdict on stdout."""
     inputs, outputs = report.inputs, report.outputs
     tell("")
     print_number(report.handed_over, f"flights handed over, {report.acknowledged:,} acknowledged")

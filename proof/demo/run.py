@@ -1,10 +1,10 @@
-"""`oncelog demo`: the flights go through a cluster whose nodes are killed, and two judges look.
+"""`oncelog demo`: the flights go through a cluster of failing nodes, and two judges look.
 
-Three nodes, topics of 6 partitions, RF 3, min.insync 2. A producer that anybody could have written
-hands over the flights. An engine (engine.py) reads them, and writes enriched flights and
-running sums of delays: a Spark job, or two plain workers of one group. The faults are drawn from a
-printed seed. Then everything is read back and judged. `--break` takes one guarantee away from the
-producer or the workers and changes nothing else.
+Three nodes, topics of 6 partitions, RF 3, min.insync 2. A plain producer hands over the flights. An
+engine (engine.py) reads them, and writes enriched flights and running sums of delays: a Spark job,
+or two plain workers of one group. The faults are drawn from a printed seed. Then everything is read
+back and judged. `--break` takes one guarantee away from the producer or the workers and changes
+nothing else.
 """
 
 import time
@@ -33,7 +33,7 @@ PARTITIONS, REPLICAS = 6, 3
 SETTLE_TIMEOUT_S = 20.0
 EXTRA_KILLS_MAX = 5
 CLUSTER_CONFIG = {"group.min.session.timeout.ms": "1000"}  # a dead worker is missed soon
-RESERVE_ROWS = 60_000  # kept for the time after the faults, and for kills that have to be repeated
+RESERVE_ROWS = 60_000  # kept for the time after the faults, and for repeated kills
 IDEMPOTENT: dict[str, Any] = {"acks": "all", "enable.idempotence": True}
 SAFE_TOPIC = {"min.insync.replicas": "2"}
 UNCLEAN_TOPIC = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}
@@ -104,7 +104,7 @@ class Demo:
         *,
         doing: Callable[[str], None] = lambda words: None,
     ) -> None:
-        """doing: is told what is waited for."""
+        """Prepare a run. doing: called with what is waited for."""
         self.cluster, self.say, self._doing = cluster, say, doing
         self.report = DemoReport(seed, broken, engine)
         self._started_s = 0.0
@@ -253,7 +253,7 @@ class Demo:
         report.account = engine.account()
 
     def _judge_end(self, engine: Engine) -> tuple[Finding, ...]:
-        """Markers follow decisions, so a moment is allowed for them."""
+        """Judge the end; markers follow decisions, so they are allowed a moment."""
         found: tuple[Finding, ...] = ()
 
         def is_settled() -> bool:

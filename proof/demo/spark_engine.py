@@ -1,6 +1,7 @@
 """The demo's engine on Spark: one job with two queries, and its faults.
 
-What is open is asked of the cluster, by the transactional ids of the sinks, right before the blow.
+The open transactions are listed by the cluster, by the sinks' transactional ids, right before the
+fault.
 """
 
 import shutil
@@ -24,7 +25,7 @@ START_TIMEOUT_S = 300.0
 AIM_TIMEOUT_S = 20.0
 MASTER = "local[2,4]"  # two tasks at a time; one may fail three times
 OFFSETS_MAX = 40_000  # of a micro-batch
-# A job of a minute that is started three times: what Java compiles well pays off too late.
+# Compilation that pays off after minutes is too late for a job that is started three times.
 CONFS = (
     "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.codegen.wholeStage=false",
@@ -78,24 +79,24 @@ class SparkEngine(EngineProcesses[SparkJobProcess]):
             raise Failure(f"The Spark job did not start. Its log: {self.processes.log(JOB)}")
 
     def wait_until_at_work(self) -> str | None:
-        """Until each query has committed a batch."""
+        """Wait until each query has committed a batch; return a failed wait in words."""
         if self.processes.wait(lambda: len(self.processes.last) == len(QUERIES), START_TIMEOUT_S):
             return None
         return f"{sorted(self.processes.last) or 'no query'} of Spark committed a batch"
 
     def open_transactions(self) -> int:
-        """Those of the sinks, as their coordinators know them."""
+        """Return the number of the sinks' open transactions, as their coordinators know them."""
         return len(self._open())
 
     def done(self) -> dict[int, int]:
-        """Up to where both queries have committed."""
+        """Return the offsets that both queries have committed."""
         if len(self.processes.last) < len(QUERIES):
             return {}
         one, other = (self.processes.last[query].ends for query in QUERIES)
         return {p: min(one[p], other[p]) for p in one.keys() & other.keys()}
 
     def outputs(self) -> int:
-        """Rows of committed batches; one that was skipped as done already is reported twice."""
+        """Return the rows of committed batches; a skipped batch is reported twice, counted once."""
         seen = {t.number: t.rows for t in list(self.processes.batches) if t.query == QUERIES[0]}
         return sum(seen.values())
 
@@ -105,7 +106,7 @@ class SparkEngine(EngineProcesses[SparkJobProcess]):
             shutil.rmtree(folder, ignore_errors=True)
 
     def judge(self, inputs: Inputs, enriched: Records, sums: Records) -> OutputVerdict:
-        """By inputs and outputs alone: Spark reports no transactions."""
+        """Judge inputs and outputs alone: Spark reports no transactions."""
         made = ((p, offset, value) for p, offset, _, value in enriched)
         return judge_outputs(
             inputs, made, sums, None, flights.airlines(), judge_sums=judge_window_sums
@@ -149,7 +150,7 @@ class SparkEngine(EngineProcesses[SparkJobProcess]):
         return Effect(f"killed node {node}, coordinator of {name}", hit, failover_ms)
 
     def _aim(self, fault: Fault) -> list[str]:
-        """Open transactions of a task, as soon as there are any; [] when none was seen in time."""
+        """Return open transactions of a task, as soon as there are any; [] at the timeout."""
         prefix = f"{PREFIX}{SINK_ID}-{fault.pick(0, QUERIES)}.g"
         found: list[str] = []
 
@@ -165,6 +166,6 @@ class SparkEngine(EngineProcesses[SparkJobProcess]):
         return sorted(n for n in open_transactions(self.cluster) if n.startswith(PREFIX))
 
     def _await_batches(self, struck_at: float, from_s: float) -> float:
-        """Milliseconds until each query reported a batch that it began after the blow."""
+        """Return the milliseconds until each query reported a batch begun after the fault."""
         committed = self.processes.committed_after
         return self.failover_ms(lambda: committed(struck_at).values(), from_s, "Not both queries")

@@ -1,8 +1,7 @@
-"""The Spark job as a process, the micro-batches that it reports, and how its processes are killed.
+"""The Spark job as a process, its reported micro-batches, and the kills of its processes.
 
 This folder knows nothing of Spark: the job is `python -m oncelog.pipeline.jobs.flights --tell PID`,
-and what it reports is all that is known of it. Its checkpoint tells a job that is started again
-where it was.
+and only its reports are known. After a restart the job finds its place in its checkpoint.
 """
 
 import contextlib
@@ -25,7 +24,7 @@ WORKER_MODULE = "pyspark.worker"  # what the daemon of the tasks is started with
 
 @dataclass(frozen=True, slots=True)
 class ReportedBatch:
-    """A micro-batch that is committed. begun_at: wall clock, in seconds."""
+    """A committed micro-batch. begun_at: wall clock, in seconds."""
 
     query: str
     number: int
@@ -65,7 +64,7 @@ class SparkJobProcess(Supervisor):
             self.last[query] = batch
 
     def committed_after(self, at: float) -> dict[str, float | None]:
-        """When each query first reported a batch that it began after `at`, a time of the wall."""
+        """Return when each query first reported a batch that it began after `at` (wall clock)."""
         found: dict[str, float | None] = dict.fromkeys(self.queries)
         for batch in list(self.batches):
             if batch.begun_at > at and found[batch.query] is None:
@@ -73,7 +72,7 @@ class SparkJobProcess(Supervisor):
         return found
 
     def kill_java(self) -> int:
-        """-9 of the driver's JVM, and the job starts again; the pid that is gone."""
+        """Send SIGKILL to the driver's JVM, start the job again; return the ended pid."""
         driver, java = self.driver, self.java
         self.unwanted(JOB)
         java.kill()
@@ -83,7 +82,7 @@ class SparkJobProcess(Supervisor):
         return java.pid
 
     def kill_python(self) -> int:
-        """-9 of the driver's Python, and the job starts again; the pid that is gone."""
+        """Send SIGKILL to the driver's Python, start the job again; return the ended pid."""
         java, pid = self.java, self.unwanted(JOB).process.pid
         self.driver.kill()
         self.start(JOB)
@@ -92,7 +91,7 @@ class SparkJobProcess(Supervisor):
         return pid
 
     def kill_a_worker(self) -> int:
-        """-9 of the busiest Python process that carries out tasks; its pid."""
+        """Send SIGKILL to the busiest Python process that carries out tasks; return its pid."""
         before = {p: p.cpu_times() for p in self.task_workers()}
         time.sleep(BUSY_SAMPLE_S)
         used: list[tuple[float, int, psutil.Process]] = []
@@ -121,7 +120,9 @@ class SparkJobProcess(Supervisor):
         raise self._missing("runs no Java")
 
     def task_workers(self) -> list[psutil.Process]:
-        """What pyspark's daemon has forked for tasks; others plan, or ask for offsets."""
+        """Return the processes that pyspark's daemon forked for tasks; others plan, or ask for
+        offsets.
+        """
         found: list[psutil.Process] = []
         for daemon in self.java.children():
             with contextlib.suppress(psutil.NoSuchProcess):

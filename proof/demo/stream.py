@@ -20,10 +20,10 @@ from . import flights
 from .batch_trace import BatchTrace
 
 STEADY_RECORDS_PER_S = 5_000
-TRICKLE_HORIZONS = 8  # so many times as long the reserve would last
+TRICKLE_HORIZONS = 8  # the reserve lasts for so many horizons
 BURST_CHUNK, STEADY_CHUNK = 400, 50
 FLUSH_TIMEOUT_S = 60.0
-# A producer with little patience, so that a stall of a second makes it send again.
+# A short request timeout, so that a stall of a second makes it send again.
 CLIENT_SETTINGS: dict[str, Any] = {
     "linger.ms": 5,
     "batch.size": 65536,
@@ -36,7 +36,7 @@ CLIENT_SETTINGS: dict[str, Any] = {
     "reconnect.backoff.ms": 20,
     "reconnect.backoff.max.ms": 100,
     "topic.metadata.refresh.fast.interval.ms": 50,
-    "debug": "msg",  # for the account of batches: batch_trace.py
+    "debug": "msg",  # for the batches' log lines: batch_trace.py
 }
 
 
@@ -50,7 +50,7 @@ class _TraceHandler(logging.Handler):
 
 
 class Stream(threading.Thread):
-    """Streams rows; read its fields at any time."""
+    """A thread that streams rows; read its fields at any time."""
 
     def __init__(
         self,
@@ -80,13 +80,13 @@ class Stream(threading.Thread):
         self._credit, self._last = 0.0, time.monotonic()
 
     def watch(self, partitions: Sequence[int]) -> None:
-        """From now on note when each of these partitions acknowledges a row handed over later."""
+        """Note when each of these partitions acknowledges a row handed over from now on."""
         self._watched_from_row = self.handed_over
         self.watched = dict.fromkeys(partitions)
 
     @contextlib.contextmanager
     def bursting(self) -> Iterator[None]:
-        """Full speed inside the `with`."""
+        """Stream at full speed inside the `with`."""
         self._burst.set()
         try:
             yield
@@ -120,7 +120,7 @@ class Stream(threading.Thread):
                 producer = self._replace(producer, problem)
 
     def _step(self, producer: Any) -> None:
-        """Hand over the rows that are due, and hear reports."""
+        """Hand over the rows that are due, and process delivery reports."""
         now, total = time.monotonic(), len(self._lines)
         self._credit = min(self._credit + (now - self._last) * self._pace(), STEADY_CHUNK * 4)
         self._last = now
@@ -148,9 +148,9 @@ class Stream(threading.Thread):
         return Producer({**CLIENT_SETTINGS, **self._settings}, logger=logger)
 
     def _replace(self, producer: Any, problem: Exception) -> Any:
-        """After a fatal error: go on with a new producer where that is the lesson, else end.
+        """After a fatal error use a new producer where that is the lesson, else fail.
 
-        An idempotent producer notices when the log behind it was cut, and refuses to go on.
+        An idempotent producer notices when the log behind it was truncated, and refuses to go on.
         """
         self.fatal_errors += 1
         if not self._outlives_fatal_errors:
@@ -160,13 +160,13 @@ class Stream(threading.Thread):
         from confluent_kafka import KafkaException
 
         producer.purge()
-        # The same error again; met within a report confluent-kafka makes a SystemError of it.
+        # The same error again; within a report confluent-kafka raises a SystemError for it.
         with contextlib.suppress(KafkaException, SystemError):
-            producer.flush(5)  # brings the reports of what was purged
+            producer.flush(5)  # reports the purged records
         return self._new_producer()
 
     def _pace(self) -> float:
-        """Records a second: lower when rows run out before the faults do, and never none."""
+        """Return the records a second: lower when rows run out before the faults do, never none."""
         left = len(self._lines) - self.handed_over
         trickle = left / (TRICKLE_HORIZONS * self._horizon_s)
         steady = (left - self._reserve) / self._horizon_s

@@ -1,4 +1,4 @@
-"""What the reports of all jobs say alike: verdict, exit code, findings."""
+"""The common part of all jobs' reports: verdict, exit code, findings."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
@@ -26,12 +26,12 @@ class Judged(Protocol):
 
 
 def exit_code(report: Judged) -> int:
-    """0 exactly once; 1 violated; 3 not violated, but not a proof either."""
+    """Return 0 for exactly once; 1 for violated; 3 for not violated, but not a proof either."""
     return 1 if report.findings else 0 if report.is_proof else 3
 
 
 def sentence(report: Judged, *, without: str, no_proof: str, right: str) -> str:
-    """The verdict. without: what happens without the part that was taken away."""
+    """Return the verdict. without: the consequence of the part that was taken away."""
     took = f"seed {report.seed}, {report.seconds:.0f} s"
     if report.findings:
         named = ", ".join(f"{f.count:,} {f.name}" for f in report.findings)
@@ -81,7 +81,7 @@ def demo_run_report(
     fields: Mapping[str, Any],
     when: Sequence[tuple[float, float]],
 ) -> RunReport:
-    """Return the report. fields: the run as JSON has it; when: its faults began and were over."""
+    """Return the report. fields: the run as JSON; when: begin and end of each fault."""
     faults: list[Mapping[str, Any]] = fields["faults"]
     return RunReport(
         command="oncelog demo",

@@ -1,9 +1,9 @@
-"""The sums that the Spark job keeps, judged: by origin, carrier and month, one record a change.
+"""Judge the Spark job's sums: by origin, carrier and month, one record a change.
 
 Pure. A record's key is ORIGIN/CARRIER/FIRST-DAY-OF-THE-MONTH, its value a JSON object with flights,
-arrivals (those whose delay is known), minutes of arrival delay, miles. All records of a key stand
-in one partition, and each counts more flights than the one before: a batch that was written twice
-would show itself. The last one must be the sum of all inputs.
+arrivals (of known delay), minutes of arrival delay, miles. All records of a key stand in one
+partition, and each counts more flights than the one before: a batch that was written twice would be
+visible. The last one must be the sum of all inputs.
 """
 
 import json
@@ -17,7 +17,7 @@ ORIGIN = 12
 
 
 def judge_window_sums(inputs: Inputs, records: Records, found: Findings) -> tuple[int, Sums]:
-    """How many records there are, and the last sum of each key."""
+    """Judge the records; return their number, and the last sum of each key."""
     last: Sums = {}
     home: dict[tuple[str | int, ...], int] = {}
     count = 0
@@ -47,7 +47,9 @@ def judge_window_sums(inputs: Inputs, records: Records, found: Findings) -> tupl
 
 
 def read_sum(key: bytes, value: bytes) -> tuple[tuple[str, str, int], tuple[int, ...]]:
-    """A record of sums: (origin, carrier, month), and the numbers of FIELDS. Raises ValueError."""
+    """Parse a record of sums: (origin, carrier, month), and the numbers of FIELDS. Raises
+    ValueError.
+    """
     origin, carrier, day = key.decode().split("/")
     found = json.loads(value)
     if not isinstance(found, dict) or set(found) != set(FIELDS) or not day.endswith("-01"):
@@ -56,7 +58,7 @@ def read_sum(key: bytes, value: bytes) -> tuple[tuple[str, str, int], tuple[int,
 
 
 def sums_of_csv(rows: int | None = None) -> Sums:
-    """The sums straight from the CSV, by the csv module: the independent computation."""
+    """Return the sums straight from the CSV, by the csv module: the independent computation."""
     return added_up(csv_rows(rows), ORIGIN, CARRIER)
 
 

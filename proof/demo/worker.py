@@ -2,19 +2,19 @@
 
     python -m oncelog.proof.demo.worker '{"connection": ..., "name": ..., ...}'
 
-Nothing here is special to oncelog. One transaction takes what the consumer has, writes an enriched
-flight for each flight, the sums that changed, and the offsets: all of it counts, or nothing. What
-a worker knows besides (the sums so far) it reads with the offsets, so it can die at any point.
+Nothing here is special to oncelog. One transaction takes the polled flights, writes an enriched
+flight for each flight, the sums that changed, and the offsets, atomically. The
+worker's state (the sums so far) is read with the offsets, so it can die at any point.
 
-It tells on stdout what it is doing, a line of JSON each, so that faults can be aimed and the
-judge knows what was promised: began, sending (the offsets), committing, committed or aborted.
+It reports each step on stdout, as a line of JSON, so that faults can be aimed and the
+judge knows the promises: began, sending (the offsets), committing, committed or aborted.
 
 Three things that are easy to get wrong. The group metadata that goes with the offsets must be that
 of the generation in which the partitions were assigned: librdkafka forgets the member's id when the
-session is lost, and metadata without one is not checked by anybody. After an abort the consumer has
-to be put back: it has read on. And a call may never return: librdkafka 2.16 waits for ever when the
+session is lost, and metadata without one is not verified. After an abort the consumer has
+to rewind: it has read on. And a call may never return: librdkafka 2.16 waits for ever when the
 group's coordinator was away for some seconds (its issue 5511), and ignores the timeout (5456). So a
-worker that is stuck ends itself; whoever takes its place finds everything as it should be.
+stuck worker ends itself; its successor finds a consistent state.
 """
 
 import json
@@ -37,11 +37,11 @@ GROUP = "enrichment"
 BATCH_RECORDS_MAX = 600
 CONSUME_TIMEOUT_S = 0.1
 STUCK_S = 8
-FATAL = 3  # exit code: whoever started it starts it again
+FATAL = 3  # exit code: the parent starts it again
 CONSUMER: dict[str, Any] = {
     "enable.auto.commit": False,
     "isolation.level": "read_committed",
-    "auto.offset.reset": "latest",  # only when the log has lost what we had read
+    "auto.offset.reset": "latest",  # only when the log has lost records that we had read
     "heartbeat.interval.ms": 300,
     "fetch.wait.max.ms": 50,
     "fetch.error.backoff.ms": 50,
@@ -71,12 +71,12 @@ class WorkerSettings:
     is_fenced: bool  # False: offsets go without the group's metadata, as before KIP-447
     name: str = ""  # of the worker: its transactional id
     incarnation: int = 0  # how often it has been started
-    parent: int = 0  # who starts it, and may be gone before it can ask
+    parent: int = 0  # pid of the parent, which may be gone before it can ask
 
 
 @dataclass(slots=True)
 class Work:
-    """What one transaction does to one partition."""
+    """The effect of one transaction on one partition."""
 
     until: int = 0  # the next offset
     changed: dict[tuple[str, int], tuple[int, int, int]] = field(default_factory=dict)
@@ -113,7 +113,7 @@ class Worker:
         self.consumer.close()
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        """These are ours now: go on where their last owner committed."""
+        """Continue with the assigned partitions from their last committed offsets."""
         if self.settings.is_fenced:
             self._membership = consumer.consumer_group_metadata()
         consumer.assign(self._load(partitions))
@@ -122,7 +122,7 @@ class Worker:
         self._next, self._sums = {}, {}
 
     def _load(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        """Offset and sums of each; waits while a transaction holds them."""
+        """Load offset and sums of each; waits while a transaction holds them."""
         self._next, self._sums = {}, {}
         if not partitions:
             return []
@@ -135,7 +135,7 @@ class Worker:
         return [TopicPartition(source, p, offset) for p, offset in self._next.items()]
 
     def _is_next(self, message: Any) -> bool:
-        """Whether it is a record that follows what we have, of a partition that is ours."""
+        """Return whether a record follows the last one of an assigned partition."""
         if message.error() is not None:
             print(message.error(), file=sys.stderr, flush=True)
             return False
@@ -207,8 +207,8 @@ def watch(worker: Worker) -> None:
 
 
 def tell(*event: Any) -> None:
-    """One line for whoever started us."""
-    os.write(1, json.dumps(event).encode() + b"\n")  # at once: the next moment may be the last
+    """Report one line to the parent process."""
+    os.write(1, json.dumps(event).encode() + b"\n")  # at once: the process may be killed next
 
 
 def main() -> int:

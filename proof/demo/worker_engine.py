@@ -1,7 +1,7 @@
 """The demo's engine of plain workers: two processes of one consumer group, and their faults.
 
-The faults are aimed by what the workers report: a transaction that has just begun, one that is
-being committed.
+The faults are aimed by the workers' reports: a transaction that has just begun, one that is being
+committed.
 """
 
 import time
@@ -58,14 +58,14 @@ class WorkerEngine(EngineProcesses[WorkerProcesses]):
             self.processes.start(name)
 
     def wait_until_at_work(self) -> str | None:
-        """Until every worker has begun a transaction."""
+        """Wait until every worker has begun a transaction; return a failed wait in words."""
         last = self.processes.last
         if self.processes.wait(lambda: len(last) == len(NAMES), START_TIMEOUT_S):
             return None
         return f"{sorted(last) or 'no worker'} began a transaction"
 
     def open_transactions(self) -> int:
-        """By what the workers reported last."""
+        """Count the open transactions in the workers' last reports."""
         return sum(transaction.state in OPEN for transaction in self.processes.last.values())
 
     def done(self) -> dict[int, int]:
@@ -73,12 +73,12 @@ class WorkerEngine(EngineProcesses[WorkerProcesses]):
         return {p: value.offset for (topic, p), value in found.items() if topic == self.source}
 
     def outputs(self) -> int:
-        """Of transactions that were reported as committed."""
+        """Count the records of transactions that were reported as committed."""
         reported = list(self.processes.transactions.values())
         return sum(t.records for t in reported if t.state == "committed")
 
     def judge(self, inputs: Inputs, enriched: Records, sums: Records) -> OutputVerdict:
-        """By what the workers reported of their transactions, too."""
+        """Judge inputs, outputs and the transactions that the workers reported."""
         made = ((p, offset, value) for p, offset, _, value in enriched)
         return judge_outputs(inputs, made, sums, self.processes.transactions, flights.airlines())
 
@@ -141,7 +141,7 @@ class WorkerEngine(EngineProcesses[WorkerProcesses]):
         finally:
             self.processes.resume(name)
 
-        def is_over() -> bool:  # by its own report, or fenced: it ended, and was started again
+        def is_over() -> bool:  # by its own report, or fenced: then it ended, and was started again
             return transaction.state not in OPEN or self.processes.last[name] is not transaction
 
         if not self.processes.wait(is_over, 30):
@@ -153,7 +153,7 @@ class WorkerEngine(EngineProcesses[WorkerProcesses]):
         return Effect(f"{what}, and woke: {end}{also}", 1)
 
     def _await_commits(self, names: Iterable[str], killed_at: float) -> float:
-        """Milliseconds until each of these workers committed a transaction that it began later."""
+        """Return the milliseconds until each of these workers committed a later transaction."""
 
         def when() -> list[float | None]:
             committed = self.processes.committed_after(killed_at)
@@ -162,7 +162,7 @@ class WorkerEngine(EngineProcesses[WorkerProcesses]):
         return self.failover_ms(when, killed_at, "Not all workers")
 
     def _await_transaction(self, name: str, moment: str) -> ReportedTransaction:
-        """A transaction of this worker that has just come so far."""
+        """Wait for a transaction of this worker to reach the moment; return it."""
         before = self.processes.last.get(name)
 
         def has_come() -> bool:
@@ -174,7 +174,7 @@ class WorkerEngine(EngineProcesses[WorkerProcesses]):
         return self.processes.last[name]
 
     def _stop_within_a_transaction(self, name: str) -> ReportedTransaction:
-        """Stop the worker after it has read its inputs, and before it sends their offsets."""
+        """Pause the worker after it has read its inputs, and before it sends their offsets."""
         for _ in range(AIM_ATTEMPTS_MAX):
             self._await_transaction(name, "began")
             self.processes.pause(name)
@@ -185,7 +185,7 @@ class WorkerEngine(EngineProcesses[WorkerProcesses]):
         raise Failure(f"{name} could not be stopped within a transaction.")
 
     def _await_takeover(self, transaction: ReportedTransaction) -> bool:
-        """Whether another worker has committed what this transaction was to do, in time."""
+        """Return whether another worker has committed this transaction's inputs in time."""
 
         def is_done() -> bool:
             committed = self.done()

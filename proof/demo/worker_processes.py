@@ -10,7 +10,7 @@ from typing import Any
 from ...deploy.faults.supervisor import Supervisor
 from .worker import WorkerSettings
 
-DRAINED_WITHIN_S = 0.05  # so long after a stop the last reports of a worker have been read
+DRAINED_WITHIN_S = 0.05  # the last reports of a stopped worker have been read by then
 
 
 @dataclass(slots=True)
@@ -22,13 +22,13 @@ class ReportedTransaction:
     records: int
     until: dict[int, int]  # partition -> next offset
     state: str = "began"
-    error: str = ""  # that it was aborted for
+    error: str = ""  # the reason of the abort
     began_at: float = field(default_factory=time.monotonic)
     at: float = 0.0  # of the last report
 
 
 class WorkerProcesses(Supervisor):
-    """`transactions` is everything that was ever reported, in order."""
+    """The workers. `transactions` is everything that was ever reported, in order."""
 
     def __init__(self, settings: WorkerSettings, logs: Path) -> None:
         super().__init__(logs)
@@ -41,13 +41,13 @@ class WorkerProcesses(Supervisor):
         return ["-m", "oncelog.proof.demo.worker", json.dumps(asdict(self._settings) | own)]
 
     def pause(self, name: str) -> int:
-        """As ever, and the last report has been read."""
+        """Pause a worker, and wait until its last report has been read."""
         pid = super().pause(name)
         time.sleep(DRAINED_WITHIN_S)
         return pid
 
     def committed_after(self, at: float) -> dict[str, float | None]:
-        """When each worker first committed a transaction that it began after `at`."""
+        """Return when each worker first committed a transaction that it began after `at`."""
         found: dict[str, float | None] = dict.fromkeys(self.names)
         for each in list(self.transactions.values()):
             if each.state == "committed" and each.began_at > at and found[each.worker] is None:

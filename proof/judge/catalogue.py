@@ -31,7 +31,7 @@ from .checks.groups import a6_group_offsets, g1_owners, g2_epochs, g3_fenced_com
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One check; without any row in one of the tables of `needs` it has nothing to judge."""
+    """One check; it is skipped when a table of `needs` has no rows."""
 
     name: str
     what: str
@@ -76,7 +76,7 @@ CHECKS = (
         "W3",
         "files beside the logs tell the truth",
         "file_findings",
-        "batches",  # whoever dumps a log looks at the files beside it; no finding is a good one
+        "batches",  # a dump includes derived files; an empty table means that they are sound
     ),
     _check(l1_liveness, "L1", "after the healing everything goes on"),
 )

@@ -1,4 +1,4 @@
-"""What a topic should hold against what it holds, when records tell by themselves what they are.
+"""Compare a topic's records with the expected ones, by the key that each record contains.
 
 Pure: no history, no cluster, no clock, no numpy. A record bears a key: its row among those that one
 producer was handed, or the input that it was made of. Keys ascend within a partition. Records that
@@ -47,7 +47,7 @@ Key = TypeVar("Key", int, Place)
 
 
 class Acknowledgement(NamedTuple):
-    """What the producer was told of a record; NO_OFFSET where it was not told (acks=0)."""
+    """The acknowledged place of a record; NO_OFFSET without an offset (acks=0)."""
 
     partition: int
     offset: int
@@ -55,7 +55,7 @@ class Acknowledgement(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContentsVerdict:
-    """`violations` holds only anomalies that occurred."""
+    """The counts and violations of a topic; `violations` holds only anomalies that occurred."""
 
     read: int = 0
     distinct: int = 0
@@ -68,7 +68,7 @@ def look_at(
     name_of: Callable[[Key], str],
     found: Findings,
 ) -> tuple[int, dict[Key, Place]]:
-    """How many there are, and where the first copy of each key stands; None is an altered one."""
+    """Return the number of records, and each key's first place; key None: an altered record."""
     places: dict[Key, Place] = {}
     highest: dict[int, Key] = {}
     read = 0
@@ -97,9 +97,9 @@ def judge_stream(
     records: Records,
     row_of: Callable[[bytes], int],
 ) -> ContentsVerdict:
-    """Judge what one producer sent: `sent[row]` is the value handed over as row.
+    """Judge the records of one producer: `sent[row]` is the value handed over as row.
 
-    `acknowledged` maps rows to what the producer was told; `row_of` finds the row number in a
+    `acknowledged` maps rows to the producer's acknowledgements; `row_of` finds the row number in a
     value, negative for none.
     """
     found = Findings()
@@ -127,7 +127,7 @@ def judge_stream(
 
 
 class EndOfPartition(NamedTuple):
-    """What is left of a partition's transactions when all is over."""
+    """The last offsets of a partition, which show its open transactions."""
 
     name: str  # TOPIC/PARTITION
     last_stable_offset: int
@@ -140,7 +140,7 @@ def judge_end(
     committed: Mapping[int, int],
     input_ends: Mapping[int, int],
 ) -> tuple[Finding, ...]:
-    """Is everything decided, readable, and are the group's offsets at the end of the input?
+    """Judge the end: everything is decided and readable, and the group is at the end of the input.
 
     open_transactions: transactional id -> state, of those that are not at their end. committed,
     input_ends: by partition of the input.
@@ -161,7 +161,7 @@ def judge_end(
 def compare_sums(
     expected: Mapping[Any, tuple[int, ...]], totals: Mapping[Any, tuple[int, ...]]
 ) -> tuple[Finding, ...]:
-    """The groups whose sums differ."""
+    """Find the groups with differing sums."""
     found = Findings()
     for key in sorted(expected.keys() | totals.keys()):
         if expected.get(key) != totals.get(key):

@@ -1,6 +1,6 @@
-"""What may be wrong with a partition's log: names and sentences, for all who look at logs.
+"""The anomalies of a partition's log: names and sentences, for all judges of logs.
 
-A pure table, at the bottom because those who share it may not import one another: `oncelog check`
+A pure table, at the bottom because its users may not import one another: `oncelog check`
 (proof/judge) walks batch headers one by one, the audit on Spark (proof/audit) compares columns.
 Sentences are in printf's form, which Spark's format_string shares.
 """
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class LogAnomaly(NamedTuple):
-    """`sentence` is empty where the two tell a case differently."""
+    """An anomaly of a log. `sentence` is empty where the two judges describe a case differently."""
 
     name: str
     what: str

@@ -40,7 +40,7 @@ def audit_words(audit: TopicAudit, *, evidence: bool) -> Iterator[str]:
 
 
 def findings_words(findings: Iterable[Finding], *, evidence: bool) -> Iterator[str]:
-    """Each finding with its first cases; violations first."""
+    """Yield each finding with its first cases; violations first."""
     for one in sorted(findings, key=lambda f: (not f.is_violation, f.anomaly.check)):
         word = "VIOLATION" if one.is_violation else "legal"
         yield f"{word} {one.anomaly.check} {one.name}: {one.count:,} ({one.anomaly.what})"
@@ -52,7 +52,7 @@ def findings_words(findings: Iterable[Finding], *, evidence: bool) -> Iterator[s
 
 
 def verdict_fields(verdict: Verdict) -> dict[str, Any]:
-    """A run's verdict for programs."""
+    """Return a run's verdict for programs."""
     return {
         "is_clean": verdict.is_clean,
         "operations": verdict.operations,
@@ -63,7 +63,7 @@ def verdict_fields(verdict: Verdict) -> dict[str, Any]:
 
 
 def audit_fields(audit: TopicAudit) -> dict[str, Any]:
-    """A topic's verdict for programs."""
+    """Return a topic's verdict for programs."""
     return {
         "is_clean": audit.is_clean,
         "topic": audit.topic,
@@ -83,7 +83,7 @@ def audit_fields(audit: TopicAudit) -> dict[str, Any]:
 
 
 def finding_fields(one: Finding) -> dict[str, Any]:
-    """A finding with all cases that were kept."""
+    """Return a finding with all cases that were kept."""
     return {
         "name": one.name,
         "check": one.anomaly.check,
@@ -95,7 +95,7 @@ def finding_fields(one: Finding) -> dict[str, Any]:
 
 
 def catalogue_rows() -> list[dict[str, str]]:
-    """Everything the judge knows; `kind`: a violation, or legal and only information."""
+    """Return all anomalies; `kind`: a violation, or legal and only information."""
     return [
         {
             "check": anomaly.check,

@@ -1,4 +1,4 @@
-"""The judge: runs the checks over a history and says what it found."""
+"""The judge: runs the checks over a history and reports the findings."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from .history.columns import History
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What was judged, what could not be, and what was found."""
+    """The findings, and the checks that ran or could not run."""
 
     findings: tuple[Finding, ...]
     judged: tuple[str, ...]

@@ -1,1 +1,1 @@
-"""`oncelog lesson`: five faults that a reader does, and what each does to an application."""
+"""`oncelog lesson`: five faults that a reader causes, and the effect of each on an application."""

@@ -3,7 +3,7 @@
     python -m oncelog.proof.lesson.application '{"bootstrap": ..., "way": ..., ...}'
 
 It takes ten orders at a time and `pause_s` for each, so that a kill hits it in the midst of ten. It
-reports on stdout what it has done, a line of JSON each.
+reports each finished step on stdout, as a line of JSON.
 """
 
 import asyncio
@@ -27,7 +27,10 @@ FENCED = 4  # exit code
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LessonSettings:
-    """orders, invoices: topics. name: the transactional id and the group. parent: a pid."""
+    """The settings of one application.
+
+    orders, invoices: topics. name: the transactional id and the group. parent: a pid.
+    """
 
     bootstrap: str
     way: str
@@ -39,7 +42,7 @@ class LessonSettings:
 
 
 class InvoicingApplication:
-    """See the top of the file."""
+    """An application that writes invoices for orders; see the top of the file."""
 
     def __init__(self, settings: LessonSettings) -> None:
         self._settings, self._count = settings, 0

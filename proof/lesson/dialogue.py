@@ -1,4 +1,4 @@
-"""What the reader of a lesson types, while something else is watched."""
+"""Read what the reader of a lesson types while the lesson watches something else."""
 
 import queue
 import sys
@@ -14,19 +14,19 @@ POLL_S = 0.1
 
 
 class Quit(Exception):
-    """The reader has had enough, or the input has ended."""
+    """The reader quits, or the input has ended."""
 
 
 class Repeat(Exception):
-    """The step is to begin anew."""
+    """The reader repeats the step."""
 
 
 class Skip(Exception):
-    """The step is to be left."""
+    """The reader skips the step."""
 
 
 class Dialogue:
-    """Lines of stdin, read by a thread, since a program cannot wait for them and for others."""
+    """The lines of stdin, read by a thread, so that the program can also wait for other things."""
 
     def __init__(self, lines: Callable[[], str] = sys.stdin.readline) -> None:
         self._read = lines
@@ -35,7 +35,7 @@ class Dialogue:
         threading.Thread(target=self._listen, name="lesson-input", daemon=True).start()
 
     def until(self, has_happened: Callable[[], bool], do: Callable[[], object]) -> None:
-        """Return when it has happened, by the reader's hand or by `do`.
+        """Return when it has happened, whether the reader or `do` caused it.
 
         Raises Quit, Repeat, Skip.
         """
@@ -47,16 +47,16 @@ class Dialogue:
 
     @property
     def waiting(self) -> int:
-        """How many lines were typed and not looked at."""
+        """Return how many typed lines are still unread."""
         return self._typed.qsize()
 
     def forget(self) -> None:
-        """Drop what was typed before a question, but for the end."""
+        """Drop the lines typed before a question, except for `quit`."""
         while self._answer() not in (None, "quit"):
             pass
 
     def look(self) -> Answer | None:
-        """Return what was typed since the last look. Raises Quit, Repeat, Skip."""
+        """Return the answer typed since the last look. Raises Quit, Repeat, Skip."""
         answer = "quit" if self._is_over else self._answer()
         if answer == "quit":
             raise Quit
@@ -67,7 +67,7 @@ class Dialogue:
         return answer
 
     def next(self) -> None:
-        """Return when the reader wants to go on. Raises Quit, Repeat."""
+        """Return when the reader continues. Raises Quit, Repeat."""
         is_over: list[bool] = []
         try:
             self.until(lambda: bool(is_over), lambda: is_over.append(True))

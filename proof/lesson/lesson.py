@@ -1,9 +1,9 @@
-"""Five steps on a cluster of three nodes: what a fault does to an application, and why.
+"""Five steps on a cluster of three nodes: the effect of a fault on an application, and why.
 
 1 at most once, 2 at least once, 3 exactly once: the reader kills an application that writes an
-invoice for each order, and the lesson counts. 4: a zombie, which is fenced. 5: a transaction that
-nobody ends. The reader does each fault, in another terminal or by Enter; the lesson sees to it that
-it has happened, and says where to look.
+invoice for each order, and the lesson counts. 4: a fenced zombie. 5: a transaction that is left
+open. The reader causes each fault, in another terminal or by Enter; the lesson verifies that it
+has happened, and says where to look.
 """
 
 import contextlib
@@ -34,9 +34,9 @@ from .processes import LessonProcesses
 
 CLUSTER_CONFIG = {"group.min.session.timeout.ms": str(SESSION_MS), "num.partitions": "1"}
 SLOW_S, FAST_S, SETTLED_S = 0.2, 0.01, 60.0
-AHEAD, LOOK_S = 25, 0.1  # how many orders are ready, and how often that is seen to
+AHEAD, LOOK_S = 25, 0.1  # the number of orders kept ready, and how often that is checked
 NOT_FOR_LONG = {"delivery.timeout.ms": 10_000, "request.timeout.ms": 5_000}
-WRITTEN_S = 15.0  # within which the last orders are written or given up
+WRITTEN_S = 15.0  # timeout for the last orders to be written or fail
 FIRST, SECOND = "billing", "billing-2"
 COUNTED = {
     AT_MOST_ONCE: "It commits its offsets first, so what a kill cuts off is never done again.",
@@ -70,7 +70,7 @@ class Lesson:
         )
 
     def run(self, first: int = 1) -> None:
-        """Go through the steps from one on. Ends early when the reader quits."""
+        """Run the steps from `first` on. Ends early when the reader quits."""
         number = first
         try:
             while number <= len(self.steps):
@@ -94,7 +94,7 @@ class Lesson:
         self._tell("That was the lesson. Ask the same of your application: oncelog prove --help")
 
     def _do(self, step: Callable[[], None]) -> None:
-        """Do a step; what keeps it from its end is told, and it may be repeated."""
+        """Run a step; report a problem that ends it, and let the reader repeat it."""
         try:
             step()
         except (Failure, KafkaError) as problem:
@@ -122,7 +122,7 @@ class Lesson:
             self._processes.kill(FIRST)
 
     def _is_in_the_midst(self) -> bool:
-        """Wait until the application is in the midst of a batch; False if it has ended."""
+        """Wait until the application is within a batch; False if it has ended."""
         processes, before = self._processes, self._processes.invoiced[FIRST]
 
         def is_there() -> bool:
@@ -209,14 +209,14 @@ class Lesson:
         )
 
     def _begin_to_invoice(self, way: str) -> int:
-        """Start an application that is in the midst of a batch soon; its pid."""
+        """Start an application, wait until it writes invoices, and return its pid."""
         pid = self._begin(FIRST, way)
         self._settle(lambda: self._processes.invoiced[FIRST] > 0, FIRST, "writes no invoices")
         return pid
 
     @contextmanager
     def _writing_orders(self) -> Iterator[None]:
-        """New topics, and orders until the end of the block."""
+        """Create new topics, and write orders until the end of the block."""
         self._new_topics()
         is_over = threading.Event()
         config = {**self._cluster.client_config(), **NOT_FOR_LONG}
@@ -250,7 +250,7 @@ class Lesson:
                 producer.send(self._orders, b"order %d" % number)
 
     def _counted(self, process: str) -> tuple[int, int]:
-        """Wait until all orders are taken; how many have no invoice, how many more than one."""
+        """Wait until all orders are taken; return the orders without and with several invoices."""
         with BlockingAdmin(self._cluster.client_config()) as admin:
             key = (self._orders, 0)
             (end,) = admin.list_offsets({key: LATEST}).values()
@@ -277,7 +277,8 @@ class Lesson:
         return found
 
     def _settle(self, has_happened: Callable[[], bool], process: str, otherwise: str) -> None:
-        """Wait for what nobody has to do; Failure after a minute, or when the process has ended.
+        """Wait for a change that needs no action; Failure after a minute, or when the process has
+        ended.
 
         Raises Quit, Repeat, Skip.
         """

@@ -20,13 +20,13 @@ ADDRESS = re.compile(r"oncelog ui: (http://\S+)")
 
 
 class LessonProcesses(Supervisor):
-    """None is started again by itself: the reader kills them on purpose.
+    """The supervised processes; none is restarted by itself, since the reader kills them.
 
     invoiced: how many invoices each application has written. said: its last report.
     """
 
     def __init__(self, logs: Path, data: Path) -> None:
-        """data: the directory of the cluster that the page is of."""
+        """Keep the processes' logs. data: the directory of the cluster that the page shows."""
         super().__init__(logs)
         self._data, self._opens = data, "--no-open"
         self._settings: dict[str, LessonSettings] = {}
@@ -41,12 +41,12 @@ class LessonProcesses(Supervisor):
         return [sys.executable, "-P", "-m", "oncelog.proof.lesson.application", settings]
 
     def begin(self, process: str, *, pause_s: float, **fields: str) -> int:
-        """Start an application; its pid."""
+        """Start an application; return its pid."""
         self._settings[process] = LessonSettings(parent=os.getpid(), pause_s=pause_s, **fields)
         return self._begin(process)
 
     def open_page(self, *, in_browser: bool) -> str:
-        """Start the page; its address, which has its token."""
+        """Start the page; return its address, which contains its token."""
         self._opens = "--open" if in_browser else "--no-open"
         self._begin(PAGE)
         deadline_s = time.monotonic() + PAGE_TIMEOUT_S
@@ -57,7 +57,7 @@ class LessonProcesses(Supervisor):
         raise Failure(f"The page did not start; {self.last_words(PAGE)}")
 
     def has_ended(self, name: str) -> bool:
-        """Whether a process is gone, and its last report was read."""
+        """Return whether a process is gone and its last report was read."""
         child = self._children[name]
         if child.process.poll() is None:
             return False
@@ -65,12 +65,12 @@ class LessonProcesses(Supervisor):
         return True
 
     def was_fenced(self, name: str) -> bool:
-        """Whether a process that has ended said that it was fenced."""
+        """Return whether an ended process reported that it was fenced."""
         code = self._children[name].process.poll()
         return code == FENCED and self.said[name][:1] == ["fenced"]
 
     def is_paused(self, name: str) -> bool:
-        """Whether a process is there, and in state T."""
+        """Return whether a process exists in state T."""
         try:
             return self.running(name).status() == psutil.STATUS_STOPPED
         except (Failure, psutil.NoSuchProcess):

@@ -1,7 +1,7 @@
-"""A picture of a stretch of time: curves above, rows of what happened below; pure.
+"""A picture of a span of time: curves above, rows of events below; pure.
 
-Each curve and each kind of event has a row of its own with its name, so no colour has to be told
-from another. Times are in milliseconds, since any beginning.
+Each curve and each kind of event has a row of its own with its name, so no meaning depends on
+colour. Times are in milliseconds, since any beginning.
 """
 
 from collections.abc import Callable, Sequence
@@ -50,7 +50,7 @@ class Curve:
 
 
 class AxisRow(NamedTuple):
-    """A row of a timeline: moments and spans with words, and marks where work was done."""
+    """A row of a timeline: moments and spans with words, and marks of work."""
 
     name: str
     points: Sequence[tuple[int, str]] = ()
@@ -98,7 +98,7 @@ class TimeAxis:
         return joined(line, written)
 
     def _curve(self, curve: Curve, y: int) -> Html:
-        """A curve with its largest value in words."""
+        """Draw a curve with its largest value in words."""
         most = f"at most {number(curve.highest)} {curve.unit}"
         box = LEFT, y + 4, BREADTH, CURVE - 10
         return element(
@@ -111,7 +111,7 @@ class TimeAxis:
         )
 
     def _row(self, row: AxisRow, y: float) -> Html:
-        """Events as points, faults as bars, work as strokes; each event with its sentence."""
+        """Draw events as points, faults as bars, work as strokes; each event with its sentence."""
         name = row.name if len(row.name) <= LETTERS_MAX else f"{row.name[: LETTERS_MAX - 1]}…"
         strokes = [
             element("rect", x=f"{self._x(at):.1f}", y=y - 4, width=1, height=8, class_="work")

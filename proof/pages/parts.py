@@ -1,4 +1,4 @@
-"""What several views are made of: numbers, ages, states, tables, links; pure."""
+"""The common parts of several views: numbers, ages, states, tables, links; pure."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -20,7 +20,7 @@ YEAR_9999_MS = 253_370_764_800_000
 
 
 def number(value: float | None) -> str:
-    """A number with thousands apart; a dash for what is not known."""
+    """Return a number with separated thousands; a dash for an unknown one."""
     if value is None:
         return "-"
     if isinstance(value, float) and not value.is_integer():
@@ -29,7 +29,7 @@ def number(value: float | None) -> str:
 
 
 def duration(ms: float | None) -> str:
-    """A span of time in two units at most."""
+    """Return a span of time in two units at most."""
     if ms is None:
         return "-"
     seconds = abs(ms) / 1000
@@ -46,7 +46,7 @@ def duration(ms: float | None) -> str:
 
 
 def size(value: int | None) -> str:
-    """Bytes in a unit that fits."""
+    """Return bytes in a unit that fits."""
     if value is None:
         return "-"
     amount = float(value)
@@ -58,7 +58,7 @@ def size(value: int | None) -> str:
 
 
 def clock(at_ms: float, *, with_date: bool = False) -> Html:
-    """A moment: the time of day, with the date for machines; producers may choose any time."""
+    """Return a time of day, with the date for machines; producers may choose any time."""
     if not 0 <= at_ms < YEAR_9999_MS:
         return element("span", "-")
     at = datetime.fromtimestamp(at_ms / 1000)
@@ -67,19 +67,19 @@ def clock(at_ms: float, *, with_date: bool = False) -> Html:
 
 
 def state(name: str) -> Html:
-    """A state as sign and word, so that its colour tells nothing new."""
+    """Return a state as sign and word, so that the colour adds no information."""
     kind = "good" if name in GOOD else "bad" if name in BAD else "calm" if name in CALM else "busy"
     glyph = element("span", GLYPHS.get(name, "◆"), aria_hidden="true")
     return element("span", glyph, " ", name, class_=f"state {kind}")
 
 
 def link(address: str, *words: Child) -> Html:
-    """A link to another view."""
+    """Return a link to another view."""
     return element("a", *words, href=address)
 
 
 def section(name: str, title: Child, *children: Child, about: str = "") -> Html:
-    """A part of a view that is replaced as a whole when its text has changed."""
+    """Return a part of a view that is replaced as a whole when its text has changed."""
     heading = element("h2", title, id=f"{name}-title")
     words = element("p", about, class_="about") if about else NOTHING
     return element(
@@ -101,7 +101,7 @@ def table(
     numbers: Sequence[int] = (),
     empty: str = "none",
 ) -> Html:
-    """A table that scrolls by itself where it is too wide; numbers: columns set to the right."""
+    """Return a table that scrolls by itself if it is too wide; numbers: right-aligned columns."""
     if not rows:
         return element("p", empty, class_="empty")
     head = [
@@ -143,18 +143,18 @@ def table(
 
 
 def more(count: int, address: str) -> Html:
-    """Tell how many rows a table leaves out, and which JSON twin has them."""
+    """Return how many rows a table leaves out, and which JSON twin has them."""
     return element("p", f"and {count} more: see {address}") if count > 0 else NOTHING
 
 
 def facts(pairs: Sequence[tuple[str, Child]]) -> Html:
-    """Names and values in a row."""
+    """Return names and values in a row."""
     items = [element("div", element("dt", name), element("dd", value)) for name, value in pairs]
     return element("dl", items, class_="facts")
 
 
 def explanation(words: Mapping[str, Any]) -> Html:
-    """The sentences of `why` and `explain`; commands stand as they are pasted."""
+    """Return the sentences of `why` and `explain`; commands can be pasted unchanged."""
     lines = [
         element("div", element("dt", line["about"]), element("dd", _sentence(line["sentence"])))
         for line in words["lines"]
@@ -170,5 +170,5 @@ def _sentence(text: str) -> Child:
 
 
 def advice(text: str) -> Child:
-    """A next step: a command as code, words as words."""
+    """Return a next step: a command as code, words as words."""
     return _sentence(text) if text else "-"

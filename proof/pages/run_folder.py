@@ -1,4 +1,4 @@
-"""The folder of a run: report.json and report.html, written for its owner and read with care."""
+"""The folder of a run: report.json and report.html, written for its owner and read as untrusted."""
 
 import os
 import stat

@@ -65,7 +65,7 @@ def _story(report: RunReport) -> Html:
 
 
 def _step(line: StoryLine) -> Child:
-    """A fault among the steps has its sign."""
+    """Return a step; a fault among the steps has its sign."""
     if not line.what.startswith("FAULT"):
         return line.what
     return element("strong", element("span", "■ ", aria_hidden="true"), line.what)
@@ -151,7 +151,7 @@ def _left_out(count: int) -> Html | None:
 
 
 def _shown(value: Cell) -> str:
-    """Latencies are often below a millisecond, so two places are shown."""
+    """Return a value with two decimals: latencies are often below a millisecond."""
     if isinstance(value, str):
         return value
     return number(value) if value is None or value == round(value) else f"{value:,.2f}"

@@ -1,6 +1,6 @@
-"""What a run has to show, as plain data: report.json, which `oncelog ui RUN/` reads back; pure.
+"""The report of a run as plain data: report.json, which `oncelog ui RUN/` reads back; pure.
 
-What is read may be of any origin: each part is held against its shape and its bounds.
+A report may be of any origin: each part is checked against its shape and its bounds.
 """
 
 import json
@@ -17,7 +17,7 @@ Cell = str | int | float | None
 
 
 class StoryLine(NamedTuple):
-    """A step of one record's story; at_s is None where no clock saw it."""
+    """A step of one record's story; at_s is None where its time is unknown."""
 
     at_s: float | None
     who: str
@@ -25,7 +25,7 @@ class StoryLine(NamedTuple):
 
 
 class FaultSpan(NamedTuple):
-    """A fault on the axis of time, in the row of what it hit."""
+    """A fault on the axis of time, in the row of its target."""
 
     row: str
     start_s: float
@@ -34,7 +34,7 @@ class FaultSpan(NamedTuple):
 
 
 class WorkMark(NamedTuple):
-    """A moment of work, in the row of what did it."""
+    """A moment of work, in the row of its worker."""
 
     row: str
     at_s: float
@@ -65,7 +65,7 @@ class RunTable(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunReport:
-    """See the top of the file. state: of the verdict, "" where nothing was to be proved."""
+    """The report of a run. state: of the verdict, "" where nothing was to be proved."""
 
     command: str
     made_ms: int = 0
@@ -83,7 +83,7 @@ class RunReport:
     tables: Sequence[RunTable] = ()
 
     def as_json(self) -> str:
-        """Return report.json; of too many items of a kind the first ones."""
+        """Return report.json, with at most ITEMS_MAX items of a kind."""
         kept = {each.name: getattr(self, each.name) for each in fields(self)}
         cut = {
             n: v if isinstance(v, str) else v[:ITEMS_MAX]
@@ -94,7 +94,7 @@ class RunReport:
 
 
 def read_report(text: str | bytes) -> RunReport:
-    """Return what a report.json says; ValueError with a sentence where it is none."""
+    """Parse a report.json; ValueError with a sentence for anything else."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as problem:

@@ -1,1 +1,1 @@
-"""`oncelog prove`: is an application that somebody else wrote exactly once? Begin with `run.py`."""
+"""`oncelog prove`: test whether any application is exactly once; begin with `run.py`."""

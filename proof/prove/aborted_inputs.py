@@ -1,8 +1,8 @@
-"""Inputs that were never there: written in transactions, and aborted each time.
+"""Inputs that never become visible: written in transactions, and aborted each time.
 
-Who reads committed records never sees them, and so must nobody see an output of theirs. They stay
-out of the way of the other inputs: a transaction is open for some milliseconds only, since what is
-committed behind it is held back as long.
+A reader of committed records never sees them, so any output of theirs is an error. They do not
+delay the other inputs: a transaction is open for some milliseconds only, since committed records
+behind it are held back as long.
 """
 
 import contextlib
@@ -27,8 +27,8 @@ SendInput = Callable[[BlockingProducer, int], Handed]
 
 
 class AbortedInputs(threading.Thread):
-    """Runs until `stop`. `ids`: of all inputs that were tried, known before they are sent;
-    `facts`: of those that stand in a log."""
+    """Runs until `stop`. `ids`: of all attempted inputs, known before they are sent;
+    `facts`: of the inputs in a log."""
 
     def __init__(
         self, config: Mapping[str, Any], name: str, send: SendInput, id_of: Callable[[int], str]
@@ -42,7 +42,7 @@ class AbortedInputs(threading.Thread):
         self.failed: Exception | None = None
 
     def stop(self) -> bool:
-        """Begin none any more; whether the last one is over."""
+        """Begin no more inputs; return whether the last one is over."""
         self.close()
         if self.is_alive():
             self.join(STOP_TIMEOUT_S)
@@ -54,7 +54,7 @@ class AbortedInputs(threading.Thread):
     def run(self) -> None:
         try:
             while not self._over.is_set() and len(self.ids) < ABORTED_MAX:
-                # A producer anew ends what the one before may have left open.
+                # A new producer ends the open transaction of the one before.
                 with contextlib.suppress(KafkaError, OSError, TimeoutError):
                     self._with_a_producer()
                 self._over.wait(TRY_AGAIN_S)
@@ -94,6 +94,6 @@ class AbortedInputs(threading.Thread):
             )
 
     def _end_the_last(self) -> None:
-        """So that none is open for as long as its timeout."""
+        """End the last transaction, which would be open until its timeout otherwise."""
         with contextlib.suppress(KafkaError, OSError, TimeoutError), self._producer() as producer:
             producer.init_transactions()

@@ -33,9 +33,12 @@ def prove(
     say: Callable[[str], None] = lambda _: None,
     **settings: Any,
 ) -> ProveOutcome:
-    """application: a command, or a function of a module, which runs in a process of its own and
-    finds in its environment what a command finds. settings: as the command's options, see
-    `ProveSettings`. Failure when it did not work before the first fault."""
+    """Run an application under faults, and return the outcome.
+
+    application: a command, or a function of a module, which runs in a process of its own with the
+    environment of a command. settings: as the command's options, see `ProveSettings`. Failure when
+    it did not work before the first fault.
+    """
     directory = None if keep is None else Path(keep)
     wanted = ProveSettings(
         command=tuple(command_of(application)),
@@ -54,7 +57,7 @@ def _names(topics: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def command_of(application: Callable[[], object] | Sequence[str] | str) -> list[str]:
-    """The command that runs it. Failure: a function that no other process can find."""
+    """Return the command that runs it. Failure: a function that no other process can find."""
     if isinstance(application, str):
         return shlex.split(application)
     if not callable(application):
@@ -76,11 +79,11 @@ def command_of(application: Callable[[], object] | Sequence[str] | str) -> list[
 
 RUNS_MAX = 8
 SINGLES_MAX = 5
-REPEATED = 2  # each fault is made so often, since it may meet another record than before
+REPEATED = 2  # the number of tries of each fault, which may meet another record than before
 
 
 def candidates(names: Sequence[str], told: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Plans to try, the smallest first; told: the faults of the story, in their order. Pure."""
+    """Yield plans to try, the smallest first; told: the faults of the story, in order. Pure."""
     singles = list(dict.fromkeys([*reversed(told), *names]))
     yield from (((name,) * REPEATED) for name in singles[:SINGLES_MAX])
     half = len(names) // 2
@@ -90,10 +93,10 @@ def candidates(names: Sequence[str], told: Sequence[str]) -> Iterator[tuple[str,
 
 
 def shrunk(outcome: ProveOutcome, say: Callable[[str], None]) -> str:
-    """Return the names of the faults, with commas, of the smallest plan that still breaks it.
+    """Return the smallest plan that still breaks it: names of faults, with commas.
 
     Single faults that struck before the end of the story are tried first, the last ones first, then
-    halves. A violation by chance may not come again: what is not found stays as it was.
+    halves. A violation by chance may not come again: then the plan stays as it was.
     """
     names = [struck.name for struck in outcome.made]
     words = {what for _, _, what in outcome.story}

@@ -1,11 +1,11 @@
-"""The application: its instances as supervised processes, whatever their language.
+"""The application: its instances as supervised processes, in any language.
 
 Each gets `KAFKA_BOOTSTRAP_SERVERS`, `ONCELOG_IN`, `ONCELOG_OUT` and `ONCELOG_INSTANCE` in its
 environment, or as {bootstrap}, {in}, {out}, {instance} in its arguments. On a secured cluster
-`ONCELOG_CLIENT_CONFIG` and {client} name a file with all that librdkafka is told, and
-`ONCELOG_JAVA_CONFIG` and {java} one for Java's client. Who ends by itself is started again, as
-whatever runs it in production would. A fault is done to all processes of an instance: what a shell
-or a launcher has started is meant, too.
+`ONCELOG_CLIENT_CONFIG` and {client} name a file with librdkafka's settings, and
+`ONCELOG_JAVA_CONFIG` and {java} one for Java's client. An instance that ends by itself is started
+again, as its supervisor in production would do. A fault hits all processes of an instance, those
+started by a shell or a launcher included.
 """
 
 import os
@@ -31,8 +31,11 @@ KEEP = "Keep all that it says: --keep DIR."
 
 
 class Application(Supervisor):
-    """address_for: the bootstrap line of an instance. is_kept: the logs outlive the run, so that
-    they may be named. client_files: see `ClusterAccess`."""
+    """The supervised instances.
+
+    address_for: the bootstrap line of an instance. is_kept: the logs outlive the run, so that they
+    may be named. client_files: see `ClusterAccess`.
+    """
 
     takes_reports = False
     umask = -1  # its own
@@ -64,7 +67,7 @@ class Application(Supervisor):
         self._removed = set[str]()
         self._numbers = threading.Lock()
         self._is_closed = False
-        self.exits: list[tuple[float, str, int]] = []  # of those that ended by themselves
+        self.exits: list[tuple[float, str, int]] = []  # of instances that ended by themselves
 
     # --- what they are
 
@@ -76,7 +79,7 @@ class Application(Supervisor):
         values = self._values(name)
         return {
             **os.environ,
-            "PYTHONUNBUFFERED": "1",  # last words are worth nothing in a buffer
+            "PYTHONUNBUFFERED": "1",  # output in a buffer is lost in a kill
             "KAFKA_BOOTSTRAP_SERVERS": values["bootstrap"],
             "ONCELOG_IN": values["in"],
             "ONCELOG_OUT": values["out"],
@@ -105,7 +108,7 @@ class Application(Supervisor):
 
     @property
     def instances(self) -> list[str]:
-        """Those that are to run."""
+        """Return the instances that are to run."""
         return [name for name in self.names if name not in self._removed]
 
     def add(self, known_as: str | None = None) -> str:
@@ -127,24 +130,24 @@ class Application(Supervisor):
 
     def close(self) -> None:
         with self._changed:
-            self._is_closed = True  # a fault that is still at work starts nothing behind it
+            self._is_closed = True  # a fault that is still under way starts nothing after it
         super().close()
 
     def has_ended(self, name: str) -> bool:
         return self._children[name].process.poll() is not None
 
     def awake_since_s(self, name: str) -> float:
-        """When it was started, or woken."""
+        """Return when it was started, or woken."""
         return self._awake_since_s[name]
 
     def known_as(self, name: str) -> str:
         return self._known_as[name]
 
     def kill(self, name: str) -> int:
-        """kill -9 of all its processes."""
+        """Send SIGKILL to all its processes."""
         child = self.unwanted(name)
         with suppress(ProcessLookupError):
-            os.killpg(child.process.pid, signal.SIGKILL)  # at once; then whoever left the group
+            os.killpg(child.process.pid, signal.SIGKILL)  # at once; then those outside the group
         end_session(child.process.pid)
         child.process.wait()
         return child.process.pid
@@ -152,7 +155,7 @@ class Application(Supervisor):
     def pause(self, name: str) -> int:
         process = self.running(name)
         self._paused.add(name)
-        os.killpg(process.pid, signal.SIGSTOP)  # at once; then whoever left the group
+        os.killpg(process.pid, signal.SIGSTOP)  # at once; then processes that left the group
         signal_session(process.pid, signal.SIGSTOP)
         wait_for_state(process, name, STATE_TIMEOUT_S, is_stopped=True)
         return process.pid
@@ -164,7 +167,7 @@ class Application(Supervisor):
             self._awake_since_s[name] = time.monotonic()
 
     def end(self, name: str) -> str:
-        """SIGTERM, kill -9 when it has not ended 10 s later; what it did, in words."""
+        """Send SIGTERM, and SIGKILL 10 s later; return the kind of its end, in words."""
         child = self.unwanted(name)
         self.ask_to_end(child.process)
         try:
@@ -182,12 +185,12 @@ class Application(Supervisor):
 
     def stop(self, names: Iterable[str] | None = None) -> dict[str, int | None]:
         codes = super().stop(names)
-        for name in codes:  # whatever a shell or a launcher has left at work
+        for name in codes:  # processes that a shell or a launcher has left
             end_session(self._children[name].process.pid)
         return codes
 
     def replaced(self, name: str) -> None:
-        """Another one has its place: it is not started again when it ends."""
+        """Note that another one has its place: it is not started again when it ends."""
         self.unwanted(name)
         self._removed.add(name)
 
@@ -196,7 +199,7 @@ class Application(Supervisor):
         return self.end(name)
 
     def restart(self, name: str | None = None) -> None:
-        """SIGTERM to it, or to all, and a new start: what a liveness probe would bring about."""
+        """Send SIGTERM to it, or to all, and start it anew, as a liveness probe would."""
         if name is not None:
             self.end(name)
             self.start(name)
@@ -205,7 +208,7 @@ class Application(Supervisor):
         self.ensure_running()
 
     def ensure_running(self) -> None:
-        """Start each that is to run and does not, and wake who is paused."""
+        """Start each instance that should run and does not, and wake paused ones."""
         for name in self.instances:
             child = self._children[name]
             if child.process.poll() is None:
@@ -216,7 +219,7 @@ class Application(Supervisor):
     # --- what it says
 
     def words(self, name: str) -> list[str]:
-        """The last lines of its log."""
+        """Return the last lines of its log."""
         try:
             with self.log(name).open("rb") as log:
                 log.seek(max(0, log.seek(0, os.SEEK_END) - WORDS_BYTES_MAX))
@@ -225,7 +228,7 @@ class Application(Supervisor):
             return []
 
     def told(self, name: str) -> str:
-        """Its last words and where the rest is, as part of a sentence."""
+        """Return its last words and where the rest is, as part of a sentence."""
         words = self.words(name)
         said = "".join(f"\n  {name} | {line}" for line in words) if words else " It said nothing."
         rest = f"All that it said: {self.log(name)}" if self._is_kept else KEEP

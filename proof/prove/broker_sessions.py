@@ -1,7 +1,7 @@
-"""How long members of group.protocol=consumer (KIP-848) may be silent: brokers say, not clients.
+"""The session timeouts of group.protocol=consumer (KIP-848): brokers set them, not clients.
 
-In a cluster of our own sessions are as short as those that the proxy makes of JoinGroup's; any
-other is asked, and waited for.
+In a cluster of our own they are as short as the proxy makes those of JoinGroup; any
+other cluster is asked for them, and waited for.
 """
 
 from collections.abc import Callable, Iterable
@@ -34,7 +34,7 @@ DEFAULT_MS = 45_000
 def with_broker_sessions(
     timeouts: Timeouts, admin: "BlockingAdmin", observed: Observed, say: Callable[[str], None]
 ) -> Timeouts:
-    """The same, with the session of those members whose brokers say how long they may be silent."""
+    """Return the timeouts with a session at least as long as the brokers' for its groups."""
     if not observed.apis & HEARTBEAT:
         return timeouts
     found_s = session_s(admin, observed.groups)
@@ -45,7 +45,7 @@ def with_broker_sessions(
 
 
 def session_s(admin: "BlockingAdmin", groups: Iterable[str]) -> float:
-    """The longest session of these groups; Kafka's default where nobody says."""
+    """Return the longest session of these groups; Kafka's default where brokers do not answer."""
     asked = [(GROUP_RESOURCE, name, OF_GROUP) for name in groups]
     found = [_value_ms(admin, *each) for each in asked]
     known = [each for each in found if each is not None]
@@ -56,7 +56,7 @@ def session_s(admin: "BlockingAdmin", groups: Iterable[str]) -> float:
 
 
 def _value_ms(admin: "BlockingAdmin", kind: int, name: str, key: str) -> int | None:
-    with suppress(KafkaError):  # an older one, or nobody may ask
+    with suppress(KafkaError):  # an older broker, or a login without the right to ask
         for each in admin.describe_configs(name, kind):
             if each.name == key and each.value:
                 return int(each.value)

@@ -1,4 +1,4 @@
-"""A function of somebody's module as a program: `python -m ... '{"module": ..., "name": ...}'`."""
+"""A user's function as a program: `python -m ... '{"module": ..., "name": ...}'`."""
 
 import importlib
 import importlib.util
@@ -18,8 +18,10 @@ def main() -> None:
 
 
 def module_of(name: str, file: str) -> ModuleType:
-    """By its name where that leads to the same file, else by the file: pytest's test modules may
-    have names that nobody can import."""
+    """Import a module by its name if that leads to the same file, else by the file.
+
+    The names of pytest's test modules may not be importable.
+    """
     try:
         spec = importlib.util.find_spec(name)
     except (ImportError, ValueError):

@@ -21,8 +21,11 @@ ClientFiles = Callable[[Path, str, str], dict[str, Path]]
 
 
 class ClusterAccess(NamedTuple):
-    """config: of a client of the cluster. client_files: (folder, name, address) -> files by kind,
-    which tell a client of the proxy how to connect."""
+    """The settings of connections to a cluster.
+
+    config: of a client of the cluster. client_files: (folder, name, address) -> files by kind, with
+    the settings for a client of the proxy.
+    """
 
     config: Mapping[str, Any]
     tls: ProxyTls | None = None

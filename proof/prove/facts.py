@@ -1,4 +1,4 @@
-"""What happened, as a record's story tells it: each fact at a time (monotonic), of an instance."""
+"""The facts of a record's story: each at a time (monotonic), of an instance."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """Records of an input from `first` on, before `end`, came to an instance."""
+    """An instance fetched records of an input from `first` on, before `end`."""
 
     at_s: float
     instance: str
@@ -18,7 +18,7 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class Wrote:
-    """A batch of outputs; transactional_id is empty for a plain producer."""
+    """An instance wrote a batch; transactional_id is empty for a plain producer."""
 
     at_s: float
     instance: str
@@ -30,13 +30,15 @@ class Wrote:
     producer_id: int
     producer_epoch: int
     acks: int
-    is_lost: bool = False  # the answer
+    is_lost: bool = False  # the answer was lost
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The group's offset of an input partition; with a transactional id it counts when that is
-    committed."""
+    """The offset of a group in an input partition was committed.
+
+    With a transactional id it counts when its transaction is committed.
+    """
 
     at_s: float
     instance: str
@@ -82,7 +84,7 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class Struck:
-    """A fault that was made. met: how much work was in flight where it struck; 0: it met none."""
+    """A fault that was made. met: how much work was in flight at its target; 0: none."""
 
     at_s: float
     instance: str  # empty: it meets all of them
@@ -95,7 +97,7 @@ class Struck:
 
 @dataclass(frozen=True, slots=True)
 class InputAborted:
-    """An input (`which`: its id) whose transaction was aborted."""
+    """An input (`which`: its id) in an aborted transaction."""
 
     at_s: float
     which: str
@@ -106,7 +108,7 @@ class InputAborted:
 
 
 class Unrest(NamedTuple):
-    """What kept an instance (or a transaction of it) busy when nothing was left to do."""
+    """The reason why an instance (or its transaction) did not come to rest at the end."""
 
     who: str
     why: str

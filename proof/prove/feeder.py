@@ -2,7 +2,7 @@
 
 It goes to the cluster directly, past the proxy: the faults are the application's alone. An input's
 id stands in its key, in the header `oncelog-id` and as "id" in its value, a JSON object, unless a
-function of the user's makes key and value. Beside them stand inputs that are aborted: see
+function of the user's makes key and value. Some further inputs are aborted: see
 `aborted_inputs.py`.
 """
 
@@ -26,7 +26,7 @@ Feed = Callable[[int, str], Any]
 
 
 class Feeder(threading.Thread):
-    """Runs until `stop`; `fed` is how many were handed over. aborts: some inputs are aborted."""
+    """Runs until `stop`; `fed` counts the inputs handed over. aborts: some inputs are aborted."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Feeder(threading.Thread):
         self._config, self._topics, self._rate = config, topics, rate
         self._feed, self._prefix = feed or self._plain, prefix
         self._over = threading.Event()
-        self._feeding = threading.Lock()  # a user's function need not know of two threads
+        self._feeding = threading.Lock()  # a user's function need not be thread-safe
         self.failed: Exception | None = None
         self.fed = 0
         self._aborted = AbortedInputs(
@@ -55,19 +55,19 @@ class Feeder(threading.Thread):
             self._aborted.start()
 
     def stop(self) -> None:
-        """Feed no more, and wait until all that was fed is acknowledged, or aborted."""
+        """Feed no more, and wait until all inputs are acknowledged, or aborted."""
         self._aborted.close()
         self._over.set()
         if self.is_alive():
             self.join(FLUSH_TIMEOUT_S + 5)
         self.check()
-        if self.is_alive():  # what comes later would be taken for outputs of no input
+        if self.is_alive():  # a later input would make outputs of no known input
             raise Failure(f"Inputs were not acknowledged within {FLUSH_TIMEOUT_S:.0f} s.")
         if not self._aborted.stop():
             raise Failure("A transaction of inputs could not be aborted.")
 
     def close(self) -> None:
-        """At once; nobody asks what became of it."""
+        """Stop at once, without checking the last inputs."""
         self._aborted.close()
         self._over.set()
 
@@ -78,7 +78,7 @@ class Feeder(threading.Thread):
 
     @property
     def aborted_ids(self) -> frozenset[str]:
-        """Of inputs that nobody may see, also of those that never came to a log."""
+        """Return the ids of inputs that must stay invisible, even those that no log has."""
         return frozenset(self._aborted.ids)
 
     @property

@@ -1,8 +1,8 @@
-"""What a cluster tells of a group without the proxy: from what its Describe and List APIs say again
-and again. Pure; `cli/observe.py` asks.
+"""The view of a group without the proxy: from repeated answers of Describe and List APIs.
 
-A transaction that is open tells its partitions, so a few looks link a group (by its partition of
-`__consumer_offsets`) with the ids that commit its offsets, and with their output.
+Pure; `cli/observe.py` asks. An open transaction lists its partitions, so a few looks link a group
+(by its partition of `__consumer_offsets`) with the ids that commit its offsets, and with their
+output.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,8 +14,7 @@ Partition = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class GroupLook:
-    """One look. open: the partitions of each transaction that is open, by its id; offsets: of the
-    group."""
+    """One look. open: the partitions of each open transaction, by its id; offsets: of the group."""
 
     open: Mapping[str, frozenset[Partition]]
     offsets: Mapping[Partition, int]
@@ -23,8 +22,11 @@ class GroupLook:
 
 @dataclass(slots=True, kw_only=True)
 class WatchedGroup:
-    """offsets_partitions: of `__consumer_offsets`; min_insync: by topic; open: what all looks have
-    seen; first, last: offsets."""
+    """A watched group.
+
+    offsets_partitions: of `__consumer_offsets`; min_insync: by topic; open: seen in all looks;
+    first, last: offsets.
+    """
 
     group: str
     state: str
@@ -47,7 +49,7 @@ class WatchedGroup:
 
 
 def group_partition(group: str, partitions: int) -> int:
-    """The partition of `__consumer_offsets` of a group: Java's hash of its name, without sign."""
+    """Return the partition of `__consumer_offsets` of a group: Java's hash of its name."""
     code = 0
     for unit in _units(group):
         code = (code * 31 + unit) & 0xFFFFFFFF
@@ -60,7 +62,7 @@ def _units(text: str) -> list[int]:
 
 
 def transactional_ids(facts: WatchedGroup) -> set[str]:
-    """Those whose transactions had the offsets partition of the group in them."""
+    """Return the ids with transactions that had the group's offsets partition in them."""
     return {name for name, places in facts.open.items() if facts.place in places}
 
 
@@ -74,13 +76,13 @@ def outputs(facts: WatchedGroup) -> set[str]:
 
 
 def has_moved(facts: WatchedGroup) -> bool:
-    """Whether offsets were committed between the looks."""
+    """Return whether offsets were committed between the looks."""
     first = facts.first or {}
     return any(offset > first.get(place, -1) for place, offset in facts.last.items())
 
 
 def conclusions(facts: WatchedGroup) -> list[str]:
-    """What was seen, in lines."""
+    """Return the conclusions in lines."""
     ids, written = transactional_ids(facts), outputs(facts)
     lines = [f"group {facts.group}: {facts.state}, {facts.members} members"]
     if ids:

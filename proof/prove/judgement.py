@@ -1,4 +1,4 @@
-"""What the outputs are held to, and the verdict in one line. Pure.
+"""The judgement of the outputs, and the verdict in one line. Pure.
 
     EXACTLY ONCE: 2000 inputs, 2000 outputs; 9 faults met work in flight
     AT LEAST ONCE: 31 doubled
@@ -7,8 +7,8 @@
     PROVES NOTHING: no fault met work in flight
     PROVES NOTHING: instance-2 never came to rest
 
-Only inputs that the application has passed count as lost: what its group has not committed yet is
-`pending`, and an application that comes to a stand is told as that.
+Only inputs that the application has passed count as lost: inputs behind its committed offsets are
+`pending`, and a stalled application is reported as stalled.
 """
 
 import json
@@ -28,7 +28,7 @@ Wanted = tuple[str | None, str]  # topic, None where any will do; id
 
 @dataclass(frozen=True, slots=True)
 class WrongFinal:
-    """The last value of a key is not what it must be; None: there is none, or must be none."""
+    """A key with a wrong last value; None: there is none, or must be none."""
 
     key: str
     expected: str | None
@@ -37,8 +37,11 @@ class WrongFinal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """doubled, lost: ids, and how many too many or too few. stray: outputs of no known input;
-    aborted: ids of inputs whose transaction was aborted, and how many outputs they have."""
+    """The judgement of a run.
+
+    doubled, lost: ids, and how many too many or too few. stray: outputs of no known input; aborted:
+    ids of inputs in aborted transactions, and how many outputs they have.
+    """
 
     inputs: int = 0
     outputs: int = 0
@@ -78,8 +81,11 @@ def judge_ids(
     is_passed: Callable[[LogRecord], bool] = lambda record: True,
     aborted: Collection[str] = (),
 ) -> Judgement:
-    """inputs: with their ids. is_passed: whether the application is through with an input.
-    aborted: ids of inputs whose transactions were."""
+    """Judge outputs by ids.
+
+    inputs: with their ids. is_passed: whether the application is through with an input. aborted:
+    ids of inputs in aborted transactions.
+    """
     ids = {each for each, _ in inputs}
     wanted = _wanted(inputs, ids, fanout, expect)
     by_topic = {topic for topic, _ in wanted} - {None}
@@ -95,7 +101,7 @@ def judge_ids(
         else:
             here = (output.topic, found)
             if had[here] >= wanted[here] and ((None, found) in wanted or here[0] not in by_topic):
-                here = (None, found)  # where any will do, this one does, too
+                here = (None, found)  # an output in any topic will do, this one included
             had[here] += 1
     not_passed = {each for each, record in inputs if not is_passed(record)}
     doubled, lost, pending = Counter[str](), Counter[str](), set[str]()
@@ -104,7 +110,7 @@ def judge_ids(
         if difference > 0:
             doubled[key[1]] += difference
         elif difference < 0 and (key[1] in not_passed or (not_passed and key[1] not in ids)):
-            pending.add(key[1])  # an id of --expect's own may be of any input
+            pending.add(key[1])  # an id from --expect may be of any input
         elif difference < 0:
             lost[key[1]] -= difference
     return Judgement(
@@ -143,7 +149,7 @@ def judge_finals(
     final: Final,
     is_passed: Callable[[LogRecord], bool] = lambda record: True,
 ) -> Judgement:
-    """The last value of each key; a tombstone is no value. Nothing is right while inputs pend."""
+    """Judge the last value of each key; a tombstone is no value. Pending inputs prove nothing."""
     pending = [each for each, record in inputs if not is_passed(record)]
     found = {text_of(output.key) or "": text_of(output.value) for output in outputs}
     made = final([record for _, record in inputs])
@@ -192,9 +198,12 @@ def verdict_of(
     restless: str = "",
     is_faultless: bool = False,
 ) -> ProveVerdict:
-    """stands_still: why inputs pend, in words. restless: who never came to rest, as a sentence: it
-    stands beside a violation, and proves nothing without one. is_faultless: no fault was asked
-    for."""
+    """Return the verdict.
+
+    stands_still: why inputs pend, in words. restless: a sentence about an instance that never came
+    to rest: it stands beside a violation, and proves nothing without one. is_faultless: no fault
+    was requested.
+    """
     j = judgement
     parts = [
         f"{count} {word}"
@@ -230,7 +239,7 @@ def verdict_of(
 
 
 def inputs_are(count: int) -> str:
-    """For a sentence."""
+    """Return a subject and verb for a sentence."""
     return "1 input is" if count == 1 else f"{count} inputs are"
 
 
@@ -239,10 +248,10 @@ def _times(count: int) -> str:
 
 
 def through(committed: Mapping[tuple[str, int], int]) -> Callable[[LogRecord], bool]:
-    """Whether an input lies before what the group has committed of its partition."""
+    """Return a test whether an input lies before its partition's committed offset."""
     return lambda record: record.offset < committed.get((record.topic, record.partition), 0)
 
 
 def last_words(lines: Iterable[str], most: int = 10) -> list[str]:
-    """The last lines of a log that say something."""
+    """Return the last lines of a log that are not empty."""
     return [line.rstrip() for line in lines if line.strip()][-most:]

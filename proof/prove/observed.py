@@ -1,8 +1,8 @@
-"""What the protocol shows of an application while it runs: the proxy's listener.
+"""The proxy's listener, which observes an application by the protocol while it runs.
 
-It notes what a record's story needs (who fetched it, who wrote its output, which commit covers it),
-which work is open, and who went on while somebody was paused. Called in the proxy's loop, read from
-other threads.
+It notes the facts of a record's story (its fetches, its outputs' producers, its commits), the open
+work, and the progress of others during a pause. Called in the proxy's loop, read from other
+threads.
 """
 
 import threading
@@ -22,9 +22,9 @@ from .plan import COMMITS, END_TXN, PRODUCE
 
 FACTS_MAX, FACTS_LOOKED_AT = 400_000, 20_000
 COMMITS_LOOKED_AT = 200  # of each instance, however many partitions each covers
-HAD_S = 5.0  # whose inputs came so shortly before a pause are those that it has in hand
+HAD_S = 5.0  # inputs that came so shortly before a pause are in hand
 WORK = PRODUCE | END_TXN | COMMITS
-ENDS = END_TXN | {"OffsetCommit"}  # of what was done with some inputs
+ENDS = END_TXN | {"OffsetCommit"}  # the ends of work on some inputs
 JOINED = frozenset(("SyncGroup", "ConsumerGroupHeartbeat"))
 TRIES = WORK | {"InitProducerId"}
 TRIES_MIN = 5  # without progress; a client tries again by itself while a coordinator moves
@@ -32,8 +32,9 @@ TRIES_MIN = 5  # without progress; a client tries again by itself while a coordi
 
 @dataclass(slots=True)
 class Tries:
-    """How often an instance has tried since its last commit: refused requests, transactions
-    aborted, producers made. error: the last one."""
+    """The attempts of an instance since its last commit: refused requests, aborted transactions and
+    new producers. error: the last one.
+    """
 
     count: int = 0
     producers: int = 0
@@ -51,18 +52,18 @@ class Tries:
 
 
 class Observed:
-    """See the top of the file. inputs, outputs: topics."""
+    """The observations so far. inputs, outputs: topics."""
 
     def __init__(self, inputs: Iterable[str], outputs: Iterable[str]) -> None:
         self._inputs, self._outputs = frozenset(inputs), frozenset(outputs)
         self._lock = threading.Lock()
         self._names = TopicNames()
         self._apis = set[str]()
-        # What is not answered: connection and correlation id -> instance and API.
+        # Unanswered requests: connection and correlation id -> instance and API.
         self._open: dict[tuple[int, int], tuple[str, str]] = {}
         self._heard_s = dict[str, float]()  # by instance: its last request, or answer
         self._members = set[str]()  # instances that have been in a group
-        self._ended_s = dict[str, float]()  # the same: its last answer to one of ENDS
+        self._ended_s = dict[str, float]()  # by instance: its last answer to one of ENDS
         self._committed_s = dict[str, float]()  # by transactional id: its last commit
         self._through_s = dict[str, float]()  # by instance: the same
         # Transactional id -> instance, where one is open; the oldest first.
@@ -87,13 +88,15 @@ class Observed:
 
     @property
     def fetched(self) -> dict[tuple[str, int], int]:
-        """How far inputs have been fetched, by anybody."""
+        """Return the end of the fetched inputs of each partition, over all instances."""
         with self._lock:
             return dict(self._fetched)
 
     def open_work(self, instance: str | None = None) -> int:
-        """How much is in flight: requests unanswered, transactions open; 1 for inputs that were
-        fetched and are not committed."""
+        """Return the amount of work in flight: unanswered requests and open transactions.
+
+        Inputs that were fetched and are not committed count as 1.
+        """
         with self._lock:
             open_now = self._open.values()
             requests = sum(instance in (None, i) and api in WORK for i, api in open_now)
@@ -102,29 +105,30 @@ class Observed:
         return requests + transactions + behind
 
     def is_in_transaction(self, instance: str) -> bool:
-        """In one that may time out: with two-phase commit none does."""
+        """Return whether it is in a transaction that may time out: one without two-phase commit."""
         with self._lock:
             return any(i == instance for t, i in self._transactions.items() if t not in self._2pc)
 
     def has_finished(self, instance: str, since_s: float) -> bool:
-        """Whether it has ended since what it was about to do; of who ends nothing that can be seen,
-        nobody knows, so it counts as done."""
+        """Return whether it has ended its work since; work without visible ends counts as done."""
         with self._lock:
             return self._apis.isdisjoint(ENDS) or self._ended_s.get(instance, 0.0) > since_s
 
     def has_committed(self, transactional_id: str, since_s: float) -> bool:
-        """Whether a transaction of this id was committed since."""
+        """Return whether a transaction of this id was committed since."""
         with self._lock:
             return self._committed_s.get(transactional_id, float("-inf")) > since_s
 
     def has_gone_through(self, instance: str, since_s: float) -> bool:
-        """Whether an instance has committed since, what it does after an abort included; who
-        commits nothing that can be seen counts as done."""
+        """Return whether an instance has committed since, after an abort as well.
+
+        Without visible commits its work counts as done.
+        """
         with self._lock:
             return self._apis.isdisjoint(ENDS) or self._through_s.get(instance, 0.0) > since_s
 
     def in_vain(self, instance: str, since_s: float) -> str:
-        """Say in words that it has tried again and again without a commit, and still did since."""
+        """Describe repeated attempts without a commit that continued since; empty without them."""
         with self._lock:
             tries = self._tries.get(instance)
             if tries is None or tries.count < TRIES_MIN or tries.at_s < since_s:
@@ -133,22 +137,26 @@ class Observed:
 
     @property
     def open_transactions(self) -> dict[str, str]:
-        """Transactional ids with an open transaction, the oldest first, and the instance of each.
-        Whose owner has died may be in it still: coordinators end it without a word."""
+        """Return the ids of open transactions, the oldest first, and the instance of each.
+
+        The transaction of a dead instance may be listed still: coordinators end it silently.
+        """
         with self._lock:
             return dict(self._transactions)
 
     def silent_since_s(self, instance: str) -> float | None:
-        """Since when it has asked no broker for anything, and waits for no answer; None while it
-        waits for one: a JoinGroup is answered when all others have come. None, too, of who has been
-        in no group: only a member says all the time that it lives."""
+        """Return since when a group member has sent no request and waits for no answer.
+
+        None while it waits for an answer: a JoinGroup is answered when all others have come. None,
+        too, for an instance that was in no group: only members send heartbeats.
+        """
         with self._lock:
             if instance not in self._members or any(instance == i for i, _ in self._open.values()):
                 return None
             return self._heard_s[instance]
 
     def had(self, instance: str, at_s: float) -> frozenset[tuple[str, int]]:
-        """The partitions of inputs that it had in hand then."""
+        """Return the partitions of inputs that it had in hand then."""
         with self._lock:
             return frozenset(
                 (f.topic, f.partition)
@@ -157,8 +165,10 @@ class Observed:
             )
 
     def has_gone_on(self, without: str, since_s: float, had: frozenset[tuple[str, int]]) -> bool:
-        """Whether another instance has committed offsets since of a partition that was its; or read
-        on there, where positions are kept elsewhere."""
+        """Return whether another instance has committed offsets of its partitions since.
+
+        Where positions are kept elsewhere, a fetch counts.
+        """
         with self._lock:
             recent = list(self._recent)
             progress = Fetched if self._apis.isdisjoint(COMMITS) else Committed
@@ -171,12 +181,12 @@ class Observed:
         )
 
     def brings_inputs(self, answer: Answer) -> bool:
-        """Whether the answer to a Fetch has any."""
+        """Return whether the answer to a Fetch has inputs."""
         with self._lock:
             return any(True for _ in self._batches(answer.body))
 
     def committed_at_s(self, instance: str, since_s: float) -> list[float]:
-        """When an instance has committed offsets since."""
+        """Return when an instance has committed offsets since."""
         with self._lock:
             found = list(self._commits_s.get(instance, ()))
         return sorted(at_s for at_s in found if at_s > since_s)
@@ -184,7 +194,7 @@ class Observed:
     # --- what it is told
 
     def __call__(self, event: Event) -> None:
-        """Malformed bodies and batches are the broker's to refuse: here they say nothing."""
+        """Process an event; malformed bodies and batches are ignored: the broker refuses them."""
         try:
             if isinstance(event, Request):
                 self._request(event)
@@ -206,7 +216,7 @@ class Observed:
             self._open[key] = (request.instance, request.api)
         if request.api == "Produce":
             with self._lock:
-                if request.body.acks == 0:  # nobody answers it
+                if request.body.acks == 0:  # it has no answer
                     del self._open[key]
                 if name := request.body.transactional_id:
                     self._transactions[name] = request.instance
@@ -260,7 +270,7 @@ class Observed:
         if api == "Fetch":
             for topic, partition, first, end in self._batches(answer.body):
                 self._fetched[topic, partition] = max(self._fetched.get((topic, partition), 0), end)
-                if self._apis.isdisjoint(WORK):  # all that can be seen of it
+                if self._apis.isdisjoint(WORK):  # it has no other visible work
                     self.worked_at_s = at_s
                 yield Fetched(at_s, who, topic, partition, first, end)
         elif api == "Produce":
@@ -313,7 +323,7 @@ class Observed:
             )
 
     def _batches(self, body: Any) -> Iterator[tuple[str, int, int, int]]:
-        """Topic, partition, first offset and the one behind the last, of inputs that came."""
+        """Yield topic, partition, first offset and end offset of inputs that came."""
         for topic in body.topics:
             name = topic.name or self._names.get(topic.topic_id or b"", "")
             if name in self._inputs:
@@ -357,7 +367,7 @@ def _error_name(code: int) -> str:
 
 
 def wait_for(holds: Any, timeout_s: float, pause_s: float = 0.02) -> bool:
-    """False when time is up before it is true."""
+    """Wait until it holds; return False at the timeout."""
     deadline = time.monotonic() + timeout_s
     while not holds():
         if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""All that a run has found, for whoever prints, draws or stores it."""
+"""The whole outcome of a run, to print, draw or store."""
 
 import json
 from collections.abc import Sequence
@@ -17,8 +17,11 @@ REPR_MAX = 230  # pytest shows 240 characters
 
 @dataclass(slots=True, kw_only=True, repr=False)
 class ProveOutcome:
-    """Times are monotonic seconds. exits: of instances that ended by themselves. rest: all came to
-    rest when the faults were over. Its repr is what pytest shows of a failed `assert`."""
+    """The outcome of a run. Its repr is shown by pytest for a failed `assert`.
+
+    Times are monotonic seconds. exits: of instances that ended by themselves. rest: all came to
+    rest when the faults were over.
+    """
 
     settings: ProveSettings
     verdict: ProveVerdict
@@ -54,11 +57,11 @@ class ProveOutcome:
 
     @property
     def met(self) -> int:
-        """How many faults met work in flight."""
+        """Return how many faults met work in flight."""
         return sum(struck.met > 0 for struck in self.made)
 
     def lines(self) -> list[str]:
-        """In words: the verdict last."""
+        """Return the outcome in words, the verdict last."""
         j, s = self.judgement, self.settings
         lines: list[str] = []
         for kind, found in (("doubled", j.doubled), ("lost", j.lost)):
@@ -126,7 +129,7 @@ class ProveOutcome:
         }  # fmt: skip
 
     def __repr__(self) -> str:
-        """The verdict, the seed, and the faults of the story: pytest cuts what is longer."""
+        """Return the verdict, the seed, and the faults of the story, short enough for pytest."""
         faults = [what.removeprefix("FAULT ") for _, _, what in self.story if "FAULT" in what]
         told = f"; {self.story_of}" if self.story_of else ""
         told += f": {', then '.join(faults)}" if faults else ""

@@ -1,4 +1,4 @@
-"""What a run leaves in its directory: outcome.json, its report, the logs of the application."""
+"""The files of a run's directory: outcome.json, its report, the logs of the application."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ MARKS_A_ROW_MAX = 800  # more cannot be told apart on the axis
 
 
 def keep_outcome(outcome: ProveOutcome, directory: Path) -> Path:
-    """Write all of it; returns the page."""
+    """Write all of it; return the page."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     (directory / "outcome.json").write_text(outcome.as_json())
     (directory / "settings.json").write_text(outcome.settings.as_json())
@@ -86,7 +86,7 @@ def report_of(outcome: ProveOutcome) -> RunReport:
 
 
 def _marks(outcome: ProveOutcome, seconds: float) -> list[WorkMark]:
-    """When each instance wrote a batch or ended a transaction, as far as it can be drawn."""
+    """Return when each instance wrote a batch or ended a transaction, as far as it can be drawn."""
     found: dict[tuple[str, int], WorkMark] = {}
     for fact in outcome.facts:
         if isinstance(fact, (Wrote, TransactionEnded)):

@@ -1,11 +1,11 @@
-"""The plan: which faults, in which order. Pure: it follows from the seed and from what the protocol
-showed, never from which application it is.
+"""The plan: which faults, in which order.
 
-A fault by the clock convicts nobody: it meets the application while it waits. So faults are aimed
-at what an application is about to do, by the APIs that it uses. The first deck begins with what
-breaks most applications: answers that are lost after the request was executed, and an end, or
-a pause beyond its session, at the commit of its offsets. Between these come requests that are
-merely slow, or refused: the sure ones, which a run makes in any case.
+Pure: it follows from the seed and from the observed protocol, never from which application it is. A
+fault at a random time proves little: it meets the application while it waits. So faults are aimed
+at the next requests of an application, by the APIs that it uses. The first deck begins with the
+faults that break most applications: answers that are lost after the request was executed, and an
+end, or a pause beyond its session, at the commit of its offsets. Between these come requests that
+are merely slow, or refused: the sure ones, which a run makes in any case.
 """
 
 import random
@@ -17,7 +17,7 @@ from ...deploy.cluster.failure import Failure
 
 COMMITS = frozenset(("OffsetCommit", "TxnOffsetCommit"))
 PRODUCE, END_TXN = frozenset(("Produce",)), frozenset(("EndTxn",))
-# Of group.protocol=consumer those heartbeats that join, or say what the member has now.
+# Of group.protocol=consumer the heartbeats that join, or report the member's partitions.
 HEARTBEAT = frozenset(("ConsumerGroupHeartbeat",))
 SYNC = HEARTBEAT | {"SyncGroup"}
 FETCH, INIT = frozenset(("Fetch",)), frozenset(("InitProducerId",))
@@ -27,13 +27,13 @@ BEGIN = frozenset(("AddPartitionsToTxn",))  # of a transaction of version 1
 class Act(Enum):
     KILL = "kill"  # -9
     KILL_AT_WORK = "kill-at-work"  # somewhere between two commits, while there is much to do
-    PAUSE = "pause"  # until its group has gone on without it
-    PAUSE_AT_WORK = "pause-at-work"  # the same, when inputs have come
-    PAUSE_LONG = "pause-long"  # and its transaction has timed out
+    PAUSE = "pause"  # until its group has continued without it
+    PAUSE_AT_WORK = "pause-at-work"  # the same, right after inputs have come
+    PAUSE_LONG = "pause-long"  # until its transaction has timed out
     LOSE_ANSWER = "lose-answer"
-    ERROR = "error"  # the broker refuses, and says so
+    ERROR = "error"  # the broker answers with an error
     SLOW = "slow"  # the request or its answer comes late, and the connection stays open
-    STALL = "stall"  # the broker that got the request stands still, and comes back
+    STALL = "stall"  # the broker that got the request is paused, and resumes
     HOLD = "hold"  # the request, until its transaction has ended
     STOP = "stop"  # SIGTERM, and started again
     ADD = "add"
@@ -45,7 +45,7 @@ class Act(Enum):
 
 class Point(Enum):
     BEFORE = "before"  # the broker has not seen the request
-    DONE = "done"  # executed, and the client does not know: who is killed here has no time to go on
+    DONE = "done"  # executed, and the client does not know: a killed client cannot act on it
     AFTER = "after"  # answered
 
 
@@ -54,11 +54,14 @@ IN_WORDS = {Point.BEFORE: "before its", Point.DONE: "at the executed", Point.AFT
 
 @dataclass(frozen=True, slots=True)
 class AimedFault:
-    """apis: it strikes at a request of one of them; none: whenever work is open. unless: not at who
-    uses one of these; needs: only at who uses all of these. needs_brokers: of a cluster of our own.
-    seconds: how long it lasts; side: what is late; refusal: name of an error code. Where they are
-    not given, the striker draws. sure_tries: so often it is tried until it meets a request, also
-    when the time for faults is over."""
+    """A kind of fault and its aim.
+
+    apis: it strikes at a request of one of them; none: whenever work is open. unless: not at an
+    application that uses one of these; needs: only at one that uses all of these. needs_brokers: of
+    a cluster of our own. seconds: how long it lasts; side: the late message; refusal: name of an
+    error code. Where they are not given, the striker draws. sure_tries: so often it is tried until
+    it meets a request, also when the time for faults is over.
+    """
 
     act: Act
     apis: frozenset[str] = frozenset()
@@ -78,12 +81,12 @@ class AimedFault:
 
     @property
     def where(self) -> str:
-        """Of the request, in words."""
+        """Return where it strikes at the request, in words."""
         return IN_WORDS[self.point or Point.BEFORE]
 
     @property
     def needs_rebalance(self) -> bool:
-        """Whether such requests come when members come and go."""
+        """Return whether such requests come when members come and go."""
         return self.apis == INIT or self.about == "OffsetFetch" or bool(self.apis & HEARTBEAT)
 
     @property
@@ -93,19 +96,19 @@ class AimedFault:
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What the protocol has shown of the application so far."""
+    """The traits of the application that the protocol has shown so far."""
 
     apis: frozenset[str] = frozenset()
     instances: int = 1  # that run
     has_brokers: bool = False
 
 
-# Output that does not go to Kafka is written between two commits, where no request can be met.
+# Output outside of Kafka is written between two commits, where no request can be met.
 AT_WORK = AimedFault(Act.KILL_AT_WORK, COMMITS, unless=PRODUCE)
 AT_WORK_IN_A_ROW = 4
 AT_COMMIT = AimedFault(Act.PAUSE, COMMITS, Point.BEFORE, "before-commit")
-# Until a group has gone on a transaction that is open may have timed out, which spares who is not
-# fenced otherwise. One that begins when its sender wakes has all its time before it.
+# An open transaction may time out before its group has continued, which would hide a lack of
+# fencing. A transaction that begins when its sender wakes has its whole timeout left.
 AT_BEGIN = AimedFault(Act.PAUSE, BEGIN, Point.BEFORE, "before-transaction")
 FIRST = (
     AimedFault(Act.LOSE_ANSWER, END_TXN, None, "EndTxn"),
@@ -136,7 +139,7 @@ THEN = (
     AimedFault(Act.BROKER_BEHIND, PRODUCE, Point.AFTER, "leader"),
 )
 MORE = (
-    # Who keeps its positions beside its output, in a database, is met when inputs have come.
+    # An application with positions beside its output, in a database, is met when inputs have come.
     AimedFault(Act.KILL, FETCH, Point.AFTER, "after-Fetch", unless=PRODUCE | COMMITS),
     AimedFault(Act.PAUSE_AT_WORK, FETCH, Point.AFTER, unless=PRODUCE | COMMITS),
     AimedFault(Act.PAUSE, INIT, Point.BEFORE, "before-InitProducerId"),
@@ -147,7 +150,7 @@ STALL = AimedFault(Act.STALL, PRODUCE, Point.BEFORE, "leader")
 SLOW_PRODUCE = AimedFault(Act.SLOW, PRODUCE, None, "Produce")
 SLOW_END = AimedFault(Act.SLOW, END_TXN, None, "EndTxn")
 REFUSED_PRODUCE = AimedFault(Act.ERROR, PRODUCE, None, "Produce")
-# Of the topic, after which librdkafka forgets its partitions, and of the records of one batch.
+# The one after which librdkafka forgets the topic's partitions, and the one of a batch's records.
 REFUSALS = ("INVALID_RECORD", "TOPIC_AUTHORIZATION_FAILED", "INVALID_RECORD")
 SURE = (
     STALL,
@@ -167,21 +170,23 @@ MIDDLE_S = (4.5, 8.0)
 STALL_MIN_S, STALL_MAX_S, STALL_FROM_S = 12.0, 40.0, 30.0
 LASTING = (Act.SLOW, Act.STALL)
 SURE_TRIES = 2
-SURE_BETWEEN = 2  # groups behind each drawn fault, so that all of them have time
+SURE_BETWEEN = 2  # groups behind each drawn fault, so that the time suffices for all of them
 SURE_EXTRA_S = 45.0  # beyond --seconds, which the sure ones may take
 FAULTS = {fault.name: fault for fault in (*FIRST, AT_BEGIN, *THEN, *MORE, *SURE)}
 INSTANCES_MORE_MAX = 2  # that `add` brings beyond those that were asked for
 PAUSES = (Act.PAUSE, Act.PAUSE_AT_WORK, Act.PAUSE_LONG)
 AIM_MIN_S = 12.0
 SHORT_SESSION_S = 6.0
-AWAKE_S = 1.5  # at least: who has woken finishes what it was about to do before a fault strikes
-SETTLE_S = 2.0  # so long a new instance may take to shake its group
+AWAKE_S = 1.5  # the least time for a woken instance to finish its request before a fault strikes
+SETTLE_S = 2.0  # the time of a rebalance by a new instance
 
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Of the application's clients, as the proxy lets brokers see them. start_s: how long it took
-    until it worked, which it may take again after each end."""
+    """The timeouts of the application's clients, as the proxy forwards them to brokers.
+
+    start_s: how long it took until it worked, which it may take again after each end.
+    """
 
     session_s: float = SHORT_SESSION_S
     transaction_s: float = 10.0
@@ -189,11 +194,11 @@ class Timeouts:
 
     @property
     def pause_max_s(self) -> float:
-        """Whoever takes its place may have to start first."""
+        """Return the longest pause; a replacing instance may have to start first."""
         return 2 * self.session_s + 4 + self.start_s
 
     def least_s(self, fault: AimedFault) -> float:
-        """So long a fault takes at least; 0: not worth a word."""
+        """Return the least duration of a fault; 0: negligible."""
         if fault.act is Act.PAUSE_LONG:
             return self.transaction_s + SETTLE_S + AWAKE_S
         if fault.act in LASTING:
@@ -202,41 +207,43 @@ class Timeouts:
 
     @property
     def aim_s(self) -> float:
-        """So long a request is waited for: a group may have to wait for the session of who was
-        killed before."""
+        """Return the wait for a request: a group may wait for a killed member's session."""
         return max(AIM_MIN_S, 1.5 * self.start_s + SETTLE_S, self.session_s + 2 * SETTLE_S)
 
     @property
     def silent_s(self) -> float:
-        """An instance that asks the brokers for nothing so long is out of its group, and not about
-        to begin either."""
+        """Return the silence after which an instance has left its group, and is not starting."""
         return max(self.session_s, 1.5 * self.start_s + SETTLE_S)
 
     @property
     def still_s(self) -> float:
-        """Who does nothing so long stands still."""
+        """Return the silence after which an instance counts as stalled."""
         return self.aim_s - 1.0
 
     @property
     def longer_s(self) -> float:
-        """So much longer than with short sessions a run may take at its end: members that died
-        are waited for, and then those of a restart."""
+        """Return the time added to the end of a run with longer sessions.
+
+        Dead members are waited for, and then those of a restart.
+        """
         return 4 * max(0.0, self.session_s - SHORT_SESSION_S)
 
     @property
     def silence_s(self) -> float:
-        """The same at the end, where nobody else ends what stands in its way."""
+        """Return the silence at the end of a run, where only timeouts end open transactions."""
         return max(self.session_s + self.transaction_s, self.still_s)
 
 
 def lowered_timeouts(seconds: float) -> Timeouts:
-    """Return the timeouts of a run: a whole plan has Produces that are 15 s late, and their
-    transactions have to outlast that."""
+    """Return the timeouts of a run.
+
+    A whole plan has Produces that are 15 s late, and their transactions have to outlast that.
+    """
     return Timeouts(transaction_s=20.0 if seconds >= ALL_FROM_S else 10.0)
 
 
 def draw(seed: int) -> Iterator[AimedFault]:
-    """All faults again and again, each time in another order; without end."""
+    """Yield all faults again and again, each time in another order; without end."""
     chance = random.Random(f"oncelog prove {seed}")
     yield from in_turn(chance.sample(FIRST, len(FIRST)))
     yield from chance.sample(THEN, len(THEN))
@@ -249,8 +256,7 @@ def draw(seed: int) -> Iterator[AimedFault]:
 def plan(
     seed: int, sure: list[list[AimedFault]], is_over: Callable[[], bool]
 ) -> Iterator[AimedFault]:
-    """Yield the drawn faults with the sure ones between them as long as there is time, then the
-    sure ones that are left.
+    """Yield the drawn faults with the sure ones between them while there is time, then the rest.
 
     `sure` is emptied meanwhile: a caller appends the sure faults that met no request, so that they
     are tried again.
@@ -258,7 +264,7 @@ def plan(
     drawn = draw(seed)
     following = next(drawn)
     while not is_over():
-        while True:  # what belongs together stays together
+        while True:  # faults that belong together stay together
             current, following = following, next(drawn)
             yield current
             if following not in (AT_WORK, AT_BEGIN):
@@ -272,8 +278,11 @@ def plan(
 def sure_ones(
     seed: int, seconds: float, traits: Traits, instances_wanted: int = 1
 ) -> list[list[AimedFault]]:
-    """The requests that are slow or refused, in groups that come at once: all that can meet the
-    application from `ALL_FROM_S` on, else a few that the seed chooses."""
+    """Return the slow and refused requests, in groups that come at once.
+
+    From `ALL_FROM_S` on they are all that can meet the application, else a few that the seed
+    chooses.
+    """
     chance = random.Random(f"oncelog prove sure {seed}")
     kinds = [fault for fault in SURE if is_possible(fault, traits, instances_wanted)]
     if is_short := seconds < ALL_FROM_S:
@@ -330,9 +339,11 @@ def _slow(
 
 
 def in_turn(deck: Sequence[AimedFault]) -> Iterator[AimedFault]:
-    """The same, those at work right behind those that kill: while a group waits for the session of
-    who was killed, input piles up, so that all of it is at work afterwards. And behind a pause at a
-    commit, one where a transaction begins."""
+    """Yield the faults, those at work right behind a kill.
+
+    While a group waits for the session of a killed member, input piles up, so that all of it is at
+    work afterwards. Behind a pause at a commit comes one where a transaction begins.
+    """
     at_work = [fault for fault in deck if fault is AT_WORK]
     for fault in deck:
         if fault is not AT_WORK:
@@ -345,7 +356,7 @@ def in_turn(deck: Sequence[AimedFault]) -> Iterator[AimedFault]:
 
 
 def named(text: str) -> list[AimedFault]:
-    """The faults of a list with commas. Failure: there is no such fault."""
+    """Return the faults of a list with commas. Failure: there is no such fault."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     if unknown := [name for name in names if name not in FAULTS]:
         raise Failure(
@@ -356,7 +367,7 @@ def named(text: str) -> list[AimedFault]:
 
 
 def is_possible(fault: AimedFault, traits: Traits, instances_wanted: int) -> bool:
-    """Whether it can meet this application now."""
+    """Return whether it can meet this application now."""
     if fault.needs_brokers and not traits.has_brokers:
         return False
     if fault.act is Act.ADD and traits.instances >= instances_wanted + INSTANCES_MORE_MAX:

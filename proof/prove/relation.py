@@ -34,7 +34,7 @@ class LogRecord:
 
     @property
     def place(self) -> str:
-        """`orders/0@17`"""
+        """Return the place of the record: `orders/0@17`."""
         return f"{self.topic}/{self.partition}@{self.offset}"
 
     def header(self, name: str) -> str | None:
@@ -43,12 +43,12 @@ class LogRecord:
 
 
 def text_of(data: bytes | None) -> str | None:
-    """Of bytes that are no text, too: two that differ do so in words (a long of Java's, say)."""
+    """Decode bytes, escaping any that are no text (such as a long from Java)."""
     return None if data is None else data.decode(errors="backslashreplace")
 
 
 def matcher(how: str) -> Matcher:
-    """From an output to the id of its input, None where it has none. Failure: no such way."""
+    """Return a function from an output to its input's id or None. Failure: no such way."""
     kind, colon, rest = how.partition(":")
     if kind == "key" and not colon:
         return lambda record: text_of(record.key)
@@ -96,7 +96,7 @@ have; None: it has none."""
 
 
 def function(option: str, text: str) -> Callable[..., Any]:
-    """The function that `module:function` names; modules of this directory are found, too."""
+    """Import the function that `module:function` names, from this directory, too."""
     name, _, attribute = text.partition(":")
     if not name or not attribute:
         raise Failure(f"{option} {text} names no function. Write module:function.", exit_code=2)
@@ -105,7 +105,7 @@ def function(option: str, text: str) -> Callable[..., Any]:
         sys.path.insert(0, added)
     try:
         found = getattr(importlib.import_module(name), attribute, None)
-    except Exception as problem:  # whatever stands in the module
+    except Exception as problem:  # any error of the module
         raise Failure(f"{option} {text}: {_described(problem)}.", exit_code=2) from problem
     finally:
         if added:
@@ -118,7 +118,7 @@ def function(option: str, text: str) -> Callable[..., Any]:
         try:
             made = theirs(*arguments)
             return list(made) if isinstance(made, Iterator) else made
-        except Exception as problem:  # no verdict, and nothing that could be taken for one
+        except Exception as problem:  # no verdict, and nothing that looks like one
             told = f"{option} {text} failed: {_described(problem)}."
             raise Failure(told, exit_code=2) from problem
 

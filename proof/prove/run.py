@@ -1,10 +1,10 @@
-"""One run: a cluster, inputs, the application behind the proxy, faults, and what came out.
+"""One run: a cluster, inputs, the application behind the proxy, faults, and the outcome.
 
     cluster ── feeder: inputs ──▶ topics ◀── proxy ◀── the application's instances
                                     │
                                     └── reader: committed outputs ──▶ judgement
 
-What ends is ended in any case, also by Ctrl-C, SIGTERM, SIGHUP (`interrupts.py`) and by `kill -9`
+All processes are ended in any case, also by Ctrl-C, SIGTERM, SIGHUP (`interrupts.py`) and `kill -9`
 (`guardian.py`).
 """
 
@@ -64,9 +64,9 @@ from .story import shortest
 from .striking import Striker
 
 NODES = 3
-FAULTS_MAX = 8_000  # that are made: more than an hour has room for
+FAULTS_MAX = 8_000  # the limit of faults, enough for more than an hour
 RUN_ENDS_WITHIN_S = 120.0  # of the end of the faults
-STOP_S = 20.0  # of which the end of the application and the last reading take so much
+STOP_S = 20.0  # the part of it for the end of the application and the last reading
 DRAIN_MIN_S = 20.0
 ENOUGH_OUTPUTS, FIRST_COMMIT_TIMEOUT_S = 20, 6.0
 LATEST = -1
@@ -77,7 +77,7 @@ T = TypeVar("T")
 
 
 class Run:
-    """See the top of the file. out: where all is kept; without, only until the end."""
+    """One run; see the top of the file. out: the directory for its files; temporary without it."""
 
     def __init__(self, settings: ProveSettings, out: Path | None, say: Say) -> None:
         self.settings, self._say = settings, say
@@ -95,13 +95,16 @@ class Run:
         self._begun_s = time.monotonic()
         self._aborted_ids = frozenset[str]()
         self._timeouts = AS_IS if s.as_is else lowered_timeouts(s.seconds)
-        self._restarts = 0  # of all instances, since they did nothing any more
-        self._silent: list[str] = []  # of one, which asked the brokers for nothing any more
+        self._restarts = 0  # of all instances, after they stalled
+        self._silent: list[str] = []  # of one instance, after it sent the brokers no requests
         self._prefix = f"r{secrets.token_hex(2)}"
 
     def go(self) -> ProveOutcome:
-        """Failure with exit code 2 when there is no verdict: it did not work before the first
-        fault, or something of ours did not."""
+        """Run it.
+
+        Failure with exit code 2 when there is no verdict: the application did not work before the
+        first fault, or something of ours did not.
+        """
         if self._out is None:
             guardian.keep("directory", self.directory)
         make_private_directory(self.directory)
@@ -248,7 +251,7 @@ class Run:
         return cluster
 
     def _topics(self, admin: BlockingAdmin, cluster: Cluster | None) -> dict[TopicPartition, int]:
-        """All partitions, with the offsets at which this run begins."""
+        """Return all partitions, with the offsets at which this run begins."""
         s, wanted = self.settings, [*self.settings.inputs, *self.settings.outputs]
         there = {p.topic for p in admin.describe_topics(None)}
         for topic in wanted:
@@ -279,7 +282,7 @@ class Run:
         feeder: Feeder,
         observed: Observed,
     ) -> None:
-        """It has to work before faults can say anything."""
+        """Wait until the application works: faults prove nothing before."""
         begun_s = time.monotonic()
 
         def is_at_work() -> bool:
@@ -297,7 +300,7 @@ class Run:
         if wait_for(is_at_work, self.settings.start_timeout_s):
             start_s = time.monotonic() - begun_s
             self._timeouts = replace(self._timeouts, start_s=start_s)
-            # Clients that commit by a timer do it each 5 s; who keeps offsets elsewhere, never.
+            # Clients with auto-commit commit every 5 s; applications with offsets elsewhere, never.
             wait_for(lambda: observed.apis & COMMITS and is_at_work(), FIRST_COMMIT_TIMEOUT_S)
             self._say(f"at work: {len(reader.records)} outputs of {feeder.fed} inputs")
             return
@@ -311,7 +314,7 @@ class Run:
         )
 
     def _defaults(self) -> str:
-        """The topics that nobody has named: the application may read and write others."""
+        """Name the topics that were not given: the application may read and write others."""
         s = self.settings
         named = [
             f"{option} was not given: {variable} is {given[0]}"
@@ -340,11 +343,11 @@ class Run:
         made = 0
         for fault in planned if s.faults is None else named(s.faults):
             is_sure, is_named = fault.sure_tries > 0, s.faults is not None
-            is_fed = feeder.fed >= INPUTS_MAX  # what strikes from now on would meet nothing
+            is_fed = feeder.fed >= INPUTS_MAX  # a fault from now on would meet no work
             if left.is_over(at_last=True) or made >= FAULTS_MAX or is_fed:
                 return
             if not is_sure and left.is_over():
-                continue  # it belongs to the one before; the sure ones are still to come
+                continue  # it belongs to the fault before; the sure ones are still to come
             feeder.check()
             if fault.act is not Act.SLOW:
                 left.lasts(striker.late.wait_until_over)
@@ -398,8 +401,11 @@ class Run:
         return drain
 
     def _pace(self, faults_end_s: float) -> Pace:
-        """An instance that was killed at the end has to start once more, and to work. The run ends
-        in time, but for a longer --drain, or an application that takes long to start."""
+        """Return the pace of the drain.
+
+        An instance that was killed at the end has to start once more, and to work. The run ends in
+        time, but for a longer --drain, or an application that takes long to start.
+        """
         silence_s, start_s = self._timeouts.silence_s, self._timeouts.start_s
         wanted_s = max(self.settings.drain_timeout_s, 2 * silence_s) + self._timeouts.longer_s
         ends_within_s = RUN_ENDS_WITHIN_S + self._timeouts.longer_s
@@ -429,7 +435,7 @@ class Run:
 
 
 class _Time:
-    """How long faults are made: so many seconds, and what the sure ones take, within a limit."""
+    """The time for faults: some seconds, and the time of the sure ones, within a limit."""
 
     def __init__(self, seconds: float) -> None:
         self._end_s = time.monotonic() + seconds
@@ -443,7 +449,7 @@ class _Time:
         return time.monotonic() + seconds < end_s
 
     def lasts(self, act: Callable[[], T], is_extra: bool = True) -> T:
-        """Do it, beyond the time if it is extra."""
+        """Do it; extend the time by its duration if it is extra."""
         begun_s = time.monotonic()
         done = act()
         if is_extra:

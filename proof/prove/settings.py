@@ -1,4 +1,4 @@
-"""What a run is asked for. Made by the command line and by `oncelog.prove`; all of it is checked
+"""The settings of a run. Made by the command line and by `oncelog.prove`; all of it is checked
 here, in words."""
 
 import json
@@ -17,7 +17,10 @@ RATE_MAX, SECONDS_MAX, INSTANCES_MAX, PARTITIONS_MAX = 5_000.0, 3_600.0, 16, 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProveSettings:
-    """expect, final, feed: module:function. faults: their names with commas, instead of a plan."""
+    """The settings.
+
+    expect, final, feed: module:function. faults: their names with commas, instead of a plan.
+    """
 
     command: tuple[str, ...]
     inputs: tuple[str, ...] = DEFAULT_IN
@@ -92,5 +95,5 @@ class ProveSettings:
 
 
 def again(values: Mapping[str, Any]) -> dict[str, Any]:
-    """From JSON to keywords."""
+    """Convert values of JSON to keywords."""
     return {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}

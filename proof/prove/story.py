@@ -1,4 +1,4 @@
-"""The shortest story of one record that is there too often, or not at all. Pure."""
+"""The shortest story of one record that was doubled or lost. Pure."""
 
 from collections.abc import Iterable, Sequence
 
@@ -14,8 +14,10 @@ AGAIN_S = 1.0  # a batch may come twice in a row where a fetch began within it
 
 
 def candidates(judgement: Judgement) -> list[tuple[str, str]]:
-    """Ids and what is wrong with them: outputs of what was aborted say most; else of those with the
-    fewest copies too many."""
+    """Return ids and their anomalies, the most telling first.
+
+    Those are outputs of aborted inputs, else ids with the fewest extra copies.
+    """
     if judgement.aborted:
         return [(i, "whose transaction was aborted") for i in judgement.aborted][:STORIES_MAX]
     fewest = min(judgement.doubled.values(), default=0)
@@ -32,7 +34,7 @@ def shortest(
     struck: Sequence[Struck],
     exits: Sequence[Exit] = (),
 ) -> tuple[str, list[Line]]:
-    """Of whom it is, and the lines; empty where no id is doubled or lost."""
+    """Return the id and lines of the shortest story; empty where no id is doubled or lost."""
     made: dict[str, list[LogRecord]] = {}
     for output in outputs:
         made.setdefault(match(output) or "", []).append(output)
@@ -52,7 +54,7 @@ def tell(
     struck: Sequence[Struck],
     exits: Sequence[Exit] = (),
 ) -> list[Line]:
-    """The lines, in the order of time; what has no time (read back only) comes first."""
+    """Return the lines in the order of time; lines without a time (read back only) come first."""
     places = [record for each, record in inputs if each == which]
     made = [output for output in outputs if match(output) == which]
     lines: list[Line] = [(None, "", f"input {which} stands at {r.place}") for r in places]
@@ -82,8 +84,11 @@ def tell(
 def _what_struck(
     lines: Sequence[Line], struck: Sequence[Struck], exits: Sequence[Exit], *, is_lost: bool
 ) -> list[Line]:
-    """Faults and ends of those who took part, and of brokers, from the first line to the last; of
-    what was lost also the first behind it, which is what it was lost by."""
+    """Return faults and ends that concern the story's instances, and brokers.
+
+    They are from the first line to the last; for a lost record also the first fault behind it,
+    which lost it.
+    """
     times = [at for at, *_ in lines if at is not None]
     if not times:
         return []
@@ -105,8 +110,10 @@ def _what_struck(
 
 
 def _reading(record: LogRecord, facts: Sequence[Told]) -> list[Line]:
-    """Who fetched it, once each time that somebody goes back to it; and the commits that cover it
-    first, of each instance that fetched it."""
+    """Return each fetch of a record, and the first commit that covers it, by instance.
+
+    Fetches that repeat within AGAIN_S count once.
+    """
     lines: list[Line] = []
     at = (record.topic, record.partition)
     reader, read_s = "", 0.0

@@ -1,6 +1,6 @@
-"""Faults, done: each is aimed at a request that the proxy holds while it strikes.
+"""Make faults: each is aimed at a request that the proxy holds while it strikes.
 
-What was aimed and never met its request is told as that, and counts for nothing.
+A fault that never met its request is reported as missed, and counts for nothing.
 """
 
 import random
@@ -53,16 +53,16 @@ POINTS = {
 }
 OPEN_WORK_TIMEOUT_S = 3.0
 HOLD_MARGIN_S = 10.0
-LOOK_EACH_S = 0.25  # after who is silent, while something is waited for
-WORK_S = 0.1  # within which inputs that have come are at work
-ANSWERED = (Act.SLOW, Act.ERROR)  # what has no answer cannot be refused, nor be told late
+LOOK_EACH_S = 0.25  # interval of the check for silent instances during a wait
+WORK_S = 0.1  # within which new inputs are at work
+ANSWERED = (Act.SLOW, Act.ERROR)  # an unanswered request cannot be refused, nor answered late
 WhileHeld = Callable[[AimedFault, Request], tuple[Ending, str]]
-BACKLOG_S = 2.5  # far from its session
+BACKLOG_S = 2.5  # far below its session
 JUST_NOW_S, STALL_S = 2.0, 1.0
 
 
 class Striker:
-    """See the top of the file. cluster: None where the brokers are not ours to kill."""
+    """A maker of faults; see the top of the file. cluster: None for brokers of others."""
 
     def __init__(
         self,
@@ -83,8 +83,8 @@ class Striker:
         self._instances_max = instances_max
         self._chance = random.Random(f"oncelog prove instances {seed}")
         self._killed_s = float("-inf")  # when an instance was, the last time
-        self._zombie: str | None = None  # who has woken, and has another one in its place
-        self.restarted: list[str] = []  # those that were silent
+        self._zombie: str | None = None  # a woken instance with another one in its place
+        self.restarted: list[str] = []  # silent ones
         self._brokers = BrokerStrikes(cluster)
         self.late = LateStrikes(
             proxy,
@@ -117,7 +117,7 @@ class Striker:
         }
 
     def strike(self, fault: AimedFault) -> Struck:
-        """Returns when it is over, and who was to be started again runs."""
+        """Make a fault; return when it is over, and a restarted instance runs."""
         self._brokers.mend()
         if fault.act is not Act.SLOW:
             self.late.wait_until_over()
@@ -129,11 +129,11 @@ class Striker:
             time.sleep(AWAKE_S)
             has_finished = self._observed.has_finished
             wait_for(lambda: has_finished(struck.instance, since_s), self._timeouts.session_s)
-        elif struck.is_made and fault.act is Act.ERROR:  # the next fault would undo what it does
+        elif struck.is_made and fault.act is Act.ERROR:  # the next fault would undo its effect
             through = self._observed.has_gone_through
             wait_for(lambda: through(struck.instance, struck.at_s), self._timeouts.session_s)
         self._application.ensure_running()
-        if self._zombie is not None:  # both at once for good would be no fault, but a mistake
+        if self._zombie is not None:  # leaving both instances running would be a misconfiguration
             self._application.end(self._zombie)
             self._zombie = None
         return later(struck, time.monotonic())
@@ -149,9 +149,11 @@ class Striker:
     # --- who is there
 
     def _restart_silent(self, paused: str = "") -> None:
-        """As a liveness probe would, each by itself: a client whose consumer has crashed may leave
-        its process there, at nothing. A fault needs somebody whom it meets, and a pause somebody
-        who goes on meanwhile."""
+        """Restart silent instances, as a liveness probe would.
+
+        A client with a crashed consumer may leave its process idle. A fault needs a working target,
+        and a pause an instance that continues meanwhile.
+        """
         for name in self._application.instances:
             silent_since_s = self._observed.silent_since_s(name)
             if name == paused or silent_since_s is None:
@@ -162,7 +164,7 @@ class Striker:
                 self._application.restart(name)
 
     def _wait(self, holds: Callable[[], bool], timeout_s: float, paused: str = "") -> bool:
-        """False when time is up before it is true; who is silent meanwhile is restarted."""
+        """Wait until it holds, restarting silent instances; return False at the timeout."""
         end_s = time.monotonic() + timeout_s
         while not wait_for(holds, min(LOOK_EACH_S, max(0.0, end_s - time.monotonic()))):
             if time.monotonic() > end_s:
@@ -184,13 +186,13 @@ class Striker:
 
         def held(request: Request, answer: Answer | None) -> Ending:
             if is_of_inputs and (answer is None or not self._observed.brings_inputs(answer)):
-                return None  # a poll that found nothing
+                return None  # a poll without records
             if not first.acquire(blocking=False):
                 return None
             begun.set()
             self._proxy.remove(rule)
             at_s, ending = time.monotonic(), None
-            whom = "" if fault.needs_brokers else request.instance  # a broker's end meets all
+            whom = "" if fault.needs_brokers else request.instance  # the end of a broker meets all
             try:
                 ending, what = act(fault, request)
                 found.append(Struck(at_s, whom, fault.name, what, self._met(request)))
@@ -207,7 +209,7 @@ class Striker:
         rule = Rule(self._match(fault), Hold(POINTS[fault.point], held, deadline_s), times=times)
         self._proxy.add(rule)
         try:
-            # Who takes `first` decides: a request that is bound already comes late, and passes.
+            # `first` decides: a request that takes it late passes.
             if not self._wait(begun.is_set, self._timeouts.aim_s) and first.acquire(blocking=False):
                 return self._missed(fault)
             over.wait(deadline_s)
@@ -219,7 +221,7 @@ class Striker:
         return max(1, self._observed.open_work(request.instance))
 
     def _provoke_rebalance(self) -> None:
-        """By one instance more, or one less where there are many."""
+        """Add one instance, or remove one where there are many."""
         names = self._application.instances
         if len(names) < self._instances_max:
             self._application.add()
@@ -293,18 +295,18 @@ class Striker:
         least_s = 0.0
         if fault.act is Act.PAUSE_LONG:
             least_s = self._timeouts.transaction_s + SETTLE_S
-        elif fault.apis == INIT:  # it has read nothing yet, by which others could be seen
+        elif fault.apis == INIT:  # it has read nothing yet that would show the progress of others
             least_s = self._timeouts.session_s + SETTLE_S
         where = f"just {fault.where} {request.api}"
         return None, self._paused(request.instance, where, least_s)
 
     def _paused(self, name: str, where: str, least_s: float = 0.0) -> str:
-        """A pause until the others have its work; then it wakes, and what it had sent arrives."""
+        """Pause it until the others have its work; then wake it, and its held request arrives."""
         self._application.pause(name)
         at_s = time.monotonic()
         had = self._observed.had(name, at_s)
         has_begun = self._observed.is_in_transaction(name)
-        if len(self._application.instances) == 1:  # whoever restarts it thinks that it is gone
+        if len(self._application.instances) == 1:  # its supervisor would think that it is gone
             self._application.add(self._application.known_as(name))
             self._application.replaced(name)
             self._zombie = name
@@ -313,7 +315,7 @@ class Striker:
         most_s = self._timeouts.pause_max_s
         gone_on = self._wait(lambda: has_gone_on(name, at_s, had), most_s, name)
         if gone_on:
-            time.sleep(0.3)  # a few records more, which it may then do again
+            time.sleep(0.3)  # a few records more, which it may then process again
         self._application.resume(name)
         paused_s = time.monotonic() - at_s
         outcome = "its group went on without it" if gone_on else "nobody took its place"
@@ -322,22 +324,25 @@ class Striker:
         return f"{name} was paused for {paused_s:.1f} s, {where}, and {outcome}"
 
     def _behind(self, fault: AimedFault) -> Struck:
-        """The leader's followers get the record late, and it dies when it has answered."""
+        """Kill the leader after its answer, while its followers get the record late."""
         with self._brokers.followers_behind():
             return self._held(fault, self._brokers.kill)
 
     # --- at no request in particular: when work is open
 
     def _one(self, fault: AimedFault) -> tuple[str, int]:
-        """An instance, and how much is in flight there."""
+        """Return an instance, and the amount of its work in flight."""
         name = self._chance.choice(sorted(self._application.instances))
         wait_for(lambda: self._observed.open_work(name) > 1, OPEN_WORK_TIMEOUT_S, 0.001)
         return name, self._observed.open_work(name)
 
     def _kill_at_work(self, fault: AimedFault) -> Struck:
-        """Who waits for input most of the time is met waiting: so it has to pile up, by a kill just
-        before, or else while one is stopped for a moment. Two commits then tell how long somebody
-        works from one to the next."""
+        """Kill an instance between two commits, while input has piled up.
+
+        An application that mostly waits for input would be met waiting: so input piles up, by a
+        kill just before, or by a pause of one instance. Two commits then show how long the work
+        between them takes.
+        """
         names, since_s = sorted(self._application.instances), self._killed_s
         if time.monotonic() - since_s > JUST_NOW_S:
             names = [self._chance.choice(names)]
@@ -350,7 +355,7 @@ class Striker:
         def has_begun() -> bool:
             for name in names:
                 commits = after_a_stall([since_s, *self._observed.committed_at_s(name, since_s)])
-                if len(commits) > 2:  # the first may be of what it had in hand
+                if len(commits) > 2:  # the first may cover inputs that it had in hand
                     found[:] = [(name, commits[-1], commits[-1] - commits[-2])]
             return bool(found)
 
@@ -366,7 +371,7 @@ class Striker:
         return Struck(at_s, name, fault.name, what, met)
 
     def _pause_at_work(self, fault: AimedFault) -> Struck:
-        """It does not hold the answer: the instance has it, and is at work when it is paused."""
+        """Pause an instance shortly after it got inputs; the answer is not held."""
 
         def freeze(_: AimedFault, request: Request) -> tuple[Ending, str]:
             time.sleep(self._chance.uniform(0, WORK_S))
@@ -404,6 +409,6 @@ class Striker:
 
 
 def after_a_stall(times_s: list[float]) -> list[float]:
-    """Those behind the last gap in which something has piled up; none where there is no gap."""
+    """Return the times behind the last gap in which input has piled up; none without a gap."""
     gaps = [n for n, (a, b) in enumerate(pairwise(times_s), 1) if b - a > STALL_S]
     return times_s[gaps[-1] :] if gaps else []

@@ -21,7 +21,7 @@ SEED_MAX = 10**6
 
 
 class Clusters:
-    """Starts and ends clusters; `seed` is what faults are drawn from when nobody gives one."""
+    """Starts and ends clusters; `seed` is the default seed of faults."""
 
     def __init__(self, *, is_kept: bool = False, is_secured: bool = False) -> None:
         self.is_kept, self.is_secured = is_kept, is_secured
@@ -34,14 +34,14 @@ class Clusters:
         self.numbers = itertools.count(1)  # of the tests that use a shared cluster
 
     def shared(self, nodes: int, clock: str | None = None) -> Cluster:
-        """The cluster of this kind that all tests share; started when there is none."""
+        """Return the shared cluster of this kind; start it when there is none."""
         kind = nodes, clock
         if kind not in self._shared:
             self._shared[kind] = self.start(nodes, clock=clock)
         return self._shared[kind]
 
     def start(self, nodes: int, **settings: Any) -> Cluster:
-        """A new cluster, ready. Failure with the log of the node, and nothing left of it."""
+        """Start a new cluster; Failure with the log of the node, and no leftovers of it."""
         if settings.pop("data", None) is not None:
             raise Failure("Clusters of tests lie in a directory of their own: leave `data` out.")
         if not self.is_kept:
@@ -66,7 +66,7 @@ class Clusters:
                 shutil.rmtree(cluster.data, ignore_errors=True)
 
     def close(self) -> None:
-        """End all."""
+        """End all clusters."""
         self._shared.clear()
         for cluster in list(self._living):
             self.end(cluster)
@@ -75,7 +75,7 @@ class Clusters:
         guardian.forget("directory", self.directory)
 
     def log_sections(self) -> list[tuple[str, str]]:
-        """The ends of the logs of all living nodes, for a report."""
+        """Return the ends of the logs of all living nodes, for a report."""
         return [section for cluster in self._living for section in _log_sections(cluster)]
 
 

@@ -32,7 +32,7 @@ LASTS_S: dict[str, tuple[float, float]] = {
 
 
 def read_kinds(text: str) -> tuple[str, ...]:
-    """The kinds that a marker lists; Failure for others."""
+    """Return the kinds that a marker lists; Failure for others."""
     kinds = tuple(part.strip() for part in text.split(",") if part.strip())
     for kind in kinds:
         if kind not in LASTS_S:
@@ -41,7 +41,7 @@ def read_kinds(text: str) -> tuple[str, ...]:
 
 
 class ScheduledFaults(FaultContext[Cluster]):
-    """Made one by one until `stop`, in a thread of their own; `ended` counts."""
+    """Faults made one by one until `stop`, in a thread of their own; `ended` counts."""
 
     def __init__(
         self,
@@ -51,7 +51,9 @@ class ScheduledFaults(FaultContext[Cluster]):
         note: Callable[[str], None],
         lock: AbstractContextManager[object],
     ) -> None:
-        """`lock` is held while something is done to a node: the test does things to nodes, too."""
+        """Prepare the thread. `lock` is held during each change to a node: the test changes nodes,
+        too.
+        """
         super().__init__(cluster)
         self._note, self._lock = note, lock
         self.thread = Scheduler(self, "oncelog-faults", schedule, ACTIONS, self._wait_for_turn)
@@ -59,9 +61,9 @@ class ScheduledFaults(FaultContext[Cluster]):
         self._to_mend: set[tuple[int, int]] = set()  # node, its peer
 
     def stop(self, *, undo: bool = True) -> None:
-        """Make no more; `undo` what is in effect, however long that takes.
+        """Make no more; `undo` the faults in effect, however long that takes.
 
-        Without it nothing waits for a node that does not answer: all are about to be killed.
+        Without `undo` no unanswering node is waited for: all are about to be killed.
         """
         self._undoes = undo
         self.stopping.set()
@@ -71,7 +73,7 @@ class ScheduledFaults(FaultContext[Cluster]):
             self.changed.notify_all()
 
     def wait(self, count: int, timeout_s: float) -> None:
-        """Return when so many faults were made and are over; Failure when they do not come."""
+        """Return when `count` faults were made and are over; Failure when they do not come."""
         with self.changed:
             self.changed.wait_for(
                 lambda: self.ended >= count or self.problem is not None or self._is_over, timeout_s
@@ -97,11 +99,11 @@ class ScheduledFaults(FaultContext[Cluster]):
                 return
         self.sleep(fault.between(2, *LASTS_S[fault.kind]))
         with self._lock:
-            if self._undoes:  # else it would start a node behind the back of those who end them
+            if self._undoes:  # else it would start a node while others end the nodes
                 self.undo(fault)
 
     def _make(self, fault: Fault) -> bool:
-        """False when the test has struck a node since the cluster was whole."""
+        """Make the fault; return False if the test struck a node since the cluster was whole."""
         node_id = _node_of(self.cluster, fault)
         with self._lock:
             if not self.is_running():
@@ -131,7 +133,7 @@ class ScheduledFaults(FaultContext[Cluster]):
             return True
 
     def undo(self, fault: Fault) -> None:
-        """Only what this fault did: the test may have done more."""
+        """Undo only this fault: the test may have made more."""
         node_id = _node_of(self.cluster, fault)
         state = self.cluster.node(node_id).status().state
         if fault.kind in ("kill", "stop"):
@@ -151,7 +153,7 @@ class ScheduledFaults(FaultContext[Cluster]):
             self._note(f"mended the links of node {node_id}")
 
     def _mend(self) -> None:
-        """Mend our links where a node can be asked: one that the test has paused is asked later."""
+        """Mend our links where a node answers; a node that the test has paused comes later."""
         states = {status.node_id: status.state for status in self.cluster.status()}
         for node_id, peer in sorted(self._to_mend):
             if states[node_id] == "running":
@@ -163,7 +165,7 @@ class ScheduledFaults(FaultContext[Cluster]):
         """Return when all nodes run and every replica is in sync, or when it is over."""
         deadline: float | None = None
         while not self.stopping.is_set():
-            if not self.is_running():  # the test has stopped one itself: that is its own affair
+            if not self.is_running():  # the test has stopped one itself and is responsible for it
                 deadline = None
             else:
                 deadline = deadline or time.monotonic() + WHOLE_TIMEOUT_S

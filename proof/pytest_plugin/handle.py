@@ -1,8 +1,8 @@
-"""What the fixture `oncelog` gives: one test's hold on a cluster that other tests use, too.
+"""The fixture `oncelog`: one test's hold on a cluster that other tests use, too.
 
-Before the test the cluster is made whole. Afterwards it is made whole again, what the test left
-open is found and ended, and its topics are removed; names are fresh, so nothing else needs to be.
-Everything that is done to a node stands in a timeline, which a failure shows.
+Before the test the cluster is made whole. Afterwards it is made whole again, transactions that the
+test left open are found and ended, and its topics are removed; names are fresh, so nothing else
+needs to be. Every action on a node is in a timeline, which a failure shows.
 """
 
 import shlex
@@ -30,7 +30,7 @@ MARKER = "oncelog(nodes=3, faults='kill,pause', seed=7, allow_open=False, clock=
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a test's marker asks for."""
+    """The arguments of a test's marker."""
 
     nodes: int = 3
     faults: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ class Wanted:
 
 
 def read_marker(positional: tuple[Any, ...], keywords: Mapping[str, Any]) -> Wanted:
-    """The marker's arguments; Failure when they are not understood."""
+    """Return the marker's arguments; Failure when they are not understood."""
     values = dict(keywords)
     known = [field.name for field in fields(Wanted)]
     if unknown := [name for name in values if name not in known]:
@@ -55,7 +55,7 @@ def read_marker(positional: tuple[Any, ...], keywords: Mapping[str, Any]) -> Wan
 class ClusterInTest:
     """The cluster, as one test sees it; targets are node numbers or role texts.
 
-    `cluster` has what is not here. Verbs return the node they struck, when it is proved.
+    `cluster` has all other methods. Verbs return the node that they struck, when it is proved.
     """
 
     def __init__(
@@ -73,10 +73,10 @@ class ClusterInTest:
         self.leader, self.controller = cluster.leader, cluster.controller
         self.coordinator = cluster.coordinator
         self._wanted, self._test, self._number = wanted, test, number
-        self._is_kept = is_kept  # its directory, when the session is over
+        self._is_kept = is_kept  # its directory, after the session
         self._began = time.monotonic()
         self._events: list[tuple[float, str]] = []
-        self._verbs = threading.RLock()  # one thing at a time is done to the nodes
+        self._verbs = threading.RLock()  # one action on the nodes at a time
         self._topics: list[str] = []
         self._open_before: frozenset[OpenTransaction] = frozenset()
         self._log_starts: dict[int, int] = {}
@@ -86,7 +86,7 @@ class ClusterInTest:
     # --- names
 
     def name(self, text: str) -> str:
-        """A name that no other test has, for a group or a transactional id."""
+        """Return a name unique to this test, for a group or a transactional id."""
         return f"t{self._number}-{text}"
 
     def topic(
@@ -97,7 +97,7 @@ class ClusterInTest:
         replication_factor: int = -1,
         configs: Mapping[str, str] | None = None,
     ) -> str:
-        """Create a topic with a fresh name, which is returned; it goes when the test ends."""
+        """Create a topic with a fresh name, and return the name; the topic ends with the test."""
         name = self.name(text)
         self.ask(
             lambda admin: admin.create_topic(
@@ -115,37 +115,37 @@ class ClusterInTest:
 
     @property
     def clock(self) -> ClockControl:
-        """Lets time pass, with the marker oncelog(clock="controlled")."""
+        """Return the control of time, with the marker oncelog(clock="controlled")."""
         return ClockControl(self.cluster, self.note)
 
     # --- faults
 
     def kill(self, target: int | str) -> int:
-        """kill -9; the pid is gone and the port refuses."""
+        """Send SIGKILL, and return when the pid is gone and the port refuses."""
         return self._do("killed", target, self.cluster.kill)
 
     def stop(self, target: int | str) -> int:
-        """SIGTERM; the node has moved its leaders away and ended."""
+        """Send SIGTERM, and return when the node has moved its leaders away and ended."""
         return self._do("stopped", target, self.cluster.stop)
 
     def start(self, target: int | str) -> int:
-        """Start a node that is down; it serves."""
+        """Start a node that is down, and return when it serves."""
         return self._do("started", target, self.cluster.start)
 
     def restart(self, target: int | str) -> int:
-        """Stop gracefully, start again on the same data."""
+        """Stop gracefully, and start again on the same data."""
         return self._do("restarted", target, self.cluster.restart)
 
     def pause(self, target: int | str) -> int:
-        """SIGSTOP; the process is in state T."""
+        """Send SIGSTOP, and return when the process is in state T."""
         return self._do("paused", target, self.cluster.pause)
 
     def resume(self, target: int | str) -> int:
-        """SIGCONT after `pause`."""
+        """Send SIGCONT after `pause`."""
         return self._do("resumed", target, self.cluster.resume)
 
     def slow(self, target: int | str, delay_ms: int) -> int:
-        """Delay what a node sends to its peers."""
+        """Delay a node's messages to its peers."""
         word = f"slowed by {delay_ms} ms"
         return self._do(word, target, lambda t: self.cluster.slow(t, delay_ms))
 
@@ -169,13 +169,13 @@ class ClusterInTest:
         self._faults.wait(count, timeout_s)
 
     def note(self, text: str) -> None:
-        """A line for the timeline that a failure shows."""
+        """Add a line to the timeline that a failure shows."""
         self._events.append((time.monotonic() - self._began, text))
 
     # --- the fixture's part
 
     def begin(self) -> None:
-        """Make the cluster whole, remember how it is, and let the faults begin."""
+        """Make the cluster whole, note its state, and let the faults begin."""
         self.cluster.heal()
         self.cluster.wait_for_isr(timeout_s=BEGIN_TIMEOUT_S)
         self._open_before = self.cluster.ask(open_transactions)
@@ -188,17 +188,17 @@ class ClusterInTest:
             self._faults.thread.start()
 
     def abandon(self) -> None:
-        """After Ctrl-C: strike no more; the nodes end with the session."""
+        """End the faults after Ctrl-C; the nodes end with the session."""
         if self._faults is not None:
             self._faults.stop(undo=False)
 
     def stop_faults(self) -> None:
-        """The test is over: a report asks a cluster that can answer."""
+        """End the faults after the test: a report needs a cluster that can answer."""
         if self._faults is not None:
             self._end(self._faults)
 
     def finish(self, *, has_failed: bool) -> list[str]:
-        """Leave the cluster whole and without traces; what the test must be failed for."""
+        """Leave the cluster whole and without traces; return reasons to fail the test."""
         problems: list[str] = []
         if self._faults is not None:
             over_s = self._end(self._faults)
@@ -232,7 +232,7 @@ class ClusterInTest:
         return problems
 
     def sections(self) -> list[tuple[str, str]]:
-        """What a failure shows: (heading, text)."""
+        """Return the sections of a failure report: (heading, text)."""
         found = [("oncelog timeline", "\n".join(self._timeline()))]
         try:
             opened = self._opened_in_words()
@@ -254,7 +254,7 @@ class ClusterInTest:
     # --- inner
 
     def _end(self, faults: ScheduledFaults) -> float:
-        """Strike no more, and undo what is in effect; returns when it was said, since the start."""
+        """End and undo the faults; return when that was noted, since the start."""
         if self._over_s is None:
             self._over_s = time.monotonic() - self._began
             self.note("the test is over")
@@ -269,7 +269,7 @@ class ClusterInTest:
             return node_id
 
     def _opened_in_words(self) -> str:
-        """From the nodes that answer: the cluster may be broken just now."""
+        """Describe open transactions by the nodes that answer: the cluster may be broken."""
         with blocking_admin(self.client_config(), timeout_ms=REPORT_TIMEOUT_MS) as admin:
             opened = admin.run(lambda a: open_transactions(a, needs_all_brokers=False))
             left = sorted(opened - self._open_before)

@@ -1,7 +1,7 @@
-"""Transactions that a test left open: found, told in words, and ended.
+"""Transactions that a test left open: found, described, and ended.
 
-A transaction that is decided (Prepare*) needs nobody any more: its markers are waited for. One that
-is Ongoing after the test holds up every reader of committed data until its timeout.
+A decided transaction (Prepare*) ends by itself: its markers are waited for. One that is Ongoing
+after the test holds up every reader of committed data until its timeout.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ POLL_S = 0.02
 
 @dataclass(frozen=True, slots=True, order=True)
 class OpenTransaction:
-    """One transaction of an id; its start tells it from the next one."""
+    """One transaction of an id; its start distinguishes it from the next one."""
 
     transactional_id: str
     producer_id: int
@@ -35,7 +35,7 @@ class OpenTransaction:
 async def open_transactions(
     admin: "Admin", *, needs_all_brokers: bool = True
 ) -> frozenset[OpenTransaction]:
-    """All that are undecided now; see `list_transactions`."""
+    """Return all undecided transactions; see `list_transactions`."""
     listed = await admin.transactions.list_transactions(
         states=[UNDECIDED], needs_all_brokers=needs_all_brokers
     )
@@ -50,7 +50,7 @@ async def open_transactions(
 async def wait_for_decided(
     admin: "Admin", known: frozenset[OpenTransaction]
 ) -> list[OpenTransaction]:
-    """Return when the markers of what is decided are written: what is undecided, but for `known`.
+    """Wait for the markers of decided transactions; return the undecided ones except `known`.
 
     Failure when they are not written in time.
     """
@@ -64,12 +64,12 @@ async def wait_for_decided(
 
 
 async def in_words(admin: "Admin", left: Iterable[OpenTransaction]) -> str:
-    """What is open, with what will become of it."""
+    """Describe the open transactions and how each will end."""
     told = [await explanation(admin, each.transactional_id) for each in left]
     return "\n".join(each.in_words() for each in told)
 
 
 async def abort(admin: "Admin", left: Iterable[OpenTransaction]) -> None:
-    """End them, as a new session of each id would."""
+    """End the transactions, as a new session of each id would."""
     for each in left:
         await admin.transactions.end(each.transactional_id)

@@ -39,7 +39,7 @@ SECTIONS: pytest.StashKey[list[tuple[str, str]]] = pytest.StashKey()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The options; they concern only tests that use a cluster."""
+    """Add the options; they concern only tests that use a cluster."""
     group = parser.getgroup("oncelog", "tests with a cluster of oncelog")
     group.addoption(
         "--oncelog-seed",
@@ -65,14 +65,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(specname="pytest_runtest_setup")
 def pytest_oncelog_requires_its_fixture(item: pytest.Item) -> None:
-    """A marker on a test without the fixture would promise faults that never come."""
+    """Fail a test with a marker and no fixture, which would promise faults that never come."""
     if item.get_closest_marker("oncelog") and "oncelog" not in getattr(item, "fixturenames", ()):
         pytest.fail("The marker `oncelog` works through the fixture `oncelog`: ask for it, too.")
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
-    """A fixture that fails ends the faults, too."""
+    """End the faults, too, when a fixture fails."""
     try:
         yield
     except BaseException as problem:
@@ -82,7 +82,7 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
-    """The faults end with the test: its report asks a cluster that can answer."""
+    """End the faults with the test: its report needs a cluster that can answer."""
     try:
         yield
     except BaseException as problem:
@@ -103,14 +103,14 @@ def pytest_runtest_makereport(
     item: pytest.Item,
     call: pytest.CallInfo[None],
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Attach to a failure what the cluster can tell about it."""
+    """Attach the cluster's sections to a failure."""
     report = yield
     if call.excinfo is not None and report.failed:
         report.sections += _outcomes(call.excinfo)
     if CLUSTERS not in item.config.stash:
         return report
     if report.when == "call" or not report.passed:
-        item.stash[HAS_FAILED] = not report.passed  # a test that is skipped promises nothing
+        item.stash[HAS_FAILED] = not report.passed  # a skipped test makes no promise
     if report.failed:
         handle = item.stash.get(HANDLE, None)
         if handle is not None:
@@ -123,19 +123,19 @@ def pytest_runtest_makereport(
 
 
 def _outcomes(problem: pytest.ExceptionInfo[BaseException]) -> list[tuple[str, str]]:
-    """What `oncelog.prove` has found in a test that failed: verdict, story and seed, in full."""
+    """Return the outcomes of `oncelog.prove` in a failed test: verdict, story and seed, in full."""
     module = sys.modules.get("oncelog.proof.prove.outcome")
     if module is None:
         return []
     values = [v for entry in problem.traceback for v in entry.frame.f_locals.values()]
-    # Of lazy objects `isinstance` asks what they are, which may do anything, or raise.
+    # `isinstance` on a lazy object may run any code, or raise.
     found = {id(v): v for v in values if type(v) is module.ProveOutcome}
     return [("oncelog prove", str(outcome)) for outcome in found.values()]
 
 
 @pytest.fixture(scope="session")
 def oncelog_clusters(request: pytest.FixtureRequest) -> Iterator["Clusters"]:
-    """The clusters of this process, by size; started when first asked for."""
+    """Return the clusters of this process, by size; started when first asked for."""
     from .clusters import Clusters
 
     clusters = Clusters(
@@ -151,7 +151,7 @@ def oncelog_clusters(request: pytest.FixtureRequest) -> Iterator["Clusters"]:
 
 @pytest.fixture(scope="session")
 def oncelog_cluster(oncelog_clusters: "Clusters") -> "Cluster":
-    """A `Cluster` of three nodes that lives as long as the session."""
+    """Return a `Cluster` of three nodes that lives as long as the session."""
     return oncelog_clusters.shared(3)
 
 
@@ -175,7 +175,7 @@ def oncelog_factory(oncelog_clusters: "Clusters") -> Iterator[Callable[..., "Clu
 def oncelog(
     request: pytest.FixtureRequest, oncelog_clusters: "Clusters"
 ) -> Iterator["ClusterInTest"]:
-    """This test's hold on a shared cluster; see `ClusterInTest`."""
+    """Return this test's hold on a shared cluster; see `ClusterInTest`."""
     from ...deploy.cluster.failure import Failure
     from .handle import ClusterInTest, read_marker
 

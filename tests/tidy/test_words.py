@@ -8,7 +8,6 @@ from .words import RATIO_MAX, Folder, folders, read
 UNWRITTEN = {
     "client",
     "deploy",
-    "proof",
     "tests/chaos",
     "tests/client",
     "tests/coordinator",

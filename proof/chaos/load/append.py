@@ -1,8 +1,7 @@
 """Append: records are sent and polled, plainly or in transactions of one to four steps.
 
 Jepsen's workload, with one addition: a new client sometimes takes the transactional id of another
-one that lives, so that two believe it theirs. A client ends after a while, or when it may be
-broken.
+live client, so that both believe it theirs. A client ends after a while, or when it may be broken.
 """
 
 from typing import Literal
@@ -15,7 +14,7 @@ from .incarnations import LoadContext, WorkloadClient, one_after_another, pause
 from .payloads import plain
 from .settings import APPEND
 
-PARTITIONS_READ_MAX = 3  # by one client, besides those that nobody has read
+PARTITIONS_READ_MAX = 3  # by one client, besides those that no client has read
 Mode = Literal["plain", "idempotent", "transactional"]
 
 
@@ -29,8 +28,8 @@ async def append(
 ) -> None:
     """Append until `stop()`, client after client.
 
-    name: the transactional id; others: the ids of others that may be taken. unread: shared by
-    those who shall read for one another.
+    name: the transactional id; others: other clients' ids that may be taken. unread: shared by the
+    clients that read for one another.
     """
     rng = context.rng
 

@@ -29,7 +29,7 @@ class BankCheck:
     _open: dict[int, int] = field(default_factory=dict[int, int])
 
     def saw(self, content: bytes | None) -> None:
-        """One visible record of the bank."""
+        """Add one visible record of the bank."""
         found = leg_of(content)
         if found is None:
             return
@@ -42,11 +42,11 @@ class BankCheck:
 
     @property
     def is_balanced(self) -> bool:
-        """Whether nothing came from nowhere or went there."""
+        """Return whether no amount appeared or vanished."""
         return self.total == 0 and not self._open
 
     def words(self) -> str:
-        """What was found, in a sentence."""
+        """Return the finding as a sentence."""
         if self.is_balanced:
             return f"bank: {self.sides:,} sides of transfers, all in balance"
         examples = ", ".join(

@@ -1,9 +1,9 @@
-"""The append workload with confluent-kafka: a library that we did not write, in its own manner.
+"""The append workload with confluent-kafka, an independent client library.
 
-One client after the other, blocking; transactional ones in the old protocol (V1), which is what
-librdkafka speaks. How often it repeats an EndTxn it does not tell, so a commit that fails is in
-doubt, always. Calls of librdkafka may never return (its issues 5456, 5511): then the process ends
-itself with STUCK, and whoever started it starts it again.
+One client after the other, blocking; transactional ones in the old protocol (V1), which is the one
+of librdkafka. It does not report how often it repeats an EndTxn, so a commit that fails is always
+in doubt. Calls of librdkafka may never return (its issues 5456, 5511): then the process ends itself
+with STUCK, and its parent starts it again.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ BOTH: dict[str, Any] = {
 
 
 def work(order: WorkerOrder, recorder: Recorder) -> Tally:
-    """Append until SIGTERM, or until whoever started us is gone."""
+    """Append until SIGTERM, or until the parent process is gone."""
     load = _Load(order, recorder)
     threading.Thread(target=load.watch, daemon=True).start()
     while not load.is_over:
@@ -72,7 +72,7 @@ class _Load:
         os._exit(STUCK)
 
     def one_life(self) -> None:
-        """A client, from its making to its end."""
+        """Run one client from its creation to its end."""
         self.tally.clients += 1
         end = time.monotonic() + self.rng.uniform(0.2, 1.0) * self.settings.life_ms_max / 1000
         client = _Client(self)
@@ -87,7 +87,7 @@ class _Load:
             self.tally.errors[_name(problem.args[0])] += 1
             time.sleep(0.1)
         except SystemError:
-            # a fatal error that the library raises in the middle of a callback: it stays in doubt
+            # a fatal error that the library raises within a callback: it stays in doubt
             self.tally.errors["SystemError"] += 1
         finally:
             client.close()
@@ -111,7 +111,7 @@ class _Client:
             }
         common = {
             **client_config(load.order.connection),
-            "error_cb": self._met,  # without it whatever call comes next would raise it
+            "error_cb": self._met,  # without it the next call of any kind would raise the error
             "socket.timeout.ms": settings.request_timeout_ms,
             **BOTH,
         }
@@ -173,7 +173,7 @@ class _Client:
         self._load.idle_s = 0
         self._consumer.close()
         self._producer.purge()
-        with contextlib.suppress(KafkaException, SystemError):  # a fatal error comes out anywhere
+        with contextlib.suppress(KafkaException, SystemError):  # any call raises a fatal error
             self._producer.flush(1)
 
     def _transact(self, name: str) -> None:
@@ -255,7 +255,7 @@ class _Client:
         while self._unsettled and time.monotonic() < deadline:
             self._load.idle_s = 0
             self._producer.flush(1)
-        # what is still on its way may arrive behind what comes next
+        # records in flight may be appended behind the next client's
         self.is_over |= self._unsettled > 0 and self._id is None
 
     def _assign(self) -> None:

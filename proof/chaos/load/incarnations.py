@@ -1,4 +1,4 @@
-"""Clients that live for a while and are made anew: what all workloads share."""
+"""Clients that live for a while and are then replaced: the common part of all workloads."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ AFTER_PROBLEM_MS = 100
 
 @dataclass(slots=True)
 class Tally:
-    """What clients met, by the error's name, and how many lived."""
+    """The errors that clients met, by name, and how many clients lived."""
 
     errors: Counter[str] = field(default_factory=Counter[str])
     clients: int = 0
@@ -32,7 +32,7 @@ class Tally:
 
 
 class LoadContext(NamedTuple):
-    """What the clients of a workload are given; they live until `stop()`."""
+    """The common inputs of a workload's clients, which live until `stop()`."""
 
     source: Source
     recorder: Recorder
@@ -87,12 +87,12 @@ class WorkloadClient:
         )
 
     def _membership(self) -> dict[str, Any]:
-        """What a consumer is told that is to be a member of a group."""
+        """Return the options of a consumer that is a member of a group."""
         return {}
 
     @property
     def is_over(self) -> bool:
-        """Whether it may be broken: a new one has to take its place."""
+        """Return whether it may be broken, so that a new one must take its place."""
         return self._producer.is_over
 
     async def open(self) -> None:
@@ -106,11 +106,11 @@ class WorkloadClient:
     async def close(self) -> None:
         """End it as a program should."""
         for close in (self._producer.close, self._consumer.close):
-            with contextlib.suppress(KafkaError):  # what matters is that nothing of it is left
+            with contextlib.suppress(KafkaError):  # nothing of it may be left
                 await close()
 
     async def _end_after(self, operations: Awaitable[None]) -> None:
-        """Commit the transaction after these, or abort it; then its polls are taken back."""
+        """Commit the transaction after these operations, or abort it and rewind its polls."""
         problem: KafkaError | None = None
         try:
             await operations
@@ -130,7 +130,7 @@ async def one_after_another(make: Callable[[], Incarnation], context: LoadContex
 
 
 async def _until(client: Incarnation, context: LoadContext) -> None:
-    """Let one client work until it is over, or old, or `stop()`; then end it, somehow."""
+    """Let one client work until it is over, or old, or `stop()`; then end it by any means."""
     clock, rng, tally = asyncio.get_running_loop().time, context.rng, context.tally
     end_of_life = clock() + rng.uniform(0.2, 1.0) * context.settings.life_ms_max / 1000
     tally.clients += 1
@@ -141,7 +141,7 @@ async def _until(client: Incarnation, context: LoadContext) -> None:
                 await client.work()
             except KafkaError as problem:
                 tally.met(problem)
-                if isinstance(problem, UnreleasedInstanceId):  # until a killed one's session ends
+                if isinstance(problem, UnreleasedInstanceId):  # until the old session ends
                     await pause(AFTER_PROBLEM_MS, rng)
                 if not problem.retriable:
                     break

@@ -1,4 +1,4 @@
-"""What a process of clients is told, and what its exit code says. Pure."""
+"""The settings of a client process and its exit codes. Pure."""
 
 import json
 from dataclasses import asdict, dataclass, field
@@ -10,7 +10,7 @@ STUCK = 75  # exit code: a library's call did not return; start it again
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerOrder:
-    """What a worker is told."""
+    """The settings of a worker."""
 
     run: str  # the run's directory
     connection: str  # see deploy/cluster/secured/connection.py
@@ -21,7 +21,7 @@ class WorkerOrder:
     library: str = "oncelog"
     proxies: dict[int, int] = field(default_factory=dict[int, int])  # port of a broker: ours
     settings: LoadSettings = field(default_factory=LoadSettings)
-    parent: int = 0  # who starts it, and may be gone before it can ask
+    parent: int = 0  # pid of the parent, which may be gone before it can ask
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))

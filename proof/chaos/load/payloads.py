@@ -1,6 +1,6 @@
-"""What stands in the records of a load. Pure.
+"""The contents of a load's records. Pure.
 
-Eight bytes of value, by which the judge knows a record; then what its workload wants: the bank
+Eight bytes of value, by which the judge knows a record; then the data of its workload: the bank
 adds the number of the transfer and the amount, the others filler, so that sizes differ.
 """
 
@@ -12,22 +12,22 @@ FILLER = bytes(4_096)
 
 
 def plain(value: int, filler_bytes: int) -> bytes:
-    """A record that says nothing but who it is."""
+    """Return a record that holds only its value and filler."""
     return _VALUE.pack(value) + FILLER[:filler_bytes]
 
 
 def leg(value: int, transfer: int, amount: int) -> bytes:
-    """One side of a transfer: `amount` comes (above 0) or goes (below 0)."""
+    """Return one side of a transfer: `amount` comes (above 0) or goes (below 0)."""
     return _LEG.pack(value, transfer, amount)
 
 
 def value_of(content: bytes | None) -> int:
-    """The value of any record; -1 of one that no load has written."""
+    """Return the value of any record; -1 for a record that no load has written."""
     return -1 if content is None or len(content) < _VALUE.size else _VALUE.unpack_from(content)[0]
 
 
 def leg_of(content: bytes | None) -> tuple[int, int] | None:
-    """(transfer, amount) of a record of the bank; None of any other."""
+    """Return (transfer, amount) of a record of the bank; None for any other."""
     if content is None or len(content) != _LEG.size:
         return None
     return _LEG.unpack(content)[1:]

@@ -1,9 +1,9 @@
-"""Read, process, write: each input becomes one output, and the offsets go with the transaction.
+"""Read, process, write: each input becomes one output, and the transaction commits the offsets.
 
-Members of one group read what `append` writes; a transaction takes what one poll gave, writes one
-record for each to the partition of the same number (so the order can be judged), and commits the
-offsets with it (KIP-447). After a transaction that did not commit the consumer goes back. Other
-members read and commit without transactions.
+Members of one group read the records of `append`; a transaction takes the records of one poll,
+writes one record for each to the partition of the same number (so the order can be judged), and
+commits the offsets with it (KIP-447). After a transaction that did not commit the consumer rewinds.
+Other members read and commit without transactions.
 """
 
 from functools import partial
@@ -25,10 +25,9 @@ async def read_commit(context: LoadContext) -> None:
 
 
 class _Reader:
-    """One incarnation of a member that reads what `append` writes and commits offsets plainly.
+    """One incarnation of a member that reads the records of `append` and commits offsets plainly.
 
-    The offset that was committed last, and acknowledged, is where the group stands in the end
-    (check A6).
+    The last commit that was acknowledged is the group's final offset (check A6).
     """
 
     is_over = False
@@ -50,7 +49,7 @@ class _Reader:
         self._consumer.subscribe([APPEND])
 
     async def work(self) -> None:
-        """One poll, and the commit of what it brought."""
+        """Poll once, and commit the offsets of the polled records."""
         settings = self._settings
         records = await self._consumer.poll(5 * settings.poll_ms, settings.job_records_max)
         await self._consumer.commit({(r.topic, r.partition): r.offset + 1 for r in records})
@@ -79,7 +78,7 @@ class _Member(WorkloadClient):
         self._consumer.subscribe([APPEND])
 
     async def work(self) -> None:
-        """One transaction, when there is something to do."""
+        """Run one transaction, when there are inputs."""
         settings = self._settings
         self._consumer.begin()
         polled = await self._consumer.fetch(5 * settings.poll_ms, settings.job_records_max)
@@ -109,7 +108,9 @@ class _Member(WorkloadClient):
             await self._producer.send(OUTPUTS, record.partition, value, content)
 
     def _offsets(self, polled: Polled, transaction: Begun) -> dict[TopicPartition, int]:
-        """What to commit, by partition; written down as [first record, behind the last)."""
+        """Return the offsets to commit by partition; record them as [first record, behind the
+        last).
+        """
         spans: dict[TopicPartition, tuple[int, int]] = {}
         for record in polled.records:
             key = (record.topic, record.partition)

@@ -1,4 +1,4 @@
-"""A consumer of ours whose every poll is written down.
+"""A consumer of ours that records every poll.
 
 It reads partitions that it is given, or as a member of a group. `rewind` goes back to where the
 polls of a failed transaction began: that is the same session, and there the next poll has to begin.
@@ -21,7 +21,7 @@ from .settings import LoadSettings
 
 
 class Polled(NamedTuple):
-    """What one poll call brought."""
+    """The result of one poll call."""
 
     call: int
     returned_ns: int
@@ -29,7 +29,7 @@ class Polled(NamedTuple):
 
 
 class RecordedConsumer:
-    """See the top of the file. One object is one incarnation, or the half of one."""
+    """A recorded consumer: one object is one incarnation, or the half of one."""
 
     def __init__(
         self,
@@ -100,13 +100,13 @@ class RecordedConsumer:
         self._begin_session(offsets)
 
     def begin(self) -> None:
-        """What is polled from here on can be taken back by `rewind`."""
+        """Begin the polls that a later `rewind` takes back."""
         self._begun_at.clear()
 
     async def poll(
         self, timeout_ms: int, records_max: int, transaction: Begun | None = None
     ) -> list[ConsumerRecord]:
-        """What came. Raises KafkaError."""
+        """Return and record the polled records. Raises KafkaError."""
         polled = await self.fetch(timeout_ms, records_max, transaction)
         self.record(polled, transaction)
         return polled.records
@@ -114,7 +114,7 @@ class RecordedConsumer:
     async def fetch(
         self, timeout_ms: int, records_max: int, transaction: Begun | None = None
     ) -> Polled:
-        """As `poll`, for a transaction that begins only if something came: `record` it then."""
+        """Poll without recording; a transaction that then begins calls `record`."""
         call, row = self._recorder.poll_invoked(self.process, transaction)
         records = await self._consumer.poll(timeout_ms, records_max)
         returned_ns = self._recorder.poll_returned(row)
@@ -125,7 +125,7 @@ class RecordedConsumer:
         return Polled(call, returned_ns, records)
 
     def record(self, polled: Polled, transaction: Begun | None) -> None:
-        """Write down what a fetch brought."""
+        """Record the result of a fetch."""
         for record in polled.records:
             self._recorder.polled(
                 self.process,
@@ -139,7 +139,7 @@ class RecordedConsumer:
             )
 
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit plainly what the last poll brought. Raises KafkaError."""
+        """Commit plainly the offsets of the last poll. Raises KafkaError."""
         assert self._group is not None
         generation, before = self.group_metadata().generation_id, self._consumer.commits_sent
         rows = [
@@ -167,7 +167,9 @@ class RecordedConsumer:
             raise problem
 
     def _note_ownership(self, group: str) -> None:
-        """What is ours in which generation, as far as the last poll has seen."""
+        """Record the partitions owned in the current generation, if they changed since the last
+        poll.
+        """
         member = self.group_metadata()
         owned = member.generation_id, sorted(self._consumer.assignment)
         if owned != self._owned:
@@ -178,7 +180,7 @@ class RecordedConsumer:
                 self._recorder.add("ownerships", *row)
 
     def rewind(self) -> None:
-        """Go back to where the polls since `begin` began, where that is still ours to read."""
+        """Go back to where the polls since `begin` began, in partitions that are still assigned."""
         mine = set(self._consumer.assignment)
         for key, offset in self._begun_at.items():
             if key in mine:

@@ -1,8 +1,8 @@
-"""A producer of ours whose every operation is written down.
+"""A producer of ours that records every operation.
 
 One object is one incarnation: once `is_over`, a new one has to be made, as after a fence, or when
-nobody knows whether a commit has happened. Errors of records go into the history; those of calls
-come out as they are.
+the outcome of a commit is unknown. Errors of records go into the history; those of calls are raised
+unchanged.
 """
 
 from ....client.produce.delivery import Delivery
@@ -23,7 +23,7 @@ COMMIT_CALLS_MAX = 2  # a commit whose deadline passed may be asked for again
 
 
 class RecordedProducer:
-    """See the top of the file. Without a transactional id: idempotent, or not even that."""
+    """A recorded producer; without a transactional id it is idempotent, or not even that."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class RecordedProducer:
             options["transaction_timeout_ms"] = settings.transaction_timeout_ms
             options["oncelog_transaction_version_max"] = 1 if is_v1 else 2
         elif not is_idempotent:
-            # What may be repeated would be doubled, and two on their way may overtake each other.
+            # A retry could duplicate a record, and two batches in flight could swap places.
             options |= {"enable_idempotence": False, "retries": 0}
             options["max_in_flight_requests_per_connection"] = 1
         self._producer = Producer(
@@ -95,7 +95,7 @@ class RecordedProducer:
         return self.transaction
 
     async def send(self, topic: str, partition: int, value: int, content: bytes) -> None:
-        """Hand a record over; `settle`, `commit` or `abort` tell what became of it.
+        """Hand a record over; `settle`, `commit` or `abort` report its outcome.
 
         Raises KafkaError when it was not taken.
         """
@@ -113,7 +113,7 @@ class RecordedProducer:
     async def settle(self) -> None:
         """Wait for the records that were sent outside of transactions.
 
-        After one that failed, order is promised anew.
+        After one that failed, a new session of ordered sends begins.
         """
         self.highest = {}
         for row, name, delivery in self._unsettled:
@@ -129,7 +129,7 @@ class RecordedProducer:
         self._unsettled.clear()
 
     async def commit(self) -> OpOutcome:
-        """Commit; what is known of it. After INFO, and after what is fatal, `is_over`."""
+        """Commit; return the known outcome. After INFO, and after a fatal error, `is_over`."""
         transaction = self.transaction
         assert transaction is not None
         before = self._producer.ends_sent
@@ -167,7 +167,7 @@ class RecordedProducer:
     ) -> OpOutcome:
         """Commit, or abort: because that is wanted, or after the `problem` of an operation.
 
-        Only what is flushed before is sure to leave something that readers must not see.
+        Only flushed records are certain to be in the log, hidden from readers.
         """
         if problem is None and is_aborted and is_flushed:
             try:
@@ -181,7 +181,7 @@ class RecordedProducer:
         return OpOutcome.FAIL
 
     async def abort(self, why: KafkaError | None = None) -> None:
-        """Abort; it has failed for certain, since nobody has asked for the commit."""
+        """Abort; the transaction has certainly failed, since its commit was never requested."""
         await self._has_aborted()
         self._end(OpOutcome.FAIL, why)
 
@@ -217,5 +217,5 @@ class RecordedProducer:
 
 
 def name_of(problem: KafkaError) -> str:
-    """The error's name: few, so that they can be counted."""
+    """Return the error's name: few names, so that they can be counted."""
     return f"{type(problem).__name__} ({problem.number})"

@@ -1,6 +1,6 @@
-"""What a member of a consumer group (KIP-848) was told, and when: for the checks G1 to G3.
+"""The assignments that a member of a consumer group (KIP-848) was given, for checks G1 to G3.
 
-While it has not what it was told to have, it reconciles (`reconciliations.py`).
+While the member lacks partitions of its assignment, it reconciles (`reconciliations.py`).
 
 A partition is the member's from the answer that brought its assignment: from a moment between the
 heartbeat and its answer. The member takes it in a later poll. If it was stopped before it read the
@@ -16,7 +16,7 @@ from ...judge.history.schema import NONE
 
 
 class RecordedTenures:
-    """Watches the heartbeats of one member; it is told what the member takes and gives up."""
+    """A record of one member's heartbeats, and of the partitions that it takes and gives up."""
 
     def __init__(self, recorder: Recorder, process: int, group: str) -> None:
         self._recorder, self._process, self._group = recorder, process, group
@@ -27,13 +27,13 @@ class RecordedTenures:
         self._reconciliation: Handle | None = None
 
     def says(self, epoch: int) -> None:
-        """A heartbeat is about to leave."""
+        """Note a heartbeat that is about to be sent."""
         self._said, self._said_ns = epoch, self._recorder.now_ns()
         if epoch <= 0:  # the target that it had is no longer its own
             self._reconciliation = None
 
     def hears(self, epoch: int, *, is_given: bool, is_settled: bool) -> None:
-        """It was answered well; see `HeartbeatWatcher`."""
+        """Note its successful answer; see `HeartbeatWatcher`."""
         if is_given:
             self._given = self._said_ns, self._recorder.now_ns()
         if epoch >= 0 and (epoch != self._epoch or self._said == 0):
@@ -54,7 +54,7 @@ class RecordedTenures:
             self._reconciliation = self._recorder.reconciliation_begun(self._process, self._group)
 
     def begin(self, partitions: Iterable[TopicPartition]) -> None:
-        """It takes these."""
+        """Record the start of the member's tenure of these partitions."""
         for key in partitions:
             where = f"{key[0]}/{key[1]}"
             handle = self._recorder.tenure_begun(
@@ -63,12 +63,12 @@ class RecordedTenures:
             self._open[key] = handle, self._epoch
 
     def end(self, partitions: Iterable[TopicPartition]) -> None:
-        """It gives these up, or has lost them."""
+        """Record the end of its tenure of these partitions."""
         for key in partitions:
             if (tenure := self._open.pop(key, None)) is not None:
                 self._recorder.tenure_ended(tenure[0])
 
     def epoch_of(self, partition: TopicPartition) -> int:
-        """The epoch that it took a partition with; of one that it has not, its own."""
+        """Return the epoch at which it took a partition; its current epoch without a tenure."""
         tenure = self._open.get(partition)
         return self._epoch if tenure is None else tenure[1]

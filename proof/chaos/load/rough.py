@@ -1,8 +1,9 @@
-"""Rough clients: they let a broker hardly wait for its replicas, and their batches claim too much.
+"""Rough clients: short timeouts for replicas, and batches with false headers.
 
 A Produce waits 0 to 8 ms at the broker: most are in the log when the answer says that they timed
-out. Of others the header lies: about its time, its place, how many records there are. Either the
-broker refuses it, or the record is there and stays as long as its own time says.
+out. The headers of others are false: about their time, their place, or the number of records.
+Either the broker refuses such a batch, or the record stays in the log for as long as its own time
+says.
 """
 
 import random
@@ -43,7 +44,7 @@ async def rough(context: LoadContext) -> None:
 
 
 class _Rough:
-    """One incarnation."""
+    """One client, which produces rough batches."""
 
     is_over = False
 
@@ -58,7 +59,7 @@ class _Rough:
         await self._view.refresh([APPEND])
 
     async def work(self) -> None:
-        """One batch."""
+        """Send one batch."""
         rng, settings = self._rng, self._settings
         partition = rng.randrange(settings.append_partitions)
         is_hasty = rng.random() < HASTY_SHARE
@@ -80,7 +81,7 @@ class _Rough:
             outcome, error = outcome_of_send(problem.number, 1), type(problem).__name__
             for row in rows:
                 self._recorder.send_ended(row, outcome, error=error)
-            self._session += 1  # what came of it may stand behind what comes next
+            self._session += 1  # the outcome of this batch may be appended behind the next one's
             await self._view.refresh([APPEND])
         else:
             for at, row in enumerate(rows):
@@ -88,7 +89,7 @@ class _Rough:
         await pause(2 * settings.pause_ms, rng)
 
     async def _produce(self, partition: int, batch: bytes, wait_ms: int) -> int:
-        """The base offset. Raises KafkaError."""
+        """Send a batch; return the base offset. Raises KafkaError."""
         wanted = ProduceTopic(APPEND, None, [ProducePartition(partition, batch)])
         request = ProduceRequest(None, -1, wait_ms, [wanted])
         body = produce.encode_request(request, PRODUCE_VERSION)
@@ -102,7 +103,7 @@ class _Rough:
 
 
 def _batch(values: list[int], is_old: bool) -> bytes:
-    """Fresh records; the first one may be old."""
+    """Encode new records; the first one may be old."""
     now_ms = time.time_ns() // 1_000_000
     return encode_batch(
         [
@@ -113,7 +114,7 @@ def _batch(values: list[int], is_old: bool) -> bytes:
 
 
 def _patched(at: int, size: int, change: Callable[[int, random.Random], int]) -> "Lie":
-    """A lie about one number of the header."""
+    """Return a false value for one number of the header."""
 
     def lie(batch: bytearray, rng: random.Random) -> None:
         value = int.from_bytes(batch[at : at + size], "big", signed=True)

@@ -1,4 +1,4 @@
-"""What a load does and how hard. Pure; goes through JSON, so that a run can be repeated."""
+"""The operations of a load and their rate. Pure; JSON keeps them for a repetition."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +24,7 @@ class LoadSettings:
     filler_bytes_max: int = 120
     pause_ms: int = 20  # on average, between two operations of one client
     poll_ms: int = 50
-    fetch_min_bytes: int = 1_024  # so that not every record wakes every reader
+    fetch_min_bytes: int = 1_024  # a single record does not wake every reader
     fetch_wait_ms: int = 250
     job_records_max: int = 200  # inputs of one transaction of the job
     abort_share: float = 0.1
@@ -41,7 +41,7 @@ class LoadSettings:
     assignor: str = "range"  # of the job's members; or cooperative-sticky
     visitors: int = 0  # of a process: further members of each consumer group that stay briefly
     visit_ms_max: int = 2_000
-    visit_pause_ms: int = 200  # as pause_ms: who polls seldom takes and gives up late
+    visit_pause_ms: int = 200  # as pause_ms: a member that polls seldom takes and gives up late
     static_share: float = 0.25  # of the job's members: those that keep their place (KIP-345)
     v1_share: float = 0.25  # of transactional clients: those that speak as before KIP-890
 

@@ -1,7 +1,7 @@
 """One process of clients: `python -m oncelog.proof.chaos.load.worker JSON`.
 
-It runs a load until SIGTERM, or until whoever started it is gone, and says on stdout what its
-clients met. Where proxies are given, its connections go through them: broker port by broker port.
+It runs a load until SIGTERM, or until its parent is gone, and reports on stdout the errors of its
+clients. Where proxies are given, its connections go through them: broker port by broker port.
 """
 
 import asyncio
@@ -19,14 +19,14 @@ from .order import WorkerOrder
 
 
 class _ProxiedLoop(asyncio.SelectorEventLoop):
-    """An event loop whose connections to some ports go elsewhere."""
+    """An event loop that connects to proxies instead of some ports."""
 
     def __init__(self, ports: dict[int, int]) -> None:
         super().__init__()
         self._ports = ports
 
     async def create_connection(self, factory, host=None, port=None, **options):  # type: ignore[override]
-        """As ever, to another port."""
+        """Connect to the proxy's port where the port has one."""
         chosen = port if port is None else self._ports.get(port, port)
         return await super().create_connection(factory, host, chosen, **options)  # type: ignore[arg-type]
 

@@ -1,7 +1,7 @@
 """The load of one process: several clients of every workload, as coroutines of one event loop.
 
-Everything comes from outside: where the cluster is, the recorder, the settings, when to stop, the
-rng. A number makes names different, so that any number of loads can run side by side.
+Everything is given: where the cluster is, the recorder, the settings, when to stop, the rng. A
+number makes names different, so that any number of loads can run side by side.
 """
 
 import asyncio
@@ -32,12 +32,12 @@ async def load(
     workloads: tuple[str, ...] = WORKLOADS,
     transactional_clients: int = 2,
 ) -> Tally:
-    """Run these workloads until `stop()`; what the clients met."""
+    """Run these workloads until `stop()`; return the counts of their clients."""
     tally, unread = Tally(), UnreadPartitions()
     ids = tuple(f"append-{number}-{i}" for i in range(transactional_clients))
 
     def context(of: LoadSettings = settings) -> LoadContext:
-        """Each with random numbers of its own."""
+        """Return a context with random numbers of its own."""
         own_rng = random.Random(rng.getrandbits(64))
         return LoadContext(source, recorder, of, stop, own_rng, tally)
 

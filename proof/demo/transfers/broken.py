@@ -1,7 +1,7 @@
-"""The writer of the demo's services: it tells what it does, and what `--break` takes away from it.
+"""The writer of the demo's services: it reports its moments, and `--break` removes a part of it.
 
-What is taken away is taken from a released part by its subclass; nothing else changes. The moments
-that it tells are those at which the demo lets a service die, or stand still.
+A subclass overrides the removed part of the released class; nothing else changes. The reported
+moments are those at which the demo lets a service die, or pause.
 """
 
 from collections.abc import Callable
@@ -73,7 +73,7 @@ class CompletesBeforeItCommits(TellingWriter):
 
 
 class HasOneIdForAllSessions(TellingWriter):
-    """As KIP-939 draws it: each start takes the one id over."""
+    """A writer with one id for all sessions, as in KIP-939: each start takes the id over."""
 
     def _new_session(self) -> Flow[steps.Event]:
         database = yield from self._run(decision_table.database_id("0" * 8))
@@ -84,7 +84,7 @@ class HasOneIdForAllSessions(TellingWriter):
     def _perform(self, effect: steps.Effect) -> Flow[steps.Event]:
         if isinstance(effect, steps.DeleteSession):
             return steps.SessionDeleted()  # it is this one
-        if isinstance(effect, steps.Claim):  # its row is there already: it is written anew
+        if isinstance(effect, steps.Claim):  # its row exists already and is replaced
             own = effect.transactional_id
             yield from self._run(decision_table.delete_session_row(own))
             event = yield from super()._perform(effect)
@@ -94,7 +94,7 @@ class HasOneIdForAllSessions(TellingWriter):
 
 
 class HasTwoOwners(TellingWriter):
-    """Decides whoever has claimed the name meanwhile: the generation is not looked at."""
+    """A writer that commits its decision under any claimed generation."""
 
     def _perform(self, effect: steps.Effect) -> Flow[steps.Event]:
         if isinstance(effect, steps.Decide):
@@ -113,5 +113,5 @@ WRITERS: dict[str, type[TellingWriter]] = {
     "complete-before-commit": CompletesBeforeItCommits,
     "no-nonce": HasOneIdForAllSessions,
     "two-owners": HasTwoOwners,
-    NO_TOMBSTONE: TellingWriter,  # what is taken away is the check-back's
+    NO_TOMBSTONE: TellingWriter,  # the check-back has the removed part
 }

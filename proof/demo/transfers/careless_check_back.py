@@ -1,4 +1,4 @@
-"""A check-back that aborts what has no decision, and does not say so first: `no-tombstone`.
+"""A check-back that aborts without a recorded decision: `no-tombstone`.
 
 python -m oncelog.proof.demo.transfers.careless_check_back CONNECTION URL OLDER_THAN_MS EVERY_MS
 """
@@ -17,7 +17,7 @@ from .database import TransferDatabase
 
 
 class CarelessResolver:
-    """Reads, and writes nothing."""
+    """A resolver that reads decisions and writes none."""
 
     def __init__(self, database: TransferDatabase) -> None:
         self._database = database

@@ -29,16 +29,16 @@ class TransferDatabase:
 
     @property
     def file(self) -> Path:
-        """Of sqlite."""
+        """Return the file of the sqlite database."""
         return Path(self.url.removeprefix(SQLITE))
 
     @property
     def mark(self) -> str:
-        """Of a parameter."""
+        """Return the placeholder of a parameter."""
         return "?" if self.is_sqlite else "%s"
 
     def connect(self) -> Any:
-        """Another connection, each time."""
+        """Open a new connection."""
         if self.is_sqlite:
             return sqlite3.connect(self.file, timeout=TIMEOUT_S)
         import psycopg
@@ -46,11 +46,11 @@ class TransferDatabase:
         return psycopg.connect(self.url, connect_timeout=TIMEOUT_S)
 
     def sql(self, text: str) -> str:
-        """With ? for each parameter."""
+        """Return a statement, written with ? for each parameter, for this database."""
         return text.replace("?", self.mark)
 
     def create(self) -> None:
-        """The accounts, and no transfers."""
+        """Create the accounts, and no transfers."""
         self.remove()
         self._execute(
             *(["PRAGMA journal_mode=WAL"] if self.is_sqlite else []),  # so that judges may read
@@ -61,15 +61,15 @@ class TransferDatabase:
         )
 
     def remove(self) -> None:
-        """All that a run leaves."""
+        """Remove everything that a run leaves."""
         tables = (TRANSFERS_TABLE, ACCOUNTS_TABLE)
         self._execute(*(f"DROP TABLE IF EXISTS {table}" for table in tables))
-        with contextlib.suppress(Exception):  # the tables of decisions are not there, perhaps
+        with contextlib.suppress(Exception):  # the tables of decisions may not exist
             for table in (TABLE, POSITIONS):
                 self._execute(f"DELETE FROM {table} WHERE writer LIKE 'demo.%'")
 
     def write(self, execute: Any, transfer: AccountTransfer) -> None:
-        """A transfer, by the `execute` of a block; accounts in one order, for the locks' sake."""
+        """Write a transfer, by the `execute` of a block; accounts are locked in one order."""
         change = self.sql(f"UPDATE {ACCOUNTS_TABLE} SET balance = balance + ? WHERE account = ?")
         changes = ((transfer.source, -transfer.amount), (transfer.target, transfer.amount))
         for account, amount in sorted(changes):
@@ -77,7 +77,7 @@ class TransferDatabase:
         execute(self.sql(f"INSERT INTO {TRANSFERS_TABLE} VALUES (?, ?, ?, ?)"), tuple(transfer))
 
     def read(self) -> Contents:
-        """What is committed."""
+        """Return the committed contents."""
         with contextlib.closing(self.connect()) as connection:
             cursor = connection.cursor()
             cursor.execute(f"SELECT number, source, target, amount FROM {TRANSFERS_TABLE}")
@@ -86,7 +86,7 @@ class TransferDatabase:
             return Contents(transfers, {int(a): int(b) for a, b in cursor.fetchall()})
 
     def cut_off(self) -> int:
-        """End the demo's sessions in a PostgreSQL that is somebody else's; how many there were."""
+        """End the demo's sessions in an external PostgreSQL; return how many there were."""
         with contextlib.closing(self.connect()) as connection:
             cursor = connection.cursor()
             cursor.execute(
@@ -104,10 +104,11 @@ class TransferDatabase:
 
 
 def database_at(url: str) -> TransferDatabase:
-    """Raises Failure for an address that is none, or that does not answer.
+    """Return the database of an address; Failure for a malformed or silent one.
 
-    A password in it goes into the environment, where libpq looks: arguments of processes are seen
-    by everybody on the machine. There also stands a name, by which sessions of this run are known.
+    A password in it goes into the environment, where libpq looks: arguments of processes are
+    visible to all users of the machine. The environment also holds a name, by which the sessions of
+    this run are known.
     """
     parts = urlsplit(url)
     os.environ["PGAPPNAME"] = f"oncelog-demo-{os.getpid()}"
@@ -127,6 +128,6 @@ def database_at(url: str) -> TransferDatabase:
     except ImportError:
         raise Failure("PostgreSQL needs psycopg: pip install 'psycopg[binary]'") from None
     except Exception as problem:
-        name = type(problem).__name__  # its text may bear the address, and the password in it
+        name = type(problem).__name__  # its text may contain the address, and the password in it
         raise Failure(f"The database of --database cannot be reached ({name}).") from None
     return found

@@ -4,9 +4,9 @@ kill         -9 of a partition's leader while a transaction is prepared
 coordinator  -9 of the node that coordinates a service's transactions, likewise
 all-nodes    -9 of all three nodes at once
 prepared     a service dies when its records are prepared and nothing is decided; it comes back
-decided      a service dies when its database has committed and Kafka does not know it yet
+decided      a service dies when its database has committed and Kafka has not
 sleeper      a service stands still before its commit, for longer than the check-back waits; then
-             it wakes, and goes on where it was. (the row `aborted`)
+             it resumes. (the row `aborted`)
 takeover     another process of the same name starts, while the first one stands still before its
              commit; then that wakes. (the generation)
 late-start   another process of the same name stands still before its first request of Kafka;
@@ -39,7 +39,7 @@ DATABASE = "database"
 OUTAGE_S = (0.2, 0.8)
 RESUME_TIMEOUT_S = 120.0
 ENDED_TIMEOUT_S = 30.0
-CHECKED_BACK_S = OLDER_THAN_MS / 1000 + 1.5  # then a check-back has ended what is prepared
+CHECKED_BACK_S = OLDER_THAN_MS / 1000 + 1.5  # then a check-back has ended the prepared transactions
 FENCED_TIMEOUT_S = 6.0
 
 
@@ -48,7 +48,7 @@ def kinds_of(database: TransferDatabase) -> tuple[str, ...]:
 
 
 class TransferFaultReport(NamedTuple):
-    """What one fault did; how many transactions were under way; how long until all went on."""
+    """A fault's effect, the number of open transactions, and the time until all resumed."""
 
     kind: str
     what: str
@@ -57,7 +57,7 @@ class TransferFaultReport(NamedTuple):
 
 
 class TransferFaults(FaultContext[Cluster]):
-    """Made one at a time. away: from when to when a node, the database or the check-back was."""
+    """Faults, made one at a time. away: spans without a node, the database or the check-back."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class TransferFaults(FaultContext[Cluster]):
         self._hit = 0
 
     def inflict(self, fault: Fault) -> TransferFaultReport:
-        """Make it, wait until all is whole and both services commit again."""
+        """Make a fault, wait until all is whole and both services commit again."""
         actions: Mapping[str, Callable[[Fault, str], str]] = {
             "kill": self._kill,
             "coordinator": self._coordinator,
@@ -97,7 +97,7 @@ class TransferFaults(FaultContext[Cluster]):
         return TransferFaultReport(fault.kind, what, self._hit, resumed_ms)
 
     def await_commits(self, since: float) -> float:
-        """Until both services have committed something after that; in milliseconds."""
+        """Wait until both services have committed after `since`; return the milliseconds."""
 
         def has_resumed() -> bool:
             return self.services.all_committed_after(since)
@@ -110,13 +110,13 @@ class TransferFaults(FaultContext[Cluster]):
         return last_ms([self.services.reported[name].committed_at for name in SERVICES], since)
 
     def check(self) -> None:
-        """Raise what stopped a service or the check-back."""
+        """Raise the error that stopped a service or the check-back."""
         self.services.check()
         self.check_back.check()
 
     @contextlib.contextmanager
     def absence(self) -> Iterator[None]:
-        """Something that readers wait for is away."""
+        """Note a span without something that readers wait for."""
         since = time.monotonic()
         try:
             yield
@@ -195,7 +195,7 @@ class TransferFaults(FaultContext[Cluster]):
         return f"another {name} slept before its first request, and woke when a commit was decided"
 
     def _stopped(self, name: str, moment: str) -> str:
-        """Its session, which is open."""
+        """Pause the service at the moment; return its open session."""
         self.services.stop_at(name, moment)
         self._hit += 1
         return self.services.reported[name].session
@@ -206,7 +206,7 @@ class TransferFaults(FaultContext[Cluster]):
         self.services.await_caught(RIVAL, is_stopped=True)
 
     def _await_rival(self) -> None:
-        """Until it has asked Kafka, and found that it is late."""
+        """Wait until the rival has asked Kafka, and found that it is late."""
         rival = self.services.reported[RIVAL]
         self.services.wait(lambda: rival.event not in ("", "caught", INITIALIZING), ENDED_TIMEOUT_S)
 
@@ -216,7 +216,7 @@ class TransferFaults(FaultContext[Cluster]):
 
     @contextlib.contextmanager
     def _sqlite_held(self) -> Iterator[None]:
-        """sqlite has one lock: while its owner stands still nobody decides anything."""
+        """Note an absence while a paused service holds the only lock of sqlite."""
         with self.absence() if self.database.is_sqlite else contextlib.nullcontext():
             yield
 

@@ -36,7 +36,7 @@ TRANSFER_ANOMALIES = (
 
 
 class ReaderWait(NamedTuple):
-    """Readers of a partition did not get on, from then to then (seconds)."""
+    """A span (seconds) in which readers of a partition made no progress."""
 
     partition: int
     since: float
@@ -46,7 +46,7 @@ class ReaderWait(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransfersVerdict(ContentsVerdict):
     rows: int = 0
-    longest_wait_s: float = 0.0  # of readers; the time in which something was away left out
+    longest_wait_s: float = 0.0  # of readers, without the time in which something was away
 
 
 def judge_transfers(
@@ -58,9 +58,10 @@ def judge_transfers(
     *,
     wait_max_s: float,
 ) -> TransfersVerdict:
-    """told: number -> committed, failed, or anything else for what was left unsaid.
+    """Compare rows, events and the services' answers.
 
-    away: from when to when a broker, the database or the check-back was not there.
+    told: number -> committed, failed, or another word where no outcome was reported. away: spans
+    without a broker, the database or the check-back.
     """
     found, rows = Findings(), {each.number: each for each in found_rows.transfers}
 
@@ -105,7 +106,7 @@ def _judge_balances(found_rows: Contents, found: Findings) -> None:
 
 
 def _without(wait: ReaderWait, away: Sequence[tuple[float, float]]) -> float:
-    """How long it lasted; the time in which something was away does not count. Away: in order."""
+    """Return the length of a wait without the spans in which something was away, in order."""
     left_s, counted_to = 0.0, wait.since
     for since, until in away:
         if until > counted_to and since < wait.until:

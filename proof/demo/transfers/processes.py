@@ -1,4 +1,4 @@
-"""The demo's services and its check-back, and what the services report."""
+"""The demo's services and its check-back, and the reports of the services."""
 
 import json
 import os
@@ -24,12 +24,12 @@ WRITER_PREFIX = "demo."
 OLDER_THAN_MS, EVERY_MS = 2_000, 250
 OPEN = ("began", "prepared", "decided", "caught")
 READY, START_TIMEOUT_S = b"looks every", 60.0
-CAUGHT_TIMEOUT_S = 90.0  # on a machine that has much else to do
+CAUGHT_TIMEOUT_S = 90.0  # on a busy machine
 
 
 @dataclass(slots=True)
 class Reported:
-    """What a service has told last, and when it last committed something."""
+    """The last report of a service, and the time of its last commit."""
 
     event: str = ""
     session: str = ""
@@ -38,9 +38,9 @@ class Reported:
 
 
 class TransferServices(Supervisor):
-    """told: transfer -> what its service was told: began, committed, failed or doubtful."""
+    """The services. told: transfer -> its reported state: began, committed, failed or doubtful."""
 
-    restarts_max = None  # each fault may end one; who ends again and again commits nothing
+    restarts_max = None  # each fault may end one; a service in a crash loop commits nothing
 
     def __init__(self, settings: ServiceSettings, logs: Path) -> None:
         super().__init__(logs)
@@ -75,7 +75,7 @@ class TransferServices(Supervisor):
     # --- faults
 
     def set_trap(self, name: str, moment: str, signal_number: int) -> None:
-        """At this moment the service sends itself this signal."""
+        """Make the service send itself this signal at this moment."""
         self.reported.setdefault(name, Reported()).caught = ""
         trap = self.settings_of(name).trap
         part = trap.with_suffix(".part")
@@ -88,34 +88,34 @@ class TransferServices(Supervisor):
             if time.monotonic() > deadline:
                 seconds = f"{CAUGHT_TIMEOUT_S:.0f} s"
                 raise Failure(f"{name} did not come so far in {seconds}: {self.log(name)}")
-            if not is_stopped and self.has_ended(name):  # by itself, before it came so far
+            if not is_stopped and self.has_ended(name):  # by itself, before this moment
                 self.start(name)
                 self.unwanted(name)
         if is_stopped:
             wait_for_state(self.running(name), name, STATE_TIMEOUT_S, is_stopped=True)
         else:
-            self.kill(name)  # it has killed itself: its end is waited for
+            self.kill(name)  # it has killed itself: wait for its end
 
     def has_ended(self, name: str) -> bool:
         return self._children[name].process.poll() is not None
 
     def kill_at(self, name: str, moment: str) -> None:
-        """It dies at this moment, and stays down."""
+        """Let the service die at this moment, and stay down."""
         self.unwanted(name)
         self.set_trap(name, moment, signal.SIGKILL)
         self.await_caught(name, is_stopped=False)
 
     def stop_at(self, name: str, moment: str) -> None:
-        """It stands still at this moment."""
+        """Let the service pause at this moment."""
         self.set_trap(name, moment, signal.SIGSTOP)
         self.await_caught(name, is_stopped=True)
 
     def await_moment(self, name: str, moment: str = PREPARED) -> None:
-        """Until it is in the middle of a transaction."""
+        """Wait until the service is within a transaction."""
         self.wait(lambda: self.reported[name].event == moment, CAUGHT_TIMEOUT_S)
 
     def open_transactions(self) -> int:
-        """Of those that live: what the dead said last stays said."""
+        """Count the open transactions of live services: the last reports of others are stale."""
         return sum(
             each.event in OPEN and name in self._children and not self.has_ended(name)
             for name, each in self.reported.items()
@@ -126,7 +126,7 @@ class TransferServices(Supervisor):
 
 
 class CheckBackProcess(Supervisor):
-    """`oncelog txn check-back`, or, where that is taken away, a careless one."""
+    """`oncelog txn check-back`, or a careless one where that part is removed."""
 
     takes_reports = False
     name = "check-back"
@@ -136,7 +136,7 @@ class CheckBackProcess(Supervisor):
         self._settings = settings
 
     def start_and_wait(self) -> None:
-        """Returns when it has said that it looks."""
+        """Start it, and return when it has reported that it checks."""
         log = self.log(self.name)
         said = log.read_bytes().count(READY) if log.exists() else 0
         self.start(self.name)

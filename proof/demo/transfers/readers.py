@@ -1,4 +1,4 @@
-"""For how long readers of committed data stand still, looked at a few times a second."""
+"""Measure how long readers of committed data make no progress, a few times a second."""
 
 import threading
 import time
@@ -15,9 +15,10 @@ WAITS_MAX = 100_000
 
 
 class ReaderWatch(threading.Thread):
-    """A wait: the last stable offset stands, below the high watermark. Shorter ones are left out.
+    """A record of waits, with the last stable offset stuck below the high watermark.
 
-    Offsets that nobody answers for are no news: a wait goes on meanwhile.
+    Shorter waits are left out. An offset that is not answered for counts as unchanged: a wait goes
+    on meanwhile.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class ReaderWatch(threading.Thread):
         return stable, await admin.list_offsets(asked)
 
     def look(self, stable: dict[Any, int], high: dict[Any, int], now: float) -> None:
-        """Take what was seen."""
+        """Add one observation."""
         for key in self._partitions:
             partition, at = key[1], stable[key]
             stood = self._stands.get(partition)
@@ -64,7 +65,7 @@ class ReaderWatch(threading.Thread):
                 self._stands.setdefault(partition, (at, now))
 
     def end(self) -> list[ReaderWait]:
-        """What was seen; what stands still now is a wait, too. Raises what ended the watch."""
+        """Return the waits, a current one included. Raises the error that ended the watch."""
         self._over.set()
         self.join()
         if self._problem is not None:

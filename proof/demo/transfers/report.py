@@ -1,4 +1,4 @@
-"""How `--job transfers` is shown: the numbers, the verdict."""
+"""The screen of `--job transfers`: the numbers, the verdict."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ WITHOUT = {
 
 
 def print_verdict(report: TransfersReport) -> None:
-    """The end of the story, on stdout."""
+    """Print the verdict on stdout."""
     verdict, told = report.verdict, report.told
     tell("")
     words = {"committed": "returned", "failed": "raised, and count for nothing"}

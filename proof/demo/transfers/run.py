@@ -1,9 +1,9 @@
-"""`oncelog demo --job transfers`: rows and events, one transaction after another, all of it killed.
+"""`oncelog demo --job transfers`: rows and events, one transaction after another, under faults.
 
 Three nodes, a topic of 3 partitions, RF 3, min.insync 2. Two services make transfers between
-accounts of a database, each with an event. A check-back ends what nobody ends. Faults are drawn
-from a printed seed. Then rows and events are read and compared. `--break` takes one part away and
-changes nothing else.
+accounts of a database, each with an event. A check-back ends abandoned transactions. Faults are
+drawn from a printed seed. Then rows and events are read and compared. `--break` takes one part away
+and changes nothing else.
 """
 
 import contextlib
@@ -63,7 +63,7 @@ class TransfersReport:
 
 
 def refuse_database(url: str | None) -> None:
-    """Raises Failure for one that cannot be had, before a cluster is started for it."""
+    """Raise Failure for a database that is not available, before a cluster is started for it."""
     if url in OWN_POSTGRESQL:
         if why := why_there_is_none():
             raise Failure(why, exit_code=2)
@@ -75,7 +75,7 @@ def refuse_database(url: str | None) -> None:
 def database_of(
     url: str | None, cluster: Cluster
 ) -> Iterator[tuple[TransferDatabase, PostgresServer | None]]:
-    """The one that is meant: in the cluster's directory, a server of our own, or somebody's."""
+    """Open the named database: one in the cluster's directory, an own server, or a given one."""
     if url in OWN_POSTGRESQL:
         with postgres_server() as server:
             yield TransferDatabase(server.url), server
@@ -99,7 +99,7 @@ class TransfersDemo:
         database: TransferDatabase,
         server: PostgresServer | None = None,
     ) -> None:
-        """doing: is told what is waited for."""
+        """Prepare a run. doing: called with what is waited for."""
         self.cluster, self.say, self._doing = cluster, say, doing
         self.database, self._server = database, server
         name = "sqlite" if database.is_sqlite else "PostgreSQL"
@@ -119,7 +119,7 @@ class TransfersDemo:
     def run(
         self, seconds: float = SECONDS, *, kinds: tuple[str, ...] | None = None
     ) -> TransfersReport:
-        """Work, break, read, judge; longer, until each kind of fault came.
+        """Work, break, read, judge; run longer, until each kind of fault came.
 
         kinds: only these, each once.
         """
@@ -196,7 +196,7 @@ class TransfersDemo:
     # --- the judgement
 
     def _judge_end(self) -> tuple[Finding, ...]:
-        """What is open yet the check-back ends; it is allowed its time."""
+        """Judge the end, once the check-back has had time for the open transactions."""
         found: tuple[Finding, ...] = ()
 
         def is_settled() -> bool:
@@ -222,7 +222,7 @@ class TransfersDemo:
         )
 
     def _remove_files(self) -> None:
-        """When nobody needs to read them: the cluster's directory is to be left empty."""
+        """Remove the files, so that the cluster's directory can be left empty."""
         self.services.remove_logs()
         self.check_back.remove_logs()
         self.database.remove()

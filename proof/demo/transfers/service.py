@@ -2,8 +2,8 @@
 
     python -m oncelog.proof.demo.transfers.service '{"connection": ..., "writer": ..., ...}'
 
-It tells on stdout what it does, a line of JSON each. Where a file NAME.trap names a moment and a
-signal, it sends itself that signal at that moment: so faults hit what they are aimed at.
+It reports its steps on stdout, as lines of JSON. Where a file NAME.trap names a moment and a
+signal, it sends itself that signal at that moment, so that faults hit their aim.
 """
 
 import json
@@ -24,11 +24,11 @@ from .broken import WRITERS, TellingWriter
 from .database import TransferDatabase
 from .transfer import PER_INCARNATION, AccountTransfer, drawn
 
-FATAL = 3  # exit code: whoever started it starts it again
+FATAL = 3  # exit code: the parent starts it again
 REFUSED_SHARE = 0.05  # blocks that raise, as programs do
 AFTER_FAILURE_S, SQLITE_PAUSE_S = 0.05, 0.03
 PRODUCER: dict[str, Any] = {
-    "linger_ms": 200,  # which a flush ends: records leave when they are prepared
+    "linger_ms": 200,  # ended by a flush: records leave when they are prepared
     "max_block_ms": 8_000,
     "retry_backoff_ms": 20,
 }
@@ -46,7 +46,7 @@ class ServiceSettings:
     name: str = ""  # of the process
     first: int = 0  # number of its transfers, of all incarnations
     incarnation: int = 0
-    parent: int = 0  # who starts it, and may be gone before it can ask
+    parent: int = 0  # pid of the parent, which may be gone before it can ask
 
     @property
     def trap(self) -> Path:
@@ -96,7 +96,7 @@ class Service:
                 time.sleep(AFTER_FAILURE_S)
         else:
             tell("committed", numbers)
-            if self.database.is_sqlite:  # whose lock goes to whoever asks first, not who waits
+            if self.database.is_sqlite:  # its lock goes to the next that asks
                 time.sleep(SQLITE_PAUSE_S)
 
     def _transfer(self, work: Any, transfer: AccountTransfer) -> None:
@@ -117,8 +117,8 @@ class Service:
 
 
 def tell(*event: Any) -> None:
-    """One line for whoever started us."""
-    os.write(1, json.dumps(event).encode() + b"\n")  # at once: the next moment may be the last
+    """Report one line to the parent process."""
+    os.write(1, json.dumps(event).encode() + b"\n")  # at once: the process may be killed next
 
 
 def main() -> int:

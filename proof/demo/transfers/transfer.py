@@ -10,7 +10,7 @@ PER_SERVICE, PER_INCARNATION = 10**12, 10**6  # ranges of numbers, of BIGINT
 
 
 class AccountTransfer(NamedTuple):
-    """number: nobody else's, whatever dies."""
+    """A transfer. number: unique over all services and incarnations."""
 
     number: int
     source: int
@@ -22,7 +22,7 @@ class AccountTransfer(NamedTuple):
 
     @classmethod
     def of_event(cls, value: bytes) -> "AccountTransfer | None":
-        """None where it is none."""
+        """Parse an event; None for anything else."""
         try:
             return cls(**json.loads(value))
         except (ValueError, TypeError):
@@ -30,14 +30,14 @@ class AccountTransfer(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """Of the database."""
+    """The contents of the database."""
 
     transfers: list[AccountTransfer]
     balances: dict[int, int]
 
 
 def drawn(random: Random, first: int) -> list[AccountTransfer]:
-    """The transfers of a transaction."""
+    """Draw the transfers of a transaction."""
     found: list[AccountTransfer] = []
     for number in range(first, first + random.randint(1, BLOCK_MAX)):
         source, target = random.sample(range(ACCOUNTS), 2)

@@ -1,1 +1,1 @@
-"""judge/analysis: what the checks share: columns, orders of logs, evidence, findings."""
+"""judge/analysis: the common part of the checks: columns, orders of logs, evidence, findings."""

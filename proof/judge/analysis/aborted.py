@@ -1,7 +1,7 @@
-"""Which offsets the raw logs say to be aborted: the next marker of their producer is an abort.
+"""Find the aborted offsets in the raw logs: the next marker of their producer is an abort.
 
-A replica that was left behind may hold an end that the others never had, with a marker of its own:
-an offset is aborted when no replica that has it says otherwise.
+A replica that fell behind may hold an end that the others never had, with a marker of its own: an
+offset is aborted when no replica that has it says otherwise.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ OFFSET_BITS = 40
 
 
 def is_aborted(view: View, partition: Array, offset: Array) -> Array:
-    """Of each (partition, offset): whether the logs hold it as part of an aborted transaction."""
+    """Return for each (partition, offset) whether the logs hold it in an aborted transaction."""
     replica = view.history.column("batches", "replica")
     says_aborted, says_otherwise = np.zeros((2, len(offset)), bool)
     for number in np.unique(replica) if len(offset) else ():
@@ -38,7 +38,7 @@ class _Log:
         producer = column("producer_id")
         by_producer = np.lexsort((base, producer, partition))
         is_marker = marker[by_producer] != Marker.NONE
-        # of each batch the next marker behind it, if that is of the same producer
+        # for each batch the next marker behind it, if that is of the same producer
         place = np.where(is_marker, np.arange(len(rows)), len(rows) - 1)
         following = np.minimum.accumulate(place[::-1])[::-1]
         ends = by_producer[following]
@@ -53,7 +53,7 @@ class _Log:
         self._is_abort = is_abort[order]
 
     def find(self, partition: Array, offset: Array) -> tuple[Array, Array]:
-        """(is there, is aborted) of each offset."""
+        """Return (is there, is aborted) of each offset."""
         keys = _key(partition, offset)
         at = np.searchsorted(self._keys, keys, "right") - 1
         return (at >= 0) & (keys <= self._last[at]), self._is_abort[at]

@@ -19,7 +19,7 @@ NUMBER_MASK = (1 << NUMBER_BITS) - 1
 
 
 class Places:
-    """(group, number) -> place: ascending by group, then number; -1 for pairs that have none."""
+    """(group, number) -> place: ascending by group, then number; -1 for pairs without a place."""
 
     def __init__(self, pairs: list[tuple[Array, Array]]) -> None:
         self.group_low = min((int(g.min()) for g, _ in pairs if len(g)), default=0)
@@ -94,12 +94,12 @@ class RowsByNumber:
         self._rows[self._places.of(*pair)] = np.arange(len(numbers), dtype=np.int32)
 
     def of(self, numbers: Array) -> Array:
-        """Rows of numbers, -1 where there is none."""
+        """Return the rows of numbers, -1 for an unknown one."""
         return self._rows[self._places.of(numbers >> NUMBER_BITS, numbers & NUMBER_MASK)]
 
 
 def stable_order(*keys: Array) -> Array:
-    """The order of rows by the keys, most significant first; equal rows keep theirs.
+    """Return the order of rows by the keys, most significant first; the sort is stable.
 
     Keys are small non-negative numbers: a pass of 16 bits costs no comparison.
     """
@@ -118,7 +118,7 @@ def stable_order(*keys: Array) -> Array:
 
 
 def begins(*keys: Array) -> Array:
-    """Where, in sorted rows, a new group begins."""
+    """Return, for sorted rows, whether each begins a new group."""
     found = np.ones(len(keys[0]), bool)
     if len(found) > 1:
         found[1:] = False
@@ -128,7 +128,7 @@ def begins(*keys: Array) -> Array:
 
 
 def grouped(rows: Array, *keys: Array) -> list[Array]:
-    """The rows of each group of equal keys, in the order of the keys; equal rows keep theirs."""
+    """Return the rows of each group of equal keys, in the order of the keys; the sort is stable."""
     rows = rows[stable_order(*(key[rows] for key in keys))]
     starts = np.flatnonzero(begins(*(key[rows] for key in keys)))
     return np.split(rows, starts[1:]) if len(rows) else []

@@ -1,4 +1,4 @@
-"""Rows in words: who wrote a value, who read it, what was broken then, which markers are near."""
+"""Describe rows: a value's writer and readers, the faults at the time, the nearest markers."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
@@ -18,14 +18,14 @@ T = TypeVar("T")
 
 
 class Evidence:
-    """Tells of the rows of one view's history. Times are in seconds since its first row."""
+    """Descriptions of rows of one view's history. Times are in seconds since its first row."""
 
     def __init__(self, view: View) -> None:
         self.view, self.history = view, view.history
 
     @cached_property
     def start_ns(self) -> int:
-        """The earliest time in the history: what seconds count from."""
+        """Return the earliest time in the history, the zero of all seconds."""
         found = [
             int(column[column >= 0].min())
             for table, name in (
@@ -39,11 +39,11 @@ class Evidence:
         return min(found, default=0)
 
     def seconds(self, time_ns: int) -> float | None:
-        """A time as people read it."""
+        """Return a time in seconds for people."""
         return None if time_ns < 0 else round((time_ns - self.start_ns) / 1e9, 6)
 
     def row(self, table: str, number: int) -> Facts:
-        """A row: times in seconds, outcomes in words, nothing that is not known."""
+        """Return a row: times in seconds, outcomes in words, unknown values left out."""
         found: Facts = {}
         for name, value in self.history.row(table, number).items():
             if value is None or value == NONE:
@@ -57,7 +57,7 @@ class Evidence:
         return found
 
     def send(self, number: int) -> Facts:
-        """A send with its transaction and the faults that were active."""
+        """Return a send with its transaction and the faults that were active."""
         if number >= self.view.sends:
             return {"value": self.view.value(number), "writer": "nobody"}
         found = self.row("sends", number)
@@ -69,7 +69,7 @@ class Evidence:
         return found | self._transaction(transaction) | self.faults(started, ended)
 
     def read(self, reads: Reads, number: int) -> Facts:
-        """One of the readings with its transaction and the faults that were active."""
+        """Return one of the readings with its transaction and the faults that were active."""
         found = self.row(reads.table, int(reads.rows[number]))
         found["reader"] = "the last reading" if reads.table == "scan" else "a consumer"
         time_ns = int(self.read_ns(reads)[number])
@@ -84,7 +84,7 @@ class Evidence:
         return {"transaction": self.row("transactions", row)} if is_known else {}
 
     def reading(self, reads: Reads, number: int) -> Facts:
-        """One of the readings: the value and its place, who wrote it, who read it, the markers."""
+        """Return one of the readings: value and place, its writer, its reader, the markers."""
         send, partition = int(reads.writer[number]), int(reads.partition[number])
         offset = int(reads.offset[number])
         return {
@@ -97,7 +97,7 @@ class Evidence:
         }
 
     def step(self, sends: tuple[int, int], places: tuple[int, int], delta: int) -> Facts:
-        """Two values that followed one another, and what stands between their places."""
+        """Return two values that followed one another, and the values between their places."""
         (partition, low), (_, high) = map(self.place, places)
         between = self.view.order.between(*places, SKIPPED_MAX)
         return {
@@ -109,13 +109,13 @@ class Evidence:
         }
 
     def read_ns(self, reads: Reads) -> Array:
-        """When each of the readings had come."""
+        """Return the time at which each of the readings returned."""
         column = "scanned_ns" if reads.table == "scan" else "returned_ns"
         times = self.history.column(reads.table, column)
         return times if len(times) == len(reads.rows) else times[reads.rows]
 
     def first_reader(self, send: int) -> Facts:
-        """The first reading of a value in the tables, if anybody read it."""
+        """Return the first reading of a value in the tables; empty for a value never read."""
         for reads in self.view.committed:
             found = np.flatnonzero(reads.writer == send)
             if len(found):
@@ -123,7 +123,7 @@ class Evidence:
         return {}
 
     def faults(self, from_ns: int, to_ns: int) -> Facts:
-        """What was broken at some moment of a stretch of time."""
+        """Return the faults that were active within a span of time."""
         started = self.history.column("faults", "started_ns")
         ended = self.history.column("faults", "ended_ns")
         if not len(started) or from_ns < 0:
@@ -134,7 +134,7 @@ class Evidence:
         return {"faults": listed, "faults_active": len(rows)} if len(rows) else {}
 
     def around(self, partition: int, offset: int) -> Facts:
-        """The transaction markers next to an offset, as the logs were dumped."""
+        """Return the transaction markers next to an offset, as the logs were dumped."""
         batches = self.history.column("batches", "partition")
         rows = np.flatnonzero(batches == partition)
         rows = rows[self.history.column("batches", "marker")[rows] != Marker.NONE]
@@ -152,7 +152,7 @@ class Evidence:
         return {"markers": listed}
 
     def place(self, place: int) -> tuple[str, int]:
-        """The partition and offset of a place."""
+        """Return the partition and offset of a place."""
         at = np.array([place])
         partition = int(self.view.places.group_of(at)[0])
         return self.partition(partition), int(self.view.places.number_of(at)[0])
@@ -165,7 +165,7 @@ class Evidence:
         *,
         is_of_all: bool = False,
     ) -> Iterator[Finding]:
-        """Findings of the readings under read_committed, or of all; `is_bad`: of each of them."""
+        """Yield findings of readings under read_committed, or of all; `is_bad` judges them."""
         for reads in [*self.view.committed, *(self.view.uncommitted if is_of_all else ())]:
             rows = np.flatnonzero(is_bad(reads))
             yield from finding(anomaly, rows, told(sentence, partial(self.reading, reads)))
@@ -173,11 +173,11 @@ class Evidence:
     def of_rows(
         self, anomaly: Anomaly, table: str, rows: "Array | list[int]", sentence: str
     ) -> Iterable[Finding]:
-        """A finding of rows of a table; the sentence names columns."""
+        """Return a finding of rows of a table; the sentence names columns."""
         return finding(anomaly, rows, told(sentence, partial(self.row, table)))
 
     def transactions(self, earlier: int, later: int) -> Facts:
-        """Two transactions, and their numbers."""
+        """Return two transactions, and their numbers."""
         found = [self.row("transactions", row) for row in (earlier, later)]
         one, other = (facts["transaction"] for facts in found)
         return {"transactions": found, "earlier": one, "later": other}
@@ -187,7 +187,7 @@ class Evidence:
 
 
 def told(sentence: str, facts_of: Callable[[T], Facts]) -> Callable[[T], Case]:
-    """A maker of cases; the sentence names facts, `?` stands for those that are not known."""
+    """Return a maker of cases; the sentence names facts, `?` stands for unknown ones."""
 
     def case(one: T) -> Case:
         facts = facts_of(one)

@@ -1,4 +1,4 @@
-"""What a check reports: an anomaly by its name, how often, and cases with their evidence."""
+"""The findings of a check: an anomaly by its name, its count, and cases with evidence."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ CASES_MAX = 8
 
 @dataclass(frozen=True, slots=True)
 class Anomaly:
-    """A kind of finding. Legal ones are information: Kafka promises nothing of the sort."""
+    """A kind of finding. Legal ones are information: Kafka makes no promise about them."""
 
     name: str
     check: str
@@ -29,7 +29,7 @@ class Anomaly:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One occurrence: a sentence, and the rows it stands on."""
+    """One occurrence: a sentence, and the rows that prove it."""
 
     sentence: str
     facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -59,7 +59,7 @@ def finding(anomaly: Anomaly, found: list[T], case: Callable[[T], Case]) -> Iter
 def finding(
     anomaly: Anomaly, found: "Array | list[Any]", case: Callable[[Any], Case]
 ) -> Iterable[Finding]:
-    """A finding of what was found (rows, or anything else), or nothing when it is empty.
+    """Yield a finding of these rows (or other items), or nothing when there are none.
 
     `case` makes a case of one of them.
     """
@@ -70,7 +70,7 @@ def finding(
 
 
 class Findings:
-    """Counts what is met one by one, in place of `finding`."""
+    """A collector of findings that are met one by one, in place of `finding`."""
 
     def __init__(self) -> None:
         self._found: dict[Anomaly, tuple[int, list[Case]]] = {}
@@ -82,7 +82,7 @@ class Findings:
         self._found[anomaly] = (count + 1, cases)
 
     def of(self, anomalies: Iterable[Anomaly]) -> tuple[Finding, ...]:
-        """What was met of these, in their order."""
+        """Return the findings of these anomalies, in their order."""
         return tuple(
             Finding(anomaly, self._found[anomaly][0], tuple(self._found[anomaly][1]))
             for anomaly in anomalies
@@ -91,7 +91,7 @@ class Findings:
 
 
 def merged(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """One finding an anomaly: of several readers or partitions the counts are added."""
+    """Merge findings into one an anomaly: the counts of several readers or partitions are added."""
     by_name: dict[str, Finding] = {}
     for one in findings:
         before = by_name.get(one.name, Finding(one.anomaly, 0, ()))

@@ -1,8 +1,8 @@
-"""Which value stands at which offset of each partition, as far as anybody was told.
+"""The value at each offset of each partition, as far as acknowledgements and readers show it.
 
-Every place has at most one *holder*, the send that is believed to stand there; whoever claims a
-place that another holds goes to the *rivals*: a sound history has none. Indexes count the places
-with a holder within their partition.
+Every place has at most one *holder*, the send that is believed to stand there; another send that
+claims the place is among the *rivals*: a sound history has none. Indexes count the places with a
+holder within their partition.
 """
 
 from functools import cached_property
@@ -13,7 +13,9 @@ from .arrays import Array, Places, distinct_pairs
 
 
 class Order:
-    """`send_place`: the place a send was told, -1 if none; `claims`: (places, sends) of readers."""
+    """The order of values. `send_place`: a send's acknowledged place, -1 if none; `claims`:
+    (places, sends) of readers.
+    """
 
     def __init__(
         self,
@@ -40,7 +42,7 @@ class Order:
 
     @cached_property
     def index(self) -> Array:
-        """By place: its number among the places of its partition with a holder; -1 without."""
+        """Return each place's index among the held places of its partition; -1 without a holder."""
         is_held = self.holder >= 0
         counted = np.cumsum(is_held, dtype=np.int32)
         found = np.full(self.places.size, -1, np.int32)
@@ -72,17 +74,17 @@ class Order:
 
     @property
     def first_place(self) -> Array:
-        """Of each send: the lowest place where its value was seen or told; -1 if none."""
+        """Return the lowest place of each send's value, read or acknowledged; -1 if none."""
         return self._extremes[0]
 
     @property
     def last_place(self) -> Array:
-        """Of each send: the highest such place."""
+        """Return the highest place of each send's value."""
         return self._extremes[1]
 
     @property
     def copies(self) -> Array:
-        """Of each send: at how many places its value was seen or told."""
+        """Return the number of places of each send's value, read or acknowledged."""
         return self._extremes[2]
 
     def places_of(self, send: int) -> list[int]:
@@ -90,12 +92,12 @@ class Order:
         return sorted({*held, *self.rival_places[self.rival_sends == send].tolist()})
 
     def sends_at(self, place: int) -> list[int]:
-        """All sends that claim a place."""
+        """Return all sends that claim a place."""
         rivals = self.rival_sends[self.rival_places == place].tolist()
         holder = int(self.holder[place])
         return sorted({*([holder] if holder >= 0 else []), *rivals})
 
     def between(self, low: int, high: int, most: int) -> list[int]:
-        """The sends at the held places strictly between two places, at most so many."""
+        """Return at most `most` sends at the held places strictly between two places."""
         span = self.holder[low + 1 : high]
         return span[span >= 0][:most].tolist()

@@ -1,15 +1,15 @@
-"""What all checks of client histories share: who wrote what was read, and the order of each log.
+"""The common data of all checks of client histories: writers of readings, and log orders.
 
-A send is known by its row. What was read and never sent gets a row behind the last one, so that
-every reading has a writer. The outcome of a send within a transaction is the transaction's.
+A send is known by its row. A value that was read and never sent gets a row behind the last one, so
+that every reading has a writer. The outcome of a send within a transaction is the transaction's.
 
 A send is *proven* when it succeeded, or when its outcome is unknown and one of the values of its
-transaction was read by a reader that succeeded: Kafka shows only what was committed.
+transaction was read by a reader that succeeded: Kafka shows only committed records.
 
-`places` are the (partition, offset) pairs that are heard of; `order` says which value stands at
-each of them, by the proven sends and by everything that was read under read_committed, also in
-transactions that failed (a consumer is shown safe data only, whatever becomes of its transaction).
-The *index* of a place counts the places of its partition that hold a value: offsets without gaps.
+`places` are the known (partition, offset) pairs; `order` has the value at each of them, by the
+proven sends and by everything that was read under read_committed, also in transactions that failed
+(a consumer is shown safe data only, whatever becomes of its transaction). The *index* of a place
+counts the places of its partition that hold a value: offsets without gaps.
 """
 
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class Reads:
 
 
 class TransactionRows:
-    """The table with one row more, for transactions whose row was lost: nothing is known of it."""
+    """The table of transactions, with an extra row of unknowns for lost transactions."""
 
     def __init__(self, history: History) -> None:
         numbers = history.column("transactions", "transaction")
@@ -54,13 +54,13 @@ class TransactionRows:
         self.process = padded("process", NONE)
 
     def rows_of(self, numbers: Array) -> Array:
-        """Rows of transaction numbers: -1 for -1, the last row for one that is not there."""
+        """Return the rows of transaction numbers: -1 for -1, the last row for an unknown one."""
         rows = self._rows.of(numbers)
         return np.where((rows < 0) & (numbers >= 0), self.count, rows).astype(np.int32)
 
 
 class View:
-    """See the top of the file. Everything is computed when it is first asked for."""
+    """A history as the checks see it. Everything is computed when it is first asked for."""
 
     def __init__(self, history: History) -> None:
         self.history = history
@@ -141,17 +141,17 @@ class View:
         return Reads(table, rows, partition, offset, taken(writer), transaction, is_ok, place)
 
     def padded(self, values: Array, filler: int) -> Array:
-        """A column of the sends, with rows for what was never sent."""
+        """Return a column of the sends, extended by a filler for values that were never sent."""
         extra = len(self.unknown_values)
         return np.append(values, np.full(extra, filler, values.dtype)) if extra else values
 
     def find(self, values: Array) -> Array:
-        """The sends of some values; -1 for one that nobody sent."""
+        """Return the sends of some values; -1 for a value that was never sent."""
         return RowsByNumber(self.history.column("sends", "value")).of(values)
 
     @cached_property
     def is_read(self) -> Array:
-        """Of each send: whether a reader that succeeded saw its value under read_committed."""
+        """Return for each send whether a successful reader under read_committed saw its value."""
         found = np.zeros(len(self.partition), bool)
         for reads in self.committed:
             found[reads.writer[reads.is_ok]] = True
@@ -159,7 +159,7 @@ class View:
 
     @cached_property
     def is_proven(self) -> Array:
-        """Of each send: whether it must have been committed."""
+        """Return for each send whether it must have been committed."""
         is_read_transaction = np.zeros(self.transactions.count + 1, bool)
         is_read_transaction[self.transaction[self.is_read & (self.transaction >= 0)]] = True
         is_read_transaction[self.transactions.count] = False
@@ -178,9 +178,9 @@ class View:
 
     @cached_property
     def scanned(self) -> Reads | None:
-        """The last reading under read_committed, if there was one.
+        """Return the last reading under read_committed, if there was one.
 
-        Who wrote down the ends has read up to them: a reading that found nothing is one, too.
+        Recorded ends prove a reading up to them, even if it found no record.
         """
         found = next((reads for reads in self.committed if reads.table == "scan"), None)
         if found is None and (self.history.column("ends", "replica") == NONE).any():
@@ -190,7 +190,7 @@ class View:
 
     @cached_property
     def is_scanned(self) -> Array:
-        """Of each send: whether the last reading found its value."""
+        """Return for each send whether the last reading found its value."""
         found = np.zeros(len(self.partition), bool)
         if self.scanned is not None:
             found[self.scanned.writer] = True
@@ -198,7 +198,7 @@ class View:
 
     @cached_property
     def scanned_partitions(self) -> Array:
-        """By partition: whether it was read to its end at last (also when nothing was in it)."""
+        """Return for each partition, empty or not, whether the last reading reached its end."""
         found = np.zeros(len(self.history.names) + 1, bool)
         if self.scanned is not None:
             found[self.scanned.partition] = True
@@ -208,7 +208,7 @@ class View:
 
     @cached_property
     def log_start(self) -> Array:
-        """By partition: the first offset that is still kept, as far as is known."""
+        """Return the first offset of each partition that is known to be kept."""
         found = np.zeros(len(self.history.names) + 1, np.int64)
         starts = self.history.column("ends", "log_start_offset")
         np.maximum.at(found, self.history.column("ends", "partition"), starts)
@@ -216,26 +216,26 @@ class View:
 
     @cached_property
     def is_compacted(self) -> Array:
-        """By partition: whether records of it may go for newer ones of their keys."""
+        """Return for each partition whether compaction may remove its records."""
         found = np.zeros(len(self.history.names) + 1, bool)
         is_cleaned = self.history.column("ends", "is_compacted") == 1
         found[self.history.column("ends", "partition")[is_cleaned]] = True
         return found
 
     def may_be_gone(self, partition: Array, offset: Array) -> Array:
-        """Of each place: whether what stood there may have been deleted, or compacted."""
+        """Return for each place whether its record may have been deleted, or compacted."""
         return (offset < self.log_start[partition]) | self.is_compacted[partition]
 
     @cached_property
     def is_expected(self) -> Array:
-        """Of each send: whether the last reading looked where it would be."""
+        """Return for each send whether the last reading covered its place."""
         is_told = self._send_offset >= 0
         may_be_gone = self.may_be_gone(self.partition, self._send_offset)
         is_kept = ~self.is_compacted[self.partition] & ~(is_told & may_be_gone)
         return self.scanned_partitions[self.partition] & (self.partition >= 0) & is_kept
 
     def value(self, send: int) -> int:
-        """The value of a send, or of what was never sent."""
+        """Return the value of a send, or of a record that was never sent."""
         if send >= self.sends:
             return int(self.unknown_values[send - self.sends])
         return int(self.history.column("sends", "value")[send])

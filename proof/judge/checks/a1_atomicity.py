@@ -1,9 +1,9 @@
 """A1: of a transaction all records are visible at the end, or none; its offsets move with them.
 
-A transaction that succeeded shows all; one of unknown outcome all or none; one that failed none
-(that is J3's to say). Only records that the last reading would have met are counted. What a
-transaction did to a group's offsets is judged by A5, which follows their chain; here it is asked
-whether the last committed offset is one that the visible transactions left.
+A transaction that succeeded shows all; one of unknown outcome all or none; one that failed none (J3
+reports that). Only records that the last reading would have met are counted. A transaction's effect
+on a group's offsets is judged by A5, which follows their chain; this check asks whether the last
+committed offset is one that the visible transactions left.
 """
 
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ VALUES_MAX = 8
 
 
 def check(view: View, evidence: Evidence) -> Iterable[Finding]:
-    """Transactions with sends that the last reading should have met, and some that it did."""
+    """Find transactions of which the last reading shows only a part."""
     if view.scanned is None:
         return []
     counted = (view.transaction >= 0) & view.is_expected

@@ -1,4 +1,4 @@
-"""A2: nothing is read under read_committed before its commit was asked for."""
+"""A2: no record is read under read_committed before its commit was requested."""
 
 from collections.abc import Iterable
 from functools import partial
@@ -16,7 +16,7 @@ ANOMALIES = (DIRTY_READ,)
 
 
 def is_dirty(evidence: Evidence, reads: Reads) -> Array:
-    """Of each reading: whether it returned before the writer asked to commit, or was sent."""
+    """Return for each reading whether it returned before the writer's commit call, or its send."""
     view = evidence.view
     transaction = view.transaction[reads.writer]
     visible_ns = view.transactions.commit_invoked_ns[transaction]

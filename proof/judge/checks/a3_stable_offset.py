@@ -1,9 +1,9 @@
 """A3: a reader never passes an open transaction: the last stable offset holds it back.
 
-Of each transaction a time is known before which it was certainly open: the commit call of one that
+For each transaction a time is known before which it was certainly open: the commit call of one that
 committed, otherwise the last moment at which it sent a record that was acknowledged. Along a
-partition the largest such time so far is what a reading at that offset may not precede. Readings
-that A2 speaks of are left to it.
+partition, a reading at an offset may not precede the largest such time so far. Readings that A2
+reports are left to it.
 """
 
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ ANOMALIES = (READ_PAST_OPEN,)
 
 
 def check(view: View, evidence: Evidence) -> Iterable[Finding]:
-    """Readings that returned while an older transaction of their partition was open."""
+    """Find readings that returned while an older transaction of their partition was open."""
     if not view.transactions.count or not view.committed:
         return
     open_until = _open_until(view)
@@ -63,7 +63,7 @@ def check(view: View, evidence: Evidence) -> Iterable[Finding]:
 
 
 def _open_until(view: View) -> Array:
-    """Of each transaction: a time at which it was still open for certain; 0 when none is known."""
+    """Return for each transaction a time at which it was certainly open; 0 when none is known."""
     transactions = view.transactions
     found = np.zeros(transactions.count + 1, np.int64)
     invoked = view.history.column("sends", "invoked_ns")

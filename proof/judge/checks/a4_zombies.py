@@ -1,9 +1,9 @@
-"""A4: a producer that was superseded writes nothing that is ever seen.
+"""A4: no write of a superseded producer ever becomes visible.
 
 By the clients: the initialization of a later incarnation of a transactional id had returned, and
-after that an older one invoked a send whose value became visible, or the commit that made it so:
-whoever is granted an id has seen what was open under it aborted. By the logs: a batch or marker
-stands behind one of the same producer id with a higher epoch.
+after that an older one invoked a send of a value that became visible, or its commit: when an id is
+granted, its open transaction has been aborted. By the logs: a batch or marker stands behind one of
+the same producer id with a higher epoch.
 """
 
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ NEVER = np.iinfo(np.int64).max
 
 
 def check(view: View, evidence: Evidence) -> Iterable[Finding]:
-    """Visible sends that were invoked, or committed, after their incarnation was superseded."""
+    """Find visible sends invoked, or committed, after their incarnation was superseded."""
     if not view.history.count("initializations") or not view.transactions.count:
         return []
     by, superseded = _superseded(view)
@@ -48,7 +48,7 @@ def check(view: View, evidence: Evidence) -> Iterable[Finding]:
 
 
 def _superseded(view: View) -> tuple[Array, Array]:
-    """Of each transaction: by which initialization it was superseded, and when that returned."""
+    """Return the initialization that superseded each transaction, and when that returned."""
     history, count = view.history, view.transactions.count
     init = {
         name: history.column("initializations", name)
@@ -68,7 +68,7 @@ def _superseded(view: View) -> tuple[Array, Array]:
     for name in np.unique(init["transactional_id"]):
         rows = np.flatnonzero(init["transactional_id"] == name)
         for row in rows:
-            # libraries that tell no producer id are known by their times only
+            # libraries that do not expose the producer id are ordered by times alone
             same_id = (init["producer_id"][rows] == init["producer_id"][row]) & (
                 init["producer_id"][row] >= 0
             )
@@ -81,7 +81,7 @@ def _superseded(view: View) -> tuple[Array, Array]:
             if is_ok[row] and len(later):
                 first = later[np.argmin(init["returned_ns"][later])]
                 when[row], by[row] = init["returned_ns"][first], first
-    # the initialization that a transaction stands on: the last one of its process and id before it
+    # the initialization of a transaction: the last one of its process and id before it
     keys = _key(init["process"], init["transactional_id"])
     order = np.lexsort((init["invoked_ns"], keys))
     begun = view.transactions.begun_ns[:count]

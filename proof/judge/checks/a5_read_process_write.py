@@ -1,7 +1,7 @@
-"""A5: a read-process-write job uses every input once, in order, and its offsets tell the truth.
+"""A5: a read-process-write job uses every input once, in order, and commits true offsets.
 
-Inputs are what the last reading shows of the partitions that a group has committed offsets of, from
-the first offset that it began at to the one it committed last; a transaction that failed began
+Inputs are the records of the last reading in the partitions that a group has committed offsets of,
+from the first offset that it began at to the one it committed last; a transaction that failed began
 there, too: it moves nothing, and a group without offsets begins at the start of the log. The
 intervals of offsets that its visible transactions committed must follow one another: an overlap is
 work done twice, a hole with records in it is work left out. A transaction of unknown outcome that
@@ -30,7 +30,7 @@ ANOMALIES = (INPUT_LOST, INPUT_DOUBLED, INPUT_INVISIBLE, OFFSET_OVERLAP, OFFSET_
 
 
 def check(view: View, evidence: Evidence) -> Iterable[Finding]:
-    """Per group, when there was a last reading."""
+    """Judge each group, when there was a last reading."""
     if view.scanned is None:
         return
     commits = _Commits(view)
@@ -39,7 +39,7 @@ def check(view: View, evidence: Evidence) -> Iterable[Finding]:
 
 
 class _Commits:
-    """Offsets committed by transactions (and plainly), and what became of them."""
+    """The offsets committed by transactions (and plainly), and the transactions' outcomes."""
 
     def __init__(self, view: View) -> None:
         history = view.history
@@ -57,7 +57,7 @@ class _Commits:
         outcome = np.where(owner >= 0, transactions.outcome[owner], own)
         is_shown = (owner >= 0) & shown[owner]
         self.is_done = (outcome == OpOutcome.OK) | is_shown
-        # a transaction that sent something and shows nothing was not committed
+        # a transaction that sent records and shows none was not committed
         may_be = (outcome == OpOutcome.INFO) & ~is_shown
         self.is_unknown = may_be & ~((owner >= 0) & sent[owner])
         self.ends = {
@@ -69,7 +69,7 @@ class _Commits:
         }
 
     def chains(self) -> list[tuple[int, int, Array]]:
-        """(group, partition, rows that were done in the order of their offsets)."""
+        """Return (group, partition, committed rows in the order of their offsets)."""
         rows = np.flatnonzero(self.is_done)
         rows = rows[np.lexsort((self.high[rows], self.low[rows]))]
         return [
@@ -78,18 +78,18 @@ class _Commits:
         ]
 
     def begun_at(self, group: int, partition: int) -> int:
-        """The lowest offset that the group has read at, whatever came of it."""
+        """Return the lowest offset that the group has read at, in any transaction."""
         return int(self.low[(self.group == group) & (self.partition == partition)].min())
 
     def may_fill(self, group: int, partition: int, offsets: Array) -> bool:
-        """Whether what is of unknown outcome could have moved the offsets beyond all of these."""
+        """Return whether transactions of unknown outcome could have committed all these offsets."""
         is_filled = np.zeros(len(offsets), bool)
         for row in self._unknown(group, partition):
             is_filled |= (self.low[row] <= offsets) & (offsets < self.high[row])
         return bool(is_filled.all())
 
     def may_end_at(self, group: int, partition: int, offset: int) -> bool:
-        """Whether something of unknown outcome could have left the offsets there."""
+        """Return whether a transaction of unknown outcome could have left the offsets there."""
         return bool((self.high[self._unknown(group, partition)] == offset).any())
 
     def _unknown(self, group: int, partition: int) -> Array:

@@ -1,4 +1,4 @@
-"""J1: one offset of a partition holds one value, whoever is asked."""
+"""J1: one offset of a partition holds one value for all readers and writers."""
 
 from collections.abc import Iterable
 
@@ -15,12 +15,12 @@ ANOMALIES = (INCONSISTENT_OFFSETS,)
 
 
 def check(view: View, evidence: Evidence) -> Iterable[Finding]:
-    """Places with several claimants, of sends that are proven and of all readings."""
+    """Find places with several claimants, of sends that are proven and of all readings."""
     order = view.order
     places = np.unique(order.rival_places)
     by_uncommitted: dict[int, set[int]] = {}
     if view.uncommitted:
-        # these see what is not committed, too: compared with what stands there, and one another
+        # these see uncommitted records, too: compared with the holders, and with one another
         holder = order.holder.copy()
         for reads in view.uncommitted:
             is_free = holder[reads.place] < 0

@@ -1,4 +1,4 @@
-"""J2: a value stands once, and in the partition that it was sent to."""
+"""J2: a value has one place, in the partition that it was sent to."""
 
 from collections.abc import Iterable
 
@@ -14,7 +14,7 @@ ANOMALIES = (DUPLICATE, MISPLACED)
 
 
 def check(view: View, evidence: Evidence) -> Iterable[Finding]:
-    """Sends whose value was seen or told at more than one place."""
+    """Find sends with a value read or acknowledged at more than one place."""
     order = view.order
     doubled = np.flatnonzero(order.copies > 1)
 
@@ -31,7 +31,7 @@ def check(view: View, evidence: Evidence) -> Iterable[Finding]:
 
     yield from finding(DUPLICATE, doubled, told("value {value} stands at {places}", facts_of))
 
-    # one place only, but another partition than the writer's
+    # a single place, but in another partition than the writer's
     once = np.flatnonzero((order.copies == 1) & (view.partition >= 0))
     partition = view.places.group_of(order.first_place[once])
     astray = once[partition != view.partition[once]]

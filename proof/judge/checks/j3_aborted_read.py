@@ -1,6 +1,6 @@
-"""J3: nobody reads under read_committed what certainly failed, and nobody what was never sent.
+"""J3: failed and never-sent records are never read under read_committed.
 
-Where the client does not know what became of its transaction, the marker in the log does.
+Where the client does not know the outcome of its transaction, the marker in the log decides.
 """
 
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ ANOMALIES = (ABORTED_READ, PHANTOM_READ)
 
 
 def check(view: View, evidence: Evidence) -> Iterable[Finding]:
-    """Readings, the last one included, whose writer failed or is unknown."""
+    """Find readings, the last one included, of a failed or unknown writer."""
 
     def has_failed(reads: Reads) -> Array:
         outcome = view.outcome[reads.writer]

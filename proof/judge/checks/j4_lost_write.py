@@ -1,9 +1,9 @@
-"""J4: when something of a partition was read, everything before it must have been read, too.
+"""J4: a reader of a partition has read everything before its last value.
 
 The bound of a partition is the highest index at which a value that was read stands for the first
-time; a value that stands for the last time at or below it, whose send is proven, and that nobody
+time; a value that stands for the last time at or below it, with a proven send, and that was never
 read, is lost, unless it was deleted with the start of the log, or compacted. (First and last differ
-only where J1 or J2 have something to say.)
+only where J1 or J2 have findings.)
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ ANOMALIES = (LOST_WRITE,)
 
 
 def check(view: View, evidence: Evidence) -> Iterable[Finding]:
-    """Sends that are proven, at or below the bound of their partition, and not read."""
+    """Find sends that are proven, at or below the bound of their partition, and not read."""
     order = view.order
     bound = np.full(len(view.history.names) + 1, -1, np.int64)
     reader = np.full(len(bound), -1, np.int64)  # a send whose reading gave the bound

@@ -1,4 +1,4 @@
-"""J5: at the end everything acknowledged is there; and every log can be read to its end.
+"""J5: at the end all acknowledged records are there, and every log is readable to its end.
 
 The last reading is the judge. Where a partition was not read at last, a value counts as seen when
 any reader that succeeded saw it (it may then be late, not lost).
@@ -20,7 +20,7 @@ ANOMALIES = (UNSEEN, LSO_STUCK, EXPIRED)
 
 
 def check(view: View, evidence: Evidence) -> Iterable[Finding]:
-    """Acknowledged sends that nobody has seen at the end; partitions with an open end."""
+    """Find acknowledged sends that are unseen at the end, and partitions with an open end."""
     is_seen = np.where(view.scanned_partitions[view.partition], view.is_scanned, view.is_read)
     is_due = (view.outcome == OpOutcome.OK) & ~is_seen
     unseen = np.flatnonzero(is_due & (view.is_expected | ~view.scanned_partitions[view.partition]))

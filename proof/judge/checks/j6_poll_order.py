@@ -1,11 +1,11 @@
-"""J6: a consumer reads a partition in order, leaves nothing out and goes back nowhere.
+"""J6: a consumer reads a partition in order, without omissions or repetitions.
 
 Two readings that follow one another within a session of a process are compared by index. Between
-operations (`poll-skip`, `nonmonotonic-poll`) the earlier one is the last of the last operation
-that succeeded: what a failed transaction polled is polled again. Where none has yet, the session
-must begin at the offset that it was assigned, unless that was deleted meanwhile. Where a
-partition is compacted, readers may leave values out. Within an
-operation, a transaction or a poll call, the names begin with `int-`.
+operations (`poll-skip`, `nonmonotonic-poll`) the earlier one is the last of the last operation that
+succeeded: the polls of a failed transaction are polled again. Where none has yet, the session must
+begin at the offset that it was assigned, unless that was deleted meanwhile. Where a partition is
+compacted, readers may leave values out. Within an operation, a transaction or a poll call, the
+names begin with `int-`.
 """
 
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ ANOMALIES = (POLL_SKIP, NONMONOTONIC_POLL, INT_POLL_SKIP, INT_NONMONOTONIC_POLL)
 
 
 def check(view: View, evidence: Evidence) -> Iterable[Finding]:
-    """The polls under read_committed; the last reading is judged as one more consumer."""
+    """Judge the polls under read_committed, and the last reading as one more consumer."""
     for reads in view.committed:
         yield from _check(view, evidence, reads)
 
@@ -53,7 +53,7 @@ def _check(view: View, evidence: Evidence, reads: Reads) -> Iterable[Finding]:
     index = view.order.index[reads.place[order]]
     number = np.arange(total, dtype=np.int32)
     group_start = np.maximum.accumulate(np.where(is_first, number, 0))
-    # the reading before: of an operation's first one, the last that succeeded
+    # the reading before: for an operation's first one, the last that succeeded
     ok_before = np.full(total, -1, np.int32)
     ok_before[1:] = np.maximum.accumulate(np.where(reads.is_ok[order], number, -1))[:-1]
     before = np.where(is_new_operation, ok_before, number - 1)
@@ -89,7 +89,7 @@ def _check(view: View, evidence: Evidence, reads: Reads) -> Iterable[Finding]:
 
 
 def _assigned(view: View, reads: Reads, rows: Array) -> tuple[Array, Array]:
-    """(index, offset) that the sessions of some readings were to begin at; -1 where not known."""
+    """Return the assigned (index, offset) starts of the readings' sessions; -1 where not known."""
     index, starts = np.full(len(rows), -1, np.int64), np.full(len(rows), -1, np.int64)
     if reads.table == "scan":
         return index, starts

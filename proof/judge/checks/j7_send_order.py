@@ -1,4 +1,4 @@
-"""J7: what a producer sent to a partition stands there in the order in which it was sent.
+"""J7: a producer's records stand in a partition in the order in which they were sent.
 
 Two sends that follow one another within a session of a process are compared by index, those that
 failed left out. Within one transaction the names begin with `int-`. Values of others between two
@@ -26,7 +26,7 @@ ANOMALIES = (NONMONOTONIC_SEND, INT_NONMONOTONIC_SEND, INT_SEND_SKIP)
 
 
 def check(view: View, evidence: Evidence) -> Iterable[Finding]:
-    """Sends whose place is known, as they follow one another."""
+    """Compare neighbouring sends of known place."""
     history = view.history
     place = np.where(
         view.is_proven & (view.send_place >= 0), view.send_place, view.order.first_place

@@ -1,4 +1,4 @@
-"""J8: a transaction never reads what it wrote itself: that is invisible until it commits."""
+"""J8: a transaction never reads its own writes: they are invisible until it commits."""
 
 from collections.abc import Iterable
 
@@ -12,7 +12,7 @@ ANOMALIES = (PRECOMMITTED_READ,)
 
 
 def check(view: View, evidence: Evidence) -> Iterable[Finding]:
-    """Polls for a transaction that is also their writer."""
+    """Find polls within a transaction that is also their writer."""
 
     def is_own(reads: Reads) -> Array:
         writer = view.transaction[reads.writer]

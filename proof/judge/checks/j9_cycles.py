@@ -3,11 +3,11 @@
 An edge leads from the writer of a value to a transaction that read it. Each transaction has a
 potential, the time of its commit call (a plain send: when it was invoked, a plain poll: when it
 returned). Where every edge goes upwards there can be no cycle, also not one that leads over the
-order of real time; so only the edges that do not go upwards, normally none, are searched: an edge
-u -> v lies on a cycle when u can be reached from v. (Those edges are dirty reads, too: A2.)
+order of real time; so only the edges that do not go upwards, normally none, are searched: an edge u
+-> v lies on a cycle when u can be reached from v. (Those edges are dirty reads, too: A2.)
 
 Cycles that need the order of writes are legal in Kafka: G0, and G1c with such edges. Pairs of
-transactions are looked at and counted as information.
+transactions are searched for them and counted as information.
 """
 
 from collections import deque
@@ -33,7 +33,7 @@ SUSPECTS_MAX = 1_000
 
 
 def check(view: View, evidence: Evidence) -> Iterable[Finding]:
-    """Edges between transactions whose reader did not fail."""
+    """Search the edges to successful readers for cycles."""
     writers, readers = _edges(view)
     potential = view.transactions.commit_invoked_ns
     suspect = np.flatnonzero(potential[writers] >= potential[readers])[:SUSPECTS_MAX]
@@ -53,7 +53,7 @@ def check(view: View, evidence: Evidence) -> Iterable[Finding]:
 
 
 def _edges(view: View) -> tuple[Array, Array]:
-    """(writer, reader) transactions of each value read in a transaction, those of one removed."""
+    """Return the (writer, reader) transactions of each value read in another transaction."""
     writers, readers = [np.empty(0, np.int32)], [np.empty(0, np.int32)]
     for reads in view.committed:
         writer = view.transaction[reads.writer]
@@ -68,7 +68,7 @@ def _edges(view: View) -> tuple[Array, Array]:
 
 
 def _on_cycle(writers: Array, readers: Array, suspect: Array) -> list[int]:
-    """Which of the suspect edges lie on a cycle."""
+    """Return the suspect edges that lie on a cycle."""
     order = np.argsort(writers, kind="stable")
     keys, targets = writers[order], readers[order]
 
@@ -90,7 +90,7 @@ def _on_cycle(writers: Array, readers: Array, suspect: Array) -> list[int]:
 def _write_cycles(
     view: View, evidence: Evidence, writers: Array, readers: Array
 ) -> Iterable[Finding]:
-    """Pairs of transactions with edges both ways of which one at least is of writes."""
+    """Report pairs of transactions with edges both ways, at least one of them of writes."""
     held = np.flatnonzero(view.order.holder >= 0)
     owner = view.transaction[view.order.holder[held]]
     partition = view.places.group_of(held)

@@ -1,4 +1,4 @@
-"""L1: after the healing everything goes on: leaders, in-sync sets, decisions, and every broker."""
+"""L1: after the healing everything works: leaders, in-sync sets, decisions, and every broker."""
 
 from collections.abc import Iterable
 
@@ -27,7 +27,7 @@ FINAL_STATES = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
 
 
 def check(view: View, evidence: Evidence) -> Iterable[Finding]:
-    """The state at the end, as far as it was written down."""
+    """Judge the state at the end, as far as it was recorded."""
     history = view.history
     is_leader = history.column("ends", "replica") == NONE
     by_row = {
@@ -68,7 +68,7 @@ def _undecided(view: View, evidence: Evidence) -> Iterable[Finding]:
 
 
 def _nothing(view: View) -> Iterable[Finding]:
-    """Kinds of operations that were tried and never succeeded; all of them, when none was tried."""
+    """Find kinds of operations that never succeeded; all of them, when none was tried."""
     history = view.history
     reads = sum(int(reads.is_ok.sum()) for reads in (*view.committed, *view.uncommitted))
     kinds = {

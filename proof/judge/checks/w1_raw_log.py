@@ -1,10 +1,10 @@
-"""W1: the raw log of every partition keeps Kafka's rules, and markers say what was decided.
+"""W1: the raw log of every partition keeps Kafka's rules, and markers match the decisions.
 
-One replica of each partition is read (W2 compares them): what its leader served, or else the copy
-with the most batches. Across partitions, the markers of one transaction are of one kind, and of
-the kind that the coordinator's log has for that producer id and epoch. Where epochs do not tell
-transactions apart (before KIP-890), their clients do: between two records of one transaction there
-is no marker of its producer, else that marker was meant for another one.
+One replica of each partition is read (W2 compares them): the log that its leader served, or else
+the copy with the most batches. Across partitions, the markers of one transaction are of one kind,
+and of the kind that the coordinator's log has for that producer id and epoch. Where epochs do not
+tell transactions apart (before KIP-890), their clients do: a marker of its producer between two
+records of one transaction was meant for another transaction.
 """
 
 from bisect import bisect_right
@@ -78,7 +78,7 @@ def check(view: View, evidence: Evidence) -> Iterable[Finding]:
         what = log.OPEN_TRANSACTION.sentence % (facts["producer_id"], facts["producer_epoch"])
         return Case(f"{facts['partition']}@{facts['first_offset']}: {what}", facts)
 
-    # a run ends healed and quiet; a cluster that is looked at in between need not be
+    # a run ends healed and quiet; a cluster in use need not be
     is_at_rest = bool(view.history.settings.get("is_at_rest", True))
     yield from finding(OPEN_TRANSACTION, opened if is_at_rest else [], open_case)
     yield from _across(view, evidence, ended)
@@ -97,7 +97,7 @@ def check(view: View, evidence: Evidence) -> Iterable[Finding]:
 
 
 class _Spans:
-    """From the first to the last record of each transaction in each partition."""
+    """The first and last record of each transaction in each partition."""
 
     def __init__(self, view: View) -> None:
         offset = view.history.column("sends", "offset")
@@ -116,7 +116,7 @@ class _Spans:
     def ended_early(
         self, partition: int, batches: list[LoggedBatch]
     ) -> Iterator[tuple[LoggedBatch, int]]:
-        """Markers within a transaction of their producer, and the rows of the transactions."""
+        """Yield markers within a transaction of their producer, and the transactions' rows."""
         left, right = np.searchsorted(self._partition, [partition, partition + 1])
         markers: dict[int, list[LoggedBatch]] = {}
         for batch in batches:
@@ -133,7 +133,7 @@ class _Spans:
 
 
 def dumped(view: View) -> Iterator[tuple[int, bool, list[LoggedBatch]]]:
-    """(partition, is compacted, its batches in order) of one replica each."""
+    """Yield (partition, is compacted, its batches in order) of one replica each."""
     history = view.history
     partition = history.column("batches", "partition")
     replica = history.column("batches", "replica")

@@ -1,10 +1,10 @@
-"""W2: replicas are equal where everybody has to have the records.
+"""W2: replicas are equal where all of them must have the records.
 
 Partitions that are not compacted: batch for batch from the highest log start to the high watermark
-of the leader, if it said that all are in sync (who was, had all of it), otherwise to the lowest of
-the replicas', which may have been written down late; by offsets, size, leader epoch and CRC-32C,
-which together cover every byte. Compacted ones are cleaned by each replica for itself: the newest
-record of each key must be the same.
+of the leader, if it reported all in sync (an in-sync replica had all of it), otherwise to the
+lowest of the replicas', which may have been written late; by offsets, size, leader epoch and
+CRC-32C, which together cover every byte. Compacted ones are cleaned by each replica for itself: the
+newest record of each key must be the same.
 """
 
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ _COMPARED = ("base_offset", "last_offset", "leader_epoch", "size_bytes", "crc")
 
 
 def check(view: View, evidence: Evidence) -> Iterable[Finding]:
-    """Every partition of which at least two replicas were dumped."""
+    """Compare the replicas of every partition with at least two dumps."""
     history = view.history
     ends, replicas = history.column("ends", "partition"), history.column("ends", "replica")
     compacted = set(ends[history.column("ends", "is_compacted") == 1].tolist())
@@ -41,7 +41,7 @@ def check(view: View, evidence: Evidence) -> Iterable[Finding]:
             of_ends = (ends == at) & (replicas >= 0)
             low = history.column("ends", "log_start_offset")[of_ends].max(initial=0)
             of_leader = is_full & (ends == at)
-            # more copies than replicas: one was moved away, and what is left of it is behind
+            # more copies than replicas: one was moved away, and its remaining copy is behind
             is_whole = of_ends.sum() <= history.column("ends", "replicas")[of_leader].max(initial=0)
             known = of_leader if is_whole else of_ends
             watermarks = history.column("ends", "high_watermark")[known]
@@ -68,7 +68,7 @@ def check(view: View, evidence: Evidence) -> Iterable[Finding]:
 
 
 def _first_difference(one: Array, other: Array) -> int | None:
-    """The first offset at which two copies differ."""
+    """Return the first offset at which two copies differ."""
     common = min(len(one), len(other))
     differs = np.flatnonzero((one[:common] != other[:common]).any(axis=1))
     if len(differs):

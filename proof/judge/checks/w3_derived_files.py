@@ -1,4 +1,4 @@
-"""W3: the files beside a log say what the log says: logs/derived_files.py."""
+"""W3: the files beside a log agree with the log: logs/derived_files.py."""
 
 from collections.abc import Iterable
 
@@ -15,7 +15,7 @@ ANOMALIES = (DERIVED_FILE,)
 
 
 def check(view: View, evidence: Evidence) -> Iterable[Finding]:
-    """What the look at the files found."""
+    """Report the recorded problems of derived files."""
     rows = np.arange(view.history.count("file_findings"))
     sentence = "node {replica}: {file}: {problem}"
     return evidence.of_rows(DERIVED_FILE, "file_findings", rows, sentence)

@@ -1,4 +1,4 @@
-"""judge/history: what clients did and saw, written down as it happens, and read back.
+"""judge/history: the operations of clients, recorded as they happen, and read back.
 
 Begin with schema.py; recorder.py writes, columns.py reads.
 """

@@ -1,10 +1,9 @@
-"""A history as columns: what the checks read.
+"""A history as columns, for the checks.
 
 Columns are numpy arrays, read when they are first asked for and kept until `release`; names are
 numbers into `names`, the same for all tables and recorders. Rows of one recorder keep their order;
 recorders follow one another by number. Recordings are read whether they were sealed as Parquet,
-left as they were written, or torn by the death of the writer: whatever is not a whole row is left
-out.
+left as they were written, or torn by the death of the writer: incomplete rows are left out.
 """
 
 import json
@@ -23,7 +22,7 @@ class Source(Protocol):
     names: list[str]
 
     def column(self, table: str, column: Column) -> Array:
-        """One column of a table, names by the recorder's own numbers; empty if there is none."""
+        """Return a column of a table, names by the recorder's own numbers; empty without one."""
         ...
 
 
@@ -53,7 +52,7 @@ class History:
         return cls([FolderSource(folder) for folder in recordings(run)], settings)
 
     def column(self, table: str, name: str) -> Array:
-        """A column; do not change it."""
+        """Return a column; do not change it."""
         key = (table, name)
         if key not in self._columns:
             column = next(c for c in TABLES[table].columns if c.name == name)
@@ -66,23 +65,23 @@ class History:
         return len(self.column(table, TABLES[table].columns[-1].name))
 
     def release(self, table: str, *names: str) -> None:
-        """Let columns go; they are read again when they are asked for again."""
+        """Release columns; a later request reads them again."""
         for name in names or [c.name for c in TABLES[table].columns]:
             self._columns.pop((table, name), None)
 
     def name(self, number: int) -> str | None:
-        """The string of a number; None for -1."""
+        """Return the string of a number; None for -1."""
         return None if number < 0 else self.names[number]
 
     def name_id(self, text: str) -> int:
-        """The number of a string."""
+        """Return the number of a string."""
         if text not in self._name_ids:
             self._name_ids[text] = len(self.names)
             self.names.append(text)
         return self._name_ids[text]
 
     def row(self, table: str, number: int) -> dict[str, int | str | None]:
-        """One row in plain values, names as strings: for evidence."""
+        """Return one row in plain values, names as strings: for evidence."""
         found: dict[str, int | str | None] = {}
         for column in TABLES[table].columns:
             value = int(self.column(table, column.name)[number])
@@ -94,7 +93,7 @@ class History:
         values = source.column(table, column)
         if not column.is_name:
             return values
-        # a number beyond the names that were written (a torn file) counts as none
+        # a number beyond the written names (a torn file) counts as none
         return ids[np.clip(np.where(values < 0, len(ids) - 1, values), 0, len(ids) - 1)]
 
 

@@ -65,7 +65,7 @@ class FolderSource:
 
 
 def read_names(folder: Path) -> list[str]:
-    """The strings of a recorder; a torn last line is left out."""
+    """Return the strings of a recorder; a torn last line is left out."""
     file = folder / "names.jsonl"
     lines = file.read_bytes().split(b"\n") if file.exists() else []
     try:
@@ -75,14 +75,14 @@ def read_names(folder: Path) -> list[str]:
 
 
 def mapped_rows(file: Path, table: Table) -> Array:
-    """The whole rows of a file, mapped."""
+    """Map the whole rows of a file."""
     dtype = np.dtype(table.dtype)
     count = file.stat().st_size // dtype.itemsize if file.exists() else 0
     return np.memmap(file, dtype, "r", shape=(count,)) if count else np.empty(0, dtype)
 
 
 def seal(run: Path) -> None:
-    """Make Parquet of all rows of a run whose writers have ended."""
+    """Convert all rows of an ended run to Parquet."""
     for folder in recordings(run):
         names = read_names(folder)
         for table in TABLES.values():

@@ -1,4 +1,4 @@
-"""Which recordings this version can read."""
+"""The formats of recordings that this version can read."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ class HistoryFormat(Exception):
 
 
 def recordings(run: Path) -> list[Path]:
-    """The folders of a run's recorders. HistoryFormat unless their format is known."""
+    """Return the folders of a run's recorders. HistoryFormat unless their format is known."""
     folders = sorted(folder for folder in (run / FOLDER).iterdir() if folder.is_dir())
     for folder in folders:
         _check_format(folder)

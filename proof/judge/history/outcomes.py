@@ -1,12 +1,12 @@
-"""What a client's error says of the operation: it failed for certain, or nobody knows.
+"""The meaning of a client's error for the operation: it certainly failed, or is in doubt.
 
 Pure. This decides what is a bug, so each row has its reason. Only EndTxn(commit) can commit: an
 error that came before the commit call was made is definite. At the commit call an error leaves
 three cases: the abort that followed succeeded (definite), it was refused because there was no
-transaction to end (definite), or nobody knows. Two corrections to what others do: a fence as the
-answer to a *repeated* EndTxn(commit) is ambiguous, since the first attempt may have committed;
-and libraries repeat it without telling, so of a library whose attempts are not counted a fence at
-commit is ambiguous, too.
+transaction to end (definite), or the outcome is unknown. Two corrections to other testers: a fence
+as the answer to a *repeated* EndTxn(commit) is ambiguous, since the first attempt may have
+committed; and libraries repeat it silently, so without a count of attempts a fence at commit is
+ambiguous, too.
 """
 
 from .schema import OpOutcome
@@ -32,17 +32,19 @@ DEFINITE_OF_A_SEND = frozenset(
         *FENCES,
     }
 )
-# Or the member; 82: FENCED_INSTANCE_ID, 110: FENCED_MEMBER_EPOCH
+# Or the member's end; 82: FENCED_INSTANCE_ID, 110: FENCED_MEMBER_EPOCH
 GENERATION_IS_OVER = frozenset({22, 25, 82, 110})
 # After these a client cannot be used any more: its process ends, a new one is made.
 ENDS_THE_PROCESS = frozenset({45, 29, 31, 53, *FENCES})
 
 
 def outcome_of_send(error: int | None, attempts: int | None = 1) -> OpOutcome:
-    """Of a plain send. NOT_LEADER_OR_FOLLOWER is ambiguous: the write may still succeed
-    (KAFKA-13574); so is every refusal of a repeated request, but one of the record itself: what
-    was appended before is answered as a duplicate, whatever the clock and the limits are by now.
-    Apache Kafka looks at these first, so while they change its refusals say less.
+    """Return the outcome of a plain send.
+
+    NOT_LEADER_OR_FOLLOWER is ambiguous: the write may still succeed (KAFKA-13574); so is every
+    refusal of a repeated request, except of the record itself: a record that was appended before is
+    answered as a duplicate, whatever the clock and the limits are by now. Apache Kafka checks these
+    first, so while they change its refusals prove less.
     """
     if error is None:
         return OpOutcome.OK
@@ -53,8 +55,10 @@ def outcome_of_send(error: int | None, attempts: int | None = 1) -> OpOutcome:
 
 
 def outcome_of_group_commit(error: int | None, attempts: int) -> OpOutcome:
-    """Of a plain OffsetCommit. Only the generation's end refuses one for certain, and only one that
-    was asked once: an earlier request of several may have been carried out, or may be yet.
+    """Return the outcome of a plain OffsetCommit.
+
+    Only the end of the generation refuses one for certain, and only one that was requested once: an
+    earlier request of several may have been carried out, or may still be.
     """
     if error is None:
         return OpOutcome.OK
@@ -69,17 +73,19 @@ def outcome_of_transaction(
     attempts: int | None = 1,
     abort_succeeded: bool | None = None,
 ) -> OpOutcome:
-    """Of a transaction, by how it ended for its client; see the top of the file.
+    """Return the outcome of a transaction by the errors that its client got; see the top of the
+    file.
 
     `commit_error` is None when the commit call returned; `attempts` counts the EndTxn(commit)
-    requests that left, None where the library does not tell; `abort_succeeded`: None: not tried.
+    requests that were sent, None where the library does not report it; `abort_succeeded`: None: not
+    tried.
     """
     if not commit_invoked:
         return OpOutcome.FAIL
     if commit_error is None:
         return OpOutcome.OK
     if abort_succeeded:
-        # an abort that is granted proves that no commit was decided before it
+        # a granted abort proves that no commit was decided before it
         return OpOutcome.FAIL
     had_none_to_end = commit_error == INVALID_TXN_STATE and abort_succeeded is False
     is_definite = had_none_to_end or commit_error in DEFINITE_OF_A_SEND

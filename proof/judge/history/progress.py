@@ -1,8 +1,8 @@
-"""How far each partition is known to reach, and what nobody has polled yet.
+"""The known end of each partition, and the partitions that are not polled to their ends.
 
 Pure. A load that moves on to new partitions leaves records behind that were sent and never read,
-and with them the anomalies that only a reading shows. `UnreadPartitions` says which partitions
-those are, so that a workload can give them to a consumer again.
+and with them the anomalies that only a reading shows. `UnreadPartitions` lists those partitions, so
+that a workload can give them to a consumer again.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ class UnreadPartitions:
     polled: dict[str, int] = field(default_factory=dict[str, int])
 
     def saw(self, sent: Mapping[str, int], polled: Mapping[str, int]) -> None:
-        """An operation succeeded; the highest offsets it sent and polled, by partition."""
+        """Note the highest offsets that a successful operation sent and polled, by partition."""
         for known, new in ((self.sent, sent), (self.polled, polled)):
             for partition, offset in new.items():
                 known[partition] = max(known.get(partition, -1), offset)
@@ -27,17 +27,17 @@ class UnreadPartitions:
                 self.polled.pop(partition, None)
 
     def unread(self) -> list[str]:
-        """Partitions with records that were sent and not polled, in order."""
+        """Return the partitions with records that were sent and not polled, in order."""
         return sorted(self.sent)
 
     def widen(self, partitions: Iterable[str], draw: float) -> list[str]:
-        """An assignment, in a third of the cases (`draw` in [0, 1)) with what is unread, too."""
+        """Return an assignment, with unread partitions in a third of cases (`draw` in [0, 1))."""
         wanted = list(partitions)
         return list(dict.fromkeys([*self.unread(), *wanted])) if draw < 1 / 3 else wanted
 
 
 def highest_offsets(pairs: Iterable[tuple[str, int]]) -> dict[str, int]:
-    """The highest offset of each partition among (partition, offset) pairs."""
+    """Return the highest offset of each partition among (partition, offset) pairs."""
     found: dict[str, int] = {}
     for partition, offset in pairs:
         if offset >= 0:

@@ -1,4 +1,4 @@
-"""The recorder: what a client does and sees, written down as it happens.
+"""The recorder: the operations of a client, recorded as they happen.
 
     recorder = Recorder.open(run_directory)
     process = recorder.new_process()
@@ -10,10 +10,10 @@
     recorder.close()
 
 Any number of operating-system processes may record into one run at once: each takes a number of
-its own, and with it ranges of process, transaction and value numbers that no other has. Needs
+its own, and with it ranges of process, transaction and value numbers of its own. Needs
 nothing but the standard library. Threads may share a recorder. `invoked` methods come before the
-request leaves, the others after its answer; what lies between when the process is killed stays
-INFO. RecordedRows of tables that are written at the end go in by `add`.
+request leaves, the others after its answer; an operation in between when the process is killed
+stays INFO. Rows of tables that are written at the end are added by `add`.
 """
 
 import json
@@ -34,7 +34,7 @@ NAME_CHARACTERS_MAX = 1_000
 
 
 class Begun(NamedTuple):
-    """A transaction that is under way; `number` is what other rows call it by."""
+    """A transaction that is under way; other rows refer to it by `number`."""
 
     number: int
     handle: Handle
@@ -60,7 +60,7 @@ class Recorder:
 
     @classmethod
     def open(cls, run: Path, clock_ns: Callable[[], int] = time.monotonic_ns) -> "Recorder":
-        """A recorder of a run, with the first number that is free."""
+        """Open a recorder of a run, with the first number that is free."""
         for number in range(RECORDERS_MAX):
             folder = run / FOLDER / f"{number:04d}"
             try:
@@ -74,25 +74,25 @@ class Recorder:
 
     @classmethod
     def in_memory(cls, clock_ns: Callable[[], int] = time.monotonic_ns) -> "Recorder":
-        """A recorder without files, for simulations and tests; `History.of` reads it."""
+        """Return a recorder without files, for simulations and tests; `History.of` reads it."""
         return cls(0, None, clock_ns)
 
     def now_ns(self) -> int:
-        """The time of this history's clock, for rows that are given whole."""
+        """Return the time of this history's clock, for rows that are given whole."""
         return self._clock_ns()
 
     def new_process(self) -> int:
-        """The number of a new client incarnation."""
+        """Return the number of a new client incarnation."""
         return (self.number << PROCESS_BITS) + next(self._numbers["process"])
 
     def new_value(self) -> int:
-        """A value that nobody else sends; small enough for a client's 64-bit integers."""
+        """Return a value unique in the run, small enough for a client's 64-bit integers."""
         return (self.number << NUMBER_BITS) + next(self._numbers["value"])
 
     def begin(
         self, process: int, transactional_id: str, producer_id: int = NONE, epoch: int = NONE
     ) -> Begun:
-        """A transaction begins; producer id and epoch where the client tells them."""
+        """Record the begin of a transaction; producer id and epoch if the client reports them."""
         number = (self.number << NUMBER_BITS) + next(self._numbers["transaction"])
         identity = (process, transactional_id, producer_id, epoch)
         times = (self._clock_ns(), NONE, NONE)
@@ -100,7 +100,7 @@ class Recorder:
         return Begun(number, handle)
 
     def commit_invoked(self, transaction: Begun) -> None:
-        """The commit call is made now; called again for each attempt that is seen."""
+        """Record a commit call; called again for each attempt that is seen."""
         rows, handle = self._rows["transactions"], transaction.handle
         attempts = rows.read(handle, "attempts") + 1
         if attempts == 1:
@@ -110,7 +110,7 @@ class Recorder:
     def transaction_ended(
         self, transaction: Begun, outcome: OpOutcome, error: str | None = None
     ) -> None:
-        """The commit or abort call returned, or the client gave up."""
+        """Record that the commit or abort call returned, or the client gave up."""
         self._rows["transactions"].change(
             transaction.handle, ended_ns=self._clock_ns(), error=self.name(error), outcome=outcome
         )
@@ -146,7 +146,7 @@ class Recorder:
         *,
         session: int = 0,
     ) -> Handle:
-        """A record is handed over now; the partition may be told later."""
+        """Record a send call; the partition may be added later."""
         times = (NONE, self._clock_ns(), NONE, OpOutcome.INFO)
         return self.add(
             "sends", _number(transaction), process, session, partition, value, *times, None
@@ -169,13 +169,13 @@ class Recorder:
         )
 
     def poll_invoked(self, process: int, transaction: Begun | None = None) -> tuple[int, Handle]:
-        """A poll call; the number that its records are recorded under."""
+        """Record a poll call; return the number that its records are recorded under."""
         call = next(self._numbers["call"])
         row = (_number(transaction), process, call, self._clock_ns(), NONE)
         return call, self.add("poll_calls", *row)
 
     def poll_returned(self, handle: Handle) -> int:
-        """The call returned; the time, to be given to `polled` for each record."""
+        """Record its return; return the time, to be given to `polled` for each record."""
         now_ns = self._clock_ns()
         self._rows["poll_calls"].change(handle, returned_ns=now_ns)
         return now_ns
@@ -192,12 +192,12 @@ class Recorder:
         transaction: Begun | None = None,
         session: int = 0,
     ) -> None:
-        """One record that the call returned, in the order in which they came."""
+        """Record one polled record, in the order in which they came."""
         row = (process, session, call, partition, offset, value, returned_ns)
         self.add("polls", _number(transaction), *row, Isolation.READ_COMMITTED)
 
     def assigned(self, process: int, session: int, partition: str, start_offset: int) -> Handle:
-        """From now on the process reads this partition."""
+        """Record that the process reads this partition from now on."""
         row = (process, session, partition, start_offset, self._clock_ns(), NONE)
         return self.add("assignments", *row)
 
@@ -207,7 +207,7 @@ class Recorder:
     def group_commit_invoked(
         self, process: int, group: str, generation: int, partition: str, offset: int
     ) -> Handle:
-        """A member commits an offset, outside of transactions."""
+        """Record a member's commit of an offset, outside of transactions."""
         row = (process, group, generation, partition, offset, self._clock_ns())
         return self.add("group_commits", *row, NONE, 0, OpOutcome.INFO, None)
 
@@ -231,31 +231,33 @@ class Recorder:
         epoch: int,
         given: tuple[int, int],
     ) -> Handle:
-        """A member of a consumer group takes a partition.
+        """Record that a member of a consumer group takes a partition.
 
-        given: when the heartbeat began, and was answered, whose answer gave it.
+        given: when the heartbeat that assigned it began, and when it was answered.
         """
         row = (process, group, partition, owner, epoch, *given, NONE, NONE)
         return self.add("tenures", *row)
 
     def tenure_confirmed(self, handle: Handle, said_ns: int) -> None:
-        """A heartbeat that began then, while it had the partition, was answered well."""
+        """Record a successful heartbeat that began at `said_ns`, while the member had the
+        partition.
+        """
         self._rows["tenures"].change(handle, confirmed_ns=said_ns)
 
     def tenure_ended(self, handle: Handle) -> None:
         self._rows["tenures"].change(handle, ended_ns=self._clock_ns())
 
     def reconciliation_begun(self, process: int, group: str) -> Handle:
-        """A member of a consumer group was told to have other partitions than it has."""
+        """Record that a member's new assignment differs from its partitions."""
         now_ns = self._clock_ns()
         return self.add("reconciliations", process, group, now_ns, now_ns)
 
     def reconciliation_confirmed(self, handle: Handle, said_ns: int) -> None:
-        """A heartbeat that began then, before it had them, was answered well."""
+        """Record a successful heartbeat that began at `said_ns`, before the member had them."""
         self._rows["reconciliations"].change(handle, until_ns=said_ns)
 
     def add(self, table: str, *values: int | str | None) -> Handle:
-        """A row of any table, its values in the order of the columns; names as strings or None."""
+        """Add a row of any table, with values in the order of columns; names as strings or None."""
         numbers = [
             value if isinstance(value, int) else self.name(value)  # an int may be an enum's, too
             for value in values
@@ -264,7 +266,7 @@ class Recorder:
             return self._rows[table].append(*numbers)
 
     def name(self, text: str | None) -> int:
-        """The number of a string; written down when it is new."""
+        """Return the number of a string, which is recorded when it is new."""
         if text is None:
             return NONE
         if (known := self._name_ids.get(text)) is not None:
@@ -279,11 +281,11 @@ class Recorder:
             return self._name_ids[text]
 
     def content(self, table: str) -> bytes:
-        """The rows of a table, of a recorder in memory."""
+        """Return the rows of a table of a recorder in memory."""
         return self._rows[table].content()
 
     def close(self) -> None:
-        """Close the files; `files.seal` makes Parquet of them."""
+        """Close the files; `files.seal` converts them to Parquet."""
         with self._lock:
             for rows in self._rows.values():
                 rows.close()

@@ -2,8 +2,8 @@
 
 A row is packed straight into the mapping, which costs about a microsecond and no system call, and
 it is in the page cache at once: `kill -9` loses nothing of it. A row can be changed in place as
-long as somebody holds its handle. Only chunks that are being filled, or whose rows are still
-held, are mapped, so the memory is bounded by what is under way.
+long as its handle exists. Only chunks that are being filled, or that a handle refers to, are
+mapped, so the memory is bounded by the operations under way.
 """
 
 import mmap
@@ -45,24 +45,24 @@ class RecordedRows:
         return Handle(buffer, position)
 
     def change(self, handle: Handle, **values: int) -> None:
-        """Set columns of a row; the last one named is written last."""
+        """Set columns of a row, in the order of the keywords."""
         places = self.table.places
         for name, value in values.items():
             at, packer = places[name]
             packer.pack_into(handle.buffer, handle.position + at, value)
 
     def read(self, handle: Handle, name: str) -> int:
-        """What stands in a column of a row."""
+        """Return the value of a column of a row."""
         at, packer = self.table.places[name]
         return packer.unpack_from(handle.buffer, handle.position + at)[0]
 
     def content(self) -> bytes:
-        """All rows, of those that are kept in memory."""
+        """Return all rows of a recorder in memory."""
         row_bytes = self.table.row.size
         return b"".join(self._memory)[: self.count * row_bytes]
 
     def close(self) -> None:
-        """Cut the file behind its last row. RecordedRows that are still held may be changed yet."""
+        """Truncate the file behind its last row. Rows with a handle may still be changed."""
         if self._file >= 0:
             os.ftruncate(self._file, self.count * self.table.row.size)
             os.close(self._file)

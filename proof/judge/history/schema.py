@@ -1,4 +1,4 @@
-"""The schema of a history: what clients did and saw, what stood in the logs, what was broken.
+"""The schema of a history: operations of clients, contents of logs, faults.
 
 A history is a set of tables of fixed-width rows. All times are nanoseconds of one clock
 (CLOCK_MONOTONIC is common to all processes of a machine; a simulation has its own), columns that
@@ -16,7 +16,7 @@ Rules that recorders keep and checks rely on:
     when it is assigned, subscribed, rebalanced or sought to another place (not when it goes back to
     where a failed transaction of its own began); of a producer when it is made anew;
   * `commit_invoked_ns` is taken before the commit call, `returned_ns` after the poll call.
-docs/judge.md tells more, and what each check needs.
+docs/judge.md says more, and which tables each check needs.
 """
 
 import struct
@@ -29,7 +29,7 @@ NONE = -1
 
 
 class OpOutcome(IntEnum):
-    """What a client knows of an operation: it happened, it certainly did not, or neither."""
+    """The known outcome of an operation: it happened, it certainly did not, or neither."""
 
     OK = 0
     FAIL = 1
@@ -44,7 +44,7 @@ class Isolation(IntEnum):
 
 
 class Marker(IntEnum):
-    """What a control batch says; NONE of a data batch."""
+    """The kind of a control batch; NONE of a data batch."""
 
     NONE = -1
     ABORT = 0
@@ -59,12 +59,12 @@ class Column(NamedTuple):
 
     @property
     def is_name(self) -> bool:
-        """Whether the numbers of this column stand for strings."""
+        """Return whether the numbers of this column stand for strings."""
         return self.kind == "name"
 
     @property
     def dtype(self) -> str:
-        """numpy's word for the type in a row."""
+        """Return the type in a row, as numpy names it."""
         return "<i4" if self.is_name else f"<{self.kind}"
 
 
@@ -74,7 +74,7 @@ _CODES = {"i1": "b", "i2": "h", "i4": "i", "i8": "q", "name": "i"}
 class Table:
     """The columns of a table and the layout of its rows: little endian, packed, a last byte 1.
 
-    The last byte is written last: a row whose writer died in the middle does not count.
+    The last byte is written last: a row that a dying writer left incomplete does not count.
     """
 
     def __init__(self, name: str, what: str, columns: str) -> None:
@@ -83,12 +83,12 @@ class Table:
 
     @cached_property
     def row(self) -> struct.Struct:
-        """The packer of one whole row."""
+        """Return the packer of one whole row."""
         return struct.Struct("<" + "".join(_CODES[c.kind] for c in self.columns) + "B")
 
     @cached_property
     def places(self) -> dict[str, tuple[int, struct.Struct]]:
-        """Where in a row each column stands, and its packer."""
+        """Return the position and packer of each column in a row."""
         found: dict[str, tuple[int, struct.Struct]] = {}
         at = 0
         for column in self.columns:

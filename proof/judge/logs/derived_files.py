@@ -1,16 +1,16 @@
-"""Do the files beside a log say what the log says (check W3)? Reads files, writes nothing.
+"""Compare the files beside a log with the log (check W3). Reads files, writes nothing.
 
 The log is replayed by the judge's own rules (raw_log.py): none of the broker's code that made the
-files is used, so that one mistake is not made twice. Looked at are
+files is used, so that one mistake is not made twice. It reads
 
   .index, .timeindex        each entry names a batch that is there, and a timestamp that holds
-  .txnindex                 the aborted transactions whose markers lie in the segment
-  .snapshot                 what every producer had written, as of its offset
+  .txnindex                 the aborted transactions with markers in the segment
+  .snapshot                 the state of every producer, as of its offset
   leader-epoch-checkpoint   which leader epoch wrote which part
 
 A file may lack its newest entries (they are written late), a snapshot may lack producers that
 expired. Of a log whose beginning was deleted, or that was compacted, producers and transactions
-are judged only as far as what is left shows.
+are judged only as far as the remaining records show.
 """
 
 import struct
@@ -29,7 +29,7 @@ _OFFSET, _TIME, _ABORTED = struct.Struct(">ii"), struct.Struct(">qi"), struct.St
 
 
 def check_partition(folder: Path, *, is_compacted: bool = False) -> Iterator[Problem]:
-    """What is wrong with the files of a partition; a damaged batch ends the look at its segment."""
+    """Yield problems of a partition's files; a damaged batch ends the check of its segment."""
     logs = sorted(folder.glob("*.log"))
     if not logs:
         return
@@ -74,10 +74,10 @@ def check_partition(folder: Path, *, is_compacted: bool = False) -> Iterator[Pro
 
 
 def _aborted_by(batch: LoggedBatch, replay: RawLog) -> Iterator[tuple[int, int, int, int]]:
-    """The entry of a transaction that the next batch aborts."""
+    """Yield the index entry of a transaction that the next batch aborts."""
     before = len(replay.ended)
     for _ in replay.feed(batch):
-        pass  # what is wrong with the log itself is for W1 to say
+        pass  # W1 reports problems of the log itself
     for one in replay.ended[before:]:
         if one.marker == Marker.ABORT:
             open_since = [o.first_offset for o in replay.open_transactions()]
@@ -90,7 +90,7 @@ def _offset_index(file: Path, base: int, seen: dict[int, BatchHeader]) -> Iterat
     for relative, position in _entries(file, _OFFSET):
         header = seen.get(position)
         if relative <= 0 and position == 0 and before >= 0:
-            return  # the zeros behind the last entry of a file that is open
+            return  # the zeros behind the last entry of an open file
         if header is None:
             yield file.name, f"no batch begins at position {position}"
         elif header.last_offset != base + relative:
@@ -155,7 +155,7 @@ def _snapshot(file: Path | None, replay: RawLog) -> Iterator[Problem]:
         if not p.has_sequences or (
             not replay.is_whole and p.last_offset < max(entry.last_offset, 0)
         ):
-            continue  # what it wrote last was deleted or cleaned away, perhaps
+            continue  # its last records may have been deleted or cleaned away
         of_log = [p.epoch, p.last_sequence, p.last_offset, p.offset_delta]
         of_file = [*entry[1:5]]
         if replay.is_whole:
@@ -174,7 +174,7 @@ def _epoch_starts(folder: Path) -> list[tuple[int, int]]:
 
 
 def _epoch_at(starts: list[tuple[int, int]], offset: int) -> tuple[int, bool]:
-    """The epoch of an offset by the file, -1 for none; and whether it is the last one there."""
+    """Return the epoch of an offset by the file, -1 for none; and whether it is the last."""
     before = [epoch for start, epoch in starts if start <= offset]
     return before[-1] if before else -1, len(before) == len(starts)
 

@@ -1,10 +1,10 @@
 """One partition of a live topic, judged from the protocol alone: no history, no client.
 
-Pure. It is shown the partition twice. First as a reader under read_committed gets it: each batch,
+Pure. It is given the partition twice. First as a reader under read_committed gets it: each batch,
 and whether the broker's list of aborted transactions hides it. Then, up to an end that was taken
-later, every batch as it stands in the log. Whatever the first reader was shown must by then belong
-to a transaction that a commit marker has ended, and whatever was hidden to one that was aborted.
-Transactions that nothing has ended are listed: on a topic in use that is no violation.
+later, every batch as it stands in the log. A batch shown to the first reader must by then belong to
+a transaction that a commit marker has ended, and a hidden one to an aborted transaction.
+Transactions without a marker are listed: on a topic in use that is no violation.
 """
 
 from array import array
@@ -26,7 +26,7 @@ AUDIT_ANOMALIES = (*RAW_ANOMALIES.values(), ABORTED_VISIBLE, COMMITTED_HIDDEN, O
 
 @dataclass(slots=True)
 class PartitionAudit:
-    """See the top of the file. `committed_batch` for the first reading, then `batch`."""
+    """The audit of a partition. Call `committed_batch` for the first reading, then `batch`."""
 
     name: str
     log_start_offset: int = 0
@@ -44,12 +44,12 @@ class PartitionAudit:
         self._log = RawLog(self.log_start_offset == 0, self.is_compacted)
 
     def committed_batch(self, header: BatchHeader, *, is_aborted: bool) -> None:
-        """A batch of the first reading."""
+        """Add a batch of the first reading."""
         if header.is_transactional and not header.is_control:
             (self._hidden if is_aborted else self._visible).append(header.base_offset)
 
     def batch(self, header: BatchHeader, data: Buffer) -> None:
-        """A batch of the second reading."""
+        """Add a batch of the second reading."""
         batch = LoggedBatch.of(header, data)
         self.batches += 1
         self.records += 0 if header.is_control else header.record_count
@@ -65,7 +65,7 @@ class PartitionAudit:
             return
         if len(self._log.ended) > ended:
             self._transaction_ended(batch)
-            self._log.ended.clear()  # a long log has many; their markers were looked at
+            self._log.ended.clear()  # a long log has many; their markers are checked by now
         self._running.pop(batch.producer_id, None)
 
     def _transaction_ended(self, marker: LoggedBatch) -> None:
@@ -84,11 +84,11 @@ class PartitionAudit:
         self._findings.add(anomaly, f"{where}: {sentence}", facts)
 
     def open_transactions(self) -> list[Open]:
-        """What no marker has ended so far."""
+        """Return the transactions without a marker so far."""
         return self._log.open_transactions()
 
     def findings(self) -> tuple[Finding, ...]:
-        """Everything that was found, at the end."""
+        """Return all findings at the end."""
         for batches in self._running.values():
             for batch in batches:
                 if _holds(self._visible, batch.base_offset):

@@ -1,11 +1,11 @@
-"""What one partition's batches must be, whoever wrote them: the rules of Kafka's log (KIP-98, 890).
+"""The rules of Kafka's log (KIP-98, 890) for one partition's batches, on any broker.
 
-A `RawLog` is fed batch headers in the order of the log and says at once what is wrong with each.
+A `RawLog` is fed batch headers in the order of the log and reports problems of each at once.
 It knows only the log: no client, no clock. Rules:
   * offsets ascend; leader epochs do not fall;
-  * of each producer id the epoch does not fall, in data and in markers;
+  * a producer id's epoch does not fall, in data and in markers;
   * within an epoch sequences follow one another (after 2^31-1 comes 0), a new epoch begins at 0;
-    where the log was cut at its start an epoch that may have begun before may go on anywhere;
+    in a log with a deleted start an epoch that may have begun there may continue anywhere;
   * one transaction of a producer is open at a time; a marker ends it; the coordinator epoch of a
     producer's markers does not fall. A marker that ends nothing is legal (a repeated one).
 A transaction is told from others by (producer id, epoch of its marker) when the marker's epoch is
@@ -87,11 +87,11 @@ class Ended(NamedTuple):
 
 @dataclass(slots=True)
 class LoggedProducer:
-    """What the log has shown of a producer id so far; -1 where it has shown nothing."""
+    """The state of a producer id so far in the log; -1 for unknown values."""
 
     epoch: int
-    is_cut: bool  # the epoch may have begun before what is left of the log
-    last_sequence: int = -1  # -1: nothing of this epoch yet
+    is_cut: bool  # the epoch may have begun before the remaining log
+    last_sequence: int = -1  # -1: no data of this epoch yet
     first_offset: int = -1  # of the open transaction
     data_epoch: int = -1
     since_ms: int = -1
@@ -111,7 +111,9 @@ class Open(NamedTuple):
 
 @dataclass(slots=True)
 class RawLog:
-    """One partition. `is_whole`: the log begins at offset 0, so every producer is seen to begin."""
+    """The log of one partition. `is_whole`: it begins at offset 0, with the begin of every
+    producer.
+    """
 
     is_whole: bool = True
     is_compacted: bool = False
@@ -121,7 +123,7 @@ class RawLog:
     producers: dict[int, LoggedProducer] = field(default_factory=dict[int, LoggedProducer])
 
     def feed(self, batch: LoggedBatch) -> Iterator[Problem]:
-        """Look at the next batch."""
+        """Judge the next batch."""
         if batch.base_offset < self.next_offset:
             text = f"offset {batch.base_offset} stands after {self.next_offset - 1}"
             yield Problem(log.OFFSET_DISORDER, batch, text)
@@ -146,7 +148,7 @@ class RawLog:
     def _data(self, batch: LoggedBatch, known: LoggedProducer) -> Iterator[Problem]:
         _raise_epoch(batch, known)
         expected = 0 if known.last_sequence < 0 else (known.last_sequence + 1) & SEQUENCE_MAX
-        # a coordinator's offset commits belong to a producer, but bear no sequence
+        # a coordinator's offset commits belong to a producer, but have no sequence
         may_go_on = known.is_cut and known.last_sequence < 0
         is_free = may_go_on or self.is_compacted or batch.base_sequence < 0
         ahead = (batch.base_sequence - expected) & SEQUENCE_MAX
@@ -188,7 +190,7 @@ class RawLog:
         _raise_epoch(batch, known)
 
     def open_transactions(self) -> list[Open]:
-        """What no marker has ended, oldest first; the first one is where the stable part ends."""
+        """Return transactions without a marker, oldest first; the first limits the stable part."""
         found = [
             Open(producer_id, p.data_epoch, p.first_offset, p.since_ms)
             for producer_id, p in self.producers.items()

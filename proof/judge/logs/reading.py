@@ -1,4 +1,4 @@
-"""Partitions of a live cluster, read from their starts to ends that were taken before."""
+"""Read partitions of a live cluster from their starts to ends that were taken before."""
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -8,7 +8,7 @@ from ....client.cluster_view import ClusterView
 from ....client.consumer import Consumer
 
 POLL_MS = 500
-PROGRESS_TIMEOUT_S = 60.0  # a partition that has no leader for so long is given up
+PROGRESS_TIMEOUT_S = 60.0  # limit for a partition without progress
 Key = tuple[str, int]
 
 
@@ -20,7 +20,7 @@ async def read_to(
     *,
     isolation: str,
 ) -> list[Key]:
-    """Let `poll` read to the ends; returns what made no progress for PROGRESS_TIMEOUT_S."""
+    """Let `poll` read to the ends; return the partitions stuck for PROGRESS_TIMEOUT_S."""
     unfinished = {key for key in starts if starts[key] < ends[key]}
     async with Consumer(view, isolation_level=isolation, auto_offset_reset="none") as consumer:
         consumer.assign({key: starts[key] for key in unfinished})

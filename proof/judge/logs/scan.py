@@ -1,4 +1,4 @@
-"""What is written down when a run is over: the last reading, the ends, every replica's log.
+"""Record the end of a run: the last reading, the ends, every replica's log.
 
 `scan_topics` goes through the protocol, `dump_logs` through the files of the nodes. Both only
 record; the checks judge.
@@ -30,9 +30,9 @@ async def scan_topics(
     *,
     isolation: Isolation = Isolation.READ_COMMITTED,
 ) -> bool:
-    """Read topics from start to end into `scan`; under read_committed write down the `ends`, too.
+    """Read topics from start to end into `scan`; under read_committed record the `ends`, too.
 
-    False when a partition gave nothing for a minute: what was read until then is recorded.
+    Return False when a partition gave nothing for a minute: the records until then are kept.
     """
     is_committed = isolation is Isolation.READ_COMMITTED
     view = view_of(source)
@@ -64,9 +64,9 @@ async def scan_topics(
 
 
 def dump_logs(recorder: Recorder, data: Path, compacted: Collection[str] = COMPACTED) -> int:
-    """The batches, ends and derived files of all nodes under a data directory; how many batches.
+    """Record batches, ends and derived files of all nodes' data; return the number of batches.
 
-    `compacted` names topics whose batches may differ from node to node.
+    `compacted` names topics with batches that may differ from node to node.
     """
     total = 0
     for node in sorted(data.glob("node-*")):
@@ -92,7 +92,7 @@ def dump_logs(recorder: Recorder, data: Path, compacted: Collection[str] = COMPA
 
 
 def _dump_partition(recorder: Recorder, folder: Path, replica: int, name: str) -> tuple[int, int]:
-    """(log end offset, how many batches) of one replica."""
+    """Record one replica; return (log end offset, number of batches)."""
     end = count = 0
     for log in sorted(folder.glob("*.log")):
         content = memoryview(log.read_bytes())

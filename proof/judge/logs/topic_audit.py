@@ -1,8 +1,8 @@
-"""Reads a live topic of any Kafka-compatible cluster twice and has it judged (partition_audit.py).
+"""Read a live topic of any Kafka-compatible cluster twice, and judge it (partition_audit.py).
 
-Whole batches are read through our own client; nothing is kept of them but what the judge keeps.
-The ends are taken first for the reading under read_committed, then anew for the other one, so that
-what the first has seen is decided for the second even while producers go on.
+Whole batches are read through our own client; only the judge's state is kept of them. The ends are
+taken first for the reading under read_committed, then anew for the other one, so that everything in
+the first is decided in the second even while producers go on.
 """
 
 import time
@@ -19,7 +19,7 @@ from .reading import POLL_MS, PROGRESS_TIMEOUT_S, Key, is_compacted, read_to
 
 
 class TopicAudit(NamedTuple):
-    """What was read and what was found."""
+    """The partitions that were read, and the findings."""
 
     topic: str
     partitions: tuple[PartitionAudit, ...]

@@ -1,7 +1,7 @@
-"""The findings: what each means, and what to do. docs/findings.md has a section for each.
+"""The findings: their meaning, and their remedy. docs/findings.md has a section for each.
 
-"wrong" breaks exactly-once by itself; "exposed" breaks it when the cluster has bad luck, and is
-told of right applications, too.
+"wrong" breaks exactly-once by itself; "exposed" breaks it in unlucky cases of the cluster, and is
+reported for correct applications, too.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ PAGE = "docs/findings.md"
 
 @dataclass(frozen=True, slots=True)
 class FindingKind:
-    """name: also the anchor of its section."""
+    """A kind of finding. name: also the anchor of its section."""
 
     name: str
     title: str
@@ -27,8 +27,11 @@ class FindingKind:
 
 @dataclass(frozen=True, slots=True)
 class ApplicationFinding:
-    """instance: where it was seen first; subject: the topic, group or id; evidence: what was seen,
-    in words."""
+    """A finding.
+
+    instance: where it was seen first; subject: the topic, group or id; evidence: the observation in
+    words.
+    """
 
     kind: FindingKind
     instance: str
@@ -37,7 +40,7 @@ class ApplicationFinding:
     at_s: float
 
     def lines(self) -> list[str]:
-        """For people."""
+        """Return the finding in lines for people."""
         where = f" ({self.instance})" if self.instance else ""
         return [
             f"{self.kind.name}{where}: {self.kind.title}",

@@ -14,8 +14,10 @@ from .seen import (
 
 
 class ReadUncommitted(FindingRule):
-    """Batches of transactions come to a consumer that reads uncommitted, of an instance that makes
-    something of them: writes, or commits offsets. Input without transactions gives none."""
+    """A consumer reads batches of transactions uncommitted, and its instance uses them.
+
+    It writes, or commits offsets. Input without transactions gives no finding.
+    """
 
     def __init__(self) -> None:
         self._dirty = dict[tuple[str, str], SeenRecords]()  # instance, topic
@@ -44,7 +46,7 @@ TRANSACTIONS_V2_FROM = 5  # version of EndTxn (KIP-890)
 
 
 class LateRequests(FindingRule):
-    """EndTxn below version 5, on brokers of which it is known that they have no fence."""
+    """EndTxn has a version below 5, on brokers that are known to have no fence."""
 
     def __init__(self) -> None:
         self._has_fence: bool | None = None
@@ -63,7 +65,7 @@ class LateRequests(FindingRule):
 
 
 class MinInsync(FindingRule):
-    """Of topics that the application writes."""
+    """A topic that the application writes has a low min.insync.replicas."""
 
     def __init__(self) -> None:
         self._topics = dict[str, SeenTopic]()

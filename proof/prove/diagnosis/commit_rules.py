@@ -19,7 +19,7 @@ from .seen import (
     Sighting,
 )
 
-OUTSIDE_MIN = 2  # commits that went on, with output in a transaction before each
+OUTSIDE_MIN = 2  # commits that moved offsets, with output in a transaction before each
 PERIODS_MIN, PERIOD_MIN_S, JITTER = 3, 0.8, 0.1
 BATCHES_BETWEEN_MIN = 2  # one batch, one commit: that is no timer
 LATE_MIN = 5
@@ -27,7 +27,7 @@ LATE_MIN = 5
 
 @dataclass(slots=True)
 class _Commits:
-    """Of a group, from an instance."""
+    """The commits of a group, from an instance."""
 
     offsets: dict[Partition, int] = field(default_factory=dict[Partition, int])
     outside: int = 0
@@ -35,9 +35,12 @@ class _Commits:
 
 
 class PlainCommits(FindingRule):
-    """offsets-outside-transaction: each commit went on, and transactional output lay before it.
-    auto-commit: the commits come as a clock ticks while output is written all the time: at equal
-    distances within a stay in the group, or by `commit_ticks`."""
+    """The rules offsets-outside-transaction and auto-commit.
+
+    offsets-outside-transaction: each commit moved offsets, and transactional output came before it.
+    auto-commit: the commits follow a clock while output is written all the time: at equal distances
+    within a stay in the group, or by `commit_ticks`.
+    """
 
     def __init__(self) -> None:
         self._commits = defaultdict[tuple[str, str], _Commits](_Commits)
@@ -59,7 +62,7 @@ class PlainCommits(FindingRule):
             self._written_since_s.pop(seen.instance, None)
             self._ticks.rebalanced(seen.instance, seen.at_s)
         elif isinstance(seen, SeenRequest) and seen.api in ("JoinGroup", "LeaveGroup"):
-            # When it is asked for: the answer waits for the others, a session where one is dead.
+            # At the request: the answer waits for the others, a session where one is dead.
             self._ticks.rebalanced(seen.instance, seen.at_s)
         elif isinstance(seen, SeenOpened):
             self._ticks.opened(seen.instance, seen.at_s)
@@ -114,10 +117,10 @@ class PlainCommits(FindingRule):
 
 
 class CommitBeforeOutput(FindingRule):
-    """The key of an input that was committed already comes out of the same instance afterwards.
+    """The key of an input is written by the same instance after the input was committed.
 
-    Keys that come in twice say nothing, nor do those before a batch whose keys are not known: they
-    may have come again. An output that came before the commit counts against it.
+    Keys that come in twice prove nothing, nor do those before a batch with unknown keys: they may
+    have come again. An output that came before the commit counts against it.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
-"""Whether offsets are committed by a timer that goes on through rebalances.
+"""Detect a timer of commits that continues through rebalances.
 
 A tick is a commit that comes whole defaults of 5 s behind another one of its instance, or behind
-the start of its client. What a rebalance brings about says nothing, tick or not.
+the start of its client. Commits of a rebalance prove nothing, tick or not.
 """
 
 from collections import defaultdict
@@ -11,8 +11,8 @@ DEFAULT_S, JITTER_S = 5.0, 0.1  # auto.commit.interval.ms of all clients
 EARLY_S, LATE_S = 0.1, 0.25  # a timer begins about when its client connects first, or behind that
 BEHIND_MAX = 2  # defaults
 TICKS_MIN, TICKS_SHARE, SPARSE_MAX = 3, 2 / 3, 5
-RECENT_MAX = 8  # with those of rebalances, of which each may bring several
-WRITTEN_MIN_S = 0.3  # before a tick; who commits each batch does so at once
+RECENT_MAX = 8  # including those of rebalances, of which each may bring several
+WRITTEN_MIN_S = 0.3  # before a tick; a commit after each batch comes at once
 REVOKED_S = 1.0  # so close before a JoinGroup or LeaveGroup it is a commit of the rebalance
 
 
@@ -34,7 +34,7 @@ class _Counts:
 
 
 class CommitTicks:
-    """Of all groups that are seen. Times are seconds of one clock."""
+    """The commits of all observed groups. Times are seconds of one clock."""
 
     def __init__(self) -> None:
         # The last ones of an instance, across rebalances; by instance and group.
@@ -44,19 +44,19 @@ class CommitTicks:
         self._started_s = dict[str, float]()
 
     def opened(self, instance: str, at_s: float) -> None:
-        """A connection; the first one is the start of a client."""
+        """Note a new connection; the first one is the start of a client."""
         if not self._connections[instance]:
             self._started_s[instance] = at_s
         self._connections[instance] += 1
 
     def closed(self, instance: str, at_s: float) -> None:
-        """The last one is the end of its client, which is as a rebalance."""
+        """Note a closed connection; the last one ends its client, like a rebalance."""
         self._connections[instance] = max(0, self._connections[instance] - 1)
         if not self._connections[instance]:
             self.rebalanced(instance, at_s)
 
     def rebalanced(self, instance: str, at_s: float) -> None:
-        """It joins or leaves a group: its commits just before were part of it."""
+        """Note that it joins or leaves a group: its commits just before were part of it."""
         for group, commits in self._commits[instance].items():
             for commit in reversed(commits):
                 if commit.is_revoked or at_s - commit.at_s > REVOKED_S:
@@ -67,7 +67,7 @@ class CommitTicks:
     def committed(
         self, instance: str, group: str, at_s: float, written_since_s: float | None = None
     ) -> str:
-        """What shows a timer, in words; empty as long as nothing does.
+        """Return evidence of a timer, in words; empty as long as there is none.
 
         written_since_s: when the first output was written that this commit covers.
         """

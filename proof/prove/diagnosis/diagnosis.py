@@ -22,7 +22,7 @@ FINDINGS_MAX = 1_000
 
 
 class Diagnosis:
-    """Each kind is told once for each subject (topic, group, transactional id), at its first sight.
+    """Reports each kind once for each subject (topic, group, transactional id), when first seen.
 
     is_aggregate: outputs are sums and their like, so state has to survive.
     """
@@ -41,16 +41,16 @@ class Diagnosis:
 
     @property
     def findings(self) -> list[ApplicationFinding]:
-        """All, in the order of the catalogue: what mends most comes first."""
+        """Return all findings in the order of the catalogue: the most useful comes first."""
         return sorted(self._told.values(), key=lambda found: ORDER[found.kind.name])
 
     @property
     def names(self) -> set[str]:
-        """Of the kinds that were found."""
+        """Return the names of the kinds that were found."""
         return {name for name, _ in self._told}
 
     def see(self, seen: Sighting) -> list[ApplicationFinding]:
-        """The findings that are new with it."""
+        """Add a sighting; return the new findings."""
         self._new = []
         for rule in self._rules:
             rule.see(seen, self._tell)

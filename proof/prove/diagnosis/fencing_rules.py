@@ -1,4 +1,4 @@
-"""Who fences whom: group metadata in transactions, and transactional ids; and who does not hear."""
+"""Rules of fencing: group metadata in transactions, transactional ids, and ignored refusals."""
 
 import re
 from collections import defaultdict
@@ -23,7 +23,7 @@ from .seen import (
 )
 
 UNFENCED_MIN = 2
-LIVE_WITHIN_S = 2.0  # below any session: who was silent longer may be a zombie
+LIVE_WITHIN_S = 2.0  # below any session: a longer silence may be a zombie's
 USED_WITHIN_S = 15.0
 SILENT_S = 4.5  # members send a heartbeat every 3 s
 SHARED_MIN = 2
@@ -33,11 +33,12 @@ LAST_NUMBER = re.compile(r"(\d+)\D*$")
 
 
 class GroupFencing(FindingRule):
-    """no-group-fencing and unstable-offset-fetch.
+    """The rules no-group-fencing and unstable-offset-fetch.
 
-    Not of ids that belong to one input partition each (the way before KIP-447): there the new owner
-    of the partition fences the old one, and ends its transaction, by InitProducerId. Not of who has
-    not joined the group: who assigns partitions itself has no generation.
+    Ids that belong to one input partition each are excluded (the way before KIP-447): there the new
+    owner of the partition fences the old one, and ends its transaction, by InitProducerId. So are
+    instances that have not joined the group: a consumer that assigns partitions itself has no
+    generation.
     """
 
     def __init__(self) -> None:
@@ -86,7 +87,7 @@ class GroupFencing(FindingRule):
             )
 
     def _is_bound(self, name: str) -> bool:
-        """Whether the id ends in the number of the one partition that it is for."""
+        """Return whether the id ends in the number of its only partition."""
         partitions = self._partitions.get(name) or ()
         if len(partitions) != 1:
             return False
@@ -100,9 +101,9 @@ class GroupFencing(FindingRule):
 
 
 class RefusedOffsets(FindingRule):
-    """The offsets of a transaction were refused, its client heard it, and commits it all the same.
+    """A client commits a transaction after its offsets were visibly refused.
 
-    Who sends them again, or aborts, has taken it in.
+    A client that sends them again, or aborts, has handled the refusal.
     """
 
     def __init__(self) -> None:
@@ -126,15 +127,17 @@ class RefusedOffsets(FindingRule):
 
 
 class SharedIds(FindingRule):
-    """An id is taken by B while A lives, and A goes on using it; twice. A zombie, which was silent
-    meanwhile, or whose broker was, is another matter."""
+    """Two live instances use an id in turns, twice.
+
+    A zombie, which was silent meanwhile, or waited for a silent broker, is another matter.
+    """
 
     def __init__(self) -> None:
         self._owner = Recent[str, str]()
         self._last_sign = dict[str, float]()
         self._last_wait = dict[str, float]()  # for a broker, longer than a session may be
         self._open = defaultdict[str, set[int]](set)  # connections of an instance
-        self._taken = dict[tuple[str, str], float]()  # id and who had it -> when
+        self._taken = dict[tuple[str, str], float]()  # id and its owner before -> when
         self._used = defaultdict[str, int](int)
 
     def see(self, seen: Sighting, tell: Tell) -> None:
@@ -166,7 +169,7 @@ class SharedIds(FindingRule):
         if before is None or before == seen.instance or not self._open[before]:
             return
         if seen.at_s - self._last_wait.get(before, float("-inf")) <= USED_WITHIN_S:
-            return  # its coordinator may have given it up meanwhile
+            return  # its coordinator may have timed it out meanwhile
         if seen.at_s - self._last_sign.get(before, float("-inf")) <= LIVE_WITHIN_S:
             self._taken[name, before] = seen.at_s
 
@@ -187,14 +190,14 @@ class SharedIds(FindingRule):
 
 @dataclass(slots=True)
 class _Names:
-    """Of one instance, of one life of it: connections on which ids began."""
+    """The ids of one instance, and the connections of its current life."""
 
     lives: list[str] = field(default_factory=list[str])  # an id of each life
     connections: set[int] = field(default_factory=set[int])
 
 
 class RandomIds(FindingRule):
-    """A new id when the producer of the one before is gone, again and again, without KIP-447."""
+    """An instance has a new id after each end of its producer, without KIP-447."""
 
     def __init__(self) -> None:
         self._names = defaultdict[str, _Names](_Names)
@@ -224,7 +227,7 @@ class RandomIds(FindingRule):
         names.connections.add(seen.connection)
 
     def _judge(self, seen: Sighting, tell: Tell) -> None:
-        """When work is done, so that it is known whether something else fences."""
+        """Judge when work is done, so that another way of fencing is known."""
         lives = self._names[seen.instance].lives
         random = [name for name in lives if LOOKS_RANDOM.search(name)]
         restarts = max(len(lives) - 1, 0)

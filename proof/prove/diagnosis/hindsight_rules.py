@@ -1,4 +1,4 @@
-"""What the protocol shows only when it is known that outputs are wrong."""
+"""Rules that need the judgement of the outputs: they apply only to wrong outputs."""
 
 from collections import defaultdict
 
@@ -22,7 +22,7 @@ PASSED_MIN = 3
 
 
 class StateNotRebuilt(FindingRule):
-    """Final values are wrong, and who took over offsets read nothing but what comes after them."""
+    """Final values are wrong, and a new owner of offsets read only records behind them."""
 
     def __init__(self) -> None:
         self._joined = set[tuple[str, str]]()
@@ -58,10 +58,12 @@ class StateNotRebuilt(FindingRule):
 
 
 class PassedOver(FindingRule):
-    """The key of an input that is lost was fetched, never written, and the same instance, between
-    two rebalances, committed offsets behind it in a transaction. It is abort-without-seek where
-    the instance has aborted, and does not commit beyond what it writes in other cases, too: the
-    abort of such records cannot be seen when nothing of their transaction had left the client."""
+    """An instance committed an offset behind a lost input that it fetched and never wrote.
+
+    It was in a transaction, between two rebalances. It is abort-without-seek where the instance has
+    aborted, and commits only what it writes otherwise: the abort of such records cannot be seen
+    when nothing of their transaction had left the client.
+    """
 
     def __init__(self) -> None:
         self._inputs = defaultdict[str, Recent[tuple[Partition, int], int]](Recent)
@@ -127,8 +129,10 @@ class PassedOver(FindingRule):
 
 
 class OffsetsApart(FindingRule):
-    """offsets-outside-transaction of an application without transactions: outputs are wrong, it
-    writes to Kafka, and each of its groups commits by plain OffsetCommits."""
+    """The rule offsets-outside-transaction, for an application without transactions.
+
+    Outputs are wrong, it writes to Kafka, and each of its groups commits by plain OffsetCommits.
+    """
 
     def __init__(self) -> None:
         self._groups = dict[str, None]()

@@ -1,4 +1,4 @@
-"""The diagnosis as a listener of the proxy, and what is asked of the cluster beside it."""
+"""The diagnosis as a listener of the proxy, and the questions to the cluster."""
 
 import threading
 import time
@@ -16,7 +16,7 @@ FENCE_KEY = "oncelog.transaction.connection.fence"
 
 
 class DiagnosisListener:
-    """Called in the proxy's loop, asked from other threads. on_finding: told each new one."""
+    """Called in the proxy's loop, read from other threads. on_finding: called with each new one."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class DiagnosisListener:
         wrong_finals: int,
         is_sink: bool,
     ) -> None:
-        """When outputs are judged: some mistakes can be told only then."""
+        """Add the judgement of the outputs: some mistakes are visible only then."""
         self.see(
             SeenVerdict(
                 at_s=time.monotonic(),
@@ -73,7 +73,7 @@ class DiagnosisListener:
 
     @property
     def requests(self) -> int:
-        """How many were seen."""
+        """Return how many requests were seen."""
         return self._requests
 
     @property
@@ -83,12 +83,14 @@ class DiagnosisListener:
 
 
 def key_hashes(records: Iterable[Keyed]) -> frozenset[int]:
-    """As sightings know them."""
+    """Return the hashes of keys as in sightings."""
     return frozenset(key_hash(record) for record in records)
 
 
 async def of_cluster(admin: Admin, topics: Iterable[str], at_s: float) -> list[Sighting]:
-    """What the cluster says of itself and of these topics; what it does not say is left out."""
+    """Return the known configuration of the cluster and of these topics; unknown values are
+    omitted.
+    """
     found: list[Sighting] = []
     brokers = (await admin.describe_cluster()).brokers
     try:

@@ -1,4 +1,4 @@
-"""How output is written: acks, idempotence, beside the transactions, again by a new producer."""
+"""Rules of writing output: acks, idempotence, beside the transactions, again by a new producer."""
 
 from collections import defaultdict
 
@@ -26,7 +26,7 @@ def is_internal(topic: str) -> bool:
 
 
 class ProducerSettings(FindingRule):
-    """acks-below-all, no-idempotence: by topic."""
+    """The rules acks-below-all and no-idempotence, by topic."""
 
     def __init__(self) -> None:
         self._weak = defaultdict[tuple[str, int], int](int)
@@ -49,8 +49,11 @@ class ProducerSettings(FindingRule):
 
 
 class PlainProducer(FindingRule):
-    """Batches outside of transactions: to a topic that transactions write, too, or all the output
-    of an instance whose transactions carry offsets only."""
+    """An instance writes batches outside of transactions.
+
+    Either to a topic that transactions write, too, or all its output, with transactions for offsets
+    only.
+    """
 
     def __init__(self) -> None:
         self._transactional = defaultdict[str, set[str]](set)  # topics, by instance
@@ -89,9 +92,9 @@ class PlainProducer(FindingRule):
 
 
 class FreshProducer(FindingRule):
-    """What one producer has no answer for is sent by another one of the same process.
+    """Another producer of the same process sends unanswered records again.
 
-    The same process: a connection that was open before is open still. Another one is a restart.
+    The same process: a connection that was open before is still open. Another one is a restart.
     """
 
     def __init__(self) -> None:

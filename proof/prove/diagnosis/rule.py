@@ -1,4 +1,4 @@
-"""What the rules share: how a finding is told, and memories with a bound."""
+"""The common part of the rules: the form of a finding, and memories with a bound."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -13,7 +13,7 @@ REMEMBERED_MAX = 20_000
 
 
 class FindingRule(Protocol):
-    """Told every sighting, in order; tells what follows from it."""
+    """A rule, which gets every sighting in order, and reports findings."""
 
     def see(self, seen: Sighting, tell: Tell) -> None: ...
 

@@ -1,8 +1,8 @@
-"""What was seen of an application: small facts, in the order in which they happened.
+"""The sightings of an application: small facts, in the order in which they happened.
 
-at_s: monotonic; instance: whose address of the proxy was used. A record is known by a hash of its
-key (of its value where there is no key), and by one of key and value: `Keyed`. Timeouts are those
-that the client asked for, not what a proxy may have made of them.
+at_s: monotonic; instance: the owner of the proxy's address. A record is known by a hash of its key
+(of its value where there is no key), and by one of key and value: `Keyed`. Timeouts are those that
+the client asked for, before any change by a proxy.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ NO_ERROR = 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sighting:
-    """What all have. connection: its number in the proxy."""
+    """A sighting. connection: its number in the proxy."""
 
     at_s: float
     instance: str = ""
@@ -24,15 +24,17 @@ class Sighting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenRequest(Sighting):
-    """A sign of life; comes before what else the request says."""
+    """A client sent a request; comes before the request's own sightings."""
 
     api: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenWait(Sighting):
-    """An answer has come, or a fault has let its request go on, after more than a moment. Not of
-    those that wait for records or for other members."""
+    """An answer came, or a fault released its request, after more than a moment.
+
+    Waits for records or for other members are left out.
+    """
 
     api: str
     waited_s: float
@@ -81,8 +83,11 @@ class SeenProduce(Sighting):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenProduced(Sighting):
-    """Its answer. is_known: the client knows that it was written. has_error: it was not, or not for
-    sure. is_refused: no broker has seen it, and the client knows."""
+    """A Produce was answered.
+
+    is_known: the client knows that it was written. has_error: it was not, or not for sure.
+    is_refused: no broker has seen it, and the client knows.
+    """
 
     number: int = 0
     is_known: bool = True
@@ -124,7 +129,7 @@ class SeenHeartbeat(Sighting):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenOffsetFetch(Sighting):
-    """A group's offsets were asked for. is_stable: waits for pending ones (KIP-447)."""
+    """A group's offsets were requested. is_stable: waits for pending ones (KIP-447)."""
 
     group: str
     is_stable: bool
@@ -141,7 +146,7 @@ class SeenOffsetCommit(Sighting):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenTxnOffsetCommit(Sighting):
-    """is_fenced: with generation and member, or member epoch (KIP-447)."""
+    """A TxnOffsetCommit is sent. is_fenced: with generation or member epoch (KIP-447)."""
 
     group: str
     transactional_id: str
@@ -160,7 +165,7 @@ class SeenOffsetsRefused(Sighting):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenAdd(Sighting):
-    """AddPartitionsToTxn or AddOffsetsToTxn is sent, the first that a client of version 1 does."""
+    """AddPartitionsToTxn or AddOffsetsToTxn is sent, the first request of a V1 transaction."""
 
     transactional_id: str
 
@@ -191,7 +196,7 @@ class SeenEndRefused(Sighting):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenCluster(Sighting):
-    """has_connection_fence: late requests of V1 producers are refused (KAFKA-17754)."""
+    """A cluster's settings. has_connection_fence: it refuses late V1 requests (KAFKA-17754)."""
 
     has_connection_fence: bool
 
@@ -205,8 +210,10 @@ class SeenTopic(Sighting):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenVerdict(Sighting):
-    """What a judge said of the outputs. is_sink: a database, not a topic, was judged. lost_keys:
-    hashes of the keys of inputs that are lost."""
+    """The outputs were judged.
+
+    is_sink: a database, not a topic, was judged. lost_keys: hashes of the keys of lost inputs.
+    """
 
     doubled: int = 0
     lost: int = 0

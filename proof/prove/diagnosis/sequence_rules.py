@@ -1,4 +1,4 @@
-"""Batches and their sequence numbers: sent when the transaction ends already, or made anew."""
+"""Rules of batches and sequence numbers: sent at the end of the transaction, or made anew."""
 
 from collections import defaultdict
 from itertools import count
@@ -28,16 +28,18 @@ BatchKey = tuple[int, int, Partition, int]  # producer id, epoch, partition, bas
 
 
 def key_of(batch: SentBatch) -> BatchKey | None:
-    """What brokers know a batch by; None where they know it by nothing."""
+    """Return the identity of a batch for brokers; None without one."""
     if batch.producer_id < 0 or batch.base_sequence < 0:
         return None
     return batch.producer_id, batch.epoch, batch.partition, batch.base_sequence
 
 
 class CommitBeforeProduce(FindingRule):
-    """EndTxn that commits is sent while a batch of its transaction has no answer. A batch counts as
-    answered when any try of it was: the connection of an earlier one may still be open. A zombie
-    may write under the same id."""
+    """A commit is sent while a batch of its transaction has no answer.
+
+    A batch counts as answered when any try of it was: the connection of an earlier one may still be
+    open. A zombie may write under the same id.
+    """
 
     def __init__(self) -> None:
         self._sent = Recent[tuple[int, int], SeenProduce](IN_FLIGHT_MAX)
@@ -75,9 +77,11 @@ class CommitBeforeProduce(FindingRule):
 
 
 class OtherBytes(FindingRule):
-    """The same producer id, epoch and sequence number, with other records: a try again whose batch
-    was made anew. Not after an error: what was refused has not taken its number. Only where the
-    records of both are known: the same ones may be encoded in another way."""
+    """A retry has the same producer id, epoch and sequence number, with other records.
+
+    Not after an error: a refused batch has not taken its number. Only where the records of both are
+    known: the same ones may be encoded in another way.
+    """
 
     def __init__(self) -> None:
         self._sent = Recent[tuple[int, int], SeenProduce](IN_FLIGHT_MAX)
@@ -112,10 +116,13 @@ class OtherBytes(FindingRule):
 
 
 class FreshTransaction(FindingRule):
-    """retry-in-fresh-producer: records of a transaction whose commit had no answer are written
-    again under a transactional id that the same process did not have then. Its other producers may
-    write equal records, and a restart knows nothing of the commit. Not when offsets were fetched in
-    between: they tell what was committed."""
+    """The rule retry-in-fresh-producer.
+
+    Records of a transaction with an unanswered commit are written again under a transactional id
+    that the same process did not have then. Its other producers may write equal records, and a
+    restart knows nothing of the commit. Not when offsets were fetched in between: they show what
+    was committed.
+    """
 
     def __init__(self) -> None:
         self._written = defaultdict[tuple[str, str], set[Keyed]](set)
@@ -164,8 +171,11 @@ class FreshTransaction(FindingRule):
 
 
 class _Ending(NamedTuple):
-    """A commit without an answer. number: its place among the first sights of transactional ids;
-    others: the connections that its process had then, but for its own."""
+    """An unanswered commit.
+
+    number: its place among the first sights of transactional ids; others: the connections that its
+    process had then, but for its own.
+    """
 
     written: set[Keyed]
     number: int

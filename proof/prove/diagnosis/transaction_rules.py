@@ -35,7 +35,7 @@ ABORTS_MAX = 20  # that are watched, of an instance
 
 @dataclass(slots=True)
 class _Open:
-    """A transaction. is_excused: what it is suspected of may be somebody else's fault."""
+    """A transaction. is_excused: something else may have caused the suspicion."""
 
     since_s: float
     is_excused: bool = False
@@ -46,7 +46,7 @@ class _Open:
     offsets: dict[Partition, int] = field(default_factory=dict[Partition, int])
 
     def wait(self, begun_s: float, ended_s: float) -> None:
-        """Note a wait for an answer; waits are told at their ends, and may overlap."""
+        """Note a wait for an answer; waits are noted at their ends, and may overlap."""
         begun_s = max(begun_s, self.since_s)
         while self.waits and self.waits[-1][1] >= begun_s:
             begun_s = min(begun_s, self.waits.pop()[0])
@@ -55,8 +55,10 @@ class _Open:
 
 @dataclass(frozen=True, slots=True)
 class _Aborted:
-    """What an abort took back; delivered_to: behind the last record that had come before it.
-    lost_from: an offset that is committed there or further passes over what was aborted."""
+    """An aborted transaction; delivered_to: behind the last record that had come before it.
+
+    lost_from: an offset that is committed there or further passes over aborted inputs.
+    """
 
     keys: set[int]
     delivered_to: dict[Partition, int]
@@ -73,10 +75,13 @@ class _Instance:
 
 
 class TooLong(FindingRule):
-    """A transaction is open longer than its timeout, than its consumer may stay away from poll, or
-    than a session without a heartbeat; twice. What it waited for a broker does not count. Not where
-    its instance was silent or lost a connection of it meanwhile: it may have been paused, or have
-    waited for another broker."""
+    """A transaction is open too long, twice.
+
+    That is longer than its timeout, than its consumer may stay away from poll, or than a session
+    without a heartbeat. Waits for a broker do not count. Nor does a transaction of an instance that
+    was silent or lost a connection of it meanwhile: it may have been paused, or have waited for
+    another broker.
+    """
 
     def __init__(self) -> None:
         self._instances = defaultdict[str, _Instance](_Instance)
@@ -150,11 +155,12 @@ class TooLong(FindingRule):
 
 
 class AbortWithoutSeek(FindingRule):
-    """After an abort nothing is read again, none of the keys that were taken back is written again,
-    and a later transaction commits offsets behind them. What it commits of another partition, whose
-    records were at hand, says nothing. Where none of the keys is known from the input nothing is
-    said: values that are written again may be others. A rebalance, or offsets fetched anew, end the
-    watch."""
+    """After an abort a later transaction commits offsets behind inputs that were not read again.
+
+    None of their keys was written again either. Commits of another partition with records at hand
+    prove nothing. Where none of the keys is known from the input no finding is made: values that
+    are written again may be others. A rebalance, or offsets fetched anew, end the watch.
+    """
 
     def __init__(self) -> None:
         self._open = Recent[tuple[str, str], _Open](10 * OPEN_MAX)
@@ -202,7 +208,7 @@ class AbortWithoutSeek(FindingRule):
         read_to, aborted = self._read_to[seen.instance], self._aborted[seen.instance]
         delivered_to = self._delivered_to[seen.instance]
         for partition, offset in seen.positions:
-            # Of what came after the abort an answer may be thrown away, and is asked for again.
+            # An answer with records behind the abort may be dropped, and is asked for again.
             is_back = offset < read_to.get(partition, -1)
             aborted[:] = [
                 each
@@ -214,7 +220,7 @@ class AbortWithoutSeek(FindingRule):
             read_to[partition] = offset
 
     def _excuse(self, instance: str) -> None:
-        """An abort of what is open now is none that loses its input."""
+        """Excuse open transactions: an abort of them loses no input."""
         for (own, _), each in self._open.items():
             each.is_excused |= own == instance
 

@@ -1,6 +1,6 @@
-"""From the proxy's requests and answers to sightings. Pure, but for the state of a decoder.
+"""Translate the proxy's requests and answers to sightings. Pure, but for the state of a decoder.
 
-Records are decoded as far as a budget goes: an observer must not slow down what it observes.
+Records are decoded as far as a budget goes: an observer must not slow down the application.
 """
 
 from collections.abc import Iterator
@@ -36,7 +36,9 @@ class Translator:
         self._second, self._budget = -1, 0
 
     def sightings(self, event: Event) -> Iterator[s.Sighting]:
-        """In order. A body that cannot be decoded is the broker's to refuse: it says nothing."""
+        """Yield sightings in order; a body that cannot be decoded gives none: the broker refuses
+        it.
+        """
         try:
             if isinstance(event, Request):
                 yield s.SeenRequest(**_place(event, event.at_s), api=event.api)
@@ -247,7 +249,7 @@ class Translator:
 
 
 def _generation(body: Any) -> int:
-    """Of a TxnOffsetCommit: versions below 3 have none, that of version 6 has another name."""
+    """Return the generation of a TxnOffsetCommit; versions below 3 have none, 6 renames it."""
     if hasattr(body, "generation_id_or_member_epoch"):
         return body.generation_id_or_member_epoch
     return getattr(body, "generation_id", NO_MEMBER_GENERATION)
@@ -271,7 +273,7 @@ class Keyed(Protocol):
 
 
 def key_hash(record: Keyed) -> int:
-    """How a record is known."""
+    """Return the hash by which a record is known."""
     return hash(record.value if record.key is None else record.key)
 
 

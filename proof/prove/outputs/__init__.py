@@ -1,1 +1,1 @@
-"""What an application has written: topics or a table, read until nothing moves any more."""
+"""The outputs of an application: topics or a table, read until nothing moves any more."""

@@ -21,8 +21,7 @@ USAGE = "sqlite:///FILE?table=T&id=COLUMN or postgresql://USER@HOST/DB?table=T&i
 
 
 class DatabaseOutputs(threading.Thread):
-    """The rows that come after `start`, looked at again and again until `close`, as records whose
-    key is their id."""
+    """The rows added after `start`, read repeatedly until `close`, as records keyed by their id."""
 
     def __init__(self, url: str) -> None:
         super().__init__(name="prove-sink", daemon=True)
@@ -47,7 +46,7 @@ class DatabaseOutputs(threading.Thread):
         else:
             raise Failure(f"--sink {url}: a sink is {USAGE}.", exit_code=2)
         self._over = threading.Event()
-        self._looking = threading.Lock()  # a look that began earlier must not come later
+        self._looking = threading.Lock()  # looks must not overtake each other
         self._ids: list[str] = []
         self._before = Counter[str]()  # rows of others, e.g. of a run before
         self._problem = ""
@@ -63,7 +62,7 @@ class DatabaseOutputs(threading.Thread):
         super().start()
 
     def _is_missing(self, problem: Exception) -> bool:
-        """Whether there is no table yet, which the application may make."""
+        """Return whether there is no table yet, which the application may create."""
         if isinstance(problem, sqlite3.OperationalError):
             return not self._file.exists() or "no such table" in str(problem)
         return getattr(problem, "sqlstate", None) == UNDEFINED_TABLE
@@ -78,14 +77,14 @@ class DatabaseOutputs(threading.Thread):
             self.join(10)
 
     def check(self) -> None:
-        """A table that is not there yet is no failure: the application may make it."""
+        """Do not fail for a missing table: the application may create it."""
 
     @property
     def problem(self) -> str:
         return self._problem
 
     def look(self) -> bool:
-        """Read all rows now; whether they could be read."""
+        """Read all rows now; return whether they could be read."""
         with self._looking:
             self._look()
             return not self._problem
@@ -114,7 +113,7 @@ class DatabaseOutputs(threading.Thread):
 
     def _query_postgres(self) -> list[str]:
         with self._connect(self._url, connect_timeout=5) as connection:
-            # Whoever stands still may have locked the table.
+            # A paused instance may have locked the table.
             connection.execute(f"SET statement_timeout = {int(QUERY_TIMEOUT_S * 1000)}")
             sql = f"SELECT {self._column} FROM {self._table}"
             return [str(row[0]) for row in connection.execute(sql).fetchall()]

@@ -1,4 +1,4 @@
-"""After the faults: wait until nothing moves any more, then say what is through."""
+"""After the faults: wait until nothing moves any more, then report what is through."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,12 +19,12 @@ from .reading import READ_TIMEOUT_S, OutputReader, in_order
 
 LATEST = -1
 TELL_EACH_S, REST_S = 5.0, 3.0
-QUIET_S = 1.5  # when nothing is missing: what else is on its way would be a copy
+QUIET_S = 1.5  # when nothing is missing: later outputs would be duplicates
 # When something is, and the group has committed all inputs. Where offsets are kept elsewhere, only
 # fetches are seen, which may be long before the output.
 QUIET_AND_THROUGH_S = 4.0
 LOOK_EACH_S = 0.25
-ANSWER_S = 3.0  # of a cluster that is asked once more whether transactions are open
+ANSWER_S = 3.0  # of a cluster that is asked once more for open transactions
 OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
 HELD_BACK = (
     "a transaction is still open, and nobody can read what is committed behind it; wait for its "
@@ -36,8 +36,11 @@ Judge = Callable[[Inputs, list[LogRecord], Callable[[LogRecord], bool]], Judgeme
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """silence_s: nothing has moved so long where nobody can say more: it stands still. rest_s: an
-    instance that has not ended by itself, nor tried in vain, for so long is at rest."""
+    """The times of a drain.
+
+    silence_s: without any movement for so long the application counts as stalled. rest_s: an
+    instance that has not ended by itself, nor tried in vain, for so long is at rest.
+    """
 
     timeout_s: float
     silence_s: float
@@ -45,8 +48,11 @@ class Pace:
 
 
 class Drain:
-    """`why`: what keeps the application from being through, in words; empty when it is. `unrest`:
-    who had not come to rest at the deadline."""
+    """The wait for the end of the work.
+
+    `why`: the obstacle to the end, in words; empty without one. `unrest`: the instance that had not
+    come to rest at the deadline.
+    """
 
     def __init__(
         self,
@@ -119,7 +125,7 @@ class Drain:
             self.why = self._stands_still()
 
     def _restless(self, now: float) -> Unrest | None:
-        """An instance that ends by itself, or tries again and again without a commit."""
+        """Return an instance that ends by itself, or tries again and again without a commit."""
         application, since_s = self._application, now - self._pace.rest_s
         for name in application.instances:
             ended = [at for at, who, _ in application.exits if who == name and at > self._begun_s]
@@ -130,8 +136,11 @@ class Drain:
         return None
 
     def _end_restless(self, restless: Unrest | None, *, is_quiet: bool) -> None:
-        """Remember at the deadline what has not come to rest. Where outputs move, transactions are
-        open at any moment; a broker that does not answer has told nothing of them."""
+        """Note at the deadline which part has not come to rest.
+
+        Where outputs move, transactions are open at any moment; a broker that does not answer
+        proves nothing about them.
+        """
         if restless is None and not is_quiet:
             restless = Unrest("the application", "outputs or offsets still moved")
         if restless is None and not wait_for(self._is_settled, ANSWER_S, LOOK_EACH_S):
@@ -146,8 +155,10 @@ class Drain:
             )
 
     def _holder(self) -> Unrest:
-        """The oldest that the coordinators say is open: of one that has timed out nothing is seen
-        here."""
+        """Return the oldest open transaction in the coordinators' lists.
+
+        A transaction that has timed out is not observed here.
+        """
         open_now = self._observed.open_transactions
         with suppress(KafkaError):
             listed = self._admin.transactions.list_transactions(states=OPEN_STATES)
@@ -171,11 +182,11 @@ class Drain:
 
     @property
     def restless(self) -> str:
-        """Who never came to rest, as a sentence; empty when all did."""
+        """Name the instance that never came to rest, as a sentence; empty without one."""
         return "" if self.unrest is None else f"{self.unrest.who} never came to rest"
 
     def judged(self, is_last: bool = False) -> tuple[Judgement, Inputs, list[LogRecord]]:
-        """is_last: when the application has ended, with all that it committed at the last."""
+        """Judge now. is_last: after the application's end, with all of its last commits."""
         if is_last:
             self._read_to_the_end()
         outputs = in_order(self._reader.records)
@@ -214,7 +225,7 @@ class Drain:
                         self._committed[partition] = max(self._committed.get(partition, 0), offset)
 
     def _passed(self) -> Mapping[TopicPartition, int]:
-        """Who keeps offsets elsewhere has passed what was fetched."""
+        """Return the committed offsets, or the fetched ones where offsets are kept elsewhere."""
         return self._committed or self._observed.fetched
 
     def _is_passed(self, record: LogRecord) -> bool:
@@ -225,7 +236,7 @@ class Drain:
         return all(self._is_passed(record) for _, record in self._inputs) and bool(passed)
 
     def _is_settled(self) -> bool:
-        """Whether no transaction holds outputs back."""
+        """Return whether no transaction holds outputs back."""
         if not self._outputs:
             return True
         keys = dict.fromkeys(self._outputs, LATEST)

@@ -1,4 +1,4 @@
-"""Topics, read back as anybody who reads committed records would, from where the run began."""
+"""Read the committed records of topics from the beginning of the run."""
 
 import threading
 import time
@@ -19,7 +19,7 @@ POLL_MS = 200
 
 
 class OutputReader(threading.Thread):
-    """Reads on until `close`; `records` is all that was committed so far."""
+    """Reads on until `close`; `records` are all records committed so far."""
 
     def __init__(self, config: Mapping[str, Any], begin: Mapping[TopicPartition, int]) -> None:
         super().__init__(name="prove-reader", daemon=True)
@@ -42,7 +42,7 @@ class OutputReader(threading.Thread):
             raise Failure(f"More than {RECORDS_MAX} records came back: too many to be judged.")
 
     def is_at(self, ends: Mapping[TopicPartition, int]) -> bool:
-        """Whether it has read all before these ends."""
+        """Return whether it has read all before these ends."""
         self.check()
         return all(self._positions[p] >= end for p, end in ends.items())
 
@@ -88,7 +88,7 @@ def read_all(
     begin: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
 ) -> list[LogRecord]:
-    """All committed records of the partitions between both, each partition's in order."""
+    """Return all committed records of the partitions between both, each partition's in order."""
     reader = OutputReader(config, begin)
     reader.start()
     try:

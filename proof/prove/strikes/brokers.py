@@ -1,4 +1,4 @@
-"""Faults of the brokers, where they are ours."""
+"""Faults of the brokers of our own cluster."""
 
 import time
 from collections.abc import Iterator
@@ -14,14 +14,14 @@ DOWN_S, BEHIND_MS = 1.0, 400
 
 
 class BrokerStrikes:
-    """cluster: None where there is nothing to strike."""
+    """Faults of brokers. cluster: None for a cluster of others."""
 
     def __init__(self, cluster: Cluster | None) -> None:
         self._cluster = cluster
         self._down: int | None = None  # the broker that was killed last
 
     def kill(self, fault: AimedFault, request: Request) -> tuple[Ending, str]:
-        """kill -9 of the broker that got the request."""
+        """Send SIGKILL to the broker that got the request."""
         broker = broker_of(request)
         assert self._cluster is not None
         self._cluster.kill(broker)
@@ -33,7 +33,7 @@ class BrokerStrikes:
 
     @contextmanager
     def followers_behind(self) -> Iterator[None]:
-        """The leader's followers get the record late."""
+        """Delay the record on its way to the leader's followers."""
         assert self._cluster is not None
         for broker in self._cluster.node_ids:
             self._cluster.slow(broker, BEHIND_MS)
@@ -45,7 +45,7 @@ class BrokerStrikes:
                     self._cluster.ask_node(broker, {"op": "heal"})
 
     def mend(self) -> None:
-        """The broker that was killed last comes back before anything else is done."""
+        """Start the killed broker again before any other fault."""
         if self._cluster is not None and self._down is not None:
             time.sleep(DOWN_S)
             self._cluster.start(self._down)
@@ -54,7 +54,7 @@ class BrokerStrikes:
 
 
 def broker_of(request: Request) -> int:
-    """The broker that the request goes to. Raises Failure where it has not told its id."""
+    """Return the broker that the request goes to. Raises Failure where its id is unknown."""
     broker = request.connection.broker_id
     if broker is None:
         raise Failure(f"{request.api} went to a broker that has not told its id.")

@@ -1,7 +1,7 @@
-"""Faults that break nothing: requests that are slow or held, and a leader that stands still.
+"""Faults that break nothing: slow or held requests, and a paused leader.
 
-A request that is slow keeps one instance busy, so others are struck meanwhile; all other faults
-wait until it is over, and its sender has had time to do what it does about it.
+A slow request keeps one instance busy, so others are struck meanwhile; all other faults wait until
+it is over, and its sender has had time to react.
 """
 
 import random
@@ -28,14 +28,17 @@ from ..plan import (
 from .brokers import broker_of
 
 HOLD_S = (3.0, 6.0)
-GO_ON_S = 4.0  # so long at most who was late has until it has committed
+GO_ON_S = 4.0  # the longest wait for the commit of a late instance
 COMES = {"request": "it comes", "answer": "its answer comes"}
 Wait = Callable[[Callable[[], bool], float], bool]
 
 
 class LateStrikes:
-    """See the top of the file. wait: until something holds, or the time is up; instances: those
-    that run; aim_s: so long a request is waited for."""
+    """Late requests.
+
+    wait: until something holds, or the time is up; instances: the running ones; aim_s: so long a
+    request is waited for.
+    """
 
     def __init__(
         self,
@@ -54,10 +57,10 @@ class LateStrikes:
         self._busy_until_s = dict[str, float]()  # by instance
         self._stalled: tuple[int, float] | None = None  # a broker, and until when
         self._has_stalled = False
-        self.until_s = float("-inf")  # before, who does nothing may be waiting
+        self.until_s = float("-inf")  # until then an idle instance may be waiting
 
     def slow(self, fault: AimedFault, match: Match) -> Struck | None:
-        """Return when the request is on its way; None when none came."""
+        """Slow a request down; return once it is on its way, None when none came."""
         seconds = fault.seconds or self._chance.uniform(*SLOW_S)
         side = fault.side or self._chance.choice(SIDES)
         assert side in ("request", "answer")
@@ -87,7 +90,7 @@ class LateStrikes:
         )
 
     def stall(self, fault: AimedFault, request: Request) -> tuple[Ending, str]:
-        """SIGSTOP of the broker, while its request is held: then it travels, and waits there."""
+        """Pause the broker, while its request is held: then it travels, and waits there."""
         broker = broker_of(request)
         assert self._cluster is not None
         seconds = fault.seconds or self._chance.uniform(STALL_MIN_S, STALL_MAX_S)
@@ -105,7 +108,7 @@ class LateStrikes:
         )
 
     def hold(self, fault: AimedFault, request: Request) -> tuple[Ending, str]:
-        """A Produce, until its transaction has ended: of a right application it never does."""
+        """Hold a Produce until its transaction has ended, which a correct application prevents."""
         at_s, seconds = time.monotonic(), self._chance.uniform(*HOLD_S)
         name, instance = request.body.transactional_id, request.instance
         has_ended = wait_for(lambda: self._observed.has_committed(name, at_s), seconds)
@@ -115,7 +118,7 @@ class LateStrikes:
         return None, f"{request.api} of {instance} was held for {held_s:.1f} s, {end}"
 
     def wait_until_over(self) -> None:
-        """And a moment more: who has waited does something about it, and commits that."""
+        """Wait until lateness is over, and its instances had time to react and commit."""
         if not (self._stalled or self._has_stalled or self._busy_until_s):
             return
         self._watched(lambda: self._stalled is None and not self._busy(), STALL_MAX_S)
@@ -129,7 +132,7 @@ class LateStrikes:
             self._cluster.wait_for_isr()
 
     def end(self) -> None:
-        """Let the broker go on at once."""
+        """Resume the broker at once."""
         if self._stalled is not None and self._cluster is not None:
             broker, self._stalled, self._has_stalled = self._stalled[0], None, True
             self._cluster.resume(broker)
@@ -144,7 +147,7 @@ class LateStrikes:
             self._busy_until_s[instance] = until_s
 
     def _watched(self, holds: Callable[[], bool], timeout_s: float) -> bool:
-        """Wait, and let the broker go on when its time is over."""
+        """Wait, and resume the broker when its time is over."""
 
         def looks() -> bool:
             if self._stalled is not None and time.monotonic() > self._stalled[1]:
@@ -155,5 +158,5 @@ class LateStrikes:
 
 
 def later(struck: Struck, now_s: float) -> Struck:
-    """It lasts until now, or as long as it said."""
+    """Return the fault with an end of now, or its own later end."""
     return replace(struck, until_s=max(struck.until_s, now_s))

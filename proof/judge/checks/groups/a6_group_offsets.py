@@ -1,11 +1,11 @@
-"""A6: of a group's members one owns a partition in a generation, and what they commit stays.
+"""A6: a partition has one owner in a generation of a group, and commits stay.
 
 A generation's members commit one after the other, and no member of an earlier one comes in between.
-So the offset that stands at the end is that of a commit after which none was acknowledged: a commit
-that had returned before another one began, or that is of an earlier generation, is overtaken. Of
-one whose outcome is not known, or that was asked for several times, a request may have been
-carried out late, but within its generation. A static member that comes again has the place of the
-one before it, in the same generation (KIP-345).
+The final offset is therefore that of a commit after which none was acknowledged: a commit that had
+returned before another one began, or that is of an earlier generation, is overtaken. When the
+outcome of a commit is not known, or it was requested several times, a request may have been carried
+out late, but within its generation. A static member that comes again has the place of the one
+before it, in the same generation (KIP-345).
 """
 
 from collections.abc import Iterable, Iterator
@@ -27,7 +27,7 @@ NEAR_MAX = 4
 
 
 def check(view: View, evidence: Evidence) -> Iterable[Finding]:
-    """Per group and partition."""
+    """Judge each group and partition."""
     yield from finding(COMMIT_UNDONE, list(_undone(view, evidence)), lambda case: case)
     yield from finding(TWO_OWNERS, list(_two_owners(view, evidence)), lambda case: case)
 

@@ -1,9 +1,9 @@
-"""G1: of a consumer group's members (KIP-848) one has a partition at a time.
+"""G1: a partition has one owner at a time among a consumer group's members (KIP-848).
 
-A member was given it between a heartbeat and its answer, and has it for certain as long as
+A member gets a partition between a heartbeat and its answer, and certainly has it as long as
 heartbeats were answered that began while it had it. A silent member may have lost it without
-knowing: that is no finding. Nor is an answer that was read late, since the member was stopped,
-when others had the partition already.
+knowing: that is no finding. Nor is an answer that a stopped member read late, when others had the
+partition already.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,7 +18,7 @@ ANOMALIES = (HELD_TWICE,)
 
 
 def check(view: View, evidence: Evidence) -> Iterable[Finding]:
-    """Per group and partition."""
+    """Judge each group and partition."""
     yield from finding(HELD_TWICE, list(_held_twice(view, evidence)), lambda case: case)
 
 

@@ -1,7 +1,7 @@
 """G2: epochs of a consumer group (KIP-848) never go back.
 
-A member is told no epoch below its last one. Who joins is told the epoch of the newest target, so
-it is none below what any member had been told before.
+A member is never given an epoch below its last one. A joining member gets the epoch of the newest
+target, which is at least any epoch that a member was given before.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,7 +20,7 @@ JOINS = 0
 
 
 def check(view: View, evidence: Evidence) -> Iterable[Finding]:
-    """Per group."""
+    """Judge each group."""
     yield from finding(EPOCH_FELL, list(_fallen(view, evidence)), lambda case: case)
 
 

@@ -1,9 +1,9 @@
-"""G3: no offset is accepted from a member of a consumer group (KIP-848) that others have followed.
+"""G3: no offset is accepted from a consumer-group member (KIP-848) after its partition moved on.
 
 When another member was given the partition after this one, and before this one asked for its
-commit, then its epoch is fenced there: plainly, and in a transaction. It was given it later where
-it asked for it when this one had its answer already. A member that has had the partition twice
-commits for the time that its epoch is of.
+commit, then this one's epoch is fenced there: plainly, and in a transaction. The other was given it
+later if it asked for it after this one had its answer. A member that has had the partition twice
+commits under the tenure of its epoch.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,12 +25,12 @@ ANOMALIES = (FENCED_COMMIT,)
 
 
 def check(view: View, evidence: Evidence) -> Iterable[Finding]:
-    """Per commit."""
+    """Judge each commit."""
     yield from finding(FENCED_COMMIT, list(_fenced(view, evidence)), lambda case: case)
 
 
 def _accepted(view: View) -> Iterator[tuple[str, Array]]:
-    """The table, and its rows of commits that the coordinator took."""
+    """Return the table, and its rows of commits that the coordinator accepted."""
     history = view.history
     plain = history.column("group_commits", "outcome") == OpOutcome.OK
     yield "group_commits", np.flatnonzero(plain)
@@ -57,7 +57,7 @@ def _fenced(view: View, evidence: Evidence) -> Iterator[Case]:
         epoch_max = (
             history.column(table, "generation")
             if table == "group_commits"
-            else np.full(len(group), INT_MAX)  # the history does not tell it of transactions
+            else np.full(len(group), INT_MAX)  # the history does not record it for transactions
         )
         for row in rows:
             of_partition = tenures.get((int(group[row]), int(partition[row])))

@@ -13,16 +13,16 @@ def tenure_column(history: History, name: str) -> Array:
 
 
 def certain_until(history: History) -> Array:
-    """Until when each tenure lasted for certain: the coordinator knew of it later than that.
+    """Return the end of each tenure's certain part; the coordinator kept it longer than that.
 
-    It was told to the member at `taken_ns`. What a heartbeat that was answered says of the time
-    after it began is not known: the session may have ended since then.
+    The tenure was given to the member at `taken_ns`. An answered heartbeat proves nothing about the
+    time after it began: the session may have ended since then.
     """
     return np.maximum(tenure_column(history, "taken_ns"), tenure_column(history, "confirmed_ns"))
 
 
 def by_partition(history: History) -> Iterator[tuple[int, int, Array]]:
-    """(group, partition, rows in the order in which they were taken)."""
+    """Yield (group, partition, rows in the order in which they were taken)."""
     group, partition = tenure_column(history, "group"), tenure_column(history, "partition")
     taken = tenure_column(history, "taken_ns")
     for rows in grouped(np.arange(len(group)), group, partition):
