@@ -12,7 +12,7 @@ from ..switches.catalogue import SWITCHES
 
 
 def node_with(switch: str) -> type[FaultyNode]:
-    """The process of a node that has this bug."""
+    """Return the process type of a node that has this bug."""
 
     class BrokenNode(FaultyNode):
         def program(self) -> list[str]:

@@ -16,7 +16,7 @@ FLUSH_S = 90
 
 
 def confluent(bootstrap: str, report: Any) -> tuple[Any, Any, list[str]]:
-    """(send, flush, fatal errors) over librdkafka."""
+    """Return (send, flush, fatal errors) over librdkafka."""
     from confluent_kafka import Producer
 
     fatal: list[str] = []

@@ -1,4 +1,4 @@
-"""What must hold of the files of a cluster that was stopped cleanly.
+"""The invariants of the files of a cluster that was stopped cleanly.
 
 Replicas: byte for byte the same batches, from the highest log start to the end. Derived files:
 indexes and producer snapshots are functions of the batches, so they equal those that a replay of
@@ -17,7 +17,7 @@ DERIVED = (".index", ".timeindex", ".txnindex", ".snapshot")
 
 
 def partition_directories(node: Path, topic: str) -> dict[str, Path]:
-    """The directories of a topic's partitions on a node, by name."""
+    """Return the directories of a topic's partitions on a node, by name."""
     return {
         path.name: path
         for path in sorted(node.iterdir())
@@ -26,7 +26,7 @@ def partition_directories(node: Path, topic: str) -> dict[str, Path]:
 
 
 def batches(directory: Path) -> dict[int, bytes]:
-    """Every batch of a log by its base offset."""
+    """Return every batch of a log by its base offset."""
     found: dict[int, bytes] = {}
     for segment in sorted(directory.glob("*.log")):
         data = segment.read_bytes()
@@ -39,7 +39,7 @@ def batches(directory: Path) -> dict[int, bytes]:
 
 
 def assert_replicas_equal(nodes: list[Path], topic: str) -> int:
-    """Compare all replicas of a topic; returns how many batches were compared."""
+    """Compare all replicas of a topic; return how many batches were compared."""
     compared = 0
     names = {name for node in nodes for name in partition_directories(node, topic)}
     for name in sorted(names):
@@ -55,7 +55,7 @@ def assert_replicas_equal(nodes: list[Path], topic: str) -> int:
 
 
 def assert_derived_files_follow(directory: Path, work: Path, config: LogConfig) -> int:
-    """Replay the bare log of one replica and compare; returns how many files were compared.
+    """Replay the bare log of one replica and compare; return how many files were compared.
 
     A recovery leaves a snapshot at the end it found, in the middle of a segment: that one is
     compared with a replay up to there.

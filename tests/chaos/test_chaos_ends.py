@@ -1,4 +1,4 @@
-"""A run that is cut short leaves nothing behind; a directory in use is left alone."""
+"""A run that is cut short leaves nothing behind, and a directory in use stays untouched."""
 
 import signal
 import subprocess
@@ -44,7 +44,7 @@ def test_a_run_that_is_ended_in_the_middle_leaves_no_process_and_no_port(tmp_pat
     assert process.returncode == 130 and b"Traceback" not in told, told
     assert file is not None and not Path(file.peer_directory).exists()
     assert all(is_refused(node.port, node.host) for node in file.nodes)
-    # one that was just being started is nobody's yet, and sees by itself that it is alone
+    # one that was just being started has no owner yet, and ends by itself
     while left := [each for each in psutil.process_iter() if str(run) in words_of(each)]:
         assert time.monotonic() < deadline, left
         time.sleep(0.1)

@@ -1,7 +1,7 @@
-"""Who tests the proof: brokers with a bug, under the same chaos as ever, aimed at nothing.
+"""Test the proof: undirected chaos finds the bugs of broken brokers.
 
 The directed runs of tests/switches meet each bug on purpose; here the schedule and the load have to
-come upon it by themselves within a minute.
+meet it by themselves within a minute.
 """
 
 from pathlib import Path

@@ -1,10 +1,10 @@
-"""The client is gone, and a broker dies at a named moment of its transaction: who cleans up?
+"""A broker dies at a named moment of a transaction, and its client is gone.
 
 A raw client sends each request once and never repeats any. The process that comes to the fault
-point kills itself with -9. Afterwards what was decided is finished, in the same way in all
-partitions, and what was not is aborted when its time is over; no transaction stays open, and
-readers of committed data come to the end of the log. That the moment was the right one is seen
-from the coordinator epochs in the markers: those of the dead coordinator are the ones it had sent.
+point kills itself with -9. Afterwards a decided transaction is finished, in the same way in all
+partitions, and an undecided one is aborted at its timeout; no transaction stays open, and readers
+of committed data come to the end of the log. The coordinator epochs in the markers prove that the
+moment was the right one: those of the dead coordinator are the ones it had sent.
 """
 
 import time
@@ -31,9 +31,9 @@ from .replica_files import assert_replicas_equal, batches
 
 pytestmark = WITH_LIBRARIES
 TOPIC, PARTITIONS = "unattended", 3
-TIMEOUT_MS, SCAN_MS = 2_000, 1_000  # of what nobody decides; the scan is the local default
+TIMEOUT_MS, SCAN_MS = 2_000, 1_000  # of undecided transactions; the scan is the local default
 BOUND_S = (TIMEOUT_MS + 2 * SCAN_MS) / 1_000  # by then everything is decided, whatever happened
-BUSY_MACHINE_S = 2.0  # for one that has other things to do, too
+BUSY_MACHINE_S = 2.0  # for a machine that is busy with other things
 TIMEOUT_S = 30.0
 ADDED, DATA, ENDED = "added", "data", "ended"  # how far the client comes before the death
 DECIDED, UNDECIDED, NEVER = "decided", "undecided", "never began"
@@ -41,8 +41,11 @@ BEFORE_MARKER, AFTER_MARKER = "partition.before-marker", "partition.after-marker
 
 
 class Moment(NamedTuple):
-    """`during`: the client's last request. sent: markers of the dead coordinator, at least and at
-    most, where it is the coordinator that dies."""
+    """A moment of a transaction.
+
+    `during`: the client's last request. sent: markers of the dead coordinator, at least and at
+    most, where it is the coordinator that dies.
+    """
 
     fault_point: str
     during: str
@@ -64,7 +67,7 @@ MOMENTS = (
 
 
 class Marker(NamedTuple):
-    """As it stands in a log."""
+    """A marker in a log."""
 
     partition: int
     offset: int
@@ -111,11 +114,11 @@ class Unattended:
         self.identity = answer.producer_id, answer.producer_epoch
 
     def mark(self, which: str) -> bytes:
-        """The value of all records of the transaction before the death, or of the one at it."""
+        """Return the value of all records of the transaction before the death, or at it."""
         return f"{self.name} {which}".encode()
 
     def go(self, last: str, *, is_commit: bool) -> None:
-        """Send requests up to and including `last`; what they are answered does not matter."""
+        """Send requests up to and including `last`; their answers are ignored."""
         for send in self._steps(last, is_commit=is_commit, mark=self.mark("at it")):
             send()
 
@@ -146,7 +149,7 @@ class Unattended:
 
 
 def judge(cluster: Cluster, moment: Moment, *, version: int, is_commit: bool) -> None:
-    """Play one transaction to its moment, and look at what becomes of it."""
+    """Play one transaction to its moment, and check its end."""
     name = f"{moment.fault_point} V{version} {is_commit} {time.time_ns()}"
     timeout_ms = TIMEOUT_MS if moment.outcome == UNDECIDED else LONG_MS
     try:
@@ -193,7 +196,7 @@ def _judge(cluster: Cluster, moment: Moment, client: Unattended, *, is_commit: b
 
 
 def described(cluster: Cluster, name: str) -> str:
-    """The state of a transactional id, as its coordinator has it."""
+    """Return the state of a transactional id, as its coordinator has it."""
 
     async def ask(admin: Admin) -> str:
         coordinator = await admin.view.broker(await admin.find_coordinator(name, 1))
@@ -209,7 +212,7 @@ def described(cluster: Cluster, name: str) -> str:
 
 
 def open_ends(cluster: Cluster) -> dict[int, tuple[int, int]]:
-    """(last stable offset, end) of the partitions in which they differ."""
+    """Return (last stable offset, end) of the partitions in which they differ."""
     places = {(TOPIC, index): -1 for index in range(PARTITIONS)}
     stable = cluster.ask(lambda admin: admin.list_offsets(places, read_committed=True))
     ends = cluster.ask(lambda admin: admin.list_offsets(places))
@@ -217,7 +220,7 @@ def open_ends(cluster: Cluster) -> dict[int, tuple[int, int]]:
 
 
 def markers(cluster: Cluster, producer_id: int) -> list[Marker]:
-    """The producer's markers, from the logs of the partitions' leaders."""
+    """Return the producer's markers, from the logs of the partitions' leaders."""
     found = []
     for index in range(PARTITIONS):
         folder = cluster.data / f"node-{cluster.leader(TOPIC, index)}" / f"{TOPIC}-{index}"
@@ -241,7 +244,7 @@ def _name(value: object) -> str:
 
 @pytest.mark.in_turn
 @pytest.mark.parametrize("moment", MOMENTS, ids=_name)
-def test_what_was_decided_is_finished_and_what_was_not_is_aborted(
+def test_decided_transaction_is_finished_and_undecided_one_is_aborted(
     cluster: Cluster, moment: Moment
 ) -> None:
     judge(cluster, moment, version=2, is_commit=True)

@@ -1,4 +1,4 @@
-"""A node that is heard and hears nothing: others must lead what it led, and it comes back."""
+"""A node that sends but receives nothing loses its leadership to others, and it returns."""
 
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ DEADLINE_S = 30
 
 
 @pytest.mark.in_turn
-def test_a_deaf_node_is_fenced_and_comes_back_when_it_hears(tmp_path: Path) -> None:
+def test_node_that_receives_nothing_is_fenced_and_returns_after_the_heal(tmp_path: Path) -> None:
     with Cluster(nodes=3, data=tmp_path / "cluster") as cluster:
         cluster.ask(lambda a: a.create_topic("t", partitions=6, replication_factor=3))
         cluster.wait_for_isr("t", 3)
@@ -23,7 +23,7 @@ def test_a_deaf_node_is_fenced_and_comes_back_when_it_hears(tmp_path: Path) -> N
         deaf = next(i for i in cluster.node_ids if i != controller)
         others = [i for i in cluster.node_ids if i != deaf]
 
-        # The deaf node still answers, with what it knew before: another is asked.
+        # The isolated node still answers, with old metadata: another is asked.
         address = cluster.node(controller).status().address
         with blocking_admin(address) as admin:
 

@@ -1,7 +1,7 @@
-"""A disk that takes no more: the broker steps down from the partition, the client notices nothing.
+"""A full disk makes the broker step down from the partition, and the client notices nothing.
 
-The limit on the size of files is set from outside on the running process (prlimit), so every
-write beyond it fails as it does on a full disk, in the middle of a batch, too.
+The limit on the size of files is set from outside on the running process (prlimit), so every write
+beyond it fails as it does on a full disk, in the middle of a batch, too.
 """
 
 import errno

@@ -1,7 +1,7 @@
-"""kill -9 under idempotent load of two client libraries: nothing lost, doubled, or reordered.
+"""SIGKILLs under idempotent load of two client libraries lose, double and reorder nothing.
 
-The default run is short; `-m chaos` runs the two minutes of the README. The schedule comes from
-a seed that a failure prints: `ONCELOG_SEED=n` repeats it.
+The default run is short; `-m chaos` runs the two minutes of the README. The schedule comes from a
+seed that a failure prints: `ONCELOG_SEED=n` repeats it.
 """
 
 import json
@@ -42,7 +42,7 @@ def _start_producers(cluster: Cluster, folder: Path) -> list[tuple[subprocess.Po
 
 
 def _kill_for(cluster: Cluster, seconds: float, rng: random.Random) -> Counter[str]:
-    """One node at a time, several leaders in a row with little time between, all at once."""
+    """Kill one node at a time, several leaders in quick succession, or all at once."""
     kinds: Counter[str] = Counter()
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -63,7 +63,7 @@ def _kill_for(cluster: Cluster, seconds: float, rng: random.Random) -> Counter[s
 
 
 def _read_all(cluster: Cluster) -> dict[int, list[tuple[int, str]]]:
-    """(offset, value) by partition, to the end of every partition."""
+    """Return (offset, value) by partition, to the end of every partition."""
     from confluent_kafka import Consumer, KafkaError, TopicPartition
 
     consumer = Consumer(

@@ -1,4 +1,4 @@
-"""Each command that owns a cluster, ended by each signal at each moment: nothing is left."""
+"""Each command that owns a cluster leaves nothing when it is ended by any signal at any moment."""
 
 import fcntl
 import os
@@ -62,7 +62,7 @@ END_TIMEOUT_S, LEFT_TIMEOUT_S = 60.0, 20.0
 
 @pytest.fixture
 def scratch() -> Iterator[Path]:
-    """The temporary directory of a command and of all that it starts, which are known by it."""
+    """Yield the temporary directory of a command, by which all its processes are found."""
     short = Path(tempfile.mkdtemp(prefix="ols"))  # sockets want short paths
     yield short
     for process in living(short):
@@ -101,7 +101,7 @@ def listening(scratch: Path) -> set[int]:
 
 
 class Started:
-    """A command in a session of its own, told to a file or a terminal."""
+    """A command in a session of its own, with its output in a file or a terminal."""
 
     def __init__(self, name: str, scratch: Path, folder: Path, terminal: int | None = None) -> None:
         self.name, self.scratch, self._told = name, scratch, folder / "told"
@@ -119,7 +119,7 @@ class Started:
         return self._told.read_text()
 
     def wait_for(self, moment: str) -> None:
-        """Return when the command has come so far."""
+        """Return when the command has reached the moment."""
         wanted = {"before its nodes": 0, "starting": 1}.get(moment, NODES)
         until(
             lambda: len(living(self.scratch)) > 1 and nodes(self.scratch) >= wanted,
@@ -140,7 +140,7 @@ class Started:
 
 
 def read_until(terminal: int, is_over: threading.Event) -> None:
-    """Read what a terminal shows, then close its window."""
+    """Read the output of a terminal, then close its window."""
     while not is_over.is_set():
         if select.select([terminal], [], [], 0.1)[0]:
             os.read(terminal, 65536)
@@ -175,7 +175,7 @@ def test_ended_command_leaves_no_process_no_file_and_no_port(
 def test_closed_terminal_leaves_no_process_and_no_file(
     name: str, scratch: Path, tmp_path: Path
 ) -> None:
-    """SIGHUP comes, and nothing can be printed any more."""
+    """SIGHUP comes, and output fails from then on."""
     ours, theirs = pty.openpty()
     command = Started(name, scratch, tmp_path, theirs)
     os.close(theirs)

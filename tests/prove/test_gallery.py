@@ -1,6 +1,6 @@
 """The gallery's own book-keeping, and four of its applications for a short while.
 
-All of them, by seeds: `python -m tests.prove.gallery`.
+All of them run by seeds: `python -m tests.prove.gallery`.
 """
 
 import json
@@ -20,7 +20,7 @@ NAME = "confluent-offsets-outside"
 FOUND = ["offsets-outside-transaction"]
 
 
-def test_every_wrong_application_says_what_convicts_it_and_what_is_named() -> None:
+def test_every_wrong_application_has_its_verdicts_and_findings() -> None:
     assert len(WRONG) >= 14
     for entry in WRONG:
         assert entry.wrong, entry.name
@@ -55,7 +55,7 @@ def test_a_cell_is_judged(name, verdict, found, is_as_expected, is_named) -> Non
     assert (cell.is_as_expected, cell.is_named) == (is_as_expected, is_named)
 
 
-def test_what_stands_in_the_file_is_not_run_again(tmp_path, monkeypatch) -> None:
+def test_cells_in_the_file_are_not_run_again(tmp_path, monkeypatch) -> None:
     file, ran = tmp_path / "cells", list[int]()
 
     def run(entry, seed, folder, out, **options) -> Cell:

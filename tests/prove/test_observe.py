@@ -25,7 +25,7 @@ RECORDS = 200
 
 @pytest.fixture(scope="module")
 def bootstrap() -> Iterator[str]:
-    """A cluster whose topic `orders` was written in transactions, one of them aborted."""
+    """Yield a cluster with a topic `orders` written in transactions, one of them aborted."""
     with Cluster(nodes=3) as cluster:
         for topic in ("orders", "invoices"):
             new_topic(cluster, topic, 2)
@@ -93,7 +93,7 @@ def test_a_mistake_is_named_while_it_is_made(bootstrap, name, finding):
     assert any(line.split()[:2] == ["wrong", finding] for line in lines)
 
 
-def test_nobody_at_the_address_is_told(bootstrap):
+def test_observe_without_a_client_exits_with_three(bootstrap):
     with observing(bootstrap) as (process, _):
         pass
     assert process.returncode == 3

@@ -1,4 +1,4 @@
-"""Many logs side by side, each a topic of its own, so that Spark is asked only once."""
+"""Many logs side by side, each a topic of its own, so that Spark runs only once."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,7 +33,7 @@ KNOWN = set(SCHEMA.names) - {"timestamp", "timestamp_type", "headers"}
 
 @contextmanager
 def lightly(spark) -> Iterator[None]:
-    """Small queries by the dozen: compiling and planning them anew takes longer than they do."""
+    """Configure Spark for dozens of small queries, which take longer to compile than to run."""
     light = {
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.shuffle.partitions": "1",
@@ -51,7 +51,7 @@ def lightly(spark) -> Iterator[None]:
 
 @dataclass(slots=True)
 class AuditedLogs:
-    """What is shown to the audit. A history's topics are PREFIX|TOPIC."""
+    """The input of an audit. A history's topics are PREFIX|TOPIC."""
 
     rows: list[dict[str, object]] = field(default_factory=list)
     shown: list[tuple[str, int, int]] = field(default_factory=list)
@@ -64,7 +64,7 @@ class AuditedLogs:
     def add_log(
         self, log_model: ModelLog, planted: str = "", spot: tuple[int, int] | None = None
     ) -> None:
-        """Its rows, what its reader was shown, and where its copies are compared."""
+        """Add a log's rows, the records shown to its reader, and the range of comparison."""
         self.planted[log_model.topic] = planted
         if spot is not None:
             self.spots[log_model.topic] = spot
@@ -80,7 +80,7 @@ class AuditedLogs:
                 self.bounds.append((log_model.topic, partition, start, end))
 
     def add_history(self, history: Edit, prefix: str, planted: str) -> None:
-        """The batches of the judge's own model, as rows."""
+        """Add the batches of the judge's own model, as rows."""
         first_id = len(self.planted) * 1_000_000
         self.planted[prefix] = planted
         ends: dict[tuple[str, int], int] = {}
@@ -110,7 +110,7 @@ class AuditedLogs:
         self.bounds += [(*key, 0, int(end)) for key, end in ends.items()]
 
     def audit_input(self, spark, folder: Path) -> AuditInput:
-        """Spark reads it all from files: handing rows over one by one takes longer than judging."""
+        """Return the input as files: handing rows to Spark one by one takes longer than judging."""
         columns = {name: [row[name] for row in self.rows] for name in SCHEMA.names if name in KNOWN}
         count = len(self.rows)
         columns["timestamp"] = [TIME_MS * 1000] * count

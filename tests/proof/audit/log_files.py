@@ -1,4 +1,4 @@
-"""Raw rows written down as nodes would have: segments of real batches, and checkpoints."""
+"""Raw rows written as files of nodes: segments of real batches, and checkpoints."""
 
 import itertools
 from pathlib import Path
@@ -12,7 +12,7 @@ HIGH_WATERMARKS, LOG_STARTS = "replication-offset-checkpoint", "log-start-offset
 
 
 def batch_of(rows: list[Row]) -> bytes:
-    """The bytes of rows that were sent together."""
+    """Return the bytes of rows that were sent together."""
     first = rows[0]
     if first.is_control:
         assert first.coordinator_epoch is not None
@@ -36,13 +36,13 @@ def batch_of(rows: list[Row]) -> bytes:
 
 
 def belongs(row: Row) -> tuple[object, ...]:
-    """Neighbours of which this is equal stand in one batch."""
+    """Return the key that neighbours of one batch share."""
     return (row.batch_crc, row.is_control, row.is_transactional, row.producer_id,
             row.producer_epoch, row.leader_epoch, row.value == b"another")  # fmt: skip
 
 
 def batches_of(rows: list[Row]) -> list[bytes]:
-    """Batches of one log, in order; a row that is out of step begins a batch of its own."""
+    """Return the batches of one log, in order; a row out of step begins a batch of its own."""
     made: list[bytes] = []
     for _, group in itertools.groupby(rows, belongs):
         together: list[Row] = []
@@ -56,7 +56,7 @@ def batches_of(rows: list[Row]) -> list[bytes]:
 
 
 def write_logs(log_model: ModelLog, folder: Path) -> None:
-    """The copies of a log_model in FOLDER/node-N, beside those that are there already."""
+    """Write the copies of a log_model to FOLDER/node-N, beside those that are there already."""
     for replica in range(1, log_model.replicas + 1):
         node = folder / f"node-{replica}"
         for partition, (start, end) in log_model.ends.items():

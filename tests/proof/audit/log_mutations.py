@@ -1,6 +1,6 @@
-"""One falsification of raw rows, or of what a reader was shown, for every anomaly of the audit.
+"""One falsification of raw rows, or of the shown records, for every anomaly of the audit.
 
-A plant returns the partition and the offset at which it is to be found, where that is one place.
+A plant returns the partition and the offset of the anomaly, where that is one place.
 """
 
 from collections.abc import Callable
@@ -11,15 +11,15 @@ from .model_log import SEQUENCE_MAX, ModelLog, Place, Row
 Spot = tuple[int, int]  # partition, offset
 Mutation = Callable[[ModelLog], Spot | None]
 MUTATIONS: dict[str, Mutation] = {}
-# What a falsification may do to the log, or to what readers should have seen, besides.
+# Further anomalies that a falsification may cause in the log, or for its readers.
 BROUGHT_ALONG: dict[str, set[str]] = {
-    "offset-disorder": {"sequence-repeated"},  # a batch that is there twice has its sequences twice
-    "offset-gap": {"phantom-read"},  # the record that is gone was shown
-    "sequence-gap": {"sequence-repeated"},  # by the batch behind it
-    "leader-epoch-fell": {"sequence-repeated"},  # of a batch's middle: both parts have its sequence
-    "plain-in-transaction": {"committed-hidden"},  # of a transaction that was aborted
+    "offset-disorder": {"sequence-repeated"},  # a batch twice has its sequences twice
+    "offset-gap": {"phantom-read"},  # the missing record was shown
+    "sequence-gap": {"sequence-repeated"},  # from the batch behind it
+    "leader-epoch-fell": {"sequence-repeated"},  # within a batch: both have its sequence
+    "plain-in-transaction": {"committed-hidden"},  # from an aborted transaction
     "marker-missing": {"committed-hidden", "aborted-visible"},  # the next marker decides
-    # The marker that is gone leaves a hole where others wrote behind it.
+    # The missing marker leaves a hole where others wrote behind it.
     "open-transaction": {"open-visible", "offset-gap"},
     "mixed-markers": {"committed-hidden", "aborted-visible"},
     "open-visible": {"open-transaction", "aborted-visible"},  # the reader was shown everything
@@ -43,7 +43,7 @@ def has_sequence(place: Place) -> bool:
 
 
 def ends(place: Place) -> bool:
-    """A marker right behind the data that it ends."""
+    """Return whether this is a marker right behind the data that it ends."""
     return place.row.is_control and place.before is not None and not place.before.is_control
 
 

@@ -1,9 +1,9 @@
-"""Raw rows of logs to which only what is legal has happened, for the audit.
+"""Raw rows of legal logs for the audit.
 
 A log_model is one topic of two partitions. Producers of all kinds take turns by a seed: plain ones,
 idempotent ones, transactional ones of both versions, with fences, repeated markers and changes of
-leader. `edge` says what has happened to the log since: its beginning gone, compacted, sequences
-about to wrap.
+leader. `edge` names a later change of the log: its beginning is deleted, it is compacted, or
+sequences are about to wrap.
 """
 
 import random
@@ -19,7 +19,7 @@ TIME_MS = 1_700_000_000_000
 
 @dataclass(slots=True)
 class Row:
-    """As the source's raw mode gives it, without the time and what the audit does not look at."""
+    """A row of the source's raw mode, without the time and columns that the audit ignores."""
 
     topic: str
     partition: int
@@ -50,7 +50,7 @@ class _Producer:
 
 
 class ModelLog:
-    """See the top of the file. `rows`: of all copies; `shown`: what read_committed gives."""
+    """A legal log. `rows`: of all copies; `shown`: the records of read_committed."""
 
     def __init__(self, seed: int, topic: str, edge: str = "whole", *, batches: int = 60,
                  replicas: int = 0) -> None:  # fmt: skip
@@ -155,7 +155,7 @@ class ModelLog:
     # --- for plants
 
     def pick(self, fits: Callable[["Place"], bool], copy: int | None = None) -> "Place":
-        """A row of one copy (None: the leader's), by chance."""
+        """Pick a random row of one copy (None: the leader's)."""
         found: list[Place] = []
         for partition in self.logs:
             log = [r for r in self.rows if (r.replica, r.partition) == (copy, partition)]
@@ -175,7 +175,7 @@ class ModelLog:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A row among others: of its log, of its producer there, of its batch."""
+    """A row with its neighbours: in its log, of its producer there, in its batch."""
 
     row: Row
     log: list[Row]
@@ -185,17 +185,17 @@ class Place:
 
     @property
     def before(self) -> Row | None:
-        """What its producer has right before it."""
+        """Return its producer's row right before it."""
         return self.own[self.at - 1] if self.at and self.row.producer_id >= 0 else None
 
     @property
     def after(self) -> Row | None:
-        """What its producer has right after it."""
+        """Return its producer's row right after it."""
         return self.own[self.at + 1] if self.at + 1 < len(self.own) else None
 
     @property
     def follows_in_epoch(self) -> bool:
-        """Whether it begins a batch, and its producer has one in the same epoch before."""
+        """Return whether it begins a batch, with an earlier one of its producer and epoch."""
         is_first = self.batch[0] is self.row
         before = (r for r in self.own[: self.at] if r.sequence >= 0)
         return is_first and any(r.producer_epoch == self.row.producer_epoch for r in before)

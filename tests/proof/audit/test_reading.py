@@ -26,7 +26,7 @@ OF_LOGS = sorted(MUTATIONS.keys() - OF_READERS)
 
 
 def falsified(name: str, number: int) -> ModelLog:
-    """A log_model in whose copies it is planted; a divergence in one of them only."""
+    """Return a log_model with a planted anomaly in all copies; a divergence in one of them only."""
     is_divergence = name == "replica-divergence"
     for seed in range(50):
         first = 1_000 + number * 50 + seed
@@ -44,7 +44,7 @@ def falsified(name: str, number: int) -> ModelLog:
 
 @pytest.fixture(scope="module")
 def found(spark, tmp_path_factory):
-    """Topic -> the anomalies that were found in its files."""
+    """Return topic -> the anomalies that were found in its files."""
     folder = tmp_path_factory.mktemp("logs")
     for number, edge in enumerate(EDGES):
         write_logs(ModelLog(number, f"clean-{edge}", edge, replicas=3), folder)
@@ -67,7 +67,7 @@ def test_sound_files_raise_no_alarm(found):
 
 
 @pytest.mark.parametrize("name", OF_LOGS)
-def test_what_is_planted_in_files_is_found(found, name):
+def test_planted_anomaly_in_files_is_found(found, name):
     may_be = BROUGHT_ALONG.get(name, set()) - OF_READERS
     assert {name} <= found[f"planted-{name}"] <= {name} | may_be
 
@@ -91,7 +91,7 @@ def test_unreadable_logs_are_an_error_in_one_line(spark, tmp_path, capsys):
 
 
 def refused(capsys, *asked: str) -> str:
-    """The one sentence of an audit that could not be."""
+    """Return the one sentence of an audit that failed."""
     assert main(list(asked)) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
@@ -140,5 +140,5 @@ def test_an_unreachable_cluster_or_topic_is_an_error_in_one_line(
     assert "begins at 10" in refused(capsys, *there, "--topic", "vanishing")
 
 
-def test_what_is_always_compacted_is_known():
+def test_topic_of_decisions_counts_as_compacted():
     assert decision.TOPIC in reading.COMPACTED

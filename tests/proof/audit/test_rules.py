@@ -1,4 +1,4 @@
-"""Who judges the audit: clean logs raise no alarm, every planted violation is found by its name."""
+"""Judge the audit: clean logs raise no alarm, every planted violation is found by its name."""
 
 import random
 
@@ -47,7 +47,7 @@ def plant_rows(audited: AuditedLogs, name: str, wanted: int) -> None:
 
 
 def compacted_since(seed: int) -> ModelLog:
-    """A log that was compacted once more after its reader was shown it."""
+    """Return a log that was compacted once more after its reader was shown it."""
     log_model = ModelLog(seed, f"clean-{seed}-since", "compacted")
     gone = [row for row in log_model.rows if not row.is_control and row.outcome != "aborted"][::3]
     log_model.rows = [row for row in log_model.rows if row not in gone]
@@ -57,13 +57,13 @@ def compacted_since(seed: int) -> ModelLog:
 
 @pytest.fixture(scope="module", params=[1, pytest.param(3, marks=pytest.mark.spark_slow)])
 def each(request) -> int:
-    """How often each violation is planted."""
+    """Return how often each violation is planted."""
     return request.param
 
 
 @pytest.fixture(scope="module")
 def found(spark, each, tmp_path_factory) -> tuple[AuditedLogs, dict[str, set[Spotted]], Summary]:
-    """What was planted where, what was found where, and the summary."""
+    """Return the planted logs, the findings by topic, and the summary."""
     audited = AuditedLogs()
     for number in range(15):
         edge = EDGES[number % len(EDGES)]
@@ -126,7 +126,7 @@ def test_violations_are_found_where_they_were_planted(found, each: int) -> None:
 
 
 @pytest.mark.parametrize("chunk_size", [1, 5, 1_000])
-def test_what_lies_before_and_after_does_not_depend_on_where_a_group_is_cut(spark, chunk_size):
+def test_neighbours_are_the_same_for_every_chunk_size(spark, chunk_size):
     rng = random.Random(chunk_size)
     rows = [(g, at, rng.choice((None, rng.randrange(9)))) for g in "ab" for at in range(40)]
     with lightly(spark):
@@ -143,7 +143,7 @@ def test_what_lies_before_and_after_does_not_depend_on_where_a_group_is_cut(spar
         assert row["least"] == min((v for at, v in same if at > row["at"]), default=None)
 
 
-def test_the_summary_counts_what_was_looked_at(found) -> None:
+def test_summary_counts_all_rows(found) -> None:
     audited, _, counts = found
     assert counts.records == sum(not row["is_control"] for row in audited.rows)
     assert counts.markers == sum(bool(row["is_control"]) for row in audited.rows)

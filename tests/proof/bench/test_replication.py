@@ -116,7 +116,7 @@ def test_report_of_replicas_needs_nothing_from_anywhere() -> None:
     assert PERF_LINE.match(line)
 
 
-def test_chart_leaves_out_what_is_not_known() -> None:
+def test_chart_leaves_out_unknown_values() -> None:
     report = replication_report({}, [result(), result(None)])
     assert [len(chart.bars) for chart in report.charts] == [2, 2, 2, 1]
     assert read_report(report.as_json()) == read_report(report.as_json())

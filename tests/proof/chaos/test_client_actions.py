@@ -1,4 +1,4 @@
-"""Faults of clients and topics, on the double of a cluster: what counts as a hit."""
+"""Faults of clients and topics, on the double of a cluster: the conditions of a hit."""
 
 import asyncio
 from collections import Counter
@@ -99,7 +99,7 @@ def test_a_reassignment_is_taken_back_when_the_schedules_end_meanwhile(
 
         async def call(self, _: int, request: dict[str, Any]) -> Any:
             self.asked += 1
-            if self.asked == 2:  # the way back
+            if self.asked == 2:  # the move back
                 raise LeaderNotAvailable("not now")
             return await super().call(_, request)
 
@@ -124,7 +124,7 @@ def test_an_election_that_moves_no_leader_is_no_hit() -> None:
 
 
 class ProxiesDouble:
-    """A request meets the fault before whoever made it can look."""
+    """Proxies with a request that meets the fault before its maker can look."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""Processes of clients: what they met is counted; which ends are failures."""
+"""Processes of clients: their errors are counted, and unexpected exits are failures."""
 
 import json
 from collections.abc import Iterator
@@ -66,7 +66,7 @@ def test_a_library_that_hangs_is_started_again_without_blame(processes: StandIns
     assert processes.broken == []
 
 
-def test_a_process_that_was_asked_to_end_reports_what_its_clients_met(processes: StandIns) -> None:
+def test_process_reports_its_clients_errors_when_it_is_stopped(processes: StandIns) -> None:
     processes.add("one", order())
     until(lambda: "ready" in processes.log("one").read_text())
     processes.remove("one")

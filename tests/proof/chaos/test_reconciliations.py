@@ -1,4 +1,4 @@
-"""Which faults met a reconciliation, in histories that were written by hand."""
+"""The faults that met a reconciliation, in histories written by hand."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The newest record of each key, in a log that was cleaned and in one that was not: the same."""
+"""The newest record of each key is the same in a cleaned log and in an uncleaned one."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ def offsets(folder: Path, *batches: bytes) -> dict[bytes, int]:
     return {key: offset for key, (offset, _) in survivors(folder).items()}
 
 
-def test_what_was_aborted_does_not_count(tmp_path: Path) -> None:
+def test_aborted_record_does_not_survive(tmp_path: Path) -> None:
     whole = offsets(
         tmp_path, data(0, b"k", b"a", 5), marker(1, 5, is_commit=True), data(2, b"k", b"b", 5),
         marker(3, 5, is_commit=False),
@@ -43,7 +43,7 @@ def test_what_was_aborted_does_not_count(tmp_path: Path) -> None:
     assert whole == cleaned
 
 
-def test_data_whose_marker_was_cleaned_away_counts(tmp_path: Path) -> None:
+def test_data_without_its_cleaned_marker_survives(tmp_path: Path) -> None:
     assert offsets(tmp_path, data(0, b"k", b"a", 5)) == {b"k": 0}
 
 
@@ -69,6 +69,9 @@ def decision(epoch: int, client_transaction_version: int, index: int = 1) -> Sha
 
 
 def test_an_epoch_that_begins_with_a_fence_may_still_have_many_transactions() -> None:
-    """Found by chaos, seed 1 of 45 minutes: commits of epoch 10460 were held against that fence."""
+    """An epoch may have many transactions after a fence (chaos, seed 1 of 45 minutes).
+
+    Commits of epoch 10460 were compared with that fence.
+    """
     entries = [decision(9, 2), decision(10, 2), decision(10, 1), ShardEntry(4, 1, "b", None)]
     assert shared_epochs(entries) == {(5, 10)}

@@ -1,4 +1,4 @@
-"""The page of a run, from a history that was written by hand."""
+"""The page of a run, from a history written by hand."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ MS = 1_000_000
 
 
 class Clock:
-    """Moves when it is told."""
+    """A clock that is set by the test."""
 
     def __init__(self) -> None:
         self.now_ns = 5_000 * MS
@@ -27,7 +27,7 @@ class Clock:
 
 
 def a_run(recorder: Recorder, clock: Clock) -> None:
-    """Ten seconds: a send and a commit of 20 ms each every 100 ms, a kill from 2 s to 4 s."""
+    """Record ten seconds: sends and commits of 20 ms every 100 ms, a kill from 2 s to 4 s."""
     process = recorder.new_process()
     start_ns = clock.now_ns
     times = start_ns + 2_000 * MS, start_ns + 4_000 * MS
@@ -87,7 +87,7 @@ def test_an_empty_history_is_drawn_too(tmp_path: Path) -> None:
     assert "<svg" in write_report(tmp_path, tmp_path / "report.html").read_text()
 
 
-def test_what_is_not_a_run_is_refused(tmp_path: Path) -> None:
+def test_report_of_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Failure, match="not the directory of a run"):
         write_report(tmp_path, tmp_path / "report.html")
 

@@ -1,6 +1,6 @@
-"""What Apache Kafka 4.4.0 says of itself, asked once and kept, and what the code says of ours.
+"""The recorded survey of Apache Kafka 4.4.0, and the survey of ours from the code.
 
-Asked anew (Maven and Java fetch and run it), then docs/protocol.md made from it:
+To record it anew (Maven and Java fetch and run it), and make docs/protocol.md from it:
 .venv/bin/python -m tests.proof.conformance.recorded; .venv/bin/python -m tests.tidy.test_docs
 """
 
@@ -38,7 +38,7 @@ def kafka() -> Survey:
 
 
 def ours() -> Survey:
-    """By the tables that a broker reads; nothing is asked."""
+    """Return our survey from the tables that a broker reads, without a broker."""
     log = logging.getLogger(__name__)
     apis = {
         int(api.key): SurveyedApi(
@@ -63,7 +63,7 @@ def ours() -> Survey:
 
 @contextmanager
 def running_kafka() -> Iterator[str]:
-    """The bootstrap line of a new one."""
+    """Yield the bootstrap line of a new Apache Kafka."""
     with (
         tempfile.TemporaryDirectory() as folder,
         KafkaPeer(Path(folder)) as peer,
@@ -72,7 +72,7 @@ def running_kafka() -> Iterator[str]:
 
 
 def written(found: Survey) -> str:
-    """A survey as it is kept: an API in a line, without what is another each time."""
+    """Return the stored form of a survey: an API in a line, without values that vary."""
     fields = survey_fields(found) | {"address": "", "cluster_id": None}
     apis = ",\n  ".join(json.dumps(row) for row in fields.pop("apis"))
     rest = json.dumps(fields, indent=1).removeprefix("{")

@@ -1,4 +1,4 @@
-"""A real cluster of ours, asked and left as it was."""
+"""A real cluster of ours is surveyed and left unchanged."""
 
 import json
 from collections.abc import Iterator
@@ -29,14 +29,14 @@ def asked(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str
 
 
 def left_behind(cluster: Cluster) -> list[list[Any]]:
-    """Topics and groups."""
+    """Return topics and groups."""
     return [
         cluster.ask(lambda admin: admin.describe_topics()),
         cluster.ask(lambda admin: admin.groups.list_groups()),
     ]
 
 
-def test_a_cluster_says_what_its_tables_say(
+def test_cluster_survey_equals_the_tables_of_the_code(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = left_behind(cluster)
@@ -80,7 +80,9 @@ def test_a_cluster_beside_itself_is_equal(
     assert fields["counts"] == {"equal": equal, "reason": 0, "without": 0, "not asked": 2}
 
 
-def test_what_came_is_printed(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+def test_survey_prints_outcomes_and_features(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
     code, printed = asked(capsys, "--bootstrap", cluster.bootstrap)
     assert code == 0
     for words in ("EndTxn", "refused INVALID_REQUEST", "feature group.version  0-1, level 1",

@@ -69,7 +69,7 @@ def test_apis_are_compared_by_their_versions(ours, theirs, expected) -> None:
     assert verdicts(surveyed(ours), surveyed(theirs))[0] == expected
 
 
-def test_what_only_we_have_is_no_difference() -> None:
+def test_feature_of_ours_alone_is_no_difference() -> None:
     ours = surveyed({26: (0, 5)}, broker={"a"}, features={"f": SurveyedFeature(0, 1, 1)})
     assert compared(ours, surveyed(), ()) == []
 
@@ -98,7 +98,7 @@ def test_answers_agree(ours: AskOutcome, theirs: AskOutcome, alike: bool) -> Non
 
 
 @pytest.mark.parametrize("other", [SERVED, REFUSED, SILENT, not_asked("why")])
-def test_what_was_not_asked_is_neither_equal_nor_different(other: AskOutcome) -> None:
+def test_unasked_version_is_neither_equal_nor_different(other: AskOutcome) -> None:
     for ours, theirs in ((not_asked("why"), other), (other, not_asked("why"))):
         rows = compared(
             surveyed({26: (0, 1)}, ours),

@@ -1,4 +1,4 @@
-"""A broker that closes, says nothing, or sends what is no answer: each is told, within a bound."""
+"""A broker that closes, stays silent, or sends garbage is reported, within a bound."""
 
 import contextlib
 import json
@@ -25,7 +25,7 @@ Deed = Callable[[socket.socket, bytes], bool]  # whether the connection goes on
 
 
 def versions(frame: bytes) -> bytes:
-    """The answer to ApiVersions."""
+    """Return the answer to ApiVersions."""
     header = decode_request_header(memoryview(frame))
     rows = [{"api_key": k, "min_version": a, "max_version": b} for k, (a, b) in APIS.items()]
     version = header.api_version
@@ -43,7 +43,7 @@ def is_silent(connection: socket.socket, frame: bytes) -> bool:
 
 
 def babbles(connection: socket.socket, frame: bytes) -> bool:
-    """An answer of its correlation id, with nonsense behind it."""
+    """Answer with its correlation id and garbage behind it."""
     connection.sendall(b"\0\0\0\x0e" + frame[4:8] + b"\xff" * 10)
     return True
 
@@ -59,7 +59,7 @@ def answers_another(connection: socket.socket, frame: bytes) -> bool:
 
 
 def drips(connection: socket.socket, frame: bytes) -> bool:
-    """A byte now and then, for longer than an answer may take."""
+    """Send a byte now and then, for longer than an answer may take."""
     connection.sendall(b"\0\0\x10\0")
     end_s = time.monotonic() + 3 * ANSWER_S
     while time.monotonic() < end_s:
@@ -70,7 +70,7 @@ def drips(connection: socket.socket, frame: bytes) -> bool:
 
 @contextmanager
 def broker(deed: Deed, *, first: bool = True, connections_max: int = 1_000) -> Iterator[str]:
-    """One that tells its APIs, as long as `first` holds, and does its deed for all else."""
+    """Run a broker that lists its APIs, as long as `first` holds, and else does its deed."""
     listener = socket.create_server(("127.0.0.1", 0))
     connections: list[socket.socket] = []
 
@@ -120,7 +120,7 @@ def broker(deed: Deed, *, first: bool = True, connections_max: int = 1_000) -> I
         (answers_another, ["garbage"] * 4),
     ],
 )
-def test_what_a_hostile_broker_does_is_told(deed: Deed, came: list[str]) -> None:
+def test_survey_reports_a_hostile_brokers_behaviour(deed: Deed, came: list[str]) -> None:
     began_s = time.monotonic()
     with broker(deed) as bootstrap:
         found = survey({"bootstrap.servers": bootstrap}, print, answer_s=ANSWER_S)
@@ -176,7 +176,7 @@ def test_a_broker_that_tells_no_versions_is_a_failure(deed: Deed) -> None:
         survey({"bootstrap.servers": bootstrap}, print, answer_s=ANSWER_S)
 
 
-def test_nobody_there_is_a_failure() -> None:
+def test_survey_without_a_broker_fails() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     with pytest.raises(Failure, match=f"127.0.0.1:{port}"):

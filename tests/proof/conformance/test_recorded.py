@@ -36,7 +36,7 @@ def test_every_reason_is_needed() -> None:
     assert idle == []
 
 
-def test_each_api_has_a_harmless_request_whose_fields_exist() -> None:
+def test_harmless_request_of_each_api_has_existing_fields() -> None:
     assert HARMLESS.keys() == APIS.keys()
     for key, values in HARMLESS.items():
         if key > 1:  # Produce and Fetch have classes of their own
@@ -44,7 +44,7 @@ def test_each_api_has_a_harmless_request_whose_fields_exist() -> None:
 
 
 def test_no_harmless_request_opens_a_share_session() -> None:
-    """Epoch 0 would, and -1 ends one, which is not there."""
+    """Epoch 0 would open a session, and -1 ends one, which does not exist."""
     share_fetch, share_acknowledge = 78, 79
     epochs = [HARMLESS[key]["share_session_epoch"] for key in (share_fetch, share_acknowledge)]
     assert epochs == [-1, -1]

@@ -1,4 +1,4 @@
-"""A cluster behind SASL: asked after the login, or refused in words."""
+"""A cluster behind SASL is surveyed after the login, or refused in words."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""librdkafka's own account of its batches is read correctly."""
+"""The trace reads librdkafka's log of its batches correctly."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def trace() -> BatchTrace:
     return BatchTrace()
 
 
-def test_a_batch_whose_response_was_lost_is_retried(trace: BatchTrace):
+def test_batch_with_a_lost_response_is_retried(trace: BatchTrace):
     trace.feed(sent(2, 0))
     trace.feed(sent(2, 10))
     trace.feed(ended(2, 0, "delivered"))
@@ -53,7 +53,7 @@ def test_the_same_sequence_in_two_partitions_is_not_a_repetition(trace: BatchTra
     assert trace.counts.sent_again == 0
 
 
-def test_without_idempotence_what_goes_back_into_the_queue_counts_as_sent_again(trace: BatchTrace):
+def test_requeued_batch_counts_as_sent_again_without_idempotence(trace: BatchTrace):
     trace.feed(sent(0, -1))
     trace.feed(sent(0, -1))
     assert trace.counts.sent_again == 0

@@ -106,7 +106,7 @@ def test_outputs_in_another_order_than_their_inputs_are_found(run):
         enrich(0, 1, "w.1.1", flight(1), b"United Air Lines Inc.\t371"),  # another speed
     ],
 )
-def test_what_is_not_made_of_its_input_is_altered(run, value):
+def test_output_that_does_not_follow_from_its_input_is_altered(run, value):
     run.enriched.append(value)
     assert run.kinds == {"altered": 1}
 
@@ -175,7 +175,7 @@ def test_unknown_times_count_as_nothing():
     st.lists(st.tuples(st.sampled_from(("UA", "AA")), st.integers(1, 12)), max_size=40),
     st.integers(0, 40),
 )
-def test_sums_go_on_from_what_was_committed(flights, cut):
+def test_sums_continue_from_the_committed_metadata(flights, cut):
     flights = sorted(flights, key=lambda f: f[1])
     values = [flight(row, *each) for row, each in enumerate(flights)]
     whole, parts = RunningSums(), RunningSums()

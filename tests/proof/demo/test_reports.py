@@ -1,4 +1,4 @@
-"""A run of the demo as its folder has it."""
+"""The report of a demo run in its folder."""
 
 from oncelog.proof.demo import report as flights
 from oncelog.proof.demo.batch_trace import TraceCounts

@@ -1,4 +1,4 @@
-"""The demo on real nodes: short with few faults; whole, and with guarantees taken away: chaos."""
+"""The demo on real nodes: short with few faults; whole, and with guarantees removed: chaos."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""How the demo shows that it is at work, with and without a terminal."""
+"""The demo shows its progress with and without a terminal."""
 
 import sys
 from types import SimpleNamespace
@@ -13,7 +13,7 @@ from ...waiting import until
 
 
 @pytest.mark.parametrize("is_live", [False, True])
-def test_screen_says_what_is_waited_for(
+def test_screen_shows_the_current_wait(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], is_live: bool
 ) -> None:
     monkeypatch.setattr(report, "TICK_S", 0.01)

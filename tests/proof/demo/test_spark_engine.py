@@ -9,7 +9,7 @@ from oncelog.proof.demo.spark_engine import SparkEngine
 from oncelog.proof.demo.worker_engine import WorkerEngine
 
 
-def test_without_pyspark_the_engine_says_what_to_install(monkeypatch, tmp_path):
+def test_engine_names_the_package_to_install_without_pyspark(monkeypatch, tmp_path):
     monkeypatch.setattr(spark_engine, "find_spec", lambda name: None)
     with pytest.raises(Failure, match=r"pip install '\.\[demo,spark\]'"):
         SparkEngine(Cluster(3, data=tmp_path), source="a", enriched="b", sums="c")

@@ -1,4 +1,4 @@
-"""What the Spark job reports is kept, and its processes are killed one by one.
+"""The Spark job's reports are kept, and its processes are killed one by one.
 
 A stand-in plays the job: it has a child named java, and that has workers.
 """

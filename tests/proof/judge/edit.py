@@ -34,7 +34,7 @@ class Edit:
         return self.names.index(text)
 
     def pick(self, rows: Any) -> int:
-        """One of some rows; a plant that finds no place skips its seed."""
+        """Pick one of some rows; a plant without a place skips its seed."""
         rows = list(rows)
         if not rows:
             raise NoPlace
@@ -53,17 +53,17 @@ class Edit:
         return made
 
     def hide(self, value: int) -> None:
-        """Nobody ever read this value."""
+        """Remove all readings of this value."""
         for table in ("polls", "scan"):
             self.remove(table, np.flatnonzero(self[table]["value"] == value))
 
     def transactions(self, outcome: OpOutcome) -> Any:
-        """Numbers of the transactions with an outcome."""
+        """Return the numbers of the transactions with an outcome."""
         rows = self["transactions"]["outcome"] == outcome
         return self["transactions"]["transaction"][rows]
 
     def shown_sends(self) -> Any:
-        """Rows of sends that were acknowledged and are in the last reading."""
+        """Return the rows of sends that were acknowledged and are in the last reading."""
         sends = self["sends"]
         is_shown = np.isin(sends["value"], self["scan"]["value"])
         return np.flatnonzero(
@@ -71,7 +71,7 @@ class Edit:
         )
 
     def committed_sends(self) -> Any:
-        """Those of them whose transaction committed, or that are plain."""
+        """Return the rows of shown sends that are plain, or in a committed transaction."""
         sends, rows = self["sends"], self.shown_sends()
         owner = sends["transaction"][rows]
         return rows[(owner < 0) | np.isin(owner, self.transactions(OpOutcome.OK))]

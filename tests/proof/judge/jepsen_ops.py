@@ -1,7 +1,7 @@
-"""Operations in the form of Jepsen's tests, as a history: each becomes a transaction of a client.
+"""Operations in the form of Jepsen's tests, as a history: each becomes a client's transaction.
 
-A key is a partition, a value an integer of its own in each key. An operation takes a moment; what
-it polls it polls at its end, just before it commits.
+A key is a partition, a value an integer of its own in each key. An operation takes a moment; its
+polls return at its end, just before it commits.
 """
 
 from typing import Any, NamedTuple
@@ -49,13 +49,13 @@ class Ops:
         return self.values[(key, value)]
 
     def plain(self, number: int) -> Any:
-        """A value as the test wrote it."""
+        """Return a value as the test wrote it."""
         return next(value for (_, value), each in self.values.items() if each == number)
 
     def op(
         self, process: int, kind: str, *parts: Send | Poll, begun: int = -1, ended: int = -1
     ) -> None:
-        """An operation; `begun` and `ended` are given where they overlap or are asked for."""
+        """Add an operation; `begun` and `ended` are given where operations overlap."""
         self.now_ns = begun if begun >= 0 else self.now_ns + 1
         transaction = self.recorder.begin(process, f"p{process}")
         call, handle = self.recorder.poll_invoked(process, transaction)
@@ -93,7 +93,7 @@ class Ops:
         self.recorder.transaction_ended(transaction, OUTCOMES[kind])
 
     def assign(self, process: int, *keys: str) -> None:
-        """What the process reads from now on; a key that it does not name is forgotten."""
+        """Assign keys to the process; its other keys are revoked."""
         self.now_ns += 1
         for of, key in list(self._assigned):
             if of == process and key not in keys:
@@ -122,16 +122,16 @@ class Ops:
         return judge(self.history(), J_CHECKS)
 
     def count(self, anomaly: str) -> int:
-        """How often an anomaly was found."""
+        """Return how often an anomaly was found."""
         return sum(f.count for f in self.verdict().findings if f.name == anomaly)
 
     def cases(self, anomaly: str) -> list[dict[str, Any]]:
-        """The facts of one anomaly's cases."""
+        """Return the facts of one anomaly's cases."""
         found = [f for f in self.verdict().findings if f.name == anomaly]
         return [dict(case.facts) for f in found for case in f.cases]
 
     def facts(self, anomaly: str, *names: str) -> list[tuple[Any, ...]]:
-        """These of each case; values as the test wrote them."""
+        """Return these facts of each case; values as the test wrote them."""
         return [tuple(self._fact(case, name) for name in names) for case in self.cases(anomaly)]
 
     def _fact(self, case: dict[str, Any], name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Falsifications of what was written down at the end: raw logs, replicas, files, ends, probes."""
+"""Falsifications of the recorded end: raw logs, replicas, files, ends, probes."""
 
 import numpy as np
 
@@ -9,12 +9,12 @@ from .mutations import mutation
 
 
 def _batches(e: Edit, chosen: np.ndarray) -> np.ndarray:
-    """Rows of the leader's copy."""
+    """Return rows of the leader's copy."""
     return np.flatnonzero((e["batches"]["replica"] == -1) & chosen)
 
 
 def _later_batch(e: Edit, *, control: bool = False) -> int:
-    """A batch that is not its producer's first in that partition."""
+    """Pick a batch that is not its producer's first in that partition."""
     batches, seen, found = e["batches"], set(), []
     for row in _batches(e, np.ones(len(e["batches"]), bool)):
         key = (int(batches["partition"][row]), int(batches["producer_id"][row]))
@@ -100,7 +100,7 @@ def _(e: Edit) -> None:
 
 
 def _wide_marker(e: Edit) -> int:
-    """A marker of a transaction that has another in another partition."""
+    """Pick a marker of a transaction that has another one in another partition."""
     batches = e["batches"]
     rows = _batches(e, batches["marker"] != Marker.NONE)
     keys = list(zip(batches["producer_id"][rows], batches["producer_epoch"][rows], strict=True))
@@ -122,7 +122,7 @@ def _(e: Edit) -> None:
 
 @mutation("ended-early")
 def _(e: Edit) -> None:
-    """The marker of the transaction before comes once more, between two records of the next."""
+    """Repeat the marker of an earlier transaction between two records of the next."""
     batches, sends = e["batches"], e["sends"]
     data = _batches(e, (batches["marker"] == Marker.NONE) & (batches["attributes"] != 0))
     markers = _batches(e, batches["marker"] != Marker.NONE)

@@ -1,7 +1,7 @@
-"""A small model of Kafka that only does what is legal, and clients that record what they see.
+"""A small model of Kafka with legal behaviour only, and clients that record what they see.
 
-Everything is drawn from a seed: who moves next, what is sent where, which answers are lost, who
-aborts, who takes over whose transactional id. The servers are perfect; the clients are not.
+Everything is drawn from a seed: the next mover, each send's target, lost answers, aborts, and
+takeovers of transactional ids. The servers are perfect; the clients are not.
 """
 
 import random
@@ -20,7 +20,7 @@ Steps = Generator[None, None, None]
 
 @dataclass(slots=True)
 class Transaction:
-    """As its coordinator knows it."""
+    """A transaction as its coordinator knows it."""
 
     transactional_id: str
     producer_id: int
@@ -45,7 +45,7 @@ class Entry:
 
 @dataclass(slots=True)
 class Owner:
-    """Who a transactional id belongs to now."""
+    """The current owner of a transactional id."""
 
     producer_id: int
     epoch: int
@@ -180,7 +180,7 @@ class ModelCluster:
         self.generation += 1
 
     def owned(self, process: int) -> list[str]:
-        """What a member of the readers has in this generation."""
+        """Return the partitions of a member of the readers in this generation."""
         place = self.members.index(process)
         return sorted(self.logs)[place :: len(self.members)]
 
@@ -238,7 +238,7 @@ def send(
     begun: Begun,
     running: Transaction,
 ) -> Generator[None, None, int | None]:
-    """The value of a record that was appended, None when the producer was fenced."""
+    """Send a record; return its value, or None when the producer was fenced."""
     value = cluster.recorder.new_value()
     handle = cluster.recorder.send_invoked(process, partition, value, begun)
     yield
@@ -294,7 +294,7 @@ def begin(
 
 
 def writer(cluster: ModelCluster, transactional_id: str) -> Steps:
-    """Transactions over several partitions; reads, too; its id is shared with another."""
+    """Write and read in transactions over several partitions, with a shared transactional id."""
     rng, recorder = cluster.rng, cluster.recorder
     while True:
         process = recorder.new_process()
@@ -331,7 +331,7 @@ def writer(cluster: ModelCluster, transactional_id: str) -> Steps:
 
 
 def plain_producer(cluster: ModelCluster) -> Steps:
-    """Plain idempotent sends, some of them without an answer."""
+    """Send plain idempotent records, some of them without an answer."""
     rng, recorder = cluster.rng, cluster.recorder
     process, producer_id = recorder.new_process(), next(cluster.ids)
     while True:
@@ -351,7 +351,7 @@ def plain_producer(cluster: ModelCluster) -> Steps:
 
 
 def consumer(cluster: ModelCluster) -> Steps:
-    """Polls all partitions; goes elsewhere now and then, in a new session."""
+    """Poll all partitions; seek now and then, in a new session."""
     rng, recorder = cluster.rng, cluster.recorder
     process, session = recorder.new_process(), 0
     positions = dict.fromkeys(cluster.logs, 0)
@@ -373,7 +373,7 @@ def consumer(cluster: ModelCluster) -> Steps:
 
 
 def group_reader(cluster: ModelCluster) -> Steps:
-    """A member that commits plainly; answers are lost, and requests come late."""
+    """Commit plainly as a member; answers are lost, and requests come late."""
     rng, recorder, group = cluster.rng, cluster.recorder, "readers"
     while True:
         process = recorder.new_process()
@@ -400,7 +400,7 @@ def group_reader(cluster: ModelCluster) -> Steps:
             handle = recorder.group_commit_invoked(*row)
             yield
             chance = rng.random()
-            if chance < 0.1:  # nobody knows, and it may come yet
+            if chance < 0.1:  # the outcome is unknown, and it may come yet
                 late, late_in = (partition, offset), generation
                 continue
             if generation != cluster.generation:
@@ -415,7 +415,7 @@ def group_reader(cluster: ModelCluster) -> Steps:
 
 
 def copier(cluster: ModelCluster, transactional_id: str, source: str) -> Steps:
-    """Reads from one partition, writes what it makes of it elsewhere, commits its offsets."""
+    """Read from one partition, write a copy elsewhere, and commit its offsets."""
     rng, recorder, group = cluster.rng, cluster.recorder, "copiers"
     while True:
         process = recorder.new_process()

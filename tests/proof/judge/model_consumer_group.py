@@ -1,8 +1,8 @@
-"""A legal consumer group (KIP-848) for the model cluster, and members that record what they see.
+"""A legal consumer group (KIP-848) for the model cluster, and members that record it.
 
 The coordinator gives a partition to one member at a time. A member that has to give one up keeps
-its epoch until it has said so; one that dies keeps what it has until its session is over. A member
-takes what it was given a while later: when it was stopped, perhaps after its session.
+its epoch until it has reported that; one that dies keeps its partitions until its session is over.
+A member takes an assigned partition later: when it was stopped, perhaps after its session.
 """
 
 from collections.abc import Generator
@@ -21,7 +21,7 @@ GROUP = "shared"
 
 @dataclass(slots=True)
 class ModelGroup:
-    """What the coordinator knows: member epochs, and who has each partition."""
+    """The state of the coordinator: member epochs, and the owner of each partition."""
 
     partitions: list[str]
     epoch: int = 0
@@ -43,7 +43,7 @@ class ModelGroup:
         return set(self.partitions[order.index(process) :: len(order)])
 
     def heartbeat(self, process: int, owned: set[str]) -> tuple[int, set[str]]:
-        """The member's epoch and partitions, when it says what it owns."""
+        """Return the member's epoch and partitions, given the partitions that it owns."""
         wanted = self.wanted(process)
         mine = {key for key, who in self.held.items() if who == process}
         for key in mine - wanted - owned:
@@ -57,7 +57,7 @@ class ModelGroup:
 
 
 def shared_reader(cluster: "ModelCluster") -> Steps:
-    """One member after another; answers are lost, and some die without a word."""
+    """Run one member after another; answers are lost, and some die silently."""
     rng, recorder, group = cluster.rng, cluster.recorder, cluster.shared
     while True:
         process = recorder.new_process()
@@ -85,7 +85,7 @@ def shared_reader(cluster: "ModelCluster") -> Steps:
                 recorder.tenure_ended(open_.pop(key)[0])
             if rng.random() < 0.9 and told >= epoch:
                 given_ns, added = cluster.now_ns, sorted(given - open_.keys())
-                is_over = bool(added) and rng.random() < 0.05  # it was stopped for too long
+                is_over = bool(added) and rng.random() < 0.05  # it was stopped beyond its session
                 reads_late = rng.random() < 0.5  # it was stopped before it read the answer
                 if is_over:
                     group.remove(process)

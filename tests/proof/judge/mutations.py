@@ -1,8 +1,8 @@
-"""One falsification for every anomaly: what a broken cluster would have left in the history.
+"""One falsification for every anomaly: the effect of a broken cluster on the history.
 
 Each takes an `Edit` of a legal history and changes it in one place, chosen by chance. Most broken
-promises break others with them (who loses a record also tears its transaction): a mutation asks
-only that its own name is found. Those of logs and ends are in log_mutations.py; `all_mutations` has
+promises break others with them (a lost record also tears its transaction): a mutation asks only
+that its own name is found. Those of logs and ends are in log_mutations.py; `all_mutations` has
 both.
 """
 
@@ -29,7 +29,7 @@ def mutation(name: str) -> Callable[[Mutation], Mutation]:
 
 
 def all_mutations() -> dict[str, Mutation]:
-    """Every plant by its anomaly's name."""
+    """Return every plant by its anomaly's name."""
     from . import log_mutations
 
     assert log_mutations
@@ -39,7 +39,7 @@ def all_mutations() -> dict[str, Mutation]:
 def mutated(
     name: str, times: int, *, steps: int = 1_000, first_seed: int = 0
 ) -> Iterator[tuple[int, Edit]]:
-    """(seed, history) of the first legal histories that have a place for an anomaly, with it."""
+    """Yield (seed, history) of the first legal histories with a place for the anomaly, planted."""
     for seed in range(first_seed, first_seed + times * 20):
         edit = Edit(ModelCluster(seed, steps=steps).recorder, random.Random(seed))
         try:
@@ -114,7 +114,7 @@ def _(e: Edit) -> None:
 
 
 def _neighbours(e: Edit, *, within: bool) -> list[tuple[int, int]]:
-    """Polls of plain consumers that follow one another in a partition, with their order."""
+    """Return polls of plain consumers that follow one another in a partition, in order."""
     polls, last, found = e["polls"], {}, []
     for row in range(len(polls)):
         if polls["transaction"][row] >= 0:
@@ -235,7 +235,7 @@ def _(e: Edit) -> None:
 
 
 def _owner_times(e: Edit) -> dict[int, tuple[int, int]]:
-    """Value -> (transaction, when its commit was asked for), of committed transactions."""
+    """Return value -> (transaction, time of its commit call), of committed transactions."""
     asked = {
         int(r["transaction"]): int(r["commit_invoked_ns"])
         for r in e["transactions"]
@@ -384,7 +384,7 @@ def _(e: Edit) -> None:
 
 @mutation("held-twice")
 def _(e: Edit) -> None:
-    """Another member took it while this one had it."""
+    """Another member took the partition while this one had it."""
     rows = e["tenures"]
     one = e.pick(np.flatnonzero(rows["confirmed_ns"] > rows["taken_ns"] + 1))
     other = e.pick(np.flatnonzero(rows["process"] != rows["process"][one]))

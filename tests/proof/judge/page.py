@@ -1,7 +1,7 @@
 """docs/judge.md, made from the code: `.venv/bin/python -m tests.proof.judge.page` writes it anew.
 
 With --measure it first plants every anomaly fifty times and judges five hundred legal histories,
-prints what was found, and writes nothing.
+prints the findings, and writes nothing.
 """
 
 import json
@@ -47,7 +47,7 @@ JEPSEN: dict[str, tuple[str, ...]] = {
     "21": ("G1c-ww",),
     "22": ("precommitted-read",),
 }
-# By a column's name, where it is not told by it.
+# The meaning of columns with names that do not say it.
 MEANINGS = {
     "attempts": "commit calls, or requests, that were seen",
     "call": "number of the poll call, of its recorder",
@@ -213,7 +213,7 @@ def check_rows() -> Iterable[tuple[str, ...]]:
 
 
 def class_rows() -> Iterable[tuple[str, ...]]:
-    """The classes, and with which seeds chance finds their switches."""
+    """Yield the classes, and the seeds with which chance finds their switches."""
     rows = json.loads(SWITCHES.read_text(encoding="utf-8"))["table"]
     chance = {cells[0]: cells[-1] for cells in rows}
     for one in CLASSES:
@@ -222,14 +222,14 @@ def class_rows() -> Iterable[tuple[str, ...]]:
 
 
 def switch_table() -> str:
-    """What was found when the switches were tried last."""
+    """Return the findings of the last trial of the switches."""
     kept = json.loads(SWITCHES.read_text(encoding="utf-8"))
     heads, *rows = kept["table"]
     return table(heads, rows)
 
 
 def jepsen_cases() -> list[tuple[str, str]]:
-    """(number, sentence) of each test of test_jepsen_cases.py, in order."""
+    """Return (number, sentence) of each test of test_jepsen_cases.py, in order."""
     text = (FOLDER / "test_jepsen_cases.py").read_text(encoding="utf-8")
     found = re.findall(r"^def test_(\d\d)_(\w+)", text, re.MULTILINE)
     return [(number, name.replace("_", " ")) for number, name in found]
@@ -245,7 +245,7 @@ def table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 
 def measure() -> int:
-    """Print what was planted and found; the number of failures."""
+    """Print plants and findings; return the number of failures."""
     legal = (History.of(ModelCluster(seed).recorder) for seed in range(HISTORIES))
     alarms = sum(not judge(history).is_clean for history in legal)
     print(f"legal histories: {HISTORIES}, false alarms: {alarms}")
@@ -259,7 +259,7 @@ def measure() -> int:
 
 
 def plant_and_judge(name: str, times: int) -> tuple[int, int]:
-    """(planted, found by the right name); each in another history."""
+    """Return (planted, found by the right name); each in another history."""
     found = [name in judge(edit.history()).names() for _, edit in mutated(name, times)]
     return len(found), sum(found)
 

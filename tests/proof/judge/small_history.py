@@ -1,4 +1,4 @@
-"""Histories of a few rows, told step by step: what a test says happened, and nothing else."""
+"""Histories of a few rows, built step by step by a test."""
 
 from oncelog.proof.judge.history.columns import History
 from oncelog.proof.judge.history.recorder import Begun, Recorder
@@ -9,7 +9,7 @@ OK, FAIL, INFO = OpOutcome.OK, OpOutcome.FAIL, OpOutcome.INFO
 
 
 class SmallHistory:
-    """Every step takes a microsecond."""
+    """A history in which every step takes a microsecond."""
 
     def __init__(self) -> None:
         self.now_ns = 0
@@ -38,7 +38,7 @@ class SmallHistory:
         self.recorder.transaction_ended(transaction, outcome)
 
     def polled(self, partition: str, *found: tuple[int, int], process: int = 2) -> None:
-        """One poll of a plain consumer: (offset, value) pairs."""
+        """Add one poll of a plain consumer: (offset, value) pairs."""
         call, handle = self.recorder.poll_invoked(process)
         returned_ns = self.recorder.poll_returned(handle)
         for offset, value in found:
@@ -50,7 +50,7 @@ class SmallHistory:
         *found: tuple[int, int],
         isolation: Isolation = Isolation.READ_COMMITTED,
     ) -> None:
-        """The last reading of a partition: (offset, value) pairs."""
+        """Add the last reading of a partition: (offset, value) pairs."""
         for offset, value in found:
             self.recorder.add("scan", isolation, partition, offset, value, self._tick())
 
@@ -65,7 +65,7 @@ class SmallHistory:
         in_sync: int = 1,
         is_compacted: bool = False,
     ) -> None:
-        """What a partition's leader (or one replica's disk) says at the end."""
+        """Record the end of a partition at its leader (or on one replica's disk)."""
         high = end if high_watermark is None else high_watermark
         is_leader = replica == NONE
         stable, leader = (high, 1) if is_leader else (NONE, NONE)
@@ -85,7 +85,7 @@ class SmallHistory:
         is_transactional: bool = False,
         marker: int = NONE,
     ) -> None:
-        """A batch of one record, or a marker, as it stands in a log."""
+        """Add a batch of one record, or a marker, as it stands in a log."""
         attributes = (0x10 if is_transactional or marker != NONE else 0) | (
             0x20 if marker != NONE else 0
         )
@@ -97,5 +97,5 @@ class SmallHistory:
         return History.of(self.recorder)
 
     def names(self) -> set[str]:
-        """The violations that the judge finds."""
+        """Return the violations that the judge finds."""
         return judge(self.history()).names()

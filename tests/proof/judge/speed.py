@@ -1,4 +1,4 @@
-"""How fast the judge is: `.venv/bin/python -m tests.proof.judge.speed [SENDS] [DIRECTORY]`.
+"""Measure the judge: `.venv/bin/python -m tests.proof.judge.speed [SENDS] [DIRECTORY]`.
 
 Makes a legal history of so many sends, in transactions of ten, each polled once and read once more
 at the end, writes it as recorders do, seals it, and judges it in a fresh process.
@@ -21,7 +21,7 @@ PARTITIONS, PROCESSES, A_TRANSACTION = 12, 16, 10
 
 
 def make(run: Path, sends: int) -> None:
-    """A run's directory with a history that is legal."""
+    """Make a run's directory with a legal history."""
     recorder = Recorder.open(run)
     folder = recorder.folder
     assert folder is not None

@@ -1,4 +1,4 @@
-"""A topic against what it should hold: every violation has its name, a sound run has none."""
+"""A topic against its expected records: every violation has its name, a sound run has none."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -92,7 +92,7 @@ def test_the_promised_copy_of_a_doubled_record_may_be_the_second():
     assert kinds(judge_stream(SENT, acknowledged, read, row_of)) == {"doubled": 1}
 
 
-def test_what_was_never_sent_is_altered():
+def test_record_that_was_never_sent_is_altered():
     read = [*written(0, 1, 2, 3, 4, 5), (0, 6, b"3,other"), (0, 7, b"junk"), (0, 8, b"99,row")]
     acknowledged = promised(read[:6])
     assert kinds(judge_stream(SENT, acknowledged, read, row_of)) == {"altered": 3}

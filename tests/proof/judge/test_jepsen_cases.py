@@ -1,7 +1,7 @@
-"""The cases of Jepsen's own tests of its Kafka checker, told anew: the judge comes to the same.
+"""The cases of Jepsen's own tests of its Kafka checker, with the same findings.
 
 Jepsen has 24. One measures speed and is switched off: here it is test_speed.py. Another (16) is
-about how far readers are behind, which is no promise. Where Jepsen counts an operation, we have a
+about the lag of readers, which is no promise. Where Jepsen counts an operation, we have a
 transaction; facts are compared as far as both have them.
 """
 
@@ -23,7 +23,7 @@ LOST = ("partition", "value", "index", "max_read_index")
 
 
 def seen_log(*places: set[str]) -> tuple[Ops, View]:
-    """A partition of which readers saw these values; an empty set is a hole."""
+    """Return a partition with the values that readers saw; an empty set is a hole."""
     ops = Ops()
     for value in sorted({v for values in places for v in values}):
         ops.op(0, "info", Send("x", value))
@@ -61,7 +61,7 @@ def ops() -> Ops:
     return Ops()
 
 
-def test_04_the_order_of_a_log_and_what_contradicts_it(ops: Ops) -> None:
+def test_04_the_order_of_a_log_and_its_contradictions(ops: Ops) -> None:
     ops.op(0, "ok", poll("x", (0, "a"), (1, "b")))
     ops.op(1, "info", Send("x", "c", 1), Send("x", "b", 3), Send("x", "d", 4))
     ops.op(2, "info", Send("x", "a"))
@@ -102,7 +102,7 @@ def test_07_a_lost_write(ops: Ops) -> None:
     assert [case["read_beyond"]["offset"] for case in ops.cases("lost-write")] == [2, 2]
 
 
-def test_07_a_lost_write_whose_offset_another_took(ops: Ops) -> None:
+def test_07_a_lost_write_with_its_offset_taken_by_another(ops: Ops) -> None:
     ops.op(0, "ok", Send("x", "a", 0))
     ops.op(0, "ok", Send("x", "b", 0), Send("x", "c", 2))
     ops.op(0, "ok", poll("x", (0, "b"), (2, "c")))
@@ -186,7 +186,7 @@ def test_09_a_poll_that_goes_back(ops: Ops, assigned: tuple[str, ...], is_bad: b
 
 @pytest.mark.parametrize(("assigned", "is_bad"), [((), True), (("x", "y"), True), (("y",), False)])
 def test_10_sends_that_go_back(ops: Ops, assigned: tuple[str, ...], is_bad: bool) -> None:
-    """Jepsen forgives after an assignment; we call it another session of the producer."""
+    """Jepsen accepts it after an assignment; here that is another session of the producer."""
     ops.op(0, "ok", Send("x", "c", 3), Send("x", "d", 4))
     if assigned:
         ops.assign(0, *assigned)
@@ -261,7 +261,7 @@ def test_17_a_history_without_operations_is_not_clean(ops: Ops) -> None:
     assert not judge(ops.history()).is_clean
 
 
-def test_18_what_was_not_seen_yet(ops: Ops) -> None:
+def test_18_a_value_that_is_unseen_so_far(ops: Ops) -> None:
     ops.op(0, "ok", begun=0, ended=1)
     ops.op(0, "ok", Send("x", "a", 0), Send("x", "b", 1), begun=2, ended=3)
     ops.op(0, "ok", poll("x", (0, "a")), begun=4, ended=5)

@@ -1,4 +1,4 @@
-"""Who judges the judge: every anomaly that is planted is found by its name; nothing else is."""
+"""Judge the judge: it finds every planted anomaly by its name, and nothing else."""
 
 import os
 
@@ -31,7 +31,7 @@ def test_legal_histories_raise_no_alarm() -> None:
 
 
 def test_the_model_reaches_aborts_fences_and_timeouts() -> None:
-    """A model that never aborts, loses an answer or is fenced would prove nothing."""
+    """A model without aborts, lost answers and fences would prove nothing."""
     errors: set[str | None] = set()
     outcomes: set[int] = set()
     legal: set[str] = set()

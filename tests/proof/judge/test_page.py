@@ -1,4 +1,4 @@
-"""docs/judge.md says what the code says."""
+"""docs/judge.md agrees with the code."""
 
 from oncelog.proof.judge.catalogue import ANOMALIES
 
@@ -24,11 +24,11 @@ def test_every_meaning_has_a_column() -> None:
     assert set(MEANINGS) <= columns
 
 
-def test_a_measurement_counts_what_it_plants() -> None:
+def test_measurement_counts_its_plants() -> None:
     assert plant_and_judge("duplicate", 2) == (2, 2)
 
 
 def test_most_classes_of_bugs_have_a_switch() -> None:
-    """Which there is: the page would not be made otherwise."""
+    """The switches exist: the page could not be made otherwise."""
     assert len(CLASSES) == 10
     assert sum(bool(each.switches) for each in CLASSES) >= 8

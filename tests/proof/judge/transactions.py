@@ -1,10 +1,10 @@
-"""Transactions on a real topic, for those who audit it."""
+"""Transactions on a real topic, for audits of it."""
 
 from oncelog.client.producer import Producer
 
 
 async def write(bootstrap: str, topic: str, *, plain_records: int) -> None:
-    """Six transactions of a record in each of two partitions, each third aborted; plain records."""
+    """Run six transactions of a record in each of two partitions, each third aborted."""
     for number in range(6):
         async with Producer(bootstrap, transactional_id="writer") as producer:
             await producer.init_transactions()

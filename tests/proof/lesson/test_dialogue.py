@@ -1,4 +1,4 @@
-"""What a reader of the lesson types."""
+"""The input of a lesson's reader."""
 
 import queue
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from ...waiting import until
 
 
 def dialogue(lines: Iterable[str]) -> Dialogue:
-    """A reader who types these lines, and then ends the input."""
+    """Return the dialogue with a reader that types these lines, and then ends the input."""
     typed = iter(lines)
     return Dialogue(lambda: next(typed, ""))
 
@@ -26,7 +26,7 @@ def test_enter_does_it_until_it_has_happened() -> None:
     assert done == [1, 1]
 
 
-def test_what_happened_by_another_hand_needs_no_key() -> None:
+def test_wait_ends_without_a_key_when_it_happens_elsewhere() -> None:
     looks = iter([False, False, True])
     dialogue(["hm\n"] * 5).until(lambda: next(looks), pytest.fail)
 
@@ -47,7 +47,7 @@ def test_reader_goes_on_by_enter_or_skip(line: str) -> None:
     dialogue([line]).next()
 
 
-def test_what_was_typed_before_a_question_is_forgotten_but_for_the_end() -> None:
+def test_lines_typed_before_a_question_are_dropped_except_quit() -> None:
     typed: queue.SimpleQueue[str] = queue.SimpleQueue()
     reader = Dialogue(typed.get)
     for line in ("\n", "s\n"):

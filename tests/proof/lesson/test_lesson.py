@@ -21,14 +21,14 @@ pytestmark = pytest.mark.cluster
 
 @pytest.fixture
 def scratch() -> Iterator[Path]:
-    """A temporary directory in which whatever is left can be seen."""
+    """Yield a temporary directory in which leftovers are visible."""
     short = Path(tempfile.mkdtemp(prefix="ole"))
     yield short
     shutil.rmtree(short)
 
 
 class Reader:
-    """Somebody at the keyboard of a lesson."""
+    """A reader of a lesson at the keyboard."""
 
     def __init__(self, scratch: Path, *options: str) -> None:
         environment = {**os.environ, "TMPDIR": str(scratch)}
@@ -97,7 +97,7 @@ def test_lesson_that_is_ended_by_a_signal_leaves_nothing(
 
 
 @pytest.mark.chaos
-def test_whole_lesson_counts_what_each_way_promises(scratch: Path) -> None:
+def test_whole_lesson_counts_the_promises_of_each_way(scratch: Path) -> None:
     pytest.importorskip("uvicorn", reason="the extra ui is not installed")
     with Reader(scratch, "--no-open") as reader:
         reader.reads("The page: http://127.0.0.1:")

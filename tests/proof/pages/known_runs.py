@@ -15,7 +15,7 @@ MARKUP = "</style><script>alert(1)</script>\"'><img src=x onerror=alert(2)>\u202
 
 
 def violated(words: str = "") -> RunReport:
-    """A run in which a record came twice; words: what stands in all of its texts besides."""
+    """Return a run in which a record came twice; words: added to all of its texts."""
 
     def text(plain: str) -> str:
         return f"{plain}{words}"
@@ -52,5 +52,5 @@ def violated(words: str = "") -> RunReport:
 
 
 def hostile() -> RunReport:
-    """A run whose every text would be markup."""
+    """Return a run with all of its texts as markup."""
     return violated(MARKUP)

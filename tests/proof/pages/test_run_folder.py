@@ -1,4 +1,4 @@
-"""The folder of a run: what is written there, and what is no folder of a run."""
+"""The folder of a run: its files, and folders that hold no run."""
 
 import os
 import stat
@@ -36,7 +36,7 @@ def refused(folder: Path) -> str:
     return line
 
 
-def test_what_is_no_run_is_refused_in_a_sentence(tmp_path: Path) -> None:
+def test_folder_without_a_run_is_refused_in_a_sentence(tmp_path: Path) -> None:
     assert "is not a folder that can be read" in refused(tmp_path / "none")
     assert "prove, demo and bench with --keep DIR" in refused(tmp_path)
     (tmp_path / "run.json").write_text("{}")

@@ -1,4 +1,4 @@
-"""The views of a run as text: complete, escaped, bounded, and without anything from elsewhere."""
+"""The views of a run as text: complete, escaped, bounded, and without external parts."""
 
 import base64
 import hashlib

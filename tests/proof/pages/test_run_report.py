@@ -1,4 +1,4 @@
-"""report.json: what is written is read back, and nothing else is taken for a report."""
+"""A report.json is read back as written, and nothing else is taken for a report."""
 
 import json
 from dataclasses import replace

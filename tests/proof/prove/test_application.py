@@ -1,4 +1,4 @@
-"""Instances as processes, whatever they start."""
+"""Instances as processes, with all processes that they start."""
 
 import signal
 import sys
@@ -49,7 +49,7 @@ def test_an_instance_knows_its_place(tmp_path: Path) -> None:
         made.start(name)
 
 
-def test_what_an_instance_has_started_is_killed_and_paused_with_it(shells: Application) -> None:
+def test_children_of_an_instance_are_killed_and_paused_with_it(shells: Application) -> None:
     name = shells.add()
     pid = shells.running(name).pid
     assert wait_for(lambda: processes(pid), 20)
@@ -67,8 +67,8 @@ def test_what_an_instance_has_started_is_killed_and_paused_with_it(shells: Appli
     assert shells.has_ended(name) and shells.instances == []
 
 
-def test_who_has_made_a_process_group_of_its_own_is_paused_too(tmp_path: Path) -> None:
-    """As Spark's Python workers do."""
+def test_child_in_its_own_process_group_is_paused_too(tmp_path: Path) -> None:
+    """Spark's Python workers do so."""
     starts = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {GROUP!r}]).wait()"
     with closing(application([sys.executable, "-c", starts], tmp_path)) as made:
         name = made.add()
@@ -80,7 +80,7 @@ def test_who_has_made_a_process_group_of_its_own_is_paused_too(tmp_path: Path) -
         assert wait_for(lambda: child.status() != psutil.STATUS_STOPPED, 5)
 
 
-def test_what_a_launcher_has_started_is_stopped_with_it(shells: Application) -> None:
+def test_children_of_a_launcher_are_stopped_with_it(shells: Application) -> None:
     name = shells.add()
     pid = shells.running(name).pid
     assert wait_for(lambda: processes(pid), 20)
@@ -99,7 +99,9 @@ def test_a_daemon_is_not_left_behind(tmp_path: Path) -> None:
     assert wait_for(lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE, 5)
 
 
-def test_who_ends_by_itself_is_started_again_and_its_last_words_are_kept(tmp_path: Path) -> None:
+def test_instance_that_ends_by_itself_is_restarted_and_its_last_words_are_kept(
+    tmp_path: Path,
+) -> None:
     command = [sys.executable, "-c", f"{TELLS}'x'); raise SystemExit(7)"]
     with closing(application(command, tmp_path)) as made:
         name = made.add()
@@ -108,7 +110,7 @@ def test_who_ends_by_itself_is_started_again_and_its_last_words_are_kept(tmp_pat
     assert f"{name} | 1 at-{name} x" in made.told(name)
 
 
-def test_what_cannot_be_run_is_refused(tmp_path: Path) -> None:
+def test_command_that_cannot_be_run_is_refused(tmp_path: Path) -> None:
     for command, words in (([], "Say what to run"), (["no-such-program"], "no program")):
         with pytest.raises(Failure, match=words):
             application(command, tmp_path)

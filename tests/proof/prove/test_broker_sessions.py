@@ -1,4 +1,4 @@
-"""How long members of group.protocol=consumer may be silent is asked of their brokers."""
+"""The brokers' session timeouts of group.protocol=consumer are used."""
 
 from types import SimpleNamespace
 from typing import Any

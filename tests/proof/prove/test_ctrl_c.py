@@ -1,4 +1,4 @@
-"""Ctrl-C at any moment: the command ends, and nothing of it is left behind."""
+"""Ctrl-C at any moment ends the command, and nothing of it is left behind."""
 
 import os
 import random
@@ -30,7 +30,7 @@ END_TIMEOUT_S = 60.0
 
 
 def marked(mark: str) -> list[psutil.Process]:
-    """All processes that have come from the command, whatever has become of their parents."""
+    """Return all processes that have come from the command, even after their parents' end."""
     found: list[psutil.Process] = []
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):
@@ -71,7 +71,7 @@ def test_nothing_is_left_behind(seed: int, tmp_path: Path) -> None:
             process.wait(chance.uniform(0.5, LONGEST_S))
         was_running = process.poll() is None
         ports = listening(marked(mark))
-        for _ in range(chance.choice((1, 1, 2))):  # some are impatient
+        for _ in range(chance.choice((1, 1, 2))):  # some users are impatient
             with suppress(ProcessLookupError):  # as a terminal does it: to all in the foreground
                 os.killpg(process.pid, signal.SIGINT)
             time.sleep(0.3)
@@ -87,7 +87,7 @@ def test_nothing_is_left_behind(seed: int, tmp_path: Path) -> None:
                 each.kill()
 
 
-def test_ctrl_c_counts_also_where_what_it_waits_for_fails() -> None:
+def test_ctrl_c_is_raised_even_if_the_awaited_step_fails() -> None:
     with pytest.raises(KeyboardInterrupt), uninterrupted():
         os.kill(os.getpid(), signal.SIGINT)
         raise OSError("no space")
@@ -97,7 +97,7 @@ def test_ctrl_c_counts_also_where_what_it_waits_for_fails() -> None:
 def test_signal_while_handlers_are_exchanged_leaves_them_as_they_were(
     monkeypatch: pytest.MonkeyPatch, exchange: str
 ) -> None:
-    """Another thread may get the signal; Python acts on it in the main thread."""
+    """Another thread may get the signal; Python handles it in the main thread."""
     install, seen = signal.signal, list[str]()
     is_over = threading.Event()
     other = threading.Thread(target=is_over.wait)

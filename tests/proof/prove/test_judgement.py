@@ -1,4 +1,4 @@
-"""What the outputs are held to."""
+"""The judgement of outputs."""
 
 from collections import Counter
 from decimal import Decimal
@@ -40,7 +40,7 @@ def test_each_id_is_counted_against_the_fanout(copies: list[int], fanout: int) -
     assert not judged.stray and not judged.pending
 
 
-def test_what_was_not_passed_is_pending_and_not_lost() -> None:
+def test_input_that_was_not_passed_is_pending_and_not_lost() -> None:
     judged = judge_ids(
         inputs("a", "b", "c"), outputs("a"), KEY, is_passed=lambda record: record.offset < 2
     )
@@ -143,7 +143,7 @@ def test_verdict_without_rest_proves_nothing_or_stands_beside_a_violation(
 
 
 def test_final_values_that_are_no_text_are_told_apart() -> None:
-    """Keys and values as Java's LongSerializer writes them."""
+    """Keys and values are written as by Java's LongSerializer."""
 
     def judged(*last: int) -> Judgement:
         made = [
@@ -169,7 +169,7 @@ def test_ids_that_are_no_text_are_told_apart() -> None:
     assert judged(ids[0], ids[0]).lost and judged(ids[0], ids[0]).doubled
 
 
-def test_a_key_whose_final_value_is_none_must_have_none() -> None:
+def test_key_with_final_value_none_must_have_no_value() -> None:
     def wrong(*values: bytes | None) -> list[WrongFinal]:
         made = [LogRecord("out", 0, n, b"k", value) for n, value in enumerate(values)]
         return list(judge_finals(inputs("a"), made, lambda _: {"k": None}).wrong)
@@ -179,14 +179,14 @@ def test_a_key_whose_final_value_is_none_must_have_none() -> None:
 
 
 @pytest.mark.parametrize("made", [7, None, [("topic", "a", "b")]])
-def test_what_is_no_list_of_ids_is_no_verdict(made: Any) -> None:
+def test_expect_without_a_list_of_ids_gives_no_verdict(made: Any) -> None:
     with pytest.raises(Failure, match=r"--expect .* ids") as failed:
         judge_ids(inputs("a"), outputs("a"), KEY, expect=lambda _: made)
     assert failed.value.exit_code == 2
 
 
 @pytest.mark.parametrize("made", [7, None, [("k", 1)], {"k": Decimal(1)}])
-def test_what_is_no_mapping_to_json_is_no_verdict(made: Any) -> None:
+def test_final_without_a_mapping_to_json_gives_no_verdict(made: Any) -> None:
     with pytest.raises(Failure, match=r"--final .* mapping") as failed:
         judge_finals(inputs("a"), [], lambda _: made)
     assert failed.value.exit_code == 2

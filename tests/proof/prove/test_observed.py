@@ -1,4 +1,4 @@
-"""What is kept of what the protocol shows: no more than a run needs, whatever is sent."""
+"""The observer keeps no more than a run needs, whatever is sent."""
 
 import pytest
 
@@ -64,7 +64,7 @@ def test_a_batch_that_is_none_says_nothing() -> None:
     assert observed.facts == [] and observed.open_work() == 0
 
 
-def test_who_goes_on_is_seen_also_when_no_more_facts_are_kept(
+def test_progress_is_seen_even_when_no_more_facts_are_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "FACTS_MAX", 0)
@@ -89,7 +89,7 @@ def test_commits_of_an_instance_are_seen_among_many_of_many_partitions() -> None
     assert observed.committed_at_s("another", 0.5) == []
 
 
-def test_who_waits_for_an_answer_is_not_silent() -> None:
+def test_instance_that_waits_for_an_answer_is_not_silent() -> None:
     observed = Observed([T], ["out"])
     request = request_of("JoinGroup", 5, {"group_id": G})
     observed(request)
@@ -107,7 +107,7 @@ def test_who_waits_for_an_answer_is_not_silent() -> None:
     assert observed.silent_since_s("one") == request.at_s
 
 
-def test_who_has_finished_is_seen_by_the_answer_whatever_it_says() -> None:
+def test_answer_with_any_error_shows_finished_work() -> None:
     observed = Observed([T], ["out"])
     assert observed.has_finished("one", 0.0), "nobody here ends anything that can be seen"
     request = request_of("OffsetCommit", 8, {"group_id": G, "topics": [OFFSETS]})

@@ -1,4 +1,4 @@
-"""What a test that fails shows of an outcome."""
+"""The view of an outcome in a failing test."""
 
 from collections.abc import Sequence
 
@@ -42,9 +42,9 @@ def test_assertion_about_an_outcome_shows_all_of_it_in_the_report() -> None:
     assert title == "oncelog prove" and text == str(found) and "fetched it (in/0@7)" in text
 
 
-def test_lazy_local_of_a_failed_test_is_not_asked_what_it_is() -> None:
+def test_class_of_a_lazy_local_of_a_failed_test_is_not_read() -> None:
     class Lazy:
-        """As Django's SimpleLazyObject, or Flask's request outside of one."""
+        """A lazy object like Django's SimpleLazyObject, or Flask's request outside of one."""
 
         @property
         def __class__(self) -> type:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -56,7 +56,7 @@ def test_lazy_local_of_a_failed_test_is_not_asked_what_it_is() -> None:
     assert [title for title, _ in _outcomes(failed)] == ["oncelog prove"]
 
 
-def test_outcome_without_rest_says_so_in_json_and_what_is_not_through_in_words() -> None:
+def test_outcome_without_rest_is_marked_in_json_and_lists_pending_inputs_in_words() -> None:
     found = outcome(pending=["a", "b"])
     assert found.as_fields()["rest"] is True
     found.rest = False

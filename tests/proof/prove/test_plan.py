@@ -1,4 +1,4 @@
-"""The plan follows from the seed and from what was observed."""
+"""The plan follows from the seed and from the observed protocol."""
 
 from dataclasses import replace
 from itertools import islice, pairwise
@@ -138,7 +138,7 @@ def test_sure_faults_come_between_the_drawn_ones_and_behind_them_when_time_is_ov
     )
 
 
-def test_only_what_can_meet_the_application_is_made() -> None:
+def test_plan_has_only_faults_that_can_meet_the_application() -> None:
     assert not any("EndTxn" in name or "Txn" in name for name in names(1, Traits(PLAIN, 2, True)))
     assert "lose-answer@OffsetCommit" not in names(1, Traits(TRANSACTIONAL, 2, True))
     foreign = names(1, Traits(PLAIN, 2, False))
@@ -159,7 +159,7 @@ def test_only_what_can_meet_the_application_is_made() -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_a_transaction_is_paused_before_it_begins_in_every_plan(seed: int) -> None:
-    """Of one that is open, what is not fenced by its group may be spared by its own timeout."""
+    """An open transaction that the group does not fence may be hidden by its own timeout."""
     version_1 = Traits(TRANSACTIONAL | {"AddPartitionsToTxn"}, 2, True)
     first = islice(draw(seed), len(FIRST) + 1)
     drawn = [fault.name for fault in first if is_possible(fault, version_1, 2)]
@@ -175,7 +175,7 @@ def test_faults_are_named() -> None:
         named("stop,kill@noon")
 
 
-def test_what_comes_behind_a_stall_is_work_that_has_piled_up() -> None:
+def test_commits_behind_a_stall_are_of_piled_up_work() -> None:
     assert after_a_stall([1.0, 1.2, 1.4]) == []
     assert after_a_stall([1.0, 1.2, 4.0, 4.1]) == [4.0, 4.1]
     assert after_a_stall([1.0, 4.0, 4.1, 9.0]) == [9.0]

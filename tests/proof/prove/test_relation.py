@@ -1,4 +1,4 @@
-"""Where an output has the id of its input."""
+"""The place of its input's id in an output."""
 
 from pathlib import Path
 
@@ -40,7 +40,7 @@ def test_an_output_has_its_id_where_match_says(
 
 
 @pytest.mark.parametrize("how", ["", "value", "key:x", "header:", "json:", "regex:", "regex:("])
-def test_what_says_no_way_is_refused(how: str) -> None:
+def test_malformed_match_is_refused(how: str) -> None:
     with pytest.raises(Failure) as refused:
         matcher(how)
     assert refused.value.exit_code == 2

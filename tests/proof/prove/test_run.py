@@ -1,4 +1,4 @@
-"""Real runs: a wrong application is convicted, a right one is not."""
+"""Real runs convict wrong applications, and no right one."""
 
 import json
 import os
@@ -20,14 +20,14 @@ def program(name: str) -> list[str]:
 
 
 def nothing() -> None:
-    """Reads what it was told, and works no more."""
+    """Print its input, and end without work."""
     print("I read", os.environ["ONCELOG_IN"])
     raise SystemExit(4)
 
 
 @pytest.mark.cluster
 @pytest.mark.in_turn
-def test_an_application_between_whose_output_and_commit_it_dies_is_convicted(
+def test_application_killed_between_output_and_commit_is_convicted(
     tmp_path: Path,
 ) -> None:
     outcome = oncelog.prove(
@@ -103,9 +103,7 @@ def test_a_plan_is_shrunk_to_the_fault_that_breaks_it(
     ],
 )
 @pytest.mark.parametrize("seed", range(3))
-def test_a_whole_plan_names_what_an_application_is(
-    name: str, verdicts: set[str], seed: int
-) -> None:
+def test_whole_plan_gives_the_right_verdict(name: str, verdicts: set[str], seed: int) -> None:
     settings: dict[str, Any] = {"seconds": 40.0, "seed": seed}
     outcome = oncelog.prove(program(name), **settings)
     assert outcome.verdict.name in verdicts, outcome
@@ -140,7 +138,7 @@ def test_a_table_is_judged_in_place_of_a_topic(is_right: bool, tmp_path: Path) -
 @pytest.mark.chaos
 @pytest.mark.parametrize("has_topic", [False, True], ids=["the table", "the topic"])
 def test_a_dual_write_is_cleared(has_topic: bool, tmp_path: Path) -> None:
-    """Rows and records of the same transactions, each judged in a run of its own."""
+    """Rows and records of the same transactions are judged in a run of their own each."""
     file = tmp_path / "shop.db"
     judged: dict[str, Any] = {} if has_topic else {
         "outputs": (), "sink": f"sqlite:///{file}?table=invoices&id=order_id"

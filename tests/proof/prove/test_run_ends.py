@@ -1,4 +1,4 @@
-"""A run that fails itself says nothing of the application."""
+"""A run that fails itself gives no verdict on the application."""
 
 import time
 from collections.abc import Callable
@@ -23,7 +23,7 @@ def broken() -> None:
 
 
 @pytest.mark.parametrize("problem", [RuntimeError("a mistake"), OSError("no space")])
-def test_what_a_run_meets_is_no_violation(
+def test_error_within_a_run_is_no_violation(
     problem: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def go(self: Run, stack: ExitStack) -> Any:
@@ -35,7 +35,7 @@ def test_what_a_run_meets_is_no_violation(
     assert failed.value.exit_code == 2
 
 
-def test_what_comes_to_light_when_all_is_closed_is_no_violation(
+def test_error_at_the_close_of_a_run_is_no_violation(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def go(self: Run, stack: ExitStack) -> Any:
@@ -49,7 +49,7 @@ def test_what_comes_to_light_when_all_is_closed_is_no_violation(
 
 
 def test_faults_are_made_as_long_as_was_asked_for() -> None:
-    """What does not fit an application is drawn, and not made: it is no fault of 400."""
+    """A fault that does not fit an application is drawn, and not made: it is no fault of 400."""
     made: list[AimedFault] = []
 
     def strike(fault: AimedFault) -> Struck:
@@ -76,7 +76,7 @@ class Clock:
     def run(
         self, seed: int, seconds: float, lasts_s: Callable[[AimedFault], float], is_made: bool
     ) -> None:
-        """Have all faults of a run made."""
+        """Make all faults of a run."""
 
         def strike(fault: AimedFault) -> Struck:
             self.made.append(fault)
@@ -137,7 +137,7 @@ def test_drain_lasts_longer_when_asked_for_or_when_the_application_starts_slowly
     assert run._pace(time.monotonic() - 90).timeout_s > 150
 
 
-def test_application_that_never_worked_is_told_which_topics_nobody_has_named() -> None:
+def test_failure_of_an_idle_application_names_its_default_topics() -> None:
     run = Run(ProveSettings(command=("true",), outputs=("invoices",)), None, print)
     assert run._defaults() == " --in was not given: ONCELOG_IN is prove-in."
 

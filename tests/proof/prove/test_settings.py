@@ -1,4 +1,4 @@
-"""What cannot be run is refused in words, with exit code 2."""
+"""Invalid settings are refused in words, with exit code 2."""
 
 from typing import Any
 

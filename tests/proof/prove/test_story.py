@@ -62,13 +62,13 @@ def test_story_has_the_broker_that_stood_still_at_the_request_of_another_instanc
     assert faults == [(0.5, "", "FAULT broker 2 (leader) stands still")]
 
 
-def test_the_story_of_a_lost_record_ends_with_what_struck_next() -> None:
+def test_story_of_a_lost_record_ends_with_the_next_fault() -> None:
     _, story = shortest(Judgement(lost={"a": 1}), INPUTS, [], matcher("key"), FACTS, STRUCK)
     told = [what for _, _, what in story]
     assert "no output of a was committed" in told and told[-1] == "FAULT first behind it"
 
 
-def test_the_story_of_an_aborted_input_tells_who_aborted_and_who_read_it() -> None:
+def test_story_of_an_aborted_input_names_its_writer_and_its_reader() -> None:
     facts = [*FACTS[:2], InputAborted(0.9, "x", "in", 0, 7, "feeder")]
     of, story = shortest(
         Judgement(doubled={"a": 1}, aborted={"x": 1}), INPUTS, [LogRecord("out", 0, 105, b"x")],

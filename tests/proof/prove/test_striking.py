@@ -1,5 +1,7 @@
-"""A fault that has missed is over: a request that was on its way meets nothing. Who does nothing is
-restarted, so that faults meet somebody."""
+"""A missed fault is over: a later request does not meet it.
+
+An idle instance is restarted, so that faults have a target.
+"""
 
 import time
 from types import SimpleNamespace
@@ -21,7 +23,7 @@ class NoticingApplication:
     def __init__(self, *instances: str) -> None:
         self.instances = instances or ("instance-1",)
         self.struck: list[str] = []
-        self.awake_s: dict[str, float] = {}  # for how long; others have just begun
+        self.awake_s: dict[str, float] = {}  # seconds awake; others have just begun
 
     def kill(self, name: str) -> None:
         self.struck.append(f"kill {name}")
@@ -44,7 +46,7 @@ class NoticingApplication:
 
 
 class LongPolls:
-    """A proxy whose Fetch is bound to the rule when it is sent, and answered when asked."""
+    """A proxy that binds a Fetch to the rule when it is sent, and answers it on demand."""
 
     rule: Any = None
 
@@ -79,9 +81,8 @@ def test_a_fetch_that_is_answered_after_its_fault_has_missed_meets_nothing(name:
 LONG_S = 10 * SoonMissed().silent_s
 
 
-def test_who_asks_for_nothing_any_more_is_restarted_and_takes_over_from_who_is_paused() -> None:
-    """A consumer that has crashed in a process that lives (kafkajs) would leave nobody who goes on
-    without the one that is paused."""
+def test_silent_instance_is_restarted_and_takes_over_from_a_paused_one() -> None:
+    """A crashed consumer in a live process (kafkajs) would take over no work of a paused one."""
     application = NoticingApplication("paused", "crashed", "waits", "starts")
     application.awake_s = dict.fromkeys(("paused", "crashed", "waits"), LONG_S)
     observed = SimpleNamespace(
@@ -97,8 +98,8 @@ def test_who_asks_for_nothing_any_more_is_restarted_and_takes_over_from_who_is_p
 
 
 @pytest.mark.parametrize("name", ["slow@Produce", "error@Produce"])
-def test_produce_that_nobody_answers_is_neither_late_nor_refused(name: str) -> None:
-    """Its fault would count as made, and have met work."""
+def test_unanswered_produce_is_neither_late_nor_refused(name: str) -> None:
+    """Its fault would count as made, and as met work."""
     striker = striker_of(NoticingApplication(), SimpleNamespace(), LongPolls())
 
     def produce(acks: int) -> Any:
@@ -123,8 +124,7 @@ def test_heartbeats_that_say_nothing_of_partitions_are_let_pass() -> None:
 
 
 def test_fault_behind_a_refusal_waits_until_its_instance_has_gone_through() -> None:
-    """Who leaves a refused record out does so a moment later: a leader that stands still by then
-    aborts that, and clears it."""
+    """An application skips a refused record a moment later; a paused leader would hide that."""
     looks: list[str] = []
 
     def has_gone_through(instance: str, since_s: float) -> bool:

@@ -1,4 +1,4 @@
-"""The faults of a test end what they did themselves, and nothing that the test did."""
+"""The faults of a test undo only themselves, not the test's own actions."""
 
 import contextlib
 import json
@@ -19,7 +19,7 @@ from oncelog.replication.peer.link_gate import LinkGate
 
 
 class GatedCluster(Cluster):
-    """Three nodes of which there are only the doors, and the gates behind them."""
+    """Three nodes without processes, with their gates for links."""
 
     def __init__(self) -> None:
         super().__init__(3)
@@ -40,7 +40,7 @@ class GatedCluster(Cluster):
         return SimpleNamespace(status=lambda: self.status()[node_id - 1])
 
     def ask(self, work: Any) -> Any:
-        return []  # no partition wants anything
+        return []  # no partition lacks a replica
 
     def ask_node(self, node_id: int, request: dict[str, Any]) -> dict[str, Any]:
         assert self.states[node_id] == "running", "it would not answer"
@@ -48,7 +48,7 @@ class GatedCluster(Cluster):
         return door._answer(json.dumps(request).encode())
 
     def cuts(self) -> set[tuple[int, int]]:
-        """The links through which nothing comes, as (node, peer)."""
+        """Return the links that let nothing through, as (node, peer)."""
         found = set()
         for node, gate in self.gates.items():
             for peer in set(self.gates) - {node}:
@@ -66,7 +66,7 @@ def scheduled(cluster: Cluster, *faults: Fault) -> ScheduledFaults:
 
 
 def fault(kind: str) -> Fault:
-    return Fault(kind, (0.0, 0.0, 0.0, 0.0))  # of node 1
+    return Fault(kind, (0.0, 0.0, 0.0, 0.0))  # on node 1
 
 
 def make_and_undo(cluster: Cluster, kind: str) -> None:
@@ -76,7 +76,7 @@ def make_and_undo(cluster: Cluster, kind: str) -> None:
 
 
 def undone(node_id: int, state: str) -> tuple[GatedCluster, ScheduledFaults]:
-    """Node 1 was cut off, and is to be mended while another one is in this state."""
+    """Cut node 1 off, and undo that while another one is in this state."""
     cluster = GatedCluster()
     context = scheduled(cluster)
     cluster.partition([1], [2, 3])
@@ -149,7 +149,7 @@ def test_an_interrupted_run_does_not_wait_for_a_cluster_that_does_not_answer():
 
 
 def test_a_fault_that_never_struck_is_not_counted():
-    """The test has killed a node when its turn comes, and is over before it starts it again."""
+    """The test kills a node before its turn, and is over before it starts it again."""
 
     class KilledMeanwhile(GatedCluster):
         checks = 0
@@ -171,7 +171,7 @@ def test_a_fault_that_never_struck_is_not_counted():
     assert context.ended == 0  # else the plugin takes it for a test that was struck
 
 
-def test_who_waits_for_faults_behind_the_test_gets_no_more_of_them():
+def test_wait_for_faults_behind_the_end_of_the_test_raises():
     context = scheduled(GatedCluster())
     context.thread.start()
     context.stop()

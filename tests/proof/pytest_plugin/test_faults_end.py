@@ -1,4 +1,4 @@
-"""When the faults of a test end: with the test, before its report, whatever becomes of it."""
+"""The faults of a test end with it, before its report, in every case."""
 
 import pytest
 
@@ -68,7 +68,7 @@ def test_they_end_once_however_a_test_ends(pytester: pytest.Pytester) -> None:
 
 
 @pytest.mark.in_turn
-def test_what_cannot_end_fails_its_test_and_no_other(pytester: pytest.Pytester) -> None:
+def test_fault_that_cannot_end_fails_its_test_and_no_other(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,
         """
@@ -108,7 +108,7 @@ def test_a_marker_without_the_fixture_fails_a_test_that_runs_and_no_other(
 
 
 @pytest.mark.parametrize("problem", ["KeyboardInterrupt()", "pytest.exit.Exception('over')"])
-def test_who_is_in_a_hurry_does_not_wait_for_them(pytester: pytest.Pytester, problem: str) -> None:
+def test_interrupted_test_does_not_wait_for_faults(pytester: pytest.Pytester, problem: str) -> None:
     source = f"""
         import pytest
 

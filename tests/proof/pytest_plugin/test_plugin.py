@@ -1,6 +1,4 @@
-"""The pytest plugin in projects of its own: what passes, what fails and with which words, and that
-nothing is left behind however a run ends.
-"""
+"""The pytest plugin in projects of its own: passes, failures and their words, no leftovers."""
 
 import os
 import shutil
@@ -35,7 +33,7 @@ SESSION = """
 
 @pytest.fixture(autouse=True)
 def own_temporary_directory(monkeypatch: pytest.MonkeyPatch, tmp_path_factory) -> Iterator[Path]:
-    """Clusters of the inner runs lie here, so what they leave can be seen."""
+    """Set the directory of the inner runs' clusters, so that leftovers are visible."""
     short = Path(tempfile.mkdtemp(prefix="olp"))  # sockets want short paths
     monkeypatch.setenv("TMPDIR", str(short))
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
@@ -46,7 +44,7 @@ def own_temporary_directory(monkeypatch: pytest.MonkeyPatch, tmp_path_factory) -
 
 
 def left_behind(directory: Path) -> list[str]:
-    """Files there, and processes that were started with them."""
+    """Return files there, and processes that were started with them."""
     found = [str(p) for p in directory.iterdir() if not p.name.startswith("pytest-")]
     for process in psutil.process_iter(["cmdline"]):
         command = " ".join(process.info["cmdline"] or [])
@@ -74,7 +72,7 @@ def test_the_wheel_says_that_it_has_a_plugin():
     assert found.value == "oncelog.proof.pytest_plugin.plugin"
 
 
-def test_what_a_marker_says_is_checked():
+def test_marker_arguments_are_checked():
     assert read_marker((), {"faults": "kill, stop", "seed": 7}).faults == ("kill", "stop")
     with pytest.raises(Failure, match="'explode' is no fault; there are kill, stop"):
         read_marker((), {"faults": "explode"})
@@ -146,7 +144,7 @@ def test_tests_share_a_cluster_and_find_it_whole_and_fresh(pytester):
 
 @pytest.mark.cluster
 @pytest.mark.in_turn
-def test_failures_tell_what_was_done_to_the_cluster_and_what_was_left_open(pytester):
+def test_failure_shows_the_timeline_and_the_open_transactions(pytester):
     pytester.makepyfile(
         SESSION
         + """

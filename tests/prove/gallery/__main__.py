@@ -1,4 +1,6 @@
-"""The gallery as a table: python -m tests.prove.gallery --resume F [--seeds 1:10] [--only NAME]"""
+"""Print the gallery as a table: python -m tests.prove.gallery --resume F [--seeds 1:10] [--only
+NAME].
+"""
 
 import argparse
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The applications: what is wrong with each, how it is judged, what must be found."""
+"""The applications: their mistakes, their judgement, and the expected findings."""
 
 import sys
 from dataclasses import dataclass
@@ -15,8 +15,11 @@ ANY = ("AT LEAST ONCE", "AT MOST ONCE", "NEITHER")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GalleryEntry:
-    """wrong: what, in words; empty for a right one. verdicts: any convicts. findings: all of
-    them must be named. needs: a program that must be there. options: of `ProveSettings`."""
+    """An application of the gallery.
+
+    wrong: the mistake, in words; empty for a right one. verdicts: any convicts. findings: all of
+    them must be named. needs: a program that must be installed. options: of `ProveSettings`.
+    """
 
     name: str
     client: str
@@ -182,8 +185,8 @@ WRONG = (
     _franz("plain", "auto-commit", wrong="defaults: idempotent, auto-commit", verdicts=ANY),
     _kafkajs("plain", "no-idempotence", wrong="kafkajs's defaults", verdicts=ANY_DOUBLE),
 )  # fmt: skip
-# Requests that are slow, or refused: written before there were such faults. Findings are expected
-# of some only; what a wrong one does wrong is not always to be seen in its requests.
+# Slow or refused requests: written before there were such faults. Findings are expected of some
+# only; the mistake of an application is not always visible in its requests.
 SLOW = (
     *(
         _patience(name, wrong=wrong, verdicts=verdicts)
@@ -216,7 +219,7 @@ SLOW = (
         wrong="a batch without an answer is made anew, with the same number", verdicts=ANY,
     ),
 )  # fmt: skip
-# Written by someone who knew neither plan nor findings: their mistakes are in foreign/README.md.
+# Written without knowledge of plan and findings: their mistakes are in foreign/README.md.
 FOREIGN = (
     _foreign("cooperative_drop_batch", "confluent-kafka", "drops a batch without a seek back"),
     _foreign("seen_too_early", "kafka-python", "an id is seen when it is read"),
@@ -255,7 +258,7 @@ RIGHT = (
     _java("right"),
     _java("streams", file="StreamsCopier.java"),
     _franz("right"),
-    GalleryEntry(  # of a query there is one driver; it keeps its offsets in a checkpoint
+    GalleryEntry(  # a query has one driver, which keeps its offsets in a checkpoint
         name="spark", client="Spark", instances=1, start_timeout_s=240.0,
         command=(sys.executable, str(OTHERS / "spark_job.py"), "{directory}/checkpoint"),
     ),
@@ -264,7 +267,7 @@ ENTRIES = {entry.name: entry for entry in (*RIGHT, *WRONG, *SLOW, *FOREIGN)}
 
 
 def counts(inputs) -> dict[str, str]:
-    """What `counts_in_memory` must say at the end."""
+    """Return the expected final values of `counts_in_memory`."""
     import json
     from collections import Counter
 

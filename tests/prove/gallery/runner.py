@@ -1,6 +1,6 @@
 """Applications by seeds: each cell is a run of `oncelog prove`, a line of JSON in a file.
 
-What stands in the file is not run again, so a runner that was ended goes on where it was.
+Cells in the file are not run again, so a runner that was ended continues where it was.
 """
 
 import json
@@ -31,8 +31,10 @@ EXACTLY_ONCE = "EXACTLY ONCE"
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What came of a run. found: the findings that are mistakes; why: the verdict's words, or why
-    there is none."""
+    """The result of a run.
+
+    found: the findings that are mistakes; why: the verdict's words, or the reason for none.
+    """
 
     name: str
     seed: int
@@ -48,7 +50,7 @@ class Cell:
 
     @property
     def is_as_expected(self) -> bool:
-        """A wrong one is convicted; a right one is not, and nothing is found."""
+        """Return whether a wrong one is convicted, and a right one is not, without findings."""
         if self.entry.wrong:
             return self.verdict in self.entry.verdicts
         return self.verdict == EXACTLY_ONCE and not self.found
@@ -73,8 +75,10 @@ def run_all(
     keep: Path | None = None,
     **options: Any,
 ) -> list[Cell]:
-    """Those that are not in the file yet, seed by seed; all cells come back. keep: a directory for
-    what the runs leave that did not come out as expected, or without all findings."""
+    """Run the cells that are not in the file yet, seed by seed; return all cells.
+
+    keep: a directory for the files of runs with an unexpected result, or with missing findings.
+    """
     done = {(cell.name, cell.seed) for cell in cells(file)}
     missing = [(e, seed) for seed in seeds for e in entries if (e.name, seed) not in done]
     with tempfile.TemporaryDirectory() as folder:
@@ -92,7 +96,10 @@ def run_all(
 def run_one(
     entry: GalleryEntry, seed: int, folder: Path, out: Path | None = None, **options: Any
 ) -> Cell:
-    """out: what `oncelog prove --out` takes. options: more of `ProveSettings`."""
+    """Run one cell.
+
+    out: for `oncelog prove --out`. options: more of `ProveSettings`.
+    """
     with ExitStack() as stack:
         return _run(entry, seed, folder, out, stack, options)
 
@@ -121,7 +128,7 @@ def _run(
     values: dict[str, Any] = {
         "instances": entry.instances, "start_timeout_s": entry.start_timeout_s,
     }  # fmt: skip
-    if options.get("bootstrap"):  # what others have left in its topics is not its input
+    if options.get("bootstrap"):  # earlier records in its topics are not its input
         topic = f"{entry.name}-{seed}-{secrets.token_hex(2)}"
         values |= {"inputs": (f"{topic}-in",), "outputs": (f"{topic}-out",)}
     if entry.sink:
@@ -155,7 +162,7 @@ def _run(
 
 
 def table(found: Sequence[Cell]) -> str:
-    """Markdown: an application a row."""
+    """Return a table in Markdown: an application a row."""
     by_name = defaultdict[str, list[Cell]](list)
     for cell in found:
         by_name[cell.name].append(cell)
@@ -183,13 +190,13 @@ def _filled(text: str, places: dict[str, str]) -> str:
 
 
 def _kafkajs(folder: Path) -> Path:
-    """A folder with kafkajs and the program in it; fetched once a run."""
+    """Make a folder with kafkajs and the program in it; fetched once a run."""
     install = ["npm", "install", "--no-audit", "--no-fund", f"kafkajs@{KAFKAJS_VERSION}"]
     return _made(folder / "kafkajs", OTHERS / "copier.js", install)
 
 
 def _franz(folder: Path) -> Path:
-    """A folder with the program, compiled."""
+    """Make a folder with the compiled program."""
     return _made(
         folder / "franz", OTHERS / "franz/main.go", ["go", "mod", "init", "gallery"],
         ["go", "get", f"github.com/twmb/franz-go/pkg/kgo@{FRANZ_VERSION}"],

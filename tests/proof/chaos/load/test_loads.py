@@ -16,7 +16,7 @@ VALUES = st.integers(0, 2**62)
 
 
 @given(VALUES, st.integers(0, len(FILLER)))
-def test_a_plain_record_says_who_it_is(value: int, filler_bytes: int) -> None:
+def test_plain_record_contains_its_value(value: int, filler_bytes: int) -> None:
     content = plain(value, filler_bytes)
     assert value_of(content) == value and len(content) == 8 + filler_bytes
 
@@ -27,7 +27,7 @@ def test_a_leg_says_its_transfer_and_amount(value: int, transfer: int, amount: i
     assert value_of(content) == value and leg_of(content) == (transfer, amount)
 
 
-def test_what_no_load_has_written_has_no_value() -> None:
+def test_foreign_record_has_no_value() -> None:
     assert value_of(None) == value_of(b"x") == -1
     assert leg_of(b"x") is leg_of(None) is None
 

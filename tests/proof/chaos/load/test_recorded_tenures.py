@@ -1,4 +1,4 @@
-"""What is written down of a member of a consumer group: its partitions, and the epochs it hears."""
+"""The record of a consumer group's member: its partitions, and the epochs of its answers."""
 
 from typing import Any
 

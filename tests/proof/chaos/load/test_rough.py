@@ -1,4 +1,4 @@
-"""What rough clients send: each lie is one, and nothing but the wrong checksum is about bytes."""
+"""The batches of rough clients: a false header under a right checksum, or a wrong checksum."""
 
 import random
 

@@ -99,7 +99,9 @@ def hold_up(run: Run) -> None:
         (hold_up, {"held up"}),
     ],
 )
-def test_what_is_planted_is_named(plant: Callable[[Run], None], named: set[str]) -> None:
+def test_planted_violation_of_transfers_is_named(
+    plant: Callable[[Run], None], named: set[str]
+) -> None:
     run = Run()
     plant(run)
     assert names(run) == named <= {each.name for each in TRANSFER_ANOMALIES}

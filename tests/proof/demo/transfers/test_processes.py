@@ -1,4 +1,4 @@
-"""What is told of the demo's services."""
+"""The reports of the demo's services."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -23,7 +23,7 @@ def sleepers_in(folder: Path) -> Sleepers:
     return Sleepers(settings, folder)
 
 
-def test_who_is_dead_has_no_transaction_under_way(tmp_path: Path) -> None:
+def test_killed_service_has_no_open_transaction(tmp_path: Path) -> None:
     sleepers = sleepers_in(tmp_path)
     try:
         for name in (SERVICES[0], RIVAL):
@@ -36,7 +36,7 @@ def test_who_is_dead_has_no_transaction_under_way(tmp_path: Path) -> None:
         sleepers.close()
 
 
-def test_numbers_are_nobody_elses_however_often_services_are_killed(tmp_path: Path) -> None:
+def test_transfer_numbers_stay_unique_after_many_kills(tmp_path: Path) -> None:
     told = sleepers_in(tmp_path)
     firsts = [told.settings_of(name).first for name in (*SERVICES, RIVAL)]
     starts = 60 * 60  # one each second, for an hour

@@ -1,4 +1,4 @@
-"""The demo of transfers on real nodes: short with few faults; whole, and with parts taken away."""
+"""The demo of transfers on real nodes: short with few faults; whole, and with parts removed."""
 
 import pytest
 
@@ -64,7 +64,7 @@ def test_an_event_that_is_completed_before_its_row_is_committed_is_missed() -> N
         (["--job", "transfers", "--database", "postgresql://me:hush@127.0.0.1:1/x"], "reached"),
     ],
 )
-def test_what_is_refused(
+def test_demo_of_transfers_refuses_invalid_options(
     options: list[str],
     words: str,
     capsys: pytest.CaptureFixture[str],

@@ -1,4 +1,4 @@
-"""J3: of a transaction of unknown outcome the log says what became of it."""
+"""J3: the log decides the outcome of a transaction whose outcome is unknown."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from ..small_history import INFO, SmallHistory
 
 
 def _story(marker: Marker, *, other_replica: Marker | None = None) -> set[str]:
-    """Two records whose commit timed out were read; this is the marker that ended them."""
+    """Judge two records that were read after a commit timeout, with this marker in the log."""
     story = SmallHistory()
     transaction = story.recorder.begin(1, "payments", 7, 0)
     for at in (0, 1):
@@ -28,14 +28,14 @@ def _story(marker: Marker, *, other_replica: Marker | None = None) -> set[str]:
     return story.names() - {"nothing-succeeded"}
 
 
-def test_what_was_aborted_by_timeout_and_read_is_an_aborted_read() -> None:
+def test_read_of_a_record_aborted_by_timeout_is_an_aborted_read() -> None:
     assert _story(Marker.ABORT) == {"G1a"}
 
 
 @pytest.mark.parametrize("other", [None, Marker.COMMIT])
-def test_what_was_committed_without_an_answer_may_be_read(other: Marker | None) -> None:
+def test_record_of_an_unanswered_commit_may_be_read(other: Marker | None) -> None:
     assert _story(Marker.COMMIT, other_replica=other) == set()
 
 
-def test_what_a_replica_alone_has_aborted_says_nothing_of_the_readings() -> None:
+def test_abort_on_one_replica_alone_proves_no_aborted_read() -> None:
     assert "G1a" not in _story(Marker.ABORT, other_replica=Marker.COMMIT)

@@ -26,7 +26,7 @@ class Members:
         return recorder.tenure_begun(process, "g", "in/0", f"m{process}", epoch, given)
 
     def is_heard(self, tenure: Handle) -> None:
-        """It says a heartbeat, which is answered a little later."""
+        """Record a heartbeat with a successful answer."""
         self.story.recorder.tenure_confirmed(tenure, self.story.recorder.now_ns())
 
     def is_told(self, process: int, epoch: int, said: int) -> None:
@@ -61,8 +61,8 @@ def test_partition_that_goes_around_is_held_once_at_a_time() -> None:
     assert members.names() == set()
 
 
-def test_member_that_was_stopped_before_it_took_a_partition_takes_it_from_nobody() -> None:
-    """Its session was over meanwhile: it hears of that after its poll."""
+def test_late_take_of_a_stopped_member_is_no_second_owner() -> None:
+    """The session ended while it was stopped: the answer to its poll says so."""
     members = Members()
     given_ns = members.story.recorder.now_ns()
     second = members.takes(7, epoch=2)
@@ -73,7 +73,7 @@ def test_member_that_was_stopped_before_it_took_a_partition_takes_it_from_nobody
     assert members.names() == set()
 
 
-def test_member_that_was_stopped_before_it_read_an_answer_takes_the_partition_from_nobody() -> None:
+def test_late_answer_of_a_stopped_member_is_no_second_owner() -> None:
     members = Members()
     asked_ns = members.story.recorder.now_ns()
     second = members.takes(7, epoch=2)

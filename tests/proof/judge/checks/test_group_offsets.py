@@ -1,4 +1,4 @@
-"""A6: what members of a group commit plainly stays, and a partition has one of them at a time."""
+"""A6: plain commits of a group's members stay, and a partition has one owner at a time."""
 
 import pytest
 
@@ -34,7 +34,7 @@ class Readers:
 
 
 @pytest.mark.parametrize(("stands", "found"), [(9, set()), (5, {"commit-undone"})])
-def test_what_was_acknowledged_last_stands(stands: int, found: set[str]) -> None:
+def test_last_acknowledged_commit_stands(stands: int, found: set[str]) -> None:
     readers = Readers()
     readers.commit(5)
     readers.commit(9)
@@ -47,7 +47,7 @@ def test_an_offset_that_is_gone_is_undone() -> None:
     assert readers.names(-1) == {"commit-undone"}
 
 
-def test_an_offset_that_nobody_committed_is_a_finding() -> None:
+def test_offset_without_a_successful_commit_is_a_finding() -> None:
     readers = Readers()
     readers.commit(5)
     readers.commit(7, FAIL)
@@ -76,7 +76,7 @@ def test_an_unknown_commit_of_a_later_generation_may_stand() -> None:
     assert readers.names(5) == set()
 
 
-def test_a_group_that_nobody_looked_at_is_not_judged() -> None:
+def test_group_without_a_final_offset_is_not_judged() -> None:
     readers = Readers()
     readers.commit(5)
     assert readers.names() == set()
@@ -102,7 +102,7 @@ def test_a_partition_has_another_owner_in_another_generation_only() -> None:
         (15, 0, FAIL),  # no coordinator was found
     ],
 )
-def test_what_an_error_says_of_a_commit(
+def test_outcome_of_a_group_commit_follows_from_error_and_attempts(
     error: int | None, attempts: int, outcome: OpOutcome
 ) -> None:
     assert outcome_of_group_commit(error, attempts) is outcome

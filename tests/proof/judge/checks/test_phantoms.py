@@ -1,4 +1,4 @@
-"""J3: what nobody sent no reader may see, whatever its isolation level."""
+"""J3: a record that was never sent is visible to no reader at any isolation level."""
 
 from oncelog.proof.judge.history.schema import Isolation
 

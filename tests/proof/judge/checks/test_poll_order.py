@@ -1,4 +1,4 @@
-"""J6: a session begins where it was assigned, and leaves out nothing there either."""
+"""J6: a session begins where it was assigned, and leaves nothing out there either."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from ..small_history import OK, SmallHistory
 
 
 def _story(*, start: int, first: int, log_start: int = 0) -> set[str]:
-    """Five records; a consumer is assigned to `start`, and the first that it gets is `first`."""
+    """Judge a consumer of five records that is assigned to `start`, and gets `first` first."""
     story = SmallHistory()
     for number in range(5):
         story.sent(number, "t/0", number * 2)
@@ -30,7 +30,7 @@ def test_offsets_without_values_before_the_first_one_are_legal(start: int) -> No
     assert _story(start=start, first=max(0, (start + 1) // 2)) == set()
 
 
-def test_what_was_deleted_before_a_consumer_came_there_may_be_left_out() -> None:
+def test_poll_may_skip_deleted_records() -> None:
     assert _story(start=2, first=3, log_start=3) == set()
 
 

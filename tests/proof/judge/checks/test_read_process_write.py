@@ -1,4 +1,4 @@
-"""A5: a group's offsets are where its transactions have left them."""
+"""A5: a group's offsets are those that its transactions committed."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from ..small_history import FAIL, INFO, OK, OpOutcome, SmallHistory
 
 
 class Job:
-    """Six inputs, each at its own offset; transactions say [low, high) of them is done."""
+    """Six inputs, each at its own offset; transactions commit [low, high) of them."""
 
     def __init__(self, *, inputs: int = 6, start: int = 0) -> None:
         self.story = SmallHistory()
@@ -18,7 +18,7 @@ class Job:
         self.story.end("in/0", inputs, start=start)
 
     def did(self, low: int, high: int, outcome: OpOutcome = OK, *, is_shown: bool = True) -> None:
-        """A transaction that made an output of each input."""
+        """Add a transaction that made an output of each input."""
         story, add = self.story, self.story.recorder.add
         transaction = story.recorder.begin(3, "job")
         for at in range(low, high) if outcome is not INFO else ():
@@ -39,7 +39,7 @@ class Job:
         return story.names()
 
 
-def test_what_a_group_has_done_is_committed() -> None:
+def test_job_with_all_offsets_committed_is_clean() -> None:
     job = Job()
     job.did(0, 3)
     job.did(3, 6)
@@ -60,7 +60,7 @@ def test_an_unknown_commit_explains_no_fall_to_where_it_never_led() -> None:
 
 
 @pytest.mark.parametrize(("unknown", "is_gap"), [([(2, 4)], True), ([(2, 4), (4, 6)], False)])
-def test_unknown_commits_explain_what_they_cover_together_and_no_more(
+def test_unknown_commits_explain_only_the_gap_that_they_cover_together(
     unknown: list[tuple[int, int]], is_gap: bool
 ) -> None:
     job = Job(inputs=8)

@@ -1,4 +1,4 @@
-"""J5: what was acknowledged is there at the end, also when nothing is there at all."""
+"""J5: acknowledged records are there at the end, even if the whole log is gone."""
 
 from ..small_history import SmallHistory
 

@@ -1,4 +1,4 @@
-"""A4: a fence that was acknowledged holds, whatever its clients say of their producer ids."""
+"""A4: an acknowledged fence holds, whichever producer ids the clients report."""
 
 from ..small_history import OK, SmallHistory
 

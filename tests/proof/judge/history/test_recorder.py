@@ -1,4 +1,4 @@
-"""What is recorded is read back: sealed or not, after a kill, from several processes at once."""
+"""Recordings are read back: sealed or not, after a kill, from several processes at once."""
 
 import os
 import signal
@@ -46,7 +46,7 @@ def columns(history: History) -> dict[str, list[object]]:
 
 
 def into_files(run: Path, source: Recorder) -> Recorder:
-    """The same rows, by a recorder with files."""
+    """Write the same rows by a recorder with files."""
     made = Recorder.open(run)
     for name, rows in columns(History.of(source)).items():
         for row in rows:
@@ -124,7 +124,7 @@ def test_a_torn_file_is_read_up_to_its_end(tmp_path: Path) -> None:
     assert History.open(tmp_path).row("sends", 0)["partition"] == "orders/0"
 
 
-def test_memory_does_not_grow_with_what_is_done(tmp_path: Path) -> None:
+def test_memory_of_a_recorder_does_not_grow_with_its_rows(tmp_path: Path) -> None:
     import mmap
 
     recorder = Recorder.open(tmp_path)
@@ -133,7 +133,7 @@ def test_memory_does_not_grow_with_what_is_done(tmp_path: Path) -> None:
         recorder.send_ended(recorder.send_invoked(process, "t/0", 1), OpOutcome.OK)
     rows = recorder._rows["sends"]
     assert isinstance(rows._chunk, mmap.mmap)
-    assert rows._memory == []  # full chunks are let go once nobody holds a row of them
+    assert rows._memory == []  # full chunks are unmapped once no handle refers to them
     recorder.close()
     assert History.open(tmp_path).count("sends") == 20 * CHUNK_ROWS
 
@@ -150,7 +150,7 @@ def test_a_foreign_format_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_row_costs_few_calls(tmp_path: Path) -> None:
-    """Python's and C's; those of a chunk that is written are shared by its rows."""
+    """The calls of Python and C are counted; the rows of a chunk share the cost of its write."""
     recorder, rows = Recorder.open(tmp_path), 1_000
     process = recorder.new_process()
 

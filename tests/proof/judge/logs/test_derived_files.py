@@ -1,4 +1,4 @@
-"""What a file beside a log can be held against: only what the log still shows."""
+"""A file beside a log is compared only with the remaining records."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ PRODUCER, EPOCH, END = 1002, 9, 129
 
 
 def write(folder: Path, base_offset: int, *, last_offset: int) -> None:
-    """A log that holds a marker alone, and the snapshot of one who knew the data before it."""
+    """Write a log of a single marker, and a snapshot that knows the data before it."""
     marker = encode_marker(
         ControlType.COMMIT, producer_id=PRODUCER, producer_epoch=EPOCH, coordinator_epoch=3,
         timestamp_ms=7, base_offset=END - 1, leader_epoch=0,
@@ -22,13 +22,13 @@ def write(folder: Path, base_offset: int, *, last_offset: int) -> None:
 
 
 def test_data_that_compaction_has_removed_is_not_missed(tmp_path: Path) -> None:
-    """Found by chaos, seed 51: offset commits of the marker's epoch were cleaned away."""
+    """Offset commits of the marker's epoch were cleaned away (chaos, seed 51)."""
     write(tmp_path, 0, last_offset=97)
     assert list(check_partition(tmp_path, is_compacted=True)) == []
 
 
 def test_a_snapshot_may_know_of_a_record_that_compaction_has_removed(tmp_path: Path) -> None:
-    """Found by the simulation: a later record of the key, behind the snapshot, replaced it."""
+    """A later record of the key, behind the snapshot, replaced it (simulation)."""
     kept = encode_batch(
         [Record(0, 7, b"key", b"value")], producer_id=PRODUCER, producer_epoch=0, base_sequence=0
     )

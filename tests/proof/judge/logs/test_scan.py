@@ -35,7 +35,7 @@ async def write(bootstrap: str) -> None:
 
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The directory of three nodes that were stopped in order, once killed in between."""
+    """Return the directory of three nodes that were stopped in order, once killed in between."""
     data = tmp_path_factory.mktemp("cluster") / "data"
     with Cluster(3, data=data) as cluster:
         cluster.ask(

@@ -1,4 +1,4 @@
-"""A live topic is judged from the protocol alone: on paper, and on real nodes."""
+"""The audit judges a live topic from the protocol alone: on paper, and on real nodes."""
 
 import asyncio
 import json
@@ -109,7 +109,7 @@ def test_where_a_log_was_cut_a_producer_may_begin_anywhere() -> None:
 
 
 def test_where_a_log_was_cut_behind_its_data_a_marker_may_come_first() -> None:
-    """Of a V1 transaction only the marker is left, and its producer goes on in the same epoch."""
+    """Only the marker of a V1 transaction is left, and its producer continues in its epoch."""
     cut = (marker(9, COMMIT, epoch=0), data(10, 17, open_=False))
     assert audited(*cut, hidden=(), start=9)[1] == set()
     higher = (marker(9, COMMIT, epoch=0), data(10, 17, epoch=1, open_=False))

@@ -1,7 +1,7 @@
-"""What an application's protocol looks like, and how each mistake changes it.
+"""The protocol of an application, and its changes by each mistake.
 
 `Application` plays a consumer-transform-producer in transactions, the right way, unless a field
-says otherwise. Its sightings are what a proxy would have seen.
+says otherwise. Its sightings are those of a proxy.
 """
 
 from collections.abc import Callable, Generator, Iterator
@@ -17,7 +17,7 @@ IDS = count(1000)
 
 @dataclass
 class Application:
-    """One instance. Times go on by `step_s` with each request."""
+    """One instance. Its time advances by `step_s` with each request."""
 
     instance: str = "instance-1"
     name: str = "billing-1"  # transactional id; empty: no transactions
@@ -34,7 +34,7 @@ class Application:
     version: int = 5
     connections: tuple[int, int] = field(default_factory=lambda: (next(IDS), next(IDS)))
     number: int = 0
-    output_key: Callable[[int], int] = int  # from that of the input
+    output_key: Callable[[int], int] = int  # from the input's key
 
     @property
     def reader(self) -> int:
@@ -65,7 +65,7 @@ class Application:
         )  # fmt: skip
 
     def join(self, waits_s: float = 0.0) -> Iterator[s.Sighting]:
-        """waits_s: until the others have come, too."""
+        """Join the group. waits_s: until the others have come, too."""
         yield self.sign("JoinGroup")
         self.at_s += waits_s
         yield s.SeenJoin(**self.at(self.reader), group=GROUP)
@@ -118,7 +118,7 @@ class Application:
         )
 
     def copy(self, commit_s: float, records: int = 3) -> Iterator[s.Sighting]:
-        """One cycle without a transaction; its offsets are committed at that time."""
+        """Run one cycle without a transaction; its offsets are committed at that time."""
         yield from self.fetch(records)
         for offset in range(self.offset, self.offset + records):
             yield self.produce(offset)
@@ -147,7 +147,7 @@ class Application:
     def transaction(
         self, records: int = 3, *, is_commit: bool = True, with_offsets: bool = True
     ) -> Iterator[s.Sighting]:
-        """One cycle: fetch, write, offsets, end. After an abort the offset stays where it was."""
+        """Run one cycle: fetch, write, offsets, end. After an abort the offset stays."""
         first = self.offset
         yield from self.fetch(records)
         for offset in range(first, first + records):
@@ -171,7 +171,7 @@ def started(**fields: Any) -> Generator[s.Sighting, None, Application]:
 
 
 def numbered(app: Application, *offsets: int, sequence: int = 0) -> s.SeenProduce:
-    """With a sequence number, and a CRC of its own."""
+    """Return a Produce with a sequence number, and a CRC of its own."""
     sent = app.produce(*offsets)
     crc = hash((offsets, sequence))
     batch = replace(sent.batches[0], epoch=0, base_sequence=sequence, crc=crc)

@@ -1,4 +1,4 @@
-"""Right applications, in calm and under faults: nothing may be found."""
+"""Right applications, in calm and under faults, give no finding."""
 
 import random
 from collections.abc import Iterator
@@ -27,12 +27,12 @@ def aborts_then_seeks_back() -> History:
     for _ in range(5):
         yield from app.run(2)
         yield from app.transaction(is_commit=False)
-        yield from app.fetch(offset=app.offset + 30)  # what was on its way
-        yield from app.run(2)  # from where it was
+        yield from app.fetch(offset=app.offset + 30)  # a fetch that was in flight
+        yield from app.run(2)  # from its old position
 
 
 def hears_that_its_offsets_are_refused() -> History:
-    """It aborts and goes back, or sends them once more where the coordinator has moved."""
+    """Abort and go back, or send the offsets once more where the coordinator has moved."""
     app = yield from started()
     for error, is_commit in (("STALE_MEMBER_EPOCH", False), ("NOT_COORDINATOR", True)):
         yield from app.run(2)
@@ -66,12 +66,12 @@ def aborts_then_tries_again_from_memory() -> History:
 
 
 def aborts_then_tries_again_with_other_values() -> History:
-    """Outputs without keys are known by their values, and in these stands the time."""
+    """Outputs without keys are known by their values, which contain the time."""
     yield from tries_again_from_memory(output_key=lambda _: next(IDS))
 
 
 def rebalances_then_aborts() -> History:
-    """The partition is another one's before the abort is sent: nothing to go back to."""
+    """The partition is another instance's before the abort is sent: nothing to go back to."""
     app = Application()
     yield from app.start()
     yield from app.run(3)
@@ -85,7 +85,7 @@ def rebalances_then_aborts() -> History:
 
 
 def aborts_then_reads_again_under_load() -> History:
-    """From the last Fetch's position; of what comes in a rush not all is decoded."""
+    """It reads from the last Fetch's position; under load not all records are decoded."""
     app = yield from started()
     yield from app.run(2)
     first = app.offset
@@ -101,7 +101,7 @@ def aborts_then_reads_again_under_load() -> History:
 
 
 def seeks_back_under_load_then_aborts() -> History:
-    """What is read again has come before the abort is answered."""
+    """The records are read again before the abort is answered."""
     app = yield from started()
     yield from app.run(2)
     yield from app.fetch()
@@ -118,8 +118,10 @@ def seeks_back_under_load_then_aborts() -> History:
 
 
 def goes_on_in_one_partition(*, with_offsets: bool) -> History:
-    """Aborts, seeks back, and first writes what is at hand of another partition: the Fetch of what
-    was aborted waits behind one that is on its way."""
+    """Abort, seek back, and first write records at hand of another partition.
+
+    The Fetch of the aborted inputs waits behind one that is in flight.
+    """
     app = yield from started()
     other = replace(app, partition=1, offset=40)
     yield from app.run(2)
@@ -144,7 +146,7 @@ def aborts_early_and_goes_on_in_one_partition() -> History:
 
 
 def another_broker_brings_more(**fields: Any) -> History:
-    """The Fetch of what was aborted waits in a long poll; offsets of both partitions are sent."""
+    """The Fetch of the aborted inputs waits in a long poll; both partitions' offsets are sent."""
     app = yield from started(**fields)
     other = replace(app, partition=1, offset=40)
     yield from app.run(2)
@@ -236,7 +238,7 @@ def killed_and_restarted() -> History:
 
 
 def random_ids_with_group_metadata() -> History:
-    """Kafka Streams: a new process id at each start, and generations fence."""
+    """Kafka Streams has a new process id at each start, and generations fence."""
     offset = 0
     for life in range(4):
         name = f"billing-{UUID[:-1]}{life}-1"
@@ -257,7 +259,7 @@ def two_threads_two_ids() -> History:
 
 
 def zombie_that_wakes_once() -> History:
-    """Its id was taken over after its session; it finds out with its first request."""
+    """Its id was taken over after its session; it learns of that with its first request."""
     one = yield from started(name="billing")
     yield from one.run(3)
     yield from one.fetch()
@@ -272,7 +274,7 @@ def zombie_that_wakes_once() -> History:
 
 
 def zombies_that_wake_again_and_again() -> History:
-    """Paused just before another one took the id, each time."""
+    """It is paused just before another one takes the id, each time."""
     one = Application(name="billing")
     yield from one.start()
     for number in range(3):
@@ -303,7 +305,7 @@ def paused_in_its_transactions() -> History:
 
 
 def commits_now_and_then() -> History:
-    """Each some hundred records, into a place where rows come twice without harm."""
+    """Commit some hundred records each, into a table where double rows do no harm."""
     for life in range(3):
         begun_s = 100.0 + 30 * life
         app = yield from started(name="", at_s=begun_s, step_s=0.001, offset=30 * life)
@@ -313,7 +315,7 @@ def commits_now_and_then() -> History:
 
 
 def commits_what_came_in_a_rush() -> History:
-    """Keys come again, and of inputs and outputs in turn only one is decoded."""
+    """Keys come again, and inputs and outputs are decoded only in turns."""
     app = yield from started(name="", step_s=0.001, output_key=lambda key: key % 3)
     for after_s, is_input_known in ((2.3, True), (5.9, False), (9.1, True), (13.4, False)):
         for each in app.copy(100.0 + after_s):
@@ -326,7 +328,7 @@ def commits_what_came_in_a_rush() -> History:
 
 
 def commits_when_it_is_revoked() -> History:
-    """Some of them by chance 5 s behind another; a rebalance is LeaveGroup and JoinGroup here."""
+    """Some commits happen to be 5 s apart; a rebalance is LeaveGroup and JoinGroup here."""
     chance = random.Random(3)
     app = yield from started(name="", step_s=0.001)
     for _ in range(60):
@@ -336,7 +338,7 @@ def commits_when_it_is_revoked() -> History:
 
 
 def upserting_sink() -> History:
-    """Writes a database; commits by hand, at a steady pace."""
+    """It writes a database, and commits by hand, at a steady pace."""
     app = Application(name="", producer_id=-1)
     for connection in app.connections:
         yield s.SeenOpened(**app.at(connection))
@@ -371,7 +373,7 @@ def lost_answers_of_an_idempotent_producer() -> History:
 
 
 def restarted_with_a_plain_producer() -> History:
-    """What the dead process had no answer for is sent by its successor: not the same process."""
+    """The successor sends the dead process's unanswered records: not the same process."""
     for producer_id in (7, 8, 9):
         app = yield from started(producer_id=producer_id, name="", at_s=100.0 * producer_id)
         yield app.produce(1)
@@ -416,7 +418,7 @@ def commits_each_batch_after_a_slow_start() -> History:
 
 
 def works_on_while_its_coordinator_is_gone() -> History:
-    """No heartbeat finds its broker for longer than a session; each transaction is short."""
+    """No heartbeat reaches the coordinator for longer than a session; each transaction is short."""
     app = yield from started()
     for _ in range(60):
         for each in app.transaction():
@@ -440,7 +442,7 @@ def waits_for_another_leader() -> History:
 
 
 def filters_most_of_its_input() -> History:
-    """Commits go on without any output; what comes out later is another input's."""
+    """Commits move without any output; a later output is another input's."""
     app = yield from started()
     for cycle in range(40):
         yield from app.fetch()

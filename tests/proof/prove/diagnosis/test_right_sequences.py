@@ -1,4 +1,4 @@
-"""Batches that are sent again, in order: nothing may be found."""
+"""Batches that are sent again, in order, give no finding."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,7 +14,7 @@ History = Iterator[s.Sighting]
 
 
 def sent_again_while_the_first_connection_is_open() -> History:
-    """A proxy knows that a client has given up a slow connection when its frame is through."""
+    """A proxy learns that a client has closed a slow connection only after its frame is through."""
     app = yield from started()
     yield from app.fetch(3)
     first, another = numbered(app, 0, 1, 2), next(IDS)
@@ -27,7 +27,7 @@ def sent_again_while_the_first_connection_is_open() -> History:
 
 
 def other_records_after_a_refusal() -> History:
-    """Java takes the number of what was refused for the next batch."""
+    """Java gives the number of a refused batch to the next batch."""
     app = yield from started(name="")
     yield from app.fetch(6)
     for is_refused in (True, False):
@@ -103,7 +103,7 @@ def new_id_after_a_commit_that_was_refused() -> History:
 
 
 def equal_records_of_two_producers_while_a_commit_is_slow() -> History:
-    """Each input partition has a transactional id, and outputs say no more than `seen`."""
+    """Each input partition has a transactional id, and outputs are equal except in `seen`."""
     one = yield from started(name="billing-0")
     two = replace(one, name="billing-1", producer_id=8)
     yield two.init()
@@ -117,7 +117,7 @@ def equal_records_of_two_producers_while_a_commit_is_slow() -> History:
 
 
 def random_id_after_a_restart_that_reads_its_own_output() -> History:
-    """It is in no group: its positions stand in what it wrote, where the commit shows, or not."""
+    """It is in no group: its positions are in its output, which shows the commit, or not."""
     app = yield from started()
     yield app.produce(0)
     yield app.produced()
@@ -131,7 +131,7 @@ def random_id_after_a_restart_that_reads_its_own_output() -> History:
 
 
 def transactions_that_wait_for_brokers() -> History:
-    """A slow answer, then a leader that stands still; Kafka Streams' timeout is 10 s."""
+    """A slow answer, then a paused leader; Kafka Streams' timeout is 10 s."""
     app = yield from started(timeout_ms=10_000)
     for _ in range(3):
         yield from app.fetch(3)
@@ -162,7 +162,7 @@ def transactions_that_wait_for_brokers_many_times() -> History:
 
 
 def transactions_whose_waits_overlap() -> History:
-    """A long one is told after a short one that began within it."""
+    """A long wait is reported after a short one that began within it."""
     app = yield from started(timeout_ms=10_000)
     for _ in range(3):
         yield from app.fetch(3)
@@ -177,7 +177,7 @@ def transactions_whose_waits_overlap() -> History:
 
 
 def id_that_is_taken_over_when_the_coordinator_stood_still() -> History:
-    """An id for each input partition; members that wait are given up when it goes on."""
+    """An id for each input partition; waiting members are dropped when the coordinator resumes."""
     one = yield from started(name="billing-0")
     two = replace(one, instance="instance-2", connections=(next(IDS), next(IDS)))
     yield from two.start()
@@ -224,7 +224,7 @@ def test_right_way_to_send_again_gives_no_finding(history) -> None:
 
 
 def test_findings_come_in_the_order_of_the_catalogue() -> None:
-    """The offsets first: idempotence alone would mend nothing."""
+    """The offsets come first: idempotence alone would not repair the application."""
     diagnosis, app = Diagnosis(), Application(name="", producer_id=-1)
     for seen in app.start():
         diagnosis.see(seen)

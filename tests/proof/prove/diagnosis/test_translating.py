@@ -1,4 +1,4 @@
-"""Frames as clients send them, in the versions that differ, to sightings."""
+"""Frames of clients, in the versions that differ, become sightings."""
 
 import pytest
 
@@ -125,7 +125,7 @@ def test_records_beyond_the_budget_are_not_looked_at(monkeypatch):
     assert came.is_transactional
 
 
-def test_an_end_whose_answer_was_lost_has_not_ended_for_its_client():
+def test_end_with_a_lost_answer_has_not_ended_for_its_client():
     values = {"transactional_id": "t", "producer_id": 1, "producer_epoch": 0, "committed": True}
     request = request_of("EndTxn", 3, values)
     answer, frame = answer_of(request, {})
@@ -161,7 +161,7 @@ def test_a_member_tells_its_timeouts():
     assert (found.session_ms, found.rebalance_ms) == (6_000, 300_000)
 
 
-def test_what_cannot_be_decoded_says_nothing():
+def test_undecodable_request_gives_no_sighting():
     request = request_of("EndTxn", 3, {"transactional_id": "t", "producer_id": 1,
                                        "producer_epoch": 0, "committed": True})  # fmt: skip
     request.version = 99
@@ -175,7 +175,7 @@ def test_connections_are_told():
 
 @pytest.mark.parametrize(("after_s", "waited"), [(9.5, [9.5]), (1.0, [])])
 def test_wait_for_an_answer_is_told_unless_it_is_for_records(after_s, waited):
-    """Of a slow answer when it is let go: its broker has given it at once."""
+    """A slow answer is reported at its release: the broker has given it at once."""
     values = {"transactional_id": "t", "producer_id": 1, "producer_epoch": 0, "committed": True}
     request = request_of("EndTxn", 3, values)
     answer, _ = answer_of(request, {})

@@ -1,4 +1,4 @@
-"""Each mistake in a history that is right but for it: its finding is named, and no other."""
+"""Each mistake in an otherwise right history: its finding is named, and no other."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -69,7 +69,7 @@ def refused_offsets() -> History:
 
 
 def no_generation_though_the_id_ends_in_a_number() -> History:
-    """Which is that of the instance: after a rebalance the partition has another one."""
+    """The number is the instance's: after a rebalance the partition has another id."""
     one = Application(name="billing-0", is_fenced=False)
     two = replace(one, instance="instance-2", name="billing-1", connections=(next(IDS), next(IDS)))
     yield from one.start()
@@ -100,7 +100,7 @@ def shared_id() -> History:
 
 
 def shared_id_of_version_1() -> History:
-    """Who is fenced hears it from AddPartitionsToTxn, and has no Produce to send."""
+    """A fenced client learns it from AddPartitionsToTxn, and has no Produce to send."""
     one = Application(name="billing")
     two = replace(one, instance="instance-2", partition=1, connections=(next(IDS), next(IDS)))
     yield from one.start()
@@ -245,7 +245,7 @@ def abort_before_offsets_without_seek() -> History:
 
 
 def abort_without_seek_of_one_partition() -> History:
-    """Another one's offsets are committed first."""
+    """Another partition's offsets are committed first."""
     app = yield from started()
     other = replace(app, partition=1, offset=40)
     yield from app.run(2)
@@ -257,7 +257,7 @@ def abort_without_seek_of_one_partition() -> History:
 
 
 def pieces(app: Application, first: int, *, is_commit: bool = True) -> History:
-    """A transaction of three records that are at hand."""
+    """A transaction of three records at hand."""
     for offset in range(first, first + 3):
         yield app.produce(offset)
     if is_commit:
@@ -288,7 +288,7 @@ def aborts_with_a_reader_far_ahead() -> History:
 
 
 def aborts_in_two_partitions() -> History:
-    """The second one gets no more; the first one goes on."""
+    """The second partition gets no more records; the first one continues."""
     app = yield from started()
     yield from app.run(2)
     yield from app.transaction(is_commit=False)
@@ -299,7 +299,7 @@ def aborts_in_two_partitions() -> History:
 
 
 def aborted_before_anything_was_sent() -> History:
-    """What an abort has thrown away never left the client: neither Produce nor EndTxn are seen."""
+    """The aborted records never left the client: neither Produce nor EndTxn are seen."""
     app = Application()
     yield from app.start()
     yield from app.run(3)
@@ -409,7 +409,7 @@ def auto_commit_between_rebalances() -> History:
 
 
 def abort_without_seek_and_an_answer_thrown_away() -> History:
-    """What came after the abort is asked for again: that is no way back to what was aborted."""
+    """Records behind the abort are requested again, which is no way back to the aborted ones."""
     app = yield from started()
     yield from app.run(2)
     yield from app.transaction(is_commit=False)
@@ -419,7 +419,7 @@ def abort_without_seek_and_an_answer_thrown_away() -> History:
 
 
 def auto_commit_between_restarts() -> History:
-    """A timer begins with its client; what a rebalance commits is no tick."""
+    """A timer begins with its client; commits of a rebalance are no ticks."""
     for life in range(3):
         begun_s = 100.0 + 30 * life
         app = yield from started(name="", at_s=begun_s, step_s=0.001, offset=20 * life)
@@ -431,7 +431,7 @@ def auto_commit_between_restarts() -> History:
 
 
 def auto_commit_beside_members_that_die() -> History:
-    """What is committed when a rebalance begins is no tick, however long that waits."""
+    """A commit at the begin of a rebalance is no tick, however long the rebalance waits."""
     app = yield from started(name="", at_s=100.0, step_s=0.001)
     for number in range(1, 5):
         yield from app.copy(100.0 + 10 * number)

@@ -10,7 +10,7 @@ from oncelog.deploy.cluster.failure import Failure
 from oncelog.proof.prove.outputs.database import DatabaseOutputs
 
 
-def test_rows_are_outputs_whose_key_is_the_id(tmp_path: Path) -> None:
+def test_rows_become_outputs_keyed_by_the_id(tmp_path: Path) -> None:
     file = tmp_path / "shop.db"
     outputs = DatabaseOutputs(f"sqlite:///{file}?table=invoices&id=order_id")
     outputs.look()
@@ -86,7 +86,7 @@ def test_a_look_that_began_before_another_one_does_not_come_behind_it(
     "url",
     ["mysql://h/d?table=t&id=i", "sqlite:///f?table=t", "sqlite:///f?table=t;drop&id=i", "f"],
 )
-def test_what_is_no_sink_is_refused(url: str) -> None:
+def test_malformed_sink_is_refused(url: str) -> None:
     with pytest.raises(Failure, match="--sink") as refused:
         DatabaseOutputs(url)
     assert refused.value.exit_code == 2

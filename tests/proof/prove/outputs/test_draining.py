@@ -1,4 +1,4 @@
-"""What is not to be read yet is not lost."""
+"""Records that are not visible yet are not lost."""
 
 import re
 import sqlite3
@@ -22,7 +22,7 @@ IN, OUT = ("in", 0), ("out", 0)
 
 
 class Offsets:
-    """What a cluster tells of its offsets."""
+    """The offsets and transactions of a cluster."""
 
     def __init__(self, committed: int, *ongoing: str) -> None:
         self.groups, self._committed = self, committed
@@ -94,7 +94,7 @@ def test_drain_of_an_application_at_rest_ends_early(tmp_path: Path, quickly: Non
 
 
 def test_drain_with_an_open_transaction_names_its_instance(tmp_path: Path, quickly: None) -> None:
-    """The one that its coordinator has open, not one that has timed out when its owner died."""
+    """The open one in its coordinator's list counts, not one that has timed out."""
     admin = Offsets(2, "app-2")
     admin.end = 1
     drained = drain(tmp_path, admin, ["a", "b"])
@@ -103,10 +103,10 @@ def test_drain_with_an_open_transaction_names_its_instance(tmp_path: Path, quick
     assert "its transaction app-2 stayed open" in drained.notes[0]
 
 
-def test_drain_whose_offsets_still_move_blames_no_transaction(
+def test_drain_with_moving_offsets_blames_no_transaction(
     tmp_path: Path, quickly: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of an application that writes in transactions one is open at any moment."""
+    """An application that writes in transactions has one open at any moment."""
     admin = Offsets(0, "app-1")
     admin.end = 1
     drained = drain(tmp_path, admin, ["a", "b"])
@@ -158,7 +158,7 @@ def test_drain_with_an_instance_that_tries_in_vain_names_it(
 
 
 @pytest.mark.parametrize("is_open", [True, False])
-def test_what_an_open_transaction_holds_back_is_not_lost(tmp_path: Path, is_open: bool) -> None:
+def test_output_held_back_by_an_open_transaction_is_not_lost(tmp_path: Path, is_open: bool) -> None:
     admin = Offsets(committed=2)
     admin.end = int(is_open)
     drained = drain(tmp_path, admin, ["a"])
@@ -183,8 +183,10 @@ def test_a_table_that_cannot_be_read_at_the_end_is_no_verdict(
         drained.judged(is_last=True)
 
 
-def test_what_has_not_moved_is_judged_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At a million outputs it takes seconds, which the proxy misses."""
+def test_outputs_without_movement_are_judged_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At a million outputs judging takes seconds, in which the proxy waits."""
     monkeypatch.setattr(draining, "QUIET_S", 0.5)
     monkeypatch.setattr(draining, "LOOK_EACH_S", 0.05)
     drained = drain(tmp_path, Offsets(committed=2), ["a", "b"])

@@ -31,7 +31,7 @@ def test_a_table_of_postgresql_is_judged(oncelog_cluster: oncelog.Cluster) -> No
 def test_a_table_that_is_locked_is_waited_for_no_longer_than_a_while(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As by a transaction of an instance that stands still."""
+    """A paused instance's transaction holds such a lock."""
     monkeypatch.setattr(database, "QUERY_TIMEOUT_S", 0.3)
     with postgresql() as server:
         with psycopg.connect(server.url) as connection:

@@ -1,5 +1,7 @@
-"""A wrong application: outputs are flushed, then offsets are committed; what lies between is done
-again."""
+"""A wrong application: it commits offsets after it has flushed outputs.
+
+The outputs of a crash in between are written again.
+"""
 
 import os
 import signal

@@ -21,11 +21,11 @@ class Writer(WRITERS[BROKEN]):
         super().__init__(*arguments, linger_ms=200)  # records leave when they are prepared
 
     def transaction(self) -> Any:
-        time.sleep(0.1)  # what is looked up between records and their block
+        time.sleep(0.1)  # a look-up between records and their block
         return super().transaction()
 
     def meet(self, moment: str) -> None:
-        """What takes no time anywhere else takes some here."""
+        """Spend time between the decision and the next step."""
         time.sleep(0.5 if moment == DECIDED else 0.0)
 
 

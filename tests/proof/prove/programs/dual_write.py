@@ -1,5 +1,7 @@
-"""Orders from Kafka into a table and a topic, exactly once: a dual write, whose positions stand in
-the table's database. Who has a partition writes under its name, so its last owner is the only one.
+"""Orders from Kafka into a table and a topic, exactly once: a dual write.
+
+Positions stand in the table's database. The owner of a partition writes under the partition's name,
+so its last owner is the only one.
 """
 
 import os
@@ -20,7 +22,7 @@ def connect() -> sqlite3.Connection:
 
 
 setup = connect()
-setup.execute("CREATE TABLE IF NOT EXISTS invoices (order_id TEXT)")  # nothing keeps doubles out
+setup.execute("CREATE TABLE IF NOT EXISTS invoices (order_id TEXT)")  # nothing prevents double rows
 setup.commit()
 setup.close()
 writers: dict[int, BlockingDualWriter] = {}
@@ -44,7 +46,7 @@ while not over:
         new = [r for r in records if r.partition == partition and r.offset >= done]
         if not new:
             continue
-        with writer.transaction() as work:  # what it raises ends the program
+        with writer.transaction() as work:  # an exception of it ends the program
             for record in new:
                 order_id = (record.key or b"").decode()
                 work.execute("INSERT INTO invoices VALUES (?)", (order_id,))

@@ -1,5 +1,8 @@
-"""Rows of a table in place of a topic: right with a key that cannot be there twice (KEYED=1), wrong
-without. DATABASE is a file of sqlite, or a URL of PostgreSQL."""
+"""Rows of a table in place of a topic.
+
+It is right with a unique key (KEYED=1), wrong without. DATABASE is a file of sqlite, or a URL of
+PostgreSQL.
+"""
 
 import os
 import signal
@@ -15,7 +18,7 @@ is_postgresql = where.startswith("postgresql:")
 database = psycopg.connect(where) if is_postgresql else sqlite3.connect(where, timeout=20)
 unique = " PRIMARY KEY" if os.environ.get("KEYED") else ""
 insert = f"INSERT INTO invoices VALUES ({'%s' if is_postgresql else '?'}) ON CONFLICT DO NOTHING"
-if is_postgresql:  # two that create at once are refused
+if is_postgresql:  # of two that create at once one is refused
     database.execute("SELECT pg_advisory_lock(1)")
 database.execute(f"CREATE TABLE IF NOT EXISTS invoices (order_id TEXT{unique})")
 database.commit()

@@ -1,4 +1,4 @@
-"""What the sums are fed with, and held to."""
+"""The inputs of the sums, and their expected totals."""
 
 import json
 from collections import Counter
@@ -16,13 +16,13 @@ def totals(inputs):
 
 
 def pairs(number, each):
-    """An order and its payment, in two topics; some are free."""
+    """Return an order and its payment, in two topics; some are free."""
     body = json.dumps({"id": each, "amount": number % 97})
     return [("orders", f"{each}-order", body), ("payments", f"{each}-payment", body)]
 
 
 def routed(inputs):
-    """Which of them come out, and where."""
+    """Yield the ids that come out, and their topics."""
     for record in inputs:
         amount = json.loads(record.value)["amount"]
         if amount:

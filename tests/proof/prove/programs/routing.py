@@ -1,5 +1,8 @@
-"""Two inputs and two outputs: large orders and payments go to one topic, the rest to the other, and
-what is free of charge to none. A right one: it ends when anything fails, and is started again."""
+"""A right application with two inputs and two outputs, which ends on any failure.
+
+Large orders and payments go to one topic, the rest to the other, free ones to none. It is started
+again when it ends.
+"""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A right application on a secured cluster: it is told where a file of client settings lies."""
+"""A right application on a secured cluster, with the path of a file of client settings."""
 
 import os
 import signal
@@ -24,7 +24,7 @@ producer = Producer({
 
 
 def insist(call, *arguments):
-    """Again while the library says that this may help."""
+    """Call again while the library says that this may help."""
     while True:
         try:
             return call(*arguments)

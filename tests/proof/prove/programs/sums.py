@@ -1,5 +1,8 @@
-"""An aggregate: running sums by customer, in a transaction with the offsets. What it has in memory
-is read back from its own output when partitions come to it (REBUILDS=1), or forgotten to be."""
+"""An aggregate: running sums by customer, in a transaction with the offsets.
+
+Its state is read back from its own output when partitions come to it (REBUILDS=1), or not, as a
+mistake.
+"""
 
 import json
 import os
@@ -36,7 +39,7 @@ def insist(call, *arguments):
 
 
 def rebuild():
-    """The last sums, from the first record of the output to its last stable one."""
+    """Read the last sums, from the first record of the output to its last stable one."""
     sums.clear()
     if not os.environ.get("REBUILDS"):
         return

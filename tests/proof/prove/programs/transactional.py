@@ -1,6 +1,8 @@
-"""A right application: outputs and offsets in one transaction, with the group's metadata of the
-time when the partitions came (librdkafka forgets it when its session is lost, and what names no
-member is not fenced); after an abort it goes back to what was committed."""
+"""A right application: outputs and offsets in one transaction, with the group's metadata.
+
+The metadata is that of the assignment (librdkafka forgets it when its session is lost, and metadata
+without a member is not fenced); after an abort it goes back to the committed offsets.
+"""
 
 import os
 import signal
@@ -25,7 +27,7 @@ producer = Producer({
 
 
 def insist(call, *arguments):
-    """Again while the library says that this may help."""
+    """Call again while the library says that this may help."""
     while True:
         try:
             return call(*arguments)

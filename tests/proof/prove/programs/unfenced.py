@@ -1,5 +1,7 @@
-"""A wrong application: transactions, but offsets go without the group's generation, as if each
-process knew for sure that it is alone (no KIP-447 fencing)."""
+"""A wrong application: transactions with offsets, but without the group's generation.
+
+It works as if each process knew for sure that it is alone (no KIP-447 fencing).
+"""
 
 import os
 import signal
@@ -17,7 +19,7 @@ settings = {
     "isolation.level": "read_committed",
 }
 consumer = Consumer(settings)
-outsider = Consumer(settings)  # joins nothing: its metadata names no member
+outsider = Consumer(settings)  # joins no group: its metadata names no member
 producer = Producer({
     "bootstrap.servers": bootstrap,
     "transactional.id": f"invoicing-{os.environ['ONCELOG_INSTANCE']}",

@@ -1,4 +1,4 @@
-"""Slow requests keep their sender busy and nobody else; a leader that stands still comes back."""
+"""Slow requests keep only their sender busy, and a paused leader comes back."""
 
 import time
 from collections.abc import Callable
@@ -19,7 +19,7 @@ PRODUCE = Match(apis={"Produce"})
 
 
 class OfferingProxy:
-    """Offers requests of these instances, one after the other, when a rule is added."""
+    """A proxy that offers requests of these instances, one by one, when a rule is added."""
 
     def __init__(self, *instances: str) -> None:
         self.instances = list(instances)
@@ -86,7 +86,7 @@ def test_slow_request_keeps_its_instance_busy_and_the_next_one_is_of_another() -
 
 
 def test_fault_behind_a_slow_request_waits_until_its_sender_has_committed() -> None:
-    """Else a kill takes back what it did because it was late."""
+    """A kill would take back its late reaction otherwise."""
     looks: list[tuple[str, float]] = []
 
     def has_gone_through(instance: str, since_s: float) -> bool:
@@ -116,7 +116,7 @@ def test_stalled_broker_goes_on_when_its_time_is_over() -> None:
 
 
 def test_stalled_broker_is_waited_for_when_no_slow_request_came_meanwhile() -> None:
-    """Else the next fault may end the only replica that is in sync."""
+    """The next fault could end the only replica in sync otherwise."""
     cluster = PausableCluster()
     made = late(OfferingProxy(), cluster)
     made.stall(replace(FAULTS["stall@leader"], seconds=0.02), request_of("one"))

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaException
 
 
 def right() -> None:
-    """Offsets with group metadata in the transaction; after an abort it reads again."""
+    """Commit offsets with group metadata in the transaction; read again after an abort."""
     reader, writer = s.consumer(), s.transactional(f"copy-{s.INSTANCE}")
     for batch in s.batches(reader):
         try:
@@ -33,7 +33,7 @@ def _one_transaction(reader, writer, batch) -> None:
 
 
 def _commit(writer) -> None:
-    """A commit whose outcome is not known is asked for again: it is the same one."""
+    """Commit, and repeat the same commit while its outcome is unknown."""
     while True:
         try:
             return writer.commit_transaction(30)
@@ -43,7 +43,7 @@ def _commit(writer) -> None:
 
 
 def offsets_outside() -> None:
-    """Output in a transaction, then the offsets by the consumer."""
+    """Write output in a transaction, then commit the offsets by the consumer."""
     reader, writer = s.consumer(), s.transactional(f"copy-{s.INSTANCE}")
     for batch in s.batches(reader):
         try:
@@ -57,7 +57,7 @@ def offsets_outside() -> None:
 
 
 def auto_commit() -> None:
-    """Output in a transaction, offsets by the consumer's timer."""
+    """Write output in a transaction, and commit offsets by the consumer's timer."""
     reader = s.consumer(enable_auto_commit=True)
     writer = s.transactional(f"copy-{s.INSTANCE}")
     for batch in s.batches(reader):
@@ -81,7 +81,7 @@ def read_uncommitted() -> None:
 
 
 def shared_id() -> None:
-    """The id stands in the program, so each instance has the same."""
+    """Use an id from the program text, which is the same for each instance."""
     reader, writer = s.consumer(), s.transactional("copy")
     for batch in s.batches(reader):
         try:
@@ -91,7 +91,7 @@ def shared_id() -> None:
 
 
 def abort_without_seek() -> None:
-    """Aborts what has failed and goes on with what comes next."""
+    """Abort a failed batch and continue with the next one."""
     reader, writer = s.consumer(), s.transactional(f"copy-{s.INSTANCE}")
     for number, batch in enumerate(s.batches(reader)):
         try:
@@ -112,7 +112,7 @@ def abort_without_seek() -> None:
 
 
 def plain_producer_beside() -> None:
-    """Half of the output goes through a second producer, which nobody aborts."""
+    """Write half of the output through a second producer, outside of the transactions."""
     reader, writer = s.consumer(), s.transactional(f"copy-{s.INSTANCE}")
     beside = s.producer(enable_idempotence=True)
     for batch in s.batches(reader):
@@ -130,7 +130,7 @@ def plain_producer_beside() -> None:
 
 
 def too_long() -> None:
-    """Some transactions take five seconds, and may last three."""
+    """Let some transactions take five seconds, with a timeout of three."""
     writer = s.transactional(f"copy-{s.INSTANCE}", transaction_timeout_ms=3_000)
     reader = s.consumer()
     for number, batch in enumerate(s.batches(reader)):
@@ -139,18 +139,18 @@ def too_long() -> None:
             for message in batch:
                 writer.produce(s.OUT, key=message.key(), value=message.value())
             writer.flush(30)
-            if number % 8 == 7:  # a slow service is asked
+            if number % 8 == 7:  # a slow service
                 time.sleep(5)
             metadata = reader.consumer_group_metadata()
             writer.send_offsets_to_transaction(s.next_offsets(batch), metadata, 30)
             _commit(writer)
         except KafkaException as problem:
-            print(problem, flush=True)  # and on with what comes next
+            print(problem, flush=True)  # and on with the next batch
             writer = s.transactional(f"copy-{s.INSTANCE}", transaction_timeout_ms=3_000)
 
 
 def random_id() -> None:
-    """A new id at each start, and offsets outside: nothing fences the one before."""
+    """Take a new id at each start, and commit offsets outside: the old one is never fenced."""
     reader, writer = s.consumer(), s.transactional(f"copy-{uuid.uuid4()}")
     for batch in s.batches(reader):
         try:

@@ -1,5 +1,8 @@
-"""Copiers in transactions that meet slow and refused requests, on confluent-kafka: each mistake
-beside the same pattern done right. What else may happen ends the process, and it starts anew."""
+"""Copiers in transactions that meet slow and refused requests, on confluent-kafka.
+
+Each mistake stands beside the same pattern done right. Any other problem ends the process, and it
+starts anew.
+"""
 
 # A message of a topic without errors has its key, value and place.
 # pyright: reportOptionalMemberAccess=false, reportArgumentType=false, reportOptionalOperand=false
@@ -42,7 +45,7 @@ def _commit(writer, wait_s: float = 30) -> None:
 
 
 def new_id_after_a_slow_commit() -> None:
-    """A commit that takes more than 1.5 s has failed: the batch again, by a new producer."""
+    """Treat a commit of more than 1.5 s as failed: the batch again, by a new producer."""
     reader, writer = s.consumer(), s.transactional(f"copy-{uuid.uuid4()}")
     for batch in s.batches(reader):
         while True:
@@ -60,7 +63,7 @@ def new_id_after_a_slow_commit() -> None:
 
 
 def patient_commit() -> None:
-    """A commit that takes more than 1.5 s is asked for again: it is the same one."""
+    """Repeat a commit that takes more than 1.5 s: it is the same one."""
     reader, writer = s.consumer(), s.transactional(f"copy-{s.INSTANCE}")
     for batch in s.batches(reader):
         try:
@@ -73,7 +76,7 @@ def patient_commit() -> None:
 
 
 def resend_after_four_seconds() -> None:
-    """What is not delivered after four seconds is written again, by the same producer."""
+    """Write records again that are not delivered after four seconds, by the same producer."""
     reader, writer = s.consumer(), s.transactional(f"copy-{s.INSTANCE}")
     for batch in s.batches(reader):
         delivered = set[bytes]()
@@ -91,7 +94,7 @@ def resend_after_four_seconds() -> None:
 
 
 def patient_delivery() -> None:
-    """What is not delivered after four seconds is waited for."""
+    """Wait for records that are not delivered after four seconds."""
     reader, writer = s.consumer(), s.transactional(f"copy-{s.INSTANCE}")
     for batch in s.batches(reader):
         try:
@@ -135,12 +138,12 @@ def _with_refusals(leaves_out: bool) -> None:
 
 
 def refused_is_left_out() -> None:
-    """A record that a broker refuses is a bad one: the batch again, without it."""
+    """Treat a refused record as a bad one: the batch again, without it."""
     _with_refusals(leaves_out=True)
 
 
 def refused_is_tried_again() -> None:
-    """The whole batch again, a few times; then the process ends."""
+    """Try the whole batch again, a few times; then end the process."""
     _with_refusals(leaves_out=False)
 
 
@@ -175,12 +178,12 @@ def _asking_for_offsets(begins_anew: bool) -> None:
 
 
 def begins_anew_without_offsets() -> None:
-    """Offsets that are not told are taken for none: it begins at the start."""
+    """Take unanswered offsets for none, and begin at the start."""
     _asking_for_offsets(begins_anew=True)
 
 
 def asks_again_for_offsets() -> None:
-    """Offsets that are not told are asked for until they are."""
+    """Ask for offsets until they are answered."""
     _asking_for_offsets(begins_anew=False)
 
 

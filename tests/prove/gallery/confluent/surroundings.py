@@ -1,7 +1,7 @@
-"""What all applications here take from their environment, and the clients they begin with.
+"""The environment of all applications here, and the clients that they begin with.
 
-Clients keep librdkafka's defaults except where an application says otherwise; where to begin in a
-topic that nobody has read is no default but a need.
+Clients keep librdkafka's defaults except where an application says otherwise; the start in an
+unread topic is no default but a need.
 """
 
 # A message of a topic without errors has its key, value and place.
@@ -21,7 +21,7 @@ INSTANCE = os.environ["ONCELOG_INSTANCE"]
 GROUP = "gallery"
 PROTOCOL = sys.argv[2] if len(sys.argv) > 2 else "classic"
 is_asked_to_stop = False
-membership: Any = None  # of the generation in which the partitions came
+membership: Any = None  # of the generation of the assignment
 
 
 def _stop(*_: object) -> None:
@@ -33,7 +33,7 @@ signal.signal(signal.SIGTERM, _stop)
 
 
 def consumer(**config: Any) -> Consumer:
-    """In the group, on the input; offsets are not committed by itself unless said so."""
+    """Return a consumer in the group, on the input; auto-commit is off unless given."""
     begin: dict[str, Any] = {"enable.auto.commit": False, "auto.offset.reset": "earliest"}
     named = {key.replace("_", "."): value for key, value in config.items()}
     group = {"group.id": GROUP, "group.protocol": PROTOCOL}
@@ -43,8 +43,11 @@ def consumer(**config: Any) -> Consumer:
 
 
 def assigned(reader: Consumer, _: object = None) -> None:
-    """Take the membership of who has got partitions: librdkafka forgets it when the session is
-    lost, and transactions that are still open would go unfenced."""
+    """Keep the group metadata of the assignment.
+
+    librdkafka forgets it when the session is lost, and transactions that are still open would go
+    unfenced.
+    """
     global membership
     membership = reader.consumer_group_metadata()
 
@@ -61,7 +64,7 @@ def transactional(name: str, **config: Any) -> Producer:
 
 
 def batches(reader: Consumer, size: int = 20) -> Iterator[list[Message]]:
-    """Batches of records until it is asked to stop."""
+    """Yield batches of records until it is asked to stop."""
     while not is_asked_to_stop:
         taken = reader.consume(size, timeout=0.2)
         good = [message for message in taken if message.error() is None]
@@ -71,7 +74,7 @@ def batches(reader: Consumer, size: int = 20) -> Iterator[list[Message]]:
 
 
 def seek_back(reader: Consumer, batch: list[Message]) -> None:
-    """To the first of the batch in each partition, unless it went to somebody else."""
+    """Seek to the batch's first record in each partition that is still assigned."""
     from confluent_kafka import TopicPartition
 
     first: dict[int, int] = {}
@@ -91,6 +94,6 @@ def next_offsets(batch: list[Message]) -> list[Any]:
 
 
 def fail(problem: KafkaException) -> None:
-    """As most programs end: with a traceback, for a supervisor to start them again."""
+    """End with a traceback, as most programs do, for a supervisor to start them again."""
     print(problem, file=sys.stderr, flush=True)
     raise SystemExit(1)

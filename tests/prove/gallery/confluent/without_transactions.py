@@ -14,7 +14,7 @@ from confluent_kafka import KafkaException
 
 
 def commit_before_send() -> None:
-    """The offsets first, "so that nothing is sent twice"."""
+    """Commit the offsets first, "so that nothing is sent twice"."""
     reader, writer = s.consumer(), s.producer(enable_idempotence=True)
     for batch in s.batches(reader):
         reader.commit(offsets=s.next_offsets(batch), asynchronous=False)
@@ -24,7 +24,7 @@ def commit_before_send() -> None:
 
 
 def plain_defaults() -> None:
-    """No idempotence, the offsets after the output: at least once."""
+    """Use no idempotence, and commit offsets after the output: at least once."""
     reader, writer = s.consumer(), s.producer()
     for batch in s.batches(reader):
         for message in batch:
@@ -34,7 +34,7 @@ def plain_defaults() -> None:
 
 
 def fresh_producer() -> None:
-    """What is not acknowledged within a second is sent again by a new producer."""
+    """Send records again by a new producer when they are not acknowledged within a second."""
     reader = s.consumer()
     writer = s.producer(enable_idempotence=True, message_timeout_ms=1_000)
     for batch in s.batches(reader):
@@ -55,8 +55,11 @@ def fresh_producer() -> None:
 
 
 def counts_in_memory() -> None:
-    """The orders of each customer so far, by partition. Where a partition comes from somebody else
-    it begins anew, and where one comes back it goes on from old numbers."""
+    """Count the orders of each customer so far, by partition, in memory.
+
+    The count begins anew where a partition comes from another instance, and continues from old
+    numbers where one comes back.
+    """
     reader, writer = s.consumer(), s.transactional(f"count-{s.INSTANCE}")
     counts = Counter[str]()
     for batch in s.batches(reader):
@@ -81,7 +84,7 @@ def _database() -> sqlite3.Connection:
 
 
 def sink_with_upsert() -> None:
-    """Right: a row is known by the id of its input."""
+    """Write rows keyed by the id of the input, which is right."""
     database, reader = _database(), s.consumer()
     database.execute("CREATE TABLE IF NOT EXISTS invoices (id TEXT PRIMARY KEY, value TEXT)")
     for batch in s.batches(reader):
@@ -93,12 +96,12 @@ def sink_with_upsert() -> None:
 
 
 def postgresql_with_upsert() -> None:
-    """Right, in PostgreSQL: the same."""
+    """Write the same rows in PostgreSQL, which is right."""
     import psycopg
 
     database = psycopg.connect(os.environ["ONCELOG_SINK"], autocommit=True)
     with database.transaction():
-        database.execute("SELECT pg_advisory_xact_lock(1)")  # two that create at once are refused
+        database.execute("SELECT pg_advisory_xact_lock(1)")  # only one may create
         database.execute("CREATE TABLE IF NOT EXISTS invoices (id TEXT PRIMARY KEY, value TEXT)")
     upsert = "INSERT INTO invoices VALUES (%s, %s) ON CONFLICT (id) DO UPDATE SET value = %s"
     reader = s.consumer()
@@ -110,7 +113,7 @@ def postgresql_with_upsert() -> None:
 
 
 def sink_with_notes_apart() -> None:
-    """The note that an id is written is not in the transaction of its row."""
+    """Note each written id outside of the transaction of its row."""
     database, reader = _database(), s.consumer()
     database.execute("CREATE TABLE IF NOT EXISTS invoices (id TEXT, value TEXT)")
     for batch in s.batches(reader):

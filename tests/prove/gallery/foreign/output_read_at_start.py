@@ -1,5 +1,5 @@
 # type: ignore
-"""What stands in the output is done: read it at the start, and leave out what is there."""
+"""Inputs in the output are done: read the output at the start, and leave them out."""
 
 import asyncio
 import os

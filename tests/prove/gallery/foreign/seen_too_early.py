@@ -26,7 +26,7 @@ class Membership(ConsumerRebalanceListener):
     group = None
 
     def on_partitions_revoked(self, revoked):
-        """What is pending is not committed: whoever gets the partition reads it again."""
+        """Drop pending records: they are not committed, so the next owner reads them again."""
         pending.clear()
         offsets.clear()
 

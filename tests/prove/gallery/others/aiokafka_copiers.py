@@ -22,9 +22,11 @@ def consumer(**config) -> AIOKafkaConsumer:
 
 
 class Producers(ConsumerRebalanceListener):
-    """One producer for each partition that is ours: its id fences who had the partition before,
-    and ends its transaction. Only then it is known where to go on: the offsets that aiokafka has
-    asked for may be older. `lock`: whoever reads waits until that is over."""
+    """One producer for each assigned partition: its id fences the former owner.
+
+    The fence ends the former owner's transaction, too. Only then the committed offset is final: the
+    offsets that aiokafka has asked for may be older. `lock`: readers wait until that is over.
+    """
 
     def __init__(self, reader: AIOKafkaConsumer) -> None:
         self._reader = reader
@@ -49,7 +51,7 @@ class Producers(ConsumerRebalanceListener):
 
 
 async def _copy(send_all) -> None:
-    """One transactional id for each input partition; send_all writes a batch."""
+    """Use one transactional id for each input partition; send_all writes a batch."""
     reader = consumer(isolation_level="read_committed")
     producers = Producers(reader)
     reader.subscribe([IN], listener=producers)
@@ -77,7 +79,7 @@ async def right() -> None:
 
 
 async def impatient() -> None:
-    """What is not delivered within three seconds is sent again: the future was cancelled."""
+    """Send records again that are not delivered within three seconds: the future was cancelled."""
 
     async def send_all(producer, batch) -> None:
         sent = [(r, await producer.send(OUT, key=r.key, value=r.value)) for r in batch]
@@ -94,7 +96,7 @@ async def impatient() -> None:
 
 
 async def patient() -> None:
-    """What is not delivered within three seconds is waited for: the same future, not cancelled."""
+    """Wait for records that are not delivered within three seconds: the future is kept."""
 
     async def send_all(producer, batch) -> None:
         sent = [(r, await producer.send(OUT, key=r.key, value=r.value)) for r in batch]
@@ -110,7 +112,7 @@ async def patient() -> None:
 
 
 async def id_of_the_instance() -> None:
-    """The id is the instance's, and nothing in its commits tells the generation."""
+    """Use the instance's id, and commit without the generation."""
     reader = consumer(isolation_level="read_committed")
     reader.subscribe([IN])
     await reader.start()
@@ -130,7 +132,7 @@ async def id_of_the_instance() -> None:
 
 
 async def acks_1() -> None:
-    """aiokafka's defaults: acks=1 and auto-commit."""
+    """Use the defaults of aiokafka: acks=1 and auto-commit."""
     reader = AIOKafkaConsumer(
         IN, bootstrap_servers=SERVERS, group_id=GROUP, auto_offset_reset="earliest"
     )

@@ -1,5 +1,8 @@
-"""Copiers whose producer is made by hand on the protocol: batches, sequence numbers, and when a
-transaction ends. What goes wrong otherwise ends the process, and it starts anew."""
+"""Copiers with a producer made by hand on the protocol.
+
+It makes batches, sequence numbers, and the end of a transaction itself. Any other problem ends the
+process, and it starts anew.
+"""
 
 import asyncio
 import os
@@ -46,7 +49,7 @@ class HandmadeProducer:
         self._producer = (session.producer_id, session.producer_epoch)
 
     def encoded(self, partition: int, records: Records) -> bytearray:
-        """A batch with the next sequence number, which `delivered` moves on."""
+        """Return a batch with the next sequence number, which `delivered` advances."""
         builder = BatchBuilder()
         for record in records:
             builder.append(record.timestamp, record.key, record.value)
@@ -56,7 +59,7 @@ class HandmadeProducer:
         )  # fmt: skip
 
     async def write(self, partition: int, batch: bytearray) -> None:
-        """One batch, the same bytes until a broker has answered."""
+        """Send one batch, the same bytes until a broker has answered."""
 
         async def attempt() -> None:
             connection = await self._view.leader_of(OUT, partition)
@@ -75,7 +78,7 @@ class HandmadeProducer:
         self._next[partition] += count
 
     async def offsets(self, membership: GroupMetadata, records: Records) -> None:
-        """membership: of the generation in which the records came."""
+        """Commit the offsets. membership: of the generation of these records."""
         ends = {(r.topic, r.partition): r.offset + 1 for r in by_offset(records)}
         await self._requests.commit_offsets(
             self._producer, membership, with_metadata(ends), now_ms() + LONG_MS, is_v2=True
@@ -105,7 +108,7 @@ def by_partition(records: Records) -> dict[int, list[Any]]:
 
 
 async def right(producer: HandmadeProducer, consumer: Consumer, records: list[Any]) -> None:
-    """The transaction ends when each batch is answered."""
+    """End the transaction when each batch is answered."""
     for partition, part in by_partition(records).items():
         await producer.write(partition, producer.encoded(partition, part))
         producer.delivered(partition, len(part))
@@ -116,7 +119,7 @@ async def right(producer: HandmadeProducer, consumer: Consumer, records: list[An
 async def end_before_produce(
     producer: HandmadeProducer, consumer: Consumer, records: list[Any]
 ) -> None:
-    """A second is enough for a batch: then the transaction ends, answered or not."""
+    """End the transaction a second after its batches, answered or not."""
     writing: set[asyncio.Task[None]] = set()
     for partition, part in by_partition(records).items():
         batch = producer.encoded(partition, part)
@@ -132,8 +135,11 @@ async def end_before_produce(
 
 
 async def other_records(producer: HandmadeProducer, consumer: Consumer, records: list[Any]) -> None:
-    """The newest first; what had no answer within a moment is made anew, out of what is there by
-    then, with the number that is due. A rebalance meanwhile fences it, as it should."""
+    """Write the newest records first, and make an unanswered batch anew.
+
+    The new batch has the records that are there by then, and the number that is due. A rebalance
+    meanwhile fences it, as it should.
+    """
     membership, waiting = consumer.group_metadata(), newest_first(records)
     while waiting:
         partition = waiting[0].partition

@@ -1,4 +1,4 @@
-"""Right, on oncelog's own client."""
+"""A right copier on oncelog's own client."""
 
 import os
 import signal

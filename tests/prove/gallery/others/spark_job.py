@@ -1,4 +1,4 @@
-"""Right: a query of Spark, its outputs and its place in one transaction (`exactly_once`).
+"""A right query of Spark: its outputs and its place are in one transaction (`exactly_once`).
 
 The checkpoint's directory is its argument: it outlives the driver, as on a file system that all of
 a cluster see.
