@@ -1,4 +1,4 @@
-"""The door that each node keeps open for its owner: counters, and faults on its links.
+"""The admin socket of a node, for its owner: counters, and faults on its links.
 
 A Unix socket beside the peers' sockets, one JSON object a line each way.
 """
@@ -21,7 +21,7 @@ def ask(
     *,
     timeout_s: float = TIMEOUT_S,
 ) -> dict[str, Any]:
-    """One question to one node; Failure when it does not answer."""
+    """Ask one node one question; Failure when it does not answer."""
     path = peer_directory / f"{door}-{node_id}"
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:

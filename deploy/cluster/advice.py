@@ -1,4 +1,4 @@
-"""Commands that a person is advised to run: pasted into a shell, they are that and nothing else.
+"""Commands that a person is advised to run; pasted into a shell, they do only that.
 
 Names come from clients, which may call a transactional id `x; rm -rf ~` or `--prefix=a`.
 `tests/tidy/test_advice.py` finds texts with a command that was not made here.
@@ -29,17 +29,16 @@ def one_command() -> Iterator[None]:
 
 
 def repeat_options(**options: object) -> None:
-    """The command that runs names its cluster by these options.
+    """Name the options by which the running command names its cluster.
 
-    Pasted without them, another one would look for another cluster, or do to it what was meant for
-    this one.
+    Without them, a pasted command could look for another cluster, or change another one.
     """
     if _given:
         _given[-1] = {name: value for name, value in options.items() if value is not None}
 
 
 def is_of_another() -> bool:
-    """Whether the cluster was named by its address, so that its nodes may run elsewhere."""
+    """Return whether the cluster was named by its address, so that its nodes may run elsewhere."""
     given = _given[-1] if _given else {}
     return not given.keys().isdisjoint(("bootstrap", "command_config", "profile"))
 
@@ -47,7 +46,7 @@ def is_of_another() -> bool:
 def shell_command(verb: str, *names: object, **options: object) -> str:
     """Return `oncelog VERB NAME ... --option VALUE ...` as a shell takes it; None: no such option.
 
-    `verb` is ours and stands as it is.
+    `verb` is ours and stays unquoted.
     """
     first = verb.split(maxsplit=1)[0]
     given = {
@@ -75,7 +74,7 @@ def shell_word(text: str) -> str:
 
 
 def _ansi_c(character: str) -> str:
-    """Return a character as it stands in $'...' of bash, ksh and zsh."""
+    """Return a character as written in $'...' of bash, ksh and zsh."""
     if character in _PLAIN:
         return character
     return "".join(f"\\x{byte:02x}" for byte in character.encode(errors="surrogateescape"))

@@ -3,9 +3,9 @@
     with Cluster(clock="controlled") as cluster:
         cluster.clock.advance("8d")
 
-It goes forwards only, and what it was advanced by stays, also when nodes or all of the cluster are
-started anew. What a node looks for (timeouts, expiries, retention) it has looked for when
-`advance` returns; nodes that cannot be reached do so when they are back.
+It goes forwards only, and the advance stays, also when nodes or all of the cluster are
+started anew. A node has checked timeouts, expiries and retention when
+`advance` returns; unreachable nodes do so when they are back.
 """
 
 import re
@@ -49,8 +49,11 @@ class ClockNotControlled(Failure):
 
 @dataclass(frozen=True, slots=True)
 class ClockStatus:
-    """now_ms: what the cluster's clock shows, in ms since 1970; behind: nodes that run and have
-    not looked yet for what is over by it: they cannot be reached, or have much to do."""
+    """The time of a cluster.
+
+    now_ms: of the cluster's clock, in ms since 1970; behind: running nodes that have not checked
+    their timeouts by it yet: they cannot be reached, or have much to do.
+    """
 
     now_ms: int
     advanced_ms: int
@@ -58,7 +61,7 @@ class ClockStatus:
 
 
 class ClockedCluster(Protocol):
-    """What is asked of a cluster."""
+    """The methods of a cluster that the clock uses."""
 
     @property
     def peer_directory(self) -> Path: ...
@@ -67,14 +70,14 @@ class ClockedCluster(Protocol):
 
 
 class ClockControl:
-    """What `Cluster.clock` gives. note: called with what was done, in words."""
+    """The control of `Cluster.clock`. note: called with each advance, in words."""
 
     def __init__(self, cluster: ClockedCluster, note: Callable[[str], None] | None = None) -> None:
         self._cluster = cluster
         self._note = note or (lambda _: None)
 
     def show(self) -> ClockStatus:
-        """As the node with the latest news knows it. ClockNotControlled, Failure."""
+        """Return the time, by the node with the latest news. ClockNotControlled, Failure."""
         known = self._known(self._running())
         if not any(answer["is_controlled"] for answer in known.values()):
             raise ClockNotControlled
@@ -84,7 +87,7 @@ class ClockControl:
     def advance(self, by: str | timedelta) -> ClockStatus:
         """Let so much time pass now: "15m", "1h30m", "8d". ClockNotControlled, Failure.
 
-        Failure says whether it was not done or may have been: then `show` knows, when it answers.
+        Failure says whether it was not done or may have been: then `show` has the answer.
         """
         by_ms = duration_ms(by)
         self.show()
@@ -135,7 +138,7 @@ class ClockControl:
         return ClockStatus(now_ms, advanced_ms, behind)
 
     def _known(self, node_ids: list[int]) -> dict[int, dict[str, Any]]:
-        """What each of these nodes says; Failure when none answers."""
+        """Return the answers of these nodes; Failure when none answers."""
         known: dict[int, dict[str, Any]] = {}
         problem = Failure("No node runs, so nothing is known of the cluster's clock.")
         for node_id in node_ids:
@@ -156,7 +159,7 @@ class ClockControl:
 
 
 def duration_ms(by: str | timedelta) -> int:
-    """A duration as text ("15m", "1h30m", "8d") or as a timedelta; Failure for others."""
+    """Return the ms of a duration: text ("15m", "1h30m", "8d") or a timedelta; Failure else."""
     found = 0
     if isinstance(by, timedelta):
         found = round(by / timedelta(milliseconds=1))

@@ -1,4 +1,4 @@
-"""The one exception that people are meant to read, and errors of the system in such words."""
+"""The one exception whose text is for people, and system errors in such words."""
 
 import errno
 import os
@@ -22,7 +22,7 @@ _OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)  # need no f
 
 
 class Failure(Exception):
-    """Something a person has to know: one or two sentences (what, why, what next).
+    """A problem that a person has to know: one or two sentences (what, why, what next).
 
     The command line prints it without a traceback and leaves with `exit_code`.
     """
@@ -33,7 +33,7 @@ class Failure(Exception):
 
 
 def told_by_system(problem: OSError) -> str | None:
-    """Return what a person can do something about as a sentence; None: a mistake of ours."""
+    """Return advice on a system error as a sentence; None: a mistake of ours."""
     number = problem.errno or 0
     if number not in _ADVICE or (problem.filename is None and number not in _OF_THE_DISK):
         return None

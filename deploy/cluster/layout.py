@@ -1,9 +1,9 @@
 """The data directory of a local cluster: cluster.json, a folder a node, the peers' sockets.
 
-Rules of this file. What will be started is written down before it is started, so that `down` finds
-it even when `up` was killed halfway. One `up`, `down` or `start` at a time works on a directory: a
-file lock, released by the kernel when its holder dies. The peers' sockets need a short path (107
-bytes), so they live outside, in a folder of mode 0700 whose name is in cluster.json.
+Rules of this file. A node is recorded before it is started, so that `down` finds it even when `up`
+was killed halfway. One `up`, `down` or `start` at a time works on a directory: a file lock,
+released by the kernel when its holder dies. The peers' sockets need a short path (107 bytes), so
+they live outside, in a folder of mode 0700 named in cluster.json.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ class DirectoryBusy(Failure):
 
 @dataclass(frozen=True, slots=True)
 class NodeEntry:
-    """A node of the cluster: its id and where it listens. metrics_port: 0 for none."""
+    """A node of the cluster: its id and listening address. metrics_port: 0 for none."""
 
     node_id: int
     host: str
@@ -46,7 +46,7 @@ class NodeEntry:
 
     @property
     def metrics_url(self) -> str | None:
-        """Return where its metrics are, if it serves any."""
+        """Return the address of its metrics, if it serves any."""
         return f"http://{self.host}:{self.metrics_port}/metrics" if self.metrics_port else None
 
 
@@ -68,11 +68,11 @@ class ClusterFile:
 
     @property
     def bootstrap(self) -> str:
-        """The bootstrap line for clients."""
+        """Return the bootstrap line for clients."""
         return ",".join(f"{node.host}:{node.port}" for node in self.nodes)
 
     def entry(self, node_id: int) -> NodeEntry:
-        """The entry of one node; Failure when there is none."""
+        """Return the entry of one node; Failure when there is none."""
         for node in self.nodes:
             if node.node_id == node_id:
                 return node
@@ -81,12 +81,12 @@ class ClusterFile:
 
 
 def node_directory(data: Path, node_id: int) -> Path:
-    """The folder of a node."""
+    """Return the folder of a node."""
     return data / f"node-{node_id}"
 
 
 def existing(data: Path, hint: str = "") -> ClusterFile:
-    """cluster.json; Failure when there is none."""
+    """Return cluster.json; Failure when there is none."""
     file = read(data)
     if file is None:
         words = f"There is no cluster in {data}. Start one with: oncelog up"
@@ -95,7 +95,7 @@ def existing(data: Path, hint: str = "") -> ClusterFile:
 
 
 def read(data: Path) -> ClusterFile | None:
-    """cluster.json, or None when there is none; Failure when it cannot be understood."""
+    """Return cluster.json, or None when there is none; Failure when it cannot be understood."""
     file = data / CLUSTER_FILE
     try:
         text = file.read_text()
@@ -137,7 +137,7 @@ def write(data: Path, cluster: ClusterFile) -> None:
 
 
 def remove(data: Path, cluster: ClusterFile | None) -> None:
-    """Remove what `up` has put into a directory, and the directory if nothing else is in it."""
+    """Remove the files of `up` from a directory, and the directory if nothing else is in it."""
     for node_id in cluster.node_ids if cluster is not None else ():
         shutil.rmtree(node_directory(data, node_id), ignore_errors=True)
     for name in DIRECTORIES if cluster is not None and cluster.is_secured else ():
@@ -149,7 +149,7 @@ def remove(data: Path, cluster: ClusterFile | None) -> None:
 
 
 def require_usable(data: Path) -> None:
-    """Failure when the directory holds things that `up` did not put there."""
+    """Raise Failure when the directory holds files that `up` did not put there."""
     if foreign := [p.name for p in data.iterdir() if p.name not in (PART_FILE, LOCK_FILE)]:
         raise Failure(
             f"{data} is not empty ({', '.join(sorted(foreign)[:3])}) and no cluster of oncelog: "
@@ -158,7 +158,7 @@ def require_usable(data: Path) -> None:
 
 
 def require_same_cluster(data: Path, cluster: ClusterFile) -> None:
-    """Failure when a node's folder was made by another cluster than cluster.json names."""
+    """Raise Failure when a node's folder was made by another cluster than cluster.json names."""
     for node_id in cluster.node_ids:
         file = node_directory(data, node_id) / "meta.properties"
         if not file.exists():
@@ -176,7 +176,7 @@ def require_same_cluster(data: Path, cluster: ClusterFile) -> None:
 def locked(data: Path) -> Iterator[None]:
     """Hold the directory's lock, also of a new one; DirectoryBusy when another command does.
 
-    Nothing is left of it where there is no cluster afterwards.
+    The lock's traces are removed where there is no cluster afterwards.
     """
     new = [path for path in (data, *data.parents) if not path.exists()]
     lock = _take_lock(data)
@@ -186,7 +186,7 @@ def locked(data: Path) -> Iterator[None]:
         if not (data / CLUSTER_FILE).exists():
             (data / LOCK_FILE).unlink(missing_ok=True)
             for path in new:
-                with contextlib.suppress(OSError):  # gone, or a person has put something there
+                with contextlib.suppress(OSError):  # gone, or a person has put a file there
                     path.rmdir()
         os.close(lock)
 
@@ -220,7 +220,7 @@ def _open_lock(data: Path) -> int:
 
 
 def peer_directory_for(cluster_id: str) -> Path:
-    """A short path for the peers' sockets, one for each cluster."""
+    """Return a short path for the peers' sockets, one for each cluster."""
     digest = hashlib.sha256(cluster_id.encode()).hexdigest()[:12]
     name = f"oncelog-{os.getuid()}-{digest}"
     for base in (os.environ.get("XDG_RUNTIME_DIR"), tempfile.gettempdir(), "/tmp"):
@@ -232,7 +232,7 @@ def peer_directory_for(cluster_id: str) -> Path:
 
 
 def make_peer_directory(path: Path) -> None:
-    """Make the folder, or take it when it is ours alone: who can write there can forge frames."""
+    """Make the folder, or take our own private one: another writer could forge frames."""
     with contextlib.suppress(FileExistsError):
         path.mkdir(mode=0o700)
     status = path.lstat()
@@ -245,6 +245,6 @@ def make_peer_directory(path: Path) -> None:
 
 
 def remove_peer_directory(path: Path) -> None:
-    """Remove the folder of sockets; not there is fine."""
+    """Remove the folder of sockets, if it exists."""
     if path.name.startswith("oncelog-") and path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)

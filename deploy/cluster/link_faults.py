@@ -1,4 +1,4 @@
-"""Faults on the links between nodes: made at the nodes' own gates, all of them or none, and shown.
+"""Faults on the links between nodes: made at the nodes' own gates, all or none, and shown.
 
 A node keeps its faults in memory only: one that is started again has whole links.
 """
@@ -17,7 +17,7 @@ Request = tuple[int, dict[str, Any]]
 
 
 class LinkedCluster(Protocol):
-    """What is asked of a cluster."""
+    """The methods of a cluster that link faults use."""
 
     def ask_node(self, node_id: int, request: dict[str, Any]) -> dict[str, Any]: ...
 
@@ -27,7 +27,7 @@ class LinkedCluster(Protocol):
 def cut(
     cluster: LinkedCluster, one: Iterable[int], other: Iterable[int], *, one_way: bool = False
 ) -> None:
-    """Cut the links between two groups; Failure, and no cut, when one of them cannot be asked."""
+    """Cut the links between two groups; Failure, and no cut, when a node cannot be asked."""
     left, right = list(one), list(other)
     if both := set(left) & set(right):
         raise Failure(f"Node {min(both)} is on both sides: nothing was cut.", exit_code=2)
@@ -58,7 +58,7 @@ def cut(
 
 
 def faults_of(cluster: LinkedCluster, node_id: int) -> list[Fault]:
-    """The faults on a node's links, as it says; Failure when it cannot be asked."""
+    """Return the faults on a node's links; Failure when it cannot be asked."""
     return cluster.ask_node(node_id, {"op": "links"}).get("faults", [])
 
 
@@ -80,7 +80,7 @@ def in_words(faults: Iterable[Fault], others: int) -> str:
 
 
 def _of_a_peer(links: Mapping[bool, Fault]) -> Iterable[str]:
-    """The words in front of the peer's number."""
+    """Yield the words in front of the peer's number."""
     cuts = [is_outbound for is_outbound, fault in sorted(links.items()) if fault["is_cut"]]
     if len(cuts) == 2:
         yield "cut from"

@@ -4,7 +4,7 @@
         producer = confluent_kafka.Producer(cluster.client_config())
         cluster.kill(cluster.leader("orders", 0))
 
-The same object stands behind the command line. Without `data` the cluster lives in a temporary
+The command line uses the same object. Without `data` the cluster lives in a temporary
 directory that is removed at the end; with it, the directory stays and `Cluster.open` finds it. In a
 block, or in a temporary directory, it ends with this process, also if that is killed (guardian.py).
 """
@@ -85,7 +85,7 @@ class Cluster:
 
     @classmethod
     def open(cls, data: str | Path) -> "Cluster":
-        """The cluster that `up` made in this directory, whether it runs or not."""
+        """Open the cluster that `up` made in this directory, whether it runs or not."""
         path = Path(data).resolve()
         file = layout.existing(path)
         cluster = cls(len(file.nodes), data=path, profile=file.profile)
@@ -114,7 +114,7 @@ class Cluster:
 
     @property
     def connection(self) -> str:
-        """The text from which a process finds the cluster; see secured/connection.py."""
+        """Return the text by which a process finds the cluster; see secured/connection.py."""
         if not self.file.is_secured:
             return self.bootstrap
         return str(client_file(self.data, USERS[0], CLIENT_KINDS[0]))
@@ -125,25 +125,25 @@ class Cluster:
 
     @property
     def clock(self) -> ClockControl:
-        """Lets time pass, in a cluster that was made with clock="controlled"."""
+        """Return the control of time, in a cluster that was made with clock="controlled"."""
         return ClockControl(self)
 
     @property
     def peer_directory(self) -> Path:
-        """Where the nodes' sockets for one another, and for their owner, are."""
+        """Return the directory of the nodes' sockets for one another, and for their owner."""
         return Path(self.file.peer_directory)
 
     def client_config(self, **settings: Any) -> dict[str, Any]:
-        """A configuration for confluent-kafka; give dotted keys by `**{"acks": "all"}`."""
+        """Return a configuration for confluent-kafka; give dotted keys by `**{"acks": "all"}`."""
         return {"bootstrap.servers": self.bootstrap, **admin_values(self.data), **settings}
 
     def node(self, node_id: int) -> NodeProcess:
-        """One node as a process."""
+        """Return one node as a process."""
         self.file.entry(node_id)
         return self._nodes[node_id]
 
     def status(self) -> list[NodeStatus]:
-        """The processes as the operating system sees them."""
+        """Return the processes as the operating system sees them."""
         return [self._nodes[i].status() for i in self.node_ids]
 
     def ask(self, work: Callable[[Any], Awaitable[T]]) -> T:
@@ -156,7 +156,7 @@ class Cluster:
         return self._admin.run(work)
 
     def leader(self, topic: str, partition: int) -> int:
-        """The node that leads the partition; Failure when it has no leader now."""
+        """Return the node that leads the partition; Failure when it has no leader now."""
         for p in self.ask(lambda admin: admin.describe_topics([topic])):
             if p.partition == partition:
                 if p.leader < 0:
@@ -165,16 +165,16 @@ class Cluster:
         raise Failure(f"There is no partition {topic}/{partition}.")
 
     def coordinator(self, kind: Literal["group", "txn"], name: str) -> int:
-        """The node that coordinates a group or a transactional id, there already or not."""
+        """Return the node that coordinates a group or a transactional id, existing or not."""
         key_type = {"group": 0, "txn": 1}[kind]
         return self.ask(lambda admin: admin.find_coordinator(name, key_type))
 
     def controller(self) -> int:
-        """The node whose voter leads the metadata group."""
+        """Return the node that leads the metadata quorum."""
         return self.ask(lambda admin: admin.controller())
 
     def resolve(self, target: int | str, *, states: Collection[str] = ("running",)) -> int:
-        """The node that a target means now; `random` draws among nodes in these states."""
+        """Return the node that a target means now; `random` draws among nodes in these states."""
         match targets.parse(str(target)):
             case ("node", _, node_id):
                 return self.file.entry(node_id).node_id
@@ -194,8 +194,8 @@ class Cluster:
     def up(self, on_ready: Callable[[int], None] = lambda node_id: None) -> None:
         """Start all nodes and return when each has proved that it serves.
 
-        A directory with a stopped cluster is started again on its data. Failure, and everything as
-        it was before, when it cannot be done.
+        A directory with a stopped cluster is started again on its data. Failure, with everything
+        restored, when it cannot be done.
         """
         with self._guarded_where_it_is(), layout.locked(self.data):
             known = layout.read(self.data)
@@ -223,9 +223,9 @@ class Cluster:
                 guardian.keep("cluster", self.data, f"{KEEP} {file.owner}")
 
     def down(self, *, purge: bool = False) -> list[int]:
-        """Stop every node, gracefully where it listens; `purge` removes the data too.
+        """Stop every node, gracefully where it answers; `purge` removes the data too.
 
-        Returns the nodes that were asked to stop, did not, and had to be killed: a defect of ours.
+        Return the nodes that were asked to stop, did not, and had to be killed: a defect of ours.
         """
         with self._admin_lock:
             if self._admin is not None:
@@ -242,7 +242,7 @@ class Cluster:
         return killed
 
     def start(self, target: int | str) -> int:
-        """Start a node that is down; returns when it has proved that it serves."""
+        """Start a node that is down; return when it has proved that it serves."""
         node_id = self.resolve(target, states=("down",))
         if self.node(node_id).find(thorough=True) is not None:
             raise Failure(f"Node {node_id} runs already. See: oncelog ps")
@@ -255,31 +255,31 @@ class Cluster:
         self._start(node_ids)
 
     def restart(self, target: int | str) -> int:
-        """Stop gracefully, start again on the same data."""
+        """Stop gracefully, and start again on the same data."""
         return self.start(self.stop(target))
 
     # --- faults
 
     def kill(self, target: int | str) -> int:
-        """kill -9; returns the node's id when the pid is gone and the port refuses."""
+        """Send SIGKILL; return the node's id when the pid is gone and the port refuses."""
         node_id = self.resolve(target, states=("running", "paused"))
         self.node(node_id).kill()
         return node_id
 
     def stop(self, target: int | str) -> int:
-        """SIGTERM; returns when the node has moved its leaders away and ended."""
+        """Send SIGTERM; return when the node has moved its leaders away and ended."""
         node_id = self.resolve(target, states=("running", "paused"))
         self.node(node_id).terminate()
         return node_id
 
     def pause(self, target: int | str) -> int:
-        """SIGSTOP; returns when the process is in state T: it holds all and answers nothing."""
+        """Send SIGSTOP; return when the process is in state T: it holds all and answers nothing."""
         node_id = self.resolve(target)
         self.node(node_id).pause()
         return node_id
 
     def resume(self, target: int | str) -> int:
-        """SIGCONT after `pause`."""
+        """Send SIGCONT after `pause`."""
         node_id = self.resolve(target, states=("paused",))
         self.node(node_id).resume()
         return node_id
@@ -293,7 +293,7 @@ class Cluster:
         link_faults.cut(self, one, other, one_way=one_way)
 
     def slow(self, target: int | str, delay_ms: int) -> int:
-        """Delay what a node sends to its peers; returns the node's id."""
+        """Delay a node's messages to its peers; return the node's id."""
         node_id = self.resolve(target)
         for peer in self.node_ids:
             if peer != node_id:
@@ -301,7 +301,7 @@ class Cluster:
         return node_id
 
     def ask_node(self, node_id: int, request: dict[str, Any]) -> dict[str, Any]:
-        """Ask a node through the door it keeps for its owner (counters, link faults)."""
+        """Ask a node through its admin socket (counters, link faults)."""
         return admin_socket_client.ask(self.peer_directory, node_id, request)
 
     def heal(self) -> None:
@@ -326,7 +326,7 @@ class Cluster:
             time.sleep(0.02)
 
     def missing_replicas(self, topic: str | None = None, size: int | None = None) -> list[str]:
-        """The partitions without a leader, or without `size` (else: all) replicas in sync."""
+        """Return the partitions without a leader, or `size` (else: all) replicas in sync."""
         from .readiness import missing_replicas  # slow to import
 
         return self.ask(lambda admin: missing_replicas(admin, topic, size))
@@ -334,7 +334,7 @@ class Cluster:
     # --- inner
 
     def _file_to_start(self, known: ClusterFile | None) -> ClusterFile:
-        """Failure when the directory, its cluster, the options or the ports do not allow it."""
+        """Return the file; Failure if directory, cluster, options or ports prevent a start."""
         if known is None:
             layout.require_usable(self.data)
             file = self._plan.new_file()
@@ -348,7 +348,7 @@ class Cluster:
         return file
 
     def _undo_up(self, before: ClusterFile | None) -> None:
-        """Leave what there was before: no cluster, or one that is stopped.
+        """Restore the state before `up`: no cluster, or a stopped one.
 
         Nodes that do not end stay with the guardian.
         """
@@ -363,7 +363,7 @@ class Cluster:
 
     @contextlib.contextmanager
     def _guarded_where_it_is(self) -> Iterator[None]:
-        """A temporary directory goes with this process, from before it is made."""
+        """Let a temporary directory end with this process, from before it is made."""
         if self.is_temporary:
             guardian.keep("directory", self.data)
         try:
@@ -377,7 +377,7 @@ class Cluster:
         guardian.forget("directory", self.data)
 
     def _remove(self) -> None:
-        """All that there is of the cluster; of a temporary one, what others have put there, too."""
+        """Remove all files of the cluster; of a temporary one, files of others, too."""
         if self._file is not None:
             layout.remove_peer_directory(self.peer_directory)
         layout.remove(self.data, self._file)
@@ -411,7 +411,7 @@ class Cluster:
 
         ready = wait_until_ready(started, self.file.cluster_id, READY_TIMEOUT_S, on_ready)
         with contextlib.closing(LoopThread("oncelog-readiness")) as thread:
-            thread.run(ready)  # an event loop of the caller's is no bar to it
+            thread.run(ready)  # an event loop of the caller does not prevent it
 
 
 def _text(value: Any) -> str:

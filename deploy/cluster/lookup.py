@@ -1,4 +1,4 @@
-"""The cluster that is meant: by its directory, a bootstrap line, the environment, a profile."""
+"""Find the meant cluster: by its directory, a bootstrap line, the environment, a profile."""
 
 import os
 from collections.abc import AsyncIterator, Iterator
@@ -24,7 +24,7 @@ VARIABLES = ("ONCELOG_BOOTSTRAP", "KAFKA_BOOTSTRAP_SERVERS")
 
 
 def open_cluster(data: Path) -> "Cluster":
-    """The cluster of a directory."""
+    """Open the cluster of a directory."""
     from .local_cluster import Cluster
 
     repeat_options(data=None if data == DEFAULT_DATA else data)
@@ -32,7 +32,7 @@ def open_cluster(data: Path) -> "Cluster":
 
 
 def bootstrap_line(data: Path) -> str:
-    """Where to connect to the cluster of a directory."""
+    """Return the bootstrap line of the cluster of a directory."""
     return layout.existing(
         data.resolve(), ", or name one: --bootstrap HOST:PORT, --profile NAME"
     ).bootstrap
@@ -40,10 +40,10 @@ def bootstrap_line(data: Path) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterChoice:
-    """Which cluster, and how to connect: the one of `data` where no other option names one.
+    """The choice of a cluster and its connection: that of `data` where no other option names one.
 
-    Where no cluster lies in the default directory, the environment names one, or the profile that
-    is used. command_config: a client.properties. profile: the name of one, used in any case.
+    Where no cluster lies in the default directory, the environment names one, or the current
+    profile. command_config: a client.properties. profile: the name of one, used in any case.
     """
 
     data: Path
@@ -52,7 +52,7 @@ class ClusterChoice:
     profile: str | None = None
 
     def client_config(self) -> dict[str, Any]:
-        """How to connect, as a client's configuration: --command-config, and where to."""
+        """Return the connection as a client's configuration: --command-config, and the address."""
         repeat_options(
             bootstrap=self.bootstrap,
             command_config=self.command_config,
@@ -68,19 +68,19 @@ class ClusterChoice:
         return config
 
     def registry(self) -> str | None:
-        """Where the Schema Registry is, as the environment or a profile says."""
+        """Return the Schema Registry's address from the environment or a profile."""
         if self.profile is None and (named := os.environ.get("SCHEMA_REGISTRY_URL")):
             return named
         profile = self._profile(self.profile)
         return profile and profile.registry
 
     def _here(self) -> dict[str, str]:
-        """Return what logs in to the cluster of the directory; Failure where there is none."""
+        """Return the login for the cluster of the directory; Failure where there is none."""
         servers = bootstrap_line(self.data)
         return {**admin_values(self.data.resolve()), "bootstrap.servers": servers}
 
     def _elsewhere(self) -> dict[str, Any] | None:
-        """How to connect where no cluster lies and no option names one; it is said aloud."""
+        """Return the connection where no cluster lies and no option names one; it is said aloud."""
         if self.data != DEFAULT_DATA or layout.read(self.data.resolve()) is not None:
             return None
         for name in VARIABLES:
@@ -99,7 +99,7 @@ class ClusterChoice:
 
     @staticmethod
     def _profile(name: str | None) -> "Profile | None":
-        """The profile of a name, or the one that is used; Failure for a name that is not there."""
+        """Return the profile of a name, or the current one; Failure for an unknown name."""
         from .profiles import read_profiles
 
         profiles = read_profiles()
@@ -107,7 +107,9 @@ class ClusterChoice:
         return profiles.named(chosen) if chosen else None
 
     def named_config(self) -> dict[str, Any] | None:
-        """The same for commands that start a cluster where none is named: None then."""
+        """Return the configuration for commands that start a cluster where none is named: None
+        then.
+        """
         config = self._file_config()
         if config.get("bootstrap.servers"):
             return config
@@ -140,7 +142,7 @@ class ClusterChoice:
 
     @contextmanager
     def as_failures(self) -> Iterator[None]:
-        """What is wrong with the values of the file is the caller's to mend, not a bug of ours."""
+        """Raise invalid values of the file as Failure: they are the caller's to repair."""
         try:
             yield
         except ValueError as problem:
@@ -149,7 +151,7 @@ class ClusterChoice:
             raise Failure(f"{self.command_config}: {problem}", exit_code=2) from None
 
     def _file_config(self) -> dict[str, Any]:
-        """What --profile and --command-config say about connections, and --bootstrap over it."""
+        """Return the connection of --profile and --command-config, and --bootstrap over it."""
         config: dict[str, Any] = {}
         named = None if self.profile is None else self._profile(self.profile)
         if named is not None:
@@ -162,7 +164,7 @@ class ClusterChoice:
 
 
 def _config_of(profile: "Profile", *, has_file: bool = True) -> dict[str, Any]:
-    """How to connect to the cluster of a profile; has_file: its own command_config counts."""
+    """Return the connection of a profile; has_file: its own command_config counts."""
     file = profile.command_config if has_file else None
     config = _read_file(Path(file)) if file else {}
     if profile.bootstrap:
@@ -172,7 +174,7 @@ def _config_of(profile: "Profile", *, has_file: bool = True) -> dict[str, Any]:
 
 
 def _read_file(file: Path) -> dict[str, Any]:
-    """What a client.properties says about connections."""
+    """Return the connection settings of a client.properties."""
     from ...client.security.client_file import read_client_file
 
     try:

@@ -1,9 +1,9 @@
-"""A node as a process of the operating system: find it, start it, signal it, and prove the effect.
+"""A node as a process of the operating system: find it, start it, signal it, prove the effect.
 
 Rules of this file. A process is this node when its command line ends in `--config` and this node's
-own file: a number in a pid file proves nothing, the number may have a new owner. Every
-signal goes through psutil, which compares the process's start time first. A fault is reported only
-when it is seen: dead means gone and the port refuses, paused means state T.
+own file: a number in a pid file proves nothing, the number may have a new owner. Every signal goes
+through psutil, which compares the process's start time first. A fault is reported only when it is
+seen: dead means gone and the port refuses, paused means state T.
 """
 
 import contextlib
@@ -39,7 +39,7 @@ KEPT_ENVIRONMENT = frozenset({
 
 @dataclass(frozen=True, slots=True)
 class NodeStatus:
-    """What the operating system says of a node."""
+    """The operating system's data on a node."""
 
     node_id: int
     address: str
@@ -71,10 +71,10 @@ class NodeProcess:
         self._child: subprocess.Popen[bytes] | None = None
 
     def find(self, *, thorough: bool = False) -> psutil.Process | None:
-        """The living process, or None.
+        """Return the live process, or None.
 
-        `thorough` also looks through all processes, which finds a node whose starter was killed
-        before it could write the pid down.
+        `thorough` also looks through all processes, which finds a node with a starter that was
+        killed before it could write the pid down.
         """
         if self._child is not None and self._child.poll() is None:
             with contextlib.suppress(psutil.Error):
@@ -86,7 +86,7 @@ class NodeProcess:
         return next(filter(self._is_ours, psutil.process_iter()), None) if thorough else None
 
     def program(self) -> list[str]:
-        """What Python runs; -P: the working directory must not be able to shadow a module."""
+        """Return the arguments for Python; -P: the working directory must not shadow a module."""
         return ["-P", "-m", self.module]
 
     def spawn(self) -> None:
@@ -106,11 +106,11 @@ class NodeProcess:
         write_private(self.pid_file, f"{self._child.pid}\n")
 
     def exit_code(self) -> int | None:
-        """The exit code when the node was started from here and has ended."""
+        """Return the exit code when the node was started from here and has ended."""
         return self._child.poll() if self._child else None
 
     def kill(self) -> int:
-        """SIGKILL; returns the pid once it is gone and the port refuses."""
+        """Send SIGKILL; return the pid once it is gone and the port refuses."""
         process = self._require()
         with self._allowed(process):
             process.send_signal(signal.SIGKILL)
@@ -118,30 +118,30 @@ class NodeProcess:
         return process.pid
 
     def terminate(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """SIGTERM; returns once the node has stopped by itself."""
+        """Send SIGTERM; return once the node has stopped by itself."""
         process = self._require()
         with contextlib.suppress(psutil.NoSuchProcess), self._allowed(process):
             if process.status() == psutil.STATUS_STOPPED:
-                process.resume()  # a paused node cannot hear
+                process.resume()  # a paused node cannot handle signals
             process.terminate()
         self._wait_until_gone(process, timeout_s)
 
     def pause(self) -> None:
-        """SIGSTOP; returns once the process is in state T."""
+        """Send SIGSTOP; return once the process is in state T."""
         process = self._require()
         with self._allowed(process):
             process.suspend()
         wait_for_state(process, f"Node {self.node_id}", FAULT_TIMEOUT_S, is_stopped=True)
 
     def resume(self) -> None:
-        """SIGCONT; returns once the process is no longer in state T."""
+        """Send SIGCONT; return once the process is no longer in state T."""
         process = self._require()
         with self._allowed(process):
             process.resume()
         wait_for_state(process, f"Node {self.node_id}", FAULT_TIMEOUT_S, is_stopped=False)
 
     def owns_its_port(self, pid: int) -> bool:
-        """Whether this process itself listens on the node's port."""
+        """Return whether this process itself listens on the node's port."""
         try:
             connections = psutil.Process(pid).net_connections(kind="tcp")
         except psutil.Error:
@@ -151,7 +151,7 @@ class NodeProcess:
         )
 
     def status(self) -> NodeStatus:
-        """State, memory and CPU; `down` when there is no such process."""
+        """Return state, memory and CPU; `down` when there is no such process."""
         address = f"{self.entry.host}:{self.entry.port}"
         process = self.find()
         if process is not None:
@@ -171,7 +171,7 @@ class NodeProcess:
         return NodeStatus(self.node_id, address, None, "down")
 
     def log_tail(self, lines: int = 15, *, from_byte: int = 0) -> str:
-        """The last lines; empty when there is no log."""
+        """Return the last lines; empty when there is no log."""
         try:
             with self.log.open("rb") as file:
                 file.seek(max(from_byte, self.log.stat().st_size - LOG_TAIL_BYTES))
@@ -222,7 +222,7 @@ class NodeProcess:
 
     def _is_alive(self, process: psutil.Process) -> bool:
         if self._child is not None and self._child.pid == process.pid:
-            return self._child.poll() is None  # state Z alone may hide threads that still die
+            return self._child.poll() is None  # state Z alone may hide threads that still run
         try:
             return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
         except psutil.Error:
@@ -245,19 +245,19 @@ def wait_for_state(
 
 
 class NodeNotReady(Failure):
-    """A node has not come to serve; its log says more."""
+    """A node does not serve; its log says more."""
 
     def __init__(self, sentence: str, node: NodeProcess) -> None:
         super().__init__(f"{sentence} The whole log: {node.log}")
         self._sentence, self._node = sentence, node
 
     def with_log(self) -> Failure:
-        """Return the same with the end of the log in it: the file itself is about to go."""
+        """Return the failure with the end of the log in it, before the file is removed."""
         return Failure(f"{self._sentence} The end of its log:\n{self._node.log_tail()}")
 
 
 def end_nodes(nodes: Iterable[NodeProcess], *, is_graceful: bool) -> list[int]:
-    """End nodes at once, also those of a killed `up`; those that did not when they were asked.
+    """End nodes at once, also those of a killed `up`; return those that had to be killed.
 
     A node that a fault has just started again is a new process, and is ended in the next round,
     also where it was down at first.

@@ -1,4 +1,4 @@
-"""What `up` would make of its options, and whether a directory fits them."""
+"""The plan of `up` from its options, and the check whether a directory fits them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +16,7 @@ HOST = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterPlan:
-    """The options; Failure when they make no sense. None: the default for so many nodes."""
+    """The options; Failure when they make no sense. None: the default for this number of nodes."""
 
     nodes: int
     first_id: int = 1
@@ -55,7 +55,7 @@ class ClusterPlan:
 
     @property
     def settings(self) -> dict[str, str]:
-        """Of all nodes of a new cluster: the profile's first, a person's last."""
+        """Return the settings of a new cluster's nodes: the profile's first, a person's last."""
         settings = dict(properties.PROFILES[self.profile])
         settings["default.replication.factor"] = str(self._replicas)
         settings["min.insync.replicas"] = str(self._min_insync)
@@ -74,7 +74,7 @@ class ClusterPlan:
         )
 
     def reused_file(self, data: Path, known: ClusterFile, running: Sequence[int]) -> ClusterFile:
-        """The cluster that a directory holds, with what was asked for on top.
+        """Return the cluster that a directory holds, with the options on top.
 
         Failure when it runs, or when it is of another size.
         """
@@ -103,8 +103,8 @@ class ClusterPlan:
         return known
 
     def require_valid(self, file: ClusterFile, data: Path) -> None:
-        """Failure when a broker would refuse what a person has configured."""
-        if not self.overrides:  # what is ours is right, and the check costs imports
+        """Raise Failure when a broker would refuse a person's configuration."""
+        if not self.overrides:  # our own settings are right, and the check costs imports
             return
         from ...node.config.broker_config import BrokerConfig
 
@@ -126,7 +126,7 @@ class ClusterPlan:
     def _with_metrics(
         self, nodes: Sequence[NodeEntry], known: Sequence[NodeEntry]
     ) -> list[NodeEntry]:
-        """Return the nodes with the ports of their metrics: as asked for, or as known."""
+        """Return the nodes with the ports of their metrics: as given, or as known."""
         if self.has_metrics is None:
             metrics_ports = [node.metrics_port for node in known]
         elif not self.has_metrics:
@@ -146,7 +146,7 @@ class ClusterPlan:
 
     @property
     def _asked_for(self) -> dict[str, str]:
-        """What also a cluster that is there already is to have from now on."""
+        """Return the settings that an existing cluster adopts, too."""
         return properties.CLOCKS.get(self.clock or "", {}) | dict(self.overrides)
 
     @property

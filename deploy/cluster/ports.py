@@ -1,8 +1,8 @@
-"""Ports: which are free, and who holds one that is not.
+"""Find free ports, and the holder of a taken one.
 
-Free ports are drawn from below the range that the kernel gives to outgoing connections: a node
-that was killed must find its port again after the restart, and a client that keeps knocking at a
-dead port of the outgoing range would sooner or later connect to itself.
+Free ports are drawn from below the range that the kernel gives to outgoing connections: a node that
+was killed must find its port again after the restart, and a client that keeps knocking at a dead
+port of the outgoing range would sooner or later connect to itself.
 """
 
 import errno
@@ -15,11 +15,11 @@ from ...node.linux import first_outgoing_port
 from .failure import Failure
 
 LOWEST_PORT, HIGHEST_PORT = 15_000, 65_535
-DEFAULT_FIRST_EPHEMERAL_PORT = 32_768  # Linux; read from the kernel where it says
+DEFAULT_FIRST_EPHEMERAL_PORT = 32_768  # Linux; read from the kernel where possible
 
 
 def is_free(port: int, host: str = "127.0.0.1") -> bool:
-    """Whether a node could listen there now."""
+    """Return whether a node could listen there now."""
     return _refusal(port, host) is None
 
 
@@ -35,7 +35,7 @@ def _refusal(port: int, host: str = "127.0.0.1") -> OSError | None:
 
 
 def is_refused(port: int, host: str = "127.0.0.1") -> bool:
-    """Whether a connection is refused: nobody listens."""
+    """Return whether a connection is refused: no process listens."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.settimeout(1.0)
         try:
@@ -48,7 +48,7 @@ def is_refused(port: int, host: str = "127.0.0.1") -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """`count` ports that nobody listens on at this moment."""
+    """Return `count` ports without a listener at this moment."""
     highest = _first_ephemeral_port() - 1
     lowest = LOWEST_PORT if highest - LOWEST_PORT > 1000 else 1024
     found: list[int] = []
@@ -62,9 +62,10 @@ def free_ports(count: int) -> list[int]:
 
 
 def holder_of(port: int) -> tuple[str, bool]:
-    """Who has a port, in words, as much as this user may see; and whether anybody listens there.
+    """Return a port's holder in words, and whether any process listens there.
 
-    Who listens: `python3 (pid 77)`. Else the outgoing connection that keeps it.
+    A listener: `python3 (pid 77)`. Else the outgoing connection that keeps the port. Both as far as
+    this user may see them.
     """
     try:
         found = [c for c in psutil.net_connections(kind="tcp") if c.laddr and c.laddr.port == port]
@@ -81,7 +82,7 @@ def holder_of(port: int) -> tuple[str, bool]:
 
 
 def require_free(ports: list[int]) -> None:
-    """Failure naming the holder when one of these ports is taken, or is no port."""
+    """Raise Failure naming the holder when one of these ports is taken, or is no port."""
     for port in ports:
         if not 0 < port <= HIGHEST_PORT:
             raise Failure(f"{port} is not a port: --port and what follows it go up to 65535.")

@@ -15,7 +15,7 @@ from .private import write_private
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """How to reach a cluster; command_config: a client.properties."""
+    """The connection to a cluster; command_config: a client.properties."""
 
     bootstrap: str | None = None
     command_config: str | None = None
@@ -24,7 +24,7 @@ class Profile:
 
 @dataclass(slots=True)
 class Profiles:
-    """All that the file says; `current` is used where no cluster is named."""
+    """The contents of the file; `current` is used where no cluster is named."""
 
     current: str | None = None
     profiles: dict[str, Profile] = field(default_factory=dict[str, Profile])
@@ -39,7 +39,7 @@ class Profiles:
 
 
 def file_of_profiles() -> Path:
-    """Return where profiles are kept."""
+    """Return the path of the profiles."""
     if named := os.environ.get("ONCELOG_PROFILES"):
         return Path(named)
     folder = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
@@ -47,7 +47,7 @@ def file_of_profiles() -> Path:
 
 
 def read_profiles() -> Profiles:
-    """Return what the file says; nothing when there is none. Failure when it cannot be read."""
+    """Return the file's contents; nothing when there is none. Failure when it cannot be read."""
     file = file_of_profiles()
     try:
         values = json.loads(file.read_text(encoding="utf-8"))
@@ -66,7 +66,7 @@ def read_profiles() -> Profiles:
 
 
 def _require_texts(profiles: Profiles) -> None:
-    """Raise TypeError for what only an editor can have written."""
+    """Raise TypeError for values that only an editor can have written."""
     texts = [text for each in profiles.profiles.values() for text in asdict(each).values()]
     if not all(text is None or isinstance(text, str) for text in [profiles.current, *texts]):
         raise TypeError

@@ -1,7 +1,7 @@
-"""server.properties: what `up` writes for a node, in Kafka's format and with Kafka's names.
+"""server.properties: the settings that `up` writes for a node, in Kafka's format and names.
 
 Two profiles. `local` is made to be watched: fail-over in a second, few internal partitions. `kafka`
-leaves every key at Kafka's own default. Whatever a person gives with --config wins over both.
+leaves every key at Kafka's own default. Settings of --config win over both.
 """
 
 from collections.abc import Mapping
@@ -27,8 +27,8 @@ PROFILES: dict[str, dict[str, str]] = {
     "kafka": {},
 }
 
-# What cannot be done at once after an advance, since a group is busy or a replica behind, is looked
-# for again soon: nobody waits ten real minutes for it.
+# Work that cannot be done at once after an advance, since a group is busy or a replica behind, is
+# retried soon instead of after ten real minutes.
 CLOCKS: dict[str, dict[str, str]] = {
     "system": {"oncelog.clock": "system"},
     "controlled": {
@@ -44,7 +44,7 @@ CLOCKS: dict[str, dict[str, str]] = {
 
 
 def node_properties(entry: NodeEntry, cluster: ClusterFile, directory: Path) -> dict[str, str]:
-    """Everything one node must know; the cluster-wide settings win."""
+    """Return all settings of one node; the cluster-wide settings win."""
     listener = f"PLAINTEXT://{entry.host}:{entry.port}"
     own = {
         "node.id": str(entry.node_id),
@@ -69,7 +69,7 @@ def write_properties(node: "NodeProcess", cluster: ClusterFile) -> None:
 
 
 def render(properties: Mapping[str, str]) -> str:
-    """The file's text; keys sorted, so that two files can be compared by eye."""
+    """Return the file's text; keys sorted, so that two files can be compared by eye."""
     return "".join(f"{key}={_escaped(properties[key])}\n" for key in sorted(properties))
 
 

@@ -2,7 +2,7 @@
 
 A node is ready when all of this holds: the process that we know is alive and itself owns the
 listening port; the listener answers with this cluster's id; the answer lists this node under this
-address; and the node is not fenced. An open port alone proves nothing, a stranger may hold it.
+address; and the node is not fenced. An open port alone proves nothing, another process may hold it.
 """
 
 import asyncio
@@ -84,7 +84,7 @@ async def _wait_for(
 
 @cache
 def _security(data: Path) -> "Security | None":
-    """How the admin of a secured cluster logs in; None in plain text."""
+    """Return the login of a secured cluster's admin; None in plain text."""
     if not (values := admin_values(data)):
         return None
     from ...client.security.session import Security
@@ -94,7 +94,7 @@ def _security(data: Path) -> "Security | None":
 
 
 async def _what_is_missing(node: NodeProcess, cluster_id: str) -> str:
-    """Ask the listener; a sentence about what does not fit yet, empty when all does."""
+    """Ask the listener; return a sentence about what is missing, empty when ready."""
     entry = node.entry
     connection = await BrokerConnection.open(
         entry.host,

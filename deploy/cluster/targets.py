@@ -12,7 +12,7 @@ SYNTAX = "1 | leader:TOPIC/PARTITION | txn:ID | group:ID | controller | random"
 
 
 class FaultTarget(NamedTuple):
-    """`name`: of a topic, a group or a transactional id; `number`: of the node or the partition."""
+    """A fault's target. `name`: topic, group or transactional id; `number`: node or partition."""
 
     role: Literal["node", "leader", "group", "txn", "controller", "random"]
     name: str = ""
@@ -20,7 +20,7 @@ class FaultTarget(NamedTuple):
 
 
 def parse(text: str) -> FaultTarget:
-    """The target that a person means; Failure with the syntax otherwise."""
+    """Return the target that a person means; Failure with the syntax otherwise."""
     if text.isdecimal():
         return FaultTarget("node", number=int(text))
     if text in ("controller", "random"):
@@ -34,7 +34,7 @@ def parse(text: str) -> FaultTarget:
 
 
 def parse_partition(text: str) -> tuple[str, int]:
-    """`TOPIC/PARTITION` as a pair."""
+    """Return `TOPIC/PARTITION` as a pair."""
     match = re.fullmatch(r"([A-Za-z0-9._-]+)/(\d+)", text)
     if match is None:
         raise Failure(f"{text!r} names no partition. Write TOPIC/NUMBER, for instance orders/0.")

@@ -1,8 +1,8 @@
 """Results on stdout, as a table or as JSON; words about progress on stderr.
 
 All but JSON, which escapes by itself, is made printable here: names and values are clients'. In a
-terminal no word is broken: lines are wrapped between words, tables drop columns, and what does not
-fit all the same is shown in blocks, one a row. A program gets each row and each line as one line.
+terminal no word is broken: lines are wrapped between words, tables drop columns, and a table that
+is still too wide is shown in blocks, one a row. A program gets each row and each line as one line.
 """
 
 import json
@@ -19,9 +19,9 @@ from typing import Any, TextIO
 from ...wire.printable import printable
 
 WIDTH_MIN = 20
-TEXT_WIDTH = 20  # a column of sentences gets so much at least
+TEXT_WIDTH = 20  # the least width of a column of sentences
 GAP, EDGES = 3, 2  # of rich's SIMPLE_HEAD: between columns, at both ends
-_ABOUT = re.compile(r" *\S+(?: \S+)* {2,}(?=\S)")  # what a line is about, before its sentence
+_ABOUT = re.compile(r" *\S+(?: \S+)* {2,}(?=\S)")  # the subject of a line, before its sentence
 
 
 def show(
@@ -97,14 +97,14 @@ def show_one(values: Mapping[str, Any], output: str) -> None:
 def tell(*lines: str, end: str = "\n", is_wrapped: bool = True) -> None:
     """Print lines of a result; a line end within one is escaped as other control characters are.
 
-    is_wrapped: not for what is to be pasted as it is.
+    is_wrapped: not for text that is to be pasted unchanged.
     """
     width = terminal_width(sys.stdout) if is_wrapped else None
     print("\n".join(wrapped(printable(line), width) for line in lines), end=end, flush=True)
 
 
 def say(*lines: str) -> None:
-    """Print lines about progress, for the person who waits."""
+    """Print lines about progress for the waiting person."""
     width = terminal_width(sys.stderr)
     text = "\n".join(wrapped(printable(line), width) for line in lines)
     print(text, file=sys.stderr, flush=True)
@@ -112,7 +112,7 @@ def say(*lines: str) -> None:
 
 @contextmanager
 def never_silent(every_s: float = 5.0) -> Iterator[Callable[[str], None]]:
-    """Give a `say` for work that lasts: its last words come again while nothing else is said."""
+    """Give a `say` for long work: its last words are repeated during silence."""
     spoke, over = threading.Event(), threading.Event()
     words, since_s = "at work", time.monotonic()
 
@@ -138,7 +138,7 @@ def never_silent(every_s: float = 5.0) -> Iterator[Callable[[str], None]]:
 
 
 def wrapped(line: str, width: int | None) -> str:
-    """Return a line broken between words where it is wider; what follows stands below its text."""
+    """Return a line broken between words where it is wider; the rest stands below its text."""
     if width is None or _width(line) <= width:
         return line
     about = _ABOUT.match(line)
@@ -157,7 +157,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def terminal_width(stream: TextIO) -> int | None:
-    """Return how many columns the terminal has that a stream leads to; None when it is none."""
+    """Return the number of columns of a stream's terminal; None when it is none."""
     if not stream.isatty():
         return None
     asked = os.environ.get("COLUMNS", "")
@@ -171,7 +171,7 @@ def terminal_width(stream: TextIO) -> int | None:
 
 
 def cell(value: Any) -> str:
-    """Return a value as it stands in a table."""
+    """Return a value as a table shows it."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -184,7 +184,7 @@ def cell(value: Any) -> str:
 
 
 def _least_width(heading: str, *cells: str) -> int:
-    """The width that breaks no word of a column, and leaves a sentence some room."""
+    """Return the width that breaks no word of a column, and leaves a sentence some room."""
     words = [word for text in (heading, *cells) for word in text.split()]
     longest = max(map(_width, words), default=0)
     if not any(" " in text for text in cells):
@@ -208,7 +208,7 @@ def _print_table(
         side = "right" if key in numbers else "left"
         table.add_column(Text(headings[key]), justify=side, overflow="fold", width=width)
     for row in cells:
-        # Text, lest the table take brackets for markup
+        # Text, or the table would take brackets for markup
         table.add_row(*[Text(row[key]) for key in widths])
     is_terminal = sys.stdout.isatty()
     console = Console(width=_total(widths, widths), highlight=False, soft_wrap=not is_terminal)
@@ -216,7 +216,7 @@ def _print_table(
 
 
 def _print_blocks(headings: Mapping[str, str], cells: Sequence[Mapping[str, str]]) -> None:
-    """Each row as lines of heading and value."""
+    """Print each row as lines of heading and value."""
     width = max(map(_width, headings.values()), default=0)
     for number, row in enumerate(cells):
         if number:
@@ -228,12 +228,12 @@ def _print_blocks(headings: Mapping[str, str], cells: Sequence[Mapping[str, str]
 
 
 def _total(widths: Mapping[str, int], kept: Sequence[str] | Mapping[str, int]) -> int:
-    """The width of a table of these columns."""
+    """Return the width of a table of these columns."""
     return sum(widths[key] for key in kept) + GAP * max(0, len(kept) - 1) + EDGES
 
 
 def _width(text: str) -> int:
-    """How many columns of a terminal a text takes; letters of some scripts take two."""
+    """Return how many columns of a terminal a text takes; letters of some scripts take two."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len

@@ -1,10 +1,10 @@
-"""Ways from clients to brokers on which what is sent can be held, delayed or lost.
+"""Proxies between clients and brokers that can hold, delay or lose requests.
 
 One listener for each broker, all in one thread with an event loop of its own. Requests are passed
-frame by frame, so that one request of a kind can be held while other connections go on; it travels
-on when it is let go, even when its client has given up and closed: just as on a network that
-delivers late. A cut way says nothing, and is reset when it is mended. Encrypted bytes are passed
-as they come: no request of theirs can be held.
+frame by frame, so that one request of a kind can be held while other connections continue; it is
+forwarded when it is released, even when its client has closed meanwhile: just as on a network that
+delivers late. A cut connection is silent, and is reset when it is healed. Encrypted bytes are
+passed as they come: no request of theirs can be held.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from ..cluster.failure import Failure
 FRAME_BYTES_MAX = 128 * 1024 * 1024
 CHUNK_BYTES = 256 * 1024
 START_TIMEOUT_S = 10.0
-_CLOSED = (OSError, RuntimeError)  # the latter is what uvloop says of a write behind the end
+_CLOSED = (OSError, RuntimeError)  # the latter is raised by uvloop for a write behind the end
 TURNS = 5  # of the loop: a connection is made, and a transport closed, by the turn after the next
 
 
@@ -50,19 +50,19 @@ class ClientProxies:
             self._thread.close()
 
     def cut(self, broker_port: int) -> None:
-        """Nothing comes through to this broker or from it."""
+        """Let nothing through to this broker or from it."""
         self._call(self._is_whole.clear, partial(self._cut.add, broker_port))
 
     def delay(self, broker_port: int, delay_ms: int) -> None:
-        """Each request comes so much later."""
+        """Delay each request."""
         self._call(partial(self._delay_ms.update, {broker_port: delay_ms}))
 
     def hold(self, api_key: int) -> None:
-        """The next request of this API is held, with what comes behind it on its connection."""
+        """Hold the next request of this API, and all behind it on its connection."""
         self._call(self._is_whole.clear, partial(self._held.add, api_key))
 
     def heal(self) -> None:
-        """Everything goes on its way; what was cut is reset."""
+        """Release everything; reset cut connections."""
         all_ends = (self._held.clear, self._delay_ms.clear, self._cut.clear, self._is_whole.set)
         self._call(*all_ends)
 
@@ -130,7 +130,7 @@ class ClientProxies:
         writer.close()
 
     async def _was_cut(self, port: int) -> bool:
-        """Whether this way is cut; comes back when it is whole again."""
+        """Return whether this connection is cut, once it is whole again."""
         if port not in self._cut:
             return False
         self.counts["dropped"] += 1
@@ -138,13 +138,13 @@ class ClientProxies:
         return True
 
     async def _end(self) -> None:
-        await _some_turns()  # what was just accepted gets its task
+        await _some_turns()  # a connection just accepted gets its task
         for server in self._servers:
             server.close()
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await _some_turns()  # what was closed is gone
+        await _some_turns()  # closed connections are gone
 
     def _call(self, *steps: Callable[[], object]) -> None:
         for step in steps:
@@ -158,7 +158,7 @@ class ClientProxies:
 
 
 async def _frame(reader: asyncio.StreamReader) -> bytes:
-    """Return the next request with its length; nothing where there can be none."""
+    """Return the next request with its length; nothing for an invalid length."""
     length = await reader.readexactly(4)
     (size,) = struct.unpack(">i", length)
     if not 2 <= size <= FRAME_BYTES_MAX:

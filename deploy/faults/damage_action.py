@@ -1,7 +1,8 @@
-"""One byte of one replica's log or index files is another: while its node runs, or before a start.
+"""Change one byte of a replica's log or index files: while its node runs, or before a start.
 
-Only while all others have everything, and one machine at a time: what all replicas lose nobody can
-promise. What nobody has met is put back at the end, so that another machine may be next.
+Only while all other replicas have everything, and one machine at a time: a loss on all replicas
+breaks no promise. A byte that was never read is restored at the end, so that another machine may be
+next.
 """
 
 from pathlib import Path
@@ -18,7 +19,7 @@ REPAIRED_WITHIN_S = 60.0
 
 
 class DamagedByte(NamedTuple):
-    """A byte that was changed, and what it was."""
+    """A byte that was changed, and its former value."""
 
     path: Path
     inode: int
@@ -27,7 +28,7 @@ class DamagedByte(NamedTuple):
     now: int
 
     def put_back(self) -> bool:
-        """Whether the same file still had it."""
+        """Restore the byte; return whether the same file still had the changed one."""
         try:
             with self.path.open("r+b", buffering=0) as file:
                 file.seek(self.position)
@@ -63,7 +64,7 @@ def damage(directory: Path, fault: Fault) -> DamagedByte:
 
 
 def damage_a_replica(context: NodeContext, fault: Fault) -> None:
-    """As the top of the file; afterwards the replica is whole and in sync within a minute."""
+    """Damage a replica; it must be whole and in sync again within a minute."""
     cluster: FaultyCluster = context.cluster
     node_id = fault.pick(0, cluster.node_ids)
     is_before_a_start = fault.numbers[1] * 1_000 % 1 < 0.5

@@ -1,8 +1,8 @@
-"""Faults in progress: schedulers make them one by one, and a context keeps what came of them.
+"""Faults in progress: schedulers make them one by one, and a context keeps their results.
 
 A fault counts when it is proved: `hit` is called when its effect was seen (the pid is gone, the
-messages were lost, the configuration is read back). What was tried and not seen is a miss, with the
-reason, and counts for nothing.
+messages were lost, the configuration is read back). A fault without a seen effect is a miss, with
+the reason, and counts for nothing.
 """
 
 import threading
@@ -26,10 +26,10 @@ class EffectNotSeen(Failure):
 
 
 class FaultContext(Generic[ClusterT]):
-    """Shared by schedulers; every method may be called from any of their threads.
+    """The shared state of schedulers; every method may be called from any of their threads.
 
-    tolerated: what makes a fault a miss; all else is the `problem` that ends all schedules.
-    ended: how many were proved, and are over.
+    tolerated: errors that make a fault a miss; all others are the `problem` that ends all
+    schedules. ended: how many were proved, and are over.
     """
 
     tolerated: tuple[type[Exception], ...] = ()
@@ -46,7 +46,7 @@ class FaultContext(Generic[ClusterT]):
 
     @property
     def session_s(self) -> float:
-        """After so much silence a node is dead to the others."""
+        """Return the silence after which a node is declared dead."""
         return int(self.cluster.file.settings.get("broker.session.timeout.ms", "9000")) / 1000
 
     def sleep(self, seconds: float) -> None:
@@ -58,7 +58,7 @@ class FaultContext(Generic[ClusterT]):
     ) -> None:
         """Wait until an effect is seen; EffectNotSeen when it is not in time.
 
-        mends: what has to be done even when the schedules end meanwhile.
+        mends: must be waited for even when the schedules end meanwhile.
         """
         deadline = time.monotonic() + timeout_s
         while not is_seen():
@@ -69,7 +69,7 @@ class FaultContext(Generic[ClusterT]):
             time.sleep(POLL_S)
 
     def hit(self, fault: Fault, target: str, lasts_s: float = 0.0) -> None:
-        """It is proved, and lasts so long; the first target counts."""
+        """Count a proved fault, and let it last; the first target counts."""
         with self.changed:
             if not fault.target:
                 fault.target = target
@@ -77,7 +77,7 @@ class FaultContext(Generic[ClusterT]):
         self.sleep(lasts_s)
 
     def miss(self, kind: str, why: str) -> None:
-        """Note what did not go as it should."""
+        """Note a fault that failed or had no seen effect."""
         with self.changed:
             if len(self.misses) < MISSES_KEPT:
                 self.misses.append(f"{kind}: {why}")
@@ -104,7 +104,7 @@ Action = Callable[[ContextT, Fault], None]
 
 
 class Scheduler(threading.Thread):
-    """Makes the faults of one schedule, one at a time; `wait_for_turn` returns before each."""
+    """A thread that makes a schedule's faults one by one; `wait_for_turn` precedes each."""
 
     def __init__(
         self,
@@ -127,5 +127,5 @@ class Scheduler(threading.Thread):
                 with self._context.changed:
                     self._context.tried += 1
                 self._context.make(fault, self._actions)
-        except BaseException as problem:  # raised by whoever conducts the run
+        except BaseException as problem:  # raised by the conductor of the run
             self._context.fail(problem)

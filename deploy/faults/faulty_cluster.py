@@ -1,4 +1,4 @@
-"""A local cluster whose nodes can be broken inside, too."""
+"""A local cluster with nodes that can be broken inside, too."""
 
 import shutil
 from pathlib import Path
@@ -19,16 +19,16 @@ class FaultyNode(NodeProcess):
 
 
 class FaultyCluster(Cluster):
-    """See the top of the file."""
+    """A cluster of such nodes."""
 
     node_type = FaultyNode
 
     def ask_faults(self, node_id: int, request: dict[str, Any]) -> dict[str, Any]:
-        """Ask what breaks a node inside; Failure when it does not answer."""
+        """Ask the faults inside a node; Failure when it does not answer."""
         return admin_socket_client.ask(Path(self.file.peer_directory), node_id, request, "faults")
 
     def wipe(self, node_id: int) -> None:
-        """Remove everything that a node that is down has stored; its log of words stays."""
+        """Remove all data of a node that is down; its text log stays."""
         node = self.node(node_id)
         if node.find(thorough=True) is not None:
             raise Failure(f"Node {node_id} runs: stop it before its data is removed.")

@@ -1,6 +1,6 @@
 """`python -m oncelog.deploy.faults.faulty_node --config FILE`: a node that can be broken inside.
 
-As `oncelog.node`, put together with fault points and a clock that jumps; see node_faults.
+It is `oncelog.node` with fault points and a clock that jumps; see node_faults.
 """
 
 import sys
@@ -14,7 +14,7 @@ from .node_faults import DOOR, NodeFaults, serve_faults
 
 
 def faulty_broker(config: BrokerConfig) -> Broker:
-    """A broker whose disk, clock and life are in the hands of a schedule."""
+    """Make a broker with a disk, a clock and a life that a schedule controls."""
     faults = NodeFaults()
     surroundings = Surroundings(clock=faults.clock)
     broker = Broker(config, fault_point=faults.point, surroundings=surroundings)

@@ -1,7 +1,7 @@
-"""Faults of the links between nodes: all of them at the nodes' own gates.
+"""Faults of the links between nodes, all of them at the nodes' own gates.
 
-Cuts are silent, as real ones are. That a fault has met something is read from the gates' counts.
-A node that is restarted meanwhile has whole links again; the next fault finds it so.
+Cuts are silent, as real ones are. The gates' counts prove that a fault had an effect. A node that
+is restarted meanwhile has whole links again; the next fault starts from there.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ Cut = tuple[int, int, bool, bool]
 
 
 class Break(NamedTuple):
-    """What nodes are asked for, the effect that is counted, the target in words."""
+    """The requests to nodes, the counted effect, the target in words."""
 
     requests: list[tuple[int, dict[str, Any]]]
     effect: str
@@ -53,7 +53,7 @@ def _majorities_ring(nodes: list[int], fault: Fault) -> Break:
     ring = fault.turned(0, nodes)
     if fault.numbers[2] < 1 / 2:
         ring.reverse()
-    heard = len(ring) // 2  # of others: with itself a majority
+    heard = len(ring) // 2  # others: with itself a majority
     cuts = [
         (node, ring[(i + step) % len(ring)], True, False)
         for i, node in enumerate(ring)
@@ -82,7 +82,7 @@ def _hold(nodes: list[int], fault: Fault) -> Break:
 
 
 def _keep_frames(nodes: list[int], fault: Fault) -> Break:
-    """Of all messages, or of one kind; sometimes for so long that they are repeated meanwhile."""
+    """Keep frames of all messages, or of one kind; sometimes until they are repeated."""
     node_id, *peers = fault.turned(0, nodes)
     count, kind = int(fault.between(2, 1, 6)), fault.pick(3, KEPT_KINDS)
     lasts_s = fault.between(1, *KEPT_LONG_S) if kind and fault.numbers[2] < 1 / 2 else None
@@ -110,7 +110,7 @@ def _cut(cuts: list[Cut], target: str) -> Break:
 
 
 def _make(plan: Callable[[list[int], Fault], Break], context: FaultContext, fault: Fault) -> None:
-    """Ask for all of it, see that it met something, let it last, mend it."""
+    """Request all of it, see its effect, let it last, heal it."""
     chosen = plan(_nodes(context), fault)
     asked = sorted({node for node, _ in chosen.requests})
     before = {node: _links(context, node)[chosen.effect] for node in asked}
@@ -135,12 +135,12 @@ def _make(plan: Callable[[list[int], Fault], Break], context: FaultContext, faul
 
 def _heal(context: FaultContext, nodes: list[int]) -> None:
     for node in nodes:
-        with contextlib.suppress(Failure):  # it is down: that has healed it, too
+        with contextlib.suppress(Failure):  # it is down, which heals it, too
             context.cluster.ask_node(node, {"op": "heal"})
 
 
 def heal_links(context: FaultContext) -> None:
-    """Mend all links: a paused node may have slept through the mending."""
+    """Heal all links: a paused node may have missed its healing."""
     _heal(context, [s.node_id for s in context.cluster.status() if s.state == "running"])
 
 
@@ -149,7 +149,7 @@ def _links(context: FaultContext, node_id: int) -> dict[str, int]:
 
 
 def _nodes(context: FaultContext) -> list[int]:
-    """All nodes, once all of them can be asked: one that starts has no gate yet."""
+    """Return all nodes, once all of them answer: a starting one has no gate yet."""
 
     def all_answer() -> bool:
         try:

@@ -1,4 +1,4 @@
-"""Faults of nodes. Only one scheduler may make them: it ends, starts and stops nodes."""
+"""Faults of nodes. Only one scheduler may make them, since it ends, starts and stops nodes."""
 
 import contextlib
 import errno
@@ -25,14 +25,14 @@ DISK_POINTS = ("log.append.before-write", "log.append.before-write", "raft.journ
 DISK_ERRORS = {"disk-full": errno.ENOSPC, "disk-error": errno.EIO}
 SEEN_WITHIN_S = 4.0
 IN_SYNC_WITHIN_S = 30.0
-LEVEL_S = 1.0  # in this time those who stay have all that the leaving node has acknowledged
+LEVEL_S = 1.0  # in this time the others get all records that the leaving node has acknowledged
 HOUR_MS = 3_600_000
 
 
 class NodeContext(FaultContext[FaultyCluster]):
-    """victims: by the kind of a kill, which node it is aimed at: a number or a role.
+    """The context of node faults. victims: the target of each kind of kill: a number or a role.
 
-    broken: nodes that ended although nobody asked them to.
+    broken: nodes that ended without being asked to.
     """
 
     victims: Mapping[str, Callable[[Fault], str]]
@@ -43,7 +43,7 @@ class NodeContext(FaultContext[FaultyCluster]):
 
 
 def ensure_all_run(context: NodeContext) -> None:
-    """Start what is down, resume what is paused; between two faults nothing should be."""
+    """Start nodes that are down, resume paused ones; between two faults none should be."""
     for status in context.cluster.status():
         if status.state == "paused":
             context.cluster.resume(status.node_id)
@@ -115,7 +115,7 @@ def _restart(context: NodeContext, fault: Fault) -> None:
 
 
 def _wipe(context: NodeContext, fault: Fault) -> None:
-    """Only while all others have everything: to wipe one of two copies is to lose data."""
+    """Wipe a node while all others have everything: to wipe one of two copies is to lose data."""
     node_id = fault.pick(0, context.cluster.node_ids)
 
     def is_whole() -> bool:
@@ -141,14 +141,14 @@ def _disk(context: NodeContext, fault: Fault) -> None:
 
     def is_seen() -> bool:
         if _is_down(context, node_id):
-            return True  # it cannot go on without what it could not write
+            return True  # it cannot continue without the failed write
         return context.cluster.ask_faults(node_id, {"op": "counts"})["errors"] > before
 
     try:
         context.until(is_seen, SEEN_WITHIN_S, f"a failed write at {point}")
         context.hit(fault, f"node {node_id} at {point}", fault.between(2, 0.2, 1.5))
     finally:
-        # what a disk has refused is tried again by the next incarnation only
+        # only the next incarnation repeats writes that a disk has refused
         _try_to_kill(context, node_id)
         context.cluster.start(node_id)
 

@@ -32,12 +32,12 @@ class JumpingClock(SystemClock):
     offset_ms = 0
 
     def wall_ms(self) -> int:  # type: ignore[override]  # a method there needs no instance
-        """Milliseconds since 1970, as this node believes."""
+        """Return milliseconds since 1970 by this node's clock."""
         return SystemClock.wall_ms() + self.offset_ms
 
 
 class NodeFaults:
-    """What is broken in this process now; asked from several threads."""
+    """The faults in this process now; used by several threads."""
 
     def __init__(self) -> None:
         self.clock = JumpingClock()
@@ -46,7 +46,7 @@ class NodeFaults:
         self._die_at: str | None = None
 
     def point(self, name: str) -> None:
-        """The fault point that the broker calls around what may fail."""
+        """Act as the fault point that the broker calls around steps that may fail."""
         if self._die_at is not None and name == self._die_at:
             os.kill(os.getpid(), signal.SIGKILL)
         disk = self._disk
@@ -55,7 +55,7 @@ class NodeFaults:
             raise OSError(disk[1], f"{os.strerror(disk[1])} (made by chaos)")
 
     def answer(self, asked: dict[str, Any]) -> dict[str, Any]:
-        """Do what one line asks for. Raises KeyError, TypeError, ValueError."""
+        """Carry out one line. Raises KeyError, TypeError, ValueError."""
         match asked["op"]:
             case "disk":
                 self._disk = str(asked["point"]), int(asked["errno"])
@@ -73,7 +73,7 @@ class NodeFaults:
 
 
 def serve_faults(path: Path, faults: NodeFaults) -> None:
-    """Serve the socket in a thread: a node whose event loop hangs can still be asked."""
+    """Serve the socket in a thread: a node with a hanging event loop still answers."""
 
     class Question(socketserver.StreamRequestHandler):
         timeout = 2
@@ -85,12 +85,12 @@ def serve_faults(path: Path, faults: NodeFaults) -> None:
                 answer = {"error": f"not understood: {problem}"}
             self.wfile.write(json.dumps(answer).encode() + b"\n")
 
-    path.unlink(missing_ok=True)  # of a process that was killed
+    path.unlink(missing_ok=True)  # left by a process that was killed
     door = socketserver.UnixStreamServer(str(path), Question)
     os.chmod(path, 0o600)
     threading.Thread(target=door.serve_forever, daemon=True).start()
 
 
 def offset_of(counts: dict[str, Any]) -> int:
-    """How far a node's wall clock is from ours, in ms."""
+    """Return how far a node's wall clock is from ours, in ms."""
     return int(counts["wall_ms"]) - time.time_ns() // 1_000_000

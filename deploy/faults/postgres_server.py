@@ -1,4 +1,4 @@
-"""A PostgreSQL server of one's own: Debian's package, on loopback, killed as one likes."""
+"""An own PostgreSQL server: Debian's package, on loopback, free to be killed."""
 
 import contextlib
 import os
@@ -26,7 +26,7 @@ SETTINGS = ("shared_buffers=16MB", "max_connections=20", "unix_socket_directorie
 
 
 def tool(name: str) -> str | None:
-    """A program of the newest PostgreSQL that is installed."""
+    """Return a program of the newest installed PostgreSQL."""
     places = Path("/usr/lib/postgresql").glob(f"*/bin/{name}")
     newest = max(places, key=lambda place: _version(place.parts[-3]), default=None)
     return str(newest) if newest is not None else shutil.which(name)
@@ -37,7 +37,7 @@ def _version(text: str) -> list[int]:
 
 
 def _serves(process: psutil.Process) -> bool:
-    """A zombie does not, and some parents reap nobody."""
+    """Return whether it runs; a zombie does not, and some parents reap no children."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -45,11 +45,11 @@ def _serves(process: psutil.Process) -> bool:
 
 
 class PostgresServer:
-    """user: as whom it runs; None: as we do. run: what a guardian knows it by."""
+    """A server. user: the account it runs as; None: ours. run: its name for the guardian."""
 
     def __init__(self, folder: Path, user: str | None, run: str) -> None:
         self.folder, self._user, self._environment = folder, user, environment_of(run)
-        # None of root's rights: neither its groups.
+        # No rights of root: not its groups either.
         self._group = None if user is None else pwd.getpwnam(user).pw_gid
         self._groups: tuple[int, ...] | None = None if user is None else ()
         self._process: subprocess.Popen[bytes] | None = None
@@ -80,7 +80,7 @@ class PostgresServer:
 
     @property
     def is_started(self) -> bool:
-        """Whether it was started, and neither stopped nor killed."""
+        """Return whether it was started, and neither stopped nor killed."""
         return self._process is not None
 
     def connect(self, **keywords: Any) -> Any:
@@ -89,7 +89,7 @@ class PostgresServer:
         return psycopg.connect(self.url, connect_timeout=5, **keywords)
 
     def start(self) -> None:
-        """Returns when it answers."""
+        """Start it, and return when it answers."""
         postgres = tool("postgres")
         assert postgres is not None and self._process is None
         settings = [part for each in SETTINGS for part in ("-c", each)]
@@ -129,8 +129,9 @@ class PostgresServer:
         return False
 
     def kill(self) -> None:
-        """kill -9 of the server; returns when its children, who end when they see that, are gone:
-        until then they go on serving who is connected.
+        """Send SIGKILL to the server; return when its children are gone.
+
+        They end when they notice, and serve their clients until then.
         """
         assert self._process is not None
         children = list[psutil.Process]()
@@ -159,7 +160,7 @@ class PostgresServer:
 
 
 def why_there_is_none() -> str:
-    """What a server of one's own misses on this machine; empty where nothing is missing."""
+    """Return what is missing for an own server on this machine; empty when nothing is."""
     if tool("initdb") is None or tool("postgres") is None:
         return "PostgreSQL is not installed (Debian: apt install postgresql)"
     if find_spec("psycopg") is None:
@@ -170,13 +171,13 @@ def why_there_is_none() -> str:
 
 
 def _user() -> str | None:
-    """Root's servers run as this one."""
+    """Return the user for root's servers."""
     return next((each.pw_name for each in pwd.getpwall() if each.pw_name == "postgres"), None)
 
 
 @contextlib.contextmanager
 def postgres_server() -> Iterator[PostgresServer]:
-    """A running server, whose data is removed at the end. Raises Failure where there is none."""
+    """Run a server, and remove its data at the end. Raises Failure where there is none."""
     if why := why_there_is_none():
         raise Failure(why)
     folder = Path(tempfile.gettempdir()).resolve() / f"oncelog-postgresql-{secrets.token_hex(4)}"

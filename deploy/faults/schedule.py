@@ -1,7 +1,7 @@
 """Which faults come, in which order, with which random numbers: drawn from the seed. Pure.
 
 A schedule takes its kinds in an order that is shuffled anew when all have come, so each kind comes
-early and often. A fault is a kind and some numbers in [0, 1); what they mean (which node, how long)
+early and often. A fault is a kind and some numbers in [0, 1); their meaning (which node, how long)
 is decided when it happens, since roles move. So the same seed gives the same schedule, whatever the
 machine does. Chaos runs three schedules side by side, one fault at a time in each: for nodes, for
 the links between them, and for clients and their topics. Its kinds:
@@ -13,7 +13,7 @@ the links between them, and for clients and their topics. Its kinds:
   die-at-a-moment      -9 by its own hand at a fault point, between two steps of its work
   pause                SIGSTOP beyond the session's end: the others take over, then it wakes
   stutter              short stops and goes: a slow node
-  restart              stopped as it should be, and started
+  restart              stopped gracefully, and started
   wipe                 stopped, its data removed, started under the same id
   disk-full, disk-error   writes fail in one place (ENOSPC, EIO); then it is started anew
   damage               a byte of one replica's log or index files is another, while its node runs
@@ -21,18 +21,18 @@ the links between them, and for clients and their topics. Its kinds:
   clock-jump           the wall clock of a node goes hours ahead or back, and returns
 
   isolate              one node is cut off from the others, both ways
-  isolate-one-way      it hears them and they do not hear it, or the other way round
+  isolate-one-way      it receives from them and they do not receive from it, or the reverse
   cut-pair             two nodes do not reach each other, both reach the rest
-  majorities-ring      each node hears itself and the next ones only: all see another majority
+  majorities-ring      each node receives from itself and the next ones only: majorities differ
   bisect               two halves (four nodes and more)
-  delay                all that a node sends comes late
-  hold                 all that a node sends to another is kept back, and comes at once later
+  delay                all messages of a node come late
+  hold                 all messages of a node to another are kept back, and come at once later
   keep-frames          single messages are kept back; those behind them overtake them
 
   worker-kill          -9 of a process of clients; worker-pause: it stands still past its sessions
   member-joins         a member joins the group, and leaves
   client-cut           a process of clients loses a broker; client-delay; client-hold: one request
-                       is held, and arrives when its client has gone on by another connection
+                       is held, and arrives when its client already uses another connection
   topic-churn          a topic is made, written to and deleted; config-change; reassignment;
   elect-leaders        the preferred replicas lead again, or others become preferred
 
@@ -88,21 +88,21 @@ class Fault:
     target: str = ""
 
     def pick(self, which: int, of: Sequence[T]) -> T:
-        """One of these, by a number."""
+        """Return one of these, by a number."""
         return of[int(self.numbers[which] * len(of))]
 
     def turned(self, which: int, of: Sequence[T]) -> list[T]:
-        """All of these, beginning with one of them, by a number."""
+        """Return all of these, beginning with one of them, by a number."""
         at = self.pick(which, range(len(of)))
         return [*of[at:], *of[:at]]
 
     def between(self, which: int, least: float, most: float) -> float:
-        """A value of this range, by a number."""
+        """Return a value of this range, by a number."""
         return least + self.numbers[which] * (most - least)
 
 
 def schedule(seed: str, kinds: Sequence[str]) -> Iterator[Fault]:
-    """Faults of these kinds without end; each kind comes once before any comes again."""
+    """Yield faults of these kinds without end; each kind comes once before any comes again."""
     rng, order = random.Random(seed), list(kinds)
     while order:
         rng.shuffle(order)
@@ -113,7 +113,7 @@ def schedule(seed: str, kinds: Sequence[str]) -> Iterator[Fault]:
 def chaos_schedule(
     seed: int, target: str, *, nodes: int, kinds: Sequence[str] = KINDS
 ) -> Iterator[Fault]:
-    """The faults of one target, of these kinds; none when no kind is left."""
+    """Yield the faults of one target, of these kinds; none when no kind is left."""
     possible = [
         kind
         for kind in KINDS_BY_TARGET[target]

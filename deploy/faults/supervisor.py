@@ -2,7 +2,7 @@
 
 A program reports on its stdout: a line is a JSON list, an event and its arguments. All other output
 goes to its log, LOGS/NAME.log (all of it, where `takes_reports` is False). Reports are read from
-the first to the last, whatever becomes of the process: the pipe outlives it. Each process leads a
+the first to the last, even after the process is gone: the pipe outlives it. Each process leads a
 session, which is how its descendants are found even when their parents are gone.
 """
 
@@ -45,8 +45,8 @@ class ChildProcess:
 class Supervisor:
     """Children by name; may be used from several threads.
 
-    failed: why one of them stays away for good; `wait` and `check` raise it. run: what the guardian
-    of this process knows them by, which ends them all when this process is killed.
+    failed: why one of them stays away for good; `wait` and `check` raise it. run: their name for
+    the guardian of this process, which ends them all when this process is killed.
     """
 
     restarts_max: int | None = 30  # of one child
@@ -67,22 +67,22 @@ class Supervisor:
     # --- what a kind of children is
 
     def command(self, name: str, incarnation: int) -> list[str]:
-        """What Python runs, from -m on."""
+        """Return the arguments for Python, from -m on."""
         raise NotImplementedError
 
     def argv(self, name: str, incarnation: int) -> list[str]:
-        """The whole command."""
+        """Return the whole command."""
         return [sys.executable, "-P", *self.command(name, incarnation)]
 
     def environment(self, name: str) -> dict[str, str] | None:
-        """None: ours."""
+        """Return its environment; None: ours."""
         return None
 
     def on_event(self, name: str, event: str, *arguments: Any) -> None:
-        """A report; called with the lock held."""
+        """Handle a report; called with the lock held."""
 
     def on_exit(self, name: str, code: int) -> None:
-        """A child has ended by itself, and is started again; called with the lock held."""
+        """Note that a child ended by itself and is restarted; called with the lock held."""
 
     # --- what is done to them
 
@@ -115,14 +115,14 @@ class Supervisor:
             threading.Thread(target=self._watch, args=(name, child), daemon=True).start()
 
     def kill(self, name: str) -> int:
-        """kill -9; the pid, which is gone. It stays down until it is started."""
+        """Send SIGKILL; return the pid, which is gone. It stays down until it is started."""
         child = self.unwanted(name)
         child.process.kill()
         self._exit_code(child)
         return child.process.pid
 
     def pause(self, name: str) -> int:
-        """SIGSTOP; returns the pid when the process is in state T."""
+        """Send SIGSTOP; return the pid when the process is in state T."""
         process = self.running(name)
         process.suspend()
         wait_for_state(process, name, STATE_TIMEOUT_S, is_stopped=True)
@@ -134,7 +134,7 @@ class Supervisor:
         wait_for_state(process, name, STATE_TIMEOUT_S, is_stopped=False)
 
     def stop(self, names: Iterable[str] | None = None) -> dict[str, int | None]:
-        """SIGTERM (to all): they finish what they have begun. Their exit codes; None: it hung."""
+        """Send SIGTERM (to all), let them finish; return their exit codes. None: it hung."""
         ending = {
             name: self.unwanted(name) for name in self.names if names is None or name in names
         }
@@ -150,11 +150,11 @@ class Supervisor:
         return codes
 
     def ask_to_end(self, process: subprocess.Popen[bytes]) -> None:
-        process.send_signal(signal.SIGCONT)  # a paused process cannot hear
+        process.send_signal(signal.SIGCONT)  # a paused process cannot handle signals
         process.terminate()
 
     def close(self) -> None:
-        """Leave none behind, whatever happened, and no descendants of theirs."""
+        """End all children and their descendants, in any case."""
         with contextlib.ExitStack() as each:  # one that does not end keeps none of the others
             each.callback(guardian.forget, "run", self.run)
             each.callback(end_run, self.run)  # those that left their sessions, or were just begun
@@ -171,12 +171,12 @@ class Supervisor:
             return False
 
     def check(self) -> None:
-        """Raise what keeps one of them away."""
+        """Raise the reason why one of them stays away."""
         if self.failed is not None:
             raise self.failed
 
     def remove_logs(self) -> None:
-        """When nobody needs to read them."""
+        """Remove the logs."""
         for name in self.names:
             self.log(name).unlink(missing_ok=True)
 
@@ -188,7 +188,7 @@ class Supervisor:
         raise Failure(f"{name} has ended; {self.last_words(name)}")
 
     def unwanted(self, name: str) -> ChildProcess:
-        """The child, which is not started again when it ends."""
+        """Return the child, which is not started again when it ends."""
         with self._changed:
             child = self._children[name]
             child.is_wanted = False
@@ -223,15 +223,13 @@ class Supervisor:
         code = self._exit_code(child)
         try:
             if child.is_wanted:
-                end_session(
-                    child.process.pid
-                )  # what it has left would stand in its successor's way
+                end_session(child.process.pid)  # its leftovers would stand in its successor's way
                 time.sleep(self.restart_pause_s)
             with self._changed:
                 if child.is_wanted:
                     self._restart(name, child, code)
                     self._changed.notify_all()
-        except (Failure, OSError) as problem:  # else nobody would hear that the child stays away
+        except (Failure, OSError) as problem:  # else it would be unknown that the child stays away
             with self._changed:
                 self.failed = Failure(f"{name} was not started again: {problem}")
                 self._changed.notify_all()
@@ -261,7 +259,7 @@ class Supervisor:
 
 
 def signal_session(leader: int, what: signal.Signals) -> list[int]:
-    """To all processes of a session, whatever group they have made themselves; the pids."""
+    """Send a signal to all processes of a session, in any group; return the pids."""
     members = [pid for pid in psutil.pids() if _lives_in(pid, leader)]
     for pid in members:
         with contextlib.suppress(ProcessLookupError):
@@ -270,7 +268,7 @@ def signal_session(leader: int, what: signal.Signals) -> list[int]:
 
 
 def end_session(leader: int) -> None:
-    """kill -9 of all processes of a session; returns when none of them lives."""
+    """Send SIGKILL to all processes of a session; return when none of them lives."""
     deadline = time.monotonic() + GONE_TIMEOUT_S
     while members := signal_session(leader, signal.SIGKILL):
         if time.monotonic() > deadline:

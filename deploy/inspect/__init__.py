@@ -1,3 +1,4 @@
-"""inspect: what a cluster, a node or a log is like at this moment, in words. Changes nothing,
-but for `abort_transactions`, which people ask for.
+"""inspect: the current state of a cluster, a node or a log, in words.
+
+It changes nothing, but for `abort_transactions`, on request.
 """

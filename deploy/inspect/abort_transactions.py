@@ -1,8 +1,8 @@
-"""Ends open transactions: one by its id, or all whose ids begin alike (`oncelog txn abort`).
+"""End open transactions: one by its id, or all with a prefix (`oncelog txn abort`).
 
-Those of Spark sinks are ended by the pipeline, in a process of its own: only it knows which of
-them a query has decided to commit. Those of dual writes are kept: their databases decide. All
-others are ended by a new session of their ids.
+Those of Spark sinks are ended by the pipeline, in a process of its own: only it knows which of them
+a query has decided to commit. Those of dual writes are kept: their databases decide. All others are
+ended by a new session of their ids.
 """
 
 import json
@@ -38,7 +38,7 @@ HAD = {
 
 
 def abort_id(cluster: ClusterChoice, name: str) -> str:
-    """What became of the transaction that a transactional id has open, in words."""
+    """End the open transaction of a transactional id; return the result in words."""
     if name.startswith(SINKS):
         found = _of_sinks(cluster, "--id", name)
         return "; ".join(f"{row['outcome']}: {row['reason']}" for row in found) or "nothing is open"
@@ -52,7 +52,7 @@ def abort_id(cluster: ClusterChoice, name: str) -> str:
 
 
 def abort_prefix(cluster: ClusterChoice, prefix: str) -> list[dict[str, Any]]:
-    """A row for each transaction that was open: id, outcome, reason."""
+    """Return a row for each transaction that was open: id, outcome, reason."""
     rows: list[dict[str, Any]] = []
     with cluster.admin() as admin:
         listed = admin.transactions.list_transactions(prefix=prefix, states=["Ongoing"])
@@ -70,11 +70,11 @@ def abort_prefix(cluster: ClusterChoice, prefix: str) -> list[dict[str, Any]]:
 
 
 async def abort_hanging(admin: "Admin", key: TopicPartition, producer_id: int) -> int:
-    """By its marker what a producer has open in a partition; the offset since which it had.
+    """Write an abort marker for a producer's transaction in a partition; return its first offset.
 
-    Failure when it has nothing open there, or when its coordinator will end it. What has ended
-    when the coordinator was asked is seen by a second look, as `hanging` does: the next transaction
-    of that producer is not to be aborted.
+    Failure when it has nothing open there, or when its coordinator will end it. A second look finds
+    a transaction that had ended when the coordinator was asked, as `hanging` does: the next
+    transaction of that producer must not be aborted.
     """
     suspects: set[int] = set()
     for holder in (await holders(admin, [key]))[key]:
@@ -104,7 +104,7 @@ def _of_sinks(cluster: ClusterChoice, option: str, text: str) -> list[dict[str, 
         of_admin = client_file(cluster.data.resolve(), USERS[0], CLIENT_KINDS[0])
         file = of_admin if of_admin.exists() else None
     if file is not None:
-        # The file, not what is in it: everybody may see a command line.
+        # The file, not its contents: every user may see a command line.
         command += ["--command-config", str(file)]
     try:
         done = subprocess.run(

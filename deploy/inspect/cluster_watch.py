@@ -1,7 +1,7 @@
-"""A local cluster under the probe, and what its nodes themselves say meanwhile.
+"""A local cluster under the probe, and its nodes' own records meanwhile.
 
-Besides late answers: which brokers the controller fenced although they lived (its log names each
-FenceBroker command), and what the watchdogs of their event loops found.
+Besides late answers: live brokers that the controller fenced (its log names each FenceBroker
+command), and the findings of their event loops' watchdogs.
 """
 
 import re
@@ -24,10 +24,10 @@ FENCED = re.compile(r"FenceBroker\(node_id=(\d+)[^)]*\): done")
 
 @dataclass(frozen=True, slots=True)
 class WatchResult:
-    """What was seen of each node.
+    """The observations of each node.
 
-    fences: how often it was fenced although it had not been killed. stalls: what its watchdog
-    wrote meanwhile. loops: its watchdog's counters; None where it does not answer.
+    fences: how often it was fenced without being killed. stalls: its watchdog's lines meanwhile.
+    loops: its watchdog's counters; None where it does not answer.
     """
 
     probe: ProbeResult
@@ -57,14 +57,14 @@ class ClusterWatch:
         self._probe.close()
 
     def kill(self, node_id: int) -> None:
-        """kill -9; neither the node's silence nor its fence is a finding until it serves again."""
+        """Send SIGKILL; the node's silence and fence are no findings until it serves again."""
         self._read_logs()
         self._away.add(node_id)
         self._probe.leave(node_id)
         self._cluster.kill(node_id)
 
     def start(self, *node_ids: int) -> None:
-        """Start them again and return when all serve; asked from when their ports are open."""
+        """Start nodes again and return when all serve; probed from when their ports are open."""
         with ThreadPoolExecutor(1) as executor:
             starting = executor.submit(self._cluster.start_all, node_ids)
             for node_id in node_ids:

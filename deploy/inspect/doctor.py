@@ -1,4 +1,4 @@
-"""`oncelog doctor`: what is wrong, or will be, on this machine and in this cluster."""
+"""`oncelog doctor`: current and coming problems of this machine and this cluster."""
 
 import importlib.util
 import os
@@ -29,7 +29,7 @@ EXTRAS = {
 
 @dataclass(frozen=True, slots=True)
 class HealthCheck:
-    """One thing looked at: state is ok, note or bad."""
+    """The result of one check: state is ok, note or bad."""
 
     check: str
     state: str
@@ -38,7 +38,7 @@ class HealthCheck:
 
 
 def examine(data: Path) -> list[HealthCheck]:
-    """All checks; the cluster's only when there is one in `data`."""
+    """Return all checks; the cluster's only when there is one in `data`."""
     checks = [_python(), _open_files(), _directory(data), _disk(data), _sockets(), *_extras()]
     try:
         file = layout.read(data.resolve())
@@ -50,7 +50,7 @@ def examine(data: Path) -> list[HealthCheck]:
 
 
 def _unless(is_good: bool, name: str, found: str, state: str, advice: str) -> HealthCheck:
-    """`ok`, else another state with an advice."""
+    """Return `ok`, else another state with an advice."""
     return HealthCheck(name, "ok", found) if is_good else HealthCheck(name, state, found, advice)
 
 
@@ -67,7 +67,7 @@ def _open_files() -> HealthCheck:
 
 
 def _directory(data: Path) -> HealthCheck:
-    """Whether this user may have a cluster there."""
+    """Check whether this user may have a cluster there."""
     path = data.resolve()
     place = next(p for p in (path, *path.parents) if p.exists())
     elsewhere = "run this as its owner, or choose another --data"
@@ -156,7 +156,7 @@ def _cluster(data: Path) -> list[HealthCheck]:
 
 
 def _event_loop(node_id: int, metrics: dict[str, Any] | None) -> HealthCheck:
-    """What the node's watchdog has seen since its start."""
+    """Check the node's watchdog since its start."""
     name = f"event loop of node {node_id}"
     if metrics is None:
         return HealthCheck(name, "bad", "it does not say", shell_command("logs", node_id))
@@ -169,14 +169,14 @@ def _event_loop(node_id: int, metrics: dict[str, Any] | None) -> HealthCheck:
 
 
 def _links(cluster: "Cluster", node_ids: list[int]) -> HealthCheck:
-    """Name what was cut or slowed on purpose, and not healed."""
+    """List links that were cut or slowed on purpose, and not healed."""
     found = [(node_id, link_troubles(cluster, node_id)) for node_id in node_ids]
     told = "; ".join(f"node {node_id}: {words}" for node_id, words in found if words)
     return _unless(not told, "links", told or "all whole", "bad", shell_command("heal"))
 
 
 def _disks(metrics: dict[int, dict[str, Any]]) -> list[HealthCheck]:
-    """Name the disks that take no writes, with the words of their nodes."""
+    """List the disks that take no writes, with the words of their nodes."""
     advice = "make room, or mend the disk and restart the node"
     return [
         HealthCheck(f"disk of node {node_id}", "bad", told["disk"], advice)
@@ -186,7 +186,7 @@ def _disks(metrics: dict[int, dict[str, Any]]) -> list[HealthCheck]:
 
 
 def _unserved(metrics: dict[int, dict[str, Any]]) -> list[HealthCheck]:
-    """Name the clients that asked for what brokers do not serve."""
+    """List the clients with requests that brokers do not serve."""
     advice = "they may wait for ever: let them speak what docs/protocol.md has"
     return [
         HealthCheck(f"client of node {node_id}", "note", sentence, advice)
@@ -196,7 +196,7 @@ def _unserved(metrics: dict[int, dict[str, Any]]) -> list[HealthCheck]:
 
 
 def _damage(metrics: dict[int, dict[str, Any]]) -> list[HealthCheck]:
-    """Name the replicas whose files are damaged, or were and are being copied anew."""
+    """List the replicas with damaged files, also while they are copied anew."""
     advice = "it is copied from its leader by itself; with no other replica in sync: start those"
     found = [
         HealthCheck(f"{name} of node {node_id}", "bad", f"damaged: {reason}", advice)
@@ -207,7 +207,7 @@ def _damage(metrics: dict[int, dict[str, Any]]) -> list[HealthCheck]:
 
 
 def _compaction(metrics: dict[int, dict[str, Any]]) -> list[HealthCheck]:
-    """Name the logs that are not compacted any more because they cannot be read."""
+    """List the logs that are not compacted any more because they cannot be read."""
     advice = "stop the node, move that directory away, start it: a whole replica is copied"
     found = [
         HealthCheck(f"{name} of node {node_id}", "bad", f"not compacted: {reason}", advice)

@@ -1,7 +1,7 @@
-"""Why a reader is stuck, and what a transaction is waiting for, in sentences; pure.
+"""Explain why a reader is stuck, and why a transaction is open, in sentences; pure.
 
-Facts go in as they were gathered (transaction_facts.py), words come out: a heading, and lines
-that begin with what they are about. The rules that they rest on:
+It takes the facts of transaction_facts.py, and returns words: a heading, and lines
+that begin with their subject. The rules that they rest on:
 
   - A reader of committed data stops at the last stable offset: the first offset of the oldest
     transaction that is open in the partition (KIP-98).
@@ -10,7 +10,7 @@ that begin with what they are about. The rules that they rest on:
     producer is fenced by a higher epoch.
   - A prepared transaction (KIP-939) has no timeout: its owner or a person must end it.
   - A decided one (Prepare*) ends when a marker is in each of its partitions.
-  - What the coordinator does not know will not be ended by it: it hangs (KIP-664).
+  - A transaction that its coordinator does not know is never ended by it: it hangs (KIP-664).
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ Line = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """`heading` says how things stand, `lines` why, and what can be done."""
+    """An explanation. `heading` is the state, `lines` are the reasons, and the possible actions."""
 
     heading: str
     lines: tuple[Line, ...] = ()
@@ -55,7 +55,7 @@ class PartitionTransaction:
     transaction: DescribedTransaction | None
 
     def is_known(self, partition: TopicPartition) -> bool:
-        """Whether the coordinator has this very transaction, and will end it."""
+        """Return whether the coordinator has this very transaction, and will end it."""
         known, producer = self.transaction, self.producer
         if known is None or known.producer_id != producer.producer_id:
             return False
@@ -68,8 +68,8 @@ class PartitionTransaction:
 class GroupFacts:
     """A group's relation to the partition; `described` is None when there is no such group.
 
-    is_unstable: its offset here is part of a transaction that is open. holders: the transactions
-    that this may be, in the partitions of offsets that its coordinator leads.
+    is_unstable: its offset here is part of an open transaction. holders: the transactions that this
+    may be, in the partitions of offsets that its coordinator leads.
     """
 
     name: str
@@ -102,7 +102,7 @@ class PartitionFacts:
 
 
 def why(facts: PartitionFacts) -> Explanation:
-    """Why readers of this partition get no further."""
+    """Explain why readers of this partition get no further."""
     lines: list[Line] = []
     where, stable, high = facts.partition, facts.last_stable, facts.high_watermark
     if stable is None or high is None:
@@ -147,10 +147,10 @@ def explain(
     last_write_ms: int | None = None,
     leaderless: Sequence[TopicPartition] = (),
 ) -> Explanation:
-    """What a transactional id is doing, what will become of it, and what a late producer meets.
+    """Explain the state of a transactional id, its future, and the errors of a late producer.
 
-    last_write_ms: wall clock, of its newest batch. leaderless: those of its partitions that have
-    no leader.
+    last_write_ms: wall clock, of its newest batch. leaderless: those of its partitions that have no
+    leader.
     """
     name = transaction.transactional_id
     who = f"producer {transaction.producer_id}, epoch {transaction.producer_epoch}"
@@ -317,7 +317,7 @@ def _member_lines(partition: TopicPartition, group: GroupDescription) -> list[Li
     if not members:
         return [("members", f"none: the group is {state}, nobody reads for it")]
     count = f"{len(members)}"
-    is_shared = group.type == CONSUMER  # members go on while others give up and take
+    is_shared = group.type == CONSUMER  # members continue while others give up and take
     if state != "Stable":
         count += f"; the group is {state}"
         if not is_shared:

@@ -1,4 +1,4 @@
-"""Events as the nodes of a cluster have written them into their node.log, and what follows."""
+"""Events in the node.log of each node of a cluster, and following ones."""
 
 import json
 import re
@@ -36,7 +36,7 @@ class LoggedEvent:
 
 
 def event_in(line: str, node: int) -> LoggedEvent | None:
-    """Return the event that a line of node.log tells, as text or as JSON; None for other lines."""
+    """Return the event of a line of node.log, as text or as JSON; None for other lines."""
     try:
         if line.startswith("{"):
             found = json.loads(line)
@@ -62,7 +62,7 @@ def event_in(line: str, node: int) -> LoggedEvent | None:
 
 @dataclass(slots=True)
 class _Tail:
-    """How far a log is read; `rest` is the beginning of a line that is not complete."""
+    """The read part of a log; `rest` is the beginning of an incomplete line."""
 
     node: int
     path: Path
@@ -99,9 +99,9 @@ class EventLogs:
         self._tails = [_Tail(node, path) for node, path in sorted(self.logs.items())]
 
     def new(self) -> list[LoggedEvent]:
-        """Return what was written since the last call, oldest first; blocks.
+        """Return the events written since the last call, oldest first; blocks.
 
-        The first call returns what the newest part of each log has.
+        The first call returns those in the newest part of each log.
         """
         found = [event for tail in self._tails for event in tail.read()]
         return sorted(found, key=lambda event: event.at_ms)

@@ -1,7 +1,7 @@
-"""What the nodes' watchdogs say: which turns of the event loop were too long.
+"""The findings of the nodes' watchdogs: turns of the event loop that were too long.
 
-A process that is gone has left its words in node.log; one that runs is asked through its admin
-socket. Both come from node/loop_watchdog.py.
+A process that is gone has left them in node.log; a running one is asked through its admin socket.
+Both come from node/loop_watchdog.py.
 """
 
 from pathlib import Path
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def stalls_in_log(
     log: Path, *, from_byte: int = 0, above_ms: float = FINDING_S * 1000
 ) -> list[str]:
-    """The watchdog's lines in a node.log, of turns longer than `above_ms`."""
+    """Return the watchdog's lines in a node.log, of turns longer than `above_ms`."""
     try:
         with log.open("rb") as file:
             file.seek(from_byte)
@@ -29,5 +29,5 @@ def stalls_in_log(
 
 
 def loop_metrics(cluster: "Cluster", node_id: int) -> dict[str, Any] | None:
-    """`LoopWatchdog.metrics` of a running node; None when it does not answer."""
+    """Return `LoopWatchdog.metrics` of a running node; None when it does not answer."""
     return metrics_of(cluster, node_id).get("loop")

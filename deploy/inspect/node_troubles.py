@@ -1,4 +1,4 @@
-"""What a node says is wrong with it now: links that were cut or slowed on purpose, its disk."""
+"""A node's reported troubles: links that were cut or slowed on purpose, its disk."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def metrics_of(cluster: "Cluster", node_id: int) -> dict[str, Any]:
-    """Return what a node tells of itself; empty where it does not answer."""
+    """Return a node's metrics; empty where it does not answer."""
     try:
         return cluster.ask_node(node_id, {"op": "metrics"})
     except Failure:

@@ -1,4 +1,4 @@
-"""Which node is deaf, and for how long: all are asked every few ms, in a process of its own.
+"""Find nodes that answer late: all are asked every few ms, in a process of its own.
 
     with Probe(targets_of(cluster)) as probe:
         ...
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..cluster.local_cluster import Cluster
 
 INTERVAL_MS = 5.0
-LIMIT_MS = 200.0  # nothing may keep a node from answering for longer
+LIMIT_MS = 200.0  # the longest acceptable wait for an answer
 MODULE = "oncelog.deploy.inspect.probe_process"
 
 
@@ -39,10 +39,10 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class NodeLateness:
-    """What one node did; lateness counts from the moment a request was due.
+    """The lateness of one node; it counts from the moment a request was due.
 
-    max_less_wait_ms: the latest answer when the wait of the node and of the probe for a processor
-    is taken off. silent_ms: for how long it had not answered at the end. stalls: the longest.
+    max_less_wait_ms: the latest answer without the waits of node and probe for a processor.
+    silent_ms: for how long it had not answered at the end. stalls: the longest.
     """
 
     node: int
@@ -61,7 +61,7 @@ class NodeLateness:
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
-    """All nodes; waited_ms: of the probe for a processor."""
+    """The results of all nodes; waited_ms: of the probe for a processor."""
 
     seconds: float
     waited_ms: float
@@ -73,11 +73,11 @@ class ProbeResult:
 
     @property
     def max_less_wait_ms(self) -> float:
-        """The latest answer of all, without waits for a processor."""
+        """Return the latest answer of all, without waits for a processor."""
         return max(node.max_less_wait_ms for node in self.nodes)
 
     def rows(self) -> list[dict[str, Any]]:
-        """For a table: a line for each node."""
+        """Return a table with a line for each node."""
         return [
             {
                 "node": node.node,
@@ -88,7 +88,7 @@ class ProbeResult:
                 "less_wait_ms": round(node.max_less_wait_ms, 1),
                 "silent_ms": round(node.silent_ms, 1),
                 "lost": node.lost_connections,
-                # Of a broker that is not ours, or on another machine, nothing of this can be seen.
+                # Unknown for a broker that is not ours, or on another machine.
                 "waited_ms": round(node.waited_ms) if node.rss_max_bytes else None,
                 "cpu_s": round(node.cpu_s, 2) if node.rss_max_bytes else None,
                 "rss_mb": round(node.rss_max_bytes / 1e6) or None,
@@ -98,7 +98,7 @@ class ProbeResult:
 
 
 class Probe:
-    """The process that asks, as its owner sees it."""
+    """The process that asks, for its owner."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class Probe:
             "interval_ms": interval_ms,
             "nodes": [asdict(target) for target in targets],
         }
-        if config is not None:  # through a pipe, which nobody else sees
+        if config is not None:  # through a pipe, which other users cannot read
             self._asked["config"] = {
                 name: value.reveal() if isinstance(value, Secret) else value
                 for name, value in config.items()
@@ -123,7 +123,7 @@ class Probe:
         return self
 
     def close(self, *_: object) -> None:
-        """End the process, whatever it has seen."""
+        """End the process in any case."""
         if self._process is not None:
             self._process.kill()
             self._process.communicate()
@@ -145,7 +145,7 @@ class Probe:
             )
 
     def leave(self, node_id: int) -> None:
-        """Ask a node no more: it will be killed."""
+        """Stop asking a node, which will be killed."""
         self._send({"node": node_id, "pid": None})
 
     def begin(self, node_id: int, pid: int) -> None:
@@ -171,7 +171,7 @@ class Probe:
 
 
 def targets_of(cluster: "Cluster") -> list[Target]:
-    """The nodes of a local cluster that run."""
+    """Return the running nodes of a local cluster."""
     pids = {status.node_id: status.pid for status in cluster.status() if status.state == "running"}
     return [
         Target(entry.node_id, entry.host, entry.port, pids[entry.node_id])

@@ -1,13 +1,13 @@
-"""The process of the probe: asks each node for ApiVersions when due, notes how late it answers.
+"""The process of the probe: asks each node for ApiVersions when due, and notes the lateness.
 
 Rules of this file. A request is due every interval whether or not the last one has been answered,
 and its lateness counts from that moment: a stall of a second is two hundred late answers, not one
 (no coordinated omission). When a connection is lost the unanswered requests are sent again on the
-next one, still due when they were. What nobody has answered at the end counts with the time it has
-been silent. Nothing else runs in this process, so no load can disturb its clock.
+next one, still due when they were. A request without an answer at the end counts with the time of
+the silence. Nothing else runs in this process, so no load can disturb its clock.
 
-A processor that was not there is noted with each late answer: how long the node's thread waited for
-it meanwhile (the second number of /proc/PID/schedstat), and this one before it sent and before it
+A lack of processors is noted with each late answer: how long the node's thread waited for one
+meanwhile (the second number of /proc/PID/schedstat), and this one before it sent and before it
 received.
 
 TLS and SASL (`config`, a client's settings): each connection is made in a thread, and measured from
@@ -38,18 +38,18 @@ from ...node.linux import open_process_file
 SIZE_BYTES = 4
 RECEIVE_BYTES = 1 << 18
 NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
-LATE_NS = 5_000_000  # below it nobody asks for the reason
+LATE_NS = 5_000_000  # the reason of a shorter one is not looked up
 STALL_MS = 50.0
 STALLS_MAX = 20
 TICKS_PER_LOOK = 20  # at memory and processor time
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 CLOCK_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-# ApiVersions 0 with client id null: every broker answers it, and nothing in it can be slow.
+# ApiVersions 0 with client id null: every broker answers it fast.
 REQUEST = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 
 
 class ProcessFiles:
-    """What the kernel says of one process; zeros when there is none."""
+    """The kernel's data on one process; zeros when there is none."""
 
     def __init__(self, pid: int | None) -> None:
         self._files: dict[str, int] = {}
@@ -58,7 +58,7 @@ class ProcessFiles:
                 self._files[name] = file
 
     def waited_ns(self) -> int:
-        """How long its main thread has been ready to run without a processor."""
+        """Return how long its main thread has been ready to run without a processor."""
         return int(self._fields("schedstat", 3)[1])
 
     def rss_bytes(self) -> int:
@@ -75,7 +75,7 @@ class ProcessFiles:
 
     def _fields(self, name: str, least: int) -> list[bytes]:
         try:
-            # The name of the program, in brackets, may hold blanks.
+            # The name of the program, in brackets, may contain blanks.
             fields = os.pread(self._files[name], 1024, 0).rpartition(b")")[2].split()
         except (KeyError, OSError):
             fields = []
@@ -83,7 +83,7 @@ class ProcessFiles:
 
 
 class Answers:
-    """The requests of one node that are due, and how late the answered ones were."""
+    """The due requests of one node, and the lateness of the answered ones."""
 
     def __init__(self) -> None:
         # When due; the node's waits for a processor until then, less ours before we could send.
@@ -101,7 +101,7 @@ class Answers:
         self._note(due_ns, now_ns, waited_ns - waited_before_ns)
 
     def end(self, now_ns: int, waited_ns: int) -> float:
-        """Count what is silent; returns for how many ms."""
+        """Count the unanswered requests; return for how many ms the node was silent."""
         oldest_ns = self.waiting[0][0] if self.waiting else now_ns
         for due_ns, waited_before_ns in self.waiting:
             self._note(due_ns, now_ns, waited_ns - waited_before_ns)
@@ -126,7 +126,7 @@ class Answers:
         self._wait_ns.append(min(wait_ns, now_ns - due_ns) if now_ns - due_ns > LATE_NS else 0)
 
     def _stalls(self, began_ns: int) -> list[dict[str, float]]:
-        """The first late answer of each silence: what came due meanwhile is the same stall."""
+        """Return the first late answer of each silence; later ones are the same stall."""
         stalls: list[dict[str, float]] = []
         ended_ns = 0
         for due_ns, late_ns, wait_ns in zip(
@@ -165,7 +165,7 @@ class Watched:
         self._received = bytearray()
 
     def due(self, due_ns: int, waited_before_ns: int) -> None:
-        """One more request; counted from the first connection on."""
+        """Add one more request; counted from the first connection on."""
         if not self._is_watched:
             return
         if self._socket is None:
@@ -184,12 +184,12 @@ class Watched:
         except OSError:
             self._lose()
             return
-        # A request cut in two would be a mess; the socket's buffer holds minutes of them.
+        # A request cut in two would break the stream; the socket's buffer holds minutes of them.
         assert written % len(REQUEST) == 0
         self.answers.sent += written // len(REQUEST)
 
     def ready(self, own_wait_ns: Callable[[], int]) -> None:
-        """Something is to be read, or the connection is there, or refused.
+        """Handle an event of the socket: data, a finished connection, or a refused one.
 
         own_wait_ns: for how long this process has just waited for a processor.
         """
@@ -232,14 +232,14 @@ class Watched:
         self.rss_max_bytes = max(self.rss_max_bytes, self.process.rss_bytes())
 
     def leave(self) -> None:
-        """It is about to be killed: what it owes is not asked for any more."""
+        """Stop before it is killed: its unanswered requests are dropped."""
         self._take_figures()
         self._close()
         self.answers.waiting.clear()
         self._is_watched = self._has_served = False
 
     def begin(self, pid: int) -> None:
-        """A new process: watched as soon as its port takes a connection."""
+        """Watch a new process as soon as its port takes a connection."""
         self.process = ProcessFiles(pid)
         self._is_watched = True
 
@@ -258,7 +258,7 @@ class Watched:
         }
 
     def _take_figures(self) -> None:
-        """Add what its process used up to now; the next process begins at zero."""
+        """Add the resources of its process so far; the next process begins at zero."""
         self._cpu_s += max(0.0, self.process.cpu_s() - self._cpu_before_s)
         self._waited_ns += max(0, self.process.waited_ns() - self._waited_before_ns)
         self._cpu_before_s, self._waited_before_ns = 0.0, 0
@@ -277,7 +277,7 @@ class Watched:
             self._close()
 
     def _take_secured(self, connect: "Callable[[], Future[socket.socket]]") -> None:
-        """The connection, when its thread has one. Raises LoginRefused."""
+        """Take the connection, when its thread has one. Raises LoginRefused."""
         from .secured_socket import LoginRefused
 
         if self._opening is None:
@@ -366,13 +366,13 @@ def watch(
 
 
 def main() -> None:
-    """Read what to watch, watch, print what was seen."""
+    """Read the nodes, watch them, and print the result."""
     asked = json.loads(sys.stdin.buffer.readline())
     gc.disable()
     gc.freeze()
     try:
         found = watch(asked["nodes"], int(asked["interval_ms"] * 1e6), asked.get("config"))
-    except OSError as problem:  # a name that nobody knows, no files left, a login that is refused
+    except OSError as problem:  # an unknown name, no files left, a refused login
         sys.exit(print(problem, flush=True))
     print(json.dumps(found), flush=True)
 

@@ -1,8 +1,7 @@
 """A blocking socket that is logged in: TLS and SASL are over before the probe begins to measure.
 
-The conversations are the client's own cores; only who carries the bytes is another. Nothing is done
-about sessions that end (KIP-368): the broker hangs up then, which the probe counts as it is, a lost
-connection.
+The conversations are the client's own cores; only the transport is another. Sessions that end
+(KIP-368) are not renewed: the broker closes them, which the probe counts as a lost connection.
 """
 
 import asyncio
@@ -27,11 +26,11 @@ ANSWER_BYTES_MAX = 1 << 20
 
 
 class LoginRefused(OSError):
-    """What another try would not change; the text is a sentence."""
+    """A refusal that another try would not change; the text is a sentence."""
 
 
 class SecuredConnector:
-    """Connects to one address, in a thread; by the settings of a client."""
+    """A connector to one address, in a thread; by the settings of a client."""
 
     def __init__(self, config: Mapping[str, Any], host: str, port: int) -> None:
         self._security = Security.of(read_settings(ADMIN, config, {}))
@@ -39,11 +38,11 @@ class SecuredConnector:
 
     @property
     def has_login(self) -> bool:
-        """Whether a connection begins with SASL."""
+        """Return whether a connection begins with SASL."""
         return self._security is not None and self._security.config.sasl is not None
 
     def connect(self) -> socket.socket:
-        """The socket, or OSError; LoginRefused when it will never be."""
+        """Return the socket, or raise OSError; LoginRefused for a permanent refusal."""
         try:
             return asyncio.run(self._connect())
         except (KafkaError, ValueError) as problem:
@@ -81,7 +80,7 @@ class SecuredConnector:
 
 
 class _Conversation:
-    """Requests and answers of a login, one after another."""
+    """The requests and answers of a login, one after another."""
 
     timeout_ms = int(TIMEOUT_S * 1000)
 

@@ -1,8 +1,8 @@
-"""Gathers what explain.py tells about; by the Kafka protocol alone, so from any cluster.
+"""Gather the facts for explain.py; by the Kafka protocol alone, so from any cluster.
 
 The order of questions matters: first the partition's producers, then their coordinators. A
-transaction is known to its coordinator before it is open in a partition, so one that is found
-here and not there has ended meanwhile, or hangs; a second look at the partition tells.
+transaction is known to its coordinator before it is open in a partition, so one that is found here
+and not there has ended meanwhile, or hangs; a second look at the partition decides.
 """
 
 import time
@@ -34,7 +34,7 @@ OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 async def of_partition(
     admin: "Admin", topic: str, index: int, group: str | None = None
 ) -> PartitionFacts:
-    """All that may hold its readers. Failure when there is no such partition, or no answer."""
+    """Return all that may hold its readers. Failure without a partition or an answer."""
     start = stable = high = None
     held: tuple[PartitionTransaction, ...] = ()
     key = (topic, index)
@@ -70,7 +70,7 @@ async def of_partition(
 async def holders(
     admin: "Admin", partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, tuple[PartitionTransaction, ...]]:
-    """What is open in each of these partitions, oldest first, with its coordinator's view."""
+    """Return the partitions' open transactions, oldest first, with the coordinators' views."""
     found = await admin.transactions.producers(partitions)
     opened = {key: [p for p in producers if p.is_open] for key, producers in found.items()}
     ids = {p.producer_id for producers in opened.values() for p in producers}
@@ -89,7 +89,7 @@ async def holders(
 async def hanging(
     admin: "Admin", topics: Iterable[str] | None
 ) -> list[tuple[TopicPartition, PartitionTransaction]]:
-    """Open transactions that their coordinator does not have; None: in all topics."""
+    """Return open transactions that their coordinator does not have; None: in all topics."""
     described = await admin.describe_topics(topics)
     keys = [(p.topic, p.partition) for p in described if p.leader >= 0]
     found = await without_ended(admin, await holders(admin, keys))
@@ -114,7 +114,7 @@ async def without_ended(
 
 
 async def explanation(admin: "Admin", transactional_id: str) -> Explanation:
-    """What a transactional id is doing. Failure when nobody knows it."""
+    """Explain the state of a transactional id. Failure when no coordinator knows it."""
     try:
         transaction = await admin.transactions.describe(transactional_id)
     except TransactionalIdNotFound:
@@ -159,7 +159,7 @@ async def _of_group(admin: "Admin", name: str, key: TopicPartition) -> GroupFact
     is_unstable = await _is_unstable(admin, name, key)
     held: list[tuple[TopicPartition, PartitionTransaction]] = []
     if is_unstable:
-        # which partition holds the group is the broker's to know: it is one that its leader leads
+        # only the broker knows which partition holds the group: it is one that its leader leads
         parts = await admin.describe_topics([OFFSETS_TOPIC])
         keys = [(p.topic, p.partition) for p in parts if p.leader == described.coordinator]
         held = [(k, h) for k, hs in (await holders(admin, keys)).items() for h in hs]
@@ -173,7 +173,7 @@ async def _of_group(admin: "Admin", name: str, key: TopicPartition) -> GroupFact
 
 
 async def _is_unstable(admin: "Admin", group: str, key: TopicPartition) -> bool:
-    """Whether a reader of stable offsets would be told to come again."""
+    """Return whether a reader of stable offsets would be asked to retry."""
     patient, admin.groups.timeout_ms = admin.groups.timeout_ms, UNSTABLE_TIMEOUT_MS
     try:
         await admin.groups.committed(group, [key], stable=True)

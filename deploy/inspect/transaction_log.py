@@ -32,14 +32,14 @@ UNDECIDED = "not decided yet"
 
 @dataclass(frozen=True, slots=True)
 class ShardLog:
-    """One copy, and what the others say of its last entries."""
+    """One copy, and the other copies of its last entries."""
 
     chosen: ShardJournal
     copies: Sequence[ShardJournal]
     voters: int
 
     def is_decided(self, entry: ShardEntry) -> bool:
-        """Whether a majority of nodes has it."""
+        """Return whether a majority of nodes has it."""
         having = sum(copy.has(entry.index, entry.term) for copy in self.copies)
         return entry.index <= self.chosen.snapshot_index or having > self.voters // 2
 
@@ -48,7 +48,7 @@ class ShardLog:
 
     @property
     def summary(self) -> str:
-        """Whose copy it is and how far it goes."""
+        """Describe the copy: its node and its end."""
         copy = self.chosen
         older = f", snapshot up to {copy.snapshot_index}" if copy.snapshot_index else ""
         return f"node {copy.node_id}'s copy: up to entry {copy.end[1]}{older}"

@@ -20,7 +20,7 @@ ANSWERED = frozenset({"served", "refused", "elsewhere"})
 
 
 class AskOutcome(NamedTuple):
-    """`detail`: the error's name, or why nothing was asked."""
+    """The outcome of one request. `detail`: the error's name, or why nothing was asked."""
 
     came: Came
     detail: str = ""

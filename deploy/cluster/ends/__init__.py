@@ -1,1 +1,1 @@
-"""ends: how programs end, and what ends with them; begin with guardian.py."""
+"""ends: ends programs and their leftovers together; begin with guardian.py."""

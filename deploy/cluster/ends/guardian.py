@@ -1,10 +1,10 @@
-"""Ends clusters, directories and children together with this process, even after `kill -9`.
+"""End clusters, directories and children together with this process, even after `kill -9`.
 
     with guardian.kept("directory", path):
         ...
 
 A guardian, a process of its own (guardian_process.py), is told of a cluster, a directory or a run
-of children before it is made. It waits for the end of this process and ends what it was not told to
+of children before its creation. It waits for this process to end, then ends all it was not told to
 forget. There is one while something is kept, and none else.
 """
 
@@ -35,18 +35,18 @@ class Guardian:
         self._kept: dict[tuple[Kind, str], str] = {}
 
     def keep(self, kind: Kind, name: str | Path, how: str = "") -> None:
-        """End this when the process is gone. Call it before there is something to be ended."""
+        """End this when the process is gone. Call it before its creation."""
         with self._lock:
-            if self._owner != os.getpid():  # forked: what the parent keeps is the parent's
+            if self._owner != os.getpid():  # forked: the parent keeps its own
                 self.__init__()
             self._kept[kind, str(name)] = how
             if self._process is None or self._process.poll() is not None:
                 self._start()
             elif not self._tell("keep", kind, str(name), how):
-                self._start()  # somebody has just killed it
+                self._start()  # it was just killed
 
     def forget(self, kind: Kind, name: str | Path) -> None:
-        """It has ended, or is to stay; the last one dismisses the guardian."""
+        """Forget one that has ended, or that stays; the last one dismisses the guardian."""
         with self._lock:
             if self._owner != os.getpid() or self._kept.pop((kind, str(name)), None) is None:
                 return
@@ -78,7 +78,7 @@ class Guardian:
             self._tell("keep", kind, name, how)
 
     def _tell(self, *words: str) -> bool:
-        """Whether there is a guardian that may hear it."""
+        """Tell the guardian; return whether there is one that may read it."""
         if self._process is None or self._process.stdin is None:
             return False
         with contextlib.suppress(BrokenPipeError):
@@ -91,10 +91,10 @@ guardian = Guardian()
 
 
 def new_run() -> str:
-    """A name for children that end together; it stands in their environment."""
+    """Return a name for children that end together; it stands in their environment."""
     return f"{os.getpid()}-{secrets.token_hex(8)}"
 
 
 def environment_of(run: str, others: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment of a child of this run; None: ours."""
+    """Return the environment of a child of this run; None: ours."""
     return {**(os.environ if others is None else others), RUN: run}

@@ -1,4 +1,4 @@
-"""Ends what a process has left behind: `guardian_process.py OWNER`, started by guardian.py.
+"""End the leftovers of a process: `guardian_process.py OWNER`, started by guardian.py.
 
 Its standard input is a pipe from its owner. Each line is a JSON list: ["keep", KIND, NAME, HOW]
 comes before something is made, ["forget", KIND, NAME] once it has ended. When the pipe closes, or
@@ -20,7 +20,7 @@ Kept = dict[tuple[str, str], str]
 
 
 def kept_at_the_end(owner: int, source: int) -> Kept:
-    """Return what is to be ended, once the owner is gone.
+    """Return the kept ones to end, once the owner is gone.
 
     A process that was forked from the owner may hold the pipe open after its death.
     """
@@ -32,7 +32,7 @@ def kept_at_the_end(owner: int, source: int) -> Kept:
         files = [source] if watched is None else [source, watched]
         readable, _, _ = select.select(files, [], [], LOOK_S if watched is None else None)
         is_over = watched in readable or os.getppid() != owner
-        while select.select([source], [], [], 0)[0]:  # also what a dead owner has said last
+        while select.select([source], [], [], 0)[0]:  # also the last words of a dead owner
             piece = os.read(source, PIECE_BYTES)
             if not piece:
                 is_over = True
@@ -57,7 +57,7 @@ def _death_of(owner: int) -> int | None:
 
 
 def main() -> None:
-    """Wait in a small process; end what is left in one that can import the house."""
+    """Wait in a small process; end the leftovers in one that can import the whole package."""
     if sys.argv[1] == END:
         from .leftovers import end_all
 

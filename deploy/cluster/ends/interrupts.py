@@ -1,4 +1,4 @@
-"""Signals that end a program: all of them as Ctrl-C, and later where something begins or ends."""
+"""Signals that end a program act like Ctrl-C, and wait while something begins or ends."""
 
 import signal
 import threading
@@ -11,8 +11,10 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Signals that come meanwhile count when it is over; of the main thread only, which is where
-    Python raises them."""
+    """Delay signals until the end of the block, in the main thread.
+
+    Python raises them there alone.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -43,7 +45,7 @@ def uninterrupted() -> Iterator[None]:
 
 @contextmanager
 def ended_as_by_ctrl_c() -> Iterator[None]:
-    """SIGTERM and SIGHUP raise KeyboardInterrupt, but where they are ignored, as under nohup."""
+    """Let SIGTERM and SIGHUP raise KeyboardInterrupt, unless ignored, as under nohup."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,8 +1,8 @@
 """Find and end the nodes, clusters and orphaned children of this user on this machine.
 
-Nothing is written down for it. A node is known by its command line, which names its file in the
-directory of its cluster; a child by its environment. A stopped cluster is found in the temporary
-directory only.
+No record is kept for it. A node is known by its command line, which names its file in the directory
+of its cluster; a child by its environment. A stopped cluster is found in the temporary directory
+only.
 """
 
 import contextlib
@@ -26,12 +26,12 @@ from .guardian import PURGE, RUN
 
 GONE_TIMEOUT_S, BUSY_TIMEOUT_S = 10.0, 30.0
 POLL_S = 0.01
-ORDER = ("run", "cluster", "directory")  # what works on a cluster goes before it
+ORDER = ("run", "cluster", "directory")  # users of a cluster end before it
 
 
 @dataclass(frozen=True, slots=True)
 class FoundCluster:
-    """A cluster of this user. processes: by node, those that live."""
+    """A cluster of this user. processes: the live ones, by node."""
 
     data: Path
     processes: dict[int, psutil.Process] = field(default_factory=dict[int, psutil.Process])
@@ -60,14 +60,14 @@ def clusters_of_user() -> list[FoundCluster]:
 
 
 def _is_plain_and_ours(file: Path) -> bool:
-    """Whether a file is one, in a directory of ours: reading another's pipe would never end."""
+    """Return whether it is a plain file in a directory of ours: a pipe would never end."""
     folder, status = file.parent.lstat(), file.lstat()
     is_plain = stat.S_ISDIR(folder.st_mode) and stat.S_ISREG(status.st_mode)
     return is_plain and folder.st_uid == status.st_uid == os.getuid()
 
 
 def end_found(found: FoundCluster, *, is_purged: bool) -> bool:
-    """End its nodes as `down` does, asking first; whether its data is gone.
+    """End its nodes as `down` does, asking first; return whether its data is gone.
 
     Failure, and nothing is ended, when the cluster's file cannot be understood.
     """
@@ -84,7 +84,7 @@ def end_found(found: FoundCluster, *, is_purged: bool) -> bool:
 
 
 def end_all(left: Iterable[tuple[str, str, str]]) -> None:
-    """End what a process has left: kind, name, and what becomes of a cluster's data.
+    """End a process's leftovers, given as kind, name, and the fate of a cluster's data.
 
     The temporary directory of a cluster that another `up` has started since stays with it.
     """
@@ -102,7 +102,7 @@ def end_all(left: Iterable[tuple[str, str, str]]) -> None:
 
 
 def end_cluster(data: Path, *, is_purged: bool, owner: str | None = None) -> bool:
-    """kill -9 of all nodes of a directory, whatever there is still of it.
+    """Send SIGKILL to all nodes of a directory, however much of it is left.
 
     owner: False, and nothing is done, when another `up` has started the cluster since. Failure when
     they do not end. Failure or OSError, with the nodes ended and the data kept, when the directory
@@ -138,12 +138,14 @@ def _end_nodes_in(data: Path) -> None:
 
 
 def end_run(run: str) -> None:
-    """kill -9 of all processes that have come from the children of a run; Failure if one stays."""
+    """Send SIGKILL to all processes of a run's children and their descendants; Failure if one
+    stays.
+    """
     _end_processes(lambda: (process for found, process in _children() if found == run))
 
 
 def end_orphans() -> int:
-    """End the children whose starter is gone; return their number."""
+    """End the children of dead starters; return their number."""
     runs = {run for run, child in _children() if _is_orphan(run, child)}
     orphans = [process for run, process in _children() if run in runs]
     for run in runs:
@@ -152,7 +154,7 @@ def end_orphans() -> int:
 
 
 def _is_orphan(run: str, child: psutil.Process) -> bool:
-    """Whether the owner of the run is gone. A process younger than the child only has its pid."""
+    """Return whether the owner of the run is gone; a process younger than the child is not it."""
     owner = run.partition("-")[0]
     if not owner.isdigit():
         return False
@@ -166,7 +168,7 @@ def _is_orphan(run: str, child: psutil.Process) -> bool:
 
 
 def _end_processes(find: Callable[[], Iterator[psutil.Process]]) -> None:
-    """Until there is none left: one that lives may start another."""
+    """End processes until none is left: a live one may start another."""
     deadline = time.monotonic() + GONE_TIMEOUT_S
     while found := list(find()):
         if time.monotonic() > deadline:
@@ -178,7 +180,7 @@ def _end_processes(find: Callable[[], Iterator[psutil.Process]]) -> None:
 
 
 def _nodes() -> Iterator[tuple[Path, psutil.Process]]:
-    """This user's living nodes, by their files."""
+    """Yield this user's live nodes, by their files."""
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
             file = node_file_of(process.cmdline())
@@ -187,7 +189,7 @@ def _nodes() -> Iterator[tuple[Path, psutil.Process]]:
 
 
 def _children() -> Iterator[tuple[str, psutil.Process]]:
-    """The living processes that were started as children of a run, or by such ones."""
+    """Yield the live children of runs, and their descendants, with the run."""
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
             if (run := process.environ().get(RUN)) and _counts(process):
@@ -195,5 +197,5 @@ def _children() -> Iterator[tuple[str, psutil.Process]]:
 
 
 def _counts(process: psutil.Process) -> bool:
-    """Whether a process lives, and shares our container, so that paths and pids mean the same."""
+    """Return whether it lives, and shares our container, so that paths and pids mean the same."""
     return process.status() != psutil.STATUS_ZOMBIE and shares_our_namespaces(process.pid)

@@ -1,7 +1,7 @@
-"""How a process that we start finds a cluster and logs in: by one text, which is no secret.
+"""One text by which a process that we start finds a cluster and logs in; it is no secret.
 
-Everybody may see a command line, and what a process is started with. So it is given a bootstrap
-line, or, for a secured cluster, the path of the admin's client file, which holds the password.
+Every user may see the arguments of a process. So it gets a bootstrap line, or, for a secured
+cluster, the path of the admin's client file, which holds the password.
 """
 
 from pathlib import Path

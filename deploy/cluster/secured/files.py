@@ -15,7 +15,7 @@ from pathlib import Path
 from ..failure import Failure
 from ..private import make_private_directory, write_private
 
-USERS = ("admin", "alice", "bob")  # admin may do everything, the others what ACLs allow
+USERS = ("admin", "alice", "bob")  # admin may do everything, the others as ACLs allow
 LISTENER, MECHANISM = "SASL_SSL", "PLAIN"
 CLIENT_KINDS = ("librdkafka", "java")
 EXPIRED_AT = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
@@ -26,7 +26,7 @@ DIRECTORIES = (TLS, _CLIENT)
 
 
 def prepare(data: Path, bootstrap: str) -> None:
-    """Make what a secured cluster needs before its nodes start."""
+    """Make the files of a secured cluster before its nodes start."""
     for name in DIRECTORIES:
         make_private_directory(data / name)
     if not (data / TLS / NODE_CERTIFICATE).exists():
@@ -49,7 +49,7 @@ def passwords_of(data: Path) -> dict[str, str]:
 
 
 def node_settings(data: Path, host: str, port: int) -> dict[str, str]:
-    """Return what a node's file says of its one listener."""
+    """Return the settings of a node's one listener."""
     users = "".join(f' user_{user}="{password}"' for user, password in passwords_of(data).items())
     address = f"{LISTENER}://{host}:{port}"
     return {
@@ -89,12 +89,12 @@ def client_values(
 
 
 def client_file(data: Path, user: str, kind: str) -> Path:
-    """Return where the configuration of a user's client lies."""
+    """Return the path of the configuration of a user's client."""
     return data / _CLIENT / f"{user}.{kind}.properties"
 
 
 def admin_values(data: Path) -> dict[str, str]:
-    """Return how our own programs log in to the cluster of a directory; empty in plain text.
+    """Return the login of our own programs for the cluster of a directory; empty in plain text.
 
     bootstrap.servers is not among them.
     """
@@ -127,7 +127,7 @@ def _write_certificates(folder: Path) -> None:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file that is kept: after a power cut it is whole, or not there and made again."""
+    """Write a file that is kept: after a power cut it is whole, or missing and made again."""
     part = path.with_name(f"{path.name}.part")
     write_private(part, text)
     with part.open("rb") as file:

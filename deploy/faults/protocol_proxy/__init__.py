@@ -1,4 +1,4 @@
-"""A proxy that knows Kafka's protocol: what clients ask is seen, and faults are put between.
+"""A proxy that knows Kafka's protocol: it observes requests, and inserts faults.
 
-Begin with `proxy.py`; `events.py` is what listeners get, `rules.py` what may be done to requests.
+Begin with `proxy.py`; `events.py` has the events of listeners, `rules.py` the faults of requests.
 """

@@ -1,4 +1,4 @@
-"""From a frame to its body: Produce and Fetch by hand (records are views), others by kio."""
+"""Decode frames to bodies: Produce and Fetch by hand (records are views), others by kio."""
 
 from typing import Any
 
@@ -14,19 +14,19 @@ _SELF_CODED = {PRODUCE: produce, FETCH: fetch}
 
 
 def is_known(api_key: int, version: int) -> bool:
-    """Whether there is a schema for this version."""
+    """Return whether there is a schema for this version."""
     api = APIS.get(api_key)
     return api is not None and api.oldest <= version <= api.newest
 
 
 def api_name(api_key: int) -> str:
-    """`EndTxn`; `Api99` for what Kafka 4.4 does not have."""
+    """Return the name `EndTxn`; `Api99` for an API that Kafka 4.4 does not have."""
     api = APIS.get(api_key)
     return f"Api{api_key}" if api is None else api.name
 
 
 def decode_request_body(api_key: int, version: int, frame: memoryview, offset: int) -> Any:
-    """The request from the frame whose header ends at `offset`. Raises MalformedFrame."""
+    """Decode a request from a frame with a header that ends at `offset`. Raises MalformedFrame."""
     _check(api_key, version)
     if api_key in _SELF_CODED:
         return _SELF_CODED[api_key].decode_request(frame[offset:], version)
@@ -34,7 +34,7 @@ def decode_request_body(api_key: int, version: int, frame: memoryview, offset: i
 
 
 def expects_answer(api_key: int, version: int, frame: memoryview, offset: int) -> bool:
-    """Whether a broker answers it: not a Produce with acks=0. Raises MalformedFrame."""
+    """Return whether a broker answers it: not a Produce with acks=0. Raises MalformedFrame."""
     if api_key != PRODUCE:
         return True
     reader = Reader(frame, offset)
@@ -44,7 +44,7 @@ def expects_answer(api_key: int, version: int, frame: memoryview, offset: int) -
 
 
 def decode_answer_body(api_key: int, version: int, frame: memoryview) -> Any:
-    """The answer from its frame. Raises MalformedFrame."""
+    """Decode an answer from its frame. Raises MalformedFrame."""
     version = answer_version(api_key, version, frame)
     _check(api_key, version)
     body = frame[answer_body_offset(api_key, version, frame) :]
@@ -54,15 +54,17 @@ def decode_answer_body(api_key: int, version: int, frame: memoryview) -> Any:
 
 
 def answer_version(api_key: int, version: int, frame: memoryview) -> int:
-    """The version that an answer is in: ApiVersions refuses what it does not know in version 0
-    (KIP-511)."""
+    """Return the version of an answer.
+
+    ApiVersions refuses an unknown version in version 0 (KIP-511).
+    """
     if api_key == API_VERSIONS and int.from_bytes(frame[4:6]) == UNSUPPORTED_VERSION:
         return 0
     return version
 
 
 def answer_body_offset(api_key: int, version: int, frame: memoryview) -> int:
-    """Where the header ends, version 0 or 1; that of ApiVersions is always 0."""
+    """Return the end of the header, version 0 or 1; that of ApiVersions is always 0."""
     if api_key == API_VERSIONS or not is_flexible(api_key, version):
         return CORRELATION_ID_BYTES
     reader = Reader(frame, CORRELATION_ID_BYTES)

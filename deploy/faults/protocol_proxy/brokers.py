@@ -1,7 +1,7 @@
-"""Which brokers there are, and at which of our ports an instance's clients find each of them.
+"""The brokers, and our ports at which an instance's clients find each of them.
 
 The core: it opens nothing. A broker is known by its id, so that one that dies and comes back, even
-at another address, keeps its port; those that come later get theirs when an answer names them.
+at another address, keeps its port; later ones get theirs when an answer names them.
 """
 
 from collections.abc import Callable, Iterable
@@ -21,7 +21,7 @@ class Brokers:
         self._turn = 0
 
     def targets(self, broker_id: int | None) -> list[Address]:
-        """Where to connect to, in this order: a broker, or any, each time another one first."""
+        """Return the addresses to try, in order: a broker, or any, each time another one first."""
         if broker_id is not None:
             return [self.addresses[broker_id]]
         known = list(dict.fromkeys((*self.addresses.values(), *self._bootstrap)))
@@ -30,7 +30,7 @@ class Brokers:
         return known[first:] + known[:first]
 
     def id_of(self, address: Address) -> int | None:
-        """The broker at an address, None where that is not known."""
+        """Return the broker at an address, None where that is not known."""
         return next((one for one, where in self.addresses.items() if where == address), None)
 
 
@@ -38,13 +38,13 @@ class Ports:
     """Our ports, one for each instance and broker, and one for each instance's bootstrap."""
 
     def __init__(self, brokers: Brokers, listen: Callable[[str, int | None], int]) -> None:
-        """listen(instance, broker id): open a listener for it and say its port."""
+        """Prepare. listen(instance, broker id): opens a listener for it and returns its port."""
         self._brokers = brokers
         self._listen = listen
         self._ports: dict[tuple[str, int | None], int] = {}
 
     def port_of(self, instance: str, broker_id: int | None) -> int:
-        """The same each time. OverflowError when there are too many."""
+        """Return the port, the same each time. OverflowError when there are too many."""
         key = (instance, broker_id)
         if key not in self._ports:
             if len(self._ports) >= LISTENERS_MAX:
@@ -53,6 +53,6 @@ class Ports:
         return self._ports[key]
 
     def proxied(self, instance: str, broker_id: int, host: str, port: int) -> Address:
-        """What the instance is told instead of a broker's address."""
+        """Return the address that the instance gets instead of a broker's."""
         self._brokers.addresses[broker_id] = (host, port)
         return LOOPBACK, self.port_of(instance, broker_id)

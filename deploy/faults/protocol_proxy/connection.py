@@ -1,4 +1,4 @@
-"""A client's connection through the proxy, to one broker: a shell, what it does others decide."""
+"""A client's connection through the proxy, to one broker: a shell; others decide its actions."""
 
 import asyncio
 import contextlib
@@ -37,7 +37,7 @@ HELD = "a rule holds it"
 
 
 class ProxiedConnection(TwoEnds):
-    """Requests one way, answers the other, and what rules do to them."""
+    """The requests one way, the answers the other, and the actions of rules on them."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class ProxiedConnection(TwoEnds):
     def _act(
         self, rule: Rule, action: Action, request: Request, frame: bytes | memoryview, before: str
     ) -> Coroutine[Any, Any, None] | None:
-        """before: what has been done to it already."""
+        """Carry out a rule. before: earlier actions on the request."""
         match action:
             case AnswerError(error):
                 self._made(rule, request, f"answered {error.name}; the broker did not see it")
@@ -135,11 +135,11 @@ class ProxiedConnection(TwoEnds):
     def _tell(self, request: Request, error: ErrorCode, frame: bytes | memoryview) -> None:
         if expects_answer(request.api_key, request.version, memoryview(frame), request.body_offset):
             self._answer(request, error_answer(request, error))
-        else:  # acks=0: a broker can only hang up
+        else:  # acks=0: a broker can only close
             self.close("a rule closed it")
 
     def _answer(self, request: Request, made: bytes) -> None:
-        """With what was made here, when it is its turn."""
+        """Answer with a frame made here, when it is its turn."""
         answer = Answer(request, memoryview(made), self._services.now_s(), False, "delivered")
         self._in_flight.add(Exchange(request, made=answer, made_frame=made))
         if self.broker.is_idle:
@@ -183,13 +183,13 @@ class ProxiedConnection(TwoEnds):
         return self._answer_later(rule, action, answer, frame)
 
     def _is_refused(self, rule: Rule, action: Action, answer: Answer) -> bool:
-        """Whether the rule lets this answer pass, since it tells an error."""
+        """Return whether the rule lets this answer pass, since it holds an error."""
         if not isinstance(action, LoseAnswer | Hold) or action.also_errors:
             return False
         try:
             is_refused = answer.error_code != 0
         except MalformedFrame:
-            is_refused = False  # of a version that is not known here
+            is_refused = False  # of an unknown version
         if is_refused:
             self._services.give_back(rule)
         return is_refused

@@ -1,7 +1,7 @@
-"""Answers that only tell an error, made from the request, without a broker.
+"""Answers that hold only an error, made from the request, without a broker.
 
-The error stands in every place that belongs to what was asked: for all partitions, keys or groups
-of the request, or once where an API has one error for all.
+The error stands in every place for the requested items: for all partitions, keys or groups of the
+request, or once where an API has one error for all.
 """
 
 from collections.abc import Callable, Iterable
@@ -23,7 +23,7 @@ OF_SESSIONS = {
     ErrorCode.INVALID_FETCH_SESSION_EPOCH,
     ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
 }
-OF_COMMITTED_PARTITIONS = {  # OffsetFetch tells these of a partition, others of the group
+OF_COMMITTED_PARTITIONS = {  # OffsetFetch has these errors for a partition, others for the group
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.UNSTABLE_OFFSET_COMMIT,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -34,7 +34,7 @@ Make = Callable[[Any, int, ErrorCode], Values]  # of the request's body, version
 
 
 def check_error_can_be_said(api_key: int, error: ErrorCode) -> None:
-    """Failure where an answer of this API has no place for it."""
+    """Raise Failure where an answer of this API has no place for it."""
     if error is ErrorCode.NONE:
         raise Failure("NONE is no error.", exit_code=2)
     if api_key not in _MADE and api_key not in (PRODUCE, FETCH):
@@ -47,8 +47,10 @@ def check_error_can_be_said(api_key: int, error: ErrorCode) -> None:
 
 
 def error_answer(request: Request, error: ErrorCode) -> bytes:
-    """The frame of an answer with this error. Raises MalformedFrame for a request that cannot be
-    read."""
+    """Return the frame of an answer with this error.
+
+    Raises MalformedFrame for a request that cannot be read.
+    """
     key, version, body = request.api_key, request.version, request.body
     header = encode_response_header(key, version, request.correlation_id)
     if key == PRODUCE:
@@ -73,8 +75,11 @@ def _produced(body: produce.ProduceRequest, error: ErrorCode) -> ProduceResponse
 
 
 def _fetched(body: fetch.FetchRequest, version: int, error: ErrorCode) -> FetchResponse:
-    """In a session (KIP-227) a request names only what is new in it: where it names nothing, the
-    error can only be told of the whole."""
+    """Make an answer of Fetch.
+
+    In a session (KIP-227) a request names only what is new in it: where it names nothing, the error
+    can only be of the whole.
+    """
     if version >= FETCH_SESSIONS_FROM and (error in OF_SESSIONS or not body.topics):
         return FetchResponse([], error_code=int(error))
     return FetchResponse(
@@ -99,8 +104,11 @@ def _partitions(
     others: Values | None = None,
     index: str = "partition_index",
 ) -> list[Values]:
-    """Topics by name and by id, and their partitions, each with the error; names are left out
-    where a version has none. `index`: what the answer calls a partition's number."""
+    """Return topics by name and by id, and their partitions, each with the error.
+
+    Names are left out where a version has none. `index`: the answer's field of a partition's
+    number.
+    """
     return [
         {
             "name": getattr(topic, "name", None) or getattr(topic, "topic", ""),
@@ -200,7 +208,7 @@ def _offset_for_leader_epoch(body: Any, version: int, error: ErrorCode) -> Value
 
 
 def _named(field: str, requested: str) -> Make:
-    """Of topics that are named one by one."""
+    """Make answers for APIs with topics that are named one by one."""
 
     def make(body: Any, version: int, error: ErrorCode) -> Values:
         topics = getattr(body, requested) if hasattr(body, requested) else body.topic_names

@@ -1,10 +1,10 @@
-"""What a listener of the proxy gets: connections, requests, answers, and faults that were made.
+"""The events of a proxy's listener: connections, requests, answers, and faults that were made.
 
 Events of one connection come in order. A listener runs in the proxy's event loop: it takes out what
-it needs and returns within a few ms. Who keeps a `Request` or an `Answer` keeps its frame.
+it needs and returns within a few ms. A kept `Request` or `Answer` keeps its frame.
 
-Times are seconds of `time.monotonic()`. Bodies are decoded when they are first asked for and say
-what the client sent and the broker answered, not what the proxy made of it: Produce and Fetch as in
+Times are seconds of `time.monotonic()`. Bodies are decoded when they are first asked for, as the
+client sent and the broker answered them, without the proxy's changes: Produce and Fetch as in
 `wire/messages/produce.py` and `fetch.py` (records as views, not decoded), the others as messages
 with the field names of kio (`wire/messages/requests.pyi`, `responses.pyi`). A body that is not
 known (a version without a schema) or malformed raises `MalformedFrame`.
@@ -24,8 +24,8 @@ from .subjects import Subjects, TopicNames, subjects_of
 class ClientConnection:
     """A client's connection through the proxy.
 
-    instance: whose address it used, see `ProtocolProxy.address_for`; broker_id: the broker behind
-    it, None where that is not known; client_port: of the client, on loopback.
+    instance: the owner of the address that it used, see `ProtocolProxy.address_for`; broker_id: the
+    broker behind it, None where that is not known; client_port: of the client, on loopback.
     """
 
     id: int
@@ -45,8 +45,11 @@ class ConnectionOpened:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionClosed:
-    """reason: who closed it and why, in words; is_refusal: what came is not understood here (TLS,
-    something malformed), or there is no broker."""
+    """A connection was closed.
+
+    reason: which side closed it and why, in words; is_refusal: its bytes are not understood here
+    (TLS, malformed frames), or there is no broker.
+    """
 
     connection: Connection
     at_s: float
@@ -79,7 +82,7 @@ class ProxiedRequest:
 
     @property
     def api(self) -> str:
-        """`EndTxn`"""
+        """Return the API's name, such as `EndTxn`."""
         return api_name(self.api_key)
 
     @property
@@ -88,13 +91,15 @@ class ProxiedRequest:
 
     @cached_property
     def body(self) -> Any:
-        """As the client sent it. Raises MalformedFrame."""
+        """Return the body as the client sent it. Raises MalformedFrame."""
         return decode_request_body(self.api_key, self.version, self._frame, self.body_offset)
 
     @cached_property
     def subjects(self) -> Subjects:
-        """The topics (ids are looked up in what Metadata has told), groups and transactional ids
-        that it is about."""
+        """Return the topics, groups and transactional ids of the request.
+
+        Topic ids are looked up in the answers of Metadata.
+        """
         return subjects_of(self.api_key, self.body, self._topic_names)
 
     def __repr__(self) -> str:
@@ -110,8 +115,7 @@ Request = ProxiedRequest
 class Answer:
     """The answer to a request, seen before it goes to the client.
 
-    is_from_broker: False for one that a rule made, whose request no broker has seen. fate: what
-    becomes of it: "delivered", or "lost".
+    is_from_broker: False for one that a rule made without a broker. fate: "delivered", or "lost".
     """
 
     def __init__(
@@ -126,12 +130,12 @@ class Answer:
 
     @cached_property
     def body(self) -> Any:
-        """As the broker sent it. Raises MalformedFrame."""
+        """Return the body as the broker sent it. Raises MalformedFrame."""
         return decode_answer_body(self.request.api_key, self.request.version, self._frame)
 
     @cached_property
     def error_code(self) -> int:
-        """The first error that it tells, 0 for success. Raises MalformedFrame."""
+        """Return the first error in it, 0 for success. Raises MalformedFrame."""
         return first_error(self.body)
 
     def __repr__(self) -> str:

@@ -26,7 +26,7 @@ Listener = Callable[[Event], None]
 
 
 class Hub:
-    """What all connections share. Its methods run in the loop; the rules have a lock."""
+    """The shared state of all connections. Its methods run in the loop; the rules have a lock."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Hub:
         self.brokers = Brokers(bootstrap)
         self.ports = Ports(self.brokers, self._listen)
         self.connections: dict[int, TwoEnds] = {}
-        self.problem: BaseException | None = None  # the first one of somebody else's code
+        self.problem: BaseException | None = None  # the first one from code of others
         self._listeners = tuple(listeners)
         self._rules, self._lock = RuleBook(), threading.Condition()
         self._numbers = itertools.count(1)
@@ -50,7 +50,7 @@ class Hub:
         self._is_closing = False
 
     async def close(self) -> None:
-        """End everything; whoever waits for a rule waits no more."""
+        """End everything, also waits for a rule."""
         self._is_closing = True
         await asyncio.gather(*self._starting, return_exceptions=True)
         for server in self._servers:
@@ -59,7 +59,7 @@ class Hub:
             connection.close("the proxy was closed", is_abrupt=True)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_TIMEOUT_S):
-                while self.connections:  # their ends are told to listeners, too
+                while self.connections:  # their ends are reported to listeners, too
                     await asyncio.sleep(0.001)
         with self._lock:
             self._lock.notify_all()
@@ -131,7 +131,7 @@ class Hub:
         self.connections.pop(connection.info.id, None)
 
     async def hold(self, hold: Hold, request: Request, answer: Answer | None) -> tuple[Ending, str]:
-        """What the holder wants done, and how long it took in words."""
+        """Hold a frame; return the holder's decision, and the duration in words."""
         if self._holds >= HOLDS_MAX:
             self._met(RuntimeError(f"more than {HOLDS_MAX} frames are held at once"))
             return None, "not held"
@@ -188,7 +188,7 @@ class _Refused(asyncio.Protocol):
 
 
 async def _call(act: Act, request: Request, answer: Answer | None) -> Ending:
-    """Await it, or have it called by a thread of its own, which nobody waits for at the end."""
+    """Await it, or call it in a thread of its own, which is not waited for at the end."""
     if inspect.iscoroutinefunction(act):
         return await act(request, answer)
     loop = asyncio.get_running_loop()

@@ -1,6 +1,6 @@
-"""The requests of a connection that are not answered yet, in order.
+"""The unanswered requests of a connection, in order.
 
-A broker answers in the order of the requests; an answer that is made here (an error) comes out when
+A broker answers in the order of the requests; an answer that is made here (an error) is sent when
 those before it are answered.
 """
 
@@ -14,7 +14,7 @@ from .rules import Action, Rule
 
 @dataclass(slots=True)
 class Exchange:
-    """action: what a rule does to its answer; made: an answer that needs no broker."""
+    """A request in flight. action: of a rule, on its answer; made: an answer without a broker."""
 
     request: Request
     rule: Rule | None = None
@@ -24,7 +24,7 @@ class Exchange:
 
 
 class InFlight:
-    """Order of answers."""
+    """The order of answers."""
 
     def __init__(self) -> None:
         self._waiting: deque[Exchange] = deque()
@@ -33,12 +33,15 @@ class InFlight:
         return len(self._waiting)
 
     def add(self, exchange: Exchange) -> None:
-        """It was sent to the broker, or has an answer made here."""
+        """Add a request that was sent to the broker, or has an answer made here."""
         self._waiting.append(exchange)
 
     def answered(self, correlation_id: int) -> Exchange:
-        """What the broker has answered now. MalformedFrame for what nobody has asked, or not yet
-        (call `take_made` first, after each `add` and `answered`)."""
+        """Take the request that the broker answers now.
+
+        MalformedFrame for an answer to no request, or out of turn (call `take_made` first, after
+        each `add` and `answered`).
+        """
         expected = self._waiting[0].request.correlation_id if self._waiting else None
         if expected != correlation_id:
             raise MalformedFrame(
@@ -48,14 +51,14 @@ class InFlight:
         return self._waiting.popleft()
 
     def take_made(self) -> list[Exchange]:
-        """Those whose answers were made here and whose turn it is."""
+        """Take those with an answer made here that are next in turn."""
         taken: list[Exchange] = []
         while self._waiting and self._waiting[0].made is not None:
             taken.append(self._waiting.popleft())
         return taken
 
     def abandon(self) -> list[Exchange]:
-        """All that will not be answered any more."""
+        """Take all that will not be answered any more."""
         left = list(self._waiting)
         self._waiting.clear()
         return left

@@ -1,4 +1,4 @@
-"""The proxy as its users have it: a thread with an event loop of its own.
+"""The proxy for its users: a thread with an event loop of its own.
 
     with ProtocolProxy("127.0.0.1:9092", [listener]) as proxy:
         address = proxy.address_for("instance-1")  # its bootstrap.servers
@@ -32,8 +32,11 @@ CALL_TIMEOUT_S = 10.0
 
 
 class ProtocolProxy:
-    """A proxy of a cluster. Methods may be called from any thread; from a
-    listener, a `where` or an awaited `act` only `add`, `remove` and `made`."""
+    """A proxy of a cluster.
+
+    Methods may be called from any thread; from a listener, a `where` or an awaited `act` only
+    `add`, `remove` and `made`.
+    """
 
     def __init__(
         self,
@@ -43,7 +46,7 @@ class ProtocolProxy:
         transaction_timeout_ms: int = 0,
         tls: ProxyTls | None = None,
     ) -> None:
-        """Failure in words when the cluster cannot be reached, or speaks TLS.
+        """Start it; Failure in words when the cluster cannot be reached, or speaks TLS.
 
         cluster: a bootstrap line, or the configuration by which the proxy itself asks for brokers.
         listeners: each gets every event, in the proxy's loop. transaction_timeout_ms: transaction
@@ -73,12 +76,15 @@ class ProtocolProxy:
         try:
             self.close()
         except Exception:
-            if kind is None:  # else what came first counts
+            if kind is None:  # else the first error counts
                 raise
 
     def close(self) -> None:
-        """End all connections, and the thread. Raises what a listener or a rule's `act` or `where`
-        has raised, the first of it. Again: nothing."""
+        """End all connections, and the thread.
+
+        Raises the first error that a listener or a rule's `act` or `where` has raised. A second
+        call does nothing.
+        """
         if self._thread.loop.is_closed():
             return
         try:
@@ -89,8 +95,10 @@ class ProtocolProxy:
             raise self._hub.problem
 
     def address_for(self, instance: str = "") -> str:
-        """HOST:PORT for the clients of an instance of an application; their events carry its name.
-        The same name always gets the same address."""
+        """Return HOST:PORT for the clients of an instance of an application.
+
+        Their events carry its name. The same name always gets the same address.
+        """
 
         async def port() -> int:
             return self._hub.ports.port_of(instance, BOOTSTRAP)
@@ -98,27 +106,27 @@ class ProtocolProxy:
         return f"{LOOPBACK}:{self._thread.run(port(), CALL_TIMEOUT_S)}"
 
     def add(self, rule: Rule) -> None:
-        """Rules are asked in the order in which they were added."""
+        """Add a rule; rules are asked in the order in which they were added."""
         self._hub.add(rule)
 
     def remove(self, rule: Rule) -> None:
-        """It acts no more; what it holds or delays goes on as it was to."""
+        """Remove a rule: it acts no more; frames that it holds or delays continue as planned."""
         self._hub.remove(rule)
 
     def made(self, rule: Rule) -> int:
-        """How often the rule has acted; 0 for one that was removed."""
+        """Return how often the rule has acted; 0 for one that was removed."""
         return self._hub.made(rule)
 
     def wait_until_made(self, rule: Rule, timeout_s: float, times: int = 1) -> bool:
-        """Whether the rule has acted so often before the timeout (or the proxy's end)."""
+        """Return whether the rule has acted so often before the timeout (or the proxy's end)."""
         return self._hub.wait(lambda: self._hub.made(rule) >= times, timeout_s)
 
     def wait_until_all_made(self, timeout_s: float) -> bool:
-        """Whether all rules have acted as often as they may, before the timeout."""
+        """Return whether all rules have acted as often as they may, before the timeout."""
         return self._hub.wait(self._hub.are_all_made, timeout_s)
 
     def disconnect(self, instance: str | None = None, broker_id: int | None = None) -> int:
-        """Cut the connections there are, at once; clients may connect anew. Returns how many."""
+        """Cut the open connections at once; clients may connect anew. Return how many."""
 
         async def cut() -> int:
             meant = [
@@ -134,7 +142,7 @@ class ProtocolProxy:
 
     @property
     def connections(self) -> list[Connection]:
-        """Those that are open."""
+        """Return the open connections."""
 
         async def listed() -> list[Connection]:
             return [one.info for one in self._hub.connections.values()]
@@ -143,7 +151,7 @@ class ProtocolProxy:
 
     @property
     def brokers(self) -> dict[int, str]:
-        """HOST:PORT of the brokers known, as they advertise themselves, by their ids."""
+        """Return HOST:PORT of the known brokers, as they advertise themselves, by their ids."""
         found = dict(self._hub.brokers.addresses)
         return {one: f"{host}:{port}" for one, (host, port) in sorted(found.items())}
 

@@ -1,13 +1,13 @@
-"""What a proxy changes in answers: addresses of brokers, and versions that it could not read.
+"""A proxy's changes of answers: addresses of brokers, and versions that it cannot read.
 
     answer                              where a broker's address is
     Metadata, DescribeCluster           brokers
     FindCoordinator                     the coordinator, from version 4 on one for each key
-    Produce v10, Fetch v16 and later    the new leaders, told with the error (KIP-951)
+    Produce v10, Fetch v16 and later    the new leaders, beside the error (KIP-951)
     ShareFetch, ShareAcknowledge        the same
 
-ApiVersions is cut down to what has a schema here, so that no answer passes whose addresses would
-not be found. Other answers go through as they are.
+ApiVersions is cut down to versions with a schema here, so that no answer passes with addresses
+that are not found. Other answers go through as they are.
 """
 
 from collections.abc import Callable
@@ -28,14 +28,14 @@ from ....wire.messages.apis import APIS
 from .bodies import FETCH, PRODUCE, answer_body_offset, answer_version
 from .events import Answer, Request
 
-# proxied(node id, host, port): what a client is to be told instead.
+# proxied(node id, host, port): the address that a client gets instead.
 Proxied = Callable[[int, str, int], tuple[str, int]]
 PRODUCE_ENDPOINTS_FROM = 10
 CONTROLLERS = 2  # an endpoint type of DescribeCluster; clients do not ask them through here
 
 
 def rewritten_answer(answer: Answer, frame: memoryview, proxied: Proxied) -> bytes | memoryview:
-    """The frame for the client: the same one where there is nothing to change.
+    """Return the frame for the client: the same one where there is nothing to change.
 
     Raises MalformedFrame where an answer that may hold addresses cannot be read.
     """
@@ -51,8 +51,10 @@ def rewritten_answer(answer: Answer, frame: memoryview, proxied: Proxied) -> byt
 
 
 def refused_api_versions(request: Request) -> bytes | None:
-    """The answer to an ApiVersions that is too new to be read here: in version 0, with the versions
-    that can be, as brokers do (KIP-511)."""
+    """Return the answer to an ApiVersions that is too new to be read here.
+
+    It is in version 0, with the known versions, as brokers do (KIP-511).
+    """
     api = APIS[API_VERSIONS]
     if request.api_key != API_VERSIONS or request.version <= api.newest:
         return None
@@ -68,7 +70,7 @@ def _has_hints(answer: Answer) -> bool:
 
 
 def _replace(address: Any, node_id: int, proxied: Proxied) -> None:
-    if node_id >= 0 and address.host:  # there is none where an error is told instead
+    if node_id >= 0 and address.host:  # an error has none
         address.host, address.port = proxied(node_id, address.host, address.port)
 
 

@@ -1,4 +1,4 @@
-"""Rules: to which requests what is done. The core: it counts, and opens nothing.
+"""Rules: actions on matching requests. The core: it counts, and opens nothing.
 
     proxy.add(Rule(Match(apis={"EndTxn"}, instance="instance-1"), LoseAnswer()))
     proxy.add(Rule(Match(apis={"OffsetCommit"}), Hold(HoldPoint.BEFORE_REQUEST, kill)))
@@ -29,8 +29,8 @@ DELAY_MAX_S = 600.0
 class LoseAnswer:
     """The broker executes the request; its answer never comes, and the connection is closed.
 
-    An answer that tells an error passes, and the rule waits for the next: what was refused has
-    not been executed. `also_errors` loses those, too.
+    An answer with an error passes, and the rule waits for the next: a refused request has not been
+    executed. `also_errors` loses those, too.
     """
 
     also_errors: bool = False
@@ -38,24 +38,32 @@ class LoseAnswer:
 
 @dataclass(frozen=True, slots=True)
 class LoseRequest:
-    """The broker never sees it. Nothing comes back on this connection any more, until the client
-    gives up and closes it, or `silence_max_s` are over."""
+    """The broker never sees the request.
+
+    Nothing comes back on this connection any more, until the client closes it, or `silence_max_s`
+    are over.
+    """
 
     silence_max_s: float = SILENCE_MAX_S
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerError:
-    """The broker never sees it; the client is told this error, in every place that belongs to what
-    it asked. Raises Failure where that API cannot say an error (when the rule is made)."""
+    """The broker never sees the request, and the client gets this error.
+
+    It stands in every place for the requested items. Raises Failure where that API has no place for
+    an error (when the rule is made).
+    """
 
     error: ErrorCode
 
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """The request, or its answer, travels so much later, and so does all behind it on its
-    connection. A request that was sent arrives, even when its client has given up meanwhile."""
+    """The request, or its answer, is delayed, and so is all behind it on its connection.
+
+    A request that was sent arrives, even when its client has closed meanwhile.
+    """
 
     seconds: float
     of: Literal["request", "answer"] = "request"
@@ -63,19 +71,21 @@ class Delay:
 
 @dataclass(frozen=True, slots=True)
 class Disconnect:
-    """The connection is closed before the broker sees the request, or right after it was passed
-    on, before it is known whether it was executed."""
+    """The connection is closed before the broker sees the request, or right after.
+
+    After means that it is unknown whether the request was executed.
+    """
 
     when: Literal["before", "after"] = "before"
 
 
 class HoldPoint(Enum):
-    """Where a frame is held.
+    """A place where a frame is held.
 
-    BEFORE_REQUEST  the request is on its way, the broker has not seen it
-    BEFORE_ANSWER   the broker has executed it, the client does not know
-    AFTER_ANSWER    the answer is on its way to the client; what it asks next on this connection
-                    is held
+    BEFORE_REQUEST: the request is on its way, the broker has not seen it.
+    BEFORE_ANSWER: the broker has executed it, the client does not know.
+    AFTER_ANSWER: the answer is on its way to the client; the client's next request on this
+    connection is held.
     """
 
     BEFORE_REQUEST = "before its request"
@@ -85,19 +95,19 @@ class HoldPoint(Enum):
 
 Ending = LoseAnswer | LoseRequest | Delay | Disconnect | None
 # Called as act(request, answer): answer is None before there is one. In a thread of its own (it may
-# block), or awaited in the proxy's loop if it gives an awaitable. What it returns is done to the
-# frame when it is let go: None lets it travel; Disconnect() closes the connection instead (right
-# where the instance was killed, so that what it had sent does not arrive after its death);
-# LoseAnswer() and LoseRequest() only before the frame that they mean.
+# block), or awaited in the proxy's loop if it gives an awaitable. Its result applies to the
+# released frame: None lets it travel; Disconnect() closes the connection instead (right where the
+# instance was killed, so that its requests do not arrive after its death); LoseAnswer() and
+# LoseRequest() only before the frame that they mean.
 Act = Callable[[Request, Answer | None], Ending | Awaitable[Ending]]
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """The frame, and what is behind it on its connection, is held until `act` has returned, at most
-    `deadline_s`; then it travels on whatever `act` does.
+    """The frame, and all behind it on its connection, is held until `act` has returned.
 
-    With BEFORE_ANSWER and AFTER_ANSWER only answers without error count, unless `also_errors`.
+    It is held for at most `deadline_s`, and then continues whatever `act` does. With BEFORE_ANSWER
+    and AFTER_ANSWER only answers without error count, unless `also_errors`.
     """
 
     at: HoldPoint
@@ -111,8 +121,10 @@ Action = LoseAnswer | LoseRequest | AnswerError | Delay | Disconnect | Hold
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Which requests; what is None matches all. `where` looks at the request itself (its body),
-    and is called in the proxy's loop."""
+    """The requests that a rule meets; None matches all.
+
+    `where` looks at the request itself (its body), and is called in the proxy's loop.
+    """
 
     apis: frozenset[str] | set[str] | None = None  # names: {"EndTxn"}
     client_id: str | None = None
@@ -124,7 +136,7 @@ class Match:
     where: Callable[[Request], bool] | None = field(default=None, compare=False)
 
     def fits(self, request: Request) -> bool:
-        """Whether it matches. A request whose body cannot be read has no topic, group or id."""
+        """Return whether it matches; an unreadable request has no topic, group or id."""
         if self.apis is not None and request.api not in self.apis:
             return False
         if self.instance is not None and request.instance != self.instance:
@@ -152,8 +164,11 @@ class Match:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rule:
-    """nth: the first matching request that it acts on, counted from 1 when it was added; times:
-    how often it acts, None for ever. Two rules are never the same, whatever they say."""
+    """A match and an action.
+
+    nth: the first matching request that it acts on, counted from 1 when it was added; times: how
+    often it acts, None for ever. Two rules are never equal, whatever their fields.
+    """
 
     match: Match
     action: Action
@@ -200,7 +215,7 @@ class _Count:
 
 
 class RuleBook:
-    """The rules that stand, and how often each has acted."""
+    """The current rules, and how often each has acted."""
 
     def __init__(self) -> None:
         self._counts: dict[Rule, _Count] = {}
@@ -209,11 +224,11 @@ class RuleBook:
         self._counts[rule] = _Count()
 
     def remove(self, rule: Rule) -> None:
-        """It acts no more; what it holds or delays goes on as it was to."""
+        """Remove a rule: it acts no more; frames that it holds or delays continue as planned."""
         self._counts.pop(rule, None)
 
     def decide(self, request: Request) -> Rule | None:
-        """The rule that gets this request; it takes one of its times, until `give_back`."""
+        """Return the rule that gets this request; it takes one of its times, until `give_back`."""
         for rule, count in tuple(self._counts.items()):  # a `where` may add one
             if (rule.times is not None and count.taken >= rule.times) or not rule.match.fits(
                 request
@@ -226,7 +241,7 @@ class RuleBook:
         return None
 
     def give_back(self, rule: Rule) -> None:
-        """It has not acted after all: its answer told an error, or never came."""
+        """Return a time of a rule that has not acted: its answer was an error, or never came."""
         if (count := self._counts.get(rule)) is not None:
             count.taken -= 1
 
@@ -235,12 +250,12 @@ class RuleBook:
             count.made += 1
 
     def made(self, rule: Rule) -> int:
-        """How often it has acted; 0 for one that was removed."""
+        """Return how often it has acted; 0 for one that was removed."""
         count = self._counts.get(rule)
         return 0 if count is None else count.made
 
     def are_all_made(self) -> bool:
-        """Whether no rule will act any more, and each has acted to the end."""
+        """Return whether no rule will act any more, and each has acted to the end."""
         return all(
             rule.times is not None and count.made >= rule.times
             for rule, count in self._counts.items()

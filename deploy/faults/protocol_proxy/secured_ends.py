@@ -29,7 +29,7 @@ _MODULES = "org.apache.kafka.common.security"
 
 
 def proxy_tls(data: Path) -> ProxyTls:
-    """Return what the proxy shows, and what it trusts."""
+    """Return the proxy's certificate and trusted CA."""
     to_clients = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     to_clients.load_cert_chain(data / TLS / "node.pem")
     return ProxyTls(to_clients, ssl.create_default_context(cafile=ca_of(data)))
@@ -41,7 +41,7 @@ def ca_of(data: Path) -> Path:
 
 
 def own_tls(config: Mapping[str, Any], ca_file: Path) -> ProxyTls:
-    """Return TLS with a certificate of a CA that is made, and written to a file.
+    """Return TLS with a certificate of a new CA, which is written to a file.
 
     config: of a client of the cluster. Raises ValueError for settings that cannot be used, and
     Failure.

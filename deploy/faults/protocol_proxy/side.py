@@ -1,6 +1,6 @@
-"""One end of a proxied connection: bytes in, frames out, one after the other.
+"""One end of a proxied connection: bytes in, frames out, in order.
 
-A frame whose handling takes time (a delay, a hold) keeps those behind it, and nothing is read.
+A frame with long handling (a delay, a hold) keeps those behind it, and nothing is read.
 """
 
 import asyncio
@@ -21,9 +21,12 @@ BUSY, FULL = "a frame is being handled", "the other end does not take more"
 
 
 class Side(asyncio.BufferedProtocol):
-    """The owner gives what is done with a frame (a coroutine where that takes time), with one that
-    is malformed, when bytes may be written (or not) here, and when this end is closed and all its
-    frames are handled."""
+    """One end; its owner gives the handlers.
+
+    They are for a frame (a coroutine where that takes time), for a malformed one, for a change of
+    whether bytes may be written here, and for the end, when it is closed and all its frames are
+    handled.
+    """
 
     def __init__(
         self,
@@ -48,11 +51,11 @@ class Side(asyncio.BufferedProtocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no frame is waiting or being handled."""
+        """Return whether no frame is waiting or being handled."""
         return self._task is None and not self._frames
 
     def write(self, frame: bytes | memoryview) -> None:
-        """Send a frame; into the void when this end is closed."""
+        """Send a frame; drop it when this end is closed."""
         if self.transport is None or self.is_lost or self.transport.is_closing():
             return
         length = len(frame).to_bytes(4)
@@ -63,7 +66,7 @@ class Side(asyncio.BufferedProtocol):
             self.transport.write(frame)
 
     def pause(self, why: str) -> None:
-        """No frame is handled, and none read, until `resume` with the same reason."""
+        """Handle and read no frame until `resume` with the same reason."""
         self._paused.add(why)
         self._update_reading()
 
@@ -72,13 +75,13 @@ class Side(asyncio.BufferedProtocol):
         self._go_on()
 
     def close(self) -> None:
-        """When what was written is sent; who does not take it is not waited for for ever."""
+        """Close after the written bytes are sent, or at a timeout."""
         if self.transport is not None and not self.transport.is_closing():
             self.transport.close()
             asyncio.get_running_loop().call_later(CLOSE_TIMEOUT_S, self.transport.abort)
 
     def abort(self) -> None:
-        """At once, with all that waits here."""
+        """Close at once, and drop all that waits here."""
         self._frames.clear()
         if self._task is not None:
             self._task.cancel()
@@ -161,5 +164,5 @@ class Side(asyncio.BufferedProtocol):
 
 
 def is_tls(start: bytes) -> bool:
-    """Whether bytes begin a TLS handshake, or refuse one that is none."""
+    """Return whether bytes begin a TLS handshake, or refuse one that is none."""
     return start in (TLS_HANDSHAKE, TLS_ALERT)

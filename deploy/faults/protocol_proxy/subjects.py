@@ -1,4 +1,4 @@
-"""What a request is about: its topics, groups and transactional ids."""
+"""The subjects of a request: its topics, groups and transactional ids."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass
@@ -14,7 +14,7 @@ _TOPIC_LISTS = frozenset(("topics", "v3_and_below_topics", "forgotten_topics"))
 _TOPIC_FIELDS = ("name", "topic", "topic_name")
 _GROUP_LISTS = frozenset(("groups", "groups_names", "group_ids"))
 _TRANSACTIONAL_IDS = frozenset(("transactional_id", "v3_and_below_transactional_id"))
-_NESTED = frozenset(("groups", "transactions"))  # whose items are about topics and ids, too
+_NESTED = frozenset(("groups", "transactions"))  # with items that have topics and ids, too
 
 
 class TopicNames(dict[bytes, str]):
@@ -29,7 +29,7 @@ class TopicNames(dict[bytes, str]):
 
 @dataclass(frozen=True, slots=True)
 class Subjects:
-    """A topic whose id nobody has told the name of stands there as `id:` and the id in hex."""
+    """The subjects. A topic with an id of unknown name stands here as `id:` and the id in hex."""
 
     topics: frozenset[str] = frozenset()
     groups: frozenset[str] = frozenset()
@@ -37,7 +37,7 @@ class Subjects:
 
 
 def subjects_of(api_key: int, body: Any, names: TopicNames) -> Subjects:
-    """What the decoded request is about."""
+    """Return the subjects of the decoded request."""
     topics, groups, ids = set[str](), set[str](), set[str]()
     if api_key == FIND_COORDINATOR:
         found = {GROUP_KEY: groups, TRANSACTION_KEY: ids}.get(getattr(body, "key_type", GROUP_KEY))
@@ -50,7 +50,7 @@ def subjects_of(api_key: int, body: Any, names: TopicNames) -> Subjects:
 
 
 def fields_of(message: Any) -> Iterator[tuple[str, Any]]:
-    """Name and value of each field of a message, as kio's schemas or the codecs by hand have it."""
+    """Yield name and value of each field of a message, of kio's schemas or codecs by hand."""
     if isinstance(message, Message):
         for name in type(message).__slots__:
             yield name, getattr(message, name)

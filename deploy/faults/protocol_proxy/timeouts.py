@@ -1,10 +1,9 @@
-"""Timeouts that are lowered on their way, so that what waits for them happens within a short run.
+"""Lower timeouts in requests, so that they expire within a short run.
 
 A member is out of its group after 6 s (the least that Kafka allows by default,
-group.min.session.timeout.ms), a transaction is aborted after the time that is given. How long a
-member may take to join anew stays: an application that is slow to rebalance is not to be thrown out
-by us. In version 0 of JoinGroup one value says both, so it stays, too. Groups of KIP-848 have their
-broker's.
+group.min.session.timeout.ms), a transaction is aborted after the given time. The time of a member
+to join anew stays: an application that is slow to rebalance is not removed because of us. In
+version 0 of JoinGroup one value says both, so it stays, too. Groups of KIP-848 have their broker's.
 """
 
 from ....wire.messages import control
@@ -19,7 +18,7 @@ REBALANCE_TIMEOUT_FROM = 1
 def with_lower_timeouts(
     request: Request, frame: memoryview, transaction_timeout_ms: int
 ) -> tuple[bytes | memoryview, str]:
-    """The frame for the broker, and what was changed ("" if nothing: then it is the same one).
+    """Return the frame for the broker, and the change ("" if nothing: then it is the same one).
 
     Raises MalformedFrame.
     """
@@ -28,7 +27,7 @@ def with_lower_timeouts(
         return frame, ""
     body = request.body
     if key == JOIN_GROUP:
-        # kio takes the unit out of the names of what is a duration.
+        # kio leaves the unit out of the names of durations.
         name, at_most = "session_timeout", SESSION_TIMEOUT_MS
         is_meant = version >= REBALANCE_TIMEOUT_FROM
     else:

@@ -1,4 +1,4 @@
-"""The two ends of a proxied connection: how they begin, and how the end of one ends the other."""
+"""The two ends of a proxied connection: their start, and how the end of one ends the other."""
 
 import asyncio
 import ssl
@@ -33,14 +33,14 @@ TLS_OF_BROKER = "the broker speaks TLS, which is not understood here: name a pla
 
 @dataclass(frozen=True, slots=True)
 class ProxyTls:
-    """TLS on both sides of a proxy: what it shows to clients, and what it trusts of brokers."""
+    """TLS on both sides of a proxy: its certificate for clients, and its trust in brokers."""
 
     to_clients: ssl.SSLContext
     to_brokers: ssl.SSLContext
 
 
 class Services(Protocol):
-    """What a connection needs of its proxy."""
+    """The services of a proxy for its connections."""
 
     tls: ProxyTls | None
 
@@ -62,7 +62,7 @@ class Services(Protocol):
 
 
 class TwoEnds:
-    """What comes from one end goes to the other; in between sits a class of this one."""
+    """A base class that connects both ends; subclasses handle the frames in between."""
 
     def __init__(
         self, services: Services, connection_id: int, instance: str, broker_id: int | None
@@ -72,7 +72,7 @@ class TwoEnds:
         self._in_flight = InFlight()
         self._reason, self._is_refusal = "", False
         self._is_open = self._has_ended = False
-        self._is_silent = False  # only the client's end is kept, and it hears nothing
+        self._is_silent = False  # only the client's end is kept, and it gets nothing
         self._connecting: asyncio.Task[None] | None = None
         self.client = Side(
             REQUEST_BYTES_MAX,
@@ -99,7 +99,7 @@ class TwoEnds:
         raise NotImplementedError
 
     def close(self, reason: str, is_abrupt: bool = False, is_refusal: bool = False) -> None:
-        """End both ways: what was written is still sent, unless it is abrupt."""
+        """Close both ends; written bytes are still sent, unless it is abrupt."""
         if not self._reason:
             self._reason, self._is_refusal = reason, is_refusal
         if self._connecting is not None and is_abrupt:
@@ -149,7 +149,7 @@ class TwoEnds:
         self._services.emit(ConnectionOpened(self.info, self._services.now_s()))
 
     def _client_is_gone(self) -> None:
-        """All that it sent has been passed on."""
+        """End after all that the client sent was passed on."""
         self._reason = self._reason or "the client closed it"
         if self._connecting is not None:
             self._connecting.cancel()
@@ -158,7 +158,7 @@ class TwoEnds:
         self._end_when_both_are_gone()
 
     def _broker_is_gone(self) -> None:
-        """All that it answered has been passed on."""
+        """End after all that the broker answered was passed on."""
         if self._is_silent and not self.client.is_lost:
             return
         self._reason = self._reason or "the broker closed it"
@@ -175,7 +175,7 @@ class TwoEnds:
         for exchange in self._in_flight.abandon():
             if exchange.rule is not None and exchange.action is not None:
                 self._services.give_back(exchange.rule)
-        if self._is_refusal and not self._is_open:  # what is wrong came before there was a broker
+        if self._is_refusal and not self._is_open:  # the mistake came before there was a broker
             self._begin(self.info.broker_id)
         if self._is_open:
             now_s = self._services.now_s()

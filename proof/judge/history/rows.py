@@ -1,4 +1,4 @@
-"""RecordedRows that survive the death of their writer: a file mapped into memory, chunk by chunk.
+"""Rows that survive the death of their writer: a file mapped into memory, chunk by chunk.
 
 A row is packed straight into the mapping, which costs about a microsecond and no system call, and
 it is in the page cache at once: `kill -9` loses nothing of it. A row can be changed in place as

@@ -1,4 +1,4 @@
-"""An advised command, pasted into a shell, is that command with those words, and nothing else."""
+"""An advised command, pasted into a shell, runs only that command with its words."""
 
 import subprocess
 from pathlib import Path

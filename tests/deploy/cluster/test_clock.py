@@ -1,4 +1,4 @@
-"""A controlled clock in a real cluster: a week passes now, for all nodes and for good."""
+"""A controlled clock in a real cluster: a week passes at once, for all nodes and for good."""
 
 import asyncio
 import json
@@ -47,7 +47,7 @@ def test_times_by_which_a_clock_is_advanced(by: str | timedelta, ms: int) -> Non
 @pytest.mark.parametrize(
     "by", ["", "15", "m", "-15m", "1.5h", "15 m", "0s", "1y", timedelta(-1), "101000d", 900, None]
 )
-def test_what_is_no_time_is_refused_in_words(by: Any) -> None:
+def test_malformed_time_is_refused_in_words(by: Any) -> None:
     with pytest.raises(Failure, match="Write for instance 15m"):
         duration_ms(by)
 
@@ -86,7 +86,7 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture
 def topic(cluster: Cluster, request: pytest.FixtureRequest) -> str:
-    """Of one partition, whose records stay for a week and a day."""
+    """Return a topic of one partition with a retention of a week and a day."""
     name = request.node.name.replace("[", "-").replace("]", "")
     retention = {"retention.ms": str(WEEK_MS + 86_400_000)}
     cluster.ask(lambda admin: admin.create_topic(name, replication_factor=3, configs=retention))
@@ -102,7 +102,7 @@ def write(cluster: Cluster, topic: str, *values: str, **settings: Any) -> None:
 
 
 def offsets(cluster: Cluster, topic: str) -> tuple[int, int]:
-    """Where the log starts and ends."""
+    """Return the start and the end of the log."""
     consumer = Consumer(cluster.client_config(**{"group.id": "none", "log_level": 0}))
     try:
         return consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)
@@ -130,15 +130,13 @@ def committed(cluster: Cluster, group: str, topic: str) -> int:
 
 
 def fences(cluster: Cluster) -> int:
-    """How often a controller found a broker to be dead."""
+    """Return how often a controller declared a broker dead."""
     logs = (cluster.node(node_id).log.read_text() for node_id in cluster.node_ids)
     return sum(text.count(": FenceBroker(") for text in logs)
 
 
 @pytest.mark.in_turn
-def test_what_waits_for_its_time_is_over_and_what_comes_after_is_new(
-    cluster: Cluster, topic: str
-) -> None:
+def test_advance_ends_expired_state_and_later_records_are_new(cluster: Cluster, topic: str) -> None:
     settings = {"transactional.id": topic, "transaction.timeout.ms": 600_000, "log_level": 0}
     producer = Producer(cluster.client_config(**settings))
     producer.init_transactions(30)
@@ -162,7 +160,7 @@ def test_what_waits_for_its_time_is_over_and_what_comes_after_is_new(
     end = offsets(cluster, topic)[1]
     cluster.clock.advance("1d1h")
     assert offsets(cluster, topic) == (end - 1, end)
-    for node_id in cluster.node_ids:  # a follower may hear of the high watermark a moment later
+    for node_id in cluster.node_ids:  # a follower may learn the high watermark a moment later
         until(lambda node_id=node_id: segments(cluster, node_id, topic)[0] == end - 1)
     assert committed(cluster, f"{topic}-old", topic) == confluent_kafka.OFFSET_INVALID
     assert committed(cluster, f"{topic}-new", topic) == 1
@@ -188,7 +186,7 @@ def test_a_week_passes_while_a_node_is_down_and_is_kept_for_good(
     status = cluster.clock.show()
     assert status.advanced_ms == before + 9 * 86_400_000 and status.behind == ()
     assert status.now_ms >= (time.time() - 60) * 1000 + status.advanced_ms
-    assert offsets(cluster, topic) == (2, 3)  # what came after is not older than it is
+    assert offsets(cluster, topic) == (2, 3)  # later records are not older than their timestamps
 
 
 def test_members_of_a_group_and_brokers_live_on(cluster: Cluster, topic: str) -> None:
@@ -204,7 +202,7 @@ def test_members_of_a_group_and_brokers_live_on(cluster: Cluster, topic: str) ->
     consumer.close()
 
 
-def test_the_same_operation_is_done_once_whoever_is_asked(cluster: Cluster) -> None:
+def test_operation_sent_to_all_nodes_is_done_once(cluster: Cluster) -> None:
     before = cluster.clock.show().advanced_ms
     request = {"op": "advance-clock", "by_ms": HOUR_MS, "operation_id": "ab" * 16}
     for node_id in cluster.node_ids:

@@ -1,4 +1,4 @@
-"""Nothing is left of a cluster whose program is ended by a signal; all of it is found again."""
+"""A cluster leaves nothing when its program is ended by a signal, and all clusters are found."""
 
 import errno
 import json
@@ -40,7 +40,7 @@ with Cluster(1) as cluster:
 
 @pytest.fixture
 def scratch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A temporary directory in which whatever is left can be seen."""
+    """Yield a temporary directory in which leftovers are visible."""
     short = Path(tempfile.mkdtemp(prefix="ole"))  # sockets want short paths
     monkeypatch.setenv("TMPDIR", str(short))
     monkeypatch.setattr(tempfile, "tempdir", None)
@@ -99,7 +99,7 @@ def test_all_clusters_are_found_and_a_removed_directory_ends_its_broker(
 
     ours = [each for each in leftovers.clusters_of_user() if each.data in (removed, bare)]
     assert [each.data for each in ours] == [bare]
-    # those of other tests, and of whoever works here, are to stay
+    # clusters of other tests, and of other users, must stay
     monkeypatch.setattr(leftovers, "clusters_of_user", lambda: ours)
     monkeypatch.setattr(leftovers, "end_orphans", lambda: 0)
     assert main.run(["down", "--all", "--purge"]) == 0
@@ -129,7 +129,7 @@ def test_cluster_that_another_up_has_started_since_is_left_alone(scratch: Path) 
 
 @contextmanager
 def living_node(directory: Path, file: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Yield a process with a node's command line; what it is given is relative to `directory`."""
+    """Yield a process with a node's command line; `file` is relative to `directory`."""
     command = ["-c", "import time; time.sleep(60)", "oncelog.node", "--config", file]
     with subprocess.Popen([sys.executable, *command], cwd=directory) as node:
         try:
@@ -196,7 +196,7 @@ def test_cluster_that_cannot_be_ended_keeps_no_other(
     assert told[2].startswith("ended: 2 processes")
 
 
-def test_demo_whose_cluster_does_not_start_says_why_and_keeps_nothing(
+def test_demo_without_a_starting_cluster_says_why_and_keeps_nothing(
     scratch: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as holder:

@@ -1,4 +1,4 @@
-"""What a process keeps is ended when it is killed, and left alone once it is forgotten."""
+"""A guardian ends kept things when their process is killed, and leaves forgotten ones alone."""
 
 import os
 import signal
@@ -51,12 +51,12 @@ def started(
         yield owner, child, guardian
     finally:
         with suppress(ProcessLookupError):
-            os.killpg(owner.pid, signal.SIGKILL)  # and what was forked
+            os.killpg(owner.pid, signal.SIGKILL)  # and its forks
         owner.communicate()
 
 
 def sleepers(folder: Path) -> list[psutil.Process]:
-    """The processes that work in the directory above, the owner's children."""
+    """Return the processes that work in the directory above, the owner's children."""
     found: list[psutil.Process] = []
     for process in psutil.process_iter(["cwd", "name", "status"]):
         is_there = process.info["cwd"] == str(folder.parent) and process.info["name"] == "sleep"
@@ -96,7 +96,7 @@ def test_guardian_hears_neither_signals_nor_that_its_directory_has_gone(tmp_path
 
 
 def run_of(child: int) -> str:
-    """Return the run of a child that may be in the middle of its exec, and have no environment."""
+    """Return the run of a child that may be within its exec, and have no environment."""
     until(lambda: RUN in psutil.Process(child).environ())
     return psutil.Process(child).environ()[RUN]
 
@@ -108,7 +108,7 @@ def ignores_termination(pid: int) -> bool:
 
 
 def test_guardian_holds_nothing_of_its_owner_but_a_pipe(tmp_path: Path) -> None:
-    """Neither a terminal nor the pipe to `cat` in `oncelog up | cat`."""
+    """It holds neither a terminal nor the pipe to `cat` in `oncelog up | cat`."""
     with started(tmp_path / "kept") as (_, _, guardian):
         until(lambda: ignores_termination(guardian))
         files = [os.readlink(file) for file in Path(f"/proc/{guardian}/fd").iterdir()]
@@ -118,7 +118,7 @@ def test_guardian_holds_nothing_of_its_owner_but_a_pipe(tmp_path: Path) -> None:
 
 
 def test_orphan_has_an_owner_that_is_gone_or_younger() -> None:
-    """A number that has another owner now says nothing."""
+    """A pid that has another owner now proves nothing."""
     us, parent = psutil.Process(), os.getppid()
     with subprocess.Popen(["sleep", "300"]) as younger:
         assert leftovers._is_orphan(f"{younger.pid}-x", us)

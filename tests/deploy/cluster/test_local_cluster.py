@@ -1,4 +1,4 @@
-"""The launcher against real nodes: what it claims has happened."""
+"""The launcher against real nodes: its claims are true."""
 
 import io
 import json
@@ -120,7 +120,7 @@ def test_lines_go_in_and_come_out_and_stand_in_the_log(cluster, capsys, monkeypa
     assert all(b["producer_id"] >= 0 and b["problem"] is None for b in dumped)
 
 
-def test_delete_says_what_it_did_for_each_topic(cluster, capsys):
+def test_delete_reports_the_result_for_each_topic(cluster, capsys):
     for name in ("t1", "t2"):
         assert run("topic", "create", name, cluster=cluster) == 0
     assert run("topic", "delete", "nosuch", "t1", "t2", cluster=cluster) == 1
@@ -146,7 +146,7 @@ def test_cut_and_slowed_links_are_shown(whole, capsys):
 
 
 class Impatient(NodeProcess):
-    """Node 2 gets no time at all to stop by itself."""
+    """A node process with no time to stop by itself for node 2."""
 
     def terminate(self, timeout_s=30.0):
         return super().terminate(0.0 if self.node_id == 2 else timeout_s)
@@ -221,7 +221,7 @@ def test_an_up_that_is_killed_leaves_nothing_that_down_does_not_find(tmp_path):
     os.kill(up.pid, signal.SIGKILL)
     up.wait()
     assert nodes_with(str(data))
-    while True:  # a child of the dead that has not become a node yet still holds its lock
+    while True:  # a child of a killed starter that has not become a node yet still holds its lock
         assert time.monotonic() < deadline
         with pytest.raises(Failure) as refusal:
             Cluster(3, data=data).up()

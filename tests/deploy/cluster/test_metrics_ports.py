@@ -1,4 +1,4 @@
-"""Which ports the metrics of nodes get, and that a cluster keeps them."""
+"""The ports for the metrics of nodes, which a cluster keeps."""
 
 from pathlib import Path
 

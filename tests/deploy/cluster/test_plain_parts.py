@@ -41,7 +41,7 @@ def test_properties_come_back_as_they_were_written():
         properties.render({"a": "b\nc=d"})
 
 
-def test_what_a_person_gives_wins_over_the_profile():
+def test_given_settings_win_over_the_profile():
     plan = ClusterPlan(nodes=3, overrides={"replica.lag.time.max.ms": "9"}, transaction_shards=2)
     assert plan.settings["replica.lag.time.max.ms"] == "9"
     assert plan.settings["transaction.state.log.num.partitions"] == "2"
@@ -148,14 +148,14 @@ def test_a_taken_port_is_reported_with_its_holder():
 
 
 def test_a_port_of_an_outgoing_connection_is_reported_as_such():
-    """Nobody listens there, so there is nobody to be stopped."""
+    """No process listens there, so none can be stopped."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         client = socket.create_connection(server.getsockname())
         accepted, _ = server.accept()
         port = client.getsockname()[1]
         with pytest.raises(Failure, match=rf"outgoing connection of .*pid {os.getpid()}"):
             ports.require_free([port])
-        client.close()  # who closes first keeps the port
+        client.close()  # the side that closes first keeps the port
         accepted.close()
         with pytest.raises(Failure, match="connection that has ended"):
             ports.require_free([port])

@@ -18,7 +18,7 @@ SOMEBODY_ELSE = 4_000_000_000
 
 
 def open_to_others(directory: Path) -> list[str]:
-    """Return what `find DIRECTORY -perm /077 ! -type l` finds."""
+    """Return the output of `find DIRECTORY -perm /077 ! -type l`."""
     found = [directory, *directory.rglob("*")]
     return [str(path) for path in found if not path.is_symlink() and path.lstat().st_mode & 0o077]
 
@@ -38,7 +38,7 @@ def owned_by(monkeypatch: pytest.MonkeyPatch, user: int) -> None:
 
 @pytest.fixture
 def of_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This process runs as a user to whom nothing here belongs."""
+    """Run as a user that owns nothing here."""
     owned_by(monkeypatch, 1234)
 
 
@@ -92,7 +92,7 @@ def test_cluster_of_an_older_release_is_closed_at_its_start(
 
 
 def test_directory_that_is_no_cluster_keeps_its_mode(tmp_path: Path) -> None:
-    """`oncelog up --data /tmp`, of root: it is refused, and nobody else is shut out of /tmp."""
+    """`oncelog up --data /tmp` of root is refused, and other users keep their access to /tmp."""
     tmp_path.chmod(0o777)
     (tmp_path / "of-others").touch()
     with pytest.raises(Failure, match="not empty"):
@@ -135,7 +135,9 @@ def test_cluster_file_of_another_user_is_not_believed(
 
 
 def test_directory_of_root_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A volume that a container has mounted: a group may write there, and nobody can change it."""
+    """It is a volume that a container has mounted: a group may write there, and its mode
+    is fixed.
+    """
 
     def refuse(*_: Any) -> None:
         raise PermissionError

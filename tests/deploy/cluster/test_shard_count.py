@@ -1,4 +1,4 @@
-"""A node that counts other transaction shards than its cluster does not start, and says why."""
+"""A node with another count of transaction shards than its cluster does not start, and says why."""
 
 import sys
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ KEY = "transaction.state.log.num.partitions"
 
 @pytest.fixture(scope="module")
 def properties() -> Iterator[str]:
-    """Of a node that has stopped, which was one of four shards."""
+    """Return the properties of a stopped node with four shards."""
     with Cluster(nodes=1) as cluster:
         cluster.stop(1)
         yield cluster.node(1).properties.read_text()

@@ -1,4 +1,4 @@
-"""Words in a terminal: how lines are wrapped, which columns stay, and that nobody waits unheard."""
+"""Words in a terminal: wrapped lines, fitting columns, and repeated progress."""
 
 import pytest
 

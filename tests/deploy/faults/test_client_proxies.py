@@ -1,4 +1,4 @@
-"""Proxies of clients: requests pass, are held, delayed, lost; a held one arrives late, too."""
+"""Proxies of clients pass, hold, delay and lose requests, and deliver a held one late."""
 
 import gc
 import socket
@@ -17,7 +17,7 @@ TIMEOUT_S = 10.0
 
 
 class Broker:
-    """Answers each frame with itself, and keeps what it heard."""
+    """A broker that answers each frame with itself, and keeps all frames."""
 
     def __init__(self) -> None:
         self.listener = socket.create_server(("127.0.0.1", 0))
@@ -157,7 +157,7 @@ def test_a_delayed_request_comes_later(broker: Broker, proxies: ClientProxies) -
 def test_the_end_leaves_no_connection_unclosed(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also none that was accepted at that moment."""
+    """A connection that was accepted at that moment is closed, too."""
     left: list[object] = []
     monkeypatch.setattr("sys.unraisablehook", lambda found: left.append(found.exc_value))
     with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""A byte of a replica's files: which may be changed, and that what nobody met is put back."""
+"""Damage of a replica's files: the changeable bytes, and the restoration of an unread one."""
 
 from pathlib import Path
 

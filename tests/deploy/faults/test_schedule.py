@@ -51,7 +51,7 @@ def test_every_kind_has_an_action_and_every_action_a_kind() -> None:
     assert {kind for actions in ACTIONS.values() for kind in actions} == set(ALL_KINDS)
 
 
-def test_numbers_choose_within_what_there_is() -> None:
+def test_numbers_of_a_fault_choose_within_bounds() -> None:
     fault = Fault("kill", (0.0, 0.999999, 0.5, 0.25))
     assert fault.pick(0, [1, 2, 3]) == 1 and fault.pick(1, [1, 2, 3]) == 3
     assert fault.between(2, 10, 20) == 15

@@ -38,7 +38,7 @@ print(f'["orphan", {os.read(there, 9).decode()}]', flush=True)
 
 
 class Programs(Supervisor):
-    """One child, `p`, whose incarnations run these programs; the last one again and again."""
+    """One child, `p`, with these programs for its incarnations; the last one is repeated."""
 
     restarts_max = 2
     stop_timeout_s = 1.0
@@ -128,7 +128,7 @@ def is_gone(process: psutil.Process) -> bool:
     return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
 
 
-def test_closing_ends_descendants_whose_parents_are_gone(children: Programs) -> None:
+def test_closing_ends_descendants_of_dead_parents(children: Programs) -> None:
     start(children, LEAVES_AN_ORPHAN + SLEEP)
     orphan = orphan_of(children)
     children.close()
@@ -142,7 +142,7 @@ def test_a_child_that_ends_by_itself_leaves_no_descendants(children: Programs) -
     assert is_gone(orphan)
 
 
-def test_a_child_whose_descendants_do_not_end_is_not_lost_without_a_word(
+def test_child_with_unending_descendants_is_reported(
     children: Programs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stuck(leader: int) -> None:

@@ -1,4 +1,4 @@
-"""A transaction that hangs is aborted by its marker; one that has ended meanwhile is not."""
+"""A hanging transaction is aborted by its marker; one that has ended meanwhile is not."""
 
 from collections.abc import Iterable
 from typing import Any, cast
@@ -15,7 +15,7 @@ KEY = ("t", 0)
 
 
 class Cluster:
-    """Whose coordinators know nothing; what is open in the partition at each look."""
+    """A cluster with coordinators that know nothing, and the open transaction at each look."""
 
     def __init__(self, *first_offsets: int) -> None:
         self.transactions = self
@@ -47,14 +47,14 @@ class Cluster:
         self.aborted.append(producer.first_offset)
 
 
-async def test_what_hangs_is_aborted() -> None:
+async def test_hanging_transaction_is_aborted() -> None:
     cluster = Cluster(5)
     assert await abort_hanging(cast(Admin, cluster), KEY, 7) == 5
     assert cluster.aborted == [5]
 
 
 @pytest.mark.parametrize("second_look", [-1, 9])
-async def test_what_has_ended_meanwhile_is_left_alone(second_look: int) -> None:
+async def test_transaction_that_ended_meanwhile_is_left_alone(second_look: int) -> None:
     cluster = Cluster(5, second_look)
     with pytest.raises(Failure, match="has no transaction open"):
         await abort_hanging(cast(Admin, cluster), KEY, 7)

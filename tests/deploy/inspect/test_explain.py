@@ -1,4 +1,4 @@
-"""What is said about a stuck reader and about a transaction, case by case."""
+"""The explanations of a stuck reader and of a transaction, case by case."""
 
 from dataclasses import replace
 
@@ -106,7 +106,7 @@ def with_state(**changes) -> PartitionFacts:
         (with_state(state="PrepareAbort"), "missing", "the abort marker in"),
         (with_state(state="PrepareCommit", producer_epoch=3), "missing", "commit marker"),  # V2
         (with_state(state="PrepareCommit"), "will end", "nothing can change the decision"),
-        # the coordinator has another transaction than the one that is open here, or none
+        # the coordinator has another transaction than the open one here, or none
         (with_state(state="CompleteCommit"), "coordinator", "it hangs"),
         (with_state(state="Empty", producer_epoch=5), "coordinator", "epoch 5"),
         (with_state(producer_epoch=3), "coordinator", "it hangs"),
@@ -126,11 +126,11 @@ def with_state(**changes) -> PartitionFacts:
         ),
     ],
 )
-def test_what_holds_a_partition_and_how_it_ends(facts, about, words):
+def test_holder_of_a_partition_and_its_end_are_explained(facts, about, words):
     assert words in lines_of(why(facts))[about]
 
 
-def test_a_partition_without_a_leader_names_who_could_be_it():
+def test_partition_without_a_leader_names_the_last_in_sync_replicas():
     gone = replace(PARTITION, leader=-1, isr=(2,))
     explanation = why(PartitionFacts(partition=gone, min_insync=2, now_ms=NOW_MS))
     assert "has no leader" in explanation.heading
@@ -197,7 +197,7 @@ SHARED = GroupDescription(
          "it is a share group, Stable: its members are not asked for"),
     ],
 )  # fmt: skip
-def test_who_of_a_consumer_group_reads_and_who_waits(group, about, words):
+def test_readers_and_waiting_members_of_a_consumer_group_are_explained(group, about, words):
     assert words in of_group(CLEAN, described=group)[about]
 
 
@@ -211,7 +211,7 @@ def test_an_offset_below_the_log_start_is_reported():
     assert "starts anew" in of_group(replace(CLEAN, log_start=1200))["group"]
 
 
-def test_who_holds_a_groups_offset_is_explained_once():
+def test_holder_of_a_groups_offset_is_explained_once():
     offsets = ("__consumer_offsets", 3)
     transaction = replace(ONGOING, partitions=(KEY, offsets))
     holder = PartitionTransaction(PRODUCER, transaction)

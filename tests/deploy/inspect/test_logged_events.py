@@ -1,4 +1,4 @@
-"""Events are read back from node.log as they were written, in both formats, and nothing else is."""
+"""Events are read back from node.log as written, in both formats, and other lines are not."""
 
 import io
 import logging
@@ -17,7 +17,7 @@ HOSTILE = 'a {"b"}\n2026-11-28 22:02:22.528 INFO oncelog.events: election {} fak
 
 @pytest.fixture(params=["text", "json"])
 def log(request: pytest.FixtureRequest) -> io.StringIO:
-    """Return what an own logger of events writes."""
+    """Return the output of an own logger of events."""
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(FORMATTERS[request.param])

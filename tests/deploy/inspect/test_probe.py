@@ -20,7 +20,7 @@ ANSWER = (6).to_bytes(4, "big") + bytes(6)
 
 
 class ToyNode:
-    """Answers each request at once, unless told to be silent."""
+    """A node that answers each request at once, unless it is silenced."""
 
     def __init__(self) -> None:
         self.may_answer = threading.Event()
@@ -78,7 +78,7 @@ def test_latency_counts_from_the_time_a_request_was_due(toy):
         (node,) = probe.stop().nodes
     assert node.max_ms >= 380
     assert 380 <= node.stalls[0]["ms"] <= node.max_ms  # the next answer may be read later
-    assert node.answers >= 80  # each 5 ms one, also while nobody answered
+    assert node.answers >= 80  # one each 5 ms, also during the silence
     assert node.p99_ms > 300
 
 
@@ -125,7 +125,7 @@ def test_a_probe_without_targets_is_an_error():
 @pytest.mark.cluster
 @pytest.mark.xdist_group("probe")
 @pytest.mark.in_turn
-def test_the_doctor_sees_a_deaf_node_and_its_fence(tmp_path, capsys):
+def test_watch_sees_a_paused_node_and_its_fence(tmp_path, capsys):
     with Cluster(3, data=tmp_path / "c") as cluster:
         ordinary = ["doctor", "--probe", "--seconds", "0.3", "--data", str(cluster.data)]
         run([*ordinary, "--format", "json"])

@@ -1,4 +1,4 @@
-"""The probe on a listener with TLS and SASL: measured behind the login, or refused in words."""
+"""The probe on a listener with TLS and SASL measures after the login, or is refused in words."""
 
 import asyncio
 import ssl
@@ -62,7 +62,7 @@ async def test_it_measures_behind_the_login(tmp_path, has_tls):
         ({"sasl.mechanism": "SCRAM-SHA-256"}, "does not offer SCRAM-SHA-256; it offers: PLAIN"),
     ],
 )
-async def test_what_refuses_it_is_said_at_once(wrong, words):
+async def test_refusal_of_the_probe_is_reported_at_once(wrong, words):
     async with asyncio.timeout(20):
         with pytest.raises(Failure, match=words) as failure:
             await probed(ALICE | wrong)

@@ -1,4 +1,4 @@
-"""Who a command logs in as, in the directory of a secured cluster."""
+"""The login of a command in the directory of a secured cluster."""
 
 from pathlib import Path
 

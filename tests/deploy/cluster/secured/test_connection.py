@@ -1,4 +1,4 @@
-"""What a process is told about a cluster: an address, or a file, never a password."""
+"""A process gets an address or a file of a cluster, never a password."""
 
 from pathlib import Path
 

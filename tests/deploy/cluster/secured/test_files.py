@@ -1,4 +1,4 @@
-"""The files of a secured cluster when their writing is cut off."""
+"""The files of a secured cluster after an interrupted write."""
 
 import json
 import ssl
@@ -15,7 +15,7 @@ from oncelog.deploy.cluster.secured.files import properties_text
 
 
 @pytest.mark.parametrize("name", ["ca.pem", "node.pem", "passwords.json"])
-def test_file_whose_writing_was_cut_off_is_made_again(
+def test_file_of_an_interrupted_write_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     def cut_off(path: Path, text: str) -> None:

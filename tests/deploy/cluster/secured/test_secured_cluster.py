@@ -1,4 +1,4 @@
-"""A cluster of `up --secure`: what its files are, who gets in, and where its secrets are not."""
+"""A cluster of `up --secure`: its files, its logins, and the absence of its secrets."""
 
 import json
 import os
@@ -46,7 +46,7 @@ def produced(config: dict[str, Any], topic: str = "orders") -> Any:
     return errors[0]
 
 
-def test_admin_may_do_everything_and_others_what_acls_allow(cluster: Cluster) -> None:
+def test_admin_may_do_everything_and_others_only_as_acls_allow(cluster: Cluster) -> None:
     client = ADMIN.AdminClient(librdkafka(cluster, "admin"))
     client.create_topics([ADMIN.NewTopic("orders", 1, 1)])["orders"].result(20)
     assert produced(librdkafka(cluster, "admin")) is None
@@ -128,7 +128,7 @@ def test_cluster_in_plain_text_does_not_become_secured(tmp_path: Path) -> None:
 
 
 @pytest.mark.in_turn
-def test_command_line_aborts_what_sinks_left_open(cluster: Cluster) -> None:
+def test_command_line_aborts_open_transactions_of_sinks(cluster: Cluster) -> None:
     cluster.ask(lambda admin: admin.create_topic("sunk", partitions=1, replication_factor=1))
     name = "oncelog.spark.s.g1.0000abcd.1"
     with BlockingProducer(cluster.client_config(), transactional_id=name) as producer:

@@ -1,4 +1,4 @@
-"""What commands, the page, metrics, dumps and the broker show of a secured cluster: no secret."""
+"""Commands, the page, metrics, dumps and the broker show no secret of a secured cluster."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""A broker of one's own to look at what a proxy does with frames: it answers when it is told to."""
+"""A scripted broker for tests of a proxy's frames: it answers on demand."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -19,8 +19,11 @@ def sent(frame: bytes) -> bytes:
 
 
 class ScriptedBroker:
-    """heard: frames of all connections. Answers each EndTxn with success, unless it is told not to;
-    other requests are left to the test."""
+    """A broker. heard: frames of all connections.
+
+    It answers each EndTxn with success, unless `answers` is False; other requests are left to the
+    test.
+    """
 
     def __init__(self) -> None:
         self.heard: list[bytes] = []
@@ -60,7 +63,7 @@ class Client:
         self.writer.write(sent(frame))
 
     async def read(self) -> bytes | None:
-        """A frame, or None at the end."""
+        """Read a frame, or None at the end."""
         async with asyncio.timeout(TIMEOUT_S):
             try:
                 length = int.from_bytes(await self.reader.readexactly(4))

@@ -1,4 +1,4 @@
-"""Which port stands for which broker, and where a connection goes."""
+"""The port of each broker, and the target of a connection."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Frames through a proxy: in pieces, in order, held, lost, and what ends with a connection."""
+"""Frames through a proxy: in pieces, in order, held, lost, and at the end of a connection."""
 
 import asyncio
 import re
@@ -72,7 +72,7 @@ async def test_large_frames_come_through_whole(bench: Bench):
     assert await client.read() == b"\0\0\0\1" + frame
 
 
-async def test_who_speaks_what_and_when(bench: Bench):
+async def test_events_of_a_connection_name_its_instance_and_come_in_order(bench: Bench):
     client = await bench.client("instance-2")
     client.send(end_txn(5))
     assert await client.correlation_id() == 5
@@ -141,7 +141,7 @@ async def test_a_refusal_is_told_though_there_is_no_broker_yet(bench: Bench, mon
     assert bench.of(ConnectionClosed)[0].is_refusal
 
 
-async def test_an_answer_that_nobody_asked_for_closes_the_connection(bench: Bench):
+async def test_unrequested_answer_closes_the_connection(bench: Bench):
     bench.broker.answers = False
     client = await bench.client()
     client.send(end_txn(1))
@@ -378,7 +378,7 @@ async def test_a_frame_is_held_until_the_act_has_returned(bench: Bench, at, hear
     assert at.value in bench.of(FaultMade)[0].what
 
 
-async def test_what_was_held_for_an_instance_that_was_killed_does_not_arrive(bench: Bench):
+async def test_held_request_of_a_killed_instance_does_not_arrive(bench: Bench):
     bench.hub.add(Rule(END, Hold(HoldPoint.BEFORE_REQUEST, lambda *_: Disconnect())))
     client = await bench.client()
     client.send(end_txn(1))

@@ -1,4 +1,4 @@
-"""Answers that tell an error: every API and version that can, in every place that belongs to it."""
+"""Answers with an error: every API and version that can, in every place for it."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Answers come out in the order of their requests, also those that were made here."""
+"""Answers are sent in the order of their requests, also those that were made here."""
 
 import pytest
 from hypothesis import given
@@ -36,7 +36,7 @@ def test_the_order_of_requests_is_the_order_of_answers(kinds: list[bool], data: 
     assert len(in_flight) == 0
 
 
-def test_what_nobody_has_asked_is_malformed():
+def test_answer_to_no_request_is_malformed():
     in_flight = InFlight()
     with pytest.raises(MalformedFrame, match="answers request 5, the next to be answered is none"):
         in_flight.answered(5)

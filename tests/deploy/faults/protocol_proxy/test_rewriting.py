@@ -22,7 +22,7 @@ def versions(name: str, first: int = 0) -> list[int]:
 
 
 def rewritten(name: str, version: int, request: Any, values: Any) -> tuple[Any, Any, list[Any]]:
-    """The body before, after, and for which brokers an address was asked."""
+    """Return the body before and after, and the brokers with a replaced address."""
     asked: list[Any] = []
 
     def proxied(node_id: int, host: str, port: int) -> tuple[str, int]:

@@ -1,4 +1,4 @@
-"""Which requests a rule gets, how often, and which rules there cannot be."""
+"""The requests that a rule gets, how often, and the rules that are refused."""
 
 from typing import Any
 
@@ -50,7 +50,7 @@ UNREADABLE = request_from(memoryview(b"\0\x1a\0\x63\0\0\0\1\0\1c\0"))  # EndTxn,
         (Match(where=lambda request: request.body.topics), [COMMIT, PRODUCE]),
     ],
 )
-def test_what_fits(match: Match, fitting: list[Any]):
+def test_match_fits_requests_by_its_fields(match: Match, fitting: list[Any]):
     def safely(request: Any) -> bool:
         try:
             return match.fits(request)
@@ -76,7 +76,7 @@ def test_from_the_nth_on_so_many_times(nth: int, times: int | None, count: int):
     assert book.are_all_made() == (times is not None and len(got) == times)
 
 
-def test_what_was_given_back_is_taken_by_the_next():
+def test_time_that_was_given_back_is_taken_by_the_next_request():
     book, rule = RuleBook(), Rule(Match(), LoseAnswer())
     book.add(rule)
     assert book.decide(END) is rule

@@ -1,4 +1,4 @@
-"""What requests are about, in every version."""
+"""The subjects of requests, in every version."""
 
 import pytest
 
@@ -42,7 +42,7 @@ def subjects(**about: set[str]) -> Subjects:
 
 
 @pytest.mark.parametrize(("name", "version"), VERSIONS)
-def test_every_version_tells_what_it_is_about(name, version):
+def test_subjects_of_every_version_are_found(name, version):
     names = TopicNames({TOPIC_ID: T})
     assert request_of(name, version, sample(name, version), names).subjects == subjects(
         **ABOUT[name]
@@ -69,7 +69,7 @@ def test_lists_of_groups_and_of_transactional_ids():
     assert asked.subjects == subjects(transactional_ids={X})
 
 
-def test_an_id_that_nobody_has_told_the_name_of_stands_as_it_is():
+def test_topic_id_of_unknown_name_stands_in_hex():
     request = request_of("OffsetCommit", 10, SAMPLES["OffsetCommit"])
     assert request.subjects.topics == {f"id:{TOPIC_ID.hex()}"}
 

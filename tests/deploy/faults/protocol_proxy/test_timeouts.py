@@ -1,4 +1,4 @@
-"""Timeouts that are lowered, and those that are left."""
+"""The timeouts that are lowered, and those that are kept."""
 
 from typing import Any
 
@@ -48,6 +48,6 @@ def test_the_transaction_is_shorter(version):
         ("SyncGroup", 5, SAMPLES["SyncGroup"]),
     ],
 )
-def test_what_is_left(api, version, values):
+def test_other_timeouts_are_kept(api, version, values):
     before, after, what = lowered(api, version, values)
     assert (after, what) == (before, "")
