@@ -6,15 +6,15 @@ idempotent by default, transactional in both versions, prepared transactions, an
 over Kafka and a database (`DualWriter`). What it is not: part of a broker; the two meet on the
 wire, so everything here also works against Apache Kafka. Begin with producer.py; what is decided
 stands in the cores: producer_state, client.transactions.scope, reactions, accumulator,
-client.fetch.state, assignors, client.dual_write.protocol. The names are handed on lazily, since the
-command line needs few of them.
+client.fetch.state, assignors, client.dual_write.protocol. Public names are imported when they are
+first used, since the command line needs few of them.
 """
 
 import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-# What is logged is for programs that configure logging; others read exceptions.
+# Log records go only to programs that configure logging; the others read exceptions.
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 if TYPE_CHECKING:

@@ -2,8 +2,8 @@
 
 Values come back as small frozen dataclasses; every error code in an answer is raised as its class
 of `wire.errors` with the broker's own message. Each call retries what is retriable (a leader or a
-controller that moves) until `timeout_ms`. A create or delete whose answer was lost is tried again,
-so it may report TopicAlreadyExists or UnknownTopicOrPartition for its own first attempt.
+controller that moves, for example) until `timeout_ms`. A create request is sent again after a lost
+answer, so it may report TopicAlreadyExists for its own first attempt.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -59,7 +59,7 @@ class BrokerState:
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
-    """The cluster by one broker's knowledge; the controller is the Raft leader when known."""
+    """The cluster as one broker knows it; the controller is the Raft leader when known."""
 
     cluster_id: str
     controller_id: int
@@ -79,7 +79,7 @@ class ConfigValue:
 
 @dataclass(frozen=True, slots=True)
 class LogDirEntry:
-    """How many bytes a broker holds of one partition."""
+    """The bytes that a broker holds of one partition."""
 
     node_id: int
     directory: str
@@ -90,10 +90,10 @@ class LogDirEntry:
 
 
 class Admin:
-    """Administration by a view of the cluster; `groups`, `transactions`, `acls` have their own."""
+    """An administration client; `groups`, `transactions` and `acls` have calls of their own."""
 
     def __init__(self, source: Source, *, timeout_ms: int = 15_000) -> None:
-        """A view is the caller's to close; of a bootstrap line or a configuration one is made."""
+        """Use a view, which the caller closes, or open one from a bootstrap list or settings."""
         self.timeout_ms = timeout_ms
         self.view = view = view_of(source)
         self._owns_view = view is not source
@@ -108,7 +108,7 @@ class Admin:
         await self.close()
 
     async def close(self) -> None:
-        """Close the view when it was made here."""
+        """Close the view if this client opened it."""
         if self._owns_view:
             await self.view.close()
 
@@ -133,16 +133,16 @@ class Admin:
         await self._call(CREATE_TOPICS, request, lambda answer: answer.topics, "Create")
 
     async def delete_topics(self, names: Iterable[str]) -> None:
-        """Delete topics by name; raises the first error when all that can be deleted are."""
+        """Delete topics by name; try all of them, then raise the first error."""
         for problem in (await self.delete_topics_each(names)).values():
             if problem is not None:
                 raise problem
 
     async def delete_topics_each(self, names: Iterable[str]) -> dict[str, KafkaError | None]:
-        """Delete topics by name; return for each why it was not deleted, or None.
+        """Delete topics by name; return the error of each, or None for a deleted topic.
 
-        A topic that the controller does not know is not asked for again; one whose deletion was
-        asked for without an answer, and which is not known then, has been deleted.
+        A topic that the controller does not know is not asked for again. If an earlier request for
+        it went unanswered, it counts as deleted.
         """
         outcomes: dict[str, KafkaError | None] = {}
         doubtful: set[str] = set()
@@ -163,7 +163,7 @@ class Admin:
                     outcomes[name] = None
                 except UnknownTopicOrPartition as problem:
                     outcomes[name] = None if name in may_be_gone else problem
-                except RequestTimedOut as problem:  # it may be done later
+                except RequestTimedOut as problem:  # the controller may still delete it
                     passing = problem
                 except KafkaError as problem:
                     if name not in may_be_gone:
@@ -193,19 +193,19 @@ class Admin:
         await self._call(CREATE_PARTITIONS, request, lambda answer: answer.results, "Alter")
 
     async def describe_topics(self, names: Iterable[str] | None = None) -> list[PartitionInfo]:
-        """Every partition of these topics (None: of all), in order."""
+        """Return every partition of these topics (None: of all), in order."""
         wanted = None if names is None else list(names)
         snapshot = await self.view.retrying(
             lambda: self.view.refresh(wanted), timeout_ms=self.timeout_ms
         )
-        for name in wanted or []:  # a topic that is not there is an answer, not a reason to wait
+        for name in wanted or []:  # an unknown topic is an answer, no reason to wait
             if snapshot.topic_errors.get(name):
                 raise topic_error(name, snapshot.topic_errors[name])
         found = [p for (t, _), p in snapshot.partitions.items() if wanted is None or t in wanted]
         return sorted(found, key=lambda p: (p.topic, p.partition))
 
     async def describe_configs(self, name: str, kind: int = TOPIC_RESOURCE) -> list[ConfigValue]:
-        """The configuration of a topic (or of a broker, kind=BROKER_RESOURCE, name=its id)."""
+        """Return the configuration of a topic (of a broker: kind=BROKER_RESOURCE, name=its id)."""
         resource = {"resource_type": kind, "resource_name": name, "configuration_keys": None}
 
         async def attempt() -> list[ConfigValue]:
@@ -234,7 +234,7 @@ class Admin:
         appended: Mapping[str, str] | None = None,
         validate_only: bool = False,
     ) -> None:
-        """Set values; None takes a value back to its default (KIP-339). appended: to lists."""
+        """Set values; None resets a value to its default (KIP-339). appended: list elements."""
         configs = [
             {"name": k, "config_operation": DELETE if v is None else SET, "value": v}
             for k, v in changes.items()
@@ -249,7 +249,10 @@ class Admin:
         )
 
     async def describe_cluster(self) -> ClusterDescription:
-        """Brokers (fenced ones too where the server tells, KIP-1073), controller, cluster id."""
+        """Return the brokers, the controller and the cluster id.
+
+        Fenced brokers are included where the server lists them (KIP-1073).
+        """
         request = {"endpoint_type": 1, "include_fenced_brokers": True}
         answer = await self._call(DESCRIBE_CLUSTER, request, lambda answer: [answer], "Describe")
         brokers = tuple(
@@ -280,13 +283,16 @@ class Admin:
         await self.view.retrying(attempt, timeout_ms=self.timeout_ms)
 
     async def find_coordinator(self, key: str, key_type: int = GROUP) -> int:
-        """The node that coordinates a group (key type 0) or a transactional id (1)."""
+        """Return the node that coordinates a group (key type 0) or a transactional id (1)."""
         return await self.view.retrying(
             lambda: find_coordinator(self.view, key, key_type), timeout_ms=self.timeout_ms
         )
 
     async def controller(self) -> int:
-        """The node whose Raft voter leads the metadata group; LeaderNotAvailable when none does."""
+        """Return the leader of the metadata quorum; raise LeaderNotAvailable if it has none.
+
+        A cluster without DescribeQuorum is asked for its controller instead.
+        """
 
         async def attempt() -> int:
             partition = {"partition_index": 0}
@@ -307,13 +313,13 @@ class Admin:
     async def list_offsets(
         self, wanted: Mapping[TopicPartition, int], *, read_committed: bool = False
     ) -> dict[TopicPartition, int]:
-        """Offsets by (topic, partition): EARLIEST, LATEST, MAX_TIMESTAMP or a time in wall ms."""
+        """Return offsets by partition, for EARLIEST, LATEST, MAX_TIMESTAMP or a wall time in ms."""
         return await list_offsets(
             self.view, wanted, read_committed=read_committed, timeout_ms=self.timeout_ms
         )
 
     async def delete_records(self, topic: str, partition: int, before_offset: int) -> int:
-        """Delete records below an offset (-1: below the high watermark); the new start offset."""
+        """Delete records below an offset (-1: the high watermark); return the new start offset."""
         entry = {"partition_index": partition, "offset": before_offset}
         request = {
             "topics": [{"name": topic, "partitions": [entry]}],
@@ -339,14 +345,16 @@ class Admin:
                 raise_error_of(result, operation="Alter")
 
     async def describe_log_dirs(self) -> list[LogDirEntry]:
-        """The bytes of each replica on each live broker; a broker that dies meanwhile is left out.
+        """Return the size of each replica on each live broker, sorted by topic, partition and
+        node.
 
-        Sorted by topic, partition, node.
+        A broker that becomes unreachable meanwhile is left out.
         """
         entries: list[LogDirEntry] = []
         answers = await self.view.ask_all(DESCRIBE_LOG_DIRS, {"topics": None}, UNREACHABLE)
         for node_id, answer in answers:
-            if getattr(answer, "error_code", 0):  # who may not ask gets no directories (KIP-784)
+            # without authorization the list of directories is empty (KIP-784)
+            if getattr(answer, "error_code", 0):
                 raise_error_of(answer, operation="Describe")
             for directory in answer.results:
                 raise_error_of(directory, operation="Describe")
@@ -374,9 +382,9 @@ class Admin:
         results: Callable[[Any], Iterable[Any]],
         operation: str,
     ) -> Any:
-        """Ask until no part of the answer has a retriable error; raises any other.
+        """Ask until no part of the answer has a retriable error; raise any other error.
 
-        operation: what is needed on the resource that a result names.
+        operation: the ACL operation that the named resource requires.
         """
 
         async def attempt() -> Any:

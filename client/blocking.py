@@ -1,12 +1,12 @@
-"""Consumer and administration for programs without an event loop: the same, without `await`.
+"""Consumer and administration for programs without an event loop: the same calls without `await`.
 
     with BlockingConsumer("127.0.0.1:9092", group_id="billing") as consumer:
         consumer.subscribe(["orders"])
         for record in consumer.poll(timeout_ms=500):
             ...
 
-Callbacks of `subscribe` run in a thread of their own while the call that led to them waits, so they
-may use the consumer.
+Callbacks of `subscribe` run in a thread of their own while the call that triggered them waits, so
+they may use the consumer.
 """
 
 import asyncio
@@ -30,17 +30,18 @@ T = TypeVar("T")
 
 
 class BlockingConsumer(BlockingClient[Consumer]):
-    """See the top of the file; arguments as for `Consumer`. For one thread at a time."""
+    """A consumer for one thread at a time; its arguments are those of `Consumer`."""
 
     def __init__(self, source: Source | None = None, /, **keywords: Any) -> None:
         super().__init__(Consumer(source, **keywords), "oncelog-consumer")
         self._calls: set[asyncio.Task[Any]] = set()  # on the loop
         self._asked = self._gave = self._got = 0  # polls: called, ended on the loop, returned
-        self._left = self._settled = 0  # polls: the last one left, and taken back
+        # polls: the last interrupted one, and the last one taken back
+        self._left = self._settled = 0
 
     def run(self, work: Callable[[Consumer], Awaitable[T]]) -> T:
-        """Run `work(consumer)`; first take back what a poll gave whose caller was interrupted."""
-        left = self._left  # this call may be left, too, before the loop begins it
+        """Run `work(consumer)`; first take back the records of an interrupted poll."""
+        left = self._left  # this call may be interrupted, too, before the loop begins it
 
         async def in_turn(consumer: Consumer) -> T:
             others, task = list(self._calls), asyncio.current_task()
@@ -70,7 +71,7 @@ class BlockingConsumer(BlockingClient[Consumer]):
 
         try:
             found = self.run(polled)
-            self._got = number  # the interpreter looks for signals at calls: not from here on
+            self._got = number  # signals are handled at calls, and none follows
             return found
         except BaseException:
             self._left = number
@@ -89,7 +90,7 @@ class BlockingConsumer(BlockingClient[Consumer]):
         on_revoked: Callback | None = None,
         on_lost: Callback | None = None,
     ) -> None:
-        """As `Consumer.subscribe`."""
+        """Subscribe as `Consumer.subscribe` does, with callbacks that are plain functions."""
         subscribe = on_loop(Consumer.subscribe)
         callbacks = {"on_assigned": on_assigned, "on_revoked": on_revoked, "on_lost": on_lost}
         in_threads = {name: _in_a_thread(each) for name, each in callbacks.items()}
@@ -106,32 +107,32 @@ class BlockingConsumer(BlockingClient[Consumer]):
     offsets_for_times = waiting(Consumer.offsets_for_times)
 
     def poll(self, timeout_ms: int = 500, max_records: int | None = None) -> list[ConsumerRecord]:
-        """As `Consumer.poll`; what an interrupted one has taken is given out by the next one."""
+        """Poll as `Consumer.poll` does; the next poll returns the records of an interrupted one."""
         return self._poll(Consumer.poll, timeout_ms, max_records)
 
     def poll_columns(
         self, timeout_ms: int = 500, max_records: int | None = None
     ) -> list[RecordColumns]:
-        """As `Consumer.poll_columns`; interrupted as `poll`."""
+        """Poll as `Consumer.poll_columns` does; interruptions lose nothing, as with `poll`."""
         return self._poll(Consumer.poll_columns, timeout_ms, max_records)
 
     def poll_batches(self, timeout_ms: int = 500, max_records: int | None = None) -> list[RawBatch]:
-        """As `Consumer.poll_batches`; interrupted as `poll`."""
+        """Poll as `Consumer.poll_batches` does; interruptions lose nothing, as with `poll`."""
         return self._poll(Consumer.poll_batches, timeout_ms, max_records)
 
     @property
     def assignment(self) -> list[TopicPartition]:
-        """What is read now."""
+        """The partitions that are assigned now."""
         return self._client.assignment
 
     def position(self, topic: str, partition: int) -> int:
-        """As `Consumer.position`."""
+        """Return the position as `Consumer.position` does."""
         if self._left > self._settled:
             self.run(lambda _: asyncio.sleep(0))
         return self._client.position(topic, partition)
 
     def group_metadata(self) -> GroupMetadata:
-        """As `Consumer.group_metadata`."""
+        """Return the group metadata as `Consumer.group_metadata` does."""
         return self._client.group_metadata()
 
 
@@ -146,7 +147,7 @@ def _in_a_thread(callback: Callback | None) -> Callable[[list[TopicPartition]], 
 
 
 class _BlockingCalls:
-    """Methods of a thing whose coroutines are waited for."""
+    """The coroutine methods of an object, each of which waits for its result."""
 
     def __init__(self, thing: Any, thread: LoopThread) -> None:
         self._thing, self._thread = thing, thread
@@ -162,7 +163,7 @@ class _BlockingCalls:
 
 
 class BlockingAdmin(BlockingClient[Admin], _BlockingCalls):
-    """Every coroutine method of `Admin`, its `groups`, `transactions` and `acls`, without `await`.
+    """The methods of `Admin`, its `groups`, `transactions` and `acls`, without `await`.
 
     with BlockingAdmin("127.0.0.1:9092") as admin:
         admin.create_topic("orders", partitions=3)

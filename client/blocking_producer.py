@@ -4,12 +4,12 @@
         delivery = producer.send("orders", b"value")
         print(delivery.result(timeout_s=10))
 
-Rules of this file. `send` only hands a record over (to a loop in another thread) and returns at
-once, unless buffer.memory bytes or HANDED_MAX records wait to be taken; so what is wrong with a
-record stands in its delivery, and `flush` and `close` raise it where nobody has looked there. In a
-transaction that is not enough, since a program that does not look would commit without the record:
-the commit raises it, and the transaction must be aborted.
-Every other call waits for what was handed over before it.
+Rules of this file. `send` hands a record to a loop in another thread and returns at once, unless
+buffer.memory bytes or HANDED_MAX records wait there. So the error of a record is in its delivery,
+and `flush` and `close` raise it if the application has not read it. In a transaction that is not
+enough, since an application that ignores deliveries would commit without the record: the commit
+raises the error, and the transaction must be aborted. Every other call waits for the records that
+were handed over before it.
 """
 
 import asyncio
@@ -32,15 +32,15 @@ from .transactions.producer_state import ProducerState
 from .view_source import Source
 
 HANDED_MAX = 20_000
-RECORD_BYTES = 100  # what a record takes beside key and value while it waits
+RECORD_BYTES = 100  # the memory of a waiting record beside key and value
 TAKEN: tuple[Any, ...] = ()
 NOT_SENT = "the producer was closed before the record went"
-TURN = 500  # records between two looks at the network
+TURN = 500  # records between two turns of the network
 T = TypeVar("T")
 
 
 class HandedDelivery:
-    """What becomes of a record that was handed over; for any thread."""
+    """The delivery of a record that was handed over; safe for any thread."""
 
     __slots__ = ("_blocking", "_delivery", "_problem", "is_seen", "record", "size_bytes", "within")
 
@@ -51,23 +51,23 @@ class HandedDelivery:
         self.within = within  # the transaction
         self._delivery: Delivery | None = None
         self._problem: Exception | None = None
-        self.is_seen = False  # somebody has asked why it was refused
+        self.is_seen = False  # the application has read why it was refused
 
     def done(self) -> bool:
-        """Whether it is decided."""
+        """Return whether the record was written or has failed."""
         if self._delivery is None:
             return self._problem is not None
         return self._delivery.done()
 
     def exception(self) -> Exception | None:
-        """Why the record was not written; None when it was, or is not decided yet."""
+        """Return why the record was not written; None if it was, or is not decided yet."""
         if self._delivery is None or not self._delivery.done():
             self.is_seen = self._problem is not None
             return self._problem
         return self._delivery.exception()
 
     def result(self, timeout_s: float | None = None) -> RecordMetadata:
-        """Where the record stands, once it is decided. Raises why not, or TimeoutError."""
+        """Wait for the record's place in the log and return it; raise its error or TimeoutError."""
         if not self.done():
             try:
                 self._blocking.wait_for(self, timeout_s)
@@ -80,47 +80,48 @@ class HandedDelivery:
         return self._delivery.result()
 
     def taken(self, delivery: Delivery) -> None:
-        """The loop has put the record into a batch."""
+        """Keep the delivery of the record: the event loop has put it into a batch."""
         self._delivery, self.record = delivery, TAKEN
 
     def refused(self, problem: Exception) -> None:
-        """The loop could not."""
+        """Fail the record: the event loop refused it."""
         self._problem, self.record = problem, TAKEN
 
     async def until_decided(self) -> None:
-        """For the loop, after it was taken or refused."""
+        """Wait for the delivery; for the event loop, after the record was taken or refused."""
         if self._delivery is not None and not self._delivery.done():
             await self._delivery.settled()
 
 
 class BlockingProducer(BlockingClient[Producer]):
-    """See the top of the file; arguments as for `Producer`. May be used by several threads."""
+    """A producer for any number of threads; its arguments are those of `Producer`."""
 
     def __init__(self, source: Source | None = None, /, **keywords: Any) -> None:
         super().__init__(Producer(source, **keywords), "oncelog-producer")
         self._bytes_max: int = self._client.settings.buffer_memory
         self._handed: deque[HandedDelivery | Callable[[], object]] = deque()
-        self._given_bytes = self._taken_bytes = 0  # the one counts senders, the other the loop
+        # the first counts records given by senders, the second those taken by the loop
+        self._given_bytes = self._taken_bytes = 0
         self._lock, self._room = threading.Lock(), threading.Event()
         self._is_awake = self._is_closed = False
         self._work = asyncio.Event()
-        self._problem: KafkaError | None = None  # of a record that its transaction lacks
+        self._problem: KafkaError | None = None  # the error of a record that its transaction lacks
         self._refused: deque[HandedDelivery] = deque(maxlen=UNSEEN_MAX)
         self._taking = asyncio.run_coroutine_threadsafe(self._take(), self._thread.loop)
         tell_of_forks(self)
 
     def forked(self) -> None:
-        """Take nothing more; called in a child of the process, whose loop is the parent's."""
+        """Accept no more records; called in a forked child, as the loop belongs to the parent."""
         self._is_closed = True
 
     @property
     def state(self) -> ProducerState:
-        """Where the producer stands."""
+        """The state of the producer."""
         return self._client.state
 
     @property
     def transaction(self) -> object:
-        """As `Producer.transaction`."""
+        """The open transaction, as in `Producer.transaction`."""
         return self._client.transaction
 
     def send(
@@ -134,10 +135,11 @@ class BlockingProducer(BlockingClient[Producer]):
         headers: Headers = (),
         within: object = None,
     ) -> HandedDelivery:
-        """Hand a record over; its delivery says what becomes of it.
+        """Hand a record over and return its delivery.
 
-        within: which `transaction` it is for; else the one that is open at the call. When another
-        thread has ended that meanwhile, the record is refused, and the next one lacks nothing.
+        within: the `transaction` of the record, by default the open one. If another thread has
+        ended that transaction meanwhile, the record is refused, and the next transaction is not
+        affected.
         """
         if within is None:
             within = self._client.transaction
@@ -178,7 +180,7 @@ class BlockingProducer(BlockingClient[Producer]):
             self._thread.loop.call_soon_threadsafe(self._work.set)
 
     def _refuse_rest(self) -> None:
-        """What was handed over while the producer was closed."""
+        """Fail the records that were handed over while the producer was closed."""
         with contextlib.suppress(IndexError):
             while True:
                 item = self._handed.popleft()
@@ -188,12 +190,12 @@ class BlockingProducer(BlockingClient[Producer]):
     # --- on the loop
 
     async def _take(self) -> None:
-        """Give what is handed over to the producer, in order, for ever."""
+        """Pass handed-over records to the producer, in order, until the task is cancelled."""
         handed, work, client = self._handed, self._work, self._client
         while True:
             await work.wait()
             work.clear()
-            self._is_awake = False  # who appends from here on wakes us again
+            self._is_awake = False  # a `send` after this wakes the task again
             while handed:
                 for _ in range(min(len(handed), TURN)):
                     item = handed.popleft()
@@ -205,7 +207,7 @@ class BlockingProducer(BlockingClient[Producer]):
                         while (taken := client.try_send(*item.record)) is None:
                             await client.until_sendable(item.record[0])
                         item.taken(taken)
-                    except Exception as problem:  # also a value that is no bytes
+                    except Exception as problem:  # also a value that is not bytes
                         self._refuse(item, problem)
                     except asyncio.CancelledError:
                         item.refused(ClientClosed(NOT_SENT))
@@ -240,7 +242,7 @@ class BlockingProducer(BlockingClient[Producer]):
         self._thread.run(decided(), timeout_s)
 
     def run(self, work: Callable[[Producer], Awaitable[T]]) -> T:
-        """Run `work(producer)` to its end, after what was handed over before."""
+        """Run `work(producer)` to its end, after the records that were handed over before."""
         if self._is_closed:
             raise self._why_closed()
 
@@ -260,12 +262,12 @@ class BlockingProducer(BlockingClient[Producer]):
             raise problem
 
     def flush(self) -> None:
-        """As `Producer.flush`; raises also why a record could not go, where nobody has looked."""
+        """Flush as `Producer.flush` does; also raise the refusal of a record if it is unread."""
         self.run(Producer.flush)
         self._raise_refused()
 
     def close(self) -> None:
-        """As `Producer.close`; raises also why a record could not go, where nobody has looked."""
+        """Close as `Producer.close` does; also raise the refusal of a record if it is unread."""
         super().close()
 
     def _close(self) -> None:
@@ -282,7 +284,7 @@ class BlockingProducer(BlockingClient[Producer]):
     complete = waiting(Producer.complete)
 
     def begin_transaction(self) -> None:
-        """As `Producer.begin_transaction`."""
+        """Begin a transaction as `Producer.begin_transaction` does."""
         self.run(Producer.begin_transaction)
         self._problem = None
         self._refused.clear()
@@ -292,31 +294,34 @@ class BlockingProducer(BlockingClient[Producer]):
         offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
         group_metadata: GroupMetadata | str,
     ) -> None:
-        """As `Producer.send_offsets_to_transaction`; interrupted, it makes the commit raise."""
+        """Add offsets as `Producer.send_offsets_to_transaction` does.
+
+        If the call is interrupted, the commit raises TransactionAbortable.
+        """
         try:
             self.run(lambda p: p.send_offsets_to_transaction(offsets, group_metadata))
         except KafkaError:
             raise
-        except BaseException as interrupted:  # perhaps before the loop has begun it
+        except BaseException as interrupted:  # perhaps before the loop has begun the call
             words = f"send_offsets_to_transaction was interrupted ({interrupted!r})"
             self._problem = self._problem or TransactionAbortable(f"{words}: abort, then try again")
             raise
 
     def commit_transaction(self) -> None:
-        """As `Producer.commit_transaction`; raises also what kept a record out of it."""
+        """Commit as `Producer.commit_transaction` does; raise the error of a missing record."""
         self.run(lambda _: self._whole().commit_transaction())
 
     def abort_transaction(self) -> None:
-        """As `Producer.abort_transaction`."""
+        """Abort as `Producer.abort_transaction` does."""
         self.run(Producer.abort_transaction)
         self._problem = None
 
     def prepare(self, *, may_time_out: bool = False) -> PreparedTransaction:
-        """As `Producer.prepare`; raises also what kept a record out of the transaction."""
+        """Prepare as `Producer.prepare` does; raise the error of a record that is missing."""
         return self.run(lambda _: self._whole().prepare(may_time_out=may_time_out))
 
     def _whole(self) -> Producer:
-        """The producer; for those who end a transaction, which must not lack a record."""
+        """Return the producer; raise if the transaction that is about to end lacks a record."""
         if self._problem is not None:
             raise as_abortable(self._problem)
         return self._client

@@ -1,4 +1,4 @@
-"""Partitions as requests list them: topic by topic."""
+"""Groups partitions by topic, as requests list them."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -12,7 +12,7 @@ COMMIT_BY_NAME_NEWEST = 9  # of OffsetCommit
 def entries_by_topic(
     entries: Iterable[tuple[Any, Any]], listed_as: str = "partitions", named: str = "name"
 ) -> list[dict[str, Any]]:
-    """(topic, entry) pairs as one `{named: topic, listed_as: entries}` a topic, in order."""
+    """Group (topic, entry) pairs as one `{named: topic, listed_as: entries}` a topic, in order."""
     topics: dict[Any, list[Any]] = {}
     for topic, entry in entries:
         topics.setdefault(topic, []).append(entry)
@@ -23,7 +23,7 @@ def committed_by_topic(
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     topic_ids: Mapping[TopicPartition, bytes] | None = None,
 ) -> list[dict[str, Any]]:
-    """Offsets as OffsetCommit and TxnOffsetCommit list them; topic_ids: by these, not by names."""
+    """List offsets for OffsetCommit and TxnOffsetCommit; topic_ids: name topics by these ids."""
     entries: Iterable[tuple[Any, Any]] = (
         (
             topic if topic_ids is None else topic_ids[topic, partition],

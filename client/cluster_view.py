@@ -1,9 +1,9 @@
-"""What a client knows of the cluster: brokers, partitions, leaders; kept fresh, shared by all.
+"""The brokers, partitions and leaders that a client knows; kept fresh and shared.
 
-Rules of this file. One connection to each broker, opened when first needed and again after it was
-lost. A view is asked from any broker that answers, newest acquaintances first, the bootstrap list
-last, so that a cluster whose brokers were all replaced one by one is still found. Retries wait with
-a backoff that grows and is scattered, within the caller's deadline.
+Rules of this file. There is one connection to each broker and channel, opened when first needed
+and again after it was lost. Any known broker is asked for metadata, connected ones first and the
+bootstrap list last, so that a cluster is found even after all its brokers were replaced one by
+one. Retries wait with exponential backoff and jitter, within the caller's deadline.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 METADATA, DESCRIBE_QUORUM = 3, 55
 BY_ID_FROM = 12  # Metadata
-READ_HERE_MAX = 500  # partitions; more are taken over in a thread, not in the event loop
+READ_HERE_MAX = 500  # partitions; larger answers are read in a thread, not on the event loop
 BACKOFF_FIRST_MS, BACKOFF_LAST_MS = 20, 500
 T = TypeVar("T")
 
@@ -75,19 +75,20 @@ class ClusterSnapshot:
     _numbered: int = field(default=0, init=False)  # partitions when they were sorted
 
     def keep_newer(self, known: "ClusterSnapshot") -> None:
-        """Leaders of a later epoch than these: a broker may be behind what we know (KIP-320)."""
+        """Keep known leaders of a later epoch: the answering broker may be behind (KIP-320)."""
         for key, old in known.partitions.items():
             new = self.partitions.get(key)
             if new is None or new.leader_epoch >= old.leader_epoch:
                 continue
             topic_id = self.topic_ids.get(key[0])
             if topic_id is not None and topic_id == known.topic_ids.get(key[0]):
-                self.partitions[key] = old  # and not one of a topic that was made anew
+                self.partitions[key] = old  # unless the topic was created again
 
     def partitions_of(self, topic: str) -> list[PartitionInfo]:
-        """The partitions of a topic in order.
+        """Return the partitions of a topic in order.
 
-        Sorted once for all topics, and again when there are more: who asks asks for many.
+        Numbers are sorted once for all topics, and again after more partitions are known: a caller
+        asks for many topics.
         """
         if self._numbered != len(self.partitions):
             self._numbers, self._numbered = {}, len(self.partitions)
@@ -99,9 +100,10 @@ class ClusterSnapshot:
 
 
 class ClusterView:
-    """Connections and metadata; made with a bootstrap list, closed with `close`."""
+    """Connections and metadata; created with a bootstrap list, closed with `close`."""
 
-    connection_type: type[BrokerConnection] = BrokerConnection  # of those opened from now on
+    # for connections opened from now on
+    connection_type: type[BrokerConnection] = BrokerConnection
 
     def __init__(
         self,
@@ -115,20 +117,21 @@ class ClusterView:
         self.client_id, self.timeout_ms = client_id, timeout_ms
         self._security = security
         self.snapshot = ClusterSnapshot()
-        self._knows_itself = False  # whether its brokers serve ApiVersions 5
+        self._knows_itself = False  # whether brokers serve ApiVersions 5
         self._connections: dict[tuple[str, int, str], BrokerConnection] = {}
         self._opening: dict[tuple[str, int, str], asyncio.Lock] = {}
-        self._failed: dict[tuple[str, int, str], tuple[type[KafkaError], str]] = {}  # at last
+        # the last error of each
+        self._failed: dict[tuple[str, int, str], tuple[type[KafkaError], str]] = {}
         self.is_forked = False
         tell_of_forks(self)
 
     @property
     def has_connected(self) -> bool:
-        """Whether a connection was asked for."""
+        """Whether a connection was ever requested."""
         return bool(self._opening)
 
     def forked(self) -> None:
-        """Raise from here on where the parent may have connections."""
+        """Raise from here on if the parent may have connections."""
         self.is_forked = self.has_connected
 
     async def close(self) -> None:
@@ -137,14 +140,14 @@ class ClusterView:
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
-        await asyncio.sleep(0)  # lets the transports report that they are closed
+        await asyncio.sleep(0)  # let the transports report that they are closed
 
     async def connection_to(self, host: str, port: int, channel: str = "") -> BrokerConnection:
-        """An open connection to that address; one for each channel.
+        """Return an open connection to an address, one for each channel.
 
-        A broker works on one request of a connection at a time, so what may wait there long (a
-        fetch, a join) has a channel of its own. Who waits for one that then cannot be opened has
-        the same answer: a host that is silent would cost each of them a timeout after the other.
+        A broker handles one request of a connection at a time, so requests that may wait long (a
+        fetch, a join) have channels of their own. Callers that wait for the same connection get
+        the same error: with a silent host each of them would otherwise wait for one more timeout.
         """
         if self.is_forked:
             raise ClientClosed(FORKED)
@@ -168,7 +171,7 @@ class ClusterView:
             return made
 
     def open_connections(self) -> dict[tuple[str, int], BrokerConnection]:
-        """The connections of no channel that are open now, by address."""
+        """Return the open connections without a channel, by address."""
         return {
             (host, port): each
             for (host, port, channel), each in self._connections.items()
@@ -189,14 +192,14 @@ class ClusterView:
             self.snapshot.brokers.clear()  # so that the bootstrap list is asked next
             raise
         except HungUp:
-            if not self.snapshot.brokers:  # nobody has ever answered: do we speak as they do?
+            if not self.snapshot.brokers:  # no broker has ever answered: is the protocol wrong?
                 await refuse_other_protocol(host, port, self._security)
             raise
         self._knows_itself = made.versions.get(API_VERSIONS, (0, 0))[1] >= IDS_FROM
         return made
 
     def _meant(self, host: str, port: int) -> ClusterAndNode | None:
-        """Return the broker here, where its ApiVersions can be asked to check that (KIP-1242)."""
+        """Return the broker that must answer here, where ApiVersions can check it (KIP-1242)."""
         cluster_id = self.snapshot.cluster_id
         nodes = [
             each.node_id
@@ -208,7 +211,7 @@ class ClusterView:
         return cluster_id, nodes[0]
 
     async def broker(self, node_id: int, channel: str = "") -> BrokerConnection:
-        """The connection to one broker by its id."""
+        """Return the connection to a broker by its id."""
         if node_id not in self.snapshot.brokers:
             await self.refresh([])
         known = self.snapshot.brokers.get(node_id)
@@ -217,7 +220,7 @@ class ClusterView:
         return await self.connection_to(known.host, known.port, channel)
 
     async def any_broker(self) -> BrokerConnection:
-        """A connection to whoever answers first in turn; NetworkException when nobody does."""
+        """Return a connection to the first broker that answers, else raise NetworkException."""
         addresses = [(b.host, b.port) for b in self.snapshot.brokers.values()]
         random.shuffle(addresses)
         known = {a: self._connections.get((*a, "")) for a in addresses}
@@ -227,13 +230,13 @@ class ClusterView:
             try:
                 return await self.connection_to(*address)
             except (*NOT_TRUSTED, ClientClosed):
-                raise  # by the others, too
+                raise  # the other brokers would refuse it, too
             except KafkaError as problem:
                 problems.append(str(problem))
         raise NetworkException("no broker answers: " + "; ".join(problems))
 
     async def refresh(self, topics: Iterable[str] | None = None) -> ClusterSnapshot:
-        """Ask for brokers and for these topics (None: all); keeps and returns the answer."""
+        """Ask for brokers and for these topics (None: all); keep the answer and return it."""
         connection = await self.any_broker()
         wanted = None if topics is None else [{"name": name} for name in topics]
         try:
@@ -241,7 +244,8 @@ class ClusterView:
                 METADATA, {"topics": wanted, "allow_auto_topic_creation": False}
             )
         except RequestTimedOut:
-            paused = (connection.host, connection.port)  # it takes connections and says nothing
+            # it accepts connections and does not answer
+            paused = (connection.host, connection.port)
             brokers = self.snapshot.brokers.items()
             self.snapshot.brokers = {n: b for n, b in brokers if (b.host, b.port) != paused}
             self._bootstrap.sort(key=lambda address: address == paused)
@@ -255,7 +259,7 @@ class ClusterView:
         else:
             fresh = read_metadata(answer)
         fresh.keep_newer(self.snapshot)
-        if wanted is not None:  # keep what we know of other topics
+        if wanted is not None:  # keep what is known of other topics
             asked = {item["name"] for item in wanted}
             kept = {key: p for key, p in self.snapshot.partitions.items() if key[0] not in asked}
             fresh.partitions = kept | fresh.partitions
@@ -264,7 +268,7 @@ class ClusterView:
         return fresh
 
     async def refresh_by_id(self, topic_ids: Iterable[bytes]) -> None:
-        """Ask for topics by their ids; what a broker does not know is left out (KIP-516)."""
+        """Ask for topics by their ids; topics unknown to the broker are left out (KIP-516)."""
         connection = await self.any_broker()
         wanted = [{"topic_id": topic_id, "name": None} for topic_id in topic_ids]
         values = {"topics": wanted, "allow_auto_topic_creation": False}
@@ -283,7 +287,7 @@ class ClusterView:
         current_leader: Identity | None,
         endpoints: Iterable[tuple[int, str, int, str | None]],
     ) -> None:
-        """Take a hint from an answer: who leads now (KIP-951). An older epoch is not news."""
+        """Take the current leader from an answer (KIP-951) unless its epoch is not newer."""
         known = self.snapshot.partitions.get((topic, partition))
         leader, leader_epoch = current_leader or (-1, -1)
         if known is None or leader_epoch <= known.leader_epoch:
@@ -294,7 +298,7 @@ class ClusterView:
             self.snapshot.partitions[(topic, partition)] = news
 
     async def leader_of(self, topic: str, partition: int) -> BrokerConnection:
-        """The connection to a partition's leader as far as we know it (refresh to know more)."""
+        """Return the connection to a partition's leader, as far as known (`refresh` asks again)."""
         known = self.snapshot.partitions.get((topic, partition))
         if known is None:
             snapshot = await self.refresh([topic])
@@ -311,7 +315,7 @@ class ClusterView:
     async def ask_all(
         self, api_key: int, values: dict[str, Any], skipped: tuple[type[KafkaError], ...] = ()
     ) -> list[tuple[int, Any]]:
-        """(node, its answer) of all live brokers but those that meet a `skipped` error."""
+        """Ask all live brokers; return (node, answer) of those without a `skipped` error."""
         await self.refresh([])
         answers: list[tuple[int, Any]] = []
         for node_id in list(self.snapshot.brokers):
@@ -326,10 +330,10 @@ class ClusterView:
         timeout_ms: int,
         topics: Iterable[str] | None = None,
     ) -> T:
-        """Call until it succeeds, fails for good, or the deadline passes.
+        """Call `attempt` until it succeeds, fails for good, or the deadline passes.
 
-        Between two calls it waits, then refreshes the view of `topics` (None: brokers only).
-        The last problem is raised when time is up.
+        After a failure it waits, then refreshes the view of `topics` (None: brokers only). The
+        last error is raised at the deadline.
         """
         backoff = Backoff(BACKOFF_FIRST_MS, BACKOFF_LAST_MS, now_ms() + timeout_ms)
         while True:
@@ -347,7 +351,7 @@ class ClusterView:
 
 
 def read_metadata(answer: Any) -> ClusterSnapshot:
-    """A Metadata response of any version as a snapshot."""
+    """Read a Metadata response of any version."""
     if getattr(answer, "error_code", 0):
         raise error_for(int(answer.error_code))
     snapshot = ClusterSnapshot(getattr(answer, "cluster_id", None), int(answer.controller_id))
@@ -375,12 +379,12 @@ def read_metadata(answer: Any) -> ClusterSnapshot:
 
 
 def topic_error(topic: str, code: int) -> KafkaError:
-    """The error of a code, with the topic's name before its sentence."""
+    """Return the error of a code, with the topic's name before its sentence."""
     return error_about(code, topic, "Describe", f"topic {topic}: {error_for(code)}")
 
 
 def parse_bootstrap(listed: str | Iterable[str]) -> list[tuple[str, int]]:
-    """`host:port,host:port`, or several of them, as pairs; ValueError with a sentence."""
+    """Parse `host:port,host:port`, or several such texts; raise ValueError for a malformed one."""
     texts = listed.split(",") if isinstance(listed, str) else listed
     found = [parse_address(text) for text in texts if text.strip()]
     if not found:
@@ -389,7 +393,7 @@ def parse_bootstrap(listed: str | Iterable[str]) -> list[tuple[str, int]]:
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """`host:port` (also `[::1]:9092`) as a pair; ValueError with a sentence."""
+    """Parse `host:port` (also `[::1]:9092`); raise ValueError for a malformed one."""
     host, separator, port = text.strip().rpartition(":")
     if not separator or not port.isdigit() or not 0 < int(port) < 65536:
         raise ValueError(f"{text!r} is not an address; it looks like 127.0.0.1:9092")

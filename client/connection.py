@@ -1,12 +1,12 @@
-"""One TCP connection to one broker: requests out, answers back, each before its deadline.
+"""One TCP connection to one broker, for requests and their answers.
 
 Rules of this file. A request has a correlation id and a future; the broker answers in order, but
-we match by id. A deadline that passes closes the connection, because the answer to a request whose
-fate is unknown may still come and must not be taken for another's (as Kafka's own clients do).
-Every failure is a class of `wire.errors`: `NetworkException` when the connection is refused, lost
-or closed, `RequestTimedOut` when the deadline passed. Both are retriable, and after both the fate
-of a request that changes something is unknown. What a retry would not change (a certificate that is
-not trusted, a password that is wrong) is an error that is not retriable.
+answers are matched by id. A deadline that passes closes the connection, as in Kafka's own clients:
+the late answer must not be taken for that of another request. Every failure is a class of
+`wire.errors`: `NetworkException` when the connection is refused, lost or closed, `RequestTimedOut`
+when the deadline passed. Both are retriable, and after both the outcome of a request that changes
+something is unknown. Failures that a retry would not change (an untrusted certificate, a wrong
+password) are errors that are not retriable.
 """
 
 import asyncio
@@ -34,15 +34,15 @@ from .failures import AnotherBroker, HungUp
 if TYPE_CHECKING:
     from .security.session import SaslSession, Security
 
-IDS_FROM = 5  # of ApiVersions: it says which cluster and broker is meant
+IDS_FROM = 5  # of ApiVersions: it names the cluster and broker that is meant
 ClusterAndNode = tuple[str, int]  # the ids of a cluster and of one of its brokers
 
-NEWEST = 1 << 15  # of versions: whatever both sides speak
-READ_HERE_BYTES_MAX = 32 * 1024  # what is longer is read in a thread, not in the event loop
-CORRELATION_ID_MAX = 2**31 - 1  # then they begin again
+NEWEST = 1 << 15  # as a version: the newest that both sides support
+READ_HERE_BYTES_MAX = 32 * 1024  # longer answers are decoded in a thread, not on the event loop
+CORRELATION_ID_MAX = 2**31 - 1  # ids wrap after it
 SASL = (17, 36)  # SaslHandshake, SaslAuthenticate
 CLIENT_SOFTWARE = {"client_software_name": "oncelog", "client_software_version": __version__}
-# What we speak of each API: the versions whose meaning this client knows.
+# The versions of each API that this client supports.
 SPOKEN: dict[int, tuple[int, int]] = {
     0: (3, 12),  # Produce
     1: (4, 16),  # Fetch; from 13 on by topic id
@@ -94,7 +94,7 @@ SPOKEN: dict[int, tuple[int, int]] = {
 
 
 class _Stream(asyncio.BufferedProtocol):
-    """Hands whole frames to the connection."""
+    """Passes whole frames to the connection."""
 
     def __init__(self, connection: "BrokerConnection") -> None:
         self._connection = connection
@@ -126,7 +126,7 @@ class _Stream(asyncio.BufferedProtocol):
 
 
 class BrokerConnection:
-    """A connection whose versions are agreed; made by `BrokerConnection.open`."""
+    """A connection with negotiated versions; created by `BrokerConnection.open`."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class BrokerConnection:
         self.host, self.port, self.client_id, self.timeout_ms = host, port, client_id, timeout_ms
         self._security = security
         self._session: SaslSession | None = None
-        self._problem: KafkaError | None = None  # why it was closed, if a retry is of no use
+        self._problem: KafkaError | None = None  # why it was closed, if a retry would not help
         self.versions: Mapping[int, tuple[int, int]] = {}
         self.features: Mapping[str, int] = {}  # finalized levels, as this broker knows them
         self.writable = asyncio.Event()
@@ -159,11 +159,11 @@ class BrokerConnection:
         security: "Security | None" = None,
         meant: ClusterAndNode | None = None,
     ) -> Self:
-        """Connect, ask for the versions, authenticate; NetworkException when nobody answers there.
+        """Connect, negotiate versions and authenticate; without an answer raise NetworkException.
 
-        meant: the broker that must answer, else AnotherBroker; only where brokers serve version 5
-        of ApiVersions (KIP-1242). Raises what `security` finds wrong: errors that no retry ends,
-        and ValueError.
+        meant: the broker that must answer, else AnotherBroker is raised; only for brokers that
+        serve version 5 of ApiVersions (KIP-1242). Raises the errors of `security`, which are not
+        retriable, and ValueError.
         """
         connection = cls(host, port, client_id, timeout_ms, security)
         loop = asyncio.get_running_loop()
@@ -197,7 +197,7 @@ class BrokerConnection:
         return self._transport is not None and not self._transport.is_closing()
 
     def version_for(self, api_key: int, *, newest: int = NEWEST) -> int:
-        """The newest version that both sides speak; UnsupportedVersion when there is none.
+        """Return the newest version that both sides support, else raise UnsupportedVersion.
 
         newest: the newest that the caller wants.
         """
@@ -219,9 +219,9 @@ class BrokerConnection:
         timeout_ms: int | None = None,
         newest: int = NEWEST,
     ) -> Any:
-        """Send a control-plane request by kio's field names; the decoded answer comes back.
+        """Send a control-plane request with kio's field names; return the decoded answer.
 
-        Error codes inside the answer are the caller's to read. newest: as in `version_for`.
+        The caller reads error codes inside the answer. newest: as in `version_for`.
         """
         version = self.version_for(api_key, newest=newest)
         body = control.encode_request(api_key, version, values)
@@ -233,7 +233,7 @@ class BrokerConnection:
     async def send(
         self, api_key: int, version: int, body: Sequence[Any], *, timeout_ms: int | None = None
     ) -> memoryview:
-        """Send an encoded request; the answer's body (its header removed) comes back."""
+        """Send an encoded request; return the body of the answer, without its header."""
         correlation_id = self._next_id()
         future: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
         flexible = api_key != API_VERSIONS and is_flexible(api_key, version)
@@ -267,10 +267,10 @@ class BrokerConnection:
         return RequestTimedOut(f"{self.host}:{self.port} did not answer {name} in {limit_ms} ms")
 
     def answer(self, frame: memoryview) -> None:
-        """A whole frame came: find who waits for it."""
+        """Complete the request that this frame answers."""
         waiting = self._waiting.get(int.from_bytes(frame[:4], "big", signed=True))
         if waiting is None:
-            return  # its waiter gave up; the deadline closes the connection
+            return  # the request was cancelled
         future, flexible = waiting
         reader = Reader(frame[4:])
         if flexible:
@@ -279,7 +279,7 @@ class BrokerConnection:
             future.set_result(frame[4 + reader.position :])
 
     def fail(self, reason: str, problem: KafkaError | None = None) -> None:
-        """Close, and tell everybody who waits; `problem`: what a retry would not change."""
+        """Close and fail all waiting requests. problem: an error that a retry would not change."""
         self._problem = self._problem or problem
         for future, _ in self._waiting.values():
             if not future.done():
@@ -293,7 +293,7 @@ class BrokerConnection:
         self.fail(f"the connection was lost{f' ({problem})' if problem else ''}", known)
 
     def not_understood(self, start: bytes, problem: Exception) -> None:
-        """Something came that is no frame; `start`: how it begins."""
+        """Fail the connection: the bytes that begin with `start` are no frame."""
         from .security.tls import is_tls, speaks_tls
 
         known = None
@@ -342,7 +342,7 @@ class BrokerConnection:
         code, versions, features = 0, {}, {}
         for version in (3, 0) if meant is None else (IDS_FROM, 3, 0):
             code, versions, features = await self._ask_versions(version, meant)
-            if code != ErrorCode.UNSUPPORTED_VERSION:  # KIP-511: an old broker says what it has
+            if code != ErrorCode.UNSUPPORTED_VERSION:  # KIP-511: an old broker lists its versions
                 break
         if code == ErrorCode.REBOOTSTRAP_REQUIRED and meant is not None:
             raise AnotherBroker(
@@ -367,7 +367,7 @@ _Offer = tuple[int, Mapping[int, tuple[int, int]], Mapping[str, int]]
 
 @lru_cache(maxsize=16)
 def _offer(version: int, answer: bytes) -> _Offer:
-    """Error, versions, features: the brokers of a cluster mostly offer the same."""
+    """Return error, versions and features; cached, as brokers of a cluster offer the same."""
     decoded = control.decode_response(API_VERSIONS, version, answer)
     is_known = getattr(decoded, "finalized_features_epoch", -1) >= 0
     return (

@@ -9,9 +9,9 @@
 
     consumer.assign({("orders", 0): 0})     # no group: positions are the caller's own
 
-A position is the offset of the next record that `poll` gives out. `commit` commits positions, or
-what it is given; enable.auto.commit does that by itself while polls go on, before partitions are
-given up, and at the end. Errors are classes of `wire.errors`; retriable ones are waited out.
+A position is the offset of the next record that `poll` returns. `commit` commits positions, or the
+offsets it is given. enable.auto.commit commits during polls, before partitions are revoked, and at
+the close. Errors are classes of `wire.errors`; retriable ones are retried.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 
 class Consumer:
-    """See the top of the file. A view that was given is the caller's to close."""
+    """A consumer of assigned partitions or of a group; its caller closes a view given to it."""
 
     def __init__(self, source: Source | None = None, /, **keywords: Any) -> None:
         config = split_source(source, keywords)
@@ -67,13 +67,14 @@ class Consumer:
         self._taking = Taking(self._positions, read_committed=self._is_committed)
         self._looked_ms = self._committed_ms = now_ms()
         self._finding, self._refreshing, self._committing = LongWork(), LongWork(), LongWork()
-        self._membership: GroupMetadata | None = None  # when records were given out last
-        self.is_interrupted = False  # the program was, in its work on what the last poll gave
+        self._membership: GroupMetadata | None = None  # at the last poll that returned records
+        # an exception interrupted the application at the records of the last poll
+        self.is_interrupted = False
         self._is_closed = False
         tell_of_forks(self)
 
     def forked(self) -> None:
-        """Read nothing more where the parent may have read; called in a child of the process."""
+        """Stop reading if the parent may have read; called in a forked child."""
         if self._view.has_connected:
             self._is_closed = True
             self._positions.close(FORKED)
@@ -87,7 +88,7 @@ class Consumer:
 
     @property
     def view(self) -> ClusterView:
-        """What it knows of the cluster."""
+        """The brokers and partitions that the consumer knows."""
         return self._view
 
     # --- what to read
@@ -101,14 +102,14 @@ class Consumer:
         on_revoked: Callback | None = None,
         on_lost: Callback | None = None,
     ) -> None:
-        """Read these topics, and those that match a pattern (RE2), as a member of the group."""
+        """Subscribe to topics, and to those matching a pattern (RE2), as a member of the group."""
         listener = RebalanceListener(on_assigned, on_revoked, on_lost)
         self._require_group().subscribe(tuple(sorted(set(topics))), pattern, listener)
 
     def assign(self, partitions: Mapping[TopicPartition, int] | Iterable[TopicPartition]) -> None:
-        """Read these partitions and no others, with offsets where they are given.
+        """Read these partitions and no others, from given offsets.
 
-        Without: from the committed offset (with a group.id), else by auto.offset.reset.
+        Without an offset: from the committed one (with a group.id), else by auto.offset.reset.
         """
         given: Mapping[TopicPartition, int] = (
             cast(Mapping[TopicPartition, int], partitions)
@@ -120,37 +121,37 @@ class Consumer:
         self._positions.states = {key: FetchState(*key, offset) for key, offset in given.items()}
 
     def unassign(self, topic: str, partition: int) -> None:
-        """Read a partition no longer."""
+        """Stop reading a partition."""
         self._positions.states.pop((topic, partition), None)
 
     @property
     def assignment(self) -> list[TopicPartition]:
-        """What is read now."""
+        """The partitions that are read now."""
         return sorted(self._positions.states)
 
     def position(self, topic: str, partition: int) -> int:
-        """The offset that will be given out next; -1 while it is not known."""
+        """Return the offset of the next record; -1 while it is unknown."""
         return self._positions.of(topic, partition).position
 
     def seek(self, topic: str, partition: int, offset: int) -> None:
-        """Go on from another offset."""
+        """Continue from another offset."""
         self._positions.of(topic, partition).seek(offset)
 
     async def seek_to_beginning(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Go on from the first records that there are."""
+        """Continue from the first available offset."""
         await self._positions.seek_to(partitions, EARLIEST)
 
     async def seek_to_end(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Go on with what comes (under read_committed: from the last stable offset)."""
+        """Continue from the end (under read_committed: from the last stable offset)."""
         await self._positions.seek_to(partitions, LATEST)
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Give out nothing of these until `resume`."""
+        """Return no records of these partitions until `resume`."""
         for key in partitions:
             self._positions.of(*key).is_paused = True
 
     def resume(self, *partitions: TopicPartition) -> None:
-        """After `pause`."""
+        """Return records of these partitions again."""
         for key in partitions:
             self._positions.of(*key).is_paused = False
 
@@ -159,17 +160,17 @@ class Consumer:
     async def poll(
         self, timeout_ms: int = 500, max_records: int | None = None
     ) -> list[ConsumerRecord]:
-        """Records that came within the time, in order within each partition; may be empty."""
+        """Return records that arrive in time, in order within each partition, perhaps none."""
         limit = max_records or self.settings.max_poll_records
         return await self._poll(timeout_ms, lambda: self._taking.records(limit))
 
     async def poll_columns(
         self, timeout_ms: int = 500, max_records: int | None = None
     ) -> list[RecordColumns]:
-        """As `poll`, but columns, batch by batch, at a fraction of what records cost.
+        """Return records as columns, batch by batch, at a fraction of the cost of `poll`.
 
-        What the reader may not see is left out. Batches are whole, so there may be more than
-        `max_records` (default: what can be given in TAKE_MS) by less than one batch.
+        Invisible records are left out. Batches are whole, so the result may exceed `max_records`
+        (default: as many as can be read in TAKE_MS) by less than one batch.
         """
         take = partial(FetchState.take_columns, read_committed=self._is_committed)
         return await self._poll_by_batches(
@@ -179,7 +180,7 @@ class Consumer:
     async def poll_batches(
         self, timeout_ms: int = 500, max_records: int | None = None
     ) -> list[RawBatch]:
-        """As `poll`, but whole batches as they stand in the log, markers among them."""
+        """Return whole batches as they are in the log, with control batches."""
         return await self._poll_by_batches(
             timeout_ms, max_records, FetchState.take_raw, lambda batch: batch.header.record_count
         )
@@ -195,7 +196,7 @@ class Consumer:
         return await self._poll(timeout_ms, lambda: self._taking.batches(limit, take, count))
 
     async def _poll(self, timeout_ms: int, take: Callable[[], list[T]]) -> list[T]:
-        """What there is to take within the time."""
+        """Return what `take` returns, waiting for it until the time is over."""
         deadline_ms = now_ms() + timeout_ms
         while True:
             self._require_polls()
@@ -203,11 +204,12 @@ class Consumer:
             self._require_polls()  # another task may have closed it meanwhile
             before = self._positions.before_taking()
             if found := take():
-                self._fetcher.start(self._positions.states.values())  # the next ones come meanwhile
+                # fetch the next ones meanwhile
+                self._fetcher.start(self._positions.states.values())
                 self._positions.gives(before)
                 try:
                     await asyncio.sleep(0)
-                except asyncio.CancelledError:  # nobody gets these: they are read again
+                except asyncio.CancelledError:  # the caller gets no records: they are read again
                     self.take_back()
                     raise
                 return found
@@ -215,7 +217,7 @@ class Consumer:
                 return []
 
     def take_back(self) -> None:
-        """Let the next poll give what the last one gave: its caller has not got it."""
+        """Let the next poll return the records of the last one, which its caller did not get."""
         self._positions.take_back()
 
     def _require_polls(self) -> None:
@@ -223,7 +225,7 @@ class Consumer:
             raise ClientClosed(self._positions.why_closed or CLOSED)
 
     async def _prepare(self, deadline_ms: int) -> None:
-        """Everything that has to be settled before records are given out."""
+        """Settle everything that must precede the next records, and raise errors."""
         self._positions.settle()
         if self._member is not None and self._member.is_subscribed:
             await self._member.poll(deadline_ms)
@@ -235,7 +237,7 @@ class Consumer:
             self._positions.truncated(*fetcher.truncated.pop())
         unknown = self._positions.unknown
         if unknown or self._finding.is_running:
-            # Partitions whose positions are known do not wait for the others.
+            # Partitions with known positions do not wait for the others.
             is_all = len(unknown) == len(self._positions.states)
             await self._finding.until(deadline_ms if is_all else now_ms(), self._positions.find)
         if fetcher.problems:
@@ -251,7 +253,7 @@ class Consumer:
             await self._view.refresh(self._topics())
 
     async def _wait(self, deadline_ms: int) -> bool:
-        """Wait for an answer; False when the time is over."""
+        """Wait for an answer; return False when the time is over."""
         self._fetcher.arrived.clear()
         self._fetcher.start(self._positions.states.values())
         left_ms = deadline_ms - now_ms()
@@ -270,17 +272,17 @@ class Consumer:
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        """The first offsets that there are."""
+        """Return the first available offsets."""
         return await self._positions.offsets(dict.fromkeys(partitions, EARLIEST))
 
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where reading ends now: high watermarks, or last stable offsets under read_committed."""
+        """Return the high watermarks, or the last stable offsets under read_committed."""
         return await self._positions.offsets(dict.fromkeys(partitions, LATEST))
 
     async def offsets_for_times(
         self, times_ms: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, tuple[int, int] | None]:
-        """(offset, timestamp) of the first record at or after a wall time in ms; None without."""
+        """Return (offset, timestamp) of the first record since a wall time in ms, or None."""
         self._positions.require_open()
         return await offsets_for_times(
             self._view,
@@ -292,33 +294,33 @@ class Consumer:
     # --- the group
 
     def watch_heartbeats(self, watcher: HeartbeatWatcher) -> None:
-        """Tell a watcher of the heartbeats of group.protocol=consumer, for judges."""
+        """Report heartbeats of group.protocol=consumer to a watcher, for judges."""
         if isinstance(self._member, ConsumerGroupMember):
             self._member.watcher = watcher
 
     def group_metadata(self) -> GroupMetadata:
-        """For `send_offsets_to_transaction` (KIP-447): who we were in the group at the last poll.
+        """Return the membership of the last poll, for `send_offsets_to_transaction` (KIP-447).
 
-        So what that poll gave is refused when the group has gone on without us since. In
-        `on_revoked` it is who we are now: no other member has what is revoked yet.
+        So offsets of that poll are refused when the group has rebalanced since. In `on_revoked` it
+        is the current membership: no other member has the revoked partitions yet.
         """
         return self._membership or self._require_group().requests.metadata
 
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None
     ) -> None:
-        """Commit these, or all positions. Raises CommitFailed when the group has gone on."""
+        """Commit offsets, or all positions; raise CommitFailed after a rebalance."""
         member = self._require_group()
         is_another = offsets is not None and self.group_metadata() != member.requests.metadata
         asked = offsets if offsets is not None else self._positions.given_last
         member.holding.refuse_others(asked, is_another_generation=is_another)
-        await self._committing.stop()  # what it has is older
+        await self._committing.stop()  # its offsets are older
         given = offsets if offsets is not None else self._positions.given_out()
         await self._commit(with_metadata(given))
 
     @property
     def commits_sent(self) -> int:
-        """OffsetCommit requests so far: after several a commit may take effect again, and late."""
+        """The OffsetCommit requests so far: after several, an old commit may take effect late."""
         return 0 if self._member is None else self._member.requests.commits_sent
 
     async def _commit(self, listed: Offsets, *, by_itself: bool = False) -> None:
@@ -334,7 +336,7 @@ class Consumer:
     async def committed(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What the group has committed, where it has."""
+        """Return the committed offsets of the group, where there are any."""
         return await self._require_group().requests.committed(list(partitions))
 
     def _require_group(self) -> Member:
@@ -360,16 +362,16 @@ class Consumer:
             self._committing.begin(self._commit_settled)
 
     async def _commit_settled(self) -> None:
-        """What the program has done with, when partitions go and as time goes by.
+        """Commit the records that the application has finished, at revocations and intervals.
 
-        Errors of automatic commits are not raised: what was not committed comes again.
+        Errors of automatic commits are not raised: uncommitted records are read again.
         """
         if self.settings.enable_auto_commit and self._member is not None:
             with contextlib.suppress(KafkaError):
                 await self._commit(self._positions.settled(), by_itself=True)
 
     async def _before_revoking(self) -> None:
-        """No other member has these before our next join: offsets may be committed."""
+        """Commit before the next join: until then no other member has these partitions."""
         assert self._member is not None
         self._membership = self._member.requests.metadata
         await self._committing.stop()
@@ -388,12 +390,13 @@ class Consumer:
             for work in (self._finding, self._refreshing, self._committing):
                 await work.stop()
             if self._member is not None:
-                if not self._member.is_subscribed:  # else when it gives up its partitions
+                # a subscribed member commits when it revokes its partitions
+                if not self._member.is_subscribed:
                     await self._commit_settled()
                 await self._member.close()
         finally:
             if self._member is not None:
-                self._member.stop()  # where the rest of its end was cancelled
+                self._member.stop()  # if the rest of the close was cancelled
             self._positions.close(CLOSED)
             await self._fetcher.close()
             if self._owns_view:

@@ -1,4 +1,4 @@
-"""Who coordinates a group or a transactional id."""
+"""Finds the coordinator of a group or a transactional id."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ GROUP, TRANSACTION = 0, 1  # kinds of coordinators
 
 
 async def find_coordinator(view: ClusterView, key: str, key_type: int = GROUP) -> int:
-    """One question: the node. Raises what the broker says."""
+    """Return the coordinator's node id, asking once; raise the broker's error."""
     connection = await view.any_broker()
     values = {"key_type": key_type, "coordinator_keys": [key]}
     (found,) = (await connection.call(FIND_COORDINATOR, values)).coordinators
@@ -22,9 +22,9 @@ async def find_coordinator(view: ClusterView, key: str, key_type: int = GROUP) -
 def raise_code(
     code: int, message: str | None = None, *, name: str = "", operation: str = ""
 ) -> None:
-    """Raise what a code of an answer says, unless it is 0.
+    """Raise the error of a code, unless it is 0.
 
-    operation: what the request needs on the resource `name`, for the words about permissions.
+    operation: the ACL operation on the resource `name`, for messages about permissions.
     """
     if code:
         words = message or None
@@ -32,6 +32,6 @@ def raise_code(
 
 
 def raise_error_of(result: Any, name: str = "", operation: str = "") -> None:
-    """Raise the error that a part of an answer carries, as `raise_code`."""
+    """Raise the error in a part of an answer, as `raise_code` does."""
     message = getattr(result, "error_message", None)
     raise_code(result.error_code, message, name=name, operation=operation)

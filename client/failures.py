@@ -1,12 +1,12 @@
-"""What went wrong on the client's side, and what an error means to a producer.
+"""Errors of the client, and the marks that tell a producer how to react to an error.
 
 Every error is a `KafkaError`: `.code`, `.retriable` (the same request may succeed later),
-`.abortable` (the transaction must be aborted, then the producer may go on), `.fatal` (this producer
-cannot go on), and `str()` is a sentence.
+`.abortable` (the transaction must be aborted, then the producer may go on), `.fatal` (this
+producer cannot go on), and `str()` is a sentence.
 
-A child of a fork has the sockets of its parent and none of its threads: what it asked would go out
-between the parent's requests, and nothing would answer it. So a client that was in use raises
-ClientClosed in the child, and closes nothing there. The parent goes on.
+A forked child has its parent's sockets and none of its threads: its requests would mix with those
+of the parent, and never be answered. So a client that was in use raises ClientClosed in the child,
+and closes nothing there. The parent is not affected.
 """
 
 import os
@@ -25,7 +25,7 @@ from ..wire.errors import (
 
 
 class IllegalProducerState(KafkaError):
-    """A call that does not fit the producer's state; a mistake of the program."""
+    """A call that the producer's state does not allow; a mistake of the application."""
 
     code = ErrorCode.INVALID_TXN_STATE
 
@@ -43,7 +43,7 @@ class ClientClosed(KafkaError):
 
     @property
     def retriable(self) -> bool:
-        """Who tries again with a client that is closed would try for ever."""
+        """Return False: a closed client stays closed, so a retry would never end."""
         return False
 
 
@@ -66,7 +66,7 @@ class PartitionNotAssigned(KafkaError):
 
 
 class CommitFailed(KafkaError):
-    """The group has gone on without this member: its offsets were not committed."""
+    """The group has rebalanced without this member: its offsets were not committed."""
 
     code = ErrorCode.ILLEGAL_GENERATION
 
@@ -76,13 +76,13 @@ class AnotherBroker(NetworkException):
 
 
 class HungUp(NetworkException):
-    """Who took the connection closed it before anything was answered."""
+    """The peer closed the connection before it answered anything."""
 
 
 class SslAuthenticationFailed(KafkaError):
-    """TLS was not agreed on: who answers is not trusted, or does not trust us."""
+    """The TLS handshake failed: one side does not trust the other."""
 
-    code = ErrorCode.SASL_AUTHENTICATION_FAILED  # Kafka has no number for TLS: the nearest
+    code = ErrorCode.SASL_AUTHENTICATION_FAILED  # Kafka has no code for TLS; this is the nearest
 
 
 class SecurityProtocolMismatch(KafkaError):
@@ -92,7 +92,7 @@ class SecurityProtocolMismatch(KafkaError):
 
 
 UNREACHABLE = (NetworkException, RequestTimedOut)
-# What another broker or a later try would not change: it is raised at once (KIP-152).
+# Another broker or a later try would not help: these are raised at once (KIP-152).
 NOT_TRUSTED = (
     SslAuthenticationFailed,
     SecurityProtocolMismatch,
@@ -112,14 +112,14 @@ class Forked(Protocol):
     """A client, or a part of one."""
 
     def forked(self) -> None:
-        """Use the parent's connections no more; called in the child."""
+        """Stop using the parent's connections; called in the child."""
 
 
 _clients: "weakref.WeakSet[Forked]" = weakref.WeakSet()
 
 
 def tell_of_forks(client: Forked) -> None:
-    """Call `client.forked` in each child, as long as there is such a client."""
+    """Call `client.forked` in each forked child, as long as the client exists."""
     _clients.add(client)
 
 
@@ -133,12 +133,12 @@ if hasattr(os, "register_at_fork"):
 
 
 def as_abortable(problem: KafkaError) -> KafkaError:
-    """The same error, marked: abort, then go on."""
+    """Mark an error and return it: abort the transaction, then continue."""
     problem.abortable = True
     return problem
 
 
 def as_fatal(problem: KafkaError) -> KafkaError:
-    """The same error, marked: this producer cannot go on."""
+    """Mark an error and return it: this producer cannot continue."""
     problem.fatal = True
     return problem

@@ -1,6 +1,6 @@
-"""Administration of consumer groups: their members, and what they have committed.
+"""Administration of consumer groups: their members and committed offsets.
 
-A group is asked of its coordinator, which is looked for again whenever it has moved; lists are
+Requests about a group go to its coordinator, which is found again whenever it has moved. Lists are
 gathered from all brokers, since each coordinates some groups. Errors are raised as in `admin`.
 """
 
@@ -37,7 +37,7 @@ class GroupAdmin:
         self.view, self.timeout_ms = view, timeout_ms
 
     async def list_groups(self) -> list[GroupListing]:
-        """All groups, by name."""
+        """List all groups, by name."""
 
         async def attempt() -> list[GroupListing]:
             answers = await self.view.ask_all(LIST_GROUPS, {"states_filter": []})
@@ -49,7 +49,7 @@ class GroupAdmin:
         return await self.view.retrying(attempt, timeout_ms=self.timeout_ms)
 
     async def describe(self, group_id: str) -> GroupDescription:
-        """The group and its members, of either protocol. Raises GroupIdNotFound."""
+        """Describe a group and its members, of either protocol; raise GroupIdNotFound."""
         return await self._of_coordinator(
             group_id, lambda coordinator, node_id: described_group(coordinator, node_id, group_id)
         )
@@ -57,9 +57,9 @@ class GroupAdmin:
     async def describe_listed(
         self, listed: Iterable[GroupListing]
     ) -> dict[str, tuple[GroupDescription | None, dict[TopicPartition, int]]]:
-        """Description and committed offsets of those that `list_groups` gave, each once.
+        """Return descriptions and committed offsets of listed groups.
 
-        A group that its coordinator does not describe any more has None.
+        The description is None for a group that its coordinator no longer describes.
         """
         by_node: dict[int, list[GroupListing]] = {}
         for each in listed:
@@ -80,10 +80,10 @@ class GroupAdmin:
         *,
         stable: bool = False,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Committed offsets of these partitions; None: of all that have one.
+        """Return committed offsets of these partitions; None: of all that have one.
 
-        With `stable` the ends of open transactions are waited for, but of partitions that are not
-        named only where an offset was committed before.
+        With `stable` it waits for the end of open transactions; in partitions that are not named,
+        only if an offset was committed before.
         """
         listed = None if partitions is None else list(partitions)
 
@@ -97,9 +97,9 @@ class GroupAdmin:
         return await self._of_coordinator(group_id, ask)
 
     async def commit(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Set committed offsets of a group that has no members now.
+        """Set committed offsets of a group without members.
 
-        Raises UnknownMemberId while it has some.
+        Raises UnknownMemberId if it has members.
         """
         topics = committed_by_topic(with_metadata(offsets))
 
@@ -128,7 +128,7 @@ class GroupAdmin:
         await self._of_coordinator(group_id, ask)
 
     async def delete(self, group_id: str) -> None:
-        """Delete a group that has no members, and its offsets. Raises NonEmptyGroup."""
+        """Delete a group without members, and its offsets; raise NonEmptyGroup."""
 
         async def ask(coordinator: BrokerConnection, _: int) -> None:
             values = {"groups_names": [group_id]}
@@ -148,7 +148,7 @@ class GroupAdmin:
 
 
 def _raise_first(topics: Iterable[Any], group_id: str, operation: str) -> None:
-    """operation: on the group; of topics it is Read."""
+    """Raise the first error of a partition. operation: needed on the group; on topics Read."""
     for topic in topics:
         for each in topic.partitions:
             code = int(each.error_code)

@@ -1,4 +1,4 @@
-"""What a consumer hands to a producer: its offsets, and who it is in its group."""
+"""Data that a consumer passes to a producer: its offsets, and its membership of a group."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from ..wire.identifiers import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class OffsetAndMetadata:
-    """What is committed for a partition: the next offset to read."""
+    """The committed position of a partition: the offset of the next record."""
 
     offset: int
     metadata: str = ""
@@ -17,10 +17,10 @@ class OffsetAndMetadata:
 
 @dataclass(frozen=True, slots=True)
 class GroupMetadata:
-    """A member as its group knows it; the defaults are not checked (KIP-447).
+    """A member as its group knows it; default values are not checked (KIP-447).
 
-    topic_ids: of the partitions that a member of a consumer group (KIP-848) has. Offsets in
-    transactions name topics by these where the broker takes them (TxnOffsetCommit 6).
+    topic_ids: the topic ids of the partitions of a member of a consumer group (KIP-848). Offsets
+    in transactions use them if the broker supports that (TxnOffsetCommit 6).
     """
 
     group_id: str
@@ -35,7 +35,7 @@ class GroupMetadata:
 def with_metadata(
     offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Plain offsets with none."""
+    """Return offsets with metadata; plain offsets get an empty one."""
     return {
         key: OffsetAndMetadata(each) if isinstance(each, int) else each
         for key, each in offsets.items()

@@ -1,4 +1,4 @@
-"""Work that goes on over several calls, each with a deadline of its own."""
+"""Work that continues over several calls, each with a deadline of its own."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -23,12 +23,12 @@ class LongWork:
         return self._task is None or self._task.done()
 
     def begin(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Begin it, when the last piece is done; what that has raised is not told."""
+        """Begin work unless the last piece still runs; errors of the last piece are dropped."""
         if self.is_idle:
             self._task = asyncio.create_task(work())
 
     async def until(self, deadline_ms: int, work: Callable[[], Coroutine[Any, Any, None]]) -> bool:
-        """Go on with it, or begin it; False when the deadline came first. Raises what it raises."""
+        """Continue or begin work; return False at the deadline. Raises the error of the work."""
         if self._task is None:
             self._task = asyncio.create_task(work())
         task = self._task
@@ -42,7 +42,7 @@ class LongWork:
         return True
 
     async def ended(self) -> None:
-        """Return when the piece that an interrupted call has left is done. Raises nothing of it."""
+        """Return when the piece of an interrupted call is done; raise none of its errors."""
         task = self._task
         if task is not None:
             await asyncio.wait([task])
@@ -52,13 +52,13 @@ class LongWork:
                 task.exception()
 
     def drop(self) -> None:
-        """Give it up."""
+        """Cancel the work."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
 
     async def stop(self) -> None:
-        """Give it up, and return when it has ended."""
+        """Cancel the work, and return when it has ended."""
         task = self._task
         self.drop()
         if task is not None:

@@ -1,11 +1,11 @@
 """An event loop in a thread of its own, for programs that have none.
 
-Made by each synchronous client for itself, after any fork of the program, and ended with it. It is
-a uvloop where that is installed.
+Each synchronous client creates one for itself, after any fork of the program, and ends it. It is a
+uvloop where that is installed.
 
-One that nobody has closed is stopped when the program ends, before the interpreter is taken down: a
-loop of uvloop that wakes after that asks for a lock that is no more, and the process ends by
-SIGSEGV. What handlers of the end ask for later still (a producer's close) runs in their own thread.
+An unclosed loop is stopped when the program ends, before the interpreter shuts down: a uvloop that
+wakes later requests a lock that no longer exists, and the process ends by SIGSEGV. Calls of later
+exit handlers (a producer's close) run in their own thread.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ C = TypeVar("C", bound=Closing)
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """The fastest loop that there is here."""
+    """Return the fastest event loop that is installed."""
     try:
         import uvloop
     except ImportError:
@@ -40,7 +40,7 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
     return uvloop.new_event_loop()
 
 
-STOP_S = 5.0  # that the end of a program waits for a loop in the middle of something
+STOP_S = 5.0  # at the exit of a program, for a loop that is still busy
 _unclosed: "weakref.WeakSet[LoopThread]" = weakref.WeakSet()
 
 
@@ -53,9 +53,9 @@ def _stop_at_exit() -> None:
 class _Call(Generic[T]):
     """A coroutine that the loop runs for a thread that waits.
 
-    An exception of a signal handler may leave the waiting anywhere. In a condition (of threading,
-    of a concurrent future) it can leave a lock behind that the loop then waits for, for ever; a
-    bare lock is taken in one piece.
+    A signal handler may raise at any point of the wait. In a condition (of threading, of a
+    concurrent future) that can leave a lock held, for which the loop then waits for ever; a bare
+    lock is acquired atomically.
     """
 
     def __init__(self, work: Coroutine[Any, Any, T]) -> None:
@@ -65,18 +65,18 @@ class _Call(Generic[T]):
         self._is_running.acquire()
 
     def begin(self) -> None:
-        """Run it; on the loop."""
+        """Begin the coroutine; on the loop."""
         self._task = asyncio.ensure_future(self._work)
         self._task.add_done_callback(lambda _: self._is_running.release())
 
     def cancel(self) -> None:
-        """Give it up; on the loop, after `begin`."""
+        """Cancel it; on the loop, after `begin`."""
         if self._task is not None:
             self._task.cancel()
             self._task.add_done_callback(lambda task: task.cancelled() or task.exception())
 
     def result(self, timeout_s: float | None) -> T:
-        """Wait for it. Raises what it has raised, CancelledError, or TimeoutError."""
+        """Wait for the result; raise its error, CancelledError or TimeoutError."""
         if not self._is_running.acquire(timeout=-1 if timeout_s is None else max(0.0, timeout_s)):
             raise TimeoutError
         assert self._task is not None
@@ -90,31 +90,31 @@ class LoopThread:
 
     def __init__(self, name: str) -> None:
         self.loop = new_event_loop()
-        self._lock, self._is_ending = threading.RLock(), False  # a finalizer may run within
+        self._lock, self._is_ending = threading.RLock(), False  # reentrant for finalizers
         self._thread = threading.Thread(target=self.loop.run_forever, name=name, daemon=True)
-        self.is_forked = False  # this is a child of the process that has the thread
-        self._is_stopped = False  # the loop is at rest, and may be run by whoever needs it
+        self.is_forked = False  # this process is a fork of the one that has the thread
+        self._is_stopped = False  # the loop is at rest, and any caller may run it
         self._thread.start()
         _unclosed.add(self)
         tell_of_forks(self)
 
     def forked(self) -> None:
-        """The thread is the parent's; called in the child."""
+        """Leave the thread to the parent; called in a forked child."""
         self.is_forked = True
         _unclosed.discard(self)
 
     def run(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
-        """Run to its end and return what it returns; TimeoutError (and cancelled) after a time.
+        """Run a coroutine to its end; after a timeout cancel it and raise TimeoutError.
 
-        ClientClosed when the loop has ended, or ends meanwhile, or is another process's.
-        RuntimeError from the loop's own thread, where waiting would wait for itself.
+        Raises ClientClosed when the loop has ended, ends meanwhile, or belongs to another process,
+        and RuntimeError in the loop's own thread, which would wait for itself.
         """
         call: _Call[T]
         try:
             self.refuse_own_thread()
-            if self.is_forked:  # the lock may be held, by a thread of the parent
+            if self.is_forked:  # a thread of the parent may hold the lock
                 raise ClientClosed(FORKED)
-            with self._lock:  # what comes behind `close` would never be run
+            with self._lock:  # a call after `close` would never run
                 if self._is_ending:
                     raise ClientClosed("the client is closed")
                 if self._is_stopped:
@@ -136,7 +136,7 @@ class LoopThread:
             raise
 
     def close(self) -> None:
-        """End the loop and the thread; what still runs there is cancelled. The first call does."""
+        """Cancel what runs on the loop, and end loop and thread; later calls do nothing."""
         self.refuse_own_thread()
         if self.is_forked:
             return
@@ -162,18 +162,18 @@ class LoopThread:
         self.loop.close()
 
     def stop(self) -> None:
-        """Let the loop rest, and end the thread; nothing is closed. For the end of a program."""
+        """Stop the loop and end the thread without closing anything, at the exit of a program."""
         with self._lock:
             if self._is_ending or self._is_stopped or not self._thread.is_alive():
                 return
             self.loop.call_soon_threadsafe(self.loop.stop)
             self._thread.join(STOP_S)
             self._is_stopped = not self._thread.is_alive()
-            for task in asyncio.all_tasks(self.loop):  # which end with the program, as they did
+            for task in asyncio.all_tasks(self.loop):  # they end with the program, as before
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
 
     def refuse_own_thread(self) -> None:
-        """Raises RuntimeError where waiting would wait for itself."""
+        """Raise RuntimeError in the loop's own thread, which would wait for itself."""
         if threading.current_thread() is self._thread:
             raise RuntimeError("a callback may not wait for its own client")
 
@@ -193,7 +193,7 @@ class BlockingClient(Generic[C]):
         if kind is None:
             self.close()
         else:
-            with contextlib.suppress(KafkaError):  # what came first counts
+            with contextlib.suppress(KafkaError):  # the first error counts
                 self.close()
 
     def run(self, work: Callable[[C], Awaitable[T]]) -> T:
@@ -205,12 +205,12 @@ class BlockingClient(Generic[C]):
         return self._thread.run(call())
 
     def close(self) -> None:
-        """Close the client and its loop. Other threads that do wait for it, repeated calls not."""
+        """Close the client and its loop; other threads wait for that, repeated calls do not."""
         self._thread.refuse_own_thread()
         if self._thread.is_forked:
-            return  # it is the parent's to close
+            return  # the parent closes it
         with self._closing:
-            if not self._is_closing:  # by a handler of signals, perhaps, in the middle of this
+            if not self._is_closing:  # perhaps by a signal handler in the middle of this
                 self._is_closing = True
                 self._close()
 
@@ -224,7 +224,7 @@ class BlockingClient(Generic[C]):
 def waiting(
     method: Callable[Concatenate[C, P], Awaitable[T]],
 ) -> Callable[Concatenate[BlockingClient[C], P], T]:
-    """The method of a blocking client that runs one of its client's to its end."""
+    """Return a method of a blocking client that runs a method of its client to the end."""
 
     @wraps(method)
     def call(blocking: BlockingClient[C], /, *arguments: P.args, **keywords: P.kwargs) -> T:
@@ -236,7 +236,7 @@ def waiting(
 def on_loop(
     method: Callable[Concatenate[C, P], T],
 ) -> Callable[Concatenate[BlockingClient[C], P], T]:
-    """The same of a method that is no coroutine, and belongs to the loop."""
+    """Return the same for a method that is no coroutine, and must run on the loop."""
 
     @wraps(method)
     async def called(client: C, /, *arguments: P.args, **keywords: P.kwargs) -> T:

@@ -12,9 +12,9 @@
         await producer.commit_transaction()
 
 `send` waits until the record is in a batch (and for room, when buffer.memory is used up) and
-returns its `Delivery`: await it, or let `flush` or the commit wait for all, and raise what failed.
-Errors are classes of `wire.errors` with `.code`, `.retriable`, `.abortable`, `.fatal`; what a
-caller does about them:
+returns its `Delivery`: await it, or let `flush` or the commit wait for all and raise failures.
+Errors are classes of `wire.errors` with `.code`, `.retriable`, `.abortable`, `.fatal`. The
+reactions to them:
 
     abortable   abort_transaction(), then begin again
     fatal       close this producer; another one has taken its place, or it may not do this
@@ -53,7 +53,7 @@ CLOSE_TIMEOUT_MS = 5_000
 
 
 class Producer:
-    """See the top of the file. A view that was given is the caller's to close."""
+    """A producer; its caller closes a view given to it."""
 
     def __init__(self, source: Source | None = None, /, **keywords: Any) -> None:
         config = split_source(source, keywords)
@@ -79,7 +79,7 @@ class Producer:
         self._sender = Sender(self._view, s, self.identity, self._batches, self._session)
         self._lookup = TopicLookup(self._view, s)
         self._topics = self._lookup.topics
-        # looked at for every record
+        # read for every record
         self._record_bytes_max: int = s.max_request_size + RECORD_BYTES_EXTRA
         self._bytes_max: int = s.buffer_memory
         self._ignores_keys: bool = s.partitioner_ignore_keys
@@ -87,7 +87,7 @@ class Producer:
         tell_of_forks(self)
 
     def forked(self) -> None:
-        """Take nothing more where the parent may have sent; called in a child of the process."""
+        """Accept no more records if the parent may have sent some; called in a forked child."""
         self._is_closed |= self._view.has_connected
 
     def _why_closed(self) -> ClientClosed:
@@ -100,17 +100,17 @@ class Producer:
         if kind is None:
             await self.close()
         else:
-            with contextlib.suppress(KafkaError):  # what came first counts
+            with contextlib.suppress(KafkaError):  # the first error counts
                 await self.close()
 
     @property
     def state(self) -> ProducerState:
-        """Where the producer stands."""
+        """The state of the producer."""
         return self.identity.state
 
     @property
     def view(self) -> ClusterView:
-        """What it knows of the cluster."""
+        """The brokers and partitions that the producer knows."""
         return self._view
 
     # --- records
@@ -125,10 +125,11 @@ class Producer:
         timestamp_ms: int | None = None,
         headers: Headers = (),
     ) -> Delivery:
-        """Put a record into a batch; what is returned is done when it is acknowledged.
+        """Put a record into a batch; its delivery is done when the record is acknowledged.
 
-        Raises when the record cannot go anywhere: the topic or partition is not there, it is too
-        large, the transaction takes nothing more, or nothing moved for max.block.ms.
+        Raises if the record cannot be sent: the topic or partition does not exist, it is too
+        large, the transaction accepts no more records, or nothing was acknowledged for
+        max.block.ms.
         """
         record, begun = (topic, value, key, partition, timestamp_ms, headers), self.transaction
         while (delivery := self.try_send(*record)) is None:
@@ -145,7 +146,7 @@ class Producer:
         timestamp_ms: int | None = None,
         headers: Headers = (),
     ) -> Delivery | None:
-        """As `send` when that needs not wait; None when it has to. On the loop's thread only."""
+        """Send without waiting; return None if it has to wait. On the loop's thread only."""
         if self._is_closed:
             raise self._why_closed()
         size = RECORD_BYTES_EXTRA + (len(key) if key else 0) + (len(value) if value else 0)
@@ -192,14 +193,14 @@ class Producer:
         headers: Sequence[Headers] | None = None,
         within: object = None,
     ) -> Deliveries:
-        """Put many records into batches, at a fraction of what `send` costs for each.
+        """Put many records into batches, at a fraction of the cost of `send`.
 
         values, keys: lists of bytes and None, or Arrow arrays of binary or text. partition and
-        timestamp_ms: one for all, or one for each. Returns when all stand in batches; records of
-        one partition keep their order. Raises as `send` does, and TypeError or ValueError for
-        columns that are not such, all before the first record is taken; but when the transaction
-        fails or nothing moves for max.block.ms, some may be on their way. within: their
-        `transaction`; else the one that is open.
+        timestamp_ms: one for all, or one for each. Returns when all records are in batches;
+        records of one partition keep their order. Raises as `send` does, and TypeError or
+        ValueError for other columns, before it takes the first record. But if the transaction
+        fails or nothing is acknowledged for max.block.ms, some records may have been sent. within:
+        their `transaction`; by default the open one.
         """
         begun = self.transaction if within is None else within
         if self._is_closed:
@@ -251,18 +252,19 @@ class Producer:
                 self._topics[topic].sticky.took(rows.bytes_between(at, at + taken))
             at += taken
             self._sender.wake.set()
-            await asyncio.sleep(0)  # what is full leaves meanwhile
+            await asyncio.sleep(0)  # full batches are sent meanwhile
 
     async def until_sendable(self, topic: str) -> None:
-        """What `try_send` waits for: the topic is known, and there is room."""
+        """Wait for what `try_send` lacks: the topic, or room."""
         if not self._view.snapshot.partitions_of(topic):
             await self._lookup.until_known(topic)
             return
         limit_ms = self.settings.max_block_ms
-        while self._batches:  # one at least, however little waits: a large record found no room
+        # at least one batch, however little waits: a large record found no room
+        while self._batches:
             self._sender.start()
             try:
-                async with asyncio.timeout(limit_ms / 1000):  # anew with each batch that is decided
+                async with asyncio.timeout(limit_ms / 1000):  # anew after each decided batch
                     await self._sender.until_decided()
             except TimeoutError:
                 raise RequestTimedOut(
@@ -274,13 +276,13 @@ class Producer:
 
     @property
     def obstacle(self) -> KafkaError | None:
-        """Why records are tried again and again at this moment; None: nothing is in their way."""
+        """Why records are being retried now; None if none are."""
         return self._batches.obstacle
 
     async def flush(self) -> None:
         """Return when every record handed over is decided.
 
-        Raises the first error of records whose deliveries nobody has looked at.
+        Raises the first error that the application has not read in a delivery.
         """
         if self._view.is_forked:
             raise self._why_closed()
@@ -293,9 +295,9 @@ class Producer:
             raise problem
 
     async def close(self) -> None:
-        """Flush and end; an open transaction that is not prepared is aborted.
+        """Flush and end; abort an open transaction unless it is prepared.
 
-        Raises what `flush` does, of a producer without transactions: the others have a commit.
+        Without transactions it raises as `flush` does; with them, the commit does that.
         """
         if self._is_closed:
             return
@@ -320,11 +322,11 @@ class Producer:
 
     @property
     def transaction(self) -> object:
-        """Stands for the one that is open, another object each time; None where none is."""
+        """A token of the open transaction, another object each time; None without one."""
         return self._session and self._session.scope
 
     def require_same(self, transaction: object) -> None:
-        """Raises IllegalProducerState where that one is over."""
+        """Raise IllegalProducerState if that transaction is over."""
         if self._session is not None:
             self._session.require_same(transaction)
 
@@ -338,29 +340,29 @@ class Producer:
 
     @property
     def ends_sent(self) -> int:
-        """EndTxn requests so far: a failed commit is in doubt after several, and not after none."""
+        """The EndTxn requests so far: a failed commit is in doubt after several, not after none."""
         return 0 if self._session is None else self._session.requests.ends_sent
 
     @property
     def lost_answers(self) -> int:
-        """Requests to coordinators whose answers were lost: they may take effect yet, or again."""
+        """The requests to coordinators without an answer, which may still take effect, or twice."""
         return 0 if self._session is None else self._session.requests.lost_answers
 
     async def init_transactions(
         self, *, keep_prepared_transaction: bool = False
     ) -> PreparedTransaction | None:
-        """Take the transactional id over: fences whoever had it, and aborts what is open.
+        """Take the transactional id over: fence its older producer, and abort its transaction.
 
         With `keep_prepared_transaction` a prepared one is kept and its token returned (KIP-939;
-        Apache Kafka 4.3 does not serve that: UnsupportedVersion). It is this producer's from here
-        on, which is IN_TRANSACTION: commit it, abort it, or `complete` it.
+        Apache Kafka 4.3 does not serve that: UnsupportedVersion). This producer is then
+        IN_TRANSACTION: commit it, abort it, or `complete` it.
         """
         return await self._transactional.init(keep_prepared=keep_prepared_transaction)
 
     async def begin_transaction(self) -> None:
         """Begin a transaction."""
         await self._transactional.begin()
-        self._sender.unseen.take()  # of the last one, which was told by its end
+        self._sender.unseen.take()  # of the last transaction, whose end has reported them
 
     async def send_offsets_to_transaction(
         self,
@@ -369,30 +371,31 @@ class Producer:
     ) -> None:
         """Commit consumed offsets with the transaction.
 
-        offsets: the next offset to read, by (topic, partition). group_metadata: of the consumer
-        (KIP-447: a member that the group has dropped is refused); a plain group id is not checked.
+        offsets: the next offset to read, by (topic, partition). group_metadata: the consumer's
+        (KIP-447: a member that the group has removed is refused); a plain group id is not checked.
         """
         group = GroupMetadata(group_metadata) if isinstance(group_metadata, str) else group_metadata
         await self._transactional.send_offsets(with_metadata(offsets), group)
 
     async def commit_transaction(self) -> None:
-        """Flush and commit: all of it counts from here on, or an error says why not."""
+        """Flush and commit: all records count from here on, or an error says why not."""
         await self._transactional.commit(self._sender)
 
     async def abort_transaction(self) -> None:
-        """Abort: nothing of it counts."""
+        """Abort: no record of the transaction counts."""
         await self._transactional.abort(self._sender)
 
     async def prepare(self, *, may_time_out: bool = False) -> PreparedTransaction:
-        """Flush, and return the token by which any process can `complete` the transaction.
+        """Flush, and return the token with which any process can `complete` the transaction.
 
-        may_time_out: of a transaction without two-phase commit, which the cluster aborts after
-        transaction.timeout.ms, counted from its first record; `complete` tells that then.
+        may_time_out: also allowed without two-phase commit; then the cluster aborts the
+        transaction after transaction.timeout.ms, counted from its first record, and `complete`
+        raises that.
         """
         return await self._transactional.prepare(self._sender, may_time_out=may_time_out)
 
     async def complete(self, token: PreparedTransaction | str, commit: bool) -> None:
-        """End a prepared transaction of whichever producer; see `prepared.complete`."""
+        """End a prepared transaction of any producer; see `prepared.complete`."""
         known = PreparedTransaction.parse(token) if isinstance(token, str) else token
         if self._session is not None and self._session.kept == known:
             await (self.commit_transaction() if commit else self.abort_transaction())

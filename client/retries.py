@@ -1,7 +1,7 @@
-"""How long to wait before the next try: growing, scattered, bounded.
+"""Pauses between attempts: growing, scattered, bounded.
 
-A try that fails at once again and again must not become a storm, and many clients that lost the
-same broker must not come back in step.
+Repeated immediate failures must not flood a broker, and many clients that lost the same broker
+must not reconnect in step.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from ..wire.errors import KafkaError, RequestTimedOut
 
-TRY_MS_MIN = 500  # also of a try that begins at the deadline
+TRY_MS_MIN = 500  # also for an attempt that begins at the deadline
 T = TypeVar("T")
 
 
@@ -28,7 +28,7 @@ class Backoff:
 
     @property
     def left_ms(self) -> int:
-        """Time until the deadline; not below 0."""
+        """The time until the deadline, not below 0."""
         return max(0, self.deadline_ms - now_ms())
 
     @property
@@ -37,7 +37,7 @@ class Backoff:
         return now_ms() >= self.deadline_ms
 
     async def pause(self) -> None:
-        """Wait before the next try."""
+        """Wait before the next attempt."""
         pause_ms = min(self._next_ms * random.uniform(0.8, 1.2), self.left_ms)
         self._next_ms = min(self._next_ms * 2, self._last_ms)
         await asyncio.sleep(pause_ms / 1000)
@@ -49,10 +49,10 @@ async def until_decided(
     backoff: Backoff,
     what: str,
 ) -> T:
-    """The first answer without an error.
+    """Repeat an attempt, and return the first answer without an error.
 
-    `judge` is given each error, also those that are raised, and raises what ends it;
-    RequestTimedOut when the deadline does.
+    `judge` is called with each error, returned or raised, and raises it to end the operation. At
+    the deadline RequestTimedOut is raised.
     """
     while True:
         try:

@@ -1,9 +1,9 @@
-"""Configuration of clients: Kafka's dotted names, or the same as keywords with underscores.
+"""The configuration of clients, with Kafka's dotted names or keywords with underscores.
 
     Producer({"bootstrap.servers": "127.0.0.1:9092", "linger.ms": 20}, compression_type="zstd")
 
-Pure. Values may be text, as in a properties file. A name or a value that would not be honoured is
-refused with a sentence. Where a default is not Kafka's, the row says why.
+Pure. Values may be text, as in a properties file. An unknown name or an invalid value is refused
+with a message. Rows with another default than Kafka's name Kafka's.
 """
 
 import difflib
@@ -20,9 +20,9 @@ INT_MAX, LONG_MAX = 2**31 - 1, 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One name: kind is int, bool, str, list, Secret or FunctionType; least and most bound an int.
+    """One setting; kind is int, bool, str, list, Secret or FunctionType.
 
-    aliases: other clients' names of the same.
+    least, most: the bounds of an int. aliases: names of the same setting in other clients.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Setting:
         return self.name.replace(".", "_")
 
     def read(self, value: Any) -> Any:
-        """The value in its kind. Raises ValueError with a sentence."""
+        """Return a value in its kind; raise ValueError with a message."""
         if value is None:
             return None
         if isinstance(value, bytes | bytearray):  # as text it would be b'...'
@@ -228,14 +228,14 @@ class Settings(SimpleNamespace):
     """Values by keyword name, as attributes."""
 
     def but(self, **values: Any) -> "Settings":
-        """The same with other values."""
+        """Return a copy with some other values."""
         return Settings(**{**vars(self), **values})
 
 
 def read_settings(
     rows: Sequence[Setting], config: Mapping[str, Any] | None, keywords: Mapping[str, Any]
 ) -> Settings:
-    """Defaults, then the dotted names of `config`, then keywords. Raises ValueError."""
+    """Read defaults, then the dotted names of `config`, then keywords; raise ValueError."""
     by_name = {name: row for row in rows for name in (row.name, *row.aliases)}
     by_keyword = {name.replace(".", "_"): row for name, row in by_name.items()}
     values = {row.keyword: row.default for row in rows}
@@ -253,7 +253,7 @@ def read_settings(
 
 
 def imported(name: str, place: str) -> Any:
-    """What `package.module:function` names: for files and options, which are text."""
+    """Import `package.module:function`, for files and options, which are text."""
     module, separator, attribute = place.partition(":")
     if not separator or not module or not attribute:
         raise ValueError(f"{name} is a function, or as text package.module:function")
@@ -264,7 +264,7 @@ def imported(name: str, place: str) -> Any:
 
 
 def hidden_secrets(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The same, by dotted names or keywords, with what must not be seen as `Secret`."""
+    """Return settings by dotted names or keywords, with secrets as `Secret`."""
     return {
         name: Secret(value) if name in _SECRETS and isinstance(value, str) else value
         for name, value in config.items()
@@ -277,7 +277,7 @@ def _unknown(name: str, known: Iterable[str]) -> str:
 
 
 def producer_settings(config: Mapping[str, Any] | None, keywords: Mapping[str, Any]) -> Settings:
-    """A producer's settings, with idempotence decided and checked. Raises ValueError."""
+    """Return a producer's settings, with idempotence decided and checked; raise ValueError."""
     s = read_settings(PRODUCER, config, keywords)
     s = s.but(acks={"all": -1, "-1": -1, "1": 1, "0": 0}[s.acks])
     asked = s.enable_idempotence
@@ -304,7 +304,7 @@ def producer_settings(config: Mapping[str, Any] | None, keywords: Mapping[str, A
 
 
 def consumer_settings(config: Mapping[str, Any] | None, keywords: Mapping[str, Any]) -> Settings:
-    """A consumer's settings. Raises ValueError."""
+    """Return a consumer's settings; raise ValueError."""
     s = read_settings(CONSUMER, config, keywords)
     for name in s.partition_assignment_strategy:
         if name not in ASSIGNORS:
@@ -323,7 +323,7 @@ OF_CLASSIC = ("session.timeout.ms", "heartbeat.interval.ms", "partition.assignme
 
 
 def _check_protocol(s: Settings) -> None:
-    """Refuse what the group's protocol would not honour, as Java's clients do."""
+    """Refuse settings without effect under the group's protocol, as Java's clients do."""
     if s.group_protocol == "classic":
         if s.group_remote_assignor is not None:
             raise ValueError("group.remote.assignor needs group.protocol=consumer")

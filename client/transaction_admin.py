@@ -1,13 +1,13 @@
-"""Administration of transactions (KIP-664): whose are open, where, and how one is ended by hand.
+"""Administration of transactions (KIP-664): lists, descriptions, and two ways to end one.
 
-A transactional id is asked of its coordinator; lists are gathered from all brokers, since each
-coordinates some ids. A partition's producers are asked of its leader. Errors are raised as in
-`admin`. There are two ways to end a transaction from outside:
+Requests about a transactional id go to its coordinator; lists are gathered from all brokers, since
+each coordinates some ids. Requests about a partition's producers go to its leader. Errors are
+raised as in `admin`. There are two ways to end a transaction from outside:
 
-  end        by its transactional id: a new session of the id, so that the coordinator aborts what
-             is open and fences whoever has it. What its owner's successor would do.
-  abort      by its marker, in one partition, whatever its coordinator thinks: for a transaction
-             that the coordinator does not know, and that would hold its partition for ever.
+    end        by its transactional id: a new session of the id, so that the coordinator aborts the
+               open transaction and fences its owner, as a successor of the owner would
+    abort      by its marker, in one partition, without the coordinator: for a transaction that the
+               coordinator does not know, and that would block its partition for ever
 """
 
 import contextlib
@@ -28,7 +28,7 @@ INIT_PRODUCER_ID, WRITE_TXN_MARKERS = 22, 27
 DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS = 61, 65, 66
 NO_TRANSACTION = -1
 IDS_PER_REQUEST = 1_000
-TAKEOVER_TIMEOUT_MS = 1_000  # of a session that opens no transaction; every broker allows that
+TAKEOVER_TIMEOUT_MS = 1_000  # for a session without transactions; every broker allows it
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class DescribedTransaction:
     """A transactional id as its coordinator describes it.
 
     start_ms: wall clock, -1 without a transaction. partitions: while markers are written, those
-    without one.
+    that still lack one.
     """
 
     transactional_id: str
@@ -61,9 +61,9 @@ class DescribedTransaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionProducer:
-    """What a partition knows of a producer; first_offset is -1 without an open transaction.
+    """The state of a producer in a partition; first_offset is -1 without an open transaction.
 
-    coordinator_epoch: of the last marker, -1 before the first.
+    coordinator_epoch: the epoch of the last marker, -1 before the first.
     """
 
     producer_id: int
@@ -75,12 +75,12 @@ class PartitionProducer:
 
     @property
     def is_open(self) -> bool:
-        """Whether it has a transaction open here."""
+        """Whether it has an open transaction in this partition."""
         return self.first_offset != NO_TRANSACTION
 
 
 class TransactionAdmin:
-    """Transactions, through a view of the cluster."""
+    """An administration client for transactions, with a view of the cluster."""
 
     def __init__(self, view: ClusterView, *, timeout_ms: int = 15_000) -> None:
         self.view, self.timeout_ms = view, timeout_ms
@@ -93,10 +93,10 @@ class TransactionAdmin:
         producer_ids: Iterable[int] = (),
         needs_all_brokers: bool = True,
     ) -> list[TransactionListing]:
-        """All transactional ids that pass the filters, by name.
+        """List all transactional ids that pass the filters, by name.
 
-        A broker that cannot be reached is asked until the deadline, or left out at once where not
-        all are needed: a dead one stays listed for a while.
+        An unreachable broker is asked until the deadline, or left out at once unless all are
+        needed: a dead broker stays listed for a while.
         """
         values: dict[str, Any] = {
             "state_filters": list(states),
@@ -119,7 +119,7 @@ class TransactionAdmin:
         return await self.view.retrying(attempt, timeout_ms=self.timeout_ms)
 
     async def describe(self, transactional_id: str) -> DescribedTransaction:
-        """Raises TransactionalIdNotFound."""
+        """Describe a transactional id; raise TransactionalIdNotFound."""
 
         async def attempt() -> DescribedTransaction:
             node_id = await find_coordinator(self.view, transactional_id, TRANSACTION)
@@ -134,7 +134,7 @@ class TransactionAdmin:
     async def describe_listed(
         self, listed: Iterable[TransactionListing]
     ) -> dict[str, DescribedTransaction]:
-        """Of those that `list_transactions` gave; one that is gone meanwhile is left out."""
+        """Describe listed transactional ids; those removed meanwhile are left out."""
         by_node: dict[int, list[str]] = {}
         for each in listed:
             by_node.setdefault(each.coordinator, []).append(each.transactional_id)
@@ -153,9 +153,9 @@ class TransactionAdmin:
     async def producers(
         self, wanted: Iterable[TopicPartition]
     ) -> dict[TopicPartition, list[PartitionProducer]]:
-        """What the leader of each of these partitions knows of its producers.
+        """Return the producers of each partition, as its leader knows them.
 
-        Each leader is asked once for all its partitions, and again where one has moved.
+        Each leader is asked once for all its partitions, and again if one has moved.
         """
         keys = list(dict.fromkeys(wanted))
         found: dict[TopicPartition, list[PartitionProducer]] = {}
@@ -190,7 +190,7 @@ class TransactionAdmin:
         return found
 
     async def end(self, transactional_id: str) -> Identity:
-        """Abort what is open and fence its owner; the (producer id, epoch) of the new session."""
+        """Abort the open transaction and fence its owner; return the new (producer id, epoch)."""
         values = {
             "transactional_id": transactional_id,
             "transaction_timeout": TAKEOVER_TIMEOUT_MS,
@@ -207,7 +207,7 @@ class TransactionAdmin:
         return await self.view.retrying(attempt, timeout_ms=self.timeout_ms)
 
     async def abort(self, topic: str, partition: int, producer: PartitionProducer) -> None:
-        """Write the abort marker of what this producer has open in this partition."""
+        """Write the abort marker of this producer's open transaction in this partition."""
         marker = {
             "producer_id": producer.producer_id,
             "producer_epoch": producer.producer_epoch,

@@ -1,4 +1,4 @@
-"""From what a caller gives (a view, a bootstrap line, a configuration) to a view of the cluster."""
+"""Opens a view of the cluster from a view, a bootstrap list or a configuration."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
@@ -11,7 +11,7 @@ Source = ClusterView | str | Iterable[str] | Mapping[str, Any]
 
 
 def split_source(source: Source | None, keywords: dict[str, Any]) -> dict[str, Any]:
-    """The dotted configuration in `source`; a bootstrap line goes to the keywords."""
+    """Return the dotted configuration in `source`; a bootstrap list goes to the keywords."""
     if isinstance(source, Mapping):
         return dict(cast(Mapping[str, Any], source))
     if source is not None and not isinstance(source, ClusterView):
@@ -20,7 +20,7 @@ def split_source(source: Source | None, keywords: dict[str, Any]) -> dict[str, A
 
 
 def open_view(source: Source | None, settings: Any) -> tuple[ClusterView, bool]:
-    """The view, and whether it is ours to close. Raises ValueError without any address."""
+    """Return the view, and whether this client closes it; raise ValueError without addresses."""
     if isinstance(source, ClusterView):
         return source, False
     if not settings.bootstrap_servers:
@@ -40,9 +40,9 @@ def open_view(source: Source | None, settings: Any) -> tuple[ClusterView, bool]:
 
 
 def view_of(source: Source) -> ClusterView:
-    """A view by a configuration or a bootstrap line, which the caller closes; a view as it is.
+    """Return the view of a source; the caller closes it unless the source was a view.
 
-    Raises ValueError for a name or a value that would not be honoured.
+    Raises ValueError for an unknown name or an invalid value.
     """
     keywords: dict[str, Any] = {}
     return open_view(source, read_settings(ADMIN, split_source(source, keywords), keywords))[0]

@@ -1,4 +1,4 @@
-"""adapters: the block of a dual write in the words of a framework, which the program has installed.
+"""adapters: dual-write and outbox blocks for frameworks that the program has installed.
 
-None of them is imported by anything else.
+No other module imports them.
 """

@@ -1,4 +1,4 @@
-"""asyncpg in the block of a dual write or an outbox, with asyncio.
+"""Connections of asyncpg for the blocks of dual writes and outboxes, with asyncio.
 
     from oncelog.client.adapters.asyncpg import connect
 
@@ -7,8 +7,9 @@
             await work.connection.raw.execute("INSERT INTO transfers VALUES ($1, $2)", 1, 5)
             await work.send("transfers", b"1")
 
-asyncpg is no module of the DB-API: a writer gets what it needs of one around asyncpg's connection,
-which is `raw`. Its `transaction()` is a savepoint of the block, whose commit is the writer's.
+asyncpg does not implement the DB-API: this module adds what a writer needs to asyncpg's
+connection, which stays available as `raw`. Its `transaction()` is a savepoint of the block; the
+writer commits the outer transaction.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -18,7 +19,7 @@ from ..dual_write.stop_words import DualWriteError, UnsafeDatabase
 from .needed import needed
 
 CLOSE_S = 5.0
-IDLE, IN_TRANSACTION = 0, 2  # psycopg's words, which a writer asks for
+IDLE, IN_TRANSACTION = 0, 2  # psycopg's status values, which a writer reads
 
 
 def connect(*args: Any, **options: Any) -> Callable[[], Awaitable["AsyncpgConnection"]]:
@@ -53,10 +54,11 @@ class AsyncpgConnection:
         return AsyncpgCursor(self)
 
     async def begun(self) -> Any:
-        """Give `raw`, in a transaction.
+        """Return `raw`, in a transaction.
 
-        Not by asyncpg's `start()`: cancelled, that leaves an outermost transaction which never
-        ends, and the next one would be a savepoint of it, which commits nothing.
+        It executes BEGIN itself: asyncpg's `start()`, when cancelled, leaves an outermost
+        transaction which never ends, and the next one would be a savepoint of it, which commits
+        nothing.
         """
         if not self._has_begun:
             if self.transaction_status != IDLE:  # BEGIN would join it, and only warn
@@ -74,7 +76,7 @@ class AsyncpgConnection:
                 raise DualWriteError(f"PostgreSQL has answered {status} to COMMIT: nothing counts")
 
     async def rollback(self) -> None:
-        """Also where nothing has begun: BEGIN may have been cut, and the connection be lost."""
+        """Roll back, also before BEGIN: it may have been cancelled, or the connection be lost."""
         self._forget()
         await self.raw.execute("ROLLBACK")
 
@@ -84,7 +86,7 @@ class AsyncpgConnection:
             self._set_outermost(None)
 
     def _set_outermost(self, transaction: Any) -> None:
-        """Let `raw.transaction()` find itself within this one, so that it is a savepoint."""
+        """Make `raw.transaction()` a savepoint of this transaction."""
         self.raw.transaction()._connection._top_xact = transaction
 
     async def close(self) -> None:

@@ -7,10 +7,10 @@
             Transfer.objects.create(number=1, amount=5)
             work.send("transfers", b"1")
 
-`connect` opens a connection as the settings say. Within `transaction` Django's connection of that
-name is the block's, in this thread; `atomic()` is a savepoint of it, and what `on_commit` was given
-is called when the block counts; what it raises is logged. The transaction of the database is the
-writer's.
+`connect` opens a connection as the settings say. Within `transaction`, Django's connection of that
+alias is the block's, in this thread, and `atomic()` is a savepoint. Hooks of `on_commit` run after
+the block has committed; their exceptions are logged. The writer begins and ends the database
+transaction.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ class Writer(Protocol[Work_co]):
     """A writer, or a pool of them."""
 
     def transaction(self) -> AbstractContextManager[Work_co]:
-        """Give its block."""
+        """Open a block."""
         ...
 
 
@@ -78,7 +78,10 @@ def transaction(writer: Writer[Work_co], using: str = "default") -> Generator[Wo
 
 
 def _run_hooks(bound: Any) -> None:
-    """None of them raises: the block counts, and who runs it again would double it."""
+    """Run the hooks of `on_commit`; log their exceptions.
+
+    An exception would invite a retry, and a retry of the committed block would duplicate it.
+    """
     hooks, bound.run_on_commit = bound.run_on_commit, []
     for _, hook, *_ in hooks:
         try:

@@ -1,4 +1,5 @@
-"""SQLAlchemy 2.x in the block of a dual write or an outbox: Core and ORM, with asyncio and without.
+"""SQLAlchemy 2.x in the block of a dual write or an outbox: Core and ORM, with asyncio and
+without.
 
     from oncelog.client.adapters.sqlalchemy import async_session
 
@@ -6,11 +7,11 @@
         session.add(Transfer(number=1, amount=5))
         await work.send("transfers", b"1")
 
-It runs on the block's own connection, inside a savepoint: its commit is a part of the block, its
-rollback undoes what came since, and so does an exception by which it is left. What a session has
-added is flushed when it is left. There is one at a time: the savepoints of two would be within each
-other, and one's rollback undo what the other has written. The transaction of the database is the
-writer's: SQLAlchemy never commits it, nor rolls it back.
+A session runs on the block's own connection, inside a savepoint. Its commit releases the
+savepoint; its rollback, or an exception that leaves it, undoes the changes since. Leaving it
+flushes its objects. Only one may be open at a time: two savepoints would nest, and the rollback of
+one would undo writes of the other. The writer begins and ends the database transaction; SQLAlchemy
+does neither.
 """
 
 import contextlib
@@ -103,7 +104,7 @@ def _pool() -> dict[str, Any]:
 
 
 def _tamed(engine: Any) -> Any:
-    """Return the engine, whose transactions are savepoints: the transaction is the writer's."""
+    """Turn the engine's transactions into savepoints of the writer's transaction, and return it."""
     inner, dialect = _Inner(), engine.dialect
     dialect.do_begin, dialect.do_commit = inner.begin, inner.commit
     dialect.do_rollback, dialect.do_close = inner.rollback, inner.close
@@ -111,9 +112,9 @@ def _tamed(engine: Any) -> Any:
 
 
 class _Inner:
-    """What SQLAlchemy takes for the transaction of a connection."""
+    """The savepoint that SQLAlchemy takes for the transaction of a connection."""
 
-    _is_open = False  # a new engine asks for a rollback before that
+    _is_open = False  # a new engine asks for a rollback before it begins
 
     def begin(self, raw: Any) -> None:
         _execute(raw, f"SAVEPOINT {SAVEPOINT}")
@@ -126,7 +127,7 @@ class _Inner:
         self._end(raw, f"ROLLBACK TO SAVEPOINT {SAVEPOINT}", f"RELEASE SAVEPOINT {SAVEPOINT}")
 
     def close(self, raw: Any) -> None:
-        """Leave it open."""
+        """Leave the connection open."""
 
     def _end(self, raw: Any, *statements: str) -> None:
         is_open, self._is_open = self._is_open, False

@@ -5,7 +5,7 @@
             work.execute("UPDATE accounts SET balance = balance - ? WHERE id = ?", (5, 1))
             work.send("transfers", b"...")
 
-The same as `DualWriter` (writer.py) without `await`; the connection is used by the caller's thread.
+`DualWriter` (writer.py) without `await`; the caller's thread uses the connection.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ from .writer_flow import WriterFlow
 
 
 class BlockingDualWork(BlockingDatabaseWork):
-    """What a block may do."""
+    """The work of one block of a blocking writer."""
 
     def __init__(self, writer: "BlockingDualWriter", producer: BlockingProducer) -> None:
         super().__init__(writer)
@@ -44,7 +44,7 @@ class BlockingDualWork(BlockingDatabaseWork):
         timestamp_ms: int | None = None,
         headers: Headers = (),
     ) -> HandedDelivery:
-        """As `BlockingProducer.send`: what keeps the record out is raised at the block's end."""
+        """Send as `BlockingProducer.send` does; the end of the block raises the record's error."""
         self._used()
         return self._producer.send(
             topic,
@@ -57,13 +57,13 @@ class BlockingDualWork(BlockingDatabaseWork):
         )
 
     def send_many(self, topic: str, values: Any, **columns: Any) -> Deliveries:
-        """As `BlockingProducer.send_many`."""
+        """Send as `BlockingProducer.send_many` does."""
         self._used()
         return self._producer.send_many(topic, values, within=self._within, **columns)
 
 
 class BlockingDualWriter(WriterFlow):
-    """See the top of the file. For one thread at a time."""
+    """A blocking dual writer, for one thread at a time."""
 
     _producer: BlockingProducer | None = None
 
@@ -75,19 +75,19 @@ class BlockingDualWriter(WriterFlow):
         self.close()
 
     def start(self) -> None:
-        """As `DualWriter.start`."""
+        """Start as `DualWriter.start` does."""
         try:
             drive(self._start())
         except BaseException:
-            with contextlib.suppress(Exception):  # what came first counts
+            with contextlib.suppress(Exception):  # the first error counts
                 self.close()
             raise
 
     def close(self) -> None:
-        """As `DualWriter.close`."""
+        """Close as `DualWriter.close` does."""
         self._is_closed = True
         try:
-            if not self._is_taken:  # by a block of another thread, which may be at its end
+            if not self._is_taken:  # a block of another thread may be ending
                 drive(self._settle_at_close())
         finally:
             producer, self._producer = self._producer, None
@@ -99,7 +99,7 @@ class BlockingDualWriter(WriterFlow):
 
     @contextlib.contextmanager
     def transaction(self) -> Generator[BlockingDualWork]:
-        """As `DualWriter.transaction`."""
+        """Open a block as `DualWriter.transaction` does."""
         with self._taken():
             drive(self._begin_block())
             assert self._producer is not None
@@ -112,7 +112,7 @@ class BlockingDualWriter(WriterFlow):
             drive(self._block_done())
 
     def positions(self) -> dict[TopicPartition, int]:
-        """As `DualWriter.positions`."""
+        """Return the positions as `DualWriter.positions` does."""
         with self._taken():
             return drive(self._positions())
 
@@ -134,7 +134,8 @@ class BlockingDualWriter(WriterFlow):
         try:
             result = getattr(producer, call)()
         except KafkaError as problem:
-            known = kafka_side.known_event(effect, producer.state)  # by a call that was interrupted
+            # after a call that was interrupted
+            known = kafka_side.known_event(effect, producer.state)
             return known or kafka_side.event_after_error(effect, problem)
         return kafka_side.event_after(effect, result, lost_answers=producer.run(_lost_answers))
 

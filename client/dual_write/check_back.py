@@ -1,9 +1,9 @@
-"""The check-back's side of a dual write: what to do about one transaction that is open for long.
+"""The check-back's protocol for one dual-write transaction that has been open for long.
 
-Pure, as protocol.py. Nobody knows from Kafka alone whether such a transaction is prepared, and
-whether its writer is dead, asleep, or about to decide. So the decision is not guessed but made:
-where the table has none, `aborted` is inserted, and the writer that comes back finds its key taken.
-Then the transaction is ended under its own producer id and epoch, which no later one has.
+Pure, as protocol.py. Kafka alone does not show whether such a transaction is prepared, nor whether
+its writer is dead, asleep, or about to decide. So the check-back forces a decision: where the
+table has none, it inserts `aborted`, and a writer that returns finds its key taken. Then the
+transaction is ended under its own producer id and epoch, which no later transaction has.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,20 +23,20 @@ class CheckPhase(Enum):
 
 
 class CheckBackProtocol:
-    """One transaction; several check-backs may have the same one in hand."""
+    """One transaction; several check-backs may work on the same one."""
 
     def __init__(self, key: TransactionKey) -> None:
         self.key, self.phase = key, CheckPhase.NEW
         self.outcome = DecidedOutcome.ABORTED
 
     def begin(self) -> steps.Effect:
-        """The first effect, and the next one after a wait."""
+        """Return the first effect, or the next one after a wait."""
         assert self.phase in (CheckPhase.NEW, CheckPhase.WAITING)
         self.phase = CheckPhase.ASKING
         return steps.ReadOrAbort(self.key)
 
     def step(self, event: steps.Event) -> steps.Effect:
-        """Take what happened; the next effect."""
+        """Take an event and return the next effect."""
         rule = self.RULES.get((self.phase, type(event)))
         assert rule is not None, f"{type(event).__name__} does not fit {self.phase.name}"
         return rule(self, event)
@@ -54,7 +54,7 @@ class CheckBackProtocol:
         return steps.CheckedBack(self.key, self.outcome, is_ours=True)
 
     def _refused(self, _: steps.EndRefused) -> steps.Effect:
-        """Somebody has ended it meanwhile: its writer, a successor, another check-back."""
+        """Finish: its writer, a successor or another check-back has ended it meanwhile."""
         self.phase = CheckPhase.DONE
         return steps.CheckedBack(self.key, self.outcome, is_ours=False)
 

@@ -1,11 +1,11 @@
-"""The check-back: transactions that are open for long are ended as a resolver says.
+"""The check-back: it ends transactions that are open for long, as a resolver decides.
 
     async with Admin("127.0.0.1:9092") as admin:
         check_back = CheckBack(admin.view, DatabaseResolver(connect), older_than_ms=30_000)
         await check_back.run()      # for ever; or `await check_back.sweep()` once
 
-Any number of these may run, beside the writers; check_back_task.py runs one in a service. What is
-asked for stands in check_back.py.
+Any number of check-backs may run beside the writers; check_back_task.py runs one in a service.
+check_back.py has the protocol.
 """
 
 import asyncio
@@ -28,13 +28,13 @@ logger = logging.getLogger(__name__)
 OLDER_THAN_MS, EVERY_MS = 30_000, 1_000
 ASK_AGAIN_FIRST_MS, ASK_AGAIN_LAST_MS = 1_000, 60_000
 END_TIMEOUT_MS = 15_000
-RESOLVE_TIMEOUT_S = 30.0  # of a resolver that hangs
-AT_ONCE_MAX = 16  # questions, so that one that hangs does not hold up the others
+RESOLVE_TIMEOUT_S = 30.0  # for a resolver that hangs
+AT_ONCE_MAX = 16  # questions, so that one that hangs does not delay the others
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What became of one transaction. outcome: None when it is not known yet, for `reason`."""
+    """The result for one transaction. outcome: None while it is unknown, with a `reason`."""
 
     key: TransactionKey
     age_ms: int
@@ -43,7 +43,7 @@ class Checked:
     reason: str = ""
 
     def in_words(self) -> str:
-        """A line for people."""
+        """Return the result as a line of text."""
         age = f"{self.key}, open for {self.age_ms / 1000:.1f} s"
         if self.outcome is None:
             return f"{age}: not known yet: {self.reason}"
@@ -52,14 +52,14 @@ class Checked:
 
 @dataclass(slots=True)
 class _Postponed:
-    """A transaction about which nothing was known."""
+    """A transaction with an unknown outcome, and when to ask again."""
 
     until: float
     pause_ms: int = ASK_AGAIN_FIRST_MS
 
 
 class CheckBack:
-    """See the top of the file. The view and the resolver are the caller's to close."""
+    """A check-back; its caller closes the view and the resolver."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class CheckBack:
         writer: str | None = None,
         resolve_timeout_s: float = RESOLVE_TIMEOUT_S,
     ) -> None:
-        """writer: only transactions of this one."""
+        """Create a check-back. writer: the only writer to check, by default all."""
         self._view, self._resolver, self._writer = view, resolver, writer
         self._prefix = PREFIX if writer is None else f"{PREFIX}{checked_name(writer)}."
         self._older_than_ms, self._resolve_timeout_s = older_than_ms, resolve_timeout_s
@@ -79,14 +79,15 @@ class CheckBack:
         self._postponed: dict[TransactionKey, _Postponed] = {}
 
     async def check(self) -> str:
-        """Ask the resolver and the cluster once; a doubt in words.
+        """Ask the resolver and the cluster once; return a doubt as text, or an empty string.
 
-        Raises InvalidConfig where the resolver cannot answer, and what the cluster refuses for
-        good, or a setting for it; one that cannot be reached now is tried again by `run`.
+        Raises InvalidConfig if the resolver cannot answer, and errors of the cluster that are not
+        retriable. A cluster that cannot be reached now is tried again by `run`.
         """
         try:
             async with asyncio.timeout(self._resolve_timeout_s):
-                ask = getattr(self._resolver, "check", None)  # resolvers of before have none
+                # resolvers of older releases have none
+                ask = getattr(self._resolver, "check", None)
                 doubt = await ask() if ask is not None else ""
         except TimeoutError:
             said = f"the resolver did not answer within {self._resolve_timeout_s:g} s"
@@ -102,19 +103,19 @@ class CheckBack:
     async def run(
         self, *, every_ms: int = EVERY_MS, report: Callable[[Checked], object] | None = None
     ) -> None:
-        """Sweep for ever; whatever fails is told and tried again."""
+        """Sweep until cancelled; log failures and try again."""
         while True:
             try:
                 for each in await self.sweep():
                     (report or _log)(each)
             except KafkaError as problem:
                 logger.warning("check-back: the cluster cannot be asked: %s", problem)
-            except Exception:  # whatever it is, readers wait for the next sweep
+            except Exception:  # readers wait for the next sweep, whatever failed
                 logger.exception("check-back: a sweep failed")
             await asyncio.sleep(every_ms / 1000)
 
     async def sweep(self) -> list[Checked]:
-        """Once through all that is open and old enough, and not postponed."""
+        """Check all open transactions that are old enough and not postponed."""
         listed = await self._admin.list_transactions(
             prefix=self._prefix, states=["Ongoing"], needs_all_brokers=False
         )
@@ -149,7 +150,8 @@ class CheckBack:
                     try:
                         async with asyncio.timeout(self._resolve_timeout_s):
                             event = steps.OutcomeRead(await self._resolver.resolve(key))
-                    except Exception as problem:  # of any database or HTTP: it is asked again
+                    # any error of a database or HTTP: it is asked again
+                    except Exception as problem:
                         said = str(problem) or type(problem).__name__
                         event, reason = steps.OutcomeRead(None), f"the resolver failed: {said}"
                 case steps.EndAsDecided(_, is_commit):
@@ -157,7 +159,7 @@ class CheckBack:
                         event = await kafka_side.end(
                             self._view, key, is_commit=is_commit, timeout_ms=END_TIMEOUT_MS
                         )
-                    except KafkaError as problem:  # an ACL is missing, perhaps, for this id
+                    except KafkaError as problem:  # perhaps an ACL is missing for this id
                         event = steps.EndUnanswered(problem)
                     if isinstance(event, steps.EndUnanswered):
                         reason = f"its coordinator did not end it: {event.reason}"

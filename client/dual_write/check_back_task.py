@@ -1,4 +1,4 @@
-"""A check-back inside a service, beside its writers: a task, or a thread.
+"""A check-back inside a service, beside its writers, as a task or a thread.
 
     async with CheckBackTask("127.0.0.1:9092", DatabaseResolver(connect)):
         ...                                       # serve
@@ -6,10 +6,10 @@
     with BlockingCheckBack("127.0.0.1:9092", DatabaseResolver(connect)):
         ...
 
-Its start asks the resolver and the cluster once, and raises where a setting is wrong. Each process
-of a service may have one. `connect` of the first opens an asynchronous connection, or the event
-loop waits for it; the other one runs in a thread of its own, in which its connection is opened,
-used and closed.
+Its start asks the resolver and the cluster once, and raises if a setting is wrong. Each process of
+a service may have one. `connect` for a `CheckBackTask` should open an asynchronous connection,
+since a synchronous one blocks the event loop. `BlockingCheckBack` opens, uses and closes its
+connection in a thread of its own.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 class CheckBackTask:
-    """See the top of the file."""
+    """A check-back in a task of the event loop."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class CheckBackTask:
         every_ms: int = EVERY_MS,
         writer: str | None = None,
     ) -> None:
-        """The resolver is closed with it."""
+        """Create the task; closing it also closes the resolver."""
         self._view, self._resolver, self._every_ms = view_of(source), resolver, every_ms
         self._owns_view = self._view is not source
         self._check_back = CheckBack(
@@ -53,7 +53,7 @@ class CheckBackTask:
         await self.close()
 
     async def start(self) -> None:
-        """Ask the resolver and the cluster once, then begin. Raises as `CheckBack.check`."""
+        """Ask the resolver and the cluster once, then begin; raise as `CheckBack.check` does."""
         try:
             doubt = await self._check_back.check()
         except BaseException:
@@ -65,13 +65,13 @@ class CheckBackTask:
         self._task.add_done_callback(self._tell_of_end)
 
     def _tell_of_end(self, task: asyncio.Task[None]) -> None:
-        """Nobody waits for the task; without it readers may stand still for ever."""
+        """Log the end of the task, because readers may wait for ever without it."""
         if self._task is task:  # not by close
             reason = "it was cancelled" if task.cancelled() else repr(task.exception())
             logger.error("check-back: ended, and ends no transaction any more: %s", reason)
 
     async def close(self) -> None:
-        """End it, and close the resolver."""
+        """Cancel the task, and close the resolver."""
         task, self._task = self._task, None
         try:
             if task is not None:
@@ -84,7 +84,7 @@ class CheckBackTask:
 
 
 class BlockingCheckBack(BlockingClient[CheckBackTask]):
-    """See the top of the file; arguments as for `CheckBackTask`."""
+    """A check-back in a thread; its arguments are those of `CheckBackTask`."""
 
     def __init__(self, source: Source, resolver: Resolver, /, **options: Any) -> None:
         super().__init__(CheckBackTask(source, resolver, **options), "oncelog-check-back")
@@ -94,7 +94,7 @@ class BlockingCheckBack(BlockingClient[CheckBackTask]):
         return self
 
     def start(self) -> None:
-        """As `CheckBackTask.start`."""
+        """Start as `CheckBackTask.start` does."""
         try:
             self.run(CheckBackTask.start)
         except BaseException:

@@ -1,4 +1,4 @@
-"""The connection of a writer: opened anew where it was lost, begun, rolled back."""
+"""The database connection of a writer: opened, begun, rolled back, and opened again when lost."""
 
 import contextlib
 import logging
@@ -23,10 +23,10 @@ BUSY = (
 
 
 class ConnectionFlow:
-    """A name, and one connection at a time."""
+    """A writer's name and its connection, one at a time."""
 
     def __init__(self, name: str, connection: Any) -> None:
-        """connection: of the DB-API, or a function (a coroutine function) that opens one."""
+        """Take a connection of the DB-API, or a function or coroutine function that opens one."""
         self.name = checked_name(name)
         self._connect: Callable[[], Any] | None = None
         self.connection: Any = None
@@ -38,28 +38,29 @@ class ConnectionFlow:
         self._closings = 0
         self._kept: dict[str, tuple[Any, Any]] = {}
         self._is_taken = self._is_forked = False
-        self.on_use: Callable[[], object] = lambda: None  # by a block: who holds the writer lives
+        # called by each block, as a sign of life of the writer's holder
+        self.on_use: Callable[[], object] = lambda: None
         tell_of_forks(self)
 
     def kept(self, name: str, make: Callable[[Any], Any]) -> Any:
-        """What was made of this connection by that name; made where it was not."""
+        """Return the object that was made of this connection under a name; make it if missing."""
         of, found = self._kept.get(name, (None, None))
         if of is not self.connection:
             of, found = self._kept[name] = self.connection, make(self.connection)
         return found
 
     def forked(self) -> None:
-        """Leave the connection, which is the parent's; called in a child of the process."""
+        """Leave the connection to the parent; called in a forked child."""
         self._is_forked = True
 
     def refuse_forked(self) -> None:
-        """Raises ClientClosed in a child: its words would go out between those of the parent."""
+        """Raise ClientClosed in a child: its statements would mix with those of the parent."""
         if self._is_forked and self.connection is not None:
             raise ClientClosed(FORKED)
 
     @contextlib.contextmanager
     def _taken(self) -> Generator[None]:
-        """The connection is the caller's block's until this is left."""
+        """Reserve the connection for the caller's block until this is left."""
         if self._is_taken:
             raise IllegalProducerState("the writer has a block open: one block at a time")
         try:
@@ -107,10 +108,10 @@ class ConnectionFlow:
         yield from self._run(Dialect(self.connection).refuse_unsafe(self.connection))
 
     def _end_strays(self) -> Flow[None]:
-        """What is under way between blocks must not be committed with the next one.
+        """Keep work between blocks from being committed with the next one.
 
-        On a connection that was given it is the program's: raises UnsafeDatabase. On the writer's
-        own it came too late for its block, which holds nobody up: it is rolled back.
+        On a connection that was given it belongs to the application: raise UnsafeDatabase. On the
+        writer's own connection it came too late for its block, and no caller waits: roll it back.
         """
         if self.connection is None or self._is_lost:
             return
@@ -129,11 +130,11 @@ class ConnectionFlow:
         except Exception:
             if self._connect is None:
                 raise
-            yield from self._open()  # the database was restarted since the last block, perhaps
+            yield from self._open()  # perhaps the database was restarted since the last block
             yield from self._run(Dialect(self.connection).begin(self.connection))
 
     def _lost_for_good(self) -> stop_words.DualWriteError | None:
-        """A connection that was given has one life: nobody knows what is open on it."""
+        """Return the error of a lost connection that was given, and so cannot be opened again."""
         is_over = self._is_lost and self._connect is None
         return stop_words.connection_lost(self.name) if is_over else None
 
@@ -148,14 +149,14 @@ class ConnectionFlow:
             return
         try:
             yield self.connection.rollback
-        except Exception:  # a connection that is gone has rolled back
+        except Exception:  # a lost connection has rolled back
             self._is_lost = True
 
     def _is_refused(self, problem: BaseException) -> bool:
-        """Whether a COMMIT that raised this has certainly committed nothing."""
+        """Return whether a COMMIT that raised this has certainly committed nothing."""
         try:
             return Dialect(self.connection).is_refused(self.connection, problem)
-        except Exception:  # it was closed meanwhile
+        except Exception:  # the connection was closed meanwhile
             return False
 
     def _read_positions(self) -> Flow[dict[TopicPartition, int]]:
@@ -163,12 +164,12 @@ class ConnectionFlow:
         yield from self._open_lost()
         try:
             return (yield from self._run(decision_table.read_positions(self.name)))
-        except BaseException:  # cancelled, too: the next block would find a transaction open
+        except BaseException:  # cancelled, too: else the next block would find a transaction open
             yield from self._roll_back()
             raise
 
     def write_position(self, topic: str, partition: int, next_offset: int) -> Flow[None]:
-        """Within a block."""
+        """Write the position of a partition, within a block."""
         self.refuse_forked()
         yield from self._run(
             decision_table.write_position(self.name, topic, partition, next_offset)

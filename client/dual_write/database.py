@@ -1,7 +1,7 @@
-"""One connection of the DB-API: how it takes parameters, what it must not be set to, scripts run.
+"""One connection of the DB-API: its parameter style, its unsafe settings, its scripts.
 
-Connections may be synchronous or have coroutines for methods (psycopg.AsyncConnection); flow.py has
-the difference.
+Connections may be synchronous or have coroutines for methods (psycopg.AsyncConnection); flow.py
+handles both.
 """
 
 import sys
@@ -22,18 +22,19 @@ OF_SQLITE = ("in_transaction", "isolation_level", "create_collation")
 
 
 class Dialect:
-    """What is peculiar to one connection's database."""
+    """The differences between databases and their modules, for one connection."""
 
     def __init__(self, connection: Any) -> None:
         module, style = _module_of(connection)
         self._is_postgresql = module.startswith("psycopg") or style == "numeric_dollar"
-        # Other modules over the same library, too: there RELEASE of a savepoint may be a COMMIT.
+        # Other modules of the same library count, too: in them RELEASE of a savepoint may be a
+        # COMMIT.
         self._is_sqlite = all(hasattr(connection, each) for each in OF_SQLITE)
         self._number_mark = NUMBERED.get(style)
         self._mark = PARAMETER_STYLES.get(style, "")
 
     def text_of(self, statement: Statement) -> str:
-        """The statement in the module's own style of parameters."""
+        """Return the statement with the module's own parameter marks."""
         if self._number_mark is None:
             return statement.text.replace("?", self._mark)
         parts = statement.text.split("?")
@@ -43,18 +44,18 @@ class Dialect:
         return parts[0] + "".join(numbered)
 
     def is_busy(self, connection: Any) -> bool | None:
-        """Whether something is under way on the connection; None where it does not tell."""
+        """Return whether a transaction is open on the connection; None if it cannot be told."""
         if self._is_sqlite:
             return None if self._is_always_open(connection) else connection.in_transaction
         status = getattr(getattr(connection, "info", None), "transaction_status", None)
-        # 4: of a connection that is lost, which the first statement tells
+        # 4: a lost connection, which the first statement reports
         return None if status is None else status not in (0, 4)
 
     def is_refused(self, connection: Any, problem: BaseException) -> bool:
-        """Whether a COMMIT that raised this has certainly committed nothing."""
+        """Return whether a COMMIT that raised this has certainly committed nothing."""
         if isinstance(problem, DualWriteError) or decision_table.is_integrity_error(problem):
             return True
-        if self._is_sqlite:  # which keeps the transaction open
+        if self._is_sqlite:  # SQLite keeps the transaction open
             return self.is_busy(connection) is True
         state = _sqlstate_of(problem)
         return state[:2] in REFUSING_CLASSES and state != COMPLETION_UNKNOWN
@@ -62,14 +63,14 @@ class Dialect:
     def begin(self, connection: Any) -> Script[None]:
         if not self._is_sqlite or self._is_always_open(connection):
             return decision_table.begin_block(())
-        # Now, not at the first write: from a read to a write is a step that may be refused.
+        # Lock now, not at the first write: an upgrade from read to write may be refused.
         return decision_table.begin_block(("BEGIN IMMEDIATE",))
 
     def _is_always_open(self, connection: Any) -> bool:
         return getattr(connection, "autocommit", -1) is False  # sqlite3 from Python 3.12 on
 
     def refuse_unsafe(self, connection: Any) -> Script[None]:
-        """Raises UnsafeDatabase for a setting with which decisions could be lost."""
+        """Raise UnsafeDatabase for a setting that could lose decisions."""
         if _is_autocommit(connection, is_sqlite=self._is_sqlite):
             raise UnsafeDatabase(
                 "the connection is in autocommit: each statement would be a transaction of its "
@@ -85,11 +86,11 @@ class Dialect:
         except Exception:
             if self._is_postgresql:
                 raise
-            # by another module it may be another database, which does not know the question
+            # another module may have another database, which does not know the settings
         yield SqlEnding.ROLLBACK
 
     def before_commit(self) -> Script[None]:
-        """The block was whole, and has not changed what makes its commit durable."""
+        """Check that the block was whole, and left on the settings that make a commit durable."""
         yield from decision_table.end_block()
         if self._is_sqlite:
             yield from _refuse_unsynced_sqlite()
@@ -98,9 +99,10 @@ class Dialect:
 
 
 def _module_of(connection: Any) -> tuple[str, str]:
-    """The DB-API's module and its style of parameters; the class may be derived from its own.
+    """Return the DB-API module of a connection, and its style of parameters.
 
-    A class of an adapter has a style itself.
+    The connection's class may be derived from the module's own; an adapter's class has a style
+    itself.
     """
     for each in type(connection).__mro__:
         name = each.__module__.split(".")[0]
@@ -115,7 +117,7 @@ def _module_of(connection: Any) -> tuple[str, str]:
 
 
 def _sqlstate_of(problem: BaseException) -> str:
-    """What the server has said; empty where it has not. pg8000 gives its fields as they came."""
+    """Return the SQLSTATE of an error, empty if it has none; pg8000 has it in its fields."""
     said = getattr(problem, "sqlstate", None) or getattr(problem, "pgcode", None)
     fields = problem.args[0] if problem.args else None
     if said is None and isinstance(fields, dict):
@@ -170,7 +172,7 @@ def refuse_unsafe_postgresql() -> Script[None]:
 
 
 def run(script: Script[T], connection: Any, dialect: Dialect) -> Flow[T]:
-    """Run a script; what it does not catch is raised."""
+    """Run a script; raise the errors that it does not catch."""
     answer: SqlResult | None = None
     problem: Exception | None = None
     while True:

@@ -1,15 +1,15 @@
-"""What the database is asked: the table of decisions, in SQL that every database understands.
+"""The table of decisions, in SQL that every database understands.
 
     writer, transactional_id, producer_id, producer_epoch    one transaction (steps.TransactionKey)
     outcome      committed, or aborted; the primary key makes the first word the last one
     generation   of the writer when it wrote the row
     decisions    of the row of a writer: how many; it is raised with each, so that its row is locked
 
-Three more kinds of rows (names.py): of each writer its generation; of each session that it exists,
-from before its first transaction until a successor has ended it; and the database's own id, which
-stands in the ids of its sessions, so that no other database is asked about them.
-Pure: a script yields statements and gets answers, or exceptions, back; database.py runs it on a
-connection, awaiting or not.
+There are three more kinds of rows (names.py). A writer's row holds its generation. A session's row
+exists from before its first transaction until a successor has ended it. The database's own id is
+part of the ids of its sessions, so that no other database is asked about them. Pure: a script
+yields statements and receives answers or exceptions; database.py runs it on a connection, awaiting
+or not.
 """
 
 from collections.abc import Generator, Mapping, Sequence
@@ -24,7 +24,7 @@ from .steps import DecidedOutcome, TransactionKey
 TABLE, POSITIONS = "oncelog_decisions", "oncelog_positions"
 SAVEPOINT = "oncelog_block"
 CLAIMS_MAX = 5
-OWN = TransactionKey("database", DATABASE, 0)  # of the row with the database's own id
+OWN = TransactionKey("database", DATABASE, 0)  # the key of the row with the database's own id
 NO_SAVEPOINT = ("3B001", "25P01")  # of PostgreSQL: no such savepoint, no transaction
 INTEGRITY_ERRORS = ("IntegrityError", "IntegrityConstraintViolationError")
 T = TypeVar("T")
@@ -63,7 +63,7 @@ COLUMNS = {
 
 
 def is_integrity_error(problem: BaseException) -> bool:
-    """Every module of the DB-API has a class of the first name, and asyncpg of the second."""
+    """Return whether an error is a violated constraint, by the names of DB-API and asyncpg."""
     return any(each.__name__ in INTEGRITY_ERRORS for each in type(problem).__mro__)
 
 
@@ -82,18 +82,18 @@ def _insert(
 
 
 def create_tables() -> Script[None]:
-    """Make the tables, where they are not there."""
+    """Create the missing tables of this module."""
     return create_missing(COLUMNS)
 
 
 def find_table() -> Script[None]:
-    """Raise what the database says where the table of decisions is not there."""
+    """Raise the database's error if the table of decisions is missing."""
     yield Statement(f"SELECT 1 FROM {TABLE} WHERE 1 = 0")
     yield SqlEnding.ROLLBACK
 
 
 def create_missing(tables: Mapping[str, str]) -> Script[None]:
-    """Make the tables that are not there; their columns by their names."""
+    """Create missing tables, given columns by table name."""
     for table, columns in tables.items():
         try:
             yield Statement(f"SELECT 1 FROM {table} WHERE 1 = 0")
@@ -104,7 +104,7 @@ def create_missing(tables: Mapping[str, str]) -> Script[None]:
         try:
             yield Statement(f"CREATE TABLE {table} ({columns})")
             yield SqlEnding.COMMIT
-        except Exception:  # another process has made it at the same moment, or it may not be made
+        except Exception:  # another process has just created it, or creating is not allowed
             yield SqlEnding.ROLLBACK
             yield Statement(f"SELECT 1 FROM {table} WHERE 1 = 0")
             yield SqlEnding.ROLLBACK
@@ -116,7 +116,7 @@ def _find_database_id() -> Script[str | None]:
 
 
 def database_id(drawn: str) -> Script[str]:
-    """The id of this database; the one that was drawn where it had none."""
+    """Return the id of this database; store the drawn one if it had none."""
     found = yield from _find_database_id()
     yield SqlEnding.ROLLBACK
     if found is not None:
@@ -124,7 +124,7 @@ def database_id(drawn: str) -> Script[str]:
     try:
         yield _insert(drawn, OWN, "database", 0)
         yield SqlEnding.COMMIT
-    except Exception:  # another process has given it one at the same moment
+    except Exception:  # another process has just stored one
         yield SqlEnding.ROLLBACK
         found = yield from _find_database_id()
         yield SqlEnding.ROLLBACK
@@ -135,7 +135,7 @@ def database_id(drawn: str) -> Script[str]:
 
 
 def claim(asked: steps.Claim) -> Script[steps.Claimed]:
-    """Raise the generation, and register the session."""
+    """Increment the generation and register the session."""
     name, session = asked.name, TransactionKey(asked.transactional_id, SESSION, 0)
     generation = yield from _raise_generation(name)
     answer = yield Statement(
@@ -150,14 +150,14 @@ def claim(asked: steps.Claim) -> Script[steps.Claimed]:
 
 
 def raise_generation(name: str) -> Script[int]:
-    """From here on no older writer of this name commits anything."""
+    """Increment the generation: older writers of this name can no longer commit."""
     generation = yield from _raise_generation(name)
     yield SqlEnding.COMMIT
     return generation
 
 
 def _raise_generation(name: str) -> Script[int]:
-    """Waits for a decision that is being committed."""
+    """Increment the generation; wait for a decision that is being committed."""
     for attempt in range(CLAIMS_MAX):
         answer = yield Statement(
             f"UPDATE {TABLE} SET generation = generation + 1 WHERE {KEY}", (name, WRITER, 0)
@@ -167,7 +167,7 @@ def _raise_generation(name: str) -> Script[int]:
         try:
             yield _insert(name, TransactionKey(name, WRITER, 0), "writer", 1)
             break
-        except Exception:  # its first two writers start at the same moment
+        except Exception:  # the first two writers of a name start at the same moment
             yield SqlEnding.ROLLBACK
             if attempt == CLAIMS_MAX - 1:
                 raise
@@ -196,7 +196,7 @@ def read_decisions(transactional_id: str) -> Script[tuple[TransactionKey, ...]]:
 
 
 def read_or_abort(key: TransactionKey) -> Script[steps.OutcomeRead]:
-    """What was decided; `aborted` from here on where nothing was. May be run again."""
+    """Return the decision; where there is none, decide `aborted`. May be run again."""
     own_id = yield from _find_database_id()
     found = yield from read_outcome(key)
     if found is not None:
@@ -208,7 +208,8 @@ def read_or_abort(key: TransactionKey) -> Script[steps.OutcomeRead]:
             f"UPDATE {TABLE} SET decisions = decisions + 1 WHERE {KEY}",
             (key.transactional_id, SESSION, 0),
         )
-        if answer.row_count != 1:  # its successor waits for this lock, too, before it deletes
+        # a successor waits for this lock, too, before it deletes the row
+        if answer.row_count != 1:
             yield SqlEnding.ROLLBACK
             return steps.OutcomeRead(None, is_session_over=True)
         writer = writer_of(key.transactional_id) or ""
@@ -224,7 +225,7 @@ def read_or_abort(key: TransactionKey) -> Script[steps.OutcomeRead]:
 
 
 def decide(asked: steps.Decide) -> Script[None]:
-    """All but the COMMIT. Raises WriterSuperseded, CheckedBackError."""
+    """Write a decision without its COMMIT; raise WriterSuperseded or CheckedBackError."""
     yield from check_generation(asked.name, asked.generation)
     for key in asked.finished:
         yield Statement(f"DELETE FROM {TABLE} WHERE {KEY}", _parameters(key))
@@ -237,7 +238,7 @@ def decide(asked: steps.Decide) -> Script[None]:
 
 
 def check_generation(name: str, generation: int) -> Script[None]:
-    """In the transaction that commits, which has the row's lock. Raises WriterSuperseded."""
+    """Lock the writer's row in the transaction that commits; raise WriterSuperseded."""
     answer = yield Statement(
         f"UPDATE {TABLE} SET decisions = decisions + 1 WHERE {KEY} AND generation = ?",
         (name, WRITER, 0, generation),
@@ -247,30 +248,33 @@ def check_generation(name: str, generation: int) -> Script[None]:
 
 
 def begin_block(before: Sequence[str]) -> Script[None]:
-    """Begin with a savepoint, which is gone when somebody commits or rolls back."""
+    """Begin with a savepoint, which is gone after a commit or rollback inside the block."""
     for text in before:
         yield Statement(text)
     yield Statement(f"SAVEPOINT {SAVEPOINT}")
 
 
 def end_block() -> Script[None]:
-    """Raises BlockNotWhole."""
+    """Release the savepoint; raise BlockNotWhole if it is gone."""
     try:
         yield Statement(f"RELEASE SAVEPOINT {SAVEPOINT}")
     except Exception as problem:
         if not is_without_savepoint(problem):
-            raise  # the connection is lost, or a statement failed, unheeded
+            raise  # the connection is lost, or the block ignored a failed statement
         raise stop_words.not_whole(problem) from problem
 
 
 def is_without_savepoint(problem: BaseException) -> bool:
-    """Whether the end of a savepoint was refused since somebody has ended its transaction."""
+    """Return whether the savepoint is gone because its transaction was ended."""
     is_gone = getattr(problem, "sqlstate", None) in NO_SAVEPOINT
     return is_gone or "savepoint" in str(problem).lower()
 
 
 def delete_session(transactional_id: str) -> Script[None]:
-    """Its own row first: who inserts `aborted` at this moment holds that, and is waited for."""
+    """Delete a session, its own row first.
+
+    A check-back that is inserting `aborted` holds that row's lock, and so is waited for.
+    """
     yield from delete_session_row(transactional_id)
     yield Statement(f"DELETE FROM {TABLE} WHERE transactional_id = ?", (transactional_id,))
     yield SqlEnding.COMMIT
@@ -281,7 +285,7 @@ def delete_session_row(transactional_id: str) -> Script[None]:
 
 
 def generation_of(name: str) -> Script[int]:
-    """Within a transaction."""
+    """Return the generation of a writer, within a transaction."""
     answer = yield Statement(f"SELECT generation FROM {TABLE} WHERE {KEY}", (name, WRITER, 0))
     return int(answer.rows[0][0]) if answer.rows else 0
 
@@ -293,7 +297,7 @@ def read_generation(name: str) -> Script[int]:
 
 
 def script_of(effect: steps.Effect) -> Script[steps.Event]:
-    """What is a transaction of its own, outside of blocks."""
+    """Return the script of an effect that is a transaction of its own, outside of blocks."""
     match effect:
         case steps.Claim():
             return (yield from claim(effect))
@@ -314,7 +318,7 @@ def script_of(effect: steps.Effect) -> Script[steps.Event]:
 
 
 def write_position(name: str, topic: str, partition: int, next_offset: int) -> Script[None]:
-    """A part of the block: the position counts when its transaction does."""
+    """Write a position as a part of the block: it counts when the transaction commits."""
     where = (name, topic, partition)
     answer = yield Statement(
         f"UPDATE {POSITIONS} SET next_offset = ? "

@@ -1,7 +1,7 @@
-"""Work that is written once and done with or without an event loop.
+"""Flows: code that is written once and runs with or without an event loop.
 
-A flow yields calls, and gets what they return, or what they raise, back. `drive` makes each call;
-`drive_async` awaits what it returns where that is awaitable.
+A flow yields calls, and receives their results or exceptions. `drive` makes each call;
+`drive_async` also awaits its result where that is awaitable.
 """
 
 import inspect
@@ -13,7 +13,7 @@ Flow = Generator[Callable[[], Any], Any, T]
 
 
 def drive(flow: Flow[T]) -> T:
-    """Run a flow to its end, here."""
+    """Run a flow to its end in this thread."""
     value: Any = None
     problem: BaseException | None = None
     while True:
@@ -29,7 +29,7 @@ def drive(flow: Flow[T]) -> T:
 
 
 async def drive_async(flow: Flow[T], look: Callable[[], object] = lambda: None) -> T:
-    """Run a flow to its end in the event loop. look: called before each call, which it may stop."""
+    """Run a flow to its end on the event loop. look: called before each call; may raise."""
     value: Any = None
     problem: BaseException | None = None
     while True:

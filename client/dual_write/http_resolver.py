@@ -1,7 +1,7 @@
-"""An HTTP endpoint that is asked what was decided about a transaction: nothing of it is trusted.
+"""An HTTP endpoint that tells the outcome of a transaction; its answers are not trusted.
 
-Its answer comes whole and within a time, or not at all; it is short; and it comes from the address
-that was given: a redirection is an error.
+An answer must be short, arrive whole within the timeout, and come from the given address: a
+redirection is an error.
 """
 
 import asyncio
@@ -24,13 +24,13 @@ WORDS = {"commit": DecidedOutcome.COMMITTED, "abort": DecidedOutcome.ABORTED, "u
 
 
 class HttpResolver:
-    """Asks GET URL?transactional_id=...&producer_id=...&producer_epoch=...
+    """Sends GET URL?transactional_id=...&producer_id=...&producer_epoch=... for each question.
 
     The answer is JSON: {"outcome": "commit" | "abort" | "unknown"}.
     """
 
     def __init__(self, url: str, *, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
-        """url: http:// or https://, with USER:PASSWORD@ for basic authentication."""
+        """Parse the URL: http:// or https://, with USER:PASSWORD@ for basic authentication."""
         parts = urlsplit(url)
         try:
             self._port = parts.port
@@ -47,11 +47,11 @@ class HttpResolver:
             self._headers["Authorization"] = f"Basic {base64.b64encode(login).decode()}"
 
     async def resolve(self, key: TransactionKey) -> DecidedOutcome | None:
-        """Raises OSError, ValueError where there is no such answer."""
+        """Return the endpoint's outcome; raise OSError or ValueError without a valid answer."""
         return await asyncio.to_thread(self._ask, key)
 
     async def check(self) -> str:
-        """Ask about a transaction that nobody has. Raises InvalidConfig without a valid answer."""
+        """Ask about an unknown transaction; raise InvalidConfig without a valid answer."""
         try:
             await self.resolve(NOBODYS)
         except (OSError, ValueError) as problem:
@@ -79,7 +79,8 @@ class HttpResolver:
         is_late = threading.Event()
         try:
             connection.connect()
-            # A socket's timeout is that of one read: who sends a byte a second never meets it.
+            # A socket's timeout covers one read: a server that sends a byte a second never exceeds
+            # it.
             alarm = threading.Timer(self._timeout_s, _cut, (connection.sock, is_late))
             alarm.daemon = True
             alarm.start()
@@ -108,7 +109,7 @@ class HttpResolver:
 
 def _cut(connection: socket.socket, is_late: threading.Event) -> None:
     is_late.set()
-    with contextlib.suppress(OSError):  # it is closed already
+    with contextlib.suppress(OSError):  # already closed
         connection.shutdown(socket.SHUT_RDWR)
 
 

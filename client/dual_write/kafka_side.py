@@ -1,7 +1,7 @@
-"""The Kafka side of a dual write: from an effect to a call, and from what came of it to an event.
+"""The Kafka side of a dual write: turns effects into calls, and their results into events.
 
-A session's own producer begins, prepares, commits and aborts; `perform` is what is done about the
-transactions of others, by a view of the cluster.
+A session's own producer begins, prepares, commits and aborts; `perform` handles transactions of
+other sessions, with a view of the cluster.
 """
 
 from typing import Any
@@ -31,7 +31,7 @@ REFUSALS = (
 
 
 def own_call(effect: steps.Effect, transactional_id: str) -> str | None:
-    """The method of the session's own producer that is meant; None: `perform` does it."""
+    """Return the method of the session's own producer for an effect; None: `perform` does it."""
     is_of_others = (
         isinstance(effect, steps.EndAsDecided) and effect.key.transactional_id != transactional_id
     )
@@ -39,10 +39,10 @@ def own_call(effect: steps.Effect, transactional_id: str) -> str | None:
 
 
 def known_event(effect: steps.Effect, state: ProducerState) -> steps.Event | None:
-    """What has happened already, where the producer has nothing open; None: it has to be asked.
+    """Return the event of an effect that is done already, or None if it must be executed.
 
-    An abort finds that where the transaction had not begun, and both ends where they were
-    interrupted after their answer had come.
+    An abort is done if the transaction had not begun; a commit or an abort, if it was interrupted
+    after its answer.
     """
     if state is not ProducerState.READY:
         return None
@@ -56,7 +56,7 @@ def known_event(effect: steps.Effect, state: ProducerState) -> steps.Event | Non
 
 
 def event_after(effect: steps.Effect, result: Any, *, lost_answers: int) -> steps.Event:
-    """What a call of the session's own producer has brought about."""
+    """Return the event of a successful call of the session's own producer."""
     match effect:
         case steps.Initialize():
             return steps.Initialized(is_certain=not lost_answers)
@@ -80,7 +80,7 @@ def _prepared(token: PreparedTransaction) -> steps.Event:
 
 
 def event_after_error(effect: steps.Effect, problem: KafkaError) -> steps.Event:
-    """The same where the call has raised. Raises what is not for the table: a start that failed."""
+    """Return the event of a failed call; raise the error of a failed start."""
     match effect:
         case steps.BeginBoth() | steps.Prepare():
             return steps.BlockFailed(problem)
@@ -94,7 +94,8 @@ def event_after_error(effect: steps.Effect, problem: KafkaError) -> steps.Event:
 
 def _not_ended(problem: KafkaError, *, is_commit: bool) -> steps.Event:
     if problem.code is ErrorCode.INVALID_PRODUCER_ID_MAPPING and is_commit:
-        return steps.EndedAsDecided()  # a prepared transaction is not forgotten: it was committed
+        # a prepared transaction does not expire, so it was committed
+        return steps.EndedAsDecided()
     if problem.code is ErrorCode.INVALID_TXN_STATE:
         return steps.EndRefused(problem, is_overruled=is_commit)
     if problem.code in REFUSALS or problem.fatal or problem.abortable:
@@ -103,7 +104,7 @@ def _not_ended(problem: KafkaError, *, is_commit: bool) -> steps.Event:
 
 
 async def perform(effect: steps.Effect, producer: Producer) -> steps.Event:
-    """What is done about transactions of other sessions. Raises KafkaError."""
+    """Handle a transaction of another session; raise KafkaError."""
     view, timeout_ms = producer.view, producer.settings.max_block_ms
     match effect:
         case steps.FenceSession(transactional_id):
@@ -118,7 +119,7 @@ async def perform(effect: steps.Effect, producer: Producer) -> steps.Event:
 async def end(
     view: ClusterView, key: TransactionKey, *, is_commit: bool, timeout_ms: int
 ) -> steps.Event:
-    """End a transaction by its key. A repeat is harmless, and so is one that comes too late."""
+    """End a transaction by its key; a repeat is harmless, and so is a late call."""
     token = PreparedTransaction(
         key.transactional_id, key.producer_id, key.producer_epoch, is_v2=True
     )
@@ -126,6 +127,6 @@ async def end(
         await complete(view, token, is_commit, timeout_ms=timeout_ms)
     except KafkaError as problem:
         if problem.code not in REFUSALS and not problem.retriable:
-            raise  # an ACL is missing, perhaps: nothing is known about the transaction
+            raise  # perhaps an ACL is missing: nothing is known about the transaction
         return _not_ended(problem, is_commit=is_commit)
     return steps.EndedAsDecided()

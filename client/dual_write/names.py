@@ -1,4 +1,4 @@
-"""Names of a dual write: transactional ids, which tell their writer, and rows of the table."""
+"""Names of a dual write: transactional ids, which contain their writer, and kinds of rows."""
 
 import re
 
@@ -8,11 +8,11 @@ PREFIX = "oncelog.dual."
 NAME = re.compile(r"[A-Za-z0-9._-]{1,150}")
 DATABASE_ID_BYTES, NONCE_BYTES = 4, 8
 ID = re.compile(rf"{re.escape(PREFIX)}({NAME.pattern})\.([0-9a-f]{{8}})([0-9a-f]{{16}})")
-WRITER, SESSION, DATABASE = -2, -3, -4  # in place of a producer id: what a row of the table is
+WRITER, SESSION, DATABASE = -2, -3, -4  # kinds of rows, in place of a producer id
 
 
 def checked_name(name: str) -> str:
-    """A writer's name. Raises InvalidRequest."""
+    """Return a valid writer's name; raise InvalidRequest for another."""
     if NAME.fullmatch(name) is None:
         raise InvalidRequest(
             f"{name!r} is no name of a writer: 1 to 150 letters, digits, dots, dashes, underscores"
@@ -21,17 +21,17 @@ def checked_name(name: str) -> str:
 
 
 def session_id(name: str, database_id: str, nonce: bytes) -> str:
-    """The transactional id of one session; the nonce is drawn for it, and never used again."""
+    """Return the transactional id of one session; its nonce is drawn once, and never used again."""
     return f"{PREFIX}{name}.{database_id}{nonce.hex()}"
 
 
 def writer_of(transactional_id: str) -> str | None:
-    """Whose session a transactional id is; None for ids of others."""
+    """Return the writer of a session's transactional id; None for other ids."""
     found = ID.fullmatch(transactional_id)
     return found[1] if found else None
 
 
 def database_of(transactional_id: str) -> str | None:
-    """The id of the database in which a session decides."""
+    """Return the id of the database in which a session decides; None for other ids."""
     found = ID.fullmatch(transactional_id)
     return found[2] if found else None

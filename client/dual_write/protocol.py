@@ -1,26 +1,27 @@
-"""A writer's side of a dual write: what to do next, for one name in one process.
+"""A writer's protocol of a dual write: the next step of one name in one process.
 
 Pure: `step(event)` returns the next effect (steps.py). The commit of the database is the decision.
 
 At a start
-    claim a generation       from here on no older session commits anything in the database
-    of each older session    what the table says it has decided is committed in Kafka; then it is
-                             fenced, which aborts what it has not
-    InitProducerId           of an id that nobody had before; if an answer of that was lost, with
-                             another id again: a request that lies in a queue aborts what is open
+    claim a generation       older sessions can no longer commit in the database
+    of each older session    the transactions that the table has as decided are committed in Kafka;
+                             then it is fenced, which aborts the others
+    InitProducerId           of an id that was never used before; if an answer was lost, of another
+                             id again: a request that waits in a queue aborts the open transaction
                              when it arrives, decided or not
+
 At each transaction
-    the block of the program
+    the application's block
     prepare                  all records are acknowledged, and no timeout ends the transaction
-    decide                   the row of the decision, in the transaction of the business; the
-                             generation is checked in it; COMMIT
+    decide                   insert the decision's row in the application's database transaction,
+                             check the generation in it, and COMMIT
     complete                 EndTxn in Kafka
 
-When the answer to COMMIT is lost, the table is asked by another connection, which inserts
-`aborted` where nothing stands: a commit that is still under way then fails by the table's key.
-A commit that was interrupted (a cancelled task, Ctrl-C) is one whose answer is lost.
-After its decision a transaction counts, whether Kafka can be reached or not: it is completed before
-the next one, or by the next start, or by a check-back.
+When the answer to COMMIT is lost, the table is read on another connection, which inserts `aborted`
+where it has no row: a commit that is still under way then fails by the table's key. An interrupted
+commit (a cancelled task, Ctrl-C) is treated like a lost answer. A decided transaction counts,
+whether Kafka can be reached or not: it is completed before the next one, by the next start, or by
+a check-back.
 """
 
 from collections.abc import Callable, Mapping
@@ -47,7 +48,7 @@ AMID = frozenset(
 
 
 class WriterProtocol:
-    """See the top of the file. One object for one start; after an error it may stay stopped."""
+    """The protocol of one start of a writer; after an error it may stay stopped."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -55,19 +56,20 @@ class WriterProtocol:
         self.transactional_id = ""
         self.generation = 0
         self._older: list[str] = []
-        self._decided: list[TransactionKey] = []  # by the first of them
-        self._key: TransactionKey | None = None  # of the transaction that is being ended
+        self._decided: list[TransactionKey] = []  # by the first session in `_older`
+        self._key: TransactionKey | None = None  # the transaction that is being ended
         self._finished: list[TransactionKey] = []
         self._empty_count = 0
-        self._reason: BaseException | None = None  # why nothing of the block counts
+        self._reason: BaseException | None = None  # why the block was undone
         self._owed: steps.Effect | None = None
         self._is_committed = False
         self._stopped: BaseException | None = None
 
     def step(self, event: steps.Event) -> steps.Effect:
-        """Take what happened; the next effect. Raises what stops the writer, then for ever."""
+        """Take an event and return the next effect; raise what stopped the writer, every time."""
         if self._stopped is not None:
-            if not isinstance(self._stopped, Exception):  # it was cancelled; who asks now is not
+            # the caller that was cancelled is not this one
+            if not isinstance(self._stopped, Exception):
                 raise stop_words.interrupted(self.name, self._stopped)
             raise self._stopped
         rule = self.RULES.get((self.phase, type(event)))
@@ -76,18 +78,18 @@ class WriterProtocol:
 
     @property
     def stopped_by(self) -> BaseException | None:
-        """Why nothing goes on."""
+        """The error that stopped the writer."""
         return self._stopped
 
     @property
     def is_amid(self) -> bool:
-        """Whether a block has begun and not ended: if nobody is at work on it, `resume` ends it."""
+        """Whether a block has begun and not ended; `resume` ends an interrupted one."""
         return self.phase in AMID
 
     def resume(self, reason: BaseException) -> steps.Effect:
-        """Go on after an interruption, wherever that was; the next effect.
+        """Continue after an interruption at any point; return the next effect.
 
-        Nobody knows how far the last effect has come: it is asked for again, or undone.
+        It is unknown how far the last effect came: it is repeated, or undone.
         """
         match self.phase:
             case WriterPhase.OPENING | WriterPhase.OPEN | WriterPhase.PREPARING:
@@ -108,7 +110,7 @@ class WriterProtocol:
                 return steps.EndAsDecided(self._key, is_commit=True)
 
     def stop(self, reason: BaseException) -> BaseException:
-        """Nothing goes on from here: the next start has to find out."""
+        """Stop the writer; the next start ends its open transaction."""
         self.phase, self._stopped = WriterPhase.STOPPED, self._stopped or reason
         return reason
 
@@ -145,7 +147,7 @@ class WriterProtocol:
         if event.is_overruled:
             assert self._key is not None
             raise self.stop(stop_words.overruled(self._key, event.reason))
-        return self._roll_forward()  # its own session has done it, and gone on
+        return self._roll_forward()  # its own session has done it, and begun the next one
 
     def _start_unanswered(self, event: steps.EndUnanswered) -> steps.Effect:
         raise self.stop(event.reason or TimeoutError())
@@ -230,13 +232,13 @@ class WriterProtocol:
         assert self._key is not None
         if event.generation <= self.generation:
             raise self.stop(stop_words.overruled(self._key, self._reason))
-        # A successor has fenced this session, and committed first what it had decided.
+        # A successor has fenced this session, after committing its decided transactions.
         stopped = self.stop(stop_words.superseded(self.name, self.generation))
-        if self._owed is not None:  # of the last block; the next one must not begin
+        if self._owed is not None:  # owed by the last block; the next one must not begin
             raise stopped
         return steps.EndBlock(is_committed=True)
 
-    # --- what an earlier transaction owes
+    # --- owed by an earlier transaction
 
     def _begun_owing(self, _: steps.BlockBegun) -> steps.Effect:
         assert self._owed is not None
@@ -244,7 +246,7 @@ class WriterProtocol:
         return self._owed
 
     def _owed_completed(self, event: steps.EndedAsDecided) -> steps.Effect:
-        """COMPLETING, of this transaction or, before a block, of the last one."""
+        """Complete this transaction or, before a block, the one that the last block owes."""
         if self._owed is None:
             return self._completed(event)
         assert self._key is not None
@@ -259,7 +261,7 @@ class WriterProtocol:
         assert event.reason is not None
         raise event.reason
 
-    # --- nothing of it counts
+    # --- undoing a block
 
     def _not_begun(self, event: steps.BlockFailed) -> steps.Effect:
         return self._undo(event.reason)
@@ -304,12 +306,12 @@ class WriterProtocol:
         return self._end_undone(WriterPhase.OWING)
 
     def _abort_refused(self, event: steps.EndRefused) -> steps.Effect:
-        """SessionFenced, so aborted by whoever did that; this session is over."""
+        """Stop: this session was fenced, which aborted its transaction."""
         stopped = stop_words.superseded(self.name, self.generation)
         stopped.__cause__ = event.reason
         if self._owed is not None:
             raise self.stop(stopped)
-        if isinstance(self._reason, KafkaError):  # Kafka's way to say the same
+        if isinstance(self._reason, KafkaError):  # Kafka's error for the same
             self._reason = stopped
         ending = self._end_undone(WriterPhase.STOPPED)
         self.stop(stopped)

@@ -1,8 +1,8 @@
-"""Who is asked what was decided about a transaction that is open for long: a database, or HTTP.
+"""Resolvers: a database or an HTTP endpoint that knows the outcome of an open transaction.
 
-A resolver promises that its answer is final: after `aborted` the transaction's writer can not
-commit its database any more. A database keeps that by the key of its table. An HTTP endpoint has
-to keep it in the same way.
+A resolver promises that its answer is final: after `aborted`, the transaction's writer can no
+longer commit in its database. A database guarantees that by the key of its table; an HTTP endpoint
+must guarantee the same.
 """
 
 import asyncio
@@ -23,18 +23,19 @@ TIMEOUT_S = 10
 NO_TABLE = (
     "the database has no table of decisions: is it that of the writers? The first of them makes it"
 )
-LOCK_TIMEOUT_S = 2  # a writer that stands still in its commit holds its row: it is asked again
+# a writer that stands still in its commit holds its row: the question is repeated
+LOCK_TIMEOUT_S = 2
 
 
 class Resolver(Protocol):
     async def resolve(self, key: TransactionKey) -> DecidedOutcome | None:
-        """What was decided; None: not known now. Raises where it cannot be asked."""
+        """Return the outcome, or None while it is unknown; raise if it cannot be asked."""
         ...
 
     async def check(self) -> str:
-        """Ask once, before anything depends on it. Raises InvalidConfig where it cannot answer.
+        """Ask once before depending on the resolver; raise InvalidConfig if it cannot answer.
 
-        What is returned is a doubt in words, or empty.
+        Returns a doubt as text, or an empty string.
         """
         ...
 
@@ -42,23 +43,23 @@ class Resolver(Protocol):
 
 
 class DatabaseResolver:
-    """Asks the table of decisions; inserts `aborted` where it has nothing."""
+    """Reads the table of decisions; inserts `aborted` where it has no row."""
 
     def __init__(self, connect: Callable[[], Any]) -> None:
-        """connect: a function, or a coroutine function, that opens a connection."""
+        """Take a function, or a coroutine function, that opens a connection."""
         self._connect, self._connection = connect, None
-        self._lock = asyncio.Lock()  # two questions on one connection would be one transaction
+        self._lock = asyncio.Lock()  # two questions on one connection would share a transaction
 
     async def resolve(self, key: TransactionKey) -> DecidedOutcome | None:
-        """See the class. Raises InvalidRequest for a session of another database.
+        """Return the outcome; raise InvalidRequest for a session of another database.
 
-        And what the database raises; the next call connects anew.
+        Errors of the database are raised; the next call connects again.
         """
         async with self._lock:
             return await drive_async(self._resolve(key))
 
     async def check(self) -> str:
-        """Raises InvalidConfig where the database cannot be asked; doubts one without the table."""
+        """Raise InvalidConfig if the database cannot be asked; doubt one without the table."""
         async with self._lock:
             try:
                 return await drive_async(self._check())
@@ -97,7 +98,7 @@ class DatabaseResolver:
             yield from self._open()
             script = decision_table.script_of(steps.ReadOrAbort(key))
             event = yield from run(script, self._connection, Dialect(self._connection))
-        except BaseException:  # cancelled, too: what is inserted must not be read again
+        except BaseException:  # cancelled, too: an insert without a commit must not be read again
             yield from self._close()
             raise
         assert isinstance(event, steps.OutcomeRead)
@@ -118,7 +119,7 @@ class DatabaseResolver:
 
 
 def resolver_of(url: str) -> Resolver:
-    """By an address: postgresql://, sqlite:///FILE, http://, https://. Raises InvalidConfig."""
+    """Return the resolver of postgresql://, sqlite:///FILE, http:// or https://; else raise."""
     scheme = url.partition(":")[0]
     if scheme in ("http", "https"):
         return HttpResolver(url)
@@ -150,7 +151,7 @@ def _postgresql(url: str) -> Callable[[], Any]:
 
 
 def without_password(text: str, url: str) -> str:
-    """Words about an address, which may repeat parts of it."""
+    """Mask the password in a message about an address, which may repeat parts of it."""
     secret = url.partition("://")[2].rpartition("@")[0].partition(":")[2]
     for each in sorted({secret, unquote(secret)} - {""}, key=len, reverse=True):
         text = text.replace(each, "***")
@@ -165,5 +166,5 @@ def _sqlite(url: str) -> Callable[[], Any]:
     if not file.startswith("/") or "?" in file:
         raise InvalidConfig(f"{url!r}: give sqlite:///FILE with the whole path (three slashes)")
     file = "/" + file.lstrip("/")  # SQLAlchemy writes four slashes; two would begin a host's name
-    # mode=rw: a mistyped file is not made, and taken for a database in which nothing was decided
+    # mode=rw: a mistyped file must not be created and taken for a database without decisions
     return lambda: sqlite3.connect(f"file:{quote(file)}?mode=rw", uri=True, timeout=LOCK_TIMEOUT_S)

@@ -1,8 +1,8 @@
-"""Work of a writer that goes on to its end where the task that waits for it is cancelled.
+"""Work of a writer that runs to its end even if the waiting task is cancelled.
 
-Cancelled in the middle, the end of a block would leave its transaction open in Kafka, or its locks
-in the database. So it runs in a task of its own. The caller is cancelled at once, and what it has
-left is waited for by the next block, and by the close of the writer.
+A cancelled end of a block would leave its transaction open in Kafka, or its locks in the database.
+So it runs in a task of its own. The caller is cancelled at once; the next block, and the close of
+the writer, wait for the work that is left.
 """
 
 import asyncio
@@ -12,12 +12,12 @@ from collections.abc import Callable
 from .flow import Flow, drive_async
 
 logger = logging.getLogger(__name__)
-LAST_S = 1.0  # for what is given up, so that it rolls back
+LAST_S = 1.0  # for abandoned work to roll back
 CUTS = 2
 
 
 class ShieldedWork:
-    """What is under way for one writer; one piece at a time."""
+    """The running work of one writer, one piece at a time."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -29,7 +29,7 @@ class ShieldedWork:
         flow: Flow[None],
         undo: Callable[[BaseException], Flow[None]] | None = None,
     ) -> None:
-        """Run a flow to its end, cancelled or not. undo: what follows on it, where it was."""
+        """Run a flow to its end, cancelled or not. undo: the flow that follows a cancelled one."""
         cut: BaseException | None = None
 
         async def work() -> None:
@@ -46,19 +46,19 @@ class ShieldedWork:
                 self._left = task
                 task.add_done_callback(self._log)
             elif undo is not None and not task.cancelled() and task.exception() is None:
-                await self.run(undo(cut))  # it had begun, and nobody was there to go on with it
+                await self.run(undo(cut))  # it had begun, and its caller is gone
             raise
         task.result()
 
     async def ended(self) -> None:
-        """Return when a caller that was cancelled has left nothing. Raises nothing of it."""
+        """Return when no work of a cancelled caller is left; raise none of its errors."""
         while (task := self._left) is not None:
             await asyncio.wait([task])
             if self._left is task:
                 self._left = None
 
     async def stop(self, timeout_s: float) -> bool:
-        """Wait for whatever is under way, or give it up after some time: False."""
+        """Wait for running work; after the timeout cancel it and return False."""
         task = self._task
         if task is None or task.done():
             return True
@@ -66,7 +66,7 @@ class ShieldedWork:
         try:
             is_done = bool((await asyncio.wait([task], timeout=timeout_s))[0])
         finally:
-            for _ in range(CUTS):  # the first makes it come to an end in a shorter way
+            for _ in range(CUTS):  # the first one makes it take a shorter way to its end
                 if not task.done():
                     task.cancel()
                     await asyncio.wait([task], timeout=LAST_S)

@@ -1,7 +1,7 @@
-"""What the writer and the check-back of a dual write may ask for, and what may happen to them.
+"""Effects and events of the writer and the check-back of a dual write.
 
-An effect is asked for by a table (`protocol.py`, `check_back.py`), and carried out by a shell; what
-came of it is an event.
+A table (`protocol.py`, `check_back.py`) asks for an effect; a shell executes it, and returns its
+result as an event.
 """
 
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ EMPTY = -1  # in place of a producer id: the transaction has no records in Kafka
 
 @dataclass(frozen=True, slots=True, order=True)
 class TransactionKey:
-    """One transaction, and no other: what a decision names.
+    """The key of exactly one transaction, which a decision names.
 
-    A transactional id is used by one session of a writer for ever, since its end is a nonce, and
-    each of its transactions has an epoch of its own (KIP-890). Of one without records the producer
-    id is EMPTY, and the epoch is a count.
+    A transactional id belongs to one session of a writer for ever, since it ends with a nonce, and
+    each of its transactions has an epoch of its own (KIP-890). For a transaction without records
+    the producer id is EMPTY, and the epoch is a count.
     """
 
     transactional_id: str
@@ -28,30 +28,30 @@ class TransactionKey:
 
 
 class DecidedOutcome(Enum):
-    """What the table says of a transaction; the first word counts, and is never changed."""
+    """The outcome in the table; the first one counts, and never changes."""
 
     COMMITTED = "committed"
     ABORTED = "aborted"
 
 
 class WriterPhase(Enum):
-    """Where a writer stands: what it has asked for last."""
+    """The state of a writer: the effect that it asked for last."""
 
     NEW = auto()
-    CLAIMING = auto()  # the generation: older sessions decide nothing any more
-    READING = auto()  # what an older session has decided
+    CLAIMING = auto()  # the generation: older sessions can no longer decide
+    READING = auto()  # the decisions of an older session
     ROLLING_FORWARD = auto()
     FENCING = auto()
     DELETING = auto()
     INITIALIZING = auto()
     READY = auto()
     OPENING = auto()
-    OPEN = auto()  # the block of the program runs
+    OPEN = auto()  # the application's block runs
     PREPARING = auto()
     DECIDING = auto()  # the commit of the database
-    RESOLVING = auto()  # nobody knows whether it has committed
+    RESOLVING = auto()  # it is unknown whether the database has committed
     COMPLETING = auto()
-    SUSPECTING = auto()  # decided, and the coordinator refuses: whether a successor did it
+    SUSPECTING = auto()  # decided, and the coordinator refuses: has a successor completed it?
     OWING = auto()  # the coordinator has not answered yet
     ROLLING_BACK = auto()
     ABORTING = auto()
@@ -63,7 +63,7 @@ class WriterPhase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """In the database: raise the writer's generation, and register the session's id under it."""
+    """In the database: increment the writer's generation, and register the session's id."""
 
     name: str
     transactional_id: str
@@ -71,10 +71,10 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class ReadDecisions:
-    """In the database: what a session has committed there.
+    """In the database: read the transactions that a session has committed.
 
-    Kafka is not asked what it has open: a coordinator that was deposed, and does not know it yet,
-    would say `nothing` of what was decided since, which is aborted then.
+    Kafka is not asked for open transactions: a deposed coordinator that does not know that yet
+    would report none for those decided since, and they would be aborted.
     """
 
     transactional_id: str
@@ -82,9 +82,9 @@ class ReadDecisions:
 
 @dataclass(frozen=True, slots=True)
 class ReadOrAbort:
-    """In the database: what was decided; if nothing was, insert `aborted`, whose key is unique.
+    """In the database: read the outcome, or insert `aborted` under the same unique key.
 
-    Of a session that is over, or of another database, nothing is inserted.
+    The insert is left out for a session that is over, and for one of another database.
     """
 
     key: TransactionKey
@@ -100,7 +100,7 @@ class EndAsDecided:
 
 @dataclass(frozen=True, slots=True)
 class FenceSession:
-    """In Kafka: end whatever this id has open by taking it over."""
+    """In Kafka: end the open transaction of this id by taking the id over."""
 
     transactional_id: str
 
@@ -121,34 +121,35 @@ class Initialize:
 
 @dataclass(frozen=True, slots=True)
 class StartSession:
-    """Draw a nonce: this session, or the one that was given up, needs an id of its own."""
+    """Draw a nonce for a new session, or again after an uncertain InitProducerId."""
 
 
 @dataclass(frozen=True, slots=True)
 class BecomeReady:
-    """Nothing to do before the program begins a transaction."""
+    """Let the application begin a transaction."""
 
 
 @dataclass(frozen=True, slots=True)
 class BeginBoth:
-    """Begin, in the database and in Kafka."""
+    """Begin a transaction in the database and in Kafka."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunBlock:
-    """The program's turn."""
+    """Let the application run its block."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prepare:
-    """In Kafka: flush, so that nothing is missing when it is decided."""
+    """In Kafka: flush, so that all records are there when the transaction is decided."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decide:
-    """In the database: the check of the generation and the decision's row, then COMMIT.
+    """In the database: check the generation and insert the decision's row, then COMMIT.
 
-    finished: transactions of this session that nobody will ask about; their rows are deleted.
+    finished: completed transactions of this session, which are never asked about again; their rows
+    are deleted.
     """
 
     name: str
@@ -159,14 +160,14 @@ class Decide:
 
 @dataclass(frozen=True, slots=True)
 class ReadGeneration:
-    """In the database: who is in office."""
+    """In the database: read the current generation."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class RollBack:
-    """In the database."""
+    """Roll back in the database."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +177,7 @@ class AbortOwn:
 
 @dataclass(frozen=True, slots=True)
 class EndBlock:
-    """The block is over; reason: why nothing of it counts."""
+    """End the block. reason: why it was undone."""
 
     is_committed: bool
     reason: BaseException | None = None
@@ -184,14 +185,14 @@ class EndBlock:
 
 @dataclass(frozen=True, slots=True)
 class WaitAndAsk:
-    """Of a check-back: the resolver did not know; ask again after a while."""
+    """Wait, then ask again: a check-back's resolver did not know the outcome."""
 
     key: TransactionKey
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedBack:
-    """Of a check-back: over. is_ours: it was ended by this check-back."""
+    """Finish a check-back. is_ours: this check-back has ended the transaction."""
 
     key: TransactionKey
     outcome: DecidedOutcome
@@ -208,7 +209,7 @@ class SessionStarted:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """older_sessions: transactional ids that are registered under lower generations."""
+    """The generation was claimed. older_sessions: ids registered under lower generations."""
 
     generation: int
     older_sessions: tuple[str, ...] = ()
@@ -216,17 +217,18 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class DecisionsRead:
-    """keys: of transactions with records in Kafka, some of which are completed there already."""
+    """Decisions were read. keys: transactions with records; Kafka may have completed some."""
 
     keys: tuple[TransactionKey, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class OutcomeRead:
-    """outcome: None when nothing is known.
+    """The outcome was read; None when it is unknown.
 
-    is_session_over: a successor has ended all that the session had open, as was decided, and
-    deleted its rows. The session decides nothing any more; what it opens yet counts for nothing.
+    is_session_over: a successor has ended all open transactions of the session, as decided, and
+    deleted its rows. The session can no longer decide; transactions that it still opens never
+    count.
     """
 
     outcome: DecidedOutcome | None
@@ -235,20 +237,20 @@ class OutcomeRead:
 
 @dataclass(frozen=True, slots=True)
 class EndedAsDecided:
-    """The transaction is ended as was asked, by us or somebody else."""
+    """The transaction has ended as asked, by this call or another one."""
 
 
 @dataclass(frozen=True, slots=True)
 class EndRefused:
-    """It is not that transaction's turn any more, or it was ended otherwise."""
+    """The key is no longer that of the open transaction, or the outcome was another one."""
 
     reason: Exception | None = None
-    is_overruled: bool = False  # the coordinator says that it was ended otherwise
+    is_overruled: bool = False  # the coordinator reports the other outcome
 
 
 @dataclass(frozen=True, slots=True)
 class EndUnanswered:
-    """No coordinator answered in time."""
+    """The coordinator did not answer in time."""
 
     reason: Exception | None = None
 
@@ -265,14 +267,18 @@ class SessionDeleted:
 
 @dataclass(frozen=True, slots=True)
 class Initialized:
-    """is_certain: no answer was lost, so no request is on its way that could abort a later one."""
+    """The producer id was initialized.
+
+    is_certain: no answer was lost, so no request is under way that could abort a later
+    transaction.
+    """
 
     is_certain: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class BlockBegun:
-    """The program wants a transaction."""
+    """The application wants a transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,7 +298,7 @@ class BlockFailed:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """key: None without records."""
+    """The transaction was prepared. key: None without records."""
 
     key: TransactionKey | None
 
@@ -304,14 +310,14 @@ class DatabaseCommitted:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseRefused:
-    """Certainly nothing was committed: a statement failed, or the database has refused COMMIT."""
+    """The commit has certainly failed: a statement failed, or the database refused COMMIT."""
 
     reason: BaseException | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseInDoubt:
-    """COMMIT was sent, and its answer was lost, or says nothing certain."""
+    """COMMIT was sent, and its answer was lost, or leaves the outcome uncertain."""
 
     reason: BaseException | None = None
 

@@ -1,4 +1,4 @@
-"""What a dual write says when it cannot go on, or when nothing of a transaction counts."""
+"""Errors of a dual write: reasons for which it stops, or a transaction does not count."""
 
 from ...wire.errors import ErrorCode, KafkaError
 from .steps import TransactionKey
@@ -11,7 +11,7 @@ class DualWriteError(KafkaError):
 
 
 class WriterSuperseded(DualWriteError):
-    """A newer writer of this name has taken over: this one must end."""
+    """A newer writer of this name has taken over; this one must end."""
 
     code = ErrorCode.PRODUCER_FENCED
 
@@ -21,7 +21,7 @@ class CheckedBackError(DualWriteError):
 
 
 class BlockNotWhole(DualWriteError):
-    """The program has committed or rolled back the database's transaction by itself."""
+    """The application has committed or rolled back the database's transaction itself."""
 
     code = ErrorCode.INVALID_TXN_STATE
 
@@ -33,13 +33,13 @@ class UnsafeDatabase(KafkaError):
 
 
 class DecisionInDoubt(KafkaError):
-    """Nobody knows yet whether the database has committed; the next start finds out."""
+    """It is unknown whether the database has committed; the next start resolves it."""
 
     code = ErrorCode.INVALID_TXN_STATE
 
 
 class DecisionOverruled(KafkaError):
-    """The database has committed, and somebody has aborted the transaction in Kafka: an alarm."""
+    """The database has committed, but the transaction was aborted in Kafka: an alarm."""
 
     code = ErrorCode.INVALID_TXN_STATE
 

@@ -1,4 +1,4 @@
-"""What a block may do with its database, whatever becomes of its records."""
+"""The database side of a block, which is the same for dual writes and outboxes."""
 
 import contextlib
 from collections.abc import Awaitable, Callable, Generator, Sequence
@@ -10,7 +10,7 @@ from .flow import drive, drive_async
 
 
 class WorkOfWriter:
-    """Of one block: what is asked of it later would be done in the block that is open then."""
+    """The work of one block; later uses are refused, since they would join the next block."""
 
     def __init__(self, writer: ConnectionFlow) -> None:
         self._writer, self._connection = writer, writer.connection
@@ -19,7 +19,7 @@ class WorkOfWriter:
 
     @contextlib.contextmanager
     def opened(self) -> Generator[Self]:
-        """Its block is over when this is left, by whom has the writer until it has ended."""
+        """Mark the block as over when this is left, while the writer is still reserved."""
         try:
             yield self
         finally:
@@ -28,25 +28,25 @@ class WorkOfWriter:
 
     @property
     def connection(self) -> Any:
-        """The database's, whose commit is the writer's."""
+        """The database connection; only the writer commits it."""
         self._used()
         return self._connection
 
     def _used(self) -> None:
-        """Before each use. Raises IllegalProducerState after the block, ClientClosed in a fork."""
+        """Refuse uses after the block (IllegalProducerState) or in a fork (ClientClosed)."""
         self._writer.refuse_forked()
         if self._is_over:
             raise IllegalProducerState("the block is over: this came after its end")
         self._writer.on_use()
 
     def kept(self, name: str, make: Callable[[Any], Any]) -> Any:
-        """What was made of the connection, once, for as long as the writer has it."""
+        """Return the object made of the connection under a name, made once per connection."""
         self._used()
         return self._writer.kept(name, make)
 
     @contextlib.contextmanager
     def alone(self, what: str) -> Generator[None]:
-        """Raises IllegalProducerState where the block has one of these open already."""
+        """Raise IllegalProducerState if the block has one of these open already."""
         if what in self._open:
             raise IllegalProducerState(f"the block has a {what} open: one at a time, pass it on")
         self._open.add(what)
@@ -57,25 +57,25 @@ class WorkOfWriter:
 
 
 class BlockingDatabaseWork(WorkOfWriter):
-    """What a block may do without an event loop."""
+    """The work of a block without an event loop."""
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
-        """Run a statement on the connection; its cursor."""
+        """Run a statement on the connection; return its cursor."""
         cursor = self.connection.cursor()
         cursor.execute(sql, parameters) if parameters else cursor.execute(sql)
         return cursor
 
     def consumed(self, topic: str, partition: int, next_offset: int) -> None:
-        """Records up to here are done with: the position counts when the block does."""
+        """Store a position: records below it are processed if the block commits."""
         self._used()
         drive(self._writer.write_position(topic, partition, next_offset))
 
 
 class DatabaseWork(WorkOfWriter):
-    """As `BlockingDatabaseWork`, awaited."""
+    """The work of a block with an event loop."""
 
     async def execute(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
-        """Run a statement on the connection; its cursor."""
+        """Run a statement on the connection; return its cursor."""
         cursor = self.connection.cursor()
         result = cursor.execute(sql, parameters) if parameters else cursor.execute(sql)
         if isinstance(result, Awaitable):
@@ -83,6 +83,6 @@ class DatabaseWork(WorkOfWriter):
         return cursor
 
     async def consumed(self, topic: str, partition: int, next_offset: int) -> None:
-        """Records up to here are done with: the position counts when the block does."""
+        """Store a position: records below it are processed if the block commits."""
         flow = self._writer.write_position(topic, partition, next_offset)
         await drive_async(flow, self._used)

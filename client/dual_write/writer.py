@@ -5,15 +5,15 @@
             await work.execute("UPDATE accounts SET balance = balance - %s WHERE id = %s", (5, 1))
             await work.send("transfers", b"...")
 
-All of a block counts, or nothing: its records are seen by readers of committed data if and only if
-the database has committed its rows. The writer commits; a block that is left by an exception is
-rolled back. connect: a function or coroutine function that opens a connection of the DB-API
-(psycopg.AsyncConnection, or a synchronous one, for which the event loop then waits), or an open
-connection. With a function the writer lives through restarts of the database.
+A block is atomic: consumers with read_committed see its records if and only if the database has
+committed its rows. The writer commits; an exception that leaves the block rolls it back. connect:
+a function or coroutine function that opens a connection of the DB-API (psycopg.AsyncConnection, or
+a synchronous one, which blocks the event loop), or an open connection. With a function the writer
+survives restarts of the database.
 
-One writer of a name at a time: the one that starts last supersedes the others, whose blocks raise
-WriterSuperseded. What a writer that was killed has decided is completed by the next start, and by
-a check-back (`oncelog txn check-back`). Needs two-phase commit (KIP-939) on the brokers.
+Only one writer of a name works at a time: the one that starts last supersedes the others, whose
+blocks raise WriterSuperseded. Decided transactions of a killed writer are completed by the next
+start, or by a check-back (`oncelog txn check-back`). Brokers need two-phase commit (KIP-939).
 """
 
 import asyncio
@@ -37,7 +37,7 @@ from .writer_flow import WriterFlow
 
 
 class DualWork(DatabaseWork):
-    """What a block may do."""
+    """The work of one block of a writer."""
 
     def __init__(self, writer: "DualWriter", producer: Producer) -> None:
         super().__init__(writer)
@@ -53,7 +53,7 @@ class DualWork(DatabaseWork):
         timestamp_ms: int | None = None,
         headers: Headers = (),
     ) -> Delivery:
-        """As `Producer.send`."""
+        """Send as `Producer.send` does."""
         self._used()
         return await self._producer.send(
             topic,
@@ -65,18 +65,18 @@ class DualWork(DatabaseWork):
         )
 
     async def send_many(self, topic: str, values: Any, **columns: Any) -> Deliveries:
-        """As `Producer.send_many`."""
+        """Send as `Producer.send_many` does."""
         self._used()
         return await self._producer.send_many(topic, values, **columns)
 
 
 class DualWriter(WriterFlow):
-    """See the top of the file. For one task at a time."""
+    """A dual writer, for one task at a time."""
 
     _producer: Producer | None = None
 
     def __init__(self, source: Source, name: str, connection: Any, /, **options: Any) -> None:
-        """As `WriterFlow`."""
+        """Create a writer; `WriterFlow` has the options."""
         super().__init__(source, name, connection, **options)
         self._shielded = ShieldedWork(name)
 
@@ -88,19 +88,19 @@ class DualWriter(WriterFlow):
         await self.close()
 
     async def start(self) -> None:
-        """Take the name over, and end what older writers have left: as decided, or aborted."""
+        """Take the name over, and end the transactions of older writers: as decided, or aborted."""
         try:
             await drive_async(self._start())
         except BaseException:
-            with contextlib.suppress(Exception):  # what came first counts
+            with contextlib.suppress(Exception):  # the first error counts
                 await self.close()
             raise
 
     async def close(self) -> None:
-        """Close the producer, and the connection where the writer has opened it.
+        """Close the producer, and the connection if the writer has opened it.
 
-        Before, what is under way is ended, and so is what a cancelled block has left, for
-        resolve_timeout_ms at most.
+        First it ends running work and the work of a cancelled block, for at most
+        resolve_timeout_ms.
         """
         self._is_closed = True
         try:
@@ -116,10 +116,11 @@ class DualWriter(WriterFlow):
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncGenerator[DualWork]:
-        """A block of which all counts, or nothing; then it raises why.
+        """Open an atomic block; its end commits it, or raises why it does not count.
 
-        DecisionInDoubt: nobody knows yet; the next start, or a check-back, finds out. Cancelled at
-        its end it may count or not; it comes to its end by itself, which the next block waits for.
+        DecisionInDoubt: the outcome is unknown; the next start or a check-back resolves it. A
+        block that is cancelled at its end may count or not; it ends by itself, and the next block
+        waits for that.
         """
         await self._shielded.ended()
         with self._taken():
@@ -134,7 +135,7 @@ class DualWriter(WriterFlow):
             await self._shielded.run(self._block_done())
 
     async def positions(self) -> dict[TopicPartition, int]:
-        """The next offset to read of each partition that blocks have `consumed` from."""
+        """Return the next offset of each partition that blocks have `consumed` from."""
         await self._shielded.ended()
         with self._taken():
             return await drive_async(self._positions())
@@ -157,7 +158,8 @@ class DualWriter(WriterFlow):
         try:
             result = await getattr(producer, call)()
         except KafkaError as problem:
-            known = kafka_side.known_event(effect, producer.state)  # by a call that was interrupted
+            # after a call that was interrupted
+            known = kafka_side.known_event(effect, producer.state)
             return known or kafka_side.event_after_error(effect, problem)
         return kafka_side.event_after(effect, result, lost_answers=producer.lost_answers)
 

@@ -1,6 +1,6 @@
-"""What a writer does, with and without an event loop: the protocol, the connection, the start.
+"""The work of a writer, with and without an event loop: protocol, connection, start.
 
-The two writers fill in what is waited for: calls of Kafka, pauses, their own producer.
+The two writers supply the calls that wait: requests to Kafka, pauses, their own producer.
 """
 
 import logging
@@ -34,11 +34,11 @@ FIXED = frozenset(
 )
 PAUSE_FIRST_S, PAUSE_LAST_S = 0.05, 1.0
 IDLE = (WriterPhase.READY, WriterPhase.OWING)
-RESTING = steps.BecomeReady | steps.RunBlock | steps.EndBlock  # the program's turn
+RESTING = steps.BecomeReady | steps.RunBlock | steps.EndBlock  # the application's turn
 
 
 class WriterFlow(ConnectionFlow):
-    """One writer: its name, its place in the protocol, its connection."""
+    """A writer: its name, its protocol, its connection."""
 
     def __init__(
         self,
@@ -51,9 +51,9 @@ class WriterFlow(ConnectionFlow):
         resolve_timeout_ms: int = RESOLVE_TIMEOUT_MS,
         **options: Any,
     ) -> None:
-        """options: the producer's settings.
+        """Create a writer. options: the producer's settings.
 
-        resolve_timeout_ms: for how long a database that was lost in a commit is asked about it.
+        resolve_timeout_ms: for how long the database is asked again when it was lost in a commit.
         """
         if wrong := sorted(FIXED & {each.replace(".", "_") for each in options}):
             raise InvalidConfig(f"{', '.join(wrong)}: set by the dual write itself")
@@ -63,7 +63,7 @@ class WriterFlow(ConnectionFlow):
         self._protocol = WriterProtocol(name)
         self._is_closed = False
 
-    # --- what the writers fill in; each returns its value, or a coroutine for it
+    # --- supplied by the writers; each returns its value, or a coroutine for it
 
     def _new_producer(self, transactional_id: str) -> Any:
         raise NotImplementedError
@@ -76,17 +76,17 @@ class WriterFlow(ConnectionFlow):
 
     @property
     def transactional_id(self) -> str:
-        """Of this session."""
+        """The transactional id of this session."""
         return self._protocol.transactional_id
 
     @property
     def phase(self) -> WriterPhase:
-        """STOPPED: it has to be started anew, as another object."""
+        """The phase of the protocol; a STOPPED writer has to be started anew, as another object."""
         return self._protocol.phase
 
     @property
     def stopped_by(self) -> BaseException | None:
-        """Why no block of it begins any more; None where one may."""
+        """The reason for which it begins no more blocks; None if it may."""
         if self._is_closed:
             return ClientClosed(CLOSED)
         return self._protocol.stopped_by or self._lost_for_good()
@@ -127,7 +127,7 @@ class WriterFlow(ConnectionFlow):
             raise ClientClosed(CLOSED)
 
     def _settle(self) -> Flow[None]:
-        """End the last block where it was interrupted, and nobody has gone on with it."""
+        """End the last block if it was interrupted and left open."""
         if not self._protocol.is_amid:
             return
         reason = stop_words.DualWriteError("the last block was interrupted")
@@ -143,7 +143,7 @@ class WriterFlow(ConnectionFlow):
     def _block_failed(self, problem: BaseException) -> Flow[None]:
         try:
             yield from self._advance(steps.BlockFailed(problem))
-        except Exception as another:  # what came first counts
+        except Exception as another:  # the first error counts
             logger.warning("%s: while a block was undone: %s", self.name, another)
 
     def _block_done(self) -> Flow[None]:
@@ -155,22 +155,24 @@ class WriterFlow(ConnectionFlow):
 
     def _require(self, *phases: WriterPhase) -> None:
         phase = self._protocol.phase
-        if phase not in phases and phase is not WriterPhase.STOPPED:  # which says itself why
+        # a stopped writer raises the reason itself
+        if phase not in phases and phase is not WriterPhase.STOPPED:
             raise IllegalProducerState(f"the writer is {phase.name}: start it first (`with` does)")
 
     # --- carrying out
 
     def _advance(self, event: steps.Event) -> Flow[steps.Effect]:
-        """Until it is the program's turn again."""
-        self._refuse_closed()  # the close ends what is open
+        """Take an event, and execute effects until it is the application's turn again."""
+        self._refuse_closed()  # the close ends open transactions
         return (yield from self._carry_out(self._protocol.step(event)))
 
     def _carry_out(
         self, effect: steps.Effect, undoes: BaseException | None = None
     ) -> Flow[steps.Effect]:
-        """The same. What interrupts it, once, is raised when the block has come to its end.
+        """Execute effects until it is the application's turn; then raise an interruption.
 
-        undoes: nobody waits for the block that is under way.
+        Only the first interruption is survived. undoes: the reason to undo a block whose caller is
+        gone.
         """
         interruption: BaseException | None = None
         while True:
@@ -186,7 +188,7 @@ class WriterFlow(ConnectionFlow):
                 if is_final := self._is_final(effect, problem):
                     self._protocol.stop(problem)
                 if is_final or interruption is not None:
-                    yield from self._roll_back()  # its locks would hold up the next start
+                    yield from self._roll_back()  # its locks would delay the next start
                     raise
                 interruption = problem
                 effect = self._protocol.resume(problem)
@@ -199,7 +201,7 @@ class WriterFlow(ConnectionFlow):
         return effect
 
     def _is_final(self, effect: steps.Effect, problem: BaseException) -> bool:
-        """Whether the next start has to find out. The database would only say the same again."""
+        """Return whether the next start must resolve it: a failed database would fail again."""
         is_of_database = isinstance(effect, steps.ReadOrAbort | steps.ReadGeneration)
         return not self._protocol.is_amid or (is_of_database and isinstance(problem, Exception))
 
@@ -244,7 +246,7 @@ class WriterFlow(ConnectionFlow):
         return steps.DatabaseCommitted()
 
     def _resolve(self, asked: steps.ReadOrAbort) -> Flow[steps.Event]:
-        """Ask until the database is there again; a connection that was given has one life."""
+        """Ask until the database answers; a connection that was given is not opened again."""
         until, pause_s = time.monotonic() + self._resolve_timeout_ms / 1000, PAUSE_FIRST_S
         yield from self._roll_back()
         while True:

@@ -1,8 +1,8 @@
-"""The client's end of a fetch session with one broker (KIP-227): what it knows is not said again.
+"""The client's end of a fetch session with one broker (KIP-227), which names only changes.
 
-Pure. A session goes on from answer to answer. After a refusal, a request whose fate is unknown, or
-where the broker gave no session, the next fetch names everything, and opens another; it names the
-old one, too, which the broker ends with that.
+Pure. After a refusal, after a request with an unknown outcome, or without a session of the broker,
+the next fetch names all partitions and opens another session. It also names the old one, which the
+broker then closes.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,15 +22,15 @@ SESSIONS_FROM = 7  # the first version of Fetch that has them
 
 
 class BrokerSession:
-    """At most one request at a time: `prepare`, then `answered`, unless it failed."""
+    """A session with at most one request at a time: `prepare`, then `answered` unless it failed."""
 
     __slots__ = ("_epoch", "_is_open", "_known", "_named", "_session_id")
 
     def __init__(self) -> None:
         self._session_id, self._epoch = 0, INITIAL_EPOCH
-        self._is_open = False  # and both sides agree on what it holds
+        self._is_open = False  # whether both sides agree on the session's partitions
         self._known: dict[TopicPartition, FetchPartition] = {}
-        self._named: Mapping[str, bytes] | None = None  # the topic ids that it goes by
+        self._named: Mapping[str, bytes] | None = None  # the topic ids in use
 
     def prepare(
         self,
@@ -38,7 +38,7 @@ class BrokerSession:
         wanted: dict[TopicPartition, FetchPartition],
         topic_ids: Mapping[str, bytes] | None,
     ) -> None:
-        """Fill in the session, and what is to be named; topic_ids: None where names are used."""
+        """Fill in the session and the changed partitions; topic_ids: None where names are used."""
         known = self._known if self._is_open and self._named is topic_ids else None
         request.session_id = self._session_id
         if known is None:
@@ -51,10 +51,10 @@ class BrokerSession:
             request.forgotten_topics = _forgotten(gone, topic_ids)
         request.topics = by_topic(named, topic_ids)
         self._known, self._named = wanted, topic_ids
-        self._is_open = False  # until it is answered
+        self._is_open = False  # until the answer
 
     def answered(self, response: FetchResponse) -> None:
-        """Go on from there."""
+        """Continue the session with the epoch after this answer."""
         if response.error_code:
             if response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
                 self._session_id = 0
@@ -67,7 +67,7 @@ class BrokerSession:
 def by_topic(
     wanted: Mapping[TopicPartition, FetchPartition], topic_ids: Mapping[str, bytes] | None
 ) -> list[FetchTopic]:
-    """The partitions as a request names them."""
+    """List partitions by topic, as a request does."""
     topics: dict[str, FetchTopic] = {}
     for (name, _), partition in wanted.items():
         topic = topics.get(name)

@@ -1,8 +1,9 @@
-"""OffsetForLeaderEpoch: whether what was read still stands in the log of a new leader (KIP-320).
+"""OffsetForLeaderEpoch: checks that read records are in the log of a new leader (KIP-320).
 
-After an unclean election the new leader's log may end before, or part from, what the old one gave
-out. Whoever goes on at his offset there misses records without an error. So a reader tells the
-epoch of the last record that it knows, and learns where that epoch ends in the new leader's log.
+After an unclean election the new leader's log may end before the reader's position, or diverge
+from the old leader's log. A reader that continues at its offset misses records without an error.
+So it sends the epoch of the last record that it knows, and gets the end of that epoch in the new
+leader's log.
 """
 
 from collections.abc import Mapping
@@ -13,12 +14,13 @@ from ...wire.identifiers import TopicPartition
 from ..by_topic import entries_by_topic
 from ..cluster_view import ClusterView
 
-OFFSET_FOR_LEADER_EPOCH, FENCED_FROM = 23, 2  # from version 2 on brokers compare our own epoch
+# from version 2 on brokers compare the client's epoch
+OFFSET_FOR_LEADER_EPOCH, FENCED_FROM = 23, 2
 CONSUMER = -1
 
 
 class EpochEnd(NamedTuple):
-    """The largest epoch up to the asked one, and its end (exclusive); -1 where none is known."""
+    """The largest epoch up to the requested one, and its end (exclusive); -1 if unknown."""
 
     error_code: int
     leader_epoch: int
@@ -28,9 +30,9 @@ class EpochEnd(NamedTuple):
 async def epoch_ends(
     view: ClusterView, leader: int, asked: Mapping[TopicPartition, tuple[int, int]]
 ) -> dict[TopicPartition, EpochEnd] | None:
-    """Where epochs end on this leader; None when it cannot be asked (before KIP-320).
+    """Return the ends of epochs on this leader; None if it cannot be asked (before KIP-320).
 
-    asked: (epoch of the last known record, the leader's epoch as we know it) by partition.
+    asked: (epoch of the last known record, known epoch of the leader) by partition.
     """
     connection = await view.broker(leader)
     if connection.versions.get(OFFSET_FOR_LEADER_EPOCH, (0, -1))[1] < FENCED_FROM:

@@ -1,15 +1,15 @@
-"""Fetches ahead: one request at a time to each leader, answers into the partitions' states.
+"""Fetches ahead, with one request at a time to each leader.
 
-Rules of this file. A partition is asked for while less than two of its answers wait, and nothing is
-while two times fetch.max.bytes wait, so that memory is bounded by the settings (and one answer of
-each leader on its way) and the broker works while the program does. Fetches have connections of
-their own: a long poll would keep everything else on the connection waiting. A problem with one
-partition is kept in `problems` for the next poll; a leader that has moved is looked for, and asked
-whether its log goes on from what we know before anything is fetched from it.
+Rules of this file. A partition is fetched while fewer than two of its answers wait to be read, and
+none is while two times fetch.max.bytes wait. So the settings bound memory (plus one answer on its
+way from each leader), and the broker works while the application does. Fetches have connections of
+their own: a long poll would delay all other requests of the connection. An error of one partition
+is kept in `problems` for the next poll. When a leader has moved, the new one is asked whether its
+log continues from the known records before anything is fetched from it.
 
-Fetches go by the names of topics, unless the caller says which topic it means: then by ids, where
-the broker serves that (KIP-516), and a topic that was made anew is another one. Who reads for long
-has a session with each leader (`broker_session`), and names only what has changed.
+Fetches use names of topics, or ids if the caller gives them and the broker serves them (KIP-516);
+then a topic that was created again is another topic. A long-lived reader has a session with each
+leader (`broker_session`), and names only changes.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ SESSION_ERRORS = frozenset(
 
 
 class Fetcher:
-    """See the top of the file; `states` are the caller's, and may change at any time."""
+    """A fetcher; its caller owns `states`, and may change them at any time."""
 
     def __init__(
         self,
@@ -52,22 +52,23 @@ class Fetcher:
         *,
         has_sessions: bool = False,
     ) -> None:
-        """topic_ids: of all topics that are to be fetched by them."""
+        """Create a fetcher. topic_ids: the ids of topics that are fetched by id."""
         self._view, self._settings = view, settings
         self._has_sessions = has_sessions
         self._sessions: dict[int, BrokerSession] = {}
         self._topic_ids = topic_ids or {}
-        self.has_gone_by_name = False  # a fetch, so that its answer may be of another topic
+        # whether a fetch used names, so that its answer may be of another topic
+        self.has_gone_by_name = False
         self._is_committed = settings.isolation_level == "read_committed"
         self.arrived = asyncio.Event()
         self.problems: list[KafkaError] = []
-        self.out_of_range: list[tuple[FetchState, int]] = []  # with the offset that was asked for
+        self.out_of_range: list[tuple[FetchState, int]] = []  # with the requested offset
         self.truncated: list[tuple[FetchState, int, EpochEnd]] = []
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._looking = LongWork()
 
     def start(self, states: Iterable[FetchState]) -> None:
-        """Ask for what is wanted and not on its way."""
+        """Fetch all wanted partitions that are not being fetched."""
         by_leader: dict[int, list[FetchState]] = {}
         moved: dict[int, list[FetchState]] = {}
         unknown: set[str] = set()
@@ -95,11 +96,11 @@ class Fetcher:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is on its way."""
+        """Whether no request is under way."""
         return not self._tasks and self._looking.is_idle
 
     async def close(self) -> None:
-        """Give up what is on its way."""
+        """Cancel all requests."""
         await self._looking.stop()
         tasks = list(self._tasks.values())
         for task in tasks:
@@ -121,7 +122,7 @@ class Fetcher:
         task.add_done_callback(over)
 
     async def _look(self, topics: set[str]) -> None:
-        """Learn who leads now, after a little while."""
+        """Refresh the leaders of topics after a pause."""
         try:
             await asyncio.sleep(RETRY_PAUSE_MS / 1000)
             await self._view.refresh(topics)
@@ -132,7 +133,7 @@ class Fetcher:
             self.arrived.set()
 
     async def _check(self, leader: int, states: list[FetchState]) -> None:
-        """Ask a new leader whether its log goes on from what we know (KIP-320)."""
+        """Ask a new leader whether its log continues from the known records (KIP-320)."""
         partitions = self._view.snapshot.partitions
         places = {(s.topic, s.partition): s for s in states if (s.topic, s.partition) in partitions}
         asked = {key: (s.fetch_epoch, partitions[key].leader_epoch) for key, s in places.items()}
@@ -149,7 +150,7 @@ class Fetcher:
         stale: set[str] = set()
         for key, state in places.items():
             if (state.position, state.fetch_offset) != before[key]:
-                continue  # a poll or a seek meanwhile: it is asked again
+                continue  # moved by a poll or seek meanwhile: it is asked again
             end = None if ends is None else ends[key]
             if end is None:
                 state.checked_epoch = asked[key][1]
@@ -195,7 +196,7 @@ class Fetcher:
             if session is not None:
                 session.answered(response)
                 if response.error_code in SESSION_ERRORS:
-                    return  # the next one names everything
+                    return  # the next fetch names all partitions
             if response.error_code:
                 raise error_for(response.error_code)
         except KafkaError as problem:
@@ -231,7 +232,7 @@ class Fetcher:
             for p in topic.partitions:
                 state, offset, leader_epoch = asked[(name, p.index)]
                 if state.fetch_offset != offset:
-                    continue  # a seek meanwhile
+                    continue  # moved by a seek meanwhile
                 if p.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                     state.log_start_offset = p.log_start_offset
                     self.out_of_range.append((state, offset))

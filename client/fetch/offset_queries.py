@@ -1,6 +1,6 @@
-"""ListOffsets: where partitions begin and end, and which offset belongs to a time.
+"""ListOffsets: finds the ends of partitions, and the offset that belongs to a time.
 
-Asked of each leader for all its partitions at once, and again where one has moved.
+Each leader is asked for all its partitions at once, and again if one has moved.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ async def list_offsets(
     read_committed: bool,
     timeout_ms: int,
 ) -> dict[TopicPartition, int]:
-    """Offsets for EARLIEST, LATEST, MAX_TIMESTAMP or wall times in ms; -1 where there is none."""
+    """Return offsets of EARLIEST, LATEST, MAX_TIMESTAMP or wall times in ms; -1 for none."""
     found = await _ask(view, wanted, read_committed=read_committed, timeout_ms=timeout_ms)
     return {key: offset for key, (offset, _) in found.items()}
 
@@ -34,7 +34,7 @@ async def offsets_for_times(
     read_committed: bool,
     timeout_ms: int,
 ) -> dict[TopicPartition, tuple[int, int] | None]:
-    """(offset, timestamp) of the first record at or after each time; None where there is none."""
+    """Return (offset, timestamp) of the first record since each time; None without one."""
     if any(time_ms < 0 for time_ms in times_ms.values()):
         raise ValueError("times are wall-clock milliseconds, not below 0")
     found = await _ask(view, times_ms, read_committed=read_committed, timeout_ms=timeout_ms)
@@ -59,7 +59,7 @@ async def _ask(
                 continue
             known = view.snapshot.partitions.get(key)
             if known is None:
-                await view.leader_of(*key)  # looks for it, and raises when there is none
+                await view.leader_of(*key)  # finds it, or raises if there is none
                 known = view.snapshot.partitions[key]
             if known.leader < 0:
                 problem = LeaderNotAvailable(f"{key[0]}/{key[1]} has no leader at the moment")

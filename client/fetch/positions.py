@@ -1,9 +1,9 @@
-"""Where a consumer stands in its partitions: found, reset, committed.
+"""The positions of a consumer in its partitions: found, reset, committed.
 
 A position comes from the caller, from the group's committed offsets, or by auto.offset.reset, in
 this order. It is lost when the log no longer has it (retention), or when a new leader's log does
-not go on from it (an unclean election, KIP-320): then auto.offset.reset says how to go on, and with
-`none` the next poll raises, again and again, until the program seeks.
+not continue it (an unclean election, KIP-320). Then auto.offset.reset decides; with `none` each
+poll raises until the application seeks.
 """
 
 import logging
@@ -34,17 +34,17 @@ class Positions:
         self.why_closed = ""
 
     def require_open(self) -> None:
-        """Return while the consumer is open. Raises ClientClosed."""
+        """Raise ClientClosed unless the consumer is open."""
         if self.why_closed:
             raise ClientClosed(self.why_closed)
 
     def close(self, why: str) -> None:
-        """Forget everything; calls raise this from here on, unless another reason came first."""
+        """Forget all partitions; calls raise this reason from here on, or an earlier one."""
         self.states.clear()
         self.why_closed = self.why_closed or why
 
     def of(self, topic: str, partition: int) -> FetchState:
-        """The state of a partition. Raises PartitionNotAssigned."""
+        """Return the state of a partition; raise PartitionNotAssigned."""
         state = self.states.get((topic, partition))
         if state is None:
             self.require_open()
@@ -52,39 +52,39 @@ class Positions:
         return state
 
     def freeze(self, partitions: Iterable[TopicPartition]) -> None:
-        """Give out nothing more of these, which are about to be given up; but of all others."""
+        """Stop reading these partitions, which are about to be revoked, and no others."""
         frozen = frozenset(partitions)
         for key, state in self.states.items():
             state.is_frozen = key in frozen
 
     def settle(self) -> None:
-        """A poll begins: the program has done with what the last one gave."""
+        """Begin a poll: the application has finished the records of the last one."""
         self._given = []
         for state in self.states.values():
             state.settle()
 
     def before_taking(self) -> list[tuple[FetchState, Mark]]:
-        """Where a poll begins to take: for `gives`."""
+        """Return the marks of partitions with data before a poll, for `gives`."""
         return [(state, state.mark()) for state in self.states.values() if state.has_data]
 
     def gives(self, before: list[tuple[FetchState, Mark]]) -> None:
-        """A poll gives out what it has taken since then."""
+        """Remember what a poll returns, given the marks before it."""
         self._given = [(s, s.position, mark) for s, mark in before if s.position != mark.position]
 
     @property
     def given_last(self) -> list[TopicPartition]:
-        """The partitions of what the last poll gave out."""
+        """The partitions of the records that the last poll returned."""
         return [(state.topic, state.partition) for state, *_ in self._given]
 
     def take_back(self) -> None:
-        """Give out once more what the last poll gave, but for seeks that came between."""
+        """Return to the marks before the last poll, except where a seek came between."""
         given, self._given = self._given, []
         for state, position, mark in given:
             if state.position == position:
                 state.back_to(mark)
 
     def settled(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What may be committed without the program's word."""
+        """Return the positions that may be committed automatically."""
         return {
             key: OffsetAndMetadata(s.settled[0], leader_epoch=s.settled[1])
             for key, s in self.states.items()
@@ -92,7 +92,7 @@ class Positions:
         }
 
     def given_out(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The positions, with the leader epochs of the records before them."""
+        """Return the positions, with the leader epochs of the records before them."""
         return {
             key: OffsetAndMetadata(s.position, leader_epoch=s.position_epoch)
             for key, s in self.states.items()
@@ -104,7 +104,7 @@ class Positions:
         return [key for key, s in self.states.items() if s.position < 0]
 
     async def find(self) -> None:
-        """Positions for partitions that have none; what the program has set meanwhile stays."""
+        """Find missing positions; those that the application sets meanwhile are kept."""
         wanted = {key: self.states[key] for key in self.unknown}
 
         def set_position(key: TopicPartition, offset: int, leader_epoch: int = -1) -> None:
@@ -129,16 +129,16 @@ class Positions:
             set_position(key, offset)
 
     def _is_at(self, state: FetchState, offset: int) -> bool:
-        """Whether it is still read from there: no seek, no other assignment came between."""
+        """Return whether the partition is still read at that offset, without a seek since."""
         is_read = self.states.get((state.topic, state.partition)) is state
         return is_read and state.fetch_offset == offset
 
     def out_of_range(self, state: FetchState, offset: int) -> None:
-        """The log does not have the position. Raises OffsetOutOfRange without a way to go on."""
+        """Reset a position out of range; raise OffsetOutOfRange if auto.offset.reset is none."""
         if not self._is_at(state, offset) or state.has_data:
             return
         if self._settings.auto_offset_reset == "none":
-            begins_at = state.log_start_offset  # -1: Kafka does not say
+            begins_at = state.log_start_offset  # -1: unknown
             begins = f"; it begins at {begins_at}" if begins_at >= 0 else ""
             raise OffsetOutOfRange(
                 f"{state.topic}/{state.partition} has no offset {state.position}{begins}"
@@ -153,7 +153,7 @@ class Positions:
         self._lose_position(state)
 
     def truncated(self, state: FetchState, offset: int, end: EpochEnd) -> None:
-        """The log parts from what was given out. Raises LogTruncated without a way to go on."""
+        """Move a truncated position; raise LogTruncated if auto.offset.reset is none."""
         if not self._is_at(state, offset):
             return
         if self._settings.auto_offset_reset == "none":
@@ -176,18 +176,19 @@ class Positions:
             self._lose_position(state)
 
     def _lose_position(self, state: FetchState) -> None:
-        state.log_start_offset = max(0, state.log_start_offset)  # its committed offset is of no use
+        # so that its committed offset is not used again
+        state.log_start_offset = max(0, state.log_start_offset)
         state.seek(UNKNOWN_POSITION)
 
     async def seek_to(self, partitions: Iterable[TopicPartition] | None, where: int) -> None:
-        """Go on from EARLIEST or LATEST in these partitions (None: in all)."""
+        """Continue from EARLIEST or LATEST in these partitions (None: in all)."""
         keys = list(self.states if partitions is None else partitions)
         for key, offset in (await self.offsets(dict.fromkeys(keys, where))).items():
             if key in self.states:
                 self.states[key].seek(offset)
 
     async def offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """As `list_offsets`, for this reader's isolation."""
+        """Return offsets as `list_offsets` does, for this reader's isolation level."""
         self.require_open()
         return await list_offsets(
             self._view,

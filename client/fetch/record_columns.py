@@ -1,9 +1,8 @@
-"""From a batch's bytes to columns: one loop, since it runs for every record.
+"""Reads the records of a batch into columns, in one loop, since it runs for every record.
 
-Pure. The checksum has been looked at, so the bytes are those that a broker took; what they say
-about their own lengths is still held against the batch. `wire.records.decode_batch` is the plain
-form of the same. A batch that no compaction has thinned has its offsets one behind the other, so
-they are a `range` and are not read.
+Pure. The checksum was verified, so the bytes are those that a broker accepted; their lengths are
+still checked against the batch. `wire.records.decode_batch` is the plain form of the same. A batch
+that was never compacted has consecutive offsets, so they are a `range` and are not read.
 """
 
 from bisect import bisect_left
@@ -24,7 +23,7 @@ class RecordColumns(NamedTuple):
     """The records of one batch, each column as long as the others.
 
     offsets: ascending; a range when nothing is missing. timestamps: wall ms. headers: None when no
-    record has any. header: of the batch, with producer, epoch, sequence, leader epoch, attributes.
+    record has any. header: the batch's, with producer, epoch, sequence, leader epoch, attributes.
     """
 
     topic: str
@@ -37,7 +36,7 @@ class RecordColumns(NamedTuple):
     headers: list[Headers] | None
 
     def between(self, from_offset: int, until_offset: int | None = None) -> "RecordColumns":
-        """Those records that are at or after the one and before the other."""
+        """Return the records from the first offset up to the second, which is excluded."""
         offsets = self.offsets
         first = bisect_left(offsets, from_offset)
         last = len(offsets) if until_offset is None else bisect_left(offsets, until_offset)
@@ -51,9 +50,9 @@ class RecordColumns(NamedTuple):
 def read_columns(
     topic: str, partition: int, buffer: Buffer, position: int, header: BatchHeader
 ) -> RecordColumns:
-    """The records of the batch at a position.
+    """Read the records of the batch at a position.
 
-    Raises InvalidRecord when they do not fill their batch exactly.
+    Raises InvalidRecord if they do not fill their batch exactly.
     """
     packed = memoryview(buffer)[position + HEADER_BYTES : position + header.size_bytes]
     data = decompress(header.compression, packed, DECOMPRESSED_BYTES_MAX)
@@ -74,7 +73,7 @@ def read_columns(
 
 
 def _read_dense(data: bytes, columns: RecordColumns) -> RecordColumns:
-    """Offsets one behind the other: what is read of them is how many bytes they take."""
+    """Read consecutive offsets: only the length of their varints counts."""
     header, keys, values = columns.header, columns.keys, columns.values
     base_timestamp, count = header.base_timestamp, header.record_count
     timestamps: list[int] = []
@@ -85,10 +84,10 @@ def _read_dense(data: bytes, columns: RecordColumns) -> RecordColumns:
         number = data[at]
         if number < 0x80:
             end = at + 1 + (number >> 1)
-            at += 2  # with the attributes, which mean nothing yet
+            at += 2  # with the attributes, which are unused
         else:
             byte = data[at + 1]
-            if byte < 0x80:  # two bytes: the usual ones stand here, without a call
+            if byte < 0x80:  # two bytes are common, and decoded here without a call
                 at += 2
                 number = number & 0x7F | byte << 7
             else:
@@ -144,7 +143,7 @@ def _read_dense(data: bytes, columns: RecordColumns) -> RecordColumns:
 
 
 def _read_thinned(data: bytes, columns: RecordColumns) -> RecordColumns:
-    """With offsets of their own, as compaction leaves them."""
+    """Read records with offsets of their own, as compaction leaves them."""
     header = columns.header
     offsets, timestamps = list[int](), list[int]()
     headers: list[Headers] = []
@@ -175,11 +174,11 @@ def _read_thinned(data: bytes, columns: RecordColumns) -> RecordColumns:
 
 
 def _long(data: bytes, at: int, number: int) -> tuple[int, int]:
-    """The rest of a varint whose first byte was `number`."""
+    """Return the value of a varint that begins with `number`, and the place after it."""
     byte = data[at]
     at += 1
     number = number & 0x7F | (byte & 0x7F) << 7
-    if byte < 0x80:  # as most are
+    if byte < 0x80:  # the common case
         return number, at
     shift = 14
     while True:
@@ -200,7 +199,7 @@ def _headers(data: bytes, at: int, end: int) -> tuple[Headers, int]:
     headers: list[tuple[str, bytes | None]] = []
     for _ in range(count):
         length = data[at]
-        if length >= 0x80 or length & 1:  # as few are
+        if length >= 0x80 or length & 1:  # rare
             length, at = _signed(data, at)
             if length < 0:
                 raise InvalidRecord("a header has no name")
@@ -209,7 +208,8 @@ def _headers(data: bytes, at: int, end: int) -> tuple[Headers, int]:
             at += 1
         start = at
         at += length
-        name = data[start:at].decode("utf-8", "replace")  # as Java's clients; any bytes are sent
+        # as Java's clients do; producers may send any bytes
+        name = data[start:at].decode("utf-8", "replace")
         length = data[at]
         if length == 1:
             headers.append((name, None))

@@ -1,4 +1,4 @@
-"""Records for a program, from the columns of `record_columns`."""
+"""Creates records for an application from the columns of `record_columns`."""
 
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -10,7 +10,7 @@ from .record_columns import Headers, read_columns
 
 
 class ConsumerRecord(NamedTuple):
-    """A record as a consumer gets it; timestamp in wall ms."""
+    """A record as a consumer returns it; timestamp in wall ms."""
 
     topic: str
     partition: int
@@ -23,15 +23,15 @@ class ConsumerRecord(NamedTuple):
 
 _new: Callable[[Iterable[Any]], ConsumerRecord] = partial(
     tuple[Any, ...].__new__, ConsumerRecord
-)  # without a step of the interpreter for each
+)  # without an interpreter step for each record
 
 
 def read_records(
     topic: str, partition: int, buffer: Buffer, position: int, header: BatchHeader, from_offset: int
 ) -> list[ConsumerRecord]:
-    """The records of the batch at a position, those below `from_offset` left out.
+    """Read the records of the batch at a position, without those below `from_offset`.
 
-    Raises InvalidRecord when they do not fill their batch exactly.
+    Raises InvalidRecord if they do not fill their batch exactly.
     """
     columns = read_columns(topic, partition, buffer, position, header)
     if header.base_offset < from_offset:

@@ -1,16 +1,16 @@
-"""What a reader has of each partition, and which records it may see (KIP-98).
+"""The fetched data of one partition, and the visibility of its records (KIP-98).
 
-Pure. A fetch answers with whole batches, the first of which may begin before the asked offset.
-Control batches are never shown. Under read_committed the broker stops at the last stable offset and
-names the aborted transactions; a batch is dropped when its producer has an aborted transaction that
-began at or before it and whose abort marker has not been met yet.
+Pure. A fetch answers with whole batches, the first of which may begin before the requested offset.
+Control batches are never shown. Under read_committed the broker stops at the last stable offset
+and names the aborted transactions; a batch is dropped if its producer has an aborted transaction
+that began at or before it and whose abort marker comes later.
 
-An answer is loaded as it came and taken apart batch by batch as records are asked for, so the
-position is always what the program has got, never what was fetched ahead of it. Data that cannot be
-read is dropped, so that the next fetch begins at the position again: nothing is passed over.
+An answer is loaded unread and decoded batch by batch as records are requested, so the position
+covers what the application has received, never what was fetched ahead. Unreadable data is dropped
+and fetched again from the position: no record is skipped.
 
-Each place has the leader epoch of the record before it. When another leader is known than the one
-that gave us a record, the place is checked against its log first (KIP-320, `epoch_queries`).
+Each position has the leader epoch of the record before it. When a leader with another epoch is
+known, the position is checked against its log first (KIP-320, `epoch_queries`).
 """
 
 from collections import deque
@@ -35,7 +35,7 @@ NO_EPOCH = -1
 
 
 class RawBatch(NamedTuple):
-    """A batch as it stands in the log, for audits; is_aborted: its transaction was aborted."""
+    """A batch as it is in the log, for audits; is_aborted: its transaction was aborted."""
 
     topic: str
     partition: int
@@ -44,7 +44,7 @@ class RawBatch(NamedTuple):
     is_aborted: bool
 
     def columns(self, from_offset: int = 0, until_offset: int | None = None) -> RecordColumns:
-        """Its records between two offsets. Raises InvalidRecord, and for a marker, too."""
+        """Return its records between two offsets; raise InvalidRecord, also for a control batch."""
         if self.header.is_control:
             raise InvalidRecord("a control batch holds a marker, no records")
         whole = read_columns(self.topic, self.partition, self.data, 0, self.header)
@@ -52,7 +52,7 @@ class RawBatch(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """Where a partition was before a poll took from it."""
+    """The state of a partition before a poll read from it."""
 
     position: int
     position_epoch: int
@@ -65,73 +65,73 @@ class Mark(NamedTuple):
 
 
 class FetchState:
-    """One partition: the next offset to give out, and what the last answers said."""
+    """One partition: the offset of the next record, and the data of fetched answers."""
 
     def __init__(self, topic: str, partition: int, position: int) -> None:
         self.topic, self.partition, self.position = topic, partition, position
         self.high_watermark = self.last_stable_offset = self.log_start_offset = -1
-        self.is_paused = False  # by the program
-        self.is_frozen = False  # it is about to be given up
-        self.fetch_offset = position  # where the next fetch goes on
-        self.position_epoch = self.fetch_epoch = NO_EPOCH  # of the records before those places
-        self.checked_epoch = NO_EPOCH  # the leader's when the place was right
+        self.is_paused = False  # by the application
+        self.is_frozen = False  # about to be revoked
+        self.fetch_offset = position  # the offset of the next fetch
+        self.position_epoch = self.fetch_epoch = NO_EPOCH  # of the records before these offsets
+        self.checked_epoch = NO_EPOCH  # the leader's epoch when the position was checked
         self.settled = position, NO_EPOCH  # the position when the last poll began
         self._answers: deque[tuple[memoryview, Sequence[tuple[int, int]]]] = deque()
-        self._ready: deque[ConsumerRecord] = deque()  # of a batch that was cut by a limit
+        self._ready: deque[ConsumerRecord] = deque()  # the rest of a batch that exceeded a limit
         self._data: memoryview | None = None
         self._at = self._batch_at = 0
-        self._next_offset = position  # behind the last batch that was taken apart
+        self._next_offset = position  # after the last decoded batch
         self._upcoming: deque[tuple[int, int]] = deque()
         self._aborting: set[int] = set()
-        self._drops = 0  # of what was fetched
+        self._drops = 0  # how often fetched data was dropped
 
     @property
     def answers_waiting(self) -> int:
-        """How many answers have not been begun."""
+        """The number of answers that are still unread."""
         return len(self._answers)
 
     @property
     def has_data(self) -> bool:
-        """Whether something that was fetched has not been given out."""
+        """Whether fetched data has not been returned yet."""
         return self._data is not None or bool(self._ready or self._answers)
 
     @property
     def buffered_bytes(self) -> int:
-        """What was fetched and has not been given out, in bytes."""
+        """The size of fetched data that has not been returned yet, in bytes."""
         begun = len(self._data) - self._at if self._data is not None else 0
         return begun + sum(len(data) for data, _ in self._answers)
 
     @property
     def is_read(self) -> bool:
-        """Whether it is fetched, and given out."""
+        """Whether it is fetched, and returned by polls."""
         return not (self.is_paused or self.is_frozen)
 
     def seek(self, offset: int, leader_epoch: int = NO_EPOCH) -> None:
-        """Read from another offset; leader_epoch: of the record before it, where it is known."""
+        """Read from another offset. leader_epoch: the epoch of the record before it, if known."""
         self.position, self.position_epoch = offset, leader_epoch
         self.checked_epoch = NO_EPOCH
         self.settle()
         self.drop_fetched()
 
     def settle(self) -> None:
-        """The program has done with all that it was given."""
+        """Record that the application has finished all records it received."""
         self.settled = self.position, self.position_epoch
 
     def mark(self) -> Mark:
-        """Return the place, for `back_to`."""
+        """Return the current state, for `back_to`."""
         return Mark(
             self.position,
             self.position_epoch,
             self._drops,
             self._data,
-            self._batch_at if self._ready else self._at,  # as `_rewind`
+            self._batch_at if self._ready else self._at,  # as `_rewind` does
             tuple(self._answers),
             tuple(self._upcoming),
             frozenset(self._aborting),
         )
 
     def back_to(self, mark: Mark) -> None:
-        """Give out once more what was taken since; from memory, unless that was dropped."""
+        """Return to a mark: reread from memory, or fetch again if the data was dropped."""
         if mark.drops != self._drops:
             self.seek(mark.position, mark.position_epoch)
             return
@@ -143,7 +143,7 @@ class FetchState:
         self.position, self.position_epoch = mark.position, mark.position_epoch
 
     def drop_fetched(self) -> None:
-        """Fetch from the position again."""
+        """Drop fetched data, and fetch from the position again."""
         self._drops += 1
         self.fetch_offset = self._next_offset = self.position
         self.fetch_epoch = self.position_epoch
@@ -152,17 +152,17 @@ class FetchState:
         self._ready.clear()
 
     def needs_check(self, leader_epoch: int) -> bool:
-        """Whether the next fetch goes to a leader whose log may be another one.
+        """Return whether the next fetch goes to a leader with a log that may differ.
 
-        An epoch that is lower is that of a topic that was made anew.
+        A lower epoch belongs to a topic that was created again.
         """
         return self.fetch_epoch >= 0 and leader_epoch != self.checked_epoch
 
     def is_truncated(self, known_epoch: int, end_offset: int, leader_epoch: int) -> bool:
-        """Whether a log lacks what was given out.
+        """Return whether a log lacks records that were returned by a poll.
 
-        Of the epochs up to `fetch_epoch` its leader, whose own epoch is `leader_epoch`, knows this
-        one as the last, and its end (-1: none at all).
+        The leader, whose own epoch is `leader_epoch`, knows `known_epoch` as the last one up to
+        `fetch_epoch`, and its end (-1: none at all).
         """
         knows = known_epoch >= self.fetch_epoch
         if knows and end_offset >= self.fetch_offset:
@@ -170,7 +170,7 @@ class FetchState:
             return False
         if end_offset < self.position or known_epoch < self.position_epoch:
             return True
-        self.drop_fetched()  # only what was fetched ahead is gone
+        self.drop_fetched()  # only data fetched ahead is lost
         return False
 
     def load(
@@ -179,7 +179,7 @@ class FetchState:
         aborted: Sequence[tuple[int, int]] | None,
         leader_epoch: int = NO_EPOCH,
     ) -> None:
-        """An answer to a fetch from `fetch_offset`; leader_epoch: of who gave it."""
+        """Add the answer to a fetch from `fetch_offset`. leader_epoch: the epoch of its leader."""
         view = memoryview(data)
         last = None
         for _, header in iterate_batches(view):
@@ -190,9 +190,9 @@ class FetchState:
             self._answers.append((view, aborted or ()))
 
     def take(self, count_max: int, *, read_committed: bool) -> list[ConsumerRecord]:
-        """At most so many records that the reader may see.
+        """Return at most `count_max` visible records.
 
-        Raises CorruptMessage when a checksum does not fit, InvalidRecord when records do not.
+        Raises CorruptMessage for a wrong checksum, InvalidRecord for unreadable records.
         """
         while not self._ready:
             raw = self._next_batch()
@@ -221,7 +221,7 @@ class FetchState:
         return taken
 
     def take_columns(self, *, read_committed: bool) -> RecordColumns | None:
-        """The rest of the batch that is next, if the reader may see it; None when all is used up.
+        """Return the rest of the next visible batch; None when all answers are used up.
 
         Raises as `take` does.
         """
@@ -240,7 +240,7 @@ class FetchState:
         return None
 
     def take_raw(self) -> RawBatch | None:
-        """The next batch as it is, whatever it holds; None when all answers are used up."""
+        """Return the next batch as it is, whatever it holds; None when all answers are used up."""
         self._rewind()
         raw = self._next_batch()
         if raw is None:
@@ -257,7 +257,7 @@ class FetchState:
 
     @contextmanager
     def _or_again(self) -> Generator[None, None, None]:
-        """What cannot be read is fetched again, not passed over."""
+        """Drop data that cannot be read, so that it is fetched again, not skipped."""
         try:
             yield
         except KafkaError:
@@ -265,13 +265,13 @@ class FetchState:
             raise
 
     def _rewind(self) -> None:
-        """A batch that `take` has begun is taken once more from its bytes."""
+        """Return to the start of a batch that `take` has begun."""
         if self._ready:
             self._ready.clear()
             self._at = self._batch_at
 
     def _next_batch(self) -> tuple[int, BatchHeader, bool] | None:
-        """(place, header, whether its transaction was aborted) of the next batch of interest."""
+        """Return (place, header, whether its transaction was aborted) of the next unread batch."""
         while self._data is not None or self._begin_answer():
             data, at = self._data, self._at
             assert data is not None
@@ -302,5 +302,5 @@ class FetchState:
         self._data, aborted = self._answers.popleft()
         self._at = 0
         self._upcoming = deque(sorted(aborted, key=lambda a: a[1]))
-        self._aborting.clear()  # each answer names every transaction that touches its range
+        self._aborting.clear()  # each answer names all aborted transactions in its range
         return True

@@ -1,4 +1,4 @@
-"""What one poll takes from the partitions: one after the other, from another one on each time."""
+"""Takes the records of one poll from the partitions, beginning with another one each time."""
 
 import contextlib
 from collections.abc import Callable, Generator, Iterator
@@ -10,13 +10,13 @@ from .positions import Positions
 from .record_reader import ConsumerRecord
 from .state import FetchState
 
-TAKE_MS = 15  # of one poll that has found something: the event loop stands still meanwhile
+TAKE_MS = 15  # for one poll with records: it blocks the event loop
 T = TypeVar("T")
 
 
 @contextlib.contextmanager
 def _raised_by_the_next_poll(found: list[Any]) -> Generator[None, None, None]:
-    """What cannot be read is fetched again; behind what was found the next poll tells of it."""
+    """Swallow an error if records were found: the next poll meets it again and raises it."""
     try:
         yield
     except KafkaError:
@@ -30,7 +30,7 @@ class Taking:
         self._turn = 0
 
     def records(self, limit: int) -> list[ConsumerRecord]:
-        """Take at most so many records."""
+        """Return at most `limit` records."""
         found: list[ConsumerRecord] = []
         with _raised_by_the_next_poll(found):
             for state in self._in_turn(found):
@@ -42,7 +42,7 @@ class Taking:
     def batches(
         self, limit: int, take: Callable[[FetchState], T | None], count: Callable[[T], int]
     ) -> list[T]:
-        """Take whole batches, until they have so many records."""
+        """Return whole batches, until they have `limit` records."""
         found: list[T] = []
         left = limit
         with _raised_by_the_next_poll(found):
@@ -55,7 +55,7 @@ class Taking:
         return found
 
     def _in_turn(self, found: list[Any]) -> Iterator[FetchState]:
-        """Each partition while it has something to give."""
+        """Yield each partition while it has data, until the time of a poll is over."""
         states = [s for s in self._positions.states.values() if s.has_data and s.is_read]
         self._turn += 1
         first, until_ms = self._turn % max(len(states), 1), now_ms() + TAKE_MS

@@ -1,14 +1,14 @@
-"""Who of a group reads what: range, roundrobin, sticky and cooperative-sticky.
+"""Assignors of a classic group: range, roundrobin, sticky and cooperative-sticky.
 
-Pure. The leader of a group runs one of these; members may be other clients, so range and roundrobin
-give what Kafka's Java client gives. The sticky ones promise less than a byte-equal answer: every
-partition has one owner; with equal subscriptions two members differ by at most one partition; and
-no partition moves that need not. Theirs is a simple way: keep what is owned, give the free ones to
-whoever has least, then move single partitions from the fullest to the emptiest. (With subscriptions
-that overlap in part, Java's looks for chains of moves; ours does not.)
+Pure. The leader of a group runs one of these; members may be other clients, so range and
+roundrobin give the same result as Kafka's Java client. The sticky ones guarantee three properties
+instead: every partition has one owner; with equal subscriptions two members differ by at most one
+partition; and no partition moves without need. They keep owned partitions, give free ones to the
+member with the fewest, then move single partitions from the fullest to the emptiest. (With
+subscriptions that overlap in part, Java's search for chains of moves; ours do not.)
 
-cooperative-sticky (KIP-429): a partition that changes hands stays without an owner in the first
-round, and goes to its new owner after the old one has let it go.
+cooperative-sticky (KIP-429): a partition that changes its owner is unassigned in the first round,
+and goes to the new owner after the old one has revoked it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,13 +21,15 @@ Assignment = dict[str, list[TopicPartition]]
 
 
 def assign(name: str, members: Mapping[str, Subscription], counts: Mapping[str, int]) -> Assignment:
-    """Partitions by member id; counts: partitions of each topic that exists. KeyError for a name
-    that is not known."""
+    """Return partitions by member id. counts: the partitions of each topic that exists.
+
+    Raises KeyError for an unknown name.
+    """
     return _ASSIGNORS[name](members, counts)
 
 
 def _in_order(members: Mapping[str, Subscription], topic: str | None = None) -> list[str]:
-    """All, or subscribers of a topic: static ones first, by instance id, then by member id."""
+    """Return all members or a topic's subscribers: static ones by instance id, then the others."""
 
     def place(member_id: str) -> tuple[bool, str]:
         instance_id = members[member_id].instance_id
@@ -91,7 +93,7 @@ def _owners(
     counts: Mapping[str, int],
     claims: Mapping[str, tuple[Iterable[TopicPartition], int]],
 ) -> dict[TopicPartition, str]:
-    """Who has what: the newest generation is right; two claims of one generation are both wrong."""
+    """Return owners; the newest generation wins, two claims of the same one cancel each other."""
     newest: dict[TopicPartition, int] = {}
     owners: dict[TopicPartition, str | None] = {}
     for member_id in sorted(claims):
@@ -127,7 +129,7 @@ def _balanced(
 
 
 def _move_one(members: Mapping[str, Subscription], given: Assignment) -> bool:
-    """Move a partition to a member with at least two fewer; False when there is none to move."""
+    """Move a partition to a member with at least two fewer; return False if there is none."""
     by_size = sorted(given, key=lambda m: len(given[m]))
     for fullest in reversed(by_size):
         for emptiest in by_size:

@@ -1,7 +1,7 @@
-"""Calls the callbacks of a program that tell it of a rebalance: each once, to its end.
+"""Calls rebalance callbacks of the application, each once and to its end.
 
-What a callback raises ends no rebalance, as in Java's classic consumer: the first error is kept,
-and comes out of the poll, or of the close, that the rebalance goes on in.
+An exception of a callback does not end a rebalance, as in Java's classic consumer: the first one
+is kept, and raised by the poll or close in which the rebalance runs.
 """
 
 import asyncio
@@ -13,16 +13,16 @@ from ...wire.identifiers import TopicPartition
 
 
 class Callbacks:
-    """See the top of the file; of one member."""
+    """The callbacks of one member."""
 
     def __init__(self) -> None:
         self._problem: Exception | None = None
-        self._calling: asyncio.Future[Any] | None = None  # one that waits
+        self._calling: asyncio.Future[Any] | None = None  # a callback that is awaited
 
     async def call(
         self, callback: Callable[[list[TopicPartition]], Any] | None, places: set[TopicPartition]
     ) -> None:
-        """Call it; to its end, too, where a close cancels what is under way."""
+        """Call a callback; an awaited one runs to its end even if a close cancels the caller."""
         if callback is None:
             return
         try:
@@ -43,19 +43,19 @@ class Callbacks:
             self._problem = self._problem or problem
 
     def raise_problem(self) -> None:
-        """Raises what a callback has raised, once."""
+        """Raise the first exception of callbacks, once."""
         problem, self._problem = self._problem, None
         if problem is not None:
             raise problem
 
     def refuse_one(self) -> None:
-        """Raises RuntimeError in a callback, for what would wait for the end of it."""
+        """Raise RuntimeError in a callback: the caller would wait for the end of it."""
         if self._calling is not None and self._calling is asyncio.current_task():
             raise RuntimeError("a callback may not wait for its own client")
 
 
 async def _until_done(calling: asyncio.Future[Any]) -> None:
-    """Return or, cancelled meanwhile, raise when it is done; cancelled again, give it up."""
+    """Wait until the call is done, then raise a cancellation; cancel it on the second one."""
     try:
         await asyncio.wait([calling])
     except asyncio.CancelledError:

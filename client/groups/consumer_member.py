@@ -1,13 +1,13 @@
-"""A member of a group of the newer protocol (KIP-848): what `Membership` says, done.
+"""A member of a group of the newer protocol (KIP-848), which executes `Membership`.
 
-Rules of this file. Heartbeats run by themselves, one at a time, as often as the coordinator wants
-them; partitions come and go inside polls (`polled_member`). First is given up what the coordinator
-takes away, with a commit and the callback; then that is said, and others may have it. A poll sees
-the target when it begins, and gives out nothing of what goes; a newer target waits for the next
-poll. Partitions are *lost* when the group has gone on without us, or when their topic was made
-anew: nothing of them is committed. In the first case the member joins anew.
+Rules of this file. Heartbeats run in a task, one at a time, at the coordinator's interval;
+assignments change inside polls (`polled_member`). Partitions to revoke go first, with a commit and
+the callback; a heartbeat reports that, and then other members may get them. A poll takes the
+target at its beginning, and returns no records of partitions to revoke; a newer target waits for
+the next poll. Partitions are *lost* when the group has fenced the member, or when their topic was
+created again: their offsets are not committed. A fenced member joins again.
 
-Who does not poll for max.poll.interval.ms leaves, a static member for now (epoch -2).
+A member that does not poll for max.poll.interval.ms leaves, a static one temporarily (epoch -2).
 """
 
 import asyncio
@@ -37,22 +37,22 @@ _UNSETTLED = frozenset({_S.JOINING, _S.RELEASING, _S.FENCED, _S.RECONCILING, _S.
 
 
 class HeartbeatWatcher(Protocol):
-    """Hears of each heartbeat, one at a time; epochs as the protocol has them (0: joins)."""
+    """Observes each heartbeat; epochs as in the protocol (0: join)."""
 
     def says(self, epoch: int) -> None:
-        """It is about to leave."""
+        """Observe a heartbeat that is about to be sent."""
         ...
 
     def hears(self, epoch: int, *, is_given: bool, is_settled: bool) -> None:
-        """It was answered, without an error; `is_given`: with an assignment.
+        """Observe an answer without an error. is_given: it has an assignment.
 
-        is_settled: the member has what it is to have, and has said so.
+        is_settled: the member has its target assignment, and has reported it.
         """
         ...
 
 
 class ConsumerGroupMember(PolledMember[MembershipRequests]):
-    """See the top of the file; `changed` and `before_revoking` as for `Holding`."""
+    """A member of a consumer group; `changed` and `before_revoking` as for `Holding`."""
 
     def __init__(
         self,
@@ -74,8 +74,8 @@ class ConsumerGroupMember(PolledMember[MembershipRequests]):
         self.requests = MembershipRequests(
             view, settings, self._membership, self.holding, self._next_answer, self._topic_ids
         )
-        self._names: dict[Place, TopicPartition] = {}  # of what it owns
-        self._seen: Places | None = None  # the target, by a poll
+        self._names: dict[Place, TopicPartition] = {}  # of the owned partitions
+        self._seen: Places | None = None  # the target that a poll saw
         self._due, self._answered = asyncio.Event(), asyncio.Event()
         self.watcher: HeartbeatWatcher | None = None
 
@@ -85,24 +85,24 @@ class ConsumerGroupMember(PolledMember[MembershipRequests]):
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """What it has subscribed to by name."""
+        """The topics that it has subscribed to by name."""
         return self._membership.names
 
     @property
     def is_subscribed(self) -> bool:
-        """Whether polls have anything to do for it."""
+        """Whether polls have work for the member."""
         return self._membership.wants or self._membership.state is not _S.OUTSIDE
 
     def subscribe(
         self, topics: tuple[str, ...], pattern: str | None, listener: RebalanceListener
     ) -> None:
-        """Want these topics from the next heartbeat on, or those that match a pattern (RE2)."""
+        """Subscribe from the next heartbeat on to topics, or to those matching a pattern (RE2)."""
         self.holding.listener = listener
         self._membership.subscribe(topics, pattern)
         self._due.set()
 
     async def poll(self, deadline_ms: int) -> bool:
-        """Do what a poll does for any member, and begin the heartbeats with the first one."""
+        """Poll as any member does, and begin the heartbeats with the first poll."""
         if self._membership.state is not _S.OUTSIDE:
             self._heartbeats.begin(self._beat)
         return await super().poll(deadline_ms)
@@ -119,11 +119,11 @@ class ConsumerGroupMember(PolledMember[MembershipRequests]):
         return bool(self.holding.partitions) and self._membership.state is not _S.FENCED
 
     def refused(self, code: int) -> None:
-        """A commit was refused: the next heartbeat tells why, and is sent now."""
+        """React to a refused commit: send a heartbeat now; its answer says why."""
         self._due.set()
 
     async def close(self) -> None:
-        """Stop, and leave; a static member for now, since it may come back."""
+        """Stop and leave the group; a static member leaves temporarily, since it may come back."""
         await self._settling.stop()
         try:
             await self._give_up_everything()
@@ -133,7 +133,7 @@ class ConsumerGroupMember(PolledMember[MembershipRequests]):
         self.holding.callbacks.raise_problem()
 
     def _topic_ids(self) -> dict[TopicPartition, bytes]:
-        """The ids of the topics that its partitions are of."""
+        """Return the topic ids of its partitions."""
         held = self.holding.partitions
         return {key: place[0] for place, key in self._names.items() if key in held}
 
@@ -148,10 +148,10 @@ class ConsumerGroupMember(PolledMember[MembershipRequests]):
         else:
             await self.holding.revoke(set(self.holding.partitions))
 
-    # --- what changes inside polls
+    # --- changes inside polls
 
     async def _settle(self) -> None:
-        """Do what is to be done until nothing is."""
+        """Change assignments and membership until nothing is left to do."""
         member = self._membership
         while True:
             match member.state:
@@ -175,12 +175,12 @@ class ConsumerGroupMember(PolledMember[MembershipRequests]):
                     return
 
     def _due_target(self) -> Places | None:
-        """The target that a poll has seen; the newest where no records can have been given out."""
+        """Return the target that a poll saw, or the newest if no records can have been returned."""
         seen, self._seen = self._seen, None
         return seen if self.holding.partitions else self._membership.target
 
     async def _reconcile(self, target: Places) -> None:
-        """Get from what it owns to the target, as far as the names of the topics are known."""
+        """Move from the owned partitions to the target, as far as topic names are known."""
         member = self._membership
         gone = member.owned - target
         names = await self._names_of(target)
@@ -191,14 +191,14 @@ class ConsumerGroupMember(PolledMember[MembershipRequests]):
         logger.info("%s: assigned %s", self, named(set(wanted.values())))
         await self._give_up(gone)
         if member.state is not _S.RECONCILING:
-            return  # it was fenced meanwhile, or leaves
+            return  # fenced meanwhile, or leaving
         await self._take(wanted)
         member.reconciled(frozenset(self._names), target)
         if member.is_urgent:
             self._due.set()
 
     async def _give_up(self, places: Places) -> None:
-        """Commit and give up; without a commit where a name stands for another topic by now."""
+        """Commit and revoke partitions; lose them if the name belongs to another topic now."""
         ids = self._view.snapshot.topic_ids
         going = {self._names[place]: place[0] for place in places}
         anew = {key for key, topic_id in going.items() if ids.get(key[0], topic_id) != topic_id}
@@ -208,7 +208,7 @@ class ConsumerGroupMember(PolledMember[MembershipRequests]):
         self._names = {place: key for place, key in self._names.items() if key in held}
 
     async def _take(self, wanted: dict[Place, TopicPartition]) -> None:
-        """Take the target partitions that are not owned yet and have free names."""
+        """Take target partitions that are not owned yet and have free names."""
         places = (wanted.keys() & self._membership.target) - self._names.keys()
         held = self.holding.partitions
         added = {place: wanted[place] for place in places if wanted[place] not in held}
@@ -217,7 +217,7 @@ class ConsumerGroupMember(PolledMember[MembershipRequests]):
             await self.holding.take(set(added.values()))
 
     async def _ask_for_topics_that_go(self, gone: Places, target: Places) -> None:
-        """Which topics have these names now? They may have been deleted, and made anew."""
+        """Refresh topics of revoked partitions, which may have been deleted and created again."""
         stay = {topic_id for topic_id, _ in target}
         names = {self._names[place][0] for place in gone if place[0] not in stay}
         if names:
@@ -225,7 +225,7 @@ class ConsumerGroupMember(PolledMember[MembershipRequests]):
                 await self._view.refresh(names)
 
     async def _names_of(self, places: Places) -> dict[bytes, str]:
-        """The names of topics, by their ids, as far as brokers know them."""
+        """Return topic names by id, as far as brokers know them."""
         wanted = {topic_id for topic_id, _ in places}
         names = self._known_names(wanted)
         if len(names) < len(wanted):
@@ -284,12 +284,12 @@ class ConsumerGroupMember(PolledMember[MembershipRequests]):
         self._tell()
 
     def _tell(self) -> None:
-        """Let those who wait for an answer know that there was one."""
+        """Wake the tasks that wait for an answer."""
         self._answered.set()
         self._answered = asyncio.Event()
 
     async def _next_answer(self) -> None:
-        """Say a heartbeat now, and return when it, or one before it, was answered."""
+        """Send a heartbeat now, and return when it or an earlier one was answered."""
         if self._membership.is_within:
             self._due.set()
             await wait_for(self._answered, ANSWER_MS_MIN)

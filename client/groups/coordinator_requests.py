@@ -1,6 +1,6 @@
-"""What members of both protocols ask the coordinator of their group: about offsets.
+"""Requests about offsets to a group's coordinator, for members of both protocols.
 
-Everything goes through one connection of its own, since a join waits at the broker for the others.
+They use a connection of their own, since a join waits at the broker for other members.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -22,13 +22,13 @@ from ..settings import Settings
 from .reactions import GroupReaction, GroupRequest, group_reaction_to
 
 LEAVE_TIMEOUT_MS = 2_000
-NOBODY: tuple[str, int] = "", -1  # who is not a member
+NOBODY: tuple[str, int] = "", -1  # the identity of a non-member
 _TOPIC_IS_GONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 T = TypeVar("T")
 
 
 class CoordinatorRequests:
-    """The coordinator of one group, as long as it is that."""
+    """The coordinator of one group, found again after it has moved."""
 
     def __init__(self, view: ClusterView, settings: Settings) -> None:
         self._view, self._settings = view, settings
@@ -51,9 +51,9 @@ class CoordinatorRequests:
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         topic_ids: Mapping[TopicPartition, bytes] = MappingProxyType({}),
     ) -> int:
-        """The first error of a commit, 0 without; identity: member id, and generation or epoch.
+        """Commit once; return the first error, or 0. identity: member id, and generation or epoch.
 
-        topic_ids: where all are known, and the broker takes them, topics go by these.
+        topic_ids: used instead of names if all are known and the broker supports it.
         """
         self.commits_sent += 1
         values = self._identity("generation_id_or_member_epoch", identity)
@@ -78,9 +78,9 @@ class CoordinatorRequests:
         identity: Callable[[], tuple[str, int]] = lambda: NOBODY,
         refused: Callable[[int], Awaitable[None]] | None = None,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Committed offsets, those of open transactions waited for; only where there are some.
+        """Return committed offsets, after open transactions have ended; only those that exist.
 
-        `refused` is told of errors.
+        `refused` is called with error codes.
         """
 
         async def ask(

@@ -1,4 +1,4 @@
-"""What coordinators say of groups: classic ones, those of the newer protocol, and any other."""
+"""Descriptions of groups by their coordinators: classic, consumer, and other types."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from ..connection import BrokerConnection
 from ..coordinator_lookup import raise_error_of
 
 DESCRIBE_GROUPS, LIST_GROUPS, CONSUMER_GROUP_DESCRIBE = 15, 16, 69
-DEAD = "Dead"  # what DescribeGroups below version 6 says of a group that is not there
+DEAD = "Dead"  # the state in DescribeGroups below version 6 for a missing group
 CLASSIC, CONSUMER = "classic", "consumer"
 MEMBER_TYPES = {0: CLASSIC, 1: CONSUMER}
 _OF_ANOTHER_TYPE = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
@@ -20,7 +20,7 @@ _OF_ANOTHER_TYPE = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """A group as its coordinator lists it; `type` is "" where that does not say."""
+    """A group as its coordinator lists it; `type` is "" if the coordinator does not send it."""
 
     group_id: str
     protocol_type: str
@@ -33,8 +33,8 @@ class GroupListing:
 class MemberDescription:
     """A member; `partitions` is empty for protocols other than "consumer".
 
-    epoch and target: of a member of a consumer group (KIP-848), None of others. `partitions` has
-    what it may read now, also what it has yet to give up, `target` what it will have.
+    epoch and target: for members of a consumer group (KIP-848), else None. `partitions` are those
+    it may read now, including those it has yet to revoke; `target` are those it will have.
     """
 
     member_id: str
@@ -48,14 +48,14 @@ class MemberDescription:
 
     @property
     def gives_up(self) -> tuple[TopicPartition, ...]:
-        """What it has yet to give up."""
+        """The partitions that it has yet to revoke."""
         if self.target is None:
             return ()
         return tuple(each for each in self.partitions if each not in self.target)
 
     @property
     def waits_for(self) -> tuple[TopicPartition, ...]:
-        """What it will have when its owner has given it up."""
+        """The partitions that it will have once their owners have revoked them."""
         return tuple(each for each in self.target or () if each not in self.partitions)
 
 
@@ -63,8 +63,8 @@ class MemberDescription:
 class GroupDescription:
     """A group; one that has only offsets is "Empty" and has no protocol type.
 
-    epoch, target_epoch: of a consumer group (KIP-848), None of others. `protocol` is its assignor.
-    Of a type that is neither classic nor consumer nothing but that and its state is told.
+    epoch, target_epoch: for a consumer group (KIP-848), else None. `protocol` is its assignor.
+    Groups of other types have only their type and state.
     """
 
     group_id: str
@@ -79,18 +79,18 @@ class GroupDescription:
 
     @property
     def is_known(self) -> bool:
-        """Whether its members are told."""
+        """Whether its members are described."""
         return self.type in (CLASSIC, CONSUMER)
 
 
 async def listed_groups(connection: BrokerConnection, node_id: int) -> list[GroupListing]:
-    """The groups that a broker coordinates."""
+    """List the groups that a broker coordinates."""
     answer = await connection.call(LIST_GROUPS, {"states_filter": []})
     return listings(answer, node_id)
 
 
 def listings(answer: Any, node_id: int) -> list[GroupListing]:
-    """What an answer to ListGroups says. Raises its error."""
+    """Return the groups in an answer to ListGroups; raise its error."""
     raise_error_of(answer, operation="Describe")
     return [
         GroupListing(
@@ -107,7 +107,7 @@ def listings(answer: Any, node_id: int) -> list[GroupListing]:
 async def described_group(
     coordinator: BrokerConnection, node_id: int, group_id: str
 ) -> GroupDescription:
-    """A group of any type, by the API of that. Raises GroupIdNotFound."""
+    """Describe a group of any type; raise GroupIdNotFound."""
     if CONSUMER_GROUP_DESCRIBE in coordinator.versions:
         answer = await coordinator.call(CONSUMER_GROUP_DESCRIBE, {"group_ids": [group_id]})
         (group,) = answer.groups
@@ -184,7 +184,7 @@ def _member(member: Any, protocol_type: str) -> MemberDescription:
 
 
 def assigned_partitions(assignment: bytes) -> tuple[TopicPartition, ...]:
-    """What a member's assignment says, any version of it; nothing when it cannot be read."""
+    """Return the partitions in a member's assignment of any version; none if it is unreadable."""
     try:
         return tuple(sorted(decode_assignment(assignment)))
     except MalformedFrame:

@@ -1,4 +1,4 @@
-"""What a member of a group has to read, of either protocol, and who hears when that changes."""
+"""The partitions of a group member of either protocol, and the calls when they change."""
 
 import itertools
 import logging
@@ -12,14 +12,16 @@ from ..failures import CommitFailed
 from .callbacks import Callbacks
 
 logger = logging.getLogger(__name__)
-NAMED_MAX = 10  # partitions in a line of the log
+NAMED_MAX = 10  # partitions in a log line
 Partitions = set[TopicPartition]
 
 
 @dataclass(slots=True)
 class RebalanceListener:
-    """Callbacks of a program: functions, or coroutine functions, of a list of
-    (topic, partition). Without `on_lost`, `on_revoked` is called with those, too."""
+    """Callbacks of the application: functions or coroutine functions of a list of partitions.
+
+    Without `on_lost`, `on_revoked` is also called for lost partitions.
+    """
 
     on_assigned: Callable[[list[TopicPartition]], Any] | None = None
     on_revoked: Callable[[list[TopicPartition]], Any] | None = None
@@ -27,10 +29,10 @@ class RebalanceListener:
 
 
 class Holding:
-    """The partitions of a member. `changed(gone, added)` is called when some go and come;
-    `before_revoking` is awaited before they are given up (the consumer commits).
+    """The partitions of a member.
 
-    member: how the log names it.
+    changed(gone, added): called when partitions go or come. before_revoking: awaited before they
+    are revoked (the consumer commits). member: its name in the log.
     """
 
     def __init__(
@@ -42,30 +44,31 @@ class Holding:
         self._member, self._changed, self._before_revoking = member, changed, before_revoking
         self.listener, self.callbacks = RebalanceListener(), Callbacks()
         self.partitions: Partitions = set()
-        self.going: Partitions = set()  # about to be given up: a poll gives out nothing of them
+        self.going: Partitions = set()  # about to be revoked: polls return no records of them
         self._takes = itertools.count(1)
         self._taken: dict[TopicPartition, int] = {}
-        self._gone: Partitions = set()  # since the last poll, some perhaps taken again
+        # revoked since the last poll; some may have been taken again
+        self._gone: Partitions = set()
 
     def tenures(self, partitions: Iterable[TopicPartition]) -> list[int | None]:
-        """Return which of its takes gave it these; None for what it does not have."""
+        """Return the number of the take that assigned each partition, None if not assigned."""
         return [self._taken.get(each) for each in partitions]
 
     async def take(self, added: Partitions) -> None:
-        """These are its own from now on."""
+        """Take partitions, and call the callback."""
         self.partitions = self.partitions | added
         self._taken |= dict.fromkeys(added, next(self._takes))
         self._changed(set(), added)
         await self.callbacks.call(self.listener.on_assigned, added)
 
     def will_go(self, partitions: Partitions) -> None:
-        """These, and no others, are about to be given up."""
+        """Set the partitions that are about to be revoked."""
         if partitions != self.going:
             self.going = partitions
             self._changed(set(), set())
 
     async def revoke(self, partitions: Partitions) -> None:
-        """Give these up in good order: nobody else has them yet."""
+        """Revoke partitions with a commit and the callback: no other member has them yet."""
         if not partitions:
             return
         logger.info("%s: gives up %s", self._member, named(partitions))
@@ -73,7 +76,7 @@ class Holding:
         try:
             await self._before_revoking()
         except BaseException:
-            self.will_go(self.going - partitions)  # they are its own as before
+            self.will_go(self.going - partitions)  # they stay assigned
             raise
         try:
             await self.callbacks.call(self.listener.on_revoked, partitions)
@@ -81,14 +84,14 @@ class Holding:
             self._drop(partitions)
 
     async def lose(self) -> None:
-        """Others may have them already: nothing of them may be committed."""
+        """Lose all partitions without a commit: other members may have them already."""
         lost = self.partitions
         if lost:
             logger.warning("%s: the group went on without it; lost %s", self._member, named(lost))
             await self._lose(lost)
 
     async def forget(self, partitions: Partitions) -> None:
-        """These are of topics that are gone: their offsets would be another topic's."""
+        """Lose partitions of deleted topics: their offsets would count for the new topic."""
         if partitions:
             logger.warning("%s: topics made anew; lost %s", self._member, named(partitions))
             await self._lose(partitions)
@@ -98,16 +101,16 @@ class Holding:
         await self.callbacks.call(self.listener.on_lost or self.listener.on_revoked, lost)
 
     def polled(self) -> None:
-        """A poll gives out records: what has gone before is not among them."""
+        """Begin to count revoked partitions anew, as a poll returns records."""
         self._gone = set()
 
     def refuse_others(
         self, partitions: Iterable[TopicPartition], *, is_another_generation: bool
     ) -> None:
-        """Raises CommitFailed for what is not its own any more, since the last poll.
+        """Raise CommitFailed for partitions that were revoked since the last poll.
 
-        The coordinator takes offsets of any partition from a member, and these would stand in the
-        place of those of the new owner.
+        The coordinator accepts offsets of any partition from a member, and these would overwrite
+        those of the new owner.
         """
         asked = set(partitions)
         gone = asked & self._gone
@@ -130,6 +133,6 @@ class Holding:
 
 
 def named(partitions: Partitions) -> str:
-    """How a line of the log names them: the first ones, and how many there are."""
+    """Return a text for the log: the number of partitions, and the first ones."""
     first = ", ".join(f"{topic}/{index}" for topic, index in sorted(partitions)[:NAMED_MAX])
     return f"{len(partitions)} partitions ({first}{', ...' * (len(partitions) > NAMED_MAX)})"

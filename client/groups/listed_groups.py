@@ -1,8 +1,8 @@
-"""Many groups at once: what their coordinators say of all that `list_groups` gave.
+"""Describes many listed groups at once, by their coordinators.
 
-One request a coordinator and type of groups, and one for offsets, so that a survey of a cluster
-costs each broker the same whatever the number of groups. A group that has moved or gone meanwhile
-is left out: a survey looks again.
+There is one request for each coordinator and type of group, and one for offsets, up to
+GROUPS_A_REQUEST groups each. A group that has moved or was deleted meanwhile is left out: a survey
+repeats the request.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,7 +28,7 @@ GROUPS_A_REQUEST = 500
 async def described_groups(
     coordinator: BrokerConnection, node_id: int, listed: Sequence[GroupListing]
 ) -> dict[str, GroupDescription]:
-    """Describe groups of one coordinator; of an unknown type only their state is told."""
+    """Describe groups of one coordinator; groups of an unknown type have only their state."""
     found: dict[str, GroupDescription] = {}
     of_consumers = [g.group_id for g in listed if g.type == CONSUMER]
     classic = [g.group_id for g in listed if g.type in ("", "classic")]
@@ -51,7 +51,7 @@ async def described_groups(
 async def committed_of_groups(
     coordinator: BrokerConnection, group_ids: Sequence[str]
 ) -> dict[str, dict[TopicPartition, int]]:
-    """Return the committed offsets of groups of one coordinator, without waiting for any."""
+    """Return committed offsets of one coordinator's groups, without waiting for transactions."""
     found: dict[str, dict[TopicPartition, int]] = {}
     if coordinator.version_for(OFFSET_FETCH) < BATCHED_FROM:
         for group_id in group_ids:

@@ -1,12 +1,12 @@
 """A member of a consumer group: join, sync, heartbeat, leave (KIP-62, 345, 394, 429).
 
-Rules of this file. A join is begun inside the consumer's poll (`polled_member`); only heartbeats
-run by themselves, and they stop when the program has not polled for max.poll.interval.ms, so that
-the group goes on without it: at once, or, if it is a static member, when its session is over.
+Rules of this file. A join begins inside the consumer's poll (`polled_member`); only heartbeats run
+in a task. They stop when the application has not polled for max.poll.interval.ms, and the group
+rebalances without the member: at once, or after the session of a static member.
 
-Eager assignors give up everything before they join. With cooperative-sticky alone nothing is given
-up but what the new assignment takes away, and then the member joins again. Partitions are *lost*
-when the group has gone on without us: others may have them already.
+Eager assignors revoke all partitions before they join. With cooperative-sticky alone, only those
+are revoked that the new assignment lacks, and then the member joins again. Partitions are *lost*
+when the group has rebalanced without the member: other members may have them already.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ _R = GroupReaction
 
 
 class GroupMember(PolledMember[GroupRequests]):
-    """See the top of the file; `changed` and `before_revoking` as for `Holding`."""
+    """A member of a classic group; `changed` and `before_revoking` as for `Holding`."""
 
     def __init__(
         self,
@@ -55,8 +55,9 @@ class GroupMember(PolledMember[GroupRequests]):
         self.holding = Holding(self, changed, before_revoking)
         self.requests = GroupRequests(view, settings)
         self.topics: tuple[str, ...] = ()
-        self._had: tuple[TopicPartition, ...] = ()  # before they were given up to join
-        self._led_counts: dict[str, int] | None = None  # what was assigned, when we lead
+        self._had: tuple[TopicPartition, ...] = ()  # before they were revoked to join
+        # the partition counts that it assigned as the leader
+        self._led_counts: dict[str, int] | None = None
         self._seen: ClusterSnapshot | None = None
         self._must_join = self._is_lost = False
         names = settings.partition_assignment_strategy
@@ -69,18 +70,18 @@ class GroupMember(PolledMember[GroupRequests]):
 
     @property
     def owned(self) -> Partitions:
-        """What it reads."""
+        """The partitions that it reads."""
         return self.holding.partitions
 
     @property
     def is_subscribed(self) -> bool:
-        """Whether polls have anything to do for it."""
+        """Whether polls have work for the member."""
         return bool(self.topics)
 
     def subscribe(
         self, topics: tuple[str, ...], pattern: str | None, listener: RebalanceListener
     ) -> None:
-        """Want these topics from the next poll on. Raises ValueError for a pattern."""
+        """Subscribe to topics from the next poll on; raise ValueError for a pattern."""
         if pattern is not None:
             raise ValueError("patterns are for group.protocol=consumer: the broker finds topics")
         self.topics, self.holding.listener, self._must_join = topics, listener, True
@@ -93,9 +94,9 @@ class GroupMember(PolledMember[GroupRequests]):
         return self._is_cooperative and bool(self.owned)
 
     def refused(self, code: int) -> None:
-        """A commit was refused: the group rebalances, or has gone on without us."""
+        """React to a refused commit: the group rebalances, or has removed the member."""
         is_lost = group_reaction_to(GroupRequest.COMMIT, code) is _R.RESET
-        is_lost = is_lost and not self._settling.is_running  # a join finds out
+        is_lost = is_lost and not self._settling.is_running  # a join finds that out itself
         if is_lost:
             self.requests.reset_generation(code)
         if self.topics:
@@ -106,7 +107,7 @@ class GroupMember(PolledMember[GroupRequests]):
         self._is_lost |= is_lost
 
     async def close(self) -> None:
-        """Stop, and leave unless we are a static member, which may come back."""
+        """Stop and leave the group; a static member does not leave, since it may come back."""
         await self._settling.stop()
         await self._heartbeats.stop()
         await self._give_up(everything=True)
@@ -117,7 +118,7 @@ class GroupMember(PolledMember[GroupRequests]):
     # --- joining
 
     def _topics_have_grown(self) -> bool:
-        """Whether we, as the leader, have to assign anew: topics have other partitions now."""
+        """Return whether the leader has to assign again, because topics have other partitions."""
         snapshot = self._view.snapshot
         if self._led_counts is None or snapshot is self._seen:
             return False
@@ -146,7 +147,7 @@ class GroupMember(PolledMember[GroupRequests]):
                 await backoff.pause()
 
     async def _give_up(self, *, everything: bool = False) -> None:
-        """What has to go before a join, or at the end."""
+        """Revoke or lose partitions before a join, or at the close."""
         if self._is_lost:
             await self._lose()
         elif everything or not self._is_cooperative:
@@ -201,7 +202,7 @@ class GroupMember(PolledMember[GroupRequests]):
         return {member_id: encode_assignment(given[member_id]) for member_id in given}
 
     async def _accept(self, request: GroupRequest, code: int) -> bool:
-        """True when it is done; False when the member has to begin again. Raises otherwise."""
+        """Return whether the request succeeded; False: join again. Raises other errors."""
         reaction = group_reaction_to(request, code)
         if reaction is _R.DONE:
             return True
@@ -223,7 +224,7 @@ class GroupMember(PolledMember[GroupRequests]):
         logger.info("%s: assigned %s", self, named(assignment))
         if revoked := self.owned - assignment:
             await self.holding.revoke(revoked)
-            self._must_join = True  # so that others can have them
+            self._must_join = True  # join again, so that other members get them
         self._had = tuple(sorted(assignment))
         await self.holding.take(assignment - self.owned)
 
@@ -240,7 +241,8 @@ class GroupMember(PolledMember[GroupRequests]):
             await asyncio.sleep(pause_ms / 1000)
             if now_ms() - self._polled_ms > self._settings.max_poll_interval_ms:
                 if self._settings.group_instance_id is not None:
-                    continue  # a static member only falls silent: its session may end (KIP-345)
+                    # a static member only stops heartbeats: its session may end (KIP-345)
+                    continue
                 logger.warning(
                     "%s: no poll for max.poll.interval.ms=%d, so it leaves the group",
                     self,

@@ -1,21 +1,21 @@
-"""A member of a group of the newer protocol (KIP-848): where it stands, and what it says next.
+"""A member of a group of the newer protocol (KIP-848): its state, and its next heartbeat.
 
-Pure. Everything goes by one request, ConsumerGroupHeartbeat. What is said and answered:
+Pure. There is one request, ConsumerGroupHeartbeat:
 
-    state          the next heartbeat says                     then
-    OUTSIDE        nothing
-    JOINING        epoch 0, all that is wanted                 RECONCILING with what is given
-    RELEASING      epoch -2: its place may be its own          JOINING
-    STABLE         its epoch, and what has changed             RECONCILING, if other is given
-    RECONCILING    the same; meanwhile it gives up and takes   ACKNOWLEDGING
-    ACKNOWLEDGING  at once what it owns now                    STABLE
-    FENCED         nothing, before everything is given up      JOINING
-    LEAVING        nothing; gives everything up                OUTSIDE
-    FAILED         nothing more
+    state          the next heartbeat has                      then
+    OUTSIDE        none is sent
+    JOINING        epoch 0, the whole subscription             RECONCILING with the assignment
+    RELEASING      epoch -2: the old place may be its own      JOINING
+    STABLE         its epoch, and changes                      RECONCILING with another assignment
+    RECONCILING    the same; meanwhile it revokes and takes    ACKNOWLEDGING
+    ACKNOWLEDGING  at once the owned partitions                STABLE
+    FENCED         none before all partitions are lost         JOINING
+    LEAVING        none; it revokes all partitions             OUTSIDE
+    FAILED         none any more
 
-Places are (topic id, partition). After each assignment it says what it owns, even if that is as
-before: the coordinator waits for what it has given and taken away in between. The epoch stays when
-the group has gone on without the member: what it has read before is judged by it.
+Places are (topic id, partition). After each assignment a heartbeat reports the owned partitions,
+even unchanged ones: the coordinator waits for the change that it has requested. The epoch is kept
+after the group has fenced the member: offsets of earlier records are committed under it.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ from typing import Any
 from ...wire.errors import ErrorCode
 
 JOINS, LEAVES, LEAVES_FOR_NOW = 0, -1, -2  # member epochs of requests
-INTERVAL_MS_MIN = 20  # whatever a broker wants
+INTERVAL_MS_MIN = 20  # whatever a broker requests
 Place = tuple[bytes, int]
 Places = frozenset[Place]
 NOWHERE: Places = frozenset()
@@ -53,7 +53,7 @@ SPEAKING = WITHIN | {_S.JOINING, _S.RELEASING}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MemberHeartbeat:
-    """One heartbeat, by kio's names; `topic_partitions` are places, None if they are not said."""
+    """One heartbeat, with kio's names; `topic_partitions` are places, None if unreported."""
 
     member_epoch: int
     fields: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -62,7 +62,7 @@ class MemberHeartbeat:
 
 @dataclass(slots=True)
 class Membership:
-    """See the top of the file. `interval_ms` is how often the coordinator wants to hear of it."""
+    """A membership; `interval_ms` is the coordinator's heartbeat interval."""
 
     member_id: str
     instance_id: str | None = None
@@ -74,13 +74,14 @@ class Membership:
     interval_ms: int = 1_000
     names: tuple[str, ...] = ()
     pattern: str | None = None
-    target: Places = NOWHERE  # what it is to have
+    target: Places = NOWHERE  # the assignment
     owned: Places = NOWHERE
-    _told: tuple[tuple[str, ...], str | None, Places] | None = None  # and heard; None: nothing
+    # as reported and answered; None: nothing
+    _told: tuple[tuple[str, ...], str | None, Places] | None = None
     _telling: tuple[tuple[str, ...], str | None, Places] | None = None
     _on_its_way: MemberHeartbeat | None = None
-    _is_given: bool = False  # an assignment came, and what it owns was not said since
-    _may_have_place: bool = False  # the group may have it as a static member that is there
+    _is_given: bool = False  # an assignment came, and owned partitions were not reported since
+    _may_have_place: bool = False  # the group may still have it as a static member
     _had_pattern: bool = False
 
     @property
@@ -90,12 +91,12 @@ class Membership:
 
     @property
     def identity(self) -> tuple[str, int]:
-        """Who it is to offsets: its id and epoch, nobody before it has been in the group."""
+        """The id and epoch for offset requests; those of a non-member before it has joined."""
         return (self.member_id, self.epoch) if self.epoch >= 0 else ("", -1)
 
     @property
     def is_within(self) -> bool:
-        """Whether the group has it, as far as it knows."""
+        """Whether the group has it as a member, as far as it knows."""
         return self.state in WITHIN
 
     @property
@@ -105,10 +106,10 @@ class Membership:
             return True
         return self.state in (_S.JOINING, _S.RELEASING, _S.ACKNOWLEDGING)
 
-    # -- what the program does
+    # -- calls of the application
 
     def subscribe(self, names: tuple[str, ...], pattern: str | None) -> None:
-        """Want these topics, by names, or those that match a pattern; nothing: leave the group."""
+        """Subscribe to names, or to topics that match a pattern; without both, leave the group."""
         self.names, self.pattern = names, pattern
         self._had_pattern |= pattern is not None
         if self.wants and self.state is _S.OUTSIDE:
@@ -117,17 +118,17 @@ class Membership:
             self.state = _S.LEAVING
 
     def reconciled(self, owned: Places, target: Places) -> None:
-        """It has given up and taken what it could to have this target, and owns this now."""
+        """Record the owned partitions after an attempt to reach this target."""
         if self.state is not _S.RECONCILING:
             return
         if owned != self.owned or (self._is_given and self.target == target):
             self.owned, self._is_given = owned, False
             self.state = _S.ACKNOWLEDGING
         elif self.target == target:
-            self.state = _S.STABLE  # what it does not know yet is looked for after an answer
+            self.state = _S.STABLE  # unknown topics are looked up after the next answer
 
     def given_up(self) -> None:
-        """After it was fenced: nothing that others may have is used any more."""
+        """Leave the FENCED state, after all partitions were lost."""
         if self.state is _S.FENCED:
             self.owned = self.target = NOWHERE
             self.state = _S.OUTSIDE
@@ -137,7 +138,7 @@ class Membership:
                 self.left()
 
     def leave(self) -> MemberHeartbeat | None:
-        """Return what says that it leaves, None where nobody knows it."""
+        """Leave the group; return the heartbeat that says so, or None if it is no member."""
         was = self.state
         self._forget()
         self.owned = self.target = NOWHERE
@@ -155,7 +156,7 @@ class Membership:
                 self.state = _S.JOINING
 
     def too_slow(self) -> MemberHeartbeat | None:
-        """The program works on the last records for too long: leave, so that others can go on."""
+        """Leave, since the application has not polled for too long; return the heartbeat."""
         if not self.is_within:
             return None
         self._fence(may_have_place=True)
@@ -167,10 +168,10 @@ class Membership:
             LEAVES_FOR_NOW if static else LEAVES, {"instance_id": self.instance_id}
         )
 
-    # -- what it says
+    # -- heartbeats
 
     def heartbeat(self) -> MemberHeartbeat | None:
-        """Return the next heartbeat, which is on its way from here on; None: it says nothing."""
+        """Return the next heartbeat, which then waits for its answer; None if none is due."""
         if self.state not in SPEAKING:
             return None
         if self.state is _S.RELEASING:
@@ -198,11 +199,11 @@ class Membership:
 
     @property
     def _said_pattern(self) -> str | None:
-        """Return the pattern, or what takes one back."""
+        """The pattern to report; an empty one removes an earlier pattern."""
         return "" if self.pattern is None and self._had_pattern else self.pattern
 
     def _going_on(self) -> MemberHeartbeat:
-        """Say what has changed since the last answer; everything, when that was lost."""
+        """Report the changes since the last answer, or everything if an answer was lost."""
         told = self._told
         if told is None:
             return MemberHeartbeat(self.epoch, self._everything(), self.owned)
@@ -214,16 +215,16 @@ class Membership:
         owned = self.owned if is_news else None
         return MemberHeartbeat(self.epoch, fields, owned)
 
-    # -- what it is told
+    # -- answers
 
     def answered(
         self, heartbeat: MemberHeartbeat, epoch: int, interval_ms: int, assignment: Places | None
     ) -> None:
-        """This heartbeat was answered; `assignment` is None where it is as before."""
+        """Process the answer to a heartbeat; `assignment` is None if it is unchanged."""
         if heartbeat is self._on_its_way and self.state is _S.LEAVING:
-            self.epoch = max(self.epoch, epoch)  # it has yet to commit
+            self.epoch = max(self.epoch, epoch)  # the member has yet to commit
         if heartbeat is not self._on_its_way or self.state not in SPEAKING:
-            return  # of a membership that is over
+            return  # the membership has ended
         self._on_its_way = None
         self._may_have_place = False
         if self.state is _S.RELEASING:
@@ -239,13 +240,13 @@ class Membership:
             self.state = _S.RECONCILING
 
     def lost(self, heartbeat: MemberHeartbeat) -> None:
-        """It was not answered, or by a coordinator that cannot: the next one says everything."""
+        """Treat a heartbeat as unanswered: the next one reports everything."""
         if heartbeat is self._on_its_way:
             self._forget()
             self._may_have_place |= heartbeat.member_epoch == JOINS
 
     def refused(self, heartbeat: MemberHeartbeat, code: int, *, is_retriable: bool) -> None:
-        """It was answered with an error, or not at all."""
+        """Process an error in place of an answer."""
         if heartbeat is not self._on_its_way or self.state not in SPEAKING:
             return
         if self.state in WITHIN and code in _FENCED:
@@ -253,7 +254,7 @@ class Membership:
         elif self.state is _S.RELEASING and code in (_E.UNKNOWN_MEMBER_ID, _E.GROUP_ID_NOT_FOUND):
             self._forget()
             self._may_have_place = False
-            self.state = _S.JOINING  # whoever had the place has gone
+            self.state = _S.JOINING  # the old member of that place has left
         elif (
             code == _E.UNRELEASED_INSTANCE_ID and self.state is _S.JOINING and self._may_have_place
         ):

@@ -1,11 +1,11 @@
 """The requests of a member of the newer protocol (KIP-848): heartbeats, and offsets by its epoch.
 
-A commit goes with the epoch that the member had when it was asked for: what has come and gone since
-is the next owner's (KIP-1251). A coordinator that finds that epoch too old is asked again with the
-newer one that a heartbeat brings, if all of the partitions are still the member's from then.
+A commit carries the member's epoch at the time of the call: partitions revoked since belong to the
+next owner (KIP-1251). If the coordinator refuses that epoch as stale, the commit is repeated with
+the newer one of the next heartbeat, provided that the member has kept all the partitions.
 
-Offsets of partitions that it has go by the ids of their topics where the broker takes these
-(OffsetCommit 10): a topic made anew in the place of a deleted one does not get the old offsets.
+Offsets of owned partitions name topics by id if the broker supports that (OffsetCommit 10): a
+topic created in place of a deleted one does not get the old offsets.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -34,9 +34,9 @@ _HEARTBEATS_TELL = (
 
 
 class MembershipRequests(CoordinatorRequests):
-    """See the top of the file. `next_answer` returns when the next heartbeat was answered.
+    """The requests of a member; `next_answer` returns after the next heartbeat was answered.
 
-    topic_ids: of the topics whose partitions the member has.
+    topic_ids: returns the topic ids of the member's partitions.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class MembershipRequests(CoordinatorRequests):
 
     @property
     def metadata(self) -> GroupMetadata:
-        """Who the member is to offsets in transactions, by the newest epoch that it was told."""
+        """The membership for offsets in transactions, with the newest known epoch."""
         member_id, epoch = self._membership.identity
         instance_id = self._settings.group_instance_id
         return GroupMetadata(self.group_id, epoch, member_id, instance_id, self._topic_ids())
@@ -62,7 +62,7 @@ class MembershipRequests(CoordinatorRequests):
     async def heartbeat(
         self, heartbeat: MemberHeartbeat, limit_ms: int
     ) -> tuple[int, int, Places | None]:
-        """Say it: the epoch, the interval in ms, and the assignment. Raises what was answered."""
+        """Send a heartbeat; return epoch, interval in ms and assignment, or raise its error."""
         connection = await self._coordinator()
         pattern = heartbeat.fields.get("subscribed_topic_regex")
         try:
@@ -92,7 +92,7 @@ class MembershipRequests(CoordinatorRequests):
         return error_for(code, words)
 
     async def leave(self, heartbeat: MemberHeartbeat) -> None:
-        """Let the group know, if it can be reached; otherwise the session times out."""
+        """Leave the group if it can be reached; otherwise the session times out."""
         try:
             await self.heartbeat(heartbeat, LEAVE_TIMEOUT_MS)
         except KafkaError:
@@ -121,7 +121,7 @@ class MembershipRequests(CoordinatorRequests):
     async def committed(
         self, partitions: list[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Committed offsets, those of open transactions waited for; only where there are some."""
+        """Return committed offsets, after open transactions have ended; only those that exist."""
 
         async def refused(code: int) -> None:
             if code in _HEARTBEATS_TELL:
@@ -130,7 +130,7 @@ class MembershipRequests(CoordinatorRequests):
         return await self._committed(partitions, self._asking, refused)
 
     def _asking(self) -> tuple[str, int]:
-        """Who asks for offsets: a member while it is one."""
+        """Return the identity for OffsetFetch: the member's while it is one."""
         membership = self._membership
         return membership.identity if membership.is_within else ("", -1)
 

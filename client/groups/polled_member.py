@@ -1,8 +1,8 @@
 """The part of a group membership that polls drive, the same for both group protocols.
 
-Rules of this file. Partitions come and go inside polls alone, so that a program does not lose one
-while it works on records of it; a poll that is over leaves what is under way to the next ones.
-What a callback raises comes out of the poll when the rebalance has gone on, once.
+Rules of this file. Assignments change only inside polls, so that an application does not lose a
+partition while it processes its records. When a poll's time is over, the next ones continue the
+rebalance. A poll raises the error of a callback once, after the rebalance has continued.
 """
 
 from typing import Generic, TypeVar
@@ -19,7 +19,7 @@ Requests = TypeVar("Requests", bound=CoordinatorRequests)
 
 
 class PolledMember(Generic[Requests]):
-    """See the top of the file. Each protocol says what is due, and does it."""
+    """A member; each protocol implements what is due, and its execution."""
 
     holding: Holding
     requests: Requests
@@ -27,13 +27,13 @@ class PolledMember(Generic[Requests]):
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._settling, self._heartbeats = LongWork(), LongWork()
-        self._problem: KafkaError | None = None  # which has ended it
+        self._problem: KafkaError | None = None  # the error that has ended the membership
         self._polled_ms = now_ms()
 
     async def poll(self, deadline_ms: int) -> bool:
-        """Do what is due; False when the deadline came first. Raises what ended it.
+        """Do work that is due; return False at the deadline. Raises what ended the membership.
 
-        What it keeps meanwhile is read on.
+        Partitions that stay assigned are read meanwhile.
         """
         self._polled_ms = now_ms()
         if self._problem is not None:
@@ -55,19 +55,19 @@ class PolledMember(Generic[Requests]):
         return self.requests.metadata
 
     def stop(self) -> None:
-        """Stop, without a word to the group."""
+        """Stop without leaving the group."""
         self._settling.drop()
         self._heartbeats.drop()
 
     def _is_due(self) -> bool:
-        """Whether there is anything to settle."""
+        """Return whether there is anything to settle."""
         raise NotImplementedError
 
     @property
     def _reads_on(self) -> bool:
-        """Whether there is anything to read meanwhile."""
+        """Whether partitions can be read meanwhile."""
         raise NotImplementedError
 
     async def _settle(self) -> None:
-        """Give up and take until nothing is due."""
+        """Revoke and take partitions until nothing is due."""
         raise NotImplementedError

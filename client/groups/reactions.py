@@ -1,6 +1,6 @@
-"""What a member of a group does about each error of each request (KIP-62, 345, 394, 848).
+"""The reactions of a group member to error codes, by request (KIP-62, 345, 394, 848).
 
-Pure tables, as `reactions`.
+Pure tables, as in `reactions`.
 """
 
 from collections.abc import Mapping
@@ -25,9 +25,9 @@ class GroupReaction(Enum):
     DONE = auto()
     RETRY = auto()
     FIND_COORDINATOR = auto()
-    TAKE_MEMBER_ID = auto()  # join again under the id that came with the answer
-    REJOIN = auto()  # the group rebalances; we are still a member
-    RESET = auto()  # the group has gone on without us: join as somebody new
+    TAKE_MEMBER_ID = auto()  # join again with the member id of the answer
+    REJOIN = auto()  # the group rebalances; the member stays a member
+    RESET = auto()  # the group has removed the member: join as a new one
     FAIL = auto()
 
 
@@ -54,7 +54,7 @@ GROUP_REACTIONS: Mapping[GroupRequest, Mapping[int, GroupReaction]] = {
         _E.FENCED_MEMBER_EPOCH: _R.RESET,
         _E.GROUP_ID_NOT_FOUND: _R.RESET,
     },
-    # Only members of consumer groups say who they are: their next heartbeat tells them more.
+    # Only members of consumer groups are named there: their next heartbeat tells them more.
     GroupRequest.FETCH_OFFSETS: _MOVED
     | {
         _E.STALE_MEMBER_EPOCH: _R.RETRY,
@@ -65,6 +65,6 @@ GROUP_REACTIONS: Mapping[GroupRequest, Mapping[int, GroupReaction]] = {
 
 
 def group_reaction_to(request: GroupRequest, code: int) -> GroupReaction:
-    """What to do after this error code (0: done)."""
+    """Return the reaction to an error code (0: done)."""
     unnamed = _R.RETRY if error_for(code).retriable else _R.FAIL
     return GROUP_REACTIONS[request].get(code, unnamed)

@@ -1,4 +1,4 @@
-"""The requests of a member of the classic protocol to its coordinator; state is `member`'s."""
+"""The requests of a member of the classic protocol to its coordinator; `member` has the state."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,7 +20,7 @@ GONE_ON = (ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID)
 
 
 class GroupRequests(CoordinatorRequests):
-    """Holds what the coordinator knows the member by."""
+    """The requests of a classic member, with its id and generation."""
 
     def __init__(self, view: ClusterView, settings: Settings) -> None:
         super().__init__(view, settings)
@@ -29,26 +29,26 @@ class GroupRequests(CoordinatorRequests):
 
     @property
     def metadata(self) -> GroupMetadata:
-        """The member of the generation that gave us what we read; KIP-447 fences by it.
+        """The membership under which the last records were read; KIP-447 fences by it.
 
-        Not of now: a generation of -1 without a name is let pass, as an old client's.
+        Not the current one: the broker does not check a generation of -1 without a member id.
         """
         member_id, generation = self._joined
         instance_id = self._settings.group_instance_id
         return GroupMetadata(self.group_id, generation, member_id, instance_id)
 
     def joined(self) -> None:
-        """What is assigned is ours from now on."""
+        """Remember this generation: its assignment is the member's from now on."""
         self._joined = self.member_id, self.generation
 
     def reset_generation(self, code: int = ErrorCode.UNKNOWN_MEMBER_ID) -> None:
-        """The group has gone on without us; after ILLEGAL_GENERATION it still knows our name."""
+        """Forget the generation, and after all errors but ILLEGAL_GENERATION the member id."""
         self.generation = NO_GENERATION
         if code != ErrorCode.ILLEGAL_GENERATION:
             self.member_id = ""
 
     async def join(self, protocols: list[tuple[str, bytes]]) -> Any:
-        """JoinGroup's answer, when the others have joined too; its error is the caller's."""
+        """Send JoinGroup; return the answer, errors included, when all members have joined."""
         values = {
             "group_id": self.group_id,
             "session_timeout": self._settings.session_timeout_ms,
@@ -62,7 +62,7 @@ class GroupRequests(CoordinatorRequests):
         return await self._call(GroupRequest.JOIN.value, values, self._join_limit_ms)
 
     async def sync(self, protocol: str, assignments: Mapping[str, bytes]) -> Any:
-        """SyncGroup's answer, when the leader has sent the assignments."""
+        """Send SyncGroup; return the answer when the leader has sent the assignments."""
         values = {
             **self._now,
             "protocol_type": PROTOCOL_TYPE,
@@ -76,7 +76,7 @@ class GroupRequests(CoordinatorRequests):
         return self._settings.max_poll_interval_ms + JOIN_EXTRA_TIMEOUT_MS
 
     async def heartbeat(self, limit_ms: int) -> KafkaError | None:
-        """What a heartbeat met, whatever happened to it; None when all is well."""
+        """Send a heartbeat; return its error, or None."""
         try:
             answer = await self._call(GroupRequest.HEARTBEAT.value, self._now, limit_ms)
         except KafkaError as problem:
@@ -85,7 +85,7 @@ class GroupRequests(CoordinatorRequests):
         return error_about(code, self.group_id, "Read") if code else None
 
     async def leave(self) -> None:
-        """Let the group know, if it can be reached; otherwise the session times out."""
+        """Leave the group if it can be reached; otherwise the session times out."""
         if not self.member_id:
             return
         member = {"member_id": self.member_id, "reason": "the consumer is closing"}
@@ -99,16 +99,16 @@ class GroupRequests(CoordinatorRequests):
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, by_itself: bool = False
     ) -> None:
-        """Commit. Raises CommitFailed when the group has gone on without this member.
+        """Commit offsets; raise CommitFailed if the group has removed this member.
 
-        by_itself: the program has not asked for it, so offsets of topics that are gone end it.
+        by_itself: an automatic commit, which fails at once for deleted topics.
         """
-        joined = self._joined  # who read them; see `metadata`
+        joined = self._joined  # the membership that read them; see `metadata`
 
         async def ask(connection: BrokerConnection) -> tuple[int, None]:
             code = await self._commit_once(connection, joined, offsets)
             if code in GONE_ON and self.member_id and joined != (self.member_id, self.generation):
-                code = ErrorCode.REBALANCE_IN_PROGRESS  # it waited behind a join of ours
+                code = ErrorCode.REBALANCE_IN_PROGRESS  # it waited behind a join of this member
             return int(code), None
 
         await self._until_committed(ask, by_itself=by_itself)
@@ -116,7 +116,7 @@ class GroupRequests(CoordinatorRequests):
     async def committed(
         self, partitions: list[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Committed offsets, those of open transactions waited for; only where there are some."""
+        """Return committed offsets, after open transactions have ended; only those that exist."""
         return await self._committed(partitions)
 
     @property

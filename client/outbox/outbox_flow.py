@@ -1,8 +1,8 @@
-"""What a writer into an outbox does, with and without an event loop.
+"""The work of an outbox writer, with and without an event loop.
 
 Its block is an ordinary transaction of the database; the records are rows in it. A generation row
-fences older writers of the name, as with a dual write: a process that was paused, and whose
-successor goes on from its positions, commits nothing when it wakes.
+fences older writers of the name, as with a dual write: a paused process whose successor continues
+from its positions cannot commit when it wakes.
 """
 
 import secrets
@@ -21,7 +21,7 @@ from . import records, table
 
 
 class OutboxFlow(ConnectionFlow):
-    """One writer: its name, which is the outbox's, and its connection. For one thread, or task."""
+    """A writer of the outbox of its name, with its connection; for one thread or task."""
 
     def __init__(self, name: str, connection: Any, *, creates_tables: bool = True) -> None:
         super().__init__(name, connection)
@@ -41,7 +41,7 @@ class OutboxFlow(ConnectionFlow):
                 yield from self._run(table.create_tables())
             self._generation = yield from self._run(decision_table.raise_generation(self.name))
         except BaseException:
-            yield from self._roll_back()  # its lock would hold up the next start
+            yield from self._roll_back()  # its lock would delay the next start
             yield from self._close_connection()
             raise
 
@@ -51,7 +51,7 @@ class OutboxFlow(ConnectionFlow):
 
     def _begin_block(self) -> Flow[None]:
         self.refuse_forked()
-        if self._is_open:  # it was interrupted, and nobody has gone on with it
+        if self._is_open:  # the last block was interrupted, and left open
             yield from self._block_failed()
         self._require_started()
         yield from self._end_strays()
@@ -91,7 +91,8 @@ class OutboxFlow(ConnectionFlow):
             raise
         except BaseException as problem:
             is_refused = self._is_refused(problem)
-            yield from self._roll_back()  # interrupted, too: the next block would find it open
+            # interrupted, too: else the next block would find it open
+            yield from self._roll_back()
             if is_refused or not isinstance(problem, Exception):
                 raise
             raise stop_words.outbox_in_doubt(self.name, problem) from problem

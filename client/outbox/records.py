@@ -1,4 +1,4 @@
-"""A record as text, in a column of any database. Pure."""
+"""Converts a record to text, for a column of any database. Pure."""
 
 import base64
 import json
@@ -25,7 +25,7 @@ def to_text(
 
 
 def of_text(text: str) -> dict[str, Any]:
-    """The arguments of `Producer.send`, without the topic."""
+    """Return the arguments of `Producer.send`, without the topic."""
     fields = json.loads(text)
     return {
         "value": _decoded(fields.get("value")),

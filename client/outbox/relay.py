@@ -1,13 +1,13 @@
-"""The relay of an outbox: its rows become records, each once, in transactions of Kafka.
+"""The relay of an outbox, which sends its rows as records, each once, in Kafka transactions.
 
     await OutboxRelay("127.0.0.1:9092", "billing", connect).run()
 
-A batch: rows get its number in the database; a transaction sends their records, and the number into
-the compacted topic oncelog.outbox.NAME; then the rows are deleted. Which batch was sent last is
-read from that topic after InitProducerId, which has ended what an older relay had under way: rows
-of batches up to it are deleted, rows of later ones were not sent, and lose their number. So it may
-die anywhere. An older relay that wakes commits nothing in Kafka (its epoch is old), and gives no
-row to a batch (its generation is old).
+To send a batch, the relay gives its number to rows in the database. A transaction sends their
+records, and the number to the compacted topic oncelog.outbox.NAME; then the rows are deleted. A
+start calls InitProducerId, which ends an older relay's transaction, and reads the last sent batch
+from that topic: rows of batches up to it are deleted, rows of later ones were not sent, and lose
+their number. So a relay may be killed at any point. An older relay that wakes cannot commit in
+Kafka (its epoch is old), nor number rows (its generation is old).
 """
 
 import asyncio
@@ -32,11 +32,11 @@ KEY, START = b"batch", b"start"
 BATCH_ROWS_MAX, ROWS_FIRST, EVERY_MS = 500, 16, 100
 AGAIN_FIRST_S, AGAIN_LAST_S = 0.1, 10.0
 READ_TIMEOUT_S = 60.0
-TAIL_OFFSETS = 1_000  # what a start reads of the topic first
+TAIL_OFFSETS = 1_000  # the first range of offsets that a start reads
 
 
 class OutboxRelay(ConnectionFlow):
-    """See the top of the file. One relay of a name works; of two the later one."""
+    """A relay; of two with one name, the later one works."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class OutboxRelay(ConnectionFlow):
         replication_factor: int = -1,
         **options: Any,
     ) -> None:
-        """connection: opens one. options: the producer's settings."""
+        """Create a relay. connection: opens a connection. options: the producer's settings."""
         super().__init__(name, connection)
         self._source, self._options = source, options
         self._rows_max, self._replication_factor = batch_rows_max, replication_factor
@@ -57,10 +57,10 @@ class OutboxRelay(ConnectionFlow):
         self._generation = self._sent = 0
         self._rows_next = min(batch_rows_max, ROWS_FIRST)
         self._origin = ""
-        self.is_idle = False  # the last look has found nothing
+        self.is_idle = False  # the last batch was empty
 
     async def run(self, *, every_ms: int = EVERY_MS) -> None:
-        """For ever: what fails is done again, from the start.
+        """Send batches until cancelled; after an error begin again from the start.
 
         Raises RelaySuperseded, OtherDatabase.
         """
@@ -84,16 +84,16 @@ class OutboxRelay(ConnectionFlow):
             await self.close()
 
     async def start(self) -> None:
-        """End what older relays have under way, and find out which batch was sent last.
+        """End transactions of older relays, and find the batch that was sent last.
 
-        The claim comes before InitProducerId: of two that start at once, the one with the epoch but
-        without the generation then has no rows in hand. The other way round it has, and the other
-        one gives more rows the number of the batch that it sends.
+        The claim comes before InitProducerId: of two relays that start at once, the one with the
+        epoch but without the generation then has no numbered rows. In the other order it has some,
+        and the other relay numbers more rows for the same batch.
         """
         await self._start(None)
 
     async def _start(self, latest: int | None) -> None:
-        """latest: the generation behind which another relay has started since."""
+        """Start. latest: the highest generation of this relay; it ends if there is a higher one."""
         await self.close()
         await drive_async(self._open())
         await drive_async(self._run(table.create_tables()))
@@ -102,7 +102,7 @@ class OutboxRelay(ConnectionFlow):
         try:
             self._generation, self._origin = await drive_async(self._run(claim))
         except table.ClaimInDoubt:
-            self._generation += bool(latest)  # the next one may be its own
+            self._generation += bool(latest)  # the next generation may be its own
             raise
         self._producer = Producer(self._source, **{**self._options, "transactional_id": self.topic})
         await self._producer.init_transactions()
@@ -111,12 +111,12 @@ class OutboxRelay(ConnectionFlow):
         await drive_async(self._run(table.delete_sent(self.name, self._sent)))
 
     async def send_batch(self) -> int:
-        """How many records were sent. After an error only `start` goes on."""
+        """Send the next batch; return its number of records. After an error call `start` again."""
         batch = self._sent + 1
         script = table.next_batch(self.name, self._generation, batch, self._rows_next)
         rows: list[Row] = await drive_async(self._run(script))
         self.is_idle = not rows
-        # Large rows are few in a batch: lengths of hundreds that do not fit would be read in vain.
+        # Batches of large rows are small: reading hundreds of lengths more would be wasted.
         self._rows_next = min(self._rows_max, max(2 * len(rows), ROWS_FIRST))
         if not rows:
             return 0
@@ -135,7 +135,7 @@ class OutboxRelay(ConnectionFlow):
         try:
             if producer is not None:
                 await producer.close()
-        except KafkaError as problem:  # what was under way is ended by the next start
+        except KafkaError as problem:  # the next start ends its transaction
             logger.debug("outbox %s: while the producer was closed: %s", self.name, problem)
         finally:
             await drive_async(self._close_connection())
@@ -151,9 +151,10 @@ class OutboxRelay(ConnectionFlow):
         await producer.commit_transaction()
 
     async def _raise_if_superseded(self, problem: KafkaError) -> None:
-        """Kafka's word is not enough: a timeout, or an id that expired, fences as well.
+        """Raise RelaySuperseded if another relay has started, by the database's generation.
 
-        And a batch with an old epoch is no fatal error; to begin again would end the successor.
+        Kafka's error does not tell: a timeout or an expired id fences, too, and a batch with an
+        old epoch is no fatal error. Beginning again would end the successor.
         """
         if await drive_async(self._run(table.read_generation(self.name))) > self._generation:
             raise RelaySuperseded(
@@ -173,11 +174,11 @@ class OutboxRelay(ConnectionFlow):
                 return
 
     async def _mark_start(self) -> int:
-        """Write to the topic; the offset behind that.
+        """Write a marker record to the topic, and return the offset after it.
 
-        All that was sent stands before it, and a leader that was deposed, and does not know it yet,
-        does not have it: asked for the end, it would say an older one. Aborted, since older relays
-        take all that they read for numbers of batches.
+        All sent batches come before it, and a deposed leader that does not know that yet does not
+        have it; its own end offset would be too low. The marker is aborted, since older relays
+        take every visible record for the number of a batch.
         """
         producer = self._producer
         assert producer is not None
@@ -186,14 +187,15 @@ class OutboxRelay(ConnectionFlow):
         await producer.flush()
         offset = (await delivery).offset
         await producer.abort_transaction()
-        if offset < 0:  # of a repeat that the broker knew, and does not say more about
+        if offset < 0:  # the broker knew it as a duplicate, and did not return its offset
             raise KafkaError(f"it is not known where the mark of a start stands in {self.topic}")
         return offset + 1
 
     async def _last_sent(self) -> int:
-        """0 where none was. What an older relay had open is ended, so all is stable soon.
+        """Return the number of the last sent batch, or 0; transactions of older relays have ended.
 
-        Read from near the end: the newest segment, of up to a gigabyte or a week, is not compacted.
+        It reads from near the end: the newest segment, of up to a gigabyte or a week, is not
+        compacted.
         """
         key = (self.topic, 0)
         async with asyncio.timeout(READ_TIMEOUT_S):
@@ -202,12 +204,12 @@ class OutboxRelay(ConnectionFlow):
             async with Consumer(self._source, **settings) as consumer:
                 last, start, length = 0, end, TAIL_OFFSETS
                 found: dict[str, Any] = {}
-                while not last and start > 0:  # all that was read was aborted: more of it
+                while not last and start > 0:  # all records there were aborted: read more
                     start, length = max(0, end - length), 10 * length
                     consumer.assign({key: start})
                     while consumer.position(*key) < end:
                         for record in await consumer.poll(100):
-                            if record.key == KEY:  # no mark: some were committed for a while
+                            if record.key == KEY:  # no marker: some releases committed theirs
                                 found = json.loads(record.value or b"{}")
                                 last = int(found["batch"])
         if found.get("origin", self._origin) != self._origin:

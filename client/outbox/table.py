@@ -1,16 +1,16 @@
-"""The table of an outbox, and the one of its relays, in SQL that every database understands.
+"""The table of an outbox, and that of its relays, in SQL that every database understands.
 
-    outbox, writer_session, number   one record: of a writer's session, and which of it
-    created_ms   when; rows are sent in this order, which is the order of each session
-    topic, record   where to; the rest of the record as text (records.py)
-    batch        the transaction of the relay that sends it; NULL until one is given
+    outbox, writer_session, number   one record: of a writer's session, and its number there
+    created_ms   its time; rows are sent in this order, which is the order of each session
+    topic, record   the topic; the rest of the record as text (records.py)
+    batch        the relay's transaction that sends it; NULL until one is given
 
-    outbox, generation, batch        of a relay: who is in office, the last batch that was given
+    outbox, generation, batch        of a relay: its generation, the last batch that was given
     origin       drawn by the first relay: tells it from an outbox of this name in another database
 
-What is sent next is not found by a position in the table: a row whose transaction commits late
-would stand behind it. It is what has no batch. Which batch was sent last stands in Kafka.
-Pure, as dual_write/decision_table.py.
+The next rows are not found by a position in the table, since a row whose transaction commits late
+would come before it: they are the rows without a batch. Kafka has the number of the batch that was
+sent last. Pure, as dual_write/decision_table.py.
 """
 
 import itertools
@@ -46,13 +46,13 @@ class Row:
 
 
 class RelaySuperseded(KafkaError):
-    """Another relay of this outbox has started: this one must end."""
+    """Another relay of this outbox has started; this one must end."""
 
     code = ErrorCode.PRODUCER_FENCED
 
 
 class ClaimInDoubt(Exception):
-    """The database has not answered the COMMIT: the office may be taken."""
+    """The database has not answered the COMMIT: the generation may be claimed."""
 
 
 def superseded(outbox: str) -> RelaySuperseded:
@@ -68,12 +68,12 @@ class OtherDatabase(KafkaError):
 
 
 def create_tables() -> Script[None]:
-    """Make the tables, where they are not there."""
+    """Create the missing tables of an outbox."""
     return create_missing(COLUMNS)
 
 
 def insert(outbox: str, row: Row) -> Script[None]:
-    """A part of the block: the record counts when its transaction does."""
+    """Insert a record as a part of the block: it is sent if the transaction commits."""
     yield Statement(
         f"INSERT INTO {TABLE} (outbox, writer_session, number, created_ms, topic, record) "
         "VALUES (?, ?, ?, ?, ?, ?)",
@@ -82,10 +82,10 @@ def insert(outbox: str, row: Row) -> Script[None]:
 
 
 def claim(outbox: str, latest: int | None = None) -> Script[tuple[int, str]]:
-    """Raise the relay's generation: from here on no older one gives rows to a batch.
+    """Increment the relay's generation, so that no older relay numbers rows; return the office.
 
-    It, and the outbox's origin. latest: raises RelaySuperseded where it is beyond that. Raises
-    ClaimInDoubt.
+    The office is the generation and the outbox's origin. latest: raise RelaySuperseded if the
+    generation is beyond it. Raises ClaimInDoubt.
     """
     newest = "" if latest is None else f" AND generation <= {latest:d}"
     for attempt in range(CLAIMS_MAX):
@@ -116,27 +116,27 @@ def claim(outbox: str, latest: int | None = None) -> Script[tuple[int, str]]:
 
 
 def read_generation(outbox: str) -> Script[int]:
-    """Of the relay in office."""
+    """Return the generation of the newest relay."""
     generation, _ = yield from _office(outbox)
     yield SqlEnding.ROLLBACK
     return generation
 
 
 def _office(outbox: str) -> Script[tuple[int, str]]:
-    """NO_OFFICE where the table was made anew."""
+    """Return generation and origin; NO_OFFICE if the table was created again."""
     answer = yield Statement(f"SELECT generation, origin FROM {RELAYS} WHERE outbox = ?", (outbox,))
     generation, origin = answer.rows[0] if answer.rows else NO_OFFICE
     return int(generation), str(origin)
 
 
 def delete_sent(outbox: str, batch: int) -> Script[None]:
-    """Kafka has all batches up to this one. Reads the whole outbox: at a start."""
+    """Delete rows of batches up to this one, which are sent; reads the whole outbox, at a start."""
     yield Statement(f"DELETE FROM {TABLE} WHERE outbox = ? AND batch <= ?", (outbox, batch))
     yield SqlEnding.COMMIT
 
 
 def delete_batch(outbox: str, batch: int, rows: Sequence[Row]) -> Script[None]:
-    """Kafka has it; by the part of the table's key in which its rows stand."""
+    """Delete the rows of a sent batch, by the range of the table's key that has them."""
     created_ms = [row.created_ms for row in rows]
     yield Statement(
         f"DELETE FROM {TABLE} WHERE outbox = ? AND created_ms BETWEEN ? AND ? AND batch = ?",
@@ -146,9 +146,9 @@ def delete_batch(outbox: str, batch: int, rows: Sequence[Row]) -> Script[None]:
 
 
 def take_back(outbox: str, generation: int, batch: int) -> Script[None]:
-    """From batches after this one, which were not sent. Raises RelaySuperseded.
+    """Clear the number of batches after this one, which were not sent; raise RelaySuperseded.
 
-    A relay that sleeps in its start would take from its successor what that is sending.
+    The check keeps a relay that slept in its start from clearing its successor's batch.
     """
     yield from _hold_office(outbox, generation, batch)
     yield Statement(
@@ -158,7 +158,7 @@ def take_back(outbox: str, generation: int, batch: int) -> Script[None]:
 
 
 def _hold_office(outbox: str, generation: int, batch: int) -> Script[None]:
-    """In the transaction that numbers rows: no other relay claims before it ends."""
+    """Lock the relay's row in the transaction that numbers rows, so that no other one claims it."""
     answer = yield Statement(
         f"UPDATE {RELAYS} SET batch = ? WHERE outbox = ? AND generation = ?",
         (batch, outbox, generation),
@@ -171,9 +171,9 @@ def _hold_office(outbox: str, generation: int, batch: int) -> Script[None]:
 def next_batch(
     outbox: str, generation: int, batch: int, rows_max: int, bytes_max: int = BATCH_BYTES_MAX
 ) -> Script[list[Row]]:
-    """Give some rows that have none this batch, and read them. Raises RelaySuperseded.
+    """Number rows without a batch, and return them; raise RelaySuperseded.
 
-    Lengths are read first: rows_max records of a megabyte each would not be held.
+    Lengths are read first: rows_max records of a megabyte each would need too much memory.
     """
     answer = yield Statement(
         f"SELECT created_ms, writer_session, number, LENGTH(record) FROM {TABLE} "

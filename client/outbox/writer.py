@@ -5,8 +5,8 @@
             work.execute("UPDATE accounts SET balance = balance - ? WHERE id = ?", (5, 1))
             work.send("transfers", b"...")
 
-The block counts when the database commits; `OutboxRelay` (relay.py) sends what it has sent. The
-calls are those of `DualWriter`, but for what a record became, which nobody knows yet.
+The block counts when the database commits; `OutboxRelay` (relay.py) then sends its records. The
+calls are those of `DualWriter`, but `send` returns no delivery: the record is sent later.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ CLOSE_S = 30.0
 
 
 class BlockingOutboxWork(BlockingDatabaseWork):
-    """What a block may do."""
+    """The work of one block of a blocking writer."""
 
     _writer: "BlockingOutboxWriter"
 
@@ -38,13 +38,13 @@ class BlockingOutboxWork(BlockingDatabaseWork):
         timestamp_ms: int | None = None,
         headers: Headers = (),
     ) -> None:
-        """The record is a row; it is sent when the block counts."""
+        """Insert the record as a row; it is sent if the block commits."""
         self._used()
         drive(self._writer.write_record(topic, value, key, partition, timestamp_ms, headers))
 
 
 class BlockingOutboxWriter(OutboxFlow):
-    """See the top of the file."""
+    """An outbox writer without an event loop."""
 
     def __enter__(self) -> Self:
         self.start()
@@ -54,16 +54,16 @@ class BlockingOutboxWriter(OutboxFlow):
         self.close()
 
     def start(self) -> None:
-        """Take the name over: older writers commit nothing any more."""
+        """Take the name over: older writers can no longer commit."""
         drive(self._start())
 
     def close(self) -> None:
-        """Close the connection where the writer has opened it."""
+        """Close the connection if the writer has opened it."""
         drive(self._close())
 
     @contextlib.contextmanager
     def transaction(self) -> Generator[BlockingOutboxWork]:
-        """A block of which all counts, or nothing. DecisionInDoubt: nobody knows."""
+        """Open an atomic block; DecisionInDoubt means that its outcome is unknown."""
         with self._taken():
             drive(self._begin_block())
             try:
@@ -75,13 +75,13 @@ class BlockingOutboxWriter(OutboxFlow):
             drive(self._block_done())
 
     def positions(self) -> dict[TopicPartition, int]:
-        """As `DualWriter.positions`."""
+        """Return the positions as `DualWriter.positions` does."""
         with self._taken():
             return drive(self._positions())
 
 
 class OutboxWork(DatabaseWork):
-    """As `BlockingOutboxWork`, awaited."""
+    """The work of one block of a writer."""
 
     _writer: "OutboxWriter"
 
@@ -95,13 +95,13 @@ class OutboxWork(DatabaseWork):
         timestamp_ms: int | None = None,
         headers: Headers = (),
     ) -> None:
-        """The record is a row; it is sent when the block counts."""
+        """Insert the record as a row; it is sent if the block commits."""
         flow = self._writer.write_record(topic, value, key, partition, timestamp_ms, headers)
         await drive_async(flow, self._used)
 
 
 class OutboxWriter(OutboxFlow):
-    """As `BlockingOutboxWriter`, awaited."""
+    """An outbox writer with an event loop."""
 
     def __init__(self, name: str, connection: Any, *, creates_tables: bool = True) -> None:
         super().__init__(name, connection, creates_tables=creates_tables)
@@ -115,19 +115,19 @@ class OutboxWriter(OutboxFlow):
         await self.close()
 
     async def start(self) -> None:
-        """Take the name over: older writers commit nothing any more."""
+        """Take the name over: older writers can no longer commit."""
         await drive_async(self._start())
 
     async def close(self) -> None:
-        """Close the connection where the writer has opened it; what is under way ends before."""
+        """End running work, then close the connection if the writer has opened it."""
         await self._shielded.stop(CLOSE_S)
         await drive_async(self._close())
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncGenerator[OutboxWork]:
-        """A block of which all counts, or nothing. DecisionInDoubt: nobody knows.
+        """Open an atomic block; DecisionInDoubt means that its outcome is unknown.
 
-        Cancelled at its end it may count or not, and comes to its end by itself.
+        A block that is cancelled at its end may count or not; it ends by itself.
         """
         await self._shielded.ended()
         with self._taken():
@@ -141,7 +141,7 @@ class OutboxWriter(OutboxFlow):
             await self._shielded.run(self._block_done())
 
     async def positions(self) -> dict[TopicPartition, int]:
-        """As `DualWriter.positions`."""
+        """Return the positions as `DualWriter.positions` does."""
         await self._shielded.ended()
         with self._taken():
             return await drive_async(self._positions())

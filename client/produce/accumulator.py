@@ -1,13 +1,13 @@
-"""Records on their way: batches by partition, linger, and the order of retries.
+"""The unfinished records of a producer: batches by partition, linger, the order of retries.
 
-Pure; `now_ms` is monotonic. A partition has a queue of batches and a few in flight. Order is kept
-in this way: a batch that has to be sent again goes back to its place, and while such a batch waits,
-or is on its way again, nothing else of its partition leaves. Places are counted apart from sequence
-numbers, which begin again at 0.
+Pure; `now_ms` is monotonic. A partition has a queue of batches and a few in flight. To keep the
+order, a batch that must be sent again returns to its place, and while it waits or is in flight
+again, no other batch of its partition is sent. Places are counted apart from sequence numbers,
+which restart at 0.
 
-A broker that knows nothing of a producer id takes whatever number comes first (Kafka's too). So a
-partition has one batch in flight until it has acknowledged one of the id: a second one could be
-taken before the first.
+A broker that does not know a producer id accepts any first sequence number (Kafka's too). So a
+partition has only one batch in flight until its leader has acknowledged one of the id: otherwise
+the second could be accepted before the first.
 """
 
 from collections import deque
@@ -25,13 +25,13 @@ IN_FLIGHT_MAX = 5  # brokers remember five batches (KAFKA-5494)
 
 @dataclass(slots=True, eq=False)
 class ProducerBatch:
-    """Records of one partition that travel together."""
+    """A batch of records of one partition."""
 
     topic: str
     partition: int
     created_ms: int
     deadline_ms: int
-    place: tuple[int, ...] = ()  # among all batches; a part stands within its whole
+    place: tuple[int, ...] = ()  # among all batches; the parts of a split batch have longer places
     builder: BatchBuilder = field(default_factory=BatchBuilder)
     outcome: Outcome = field(default_factory=Outcome)
     producer_id: int = -1
@@ -39,16 +39,16 @@ class ProducerBatch:
     attempts: int = 0
     not_before_ms: int = 0
     encoded: bytearray | None = None
-    is_given_up: bool = False  # nobody waits for its answer any more
-    is_doubtful: bool = False  # an answer was lost: it may stand in the log
-    problem: KafkaError | None = None  # why it was not taken the last time
+    is_given_up: bool = False  # expired or abandoned: its answer is ignored
+    is_doubtful: bool = False  # an answer was lost: the log may have it
+    problem: KafkaError | None = None  # the error of the last attempt
 
     def __repr__(self) -> str:
         return f"a batch of {self.builder.count} records of {self.topic}/{self.partition}"
 
     @property
     def size_bytes(self) -> int:
-        """What its records take in memory."""
+        """The memory that its records take."""
         return self.builder.size_bytes
 
 
@@ -56,7 +56,7 @@ class ProducerBatch:
 class _PartitionQueue:
     waiting: deque[ProducerBatch] = field(default_factory=deque[ProducerBatch])
     in_flight: list[ProducerBatch] = field(default_factory=list[ProducerBatch])
-    known_id: int | None = None  # the producer id that its leader has acknowledged
+    known_id: int | None = None  # the producer id that the leader has acknowledged
 
     @property
     def is_retrying(self) -> bool:
@@ -78,8 +78,9 @@ class Accumulator:
         self._queues: dict[TopicPartition, _PartitionQueue] = {}
         self._open: dict[TopicPartition, ProducerBatch] = {}
         self._begun = 0
-        self.producer_id: int | None = None  # whom leaders must know; None: that does not matter
-        self.unfinished_bytes = 0  # what undecided records take in memory
+        # leaders must have acknowledged it; None: not required
+        self.producer_id: int | None = None
+        self.unfinished_bytes = 0  # the memory of undecided records
 
     def __bool__(self) -> bool:
         return any(
@@ -88,7 +89,7 @@ class Accumulator:
 
     @property
     def obstacle(self) -> KafkaError | None:
-        """Why a batch that is tried again was not taken the last time; None: there is none."""
+        """The error of the last attempt of a batch that is retried; None if there is none."""
         tried = (b for q in self._queues.values() for b in (*q.in_flight, *q.waiting))
         return next((b.problem for b in tried if b.problem is not None), None)
 
@@ -106,7 +107,7 @@ class Accumulator:
         timestamp: int,
         size_bytes: int,
     ) -> Delivery | None:
-        """Add a record of at most this size to the open batch; None when it needs a new one."""
+        """Add a record of at most this size to the open batch; None if it needs a new one."""
         batch = self._open.get(where)
         if batch is None:
             return None
@@ -121,22 +122,22 @@ class Accumulator:
     def append_rows(
         self, topic: str, partition: int, rows: SizedRows, at: int, now_ms: int
     ) -> tuple[Outcome, int, int]:
-        """Add rows from `at` on, as many as fit into one batch, at least one.
+        """Add rows from `at` on to one batch, as many as fit, at least one.
 
-        Returns where they are decided, the index of the first there, and how many there are.
+        Returns their outcome, the index of the first one in it, and their number.
         """
         where = (topic, partition)
         batch = self._open.get(where) or self.begin(where, now_ms)
         before = batch.builder.size_bytes
         taken = batch.builder.extend(rows, at, self._batch_bytes)
-        if not taken:  # it was full
+        if not taken:  # the batch was full
             self.begin(where, now_ms)
             return self.append_rows(topic, partition, rows, at, now_ms)
         self.unfinished_bytes += batch.builder.size_bytes - before
         return batch.outcome, batch.builder.count - taken, taken
 
     def begin(self, where: TopicPartition, now_ms: int) -> ProducerBatch:
-        """Open a new batch; what was open is full."""
+        """Open a new batch; the open one is full."""
         self._begun += 1
         batch = ProducerBatch(*where, now_ms, now_ms + self._delivery_timeout_ms, (self._begun,))
         self._queues.setdefault(where, _PartitionQueue()).waiting.append(batch)
@@ -151,7 +152,7 @@ class Accumulator:
         is_flushing: bool = False,
         may_leave: Callable[[TopicPartition], bool] | None = None,
     ) -> int | None:
-        """Milliseconds until some batch may leave (0: now); None when none waits to be sent."""
+        """Return ms until a batch may be sent (0: now); None if no batch waits."""
         times = [
             max(0, self._ready_at(where, queue, is_flushing) - now_ms)
             for where, queue in self._candidates(may_leave)
@@ -165,7 +166,7 @@ class Accumulator:
         is_flushing: bool = False,
         may_leave: Callable[[TopicPartition], bool] | None = None,
     ) -> list[ProducerBatch]:
-        """The batches that leave now, at most one of a partition; they are in flight from here."""
+        """Return the batches to send now, at most one per partition; they are in flight then."""
         taken: list[ProducerBatch] = []
         for where, queue in self._candidates(may_leave):
             if self._ready_at(where, queue, is_flushing) > now_ms:
@@ -186,18 +187,18 @@ class Accumulator:
                 yield where, queue
 
     def is_oldest_in_flight(self, batch: ProducerBatch) -> bool:
-        """Whether no earlier batch of its partition is undecided."""
+        """Return whether no earlier batch of its partition is undecided."""
         queue = self._queues[(batch.topic, batch.partition)]
         undecided = [*queue.in_flight, *(b for b in queue.waiting if b.attempts)]
         return all(b is batch or b.place > batch.place for b in undecided)
 
     def is_known(self, batch: ProducerBatch) -> bool:
-        """Whether its partition's leader has acknowledged anything of its producer id."""
+        """Return whether its partition's leader has acknowledged a batch of its producer id."""
         queue = self._queues.get((batch.topic, batch.partition))
         return queue is not None and queue.known_id == batch.producer_id
 
     def finish(self, batch: ProducerBatch, *, is_written: bool = False) -> None:
-        """The batch is decided, well or badly, or what was given up has come back."""
+        """Remove a batch that was decided, or an abandoned one that was answered."""
         queue = self._queues.get((batch.topic, batch.partition))
         if queue is not None and batch in queue.in_flight:
             queue.in_flight.remove(batch)
@@ -207,13 +208,13 @@ class Accumulator:
             self.unfinished_bytes -= batch.size_bytes
 
     def retry(self, batch: ProducerBatch, now_ms: int, backoff_ms: int) -> None:
-        """Put a batch back to its place."""
+        """Return a batch to its place for a retry."""
         self._queues[(batch.topic, batch.partition)].in_flight.remove(batch)
         batch.not_before_ms = now_ms + backoff_ms
         self._put_back([batch])
 
     def replace(self, batch: ProducerBatch, parts: list[ProducerBatch], now_ms: int) -> None:
-        """Put the parts of a batch that was too large in its place; they have been tried."""
+        """Put the parts of a batch that was too large in its place; they count as tried."""
         self.finish(batch)
         for number, part in enumerate(parts):
             part.place = (*batch.place, number)
@@ -229,15 +230,16 @@ class Accumulator:
         queue.waiting = deque([*tried, *fresh])
 
     def too_late(self, batches: Iterable[ProducerBatch]) -> KafkaError:
-        """Return what expired batches fail with: what was in their way, too."""
+        """Return the error of expired batches, with the error of their last attempt."""
         known = next((batch.problem for batch in batches if batch.problem is not None), None)
         words = f"not acknowledged within {self._delivery_timeout_ms} ms"
         return RequestTimedOut(words if known is None else f"{words}; the last answer: {known}")
 
     def expire(self, now_ms: int) -> list[ProducerBatch]:
-        """Take out batches whose time is over.
+        """Remove and return expired batches.
 
-        One that is on its way keeps its place until it is answered, so that nothing overtakes it.
+        One that is in flight keeps its place until its answer, so that no other batch overtakes
+        it.
         """
         gone: list[ProducerBatch] = []
         for where, queue in self._queues.items():
@@ -251,13 +253,13 @@ class Accumulator:
         return gone
 
     def renumber(self, where: TopicPartition, first: ProducerBatch) -> None:
-        """From a batch on that was refused, all is to have other numbers."""
+        """Take the sequence numbers from waiting batches, beginning with a refused one."""
         for batch in self._queues[where].waiting:
             if batch.place >= first.place:
                 batch.base_sequence, batch.is_doubtful = -1, False
 
     def give_up_waiting(self) -> list[ProducerBatch]:
-        """Take out all batches that wait."""
+        """Remove and return all waiting batches."""
         gone: list[ProducerBatch] = []
         for where, queue in self._queues.items():
             leaving = list(queue.waiting)
@@ -266,7 +268,7 @@ class Accumulator:
         return gone
 
     def take_all(self) -> list[ProducerBatch]:
-        """Take out everything, also what is in flight: its answers mean nothing any more."""
+        """Remove and return all batches, also those in flight; their answers are then ignored."""
         gone = [b for q in self._queues.values() for b in (*q.in_flight, *q.waiting)]
         gone = [b for b in gone if not b.is_given_up]
         for batch in gone:

@@ -1,8 +1,8 @@
-"""Columns of keys and values as callers have them: lists, or Arrow's arrays, as lists of bytes.
+"""Converts columns of keys and values to lists of bytes: sequences or Arrow arrays.
 
-Pure, and without a dependency: an array of binary or text is known by its `buffers()`, which are
-Arrow's columnar format (validity bits, offsets, data), whoever made it. Those of pyarrow itself
-stay what they are, where numpy is there (joined_rows.py).
+Pure, and without a dependency: an array of binary or text is read through its `buffers()`, which
+have Arrow's columnar format (validity bits, offsets, data) in any implementation. pyarrow's own
+arrays are kept as they are if numpy is loaded (joined_rows.py).
 """
 
 import sys
@@ -18,13 +18,13 @@ from .partitioner import ANYWHERE, KeyPartitions
 
 Column = Sequence[bytes | None]
 Times = int | Sequence[int]
-# From the sizes of records to runs of them: (how many, partition), as `StickyPartitioner` says.
+# Splits records into runs by their sizes: (count, partition), as `StickyPartitioner` does.
 Stick = Callable[[Iterable[int]], Iterable[tuple[int, int]]]
 IS_LARGE = {"binary": False, "string": False, "large_binary": True, "large_string": True}
 
 
 def as_column(column: Any) -> Column:
-    """A list of bytes and None from a sequence of them, or from an Arrow array of binary or text.
+    """Return a sequence of bytes and None, also from an Arrow array of binary or text.
 
     Raises TypeError for other arrays.
     """
@@ -57,12 +57,12 @@ def rows_by_partition(
     batch_bytes: int,
     stick: Stick,
 ) -> Sequence[tuple[int | None, SizedRows]]:
-    """Group records by partition, in the order of the call; None: all of them may go anywhere.
+    """Group records by partition, in the order of the call; the group None may go anywhere.
 
-    partitions: one for all, one for each record, or None; None and ANYWHERE: by the key, where
-    `by_key` is given and there is one. batch_bytes: of the batches that they go into. stick:
-    chooses for records that may go anywhere beside others, whose partition they may share. Raises
-    TypeError and ValueError as `Rows` does.
+    partitions: one for all, one for each record, or None. None and ANYWHERE are replaced by the
+    key's partition if `by_key` is given and there is a key. batch_bytes: the size of batches.
+    stick: chooses partitions for records that may go anywhere if other records have partitions.
+    Raises TypeError and ValueError as `Rows` does.
     """
     joins = can_join(values, keys, batch_bytes)
     if not joins:
@@ -125,12 +125,12 @@ def _sizes(values: Column, keys: Column | None, headers: Sequence[Headers] | Non
 def _arrays_by_partition(
     values: Any, keys: Any, headers: Any, timestamps: Any, partitions: Any, stick: Stick
 ) -> list[tuple[int | None, SizedRows]]:
-    """As above: everything is brought into the order of partitions at once."""
+    """Group arrays by partition with one sort, as `rows_by_partition` does."""
     numpy = vector_library()
     partitions = numpy.asarray(partitions)
     loose = numpy.flatnonzero(partitions == ANYWHERE)
     if 0 < len(loose) < len(partitions):
-        partitions = partitions.astype(numpy.int64)  # a copy: it may be the caller's
+        partitions = partitions.astype(numpy.int64)  # a copy: the array may be the caller's
         sizes = numpy.full(len(values), RECORD_BYTES_EXTRA, numpy.int64)
         for column in (values, keys):
             if column is not None:
@@ -174,7 +174,7 @@ def from_buffers(
     count: int,
     is_large: bool = False,
 ) -> list[bytes | None]:
-    """The fields of Arrow's buffers: those from `start` on, so many.
+    """Return `count` fields of Arrow's buffers from `start` on.
 
     is_large: offsets have 64 bits, not 32. validity: a bit for each, or None.
     """
@@ -183,7 +183,7 @@ def from_buffers(
     ends = memoryview(offsets).cast("B").cast("q" if is_large else "i")
     ends = ends[start : start + count + 1].tolist()
     first = ends[0]
-    # One copy of the bytes that are meant, since slices of `bytes` are the fastest.
+    # One copy of the needed bytes, since slices of `bytes` are the fastest.
     whole = b"" if data is None else bytes(memoryview(data).cast("B")[first : ends[-1]])
     if first:
         ends = [end - first for end in ends]

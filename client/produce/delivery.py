@@ -1,7 +1,7 @@
-"""What becomes of a record: a future that costs almost nothing until somebody waits for it.
+"""The outcomes of records: futures that cost almost nothing until they are awaited.
 
-All records of a batch are decided together, so the outcome stands in the batch, and a `Delivery` is
-only a place in it. It is awaitable, and may be looked at from any thread.
+All records of a batch are decided together, so the batch has the outcome, and a `Delivery` is an
+index in it. It is awaitable, and any thread may read it.
 """
 
 import asyncio
@@ -16,9 +16,9 @@ UNSEEN_MAX = 64
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record was written; offset NO_OFFSET when the broker does not say (acks=0).
+    """The place of a written record; its offset is NO_OFFSET if it is unknown (acks=0).
 
-    timestamp: the broker's when the topic keeps its clock (LogAppendTime), NO_TIMESTAMP otherwise.
+    timestamp: the broker's for a topic with LogAppendTime, else NO_TIMESTAMP.
     """
 
     topic: str
@@ -28,7 +28,7 @@ class RecordMetadata(NamedTuple):
 
 
 class RecordRange(NamedTuple):
-    """Where some records of one `send_many` were written, one behind the other.
+    """The place of consecutive records of one `send_many`.
 
     timestamp: as in `RecordMetadata`.
     """
@@ -41,15 +41,16 @@ class RecordRange(NamedTuple):
 
 
 class Outcome:
-    """What is known of a batch; decided once, in parts when it was split.
+    """The outcome of a batch; decided once, in parts if the batch was split.
 
-    Listeners are called where it is decided, with nothing. is_seen: somebody has asked for it.
+    Listeners are called without arguments where it is decided. is_seen: the application has read
+    it.
     """
 
     __slots__ = ("_listeners", "_parts", "base", "is_seen", "problem")
 
     def __init__(self) -> None:
-        self.base: RecordMetadata | None = None  # of the first record
+        self.base: RecordMetadata | None = None  # the first record's
         self.problem: Exception | None = None
         self.is_seen = False
         self._listeners: list[tuple[int, Callable[[], object]]] = []
@@ -57,11 +58,11 @@ class Outcome:
 
     @property
     def is_decided(self) -> bool:
-        """Whether it was written or has failed."""
+        """Whether the batch was written or has failed."""
         return self.base is not None or self.problem is not None
 
     def of(self, index: int) -> tuple["Outcome", int]:
-        """Where the record at this index is decided, and its index there."""
+        """Return the outcome of the record at this index, and its index there."""
         outcome = self
         while outcome._parts:
             start, part = next(p for p in reversed(outcome._parts) if p[0] <= index)
@@ -69,7 +70,7 @@ class Outcome:
         return outcome, index
 
     def leaves(self, index: int, count: int) -> Iterator[tuple["Outcome", int, int]]:
-        """Where `count` records from this index on are decided: (outcome, first index, count)."""
+        """Yield (outcome, first index, count) for `count` records from this index on."""
         last = index + count
         for at, (start, part) in enumerate(self._parts):
             following = self._parts[at + 1][0] if at + 1 < len(self._parts) else last
@@ -80,24 +81,24 @@ class Outcome:
             yield self, index, count
 
     def listen(self, index: int, listener: Callable[[], object]) -> None:
-        """Call `listener` when the record at this index is decided; it is not yet."""
+        """Call `listener` when the record at this index is decided, which it is not yet."""
         self.is_seen = True
         self._listeners.append((index, listener))
 
     def written(self, base: RecordMetadata) -> None:
-        """All records are in the log, from this place on."""
+        """Record that the batch is in the log, from this place on."""
         if not self.is_decided:
             self.base = base
             self._notify()
 
     def failed(self, problem: Exception) -> None:
-        """None of the records will be sent (again)."""
+        """Record that the batch will not be sent (again)."""
         if not self.is_decided:
             self.problem = problem
             self._notify()
 
     def split(self, parts: tuple[tuple[int, "Outcome"], ...]) -> None:
-        """From now on these decide: (index of their first record, outcome), in order."""
+        """Let the parts of a split batch decide: (index of the first record, outcome), in order."""
         self._parts = parts
         listeners, self._listeners = self._listeners, []
         for index, listener in listeners:
@@ -109,12 +110,12 @@ class Outcome:
         for _, listener in listeners:
             try:
                 listener()
-            except Exception:  # a program's own: others wait, too, and the producer goes on
+            except Exception:  # the application's error must not stop the others
                 logger.exception("a callback of a delivery failed")
 
 
 class Delivery:
-    """One record's outcome: await it, or look with `done`, `result`, `exception`."""
+    """The outcome of one record: await it, or read `done`, `result`, `exception`."""
 
     __slots__ = ("_index", "_outcome")
 
@@ -125,7 +126,7 @@ class Delivery:
         return self._outcome.of(self._index)[0].is_decided
 
     def exception(self) -> Exception | None:
-        """Why the record was not written; None when it was. InvalidStateError before it is done."""
+        """Return why the record was not written, or None; raise InvalidStateError before."""
         outcome = self._outcome.of(self._index)[0]
         if not outcome.is_decided:
             raise asyncio.InvalidStateError("the record is not decided yet")
@@ -133,7 +134,7 @@ class Delivery:
         return outcome.problem
 
     def result(self) -> RecordMetadata:
-        """Where the record stands. Raises why not; InvalidStateError before it is done."""
+        """Return the record's place; raise its error, or InvalidStateError before it is decided."""
         outcome, index = self._outcome.of(self._index)
         base = outcome.base
         if base is None:
@@ -145,7 +146,7 @@ class Delivery:
         return RecordMetadata(base.topic, base.partition, base.offset + index, base.timestamp)
 
     def add_done_callback(self, callback: Callable[["Delivery"], object]) -> None:
-        """Call `callback(self)` when it is done: now when it is, else on the client's loop."""
+        """Call `callback(self)` when it is done: now if it is, else on the client's loop."""
         outcome, index = self._outcome.of(self._index)
         if outcome.is_decided:
             outcome.is_seen = True
@@ -154,7 +155,7 @@ class Delivery:
             outcome.listen(index, lambda: callback(self))
 
     async def settled(self) -> None:
-        """Return when it is decided, well or badly."""
+        """Return when the record was written or has failed."""
         outcome, index = self._outcome.of(self._index)
         if not outcome.is_decided:
             waiter = asyncio.get_running_loop().create_future()
@@ -167,7 +168,7 @@ class Delivery:
 
 
 class UnseenFailures:
-    """Failures whose deliveries nobody has looked at: for `flush` and `close`, which raise one."""
+    """Failures that the application has not read, for `flush` and `close`, which raise one."""
 
     def __init__(self) -> None:
         self._failed: deque[Outcome] = deque(maxlen=UNSEEN_MAX)
@@ -178,7 +179,7 @@ class UnseenFailures:
             self._failed.append(outcome)
 
     def take(self) -> Exception | None:
-        """The first; all of them count as seen from here on."""
+        """Return the first unread failure; mark all of them as read."""
         unseen = [outcome for outcome in self._failed if not outcome.is_seen]
         self._failed.clear()
         for outcome in unseen:
@@ -187,16 +188,16 @@ class UnseenFailures:
 
 
 class Deliveries:
-    """What becomes of the records of one `send_many`; like a `Delivery`, but of all of them."""
+    """The outcomes of all records of one `send_many`."""
 
     __slots__ = ("_parts", "count")
 
     def __init__(self) -> None:
         self._parts: list[tuple[Outcome, int, int]] = []
-        self.count = 0  # of records
+        self.count = 0  # records
 
     def add(self, outcome: Outcome, index: int, count: int) -> None:
-        """So many more records stand in a batch, from this index on."""
+        """Add `count` records of a batch, from this index on."""
         self._parts.append((outcome, index, count))
         self.count += count
 
@@ -208,7 +209,7 @@ class Deliveries:
         return all(outcome.is_decided for outcome, _, _ in self._leaves())
 
     def exception(self) -> Exception | None:
-        """Why some record was not written; None when all were. InvalidStateError before that."""
+        """Return the first error, or None if all are written; raise InvalidStateError before."""
         problem: Exception | None = None
         for outcome, _, _ in self._leaves():
             if problem is None and not outcome.is_decided:
@@ -218,7 +219,7 @@ class Deliveries:
         return problem
 
     def result(self) -> list[RecordRange]:
-        """Where the records stand. Raises why some do not; InvalidStateError before it is done."""
+        """Return the records' places; raise the first error, or InvalidStateError before."""
         problem = self.exception()
         if problem is not None:
             raise problem

@@ -1,9 +1,9 @@
-"""Records whose keys and values are Arrow arrays: the bytes that `Rows` makes, by Arrow's kernels.
+"""Encodes records from Arrow arrays with Arrow's kernels; the bytes equal those of `Rows`.
 
-What costs most on the way to a broker are the interpreter's steps for each record. Arrow joins
-columns of binary row by row, and the outcome stands in one buffer: so the records of a batch come
-of one call, with the varints between fields as columns of their own. Arrow and numpy are never
-imported here: who has arrays has loaded the one, and without the other `Rows` serves.
+The interpreter's steps for each record cost most on the way to a broker. Arrow joins binary
+columns row by row into one buffer: so the records of a batch come from one call, with the varints
+between fields as columns of their own. This module never imports Arrow or numpy: an application
+with arrays has loaded Arrow, and without numpy `Rows` serves.
 """
 
 import sys
@@ -15,16 +15,16 @@ from ...wire.primitives import encode_varint
 from ...wire.record_rows import NO_HEADERS, ROWS_MAX, Headers, SizedRows, encode_headers
 from .key_hashing import vector_library
 
-JOINED = {"binary", "string"}  # with offsets of 32 bits
+JOINED = {"binary", "string"}  # with 32-bit offsets
 ATTRIBUTES = b"\0"
 NULL = -1  # as a length
 TABLE_MAX = 1 << 14
-ROWS_LEAST = 300  # of one call: below, the kernels' own costs are more than those of the rows
-SIZE_STEPS = (1 << 6, 1 << 13, 1 << 20, 1 << 27)  # from which on a varint takes another byte
+ROWS_LEAST = 300  # in one call: below, the kernels cost more than the rows
+SIZE_STEPS = (1 << 6, 1 << 13, 1 << 20, 1 << 27)  # sizes from which a varint takes another byte
 
 
 def can_join(values: Any, keys: Any, batch_bytes: int) -> bool:
-    """Whether these are arrays, and a batch has enough of their rows."""
+    """Return whether these are arrays, and a batch has enough of their rows."""
     arrow = sys.modules.get("pyarrow")
     if arrow is None or "pyarrow.compute" not in sys.modules or vector_library() is None:
         return False
@@ -37,7 +37,10 @@ def can_join(values: Any, keys: Any, batch_bytes: int) -> bool:
 
 
 def as_wall_ms(timestamps: Any) -> Any:
-    """As int64. Raises TypeError for what is not whole numbers: dates have other units."""
+    """Return timestamps as int64; raise TypeError unless they are whole numbers.
+
+    Dates are refused, since they have other units.
+    """
     numpy: Any = vector_library()
     found = numpy.asarray(timestamps)
     if found.dtype.kind not in "iub":
@@ -46,7 +49,7 @@ def as_wall_ms(timestamps: Any) -> Any:
 
 
 class _Varints:
-    """Varints as columns; those of small numbers by a table."""
+    """Varints as columns, those of small numbers from a table."""
 
     def __init__(self) -> None:
         self._arrow: Any = sys.modules["pyarrow"]
@@ -56,7 +59,7 @@ class _Varints:
         self.places, self.place_bytes = self.of(places), self.sizes(places)
 
     def of(self, numbers: Any) -> Any:
-        """The varint of each number; of those from -1 on, at least."""
+        """Return the varint of each number, small ones from a table."""
         smallest, largest = int(numbers.min()), int(numbers.max())
         if smallest < NULL or largest >= TABLE_MAX:
             distinct, indices = self._numpy.unique(numbers, return_inverse=True)
@@ -64,7 +67,7 @@ class _Varints:
         return self._table.take(self._arrow.array(numbers + 1))
 
     def sizes(self, numbers: Any) -> Any:
-        """The bytes of the varint of each number from -1 on."""
+        """Return the length of the varint of each number from -1 on."""
         found = self._numpy.ones(len(numbers), dtype=self._numpy.int64)
         for step in SIZE_STEPS:
             found += numbers >= step
@@ -74,13 +77,13 @@ class _Varints:
         return self._arrow.array(list(map(encode_varint, numbers)), self._arrow.binary())
 
 
-_varints = cache(_Varints)  # of this process
+_varints = cache(_Varints)  # one for the process
 
 
 class JoinedRows(SizedRows):
     """Records of one partition; keys and values are arrays that `can_join`.
 
-    headers, timestamps: as of `Rows`, but that timestamps of numpy are taken. Raises ValueError for
+    headers, timestamps: as for `Rows`, but numpy timestamps are accepted. Raises ValueError for
     columns of different lengths.
     """
 
@@ -104,7 +107,7 @@ class JoinedRows(SizedRows):
         self._known = _varints()
         self._values = self._measured(values)
         self._keys = None if keys is None else self._measured(keys)
-        # What stands behind the timestamp delta, but for the place.
+        # The bytes after the timestamp delta, without those of the place.
         sizes = self._costs(self._values[1])
         sizes += 1 if self._keys is None else self._costs(self._keys[1])
         self._headers: Any = None
@@ -119,7 +122,7 @@ class JoinedRows(SizedRows):
         self._edges = numpy.concatenate(([0], bound.cumsum())).tolist()
 
     def _measured(self, column: Any) -> tuple[Any, Any]:
-        """The column with nothing in the place of nulls, and lengths with NULL there."""
+        """Return the column with empty values in place of nulls, and lengths with NULL there."""
         lengths = self._arrow.compute.binary_length(column)
         column = column.cast(self._arrow.binary())
         if column.null_count:
@@ -127,15 +130,15 @@ class JoinedRows(SizedRows):
         return column, lengths.to_numpy(zero_copy_only=False).astype("int64")
 
     def _costs(self, lengths: Any) -> Any:
-        """What fields of these lengths take with their length before them."""
+        """Return the encoded size of fields of these lengths, with their length."""
         return lengths.clip(0) + self._known.sizes(lengths)
 
     def largest_bytes(self) -> int:
-        """Of key, value and headers of a single row."""
+        """Return the largest size of key, value and headers of a row."""
         return int(self._sizes.max())
 
     def encode(self, at: int, count: int, place: int, base_timestamp: int) -> tuple[Any, int]:
-        """As `Rows.encode`, the bytes as a memoryview."""
+        """Encode rows as `Rows.encode` does; the bytes are a memoryview."""
         known, scalar, last = self._known, self._arrow.scalar, at + count
         places = slice(place, place + count)
         inner = self._sizes[at:last] + known.place_bytes[places] + len(ATTRIBUTES)
@@ -163,7 +166,7 @@ class JoinedRows(SizedRows):
         return memoryview(data)[:end], newest
 
     def _field(self, column: tuple[Any, Any] | None, at: int, last: int) -> tuple[Any, ...]:
-        """Lengths and contents of a column, of all its rows from `at` on, before `last`."""
+        """Return lengths and contents of a column from `at` on, before `last`."""
         if column is None:
             return (self._arrow.scalar(encode_varint(NULL)),)
         contents, lengths = column

@@ -1,7 +1,7 @@
-"""Kafka's murmur2 of many keys at once, where numpy has been loaded by somebody already.
+"""Kafka's murmur2 of many keys at once, if numpy is already loaded.
 
-Pure. Never imports numpy by itself: programs that have their records as columns mostly have it, and
-for the others it would cost more than it saves. The plain form is `partitioner.murmur2`.
+Pure. It never imports numpy itself: applications with columns of records mostly have it, and for
+the others the import would cost more than it saves. The plain form is `partitioner.murmur2`.
 """
 
 import sys
@@ -13,17 +13,17 @@ WORTH_IT = 64  # keys of one length
 
 
 def vector_library() -> Any:
-    """numpy, if it is loaded."""
+    """Return numpy if it is loaded, else None."""
     return sys.modules.get("numpy")
 
 
 def table_of_keys(numpy: Any, keys: Sequence[bytes]) -> Any:
-    """Keys that all have the same length as rows of bytes."""
+    """Return keys of one length as rows of bytes."""
     return numpy.frombuffer(b"".join(keys), dtype=numpy.uint8).reshape(len(keys), len(keys[0]))
 
 
 def table_of_array(numpy: Any, keys: Any, length: int) -> Any:
-    """The same of an Arrow array of binary or text without nulls."""
+    """Return an Arrow array of binary or text without nulls as rows of bytes."""
     _, offsets, data = keys.buffers()
     first = int(numpy.frombuffer(offsets, numpy.int32)[keys.offset])
     table = numpy.frombuffer(data, numpy.uint8, len(keys) * length, first)
@@ -31,7 +31,7 @@ def table_of_array(numpy: Any, keys: Any, length: int) -> Any:
 
 
 def partitions_of_table(numpy: Any, table: Any, partitions: int) -> Any:
-    """The partition of each row of bytes."""
+    """Return the partition of each row of bytes."""
     count, length = table.shape
     factor = numpy.uint32(MULTIPLIER)
     value = numpy.full(count, (SEED ^ length) & 0xFFFFFFFF, dtype=numpy.uint32)

@@ -1,8 +1,8 @@
-"""Which partition a record goes to: Kafka's murmur2 of the key; without a key, stick to one.
+"""Chooses a record's partition: murmur2 of the key; without a key, a sticky partition.
 
-Pure. The hash is that of the Java client, so that a Python and a Java producer put one key into one
-partition. Without a key records stay with one partition while a batch fills (KIP-480, KIP-794), so
-that batches are large; partitions without a leader are passed over.
+Pure. The hash is that of the Java client, so that a Python and a Java producer put a key into the
+same partition. Records without a key stay with one partition while a batch fills (KIP-480,
+KIP-794), so that batches are large; partitions without a leader are skipped.
 """
 
 import struct
@@ -30,7 +30,7 @@ KEY_BYTES_KEPT = 64
 
 
 def murmur2(data: bytes) -> int:
-    """The 32-bit hash of Kafka's Java client, unsigned."""
+    """Return the 32-bit hash of Kafka's Java client, unsigned."""
     length = len(data)
     value = (SEED ^ length) & MASK
     words = length >> 2
@@ -46,12 +46,12 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_for_key(key: bytes, partitions: int) -> int:
-    """The partition of a key among so many."""
+    """Return the partition of a key among `partitions`."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions
 
 
 class KeyPartitions(dict[bytes, int]):
-    """Partitions by key for one number of partitions, of keys that were met not long ago."""
+    """A cache of partitions by key, for one number of partitions."""
 
     def __init__(self, partitions: int) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ class KeyPartitions(dict[bytes, int]):
         return partition
 
     def of_many(self, keys: Sequence[bytes | None]) -> list[int]:
-        """The partition of each key; ANYWHERE for null."""
+        """Return the partition of each key; ANYWHERE for null."""
         numpy = vector_library()
         if numpy is None or len(keys) < WORTH_IT:
             return [ANYWHERE if key is None else self[bytes(key)] for key in keys]
@@ -88,7 +88,7 @@ class KeyPartitions(dict[bytes, int]):
         return found
 
     def of_array(self, keys: Any) -> Any:
-        """The same of an Arrow array of binary or text, as an array of numpy, which is loaded."""
+        """Return the same for an Arrow array of binary or text, as a numpy array."""
         numpy, compute = vector_library(), sys.modules["pyarrow"].compute
         lengths = compute.binary_length(keys).fill_null(ANYWHERE).to_numpy(zero_copy_only=False)
         found = numpy.full(len(keys), ANYWHERE, dtype=numpy.int64)
@@ -106,13 +106,13 @@ class KeyPartitions(dict[bytes, int]):
 
 
 class StickyPartitioner:
-    """Chooses partitions for records of one topic without keys; stays so long with each."""
+    """Chooses partitions for one topic's records without keys; keeps each for `bytes_max`."""
 
     def __init__(self, start: int = 0, *, bytes_max: int = STICKY_BYTES) -> None:
         self._current, self._bytes, self._bytes_max = start, 0, bytes_max
 
     def choose(self, size_bytes: int, partitions: int, led: Sequence[int] = ()) -> int:
-        """The partition of a record of this size. `led`: those that have a leader now, if known."""
+        """Return the partition of a record. led: the partitions that have a leader, if known."""
         if self._bytes >= self._bytes_max:
             self._current, self._bytes = self._current + 1, 0
         self.took(size_bytes)
@@ -123,7 +123,7 @@ class StickyPartitioner:
     def choose_many(
         self, sizes: Iterable[int], partitions: int, led: Sequence[int] = ()
     ) -> Iterator[tuple[int, int]]:
-        """As `choose` for each of these records: (how many, their partition), run by run."""
+        """Choose for many records as `choose` does; yield (count, partition) for each run."""
         edges = list(accumulate(sizes, initial=0))
         at, last = 0, len(edges) - 1
         while at < last:
@@ -134,5 +134,5 @@ class StickyPartitioner:
             at = until
 
     def took(self, size_bytes: int) -> None:
-        """So many more bytes went to the partition that was chosen last."""
+        """Count bytes of records that go to the partition that was chosen last."""
         self._bytes += size_bytes

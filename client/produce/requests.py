@@ -1,4 +1,4 @@
-"""One Produce request: which version, what goes in, what the answer says about leaders."""
+"""The Produce request of a producer: its version, its contents, its answer."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +15,7 @@ from .accumulator import ProducerBatch
 
 PRODUCE, INIT_PRODUCER_ID = 0, 22
 BY_NAME_NEWEST = 12
-V1_NEWEST = 11  # from 12 on a batch adds its partition to the transaction by itself (KIP-890)
+V1_NEWEST = 11  # from 12 on a batch adds its partition to the transaction itself (KIP-890)
 PLAIN_ID_NEWEST = 5
 COMPRESSION = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 
@@ -28,9 +28,9 @@ async def produce_batches(
     *,
     is_v2: bool,
 ) -> dict[TopicPartition, produce.ProducedPartition]:
-    """Send encoded batches to a leader (-1: not known) and return its answers.
+    """Send encoded batches to a leader (-1: unknown) and return its answers.
 
-    Raises KafkaError when there is no answer; hints about new leaders go into the view.
+    Raises KafkaError without an answer; new leaders in it go into the view.
     """
     if leader < 0:
         await view.refresh({b.topic for b in batches})
@@ -55,13 +55,13 @@ async def produce_batches(
     answer = await connection.send(PRODUCE, version, body, timeout_ms=limit_ms)
     response = produce.decode_response(answer, version)
     answers = {(str(t.name), p.index): p for t in response.topics for p in t.partitions}
-    for (name, index), p in answers.items():  # KIP-951: NOT_LEADER_OR_FOLLOWER says who leads
+    for (name, index), p in answers.items():  # KIP-951: NOT_LEADER_OR_FOLLOWER names the leader
         view.learn_leader(name, index, p.current_leader, response.node_endpoints)
     return answers
 
 
 def halves(batch: ProducerBatch) -> list[ProducerBatch]:
-    """Two batches with the records and numbers of one that was refused as too large."""
+    """Split a batch that was refused as too large into two, with its records and numbers."""
     assert batch.encoded is not None
     records = decode_batch(batch.encoded)
     middle = len(records) // 2
@@ -80,7 +80,7 @@ def halves(batch: ProducerBatch) -> list[ProducerBatch]:
 
 
 async def fresh_producer_id(view: ClusterView, *, timeout_ms: int) -> Identity:
-    """(id, epoch) for a producer without transactions, from any broker."""
+    """Return (id, epoch) for a producer without transactions, from any broker."""
     request = {"transactional_id": None, "transaction_timeout": 60_000}
     request |= {"producer_id": -1, "producer_epoch": -1}
 
@@ -98,7 +98,7 @@ async def fresh_producer_id(view: ClusterView, *, timeout_ms: int) -> Identity:
 def problem_of(
     batch: ProducerBatch, code: int, answer: produce.ProducedPartition | None, settings: Settings
 ) -> KafkaError:
-    """A batch's error, with what the broker says of it or of its first bad record (KIP-467)."""
+    """Return a batch's error, with the message for it or its first bad record (KIP-467)."""
     is_of_id = code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     name = settings.transactional_id if is_of_id else batch.topic
     words = None

@@ -1,13 +1,14 @@
-"""Batches out, answers in: the loop of a producer that sends.
+"""The sending loop of a producer.
 
-Rules of this file. One request carries at most one batch of a partition; a partition has at most
-five batches in flight, and while one of them is tried again no other (`accumulator`). In a
-transaction a batch leaves only for a partition that is part of it, and when the transaction is over
-its batches are given up: their answers mean nothing any more.
+Rules of this file. A request has at most one batch of a partition. A partition has at most five
+batches in flight, and only one while a batch is retried (`accumulator`). In a transaction a batch
+is sent only to a partition that was added to it; when the transaction ends, its batches are
+abandoned, and their answers ignored.
 
-A batch that fails for good leaves a gap in the sequence numbers, so what follows it is refused.
-A producer without transactions then drains, takes a new producer id, and sends what was refused
-under new numbers (KIP-360). What a broker may have written keeps its numbers for ever.
+A batch that fails for good leaves a gap in the sequence numbers, so the batches after it are
+refused. A producer without transactions then drains, takes a new producer id, and sends the
+refused batches under new numbers (KIP-360). A batch that a broker may have written keeps its
+numbers for ever.
 """
 
 import asyncio
@@ -32,8 +33,8 @@ from .requests import COMPRESSION, fresh_producer_id, halves, problem_of, produc
 
 logger = logging.getLogger(__name__)
 IDLE_MS = 500
-HELD_MS = 20  # until a producer id is asked for again
-# Also what a leader answers that was deposed, or lost its disk, while it waited for replicas.
+HELD_MS = 20  # until the next request for a producer id
+# A leader that was deposed or lost its disk while it waited for replicas answers these, too.
 MAY_BE_WRITTEN = (
     ErrorCode.REQUEST_TIMED_OUT,
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
@@ -46,7 +47,7 @@ TAKES_PARTITIONS = (ProducerState.IN_TRANSACTION, ProducerState.COMMITTING_TRANS
 
 
 class Sender:
-    """Sends what stands in the accumulator; `session` for a transactional producer."""
+    """Sends the batches of the accumulator; `session` for a transactional producer."""
 
     def __init__(
         self,
@@ -61,18 +62,18 @@ class Sender:
         self._compression = COMPRESSION[settings.compression_type]
         self.wake, self.decided = asyncio.Event(), asyncio.Event()
         self.unseen = UnseenFailures()
-        self._flushes = 0  # that go on
+        self._flushes = 0  # running calls of `flush`
         self._is_closing = False
-        # The first behind a gap in the numbers.
+        # The first batch after a gap in the numbers.
         self._refused: dict[TopicPartition, ProducerBatch] = {}
         self._loop: asyncio.Task[None] | None = None
         self._requests: set[asyncio.Task[None]] = set()
-        self._broken: BaseException | None = None  # what a request met and nobody expects
+        self._broken: BaseException | None = None  # an unexpected error of a request
         self._looked_ms = now_ms()
         self._adding: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to send, when that has not been done; raises what ended the loop."""
+        """Start the loop if it does not run; raise the error that ended it."""
         if self._loop is None:
             self._loop = asyncio.create_task(self._run())
         elif self._loop.done() and self._identity.problem is not None:
@@ -99,7 +100,7 @@ class Sender:
             waiter.cancel()
 
     async def abandon(self, problem: KafkaError) -> bool:
-        """Fail all batches at once; True when some of them were on their way."""
+        """Fail all batches at once; return whether some of them had been sent."""
         were_on_their_way = self._batches.has_in_flight
         for batch in self._batches.take_all():
             were_on_their_way |= batch.attempts > 1
@@ -112,11 +113,12 @@ class Sender:
         return were_on_their_way
 
     async def close(self) -> None:
-        """End the loop; what is undecided fails."""
+        """End the loop; undecided batches fail."""
         self._is_closing = True
         self.wake.set()
         if self._loop is not None:
-            await asyncio.gather(self._loop, return_exceptions=True)  # its calls have raised it
+            # its calls have raised the error
+            await asyncio.gather(self._loop, return_exceptions=True)
         await self.abandon(ClientClosed("the producer was closed"))
         for request in list(self._requests):
             request.cancel()
@@ -137,8 +139,8 @@ class Sender:
                         continue
                 await self._wait()
         except BaseException as problem:
-            # Whoever flushes sees no batches any more: only the state keeps a transaction from
-            # being committed without those that fail here.
+            # `flush` sees no batches any more: only the state keeps a transaction from being
+            # committed without those that fail here.
             known = as_fatal(problem if isinstance(problem, KafkaError) else _broke(problem))
             self._identity_is_lost(known)
             for batch in self._batches.take_all():
@@ -175,7 +177,7 @@ class Sender:
     def _add_partitions(self) -> None:
         scope = self._session.scope if self._session is not None else None
         if scope is None or self._identity.state not in TAKES_PARTITIONS:
-            return  # what is being aborted must not be begun anew behind its end
+            return  # an aborting transaction must not be begun again after its end
         if scope.has_unadded:
             assert self._session is not None
             self._adding = asyncio.create_task(self._session.add_wanted())
@@ -201,7 +203,7 @@ class Sender:
         return True
 
     def _requests_of(self, batches: list[ProducerBatch]) -> list[tuple[int, list[ProducerBatch]]]:
-        """(leader, batches) of each request: within max.request.size, or with a single batch."""
+        """Return (leader, batches) of each request, within max.request.size or with one batch."""
         requests: list[tuple[int, list[ProducerBatch]]] = []
         last: dict[int, tuple[list[ProducerBatch], int]] = {}
         group: list[ProducerBatch]
@@ -225,7 +227,7 @@ class Sender:
         task.add_done_callback(self._note_broken)
 
     def _note_broken(self, task: "asyncio.Task[None]") -> None:
-        """A task that no KafkaError ended leaves batches that nobody decides: end the loop."""
+        """End the loop after an unexpected error of a task: its batches are never decided."""
         if not task.cancelled() and (problem := task.exception()) is not None:
             self._broken = problem
             self.wake.set()
@@ -240,7 +242,7 @@ class Sender:
             count = batch.builder.count
             batch.base_sequence = identity.take_sequences(batch.topic, batch.partition, count)
         epoch = identity.producer_epoch if is_numbered else -1
-        if batch.encoded is not None:  # a copy: the old bytes may still be on their way
+        if batch.encoded is not None:  # a copy: the old bytes may still be under way
             batch.encoded = bytearray(batch.encoded)
             rewrite_producer(batch.encoded, batch.producer_id, epoch, batch.base_sequence)
             return
@@ -256,7 +258,7 @@ class Sender:
     # --- one request
 
     async def _request(self, leader: int, batches: list[ProducerBatch], is_v2: bool) -> None:
-        """Send one request and decide about its batches."""
+        """Send one request and decide its batches."""
         try:
             answers = await produce_batches(
                 self._view, leader, batches, self._settings, is_v2=is_v2
@@ -335,7 +337,7 @@ class Sender:
             if batch.attempts and self._session is not None:
                 self._session.uncertain()
             elif batch.base_sequence >= 0 and not self._batches.is_known(batch):
-                # a leader that does not know the id could not refuse what follows on the gap
+                # a leader that does not know the id could not refuse batches after the gap
                 self._refused.setdefault((batch.topic, batch.partition), batch)
         if self._session is not None:
             self._session.failed(problem)
@@ -343,7 +345,7 @@ class Sender:
         self.decided.set()
 
     def _fail_doomed(self) -> None:
-        """When the transaction cannot be committed any more, nothing of it needs to be sent."""
+        """Fail waiting batches when the transaction can no longer be committed."""
         problem = self._identity.problem
         if self._session is None or not isinstance(problem, KafkaError):
             return
@@ -359,13 +361,13 @@ class Sender:
             self._identity.move_to(ProducerState.FATAL_ERROR, problem)
 
     async def _refresh(self, topics: set[str]) -> None:
-        with contextlib.suppress(KafkaError):  # the next try asks again
+        with contextlib.suppress(KafkaError):  # the next attempt refreshes again
             await self._view.refresh(topics)
 
     # --- the id of a producer without transactions
 
     async def _has_identity(self) -> bool:
-        """Whether batches may leave: a producer id is there, or not needed."""
+        """Return whether batches may be sent: a producer id is known, or not needed."""
         if self._session is not None or not self._settings.enable_idempotence:
             return True
         identity = self._identity
@@ -385,7 +387,7 @@ class Sender:
         try:
             given = await fresh_producer_id(self._view, timeout_ms=PRODUCER_ID_TIMEOUT_MS)
         except KafkaError as problem:
-            if problem.retriable:  # again, until the batches' own time is over
+            if problem.retriable:  # again, until the batches expire
                 identity.move_to(ProducerState.UNINITIALIZED)
                 return False
             self._identity_is_lost(as_fatal(problem))

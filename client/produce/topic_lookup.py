@@ -1,8 +1,8 @@
-"""The topics that records go to, as of one snapshot of the view, and those that are not there.
+"""The topics of a producer's records, from one snapshot of the view, and missing ones.
 
-A topic that is not there is waited for, max.block.ms, since it may just have been made; then its
-record is refused. Those behind it are not to wait as long each, or one mistyped name would block
-a producer for hours: while that is fresh, they only have it looked for.
+A missing topic is waited for, for max.block.ms, since it may have just been created; then its
+record is refused. Further records to it do not wait as long, or one mistyped name would block a
+producer for hours: for a while they only refresh the topic.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ UNKNOWN = int(UnknownTopicOrPartition.code)
 
 
 class KnownTopic:
-    """What choosing a partition needs, as of one snapshot of the view."""
+    """The data for choosing a partition of a topic, from one snapshot of the view."""
 
     __slots__ = ("by_key", "count", "led", "snapshot", "sticky")
 
@@ -41,7 +41,7 @@ class KnownTopic:
             self.by_key = KeyPartitions(self.count)
 
     def stick(self, sizes: Iterable[int]) -> Iterator[tuple[int, int]]:
-        """Choose for records without keys: (how many, their partition), run by run."""
+        """Choose for records without keys; yield (count, partition) for each run."""
         return self.sticky.choose_many(sizes, self.count, self.led)
 
 
@@ -49,10 +49,10 @@ class TopicLookup:
     def __init__(self, view: ClusterView, settings: Settings) -> None:
         self._view, self._settings = view, settings
         self.topics: dict[str, KnownTopic] = {}
-        self._missing: dict[str, tuple[int, int]] = {}  # since when, and when looked for last
+        self._missing: dict[str, tuple[int, int]] = {}  # missing since, last refreshed
 
     def known(self, topic: str) -> KnownTopic | None:
-        """As of the snapshot of now."""
+        """Return the topic as in the current snapshot, or None."""
         known = self.topics.get(topic)
         if known is None or known.snapshot is not self._view.snapshot:
             return self.look_up(topic)
@@ -72,7 +72,7 @@ class TopicLookup:
         return found
 
     async def until_known(self, topic: str) -> None:
-        """Return when the topic is in the view. Raises what kept it out for max.block.ms."""
+        """Return when the topic is in the view; raise its error after max.block.ms."""
         since_ms, looked_ms = self._missing.get(topic, (LONG_AGO_MS, LONG_AGO_MS))
         is_missing = now_ms() - since_ms < self._settings.metadata_max_age_ms
         if is_missing and now_ms() - looked_ms < LOOK_AGAIN_MS:

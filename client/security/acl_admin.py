@@ -29,7 +29,7 @@ class Acl:
 
 @dataclass(frozen=True, slots=True)
 class AclQuery:
-    """Which ACLs are meant; None, and ANY, stand for all."""
+    """A filter for ACLs; None and ANY match all."""
 
     resource_type: ResourceType = ResourceType.ANY
     pattern_type: PatternType = PatternType.ANY
@@ -54,19 +54,19 @@ class AclQuery:
 
 
 class AclAdmin:
-    """Asks any broker."""
+    """An administration client for ACLs, which asks any broker."""
 
     def __init__(self, view: ClusterView, *, timeout_ms: int) -> None:
         self._view, self._timeout_ms = view, timeout_ms
 
     async def list(self, query: AclQuery | None = None) -> "list[Acl]":
-        """The ACLs that are meant, or all, in order."""
+        """List the ACLs that match, or all, in order."""
         answer = await self._call(DESCRIBE_ACLS, (query or AclQuery()).fields)
         raise_error_of(answer, operation="Describe")
         return sorted(_acl(resource, acl) for resource in answer.resources for acl in resource.acls)
 
     async def create(self, acls: "Iterable[Acl]") -> None:
-        """Create each ACL; one that is there already stays."""
+        """Create each ACL; existing ones are kept."""
         creations = [
             {
                 "resource_type": acl.resource_type,
@@ -84,7 +84,7 @@ class AclAdmin:
             raise_error_of(result, operation="Alter")
 
     async def delete(self, queries: "Iterable[AclQuery]") -> "list[Acl]":
-        """Delete the ACLs that are meant; which these were, in order."""
+        """Delete the ACLs that match; return them, in order."""
         request = {"filters": [query.fields for query in queries]}
         answer = await self._call(DELETE_ACLS, request)
         gone: set[Acl] = set()

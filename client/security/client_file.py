@@ -1,6 +1,6 @@
-"""How to connect, from a `client.properties`: what `--command-config` names.
+"""Reads the settings of connections from a `client.properties`, for `--command-config`.
 
-The one place that reads such a file. Secrets leave it as `Secret`, so that what is made of them may
+No other module reads such a file. It returns secrets as `Secret`, so that values made of them may
 be kept, pickled and shown.
 """
 
@@ -12,9 +12,9 @@ from .properties_file import known_settings, parse_properties
 
 
 def read_client_file(file: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """(what it says about connections, by dotted names; the names that are not used here).
+    """Return the settings of connections, by dotted names, and the names that are not used.
 
-    Raises ValueError with a sentence that names the file and holds none of its values.
+    Raises ValueError with a message that names the file and contains none of its values.
     """
     try:
         found, unused = known_settings(

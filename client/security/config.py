@@ -1,7 +1,7 @@
-"""What the settings of a client say about security, checked once.
+"""The security settings of a client, checked once.
 
-Pure: nothing is opened here. The result is a plain value that can be pickled (when the token
-provider can), and shows no secret. What would not be honoured is refused with a sentence.
+Pure: no file is opened here. The result is a plain value that can be pickled (if the token
+provider can), and shows no secret. A setting that would have no effect is refused with a message.
 """
 
 from collections.abc import Callable
@@ -48,7 +48,7 @@ KEYSTORE_HELP = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsConfig:
-    """What TLS is made of: files or texts, all PEM."""
+    """The sources of TLS certificates and keys: files or texts, all PEM."""
 
     ca_file: str | None = None
     ca_pem: str | None = None
@@ -63,13 +63,13 @@ class TlsConfig:
 
     @property
     def has_certificate(self) -> bool:
-        """Whether the client shows one."""
+        """Whether the client has a certificate."""
         return self.certificate_file is not None or self.certificate_pem is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenConfig:
-    """Where tokens come from: a function of the program, or an endpoint."""
+    """The source of tokens: a function of the application, or an endpoint."""
 
     provider: Callable[[], Any] | None = None
     url: str = ""
@@ -84,7 +84,7 @@ class TokenConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaslConfig:
-    """Who the client says it is."""
+    """The identity of the client."""
 
     mechanism: str
     username: str = ""
@@ -101,7 +101,7 @@ class SecurityConfig:
 
 
 def security_config(settings: Any) -> SecurityConfig | None:
-    """None for PLAINTEXT. Raises ValueError with a sentence that holds no secret."""
+    """Return the configuration, None for PLAINTEXT; raise ValueError without secrets in it."""
     protocol = settings.security_protocol
     has_tls, has_sasl = protocol.endswith("SSL"), protocol.startswith("SASL")
     for names, is_used, other in (
@@ -156,7 +156,7 @@ def _tls(s: Any) -> TlsConfig:
 
 
 def _refuse_stores(s: Any) -> None:
-    """Java's binary stores, where the settings say that they are such."""
+    """Refuse Java's binary stores, where a type or a password shows that they are such."""
     for kind, password, file, name, words in (
         (s.ssl_truststore_type, s.ssl_truststore_password, s.ssl_ca_location, "truststore",
          TRUSTSTORE_HELP),
@@ -270,11 +270,11 @@ def _oauthbearer(s: Any, jaas: dict[str, str]) -> SaslConfig:
 
 
 def _can_be_asked(url: str) -> bool:
-    """Whether HTTP has a way to ask there; who asks has settings of its own."""
+    """Return whether HTTP can request this address, which may not contain a login."""
     try:
         parts = urlsplit(url)
         is_address = bool(parts.hostname) and parts.port != 0 and "@" not in parts.netloc
-    except ValueError:  # no port, no address
+    except ValueError:  # no valid port, no address
         return False
     is_text = url.isascii() and url.isprintable() and " " not in url
     return parts.scheme in ("http", "https") and is_address and is_text

@@ -1,8 +1,8 @@
-"""A SASL exchange in Kafka's requests: SaslHandshake, then SaslAuthenticate until it is done.
+"""A SASL exchange in Kafka's requests: SaslHandshake, then SaslAuthenticate until the end.
 
-Pure: a generator that yields what is to be asked of the broker (or to be computed), is sent the
-answer, and returns how long the session lasts (KIP-368). The same for the first authentication of a
-connection and for each one after it.
+Pure: a generator that yields requests to the broker (or computations), is sent their results, and
+returns the lifetime of the session (KIP-368). It serves the first authentication of a connection
+and each later one.
 """
 
 from collections.abc import Generator
@@ -20,7 +20,7 @@ from ...wire.security.secret import Secret
 from .scram import Derive
 
 SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
-ROUNDS_MAX = 8  # SCRAM takes two; a server that goes on and on is none
+ROUNDS_MAX = 8  # SCRAM takes two
 
 
 class Mechanism(Protocol):
@@ -31,12 +31,12 @@ class Mechanism(Protocol):
     def start(self) -> bytes: ...
 
     def respond(self, challenge: bytes) -> bytes | Derive | None:
-        """What is sent next, or has to be derived first; None when it is done."""
+        """Return the next message, or a value to derive first; None at the end."""
         ...
 
 
 class PlainClient:
-    """PLAIN (RFC 4616): name and password in one message. Only TLS keeps them secret."""
+    """PLAIN (RFC 4616): name and password in one message; only TLS keeps them secret."""
 
     name = "PLAIN"
 
@@ -44,11 +44,11 @@ class PlainClient:
         self._username, self._password = username, password
 
     def start(self) -> bytes:
-        """No other identity, the name, the password."""
+        """Return the message: no authorization id, the name, the password."""
         return f"\0{self._username}\0{self._password.reveal()}".encode()
 
     def respond(self, challenge: bytes) -> None:
-        """The broker has nothing to say but yes."""
+        """Check that the broker answers with no data."""
         if challenge:
             raise SaslAuthenticationFailed("PLAIN: the server answers what it should not")
 
@@ -65,10 +65,10 @@ Exchange = Generator[Ask | Derive, Any, int]
 
 
 def sasl_exchange(mechanism: Mechanism, broker: str, who: str) -> Exchange:
-    """Yields `Ask` (send its answer) and `Derive` (send the bytes); returns the lifetime in ms.
+    """Yield `Ask` (send its answer) and `Derive` (send the bytes); return the lifetime in ms.
 
-    0: the session lasts as long as the connection. `broker` and `who` are for sentences. Raises
-    SaslAuthenticationFailed, UnsupportedSaslMechanism, IllegalSaslState: none of them is retriable.
+    A lifetime of 0 lasts as long as the connection. `broker` and `who` are for messages. Raises
+    SaslAuthenticationFailed, UnsupportedSaslMechanism, IllegalSaslState, which are not retriable.
     """
     name = mechanism.name
     answer = yield Ask(SASL_HANDSHAKE, {"mechanism": name})

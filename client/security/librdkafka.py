@@ -1,6 +1,6 @@
-"""The same login for clients built on librdkafka, whose names differ where Java's file was read.
+"""The login of a client configuration for clients built on librdkafka, under their names.
 
-Pure. Benchmarks drive confluent-kafka, and take one `client.properties` as everybody else does.
+Pure. Benchmarks run confluent-kafka, and read the same `client.properties` as other commands.
 """
 
 from typing import Any
@@ -9,9 +9,9 @@ from .config import SecurityConfig, TlsConfig
 
 
 def librdkafka_config(security: SecurityConfig | None) -> dict[str, str]:
-    """For the configuration of a confluent-kafka client; holds secrets as text.
+    """Return the configuration of a confluent-kafka client; it holds secrets as text.
 
-    Raises ValueError for tokens that a function gives: librdkafka asks for them in another way.
+    Raises ValueError for tokens of a function, which librdkafka requests in another way.
     """
     if security is None:
         return {}

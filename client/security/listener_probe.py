@@ -1,9 +1,9 @@
-"""What does a listener speak that closes the connection before it has answered anything?
+"""Finds the security protocol of a listener that closes connections without an answer.
 
-A broker does not say that it expects TLS, or SASL: it hangs up, as a dying broker does. A client
-that takes the one for the other tries for a minute and then says that nobody answers. So where a
-cluster has never answered this client, it is asked once in another way; only what is certain then
-is raised, and it is not retriable.
+A broker does not report that it expects TLS or SASL: it closes the connection, as a dying broker
+does. A client that retries would fail after a minute without a reason. So a cluster that has never
+answered this client is asked once in another way; only a certain result is raised, as an error
+that is not retriable.
 """
 
 import asyncio
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from .session import Security
 
 PROBE_MS = 2_000
-NO_MECHANISM = "-"  # a name that no mechanism has: the answer lists those that there are
+NO_MECHANISM = "-"  # no mechanism has this name: the answer lists the existing ones
 
 
 async def refuse_other_protocol(host: str, port: int, security: "Security | None") -> None:
-    """Raise when the listener that did not answer would with, or without, TLS."""
+    """Raise if the listener that did not answer would answer with, or without, TLS."""
     if security is None or security.config.tls is None:
         await _refuse_with_tls(host, port)
     else:
@@ -60,7 +60,7 @@ async def _refuse_with_tls(host: str, port: int) -> None:
 
 
 def _client_hello() -> bytes:
-    """What TLS begins with."""
+    """Return the first message of a TLS handshake."""
     came, goes = ssl.MemoryBIO(), ssl.MemoryBIO()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     with contextlib.suppress(ssl.SSLWantReadError):
@@ -69,7 +69,7 @@ def _client_hello() -> bytes:
 
 
 async def refuse_without_sasl(lost: BrokerConnection, security: "Security | None") -> None:
-    """Raise when the listener that hung up at the first request asks for SASL."""
+    """Raise if the listener that closed the connection at the first request requires SASL."""
     if security is not None and security.config.sasl is not None:
         return
     if SASL_HANDSHAKE not in lost.versions:

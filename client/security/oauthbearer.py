@@ -1,7 +1,7 @@
-"""OAUTHBEARER, the client's half (RFC 7628), and what a token says of itself.
+"""OAUTHBEARER, the client's half (RFC 7628), and the claims of a token.
 
-Pure. A server that takes the token answers with nothing; one that does not says why in JSON, waits
-for a single %x01, and fails then: what it said is the better explanation, so it is kept.
+Pure. A server that accepts the token answers without data. One that refuses it gives a reason in
+JSON, waits for a single %x01, and then fails: the reason explains more, so it is kept.
 """
 
 import base64
@@ -19,7 +19,7 @@ from ...wire.security.secret import Secret
 
 NAME = "OAUTHBEARER"
 SEPARATOR = "\x01"
-TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")  # RFC 6750: what may stand behind "Bearer"
+TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")  # RFC 6750: the text after "Bearer"
 EXTENSION_NAME, EXTENSION_VALUE = re.compile(r"[A-Za-z]+"), re.compile(r"[\x21-\x7e \t\r\n]+")
 
 
@@ -43,22 +43,22 @@ ALLOWED: Mapping[OAuthState, frozenset[OAuthState]] = {
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """An access token; expires_s: wall-clock seconds, None when nobody says."""
+    """An access token; expires_s: wall-clock seconds, None if unknown."""
 
     value: Secret
     expires_s: float | None = None
 
 
 class OauthbearerClient:
-    """One conversation; extensions are handed to the server beside the token."""
+    """One conversation; extensions are sent to the server beside the token."""
 
     def __init__(self, token: Token, extensions: tuple[tuple[str, str], ...] = ()) -> None:
         self.name, self.state = NAME, OAuthState.INITIAL
         self._token, self._extensions = token, extensions
-        self.refusal = ""  # the server's own words
+        self.refusal = ""  # the server's reason
 
     def start(self) -> bytes:
-        """The token. Raises SaslAuthenticationFailed when it is none."""
+        """Return the message with the token; raise SaslAuthenticationFailed if it is invalid."""
         value = self._token.value.reveal()
         if not TOKEN.fullmatch(value):
             self._move(OAuthState.FAILED)
@@ -71,7 +71,7 @@ class OauthbearerClient:
         return f"n,,{SEPARATOR}{parts}{SEPARATOR}".encode()
 
     def respond(self, challenge: bytes) -> bytes | None:
-        """None when it is done; %x01 after a refusal, whose words stand in `refusal`."""
+        """Return None at the end; %x01 after a refusal, with the reason in `refusal`."""
         if self.state is OAuthState.REFUSED:
             self._move(OAuthState.FAILED)
             raise SaslAuthenticationFailed(f"{NAME}: {self.refusal}")
@@ -105,7 +105,7 @@ def _refusal(challenge: bytes) -> str:
 
 
 def check_extensions(extensions: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """As pairs. Raises ValueError with a sentence (RFC 7628, 3.1)."""
+    """Return extensions as pairs; raise ValueError for an invalid one (RFC 7628, 3.1)."""
     for name, value in extensions.items():
         if name == "auth" or not EXTENSION_NAME.fullmatch(name):
             raise ValueError(f"{name!r} is no name of a SASL extension: letters only, not auth")
@@ -115,15 +115,15 @@ def check_extensions(extensions: Mapping[str, str]) -> tuple[tuple[str, str], ..
 
 
 def expiry_of(token: str) -> float | None:
-    """When a JWT says that it expires, in wall-clock seconds; None when it is none or says nothing.
+    """Return the expiry of a JWT in wall-clock seconds; None if it has none or is no JWT.
 
-    Nothing is verified: that is the brokers' to do. We only want to come with a new one in time.
+    No signature is verified: the brokers do that. The client only needs a new token in time.
     """
     return seconds_of(claims_of(token).get("exp"))
 
 
 def seconds_of(value: Any) -> float | None:
-    """A number of seconds that somebody else has sent; None for what can be none."""
+    """Return a received value as a number of seconds; None if it is none."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
@@ -134,7 +134,7 @@ def seconds_of(value: Any) -> float | None:
 
 
 def claims_of(token: str) -> dict[str, Any]:
-    """The claims of a JWT, unverified; empty when it is none."""
+    """Return the claims of a JWT, unverified; empty if it is none."""
     parts = token.split(".")
     if len(parts) != 3:
         return {}

@@ -1,8 +1,8 @@
-"""Which permission is missing, in words: brokers say only that one is.
+"""Names the missing permission in an error message: brokers only report that one is missing.
 
-Pure. What each request needs is Kafka's own table of ACLs; the operation that is named is the one
-that a user would be granted for the task, where it implies what the request asked for (Read and
-Write imply Describe).
+Pure. The required operations are those of Kafka's table of ACLs. The message names the operation
+that a user would be granted for the task, if it implies the required one (Read and Write imply
+Describe).
 """
 
 from ...wire.errors import ErrorCode, KafkaError, error_for
@@ -20,9 +20,9 @@ RESOURCES = {
 def error_about(
     code: int, name: str, operation: str, message: str | None = None, *, of_cluster: str = ""
 ) -> KafkaError:
-    """As `error_for`; where a permission is missing, the sentence says which, and who grants it.
+    """Return `error_for`'s error, which names a missing permission and the command to grant it.
 
-    operation: on the resource `name`; `of_cluster`: the operation that is asked of the cluster.
+    operation: the one on the resource `name`; `of_cluster`: the one on the cluster.
     """
     found = RESOURCES.get(code)  # type: ignore[call-overload]
     if found is None:

@@ -1,10 +1,9 @@
 """A `client.properties` as Java's tools read it, for `--command-config`.
 
 Pure. The form is that of java.util.Properties: `key=value`, `key: value` or `key value`; comments
-begin with # or !; a backslash at the end of a line goes on in the next; a backslash before a letter
-is as in Java. What a client of ours does not know is told apart: a mistyped `ssl.` or `sasl.` is
-refused, since it would leave a connection less safe than was meant; other clients' settings are
-only not used.
+begin with # or !; a backslash at the end of a line continues it; a backslash before a letter is as
+in Java. Unknown names are treated in two ways: a mistyped `ssl.` or `sasl.` is refused, since it
+would leave a connection less safe than intended; settings of other clients are ignored.
 """
 
 import difflib
@@ -12,10 +11,10 @@ import re
 from collections.abc import Iterable
 
 _PART = re.compile(r"\\u([0-9a-fA-F]{4})|\\(.)", re.DOTALL)
-_END_OF_LINE = re.compile(r"\r\n|\r|\n")  # Python knows more of them
+_END_OF_LINE = re.compile(r"\r\n|\r|\n")  # Python knows more line ends
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 GUARDED = ("ssl.", "sasl.", "security.", "https.", "enable.ssl.")
-# Of Java's clients: when they log in anew, and parts of its TLS. Ours is no less safe without them.
+# Of Java's clients: the times of logins, and parts of its TLS. This client is safe without them.
 HARMLESS = (
     "sasl.login.refresh.",
     "sasl.login.retry.",
@@ -28,7 +27,7 @@ HARMLESS = (
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """The pairs; of several of a name the last one."""
+    """Return the pairs; the last one of a name counts."""
     found: dict[str, str] = {}
     for line in _logical_lines(text):
         at = 0
@@ -42,7 +41,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterable[str]:
-    """Lines without comments and blank ones, continued ones as one."""
+    """Yield lines without comments and blank ones; continued lines are joined."""
     pending = ""
     is_continued = False
     for raw in _END_OF_LINE.split(text.removeprefix("\ufeff")):
@@ -65,7 +64,7 @@ def _unescaped(text: str) -> str:
             return chr(int(found[1], 16))
         return _ESCAPES.get(found[2], found[2])
 
-    # Java writes what needs more than 16 bits as two.
+    # Java writes characters above 16 bits as two escapes.
     return (
         _PART.sub(plain, text).encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
     )
@@ -74,9 +73,9 @@ def _unescaped(text: str) -> str:
 def known_settings(
     given: dict[str, str], known: Iterable[str]
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    """(those that are known, names of those that are not used).
+    """Return the known settings, and the names that are not used.
 
-    Raises ValueError for an unknown name that is about security.
+    Raises ValueError for an unknown name with a prefix of security settings.
     """
     names = set(known)
     unused: list[str] = []

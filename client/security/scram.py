@@ -1,15 +1,15 @@
 """SCRAM-SHA-256 and SCRAM-SHA-512, the client's half (RFC 5802, RFC 7677).
 
-Pure: the nonce is given, and the one expensive step, thousands of rounds of PBKDF2, is asked of the
-caller (`Derive`), who does it where it blocks nobody.
+Pure: the nonce is given, and the one expensive step, thousands of rounds of PBKDF2, is left to the
+caller (`Derive`), which runs it outside of the event loop.
 
-What a client must not skip: the server's nonce has to begin with ours and be longer, or an old
-conversation could be played to us again; the server's signature has to be right, or we talk to
-somebody who does not know the password; the rounds are bounded on both sides, since too few make a
-stolen proof cheap to crack, and too many would keep us busy for as long as a server likes.
+A client must not skip three checks. The server's nonce must begin with the client's and be longer,
+or an old conversation could be replayed. The server's signature must be right, or the server does
+not know the password. The rounds are bounded on both sides: too few make a stolen proof cheap to
+crack, and too many would occupy the client for as long as a server likes.
 
-Apache Kafka does not prepare names and passwords by SASLprep but takes their UTF-8 bytes; so do we,
-or some passwords would not fit those that its tools have stored.
+Apache Kafka does not prepare names and passwords with SASLprep but uses their UTF-8 bytes. This
+client does the same, or some passwords would not match those that Kafka's tools have stored.
 """
 
 import base64
@@ -25,10 +25,10 @@ from ...wire.errors import IllegalSaslState, KafkaError, SaslAuthenticationFaile
 from ...wire.security.secret import Secret
 
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-ITERATIONS_LEAST = 4_096  # RFC 7677, and the least that Kafka's own client takes
+ITERATIONS_LEAST = 4_096  # RFC 7677, and the least that Kafka's own client accepts
 ITERATIONS_MOST = 1_000_000  # Kafka stores 16,384 at most; a million take about a second
 ITERATIONS = re.compile(r"[1-9][0-9]{0,7}")
-HEADER = b"n,,"  # no channel binding, no other identity
+HEADER = b"n,,"  # no channel binding, no authorization id
 
 
 class ScramState(Enum):
@@ -53,7 +53,7 @@ ALLOWED: Mapping[ScramState, frozenset[ScramState]] = {
 
 @dataclass(frozen=True, slots=True)
 class Derive:
-    """PBKDF2 that somebody has to compute: `hashlib.pbkdf2_hmac` of these."""
+    """A PBKDF2 computation for the caller: `hashlib.pbkdf2_hmac` of these."""
 
     hash_name: str
     password: Secret
@@ -61,7 +61,7 @@ class Derive:
     iterations: int
 
     def compute(self) -> bytes:
-        """The salted password; takes long, and releases the interpreter's lock."""
+        """Return the salted password; takes long, and releases the interpreter's lock."""
         password = self.password.reveal().encode()
         return hashlib.pbkdf2_hmac(self.hash_name, password, self.salt, self.iterations)
 
@@ -84,10 +84,10 @@ class ScramClient:
         return HEADER + self._first_bare
 
     def respond(self, challenge: bytes) -> Derive | None:
-        """To server-first what is to be derived, to server-final None: it is done.
+        """Return the value to derive after server-first; None after server-final.
 
-        Raises SaslAuthenticationFailed when the server does not prove that it knows the password,
-        or does not keep to the protocol.
+        Raises SaslAuthenticationFailed if the server does not prove that it knows the password, or
+        violates the protocol.
         """
         if self.state is ScramState.FIRST_SENT:
             return self._take_first(challenge)
@@ -97,7 +97,7 @@ class ScramClient:
         raise IllegalSaslState(f"{self.name}: nothing of the server is awaited")
 
     def derived(self, salted_password: bytes) -> bytes:
-        """The client-final message, by the salted password that `respond` asked for."""
+        """Return the client-final message, given the salted password of `respond`'s `Derive`."""
         self._move(ScramState.FINAL_SENT)
         client_key = self._hmac(salted_password, b"Client Key")
         stored_key = hashlib.new(self._hash, client_key).digest()
@@ -174,5 +174,5 @@ class ScramClient:
 
 
 def _escaped(name: str) -> str:
-    """A name as RFC 5802 wants it: the two characters with a meaning are written otherwise."""
+    """Escape a name as RFC 5802 requires: "=" and "," have a meaning there."""
     return name.replace("=", "=3D").replace(",", "=2C")

@@ -1,10 +1,10 @@
-"""How connections become secure: TLS when they are opened, SASL at once and again in time.
+"""Secures connections: TLS when they are opened, SASL at once and again in time.
 
 `Security` belongs to one client and is shared by its connections: it keeps the TLS context, the
-token, and the salted password, so that only the first connection pays for them. `SaslSession`
-belongs to one connection. A broker may end a session (KIP-368): it answers then nothing but a new
-authentication. So the first request after most of the session is over authenticates anew before it
-is sent. Nothing overtakes that: a broker takes other requests in the middle of it for an attack.
+token, and the salted password, so that only the first connection computes them. `SaslSession`
+belongs to one connection. A broker may end a session (KIP-368), and then answers only a new
+authentication. So the first request late in a session authenticates again before it is sent. No
+other request is sent meanwhile: a broker would treat it as an attack.
 """
 
 import asyncio
@@ -22,25 +22,25 @@ from .tls import make_context
 from .tokens import TokenSource, mark_seen
 
 NONCE_BYTES = 24
-RENEWED_FROM, RENEWED_TO = 0.85, 0.95  # of the session's life, scattered as Kafka's clients do
+RENEWED_FROM, RENEWED_TO = 0.85, 0.95  # of the session's lifetime, scattered as in Kafka's clients
 
 
 class Asking(Protocol):
-    """What a session needs of its connection."""
+    """The connection as its session uses it."""
 
     host: str
     port: int
     timeout_ms: int
 
     async def call(self, api_key: int, values: dict[str, Any]) -> Any:
-        """A request and its answer."""
+        """Send a request, and return its answer."""
 
     def fail(self, reason: str, problem: KafkaError | None = None) -> None:
-        """Close, and fail whoever waits."""
+        """Close the connection, and fail its waiting requests."""
 
 
 class Security:
-    """See the top of the file."""
+    """The security of one client."""
 
     def __init__(self, config: SecurityConfig) -> None:
         self.config = config
@@ -52,7 +52,7 @@ class Security:
 
     @classmethod
     def of(cls, settings: Any) -> "Security | None":
-        """For a client's settings; None in plain text. Raises ValueError."""
+        """Return the security of a client's settings, None for plain text; raise ValueError."""
         config = security_config(settings)
         return None if config is None else cls(config)
 
@@ -61,24 +61,24 @@ class Security:
 
     @property
     def who(self) -> str:
-        """The client by the name that it gives itself, for sentences."""
+        """The client's name for messages."""
         sasl = self.config.sasl
         if sasl is None or not sasl.username:
             return "this client"
         return f"{'client id' if sasl.tokens else 'user'} {sasl.username}"
 
     async def tls_options(self, host: str) -> dict[str, Any]:
-        """For `loop.create_connection`. Raises ValueError when a file is not what it should be."""
+        """Return options of `loop.create_connection`; raise ValueError for an unusable file."""
         if self.config.tls is None:
             return {}
         async with self._lock:
-            if self._context is None:  # the CAs of a machine are megabytes: elsewhere
+            if self._context is None:  # the CAs of a machine are megabytes, so a thread reads them
                 loop = asyncio.get_running_loop()
                 self._context = await loop.run_in_executor(None, make_context, self.config.tls)
         return {"ssl": self._context, "server_hostname": host}
 
     async def begin_session(self, connection: Asking) -> "SaslSession | None":
-        """The authenticated session of a fresh connection; None without SASL."""
+        """Return the authenticated session of a new connection; None without SASL."""
         if self.config.sasl is None:
             return None
         session = SaslSession(self, connection)
@@ -86,7 +86,7 @@ class Security:
         return session
 
     async def authenticate(self, connection: Asking) -> int:
-        """Run the exchange; how long the session lasts in ms (0: no end)."""
+        """Run the exchange; return the session's lifetime in ms (0: unlimited)."""
         sasl = self.config.sasl
         assert sasl is not None
         token: Token | None = None
@@ -115,7 +115,7 @@ class Security:
             raise
 
     async def _derive(self, wanted: Derive) -> bytes:
-        async with self._lock:  # connections that are opened together derive once
+        async with self._lock:  # connections that open together derive once
             if self._derived is None or self._derived[0] != wanted:
                 loop = asyncio.get_running_loop()
                 salted = await loop.run_in_executor(None, wanted.compute)
@@ -126,7 +126,7 @@ class Security:
 class SaslSession:
     """The authenticated session of one connection.
 
-    Whoever writes holds `write_lock` (first come, first served) and calls `renew_if_due` before.
+    A writer holds `write_lock`, which is granted in order, and calls `renew_if_due` first.
     """
 
     def __init__(self, security: Security, connection: Asking) -> None:
@@ -137,7 +137,7 @@ class SaslSession:
         self._renewing: asyncio.Task[None] | None = None
 
     async def begin(self) -> None:
-        """Authenticate for the first time."""
+        """Authenticate, and set the time of the next authentication."""
         began_s = time.monotonic()
         lifetime_ms = await self._security.authenticate(self._connection)
         self._renew_s = None
@@ -146,13 +146,13 @@ class SaslSession:
             self._renew_s = began_s + part * lifetime_ms / 1000
 
     async def renew_if_due(self) -> None:
-        """Authenticate anew when that is due. Raises why not; the connection is closed then."""
+        """Authenticate again if it is due; raise its error after closing the connection."""
         if self._renewing is None:
             if self._renew_s is None or time.monotonic() < self._renew_s:
                 return
             self._renewing = asyncio.create_task(self._renew())
             self._renewing.add_done_callback(mark_seen)
-        # A caller may be cancelled; the exchange that it has begun has to come to its end.
+        # A caller may be cancelled; the exchange that it has begun must run to its end.
         await asyncio.shield(self._renewing)
         self._renewing = None
 
@@ -160,7 +160,8 @@ class SaslSession:
         try:
             await self.begin()
             self.renewals += 1
-        except Exception as problem:  # whatever it was: in the middle of it nothing else goes
+        # whatever failed: no other request may be sent in the middle of it
+        except Exception as problem:
             known = problem if isinstance(problem, KafkaError) else None
             self._connection.fail(f"it could not be authenticated anew ({problem})", known)
             raise

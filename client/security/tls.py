@@ -1,7 +1,7 @@
-"""TLS: from files and texts to Python's own context, and from OpenSSL's words to a sentence.
+"""TLS: creates contexts from files and texts, and messages from OpenSSL's errors.
 
-Files are read when the first connection is opened. What is wrong with them is a ValueError, as with
-every other setting; what is wrong with the other side is a typed error that says what to do.
+Files are read when the first connection is opened. An unusable file is a ValueError, as with every
+other setting; a failure of the peer is a typed error that says what to do.
 """
 
 import os
@@ -39,7 +39,7 @@ OF_OUR_CERTIFICATE = (
 
 
 def make_context(config: TlsConfig) -> ssl.SSLContext:
-    """A context for clients. Raises ValueError with a sentence about a file or a text."""
+    """Return a context for clients; raise ValueError that names an unusable file or text."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     chosen = sorted(VERSIONS[version] for version in config.versions)
     context.minimum_version, context.maximum_version = chosen[0], chosen[-1]
@@ -53,7 +53,7 @@ def make_context(config: TlsConfig) -> ssl.SSLContext:
 
 
 def https_context(ca_file: str | None) -> ssl.SSLContext:
-    """For the token endpoint. Raises ValueError as `make_context`."""
+    """Return a context for the token endpoint; raise ValueError as `make_context` does."""
     try:
         return make_context(TlsConfig(ca_file=ca_file))
     except ValueError as problem:
@@ -63,7 +63,7 @@ def https_context(ca_file: str | None) -> ssl.SSLContext:
 def _load_authorities(context: ssl.SSLContext, config: TlsConfig) -> None:
     try:
         if config.ca_pem is not None:
-            text = config.ca_pem.encode("ascii", "ignore")  # anything may stand between them
+            text = config.ca_pem.encode("ascii", "ignore")  # any text may be between certificates
             context.load_verify_locations(cadata=text.decode())
         elif config.ca_file is None:
             context.load_default_certs()
@@ -79,7 +79,7 @@ def _load_authorities(context: ssl.SSLContext, config: TlsConfig) -> None:
 
 def _load_certificate(context: ssl.SSLContext, config: TlsConfig) -> None:
     password = config.key_password.reveal() if config.key_password is not None else ""
-    with tempfile.TemporaryDirectory() as folder:  # OpenSSL takes these from files only
+    with tempfile.TemporaryDirectory() as folder:  # OpenSSL reads these from files only
         certificate = config.certificate_file or _written(
             folder, "certificate.pem", config.certificate_pem or ""
         )
@@ -93,7 +93,7 @@ def _load_certificate(context: ssl.SSLContext, config: TlsConfig) -> None:
             if file is not None:
                 _check_pem(name, file, KEYSTORE_HELP)
         try:
-            # A function, since OpenSSL would ask the terminal where no password is given.
+            # A function, since OpenSSL would prompt on the terminal without a password.
             context.load_cert_chain(certificate, key, password=lambda: password)
         except ssl.SSLError as problem:
             raise ValueError(_about_key(problem, bool(password))) from None
@@ -137,7 +137,7 @@ def _reason(problem: ssl.SSLError) -> str:
 
 
 def explain(problem: ssl.SSLError, host: str, port: int, config: TlsConfig) -> KafkaError:
-    """What a failed handshake means, as an error that is not tried again; else retriable."""
+    """Return a failed handshake's error, which is not retriable unless the cause is unknown."""
     broker, reason = f"{host}:{port}", _reason(problem)
     if isinstance(problem, ssl.SSLCertVerificationError):
         return SslAuthenticationFailed(_about_their_certificate(problem, broker, host, config))
@@ -192,7 +192,7 @@ def _about_their_certificate(
 
 
 def speaks_plain(broker: str) -> SecurityProtocolMismatch:
-    """A client with TLS met a listener without."""
+    """Return the error of a TLS client that has connected to a listener without TLS."""
     return SecurityProtocolMismatch(
         f"{broker} does not speak TLS: set security.protocol to PLAINTEXT (or SASL_PLAINTEXT), or "
         "name the address of a listener with TLS"
@@ -200,7 +200,7 @@ def speaks_plain(broker: str) -> SecurityProtocolMismatch:
 
 
 def speaks_tls(broker: str) -> SecurityProtocolMismatch:
-    """A client without TLS met a listener with it."""
+    """Return the error of a client without TLS that has connected to a TLS listener."""
     return SecurityProtocolMismatch(
         f"{broker} speaks TLS, this client does not: set security.protocol to SSL (or SASL_SSL), "
         "and ssl.ca.location to the cluster's CA"
@@ -208,5 +208,5 @@ def speaks_tls(broker: str) -> SecurityProtocolMismatch:
 
 
 def is_tls(start: bytes) -> bool:
-    """Whether an answer begins as those of TLS do: with a handshake, or with an alert."""
+    """Return whether bytes begin like an answer in TLS: with a handshake or an alert."""
     return len(start) >= 2 and start[0] in (0x15, 0x16) and start[1] == 0x03

@@ -1,10 +1,10 @@
-"""Access tokens for OAUTHBEARER: fetched when needed, kept, and renewed before they end.
+"""Access tokens for OAUTHBEARER: fetched when needed, kept, and renewed before they expire.
 
-One source serves all connections of a client, and asks once for all that wait. A token is used for
-the first four fifths of its life (as Kafka's sasl.login.refresh.window.factor); in the last fifth
-another one is asked for, and until it comes, or while it does not, this one is used on. Functions
-and HTTP run in a thread, so that the loop goes on. Who waits for one does not wait for ever: it
-gives up, and finds the same question under way, or its answer, when it tries again.
+One source serves all connections of a client, with one request for all that wait. A token is used
+for the first four fifths of its lifetime (as Kafka's sasl.login.refresh.window.factor). In the
+last fifth another one is requested, and until it arrives the old one stays in use. Functions and
+HTTP run in a thread, so that the loop is not blocked. A wait for a token is bounded: a later
+attempt finds the same request under way, or its answer.
 """
 
 import asyncio
@@ -29,14 +29,14 @@ from .tls import https_context
 
 WINDOW = 0.8
 ANSWER_BYTES_MAX = 1 << 20
-SPARE_S = 5.0  # a token that ends so soon is not shown to a broker any more
-RETRY_S = 1.0  # after a failure, while the token is good
-SUCCESSOR_WAIT_S = 1.0  # of who could use the token that there is
-UNKNOWN_LIFE_S = 60.0  # of a token that does not say when it ends
+SPARE_S = 5.0  # a token that expires sooner is not sent to a broker
+RETRY_S = 1.0  # after a failure, while the token is valid
+SUCCESSOR_WAIT_S = 1.0  # for callers that could use the old token
+UNKNOWN_LIFE_S = 60.0  # for a token without an expiry
 
 
 class TokenSource:
-    """See the top of the file."""
+    """The tokens of one client."""
 
     def __init__(self, config: TokenConfig) -> None:
         self._config = config
@@ -45,10 +45,10 @@ class TokenSource:
         self._fetching: asyncio.Task[Token] | None = None
 
     async def token(self, timeout_ms: int = 60_000) -> Token:
-        """A token that will do for a while.
+        """Return a token that stays valid for a while.
 
-        Raises NetworkException when none has come in time, SaslAuthenticationFailed when the
-        endpoint refuses or the function fails, ValueError for a file of CAs that is none.
+        Raises NetworkException if none arrives in time, SaslAuthenticationFailed if the endpoint
+        refuses or the function fails, ValueError for an unusable file of CAs.
         """
         now_s = time.time()
         if self._token is not None and now_s < self._renew_s:
@@ -89,7 +89,7 @@ class TokenSource:
         return self._token
 
     def invalidate(self, token: Token) -> None:
-        """A broker refused it: the next connection asks for another one."""
+        """Drop a token that a broker refused: the next connection requests another one."""
         if self._token is token:
             self._token = None
 
@@ -105,7 +105,7 @@ class TokenSource:
                 given = await asyncio.get_running_loop().run_in_executor(None, provider)
                 if inspect.isawaitable(given):
                     given = await given
-        except Exception as problem:  # a program's own; its words may hold what it asked with
+        except Exception as problem:  # the application's error; its message may contain secrets
             raise SaslAuthenticationFailed(
                 f"sasl.oauthbearer.token.provider failed with {type(problem).__name__}"
             ) from problem
@@ -113,7 +113,7 @@ class TokenSource:
 
 
 def given_token(given: Any) -> Token:
-    """What a provider returned, as a token. Raises SaslAuthenticationFailed."""
+    """Return a provider's result as a token; raise SaslAuthenticationFailed for an invalid one."""
     expires_s: Any = None
     if isinstance(given, tuple):
         pair = cast(tuple[Any, ...], given)
@@ -131,8 +131,10 @@ def given_token(given: Any) -> Token:
 
 
 def request_token(config: TokenConfig) -> Token:
-    """Client credentials (RFC 6749, 4.4): one POST. Redirects are not followed: they would carry
-    the secret elsewhere."""
+    """Request a token with client credentials (RFC 6749, 4.4) in one POST.
+
+    Redirects are not followed: they would carry the secret elsewhere.
+    """
     parts = urlsplit(config.url)
     assert parts.hostname is not None
     endpoint = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
@@ -147,7 +149,7 @@ def request_token(config: TokenConfig) -> Token:
     hanging_up, is_late = None, threading.Event()
     try:
         connection.connect()
-        connection.sock.settimeout(read_s)  # of each part; all of it twice as long
+        connection.sock.settimeout(read_s)  # for each part; the whole may take twice as long
         hanging_up = threading.Timer(2 * read_s, _hang_up, (connection.sock, is_late))
         hanging_up.daemon = True
         hanging_up.start()
@@ -175,14 +177,14 @@ def request_token(config: TokenConfig) -> Token:
 
 
 def _hang_up(connected: socket.socket, is_late: threading.Event) -> None:
-    """Whoever reads there reads no more; without the words of TLS, for which that may be busy."""
+    """Shut the socket down to end a read; TLS's own close could block while that is busy."""
     is_late.set()
     with contextlib.suppress(OSError):
         socket.socket.shutdown(connected, socket.SHUT_RDWR)
 
 
 def token_form(config: TokenConfig) -> str:
-    """The body of the request."""
+    """Return the body of the request."""
     form = {"grant_type": "client_credentials"}
     if config.scope:
         form["scope"] = config.scope
@@ -202,9 +204,9 @@ def token_headers(config: TokenConfig) -> dict[str, str]:
 
 
 def read_token(status: int, body: bytes, endpoint: str, client_id: str, now_s: float) -> Token:
-    """The token in an answer.
+    """Return the token in an answer.
 
-    Raises NetworkException for a server that is not well, SaslAuthenticationFailed for a refusal.
+    Raises NetworkException for a failure of the server, SaslAuthenticationFailed for a refusal.
     """
     try:
         said = json.loads(body)
@@ -237,6 +239,6 @@ def read_token(status: int, body: bytes, endpoint: str, client_id: str, now_s: f
 
 
 def mark_seen(task: "asyncio.Task[Any]") -> None:
-    """Its failure is no news to the loop, also where nobody waits."""
+    """Mark a task's exception as retrieved, so that the loop does not log it."""
     if not task.cancelled():
-        task.exception()  # whoever waits has raised it, or has given up
+        task.exception()  # a waiting caller has raised it, or has stopped waiting

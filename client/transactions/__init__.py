@@ -1,1 +1,1 @@
-"""client/transactions: a producer's states, its transactions, what errors mean to them."""
+"""client/transactions: a producer's states, its transactions, its reactions to errors."""

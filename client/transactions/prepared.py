@@ -1,15 +1,14 @@
-"""Prepared transactions (KIP-939): one process writes, another one ends.
+"""Prepared transactions (KIP-939): one process writes them, another one ends them.
 
-A token names a transaction whose records are all acknowledged and which waits for its end without a
-time limit. Whoever holds it can end it, from any process, as often as it likes:
+A token names a transaction whose records are all acknowledged and which waits for its end without
+a time limit. Any process with the token can end it, as often as it likes:
 
     token = str(await producer.prepare())
     ...
     await complete("127.0.0.1:9092", token, commit=True)
 
-Ending again in the same direction is harmless. In the other direction the broker answers
-INVALID_TXN_STATE, and after another transaction of the same id PRODUCER_FENCED: either means that
-somebody else has decided otherwise.
+Ending it again in the same way is harmless. Otherwise the broker answers INVALID_TXN_STATE, or
+PRODUCER_FENCED after another transaction of the same id: another process has decided differently.
 """
 
 import re
@@ -27,7 +26,7 @@ TOKEN = re.compile(rf"{FORM}:([^:]*):(-?[0-9]+):(-?[0-9]+):([12])(e?)")
 
 @dataclass(frozen=True, slots=True)
 class PreparedTransaction:
-    """A token; `str()` is its text. is_empty: nothing was written, so there is nothing to end."""
+    """A token; `str()` is its text. is_empty: it has no records, so there is nothing to end."""
 
     transactional_id: str
     producer_id: int
@@ -42,7 +41,7 @@ class PreparedTransaction:
 
     @classmethod
     def parse(cls, text: str) -> "PreparedTransaction":
-        """The token of a text. Raises ValueError."""
+        """Return the token of a text; raise ValueError."""
         found = TOKEN.fullmatch(text)
         if found is None:
             raise ValueError(f"{text!r} is no token of a prepared transaction")
@@ -58,11 +57,11 @@ async def complete(
     timeout_ms: int = 60_000,
     request_timeout_ms: int = 10_000,
 ) -> None:
-    """Commit or abort a prepared transaction; returns when the decision is durable.
+    """Commit or abort a prepared transaction; return when the decision is durable.
 
-    cluster: a view, a bootstrap line, or a configuration as `Admin` takes it.
-    Raises InvalidTxnState, ProducerFenced, InvalidProducerIdMapping when it has been ended
-    otherwise or forgotten, RequestTimedOut when no coordinator decided within the time.
+    cluster: a view, a bootstrap list, or a configuration, as for `Admin`. Raises InvalidTxnState,
+    ProducerFenced or InvalidProducerIdMapping if it was ended in the other way or expired,
+    RequestTimedOut if no coordinator decided in time.
     """
     known = PreparedTransaction.parse(token) if isinstance(token, str) else token
     if known.is_empty:

@@ -1,21 +1,20 @@
-"""The states of a producer, and what it must remember under its id (KIP-98, KIP-360).
+"""The states of a producer, its id and its sequence numbers (KIP-98, KIP-360).
 
-Pure. Rules of this file. All that moves a producer from state to state goes through `move_to` and
-the table ALLOWED; what a program may call in which state stands in the table CALLS.
+Pure. Rules of this file. Every change of state goes through `move_to` and the table ALLOWED; the
+table CALLS lists the states in which an application may make a call.
 
     UNINITIALIZED -> INITIALIZING -> READY -> IN_TRANSACTION -> COMMITTING_TRANSACTION -> READY
                                                              -> ABORTING_TRANSACTION   -> READY
 
-ABORTABLE_ERROR: the transaction cannot be committed; abort it, and the producer goes on.
-FATAL_ERROR: somebody else has taken the producer's place, or may not be asked at all; there is no
-way out. A producer without a transactional id uses UNINITIALIZED, INITIALIZING, READY and
-FATAL_ERROR.
+ABORTABLE_ERROR: the transaction cannot be committed; after an abort the producer can continue.
+FATAL_ERROR: another producer has taken its place, or it lacks a permission; this state is final. A
+producer without a transactional id uses UNINITIALIZED, INITIALIZING, READY and FATAL_ERROR.
 
 A producer has an id and an epoch from the cluster; each partition counts its records from 0. A
-batch gets its sequence number once and keeps it over all retries: that is the whole of idempotence.
-When the fate of a batch stays unknown for good, its numbers are spent; the producer takes a new id
-or epoch and counts from 0 again, and nothing that was ever sent under the old one is sent under the
-new one.
+batch gets its sequence number once and keeps it over all retries: that is the whole of
+idempotence. When the outcome of a batch stays unknown for good, its numbers are used up: the
+producer takes a new id or epoch and counts from 0 again, and never sends a batch of the old one
+under the new one.
 """
 
 from collections.abc import Mapping
@@ -55,7 +54,7 @@ ALLOWED: Mapping[ProducerState, frozenset[ProducerState]] = {
 
 
 class Call(Enum):
-    """What a program asks of a transactional producer; the value is the method's name."""
+    """The calls of a transactional producer; the value is the method's name."""
 
     INIT = "init_transactions"
     BEGIN = "begin_transaction"
@@ -66,8 +65,8 @@ class Call(Enum):
     ABORT = "abort_transaction"
 
 
-# An interrupted init, commit or abort is taken up again by the same call, never by another one:
-# what the coordinator has decided meanwhile is not known.
+# An interrupted init, commit or abort is continued by the same call, never by another one: the
+# coordinator's decision is unknown.
 CALLS: Mapping[Call, frozenset[ProducerState]] = {
     Call.INIT: frozenset({_S.UNINITIALIZED}),
     Call.BEGIN: frozenset({_S.READY}),
@@ -81,23 +80,23 @@ NO_ID = -1
 
 
 class ProducerIdentity:
-    """State, id, epoch, and the next sequence number of every partition."""
+    """The state, id, epoch, and next sequence numbers of a producer."""
 
     def __init__(self) -> None:
         self.state = ProducerState.UNINITIALIZED
         self.producer_id, self.producer_epoch = NO_ID, NO_ID
-        self.problem: Exception | None = None  # why it is in an error state
+        self.problem: Exception | None = None  # the cause of an error state
         self._next: dict[TopicPartition, int] = {}
 
     def move_to(self, state: ProducerState, problem: Exception | None = None) -> None:
-        """Change the state; AssertionError for a step that the table does not know."""
+        """Change the state; AssertionError for a transition that the table lacks."""
         assert state in ALLOWED[self.state], f"{self.state.name} -> {state.name}"
         self.state, self.problem = state, problem
 
     def require(self, call: Call) -> None:
-        """Return when this may be called now.
+        """Check that this call is allowed now.
 
-        Raises the error that led to ABORTABLE_ERROR or FATAL_ERROR, IllegalProducerState otherwise.
+        Raises the error that led to ABORTABLE_ERROR or FATAL_ERROR, else IllegalProducerState.
         """
         if self.state in CALLS[call]:
             return
@@ -109,18 +108,18 @@ class ProducerIdentity:
         )
 
     def initialized(self, producer_id: int, producer_epoch: int) -> None:
-        """The cluster gave us an id and epoch: every partition counts from 0."""
+        """Take an id and epoch from the cluster: every partition counts from 0."""
         self.move_to(ProducerState.READY)
         self.renew(producer_id, producer_epoch)
 
     def renew(self, producer_id: int, producer_epoch: int) -> None:
-        """Take the id and epoch of the next transaction (V2); the state stays as it is."""
+        """Take the id and epoch of the next transaction (V2); the state stays."""
         if (producer_id, producer_epoch) != (self.producer_id, self.producer_epoch):
             self.producer_id, self.producer_epoch = producer_id, producer_epoch
             self._next.clear()
 
     def take_sequences(self, topic: str, partition: int, count: int) -> int:
-        """The first of `count` sequence numbers for a new batch."""
+        """Return the first of `count` sequence numbers for a new batch."""
         first = self._next.get((topic, partition), 0)
         self._next[(topic, partition)] = increment_sequence(first, count)
         return first

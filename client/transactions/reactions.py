@@ -1,9 +1,8 @@
-"""What a producer does about each error of each request (KIP-98, 360, 447, 588, 890).
+"""The reactions of a producer to error codes, by request (KIP-98, 360, 447, 588, 890).
 
-Pure tables. The fate of a batch is decided by `fate_after`, everything else by `reaction_to`.
-Where a code is in no table: retriable ones are tried again, others end the producer when they come
-from the transaction coordinator (its state is not what we think), and one batch when they come
-from a partition.
+Pure tables. `fate_after` decides about a batch, `reaction_to` about everything else. Retriable
+codes that no table has are retried. Others end the producer if the transaction coordinator sent
+them (its state differs from the producer's), and one batch if a partition's leader did.
 """
 
 from collections.abc import Mapping
@@ -15,7 +14,7 @@ _E = ErrorCode
 
 
 class Request(Enum):
-    """The requests of a transactional producer, Produce apart."""
+    """The requests of a transactional producer, without Produce."""
 
     INIT_PRODUCER_ID = 22
     ADD_PARTITIONS = 24
@@ -41,7 +40,7 @@ _MOVED: dict[int, Reaction] = {
 }
 _ABORTABLE: dict[int, Reaction] = {_E.TRANSACTION_ABORTABLE: Reaction.ABORTABLE}
 REACTIONS: Mapping[Request, Mapping[int, Reaction]] = {
-    # What InitProducerId meets it aborts itself: there is nothing that a caller could.
+    # InitProducerId aborts an open transaction itself: its caller has none to abort.
     Request.INIT_PRODUCER_ID: _MOVED | {_E.TRANSACTION_ABORTABLE: Reaction.RETRY},
     Request.ADD_PARTITIONS: _MOVED
     | _ABORTABLE
@@ -65,7 +64,7 @@ REACTIONS: Mapping[Request, Mapping[int, Reaction]] = {
         _E.INVALID_GROUP_ID: Reaction.ABORTABLE,
         _E.OFFSET_METADATA_TOO_LARGE: Reaction.ABORTABLE,
         _E.INVALID_COMMIT_OFFSET_SIZE: Reaction.ABORTABLE,
-        _E.UNKNOWN_MEMBER_ID: Reaction.ABORTABLE,  # the group has gone on without us
+        _E.UNKNOWN_MEMBER_ID: Reaction.ABORTABLE,  # the group has removed the member
         _E.ILLEGAL_GENERATION: Reaction.ABORTABLE,
         _E.GROUP_ID_NOT_FOUND: Reaction.ABORTABLE,  # the same, in version 6
         _E.STALE_MEMBER_EPOCH: Reaction.ABORTABLE,
@@ -76,20 +75,21 @@ REACTIONS: Mapping[Request, Mapping[int, Reaction]] = {
 
 
 def reaction_to(request: Request, code: int) -> Reaction:
-    """What to do after this error code (0: done)."""
+    """Return the reaction to an error code (0: done)."""
     unnamed = Reaction.RETRY if error_for(code).retriable else Reaction.FATAL
     return REACTIONS[request].get(code, unnamed)
 
 
 class Fate(Enum):
-    """What becomes of a batch after an answer."""
+    """The next step for a batch after its answer."""
 
     DONE = auto()
     RETRY = auto()
-    SPLIT = auto()  # it is too large as a whole
-    FAIL = auto()  # this batch cannot be written; others may
-    NEW_ID = auto()  # not written: the broker has forgotten us, or the numbers have a gap
-    FATAL = auto()  # somebody else took our place
+    SPLIT = auto()  # too large as a whole
+    FAIL = auto()  # this batch cannot be written; others may be
+    # not written: the broker has forgotten the producer id, or numbers are missing
+    NEW_ID = auto()
+    FATAL = auto()  # another producer took its place
 
 
 _FATAL_FOR_ALL = frozenset(
@@ -112,23 +112,23 @@ def fate_after(
     is_doubtful: bool = False,
     record_count: int = 1,
 ) -> Fate:
-    """What an answer's error code means for a batch.
+    """Return the fate of a batch, given the error code of its answer.
 
-    `is_oldest_in_flight`: no batch of the partition with lower sequence numbers is undecided. A gap
-    is a plain consequence when an earlier batch has yet to be sent again, and a loss otherwise.
+    `is_oldest_in_flight`: no batch of the partition with lower sequence numbers is undecided. A
+    gap is expected while an earlier batch has yet to be sent again, and a loss otherwise.
     `is_doubtful`: an earlier answer was lost, so the batch may have been written. A broker that
     does not find it among the last five may have forgotten it (after a restart Kafka's knows one),
     and under new numbers it would be written twice. In a transaction FAIL and NEW_ID mean that it
     must be aborted.
     """
     if code in (_E.NONE, _E.DUPLICATE_SEQUENCE_NUMBER):
-        return Fate.DONE  # a duplicate has been written by an earlier try
+        return Fate.DONE  # an earlier attempt has written it
     if code == _E.OUT_OF_ORDER_SEQUENCE_NUMBER and not is_oldest_in_flight:
         return Fate.RETRY
     if code in (_E.OUT_OF_ORDER_SEQUENCE_NUMBER, _E.UNKNOWN_PRODUCER_ID):
         return Fate.FAIL if is_doubtful else Fate.NEW_ID
     if code == _E.INVALID_PRODUCER_EPOCH:
-        # In a transaction its end will tell whether we were fenced or only timed out.
+        # In a transaction its end shows whether the producer was fenced or only timed out.
         return Fate.NEW_ID if is_transactional else Fate.FATAL
     if code in _FATAL_FOR_ALL:
         return Fate.FATAL

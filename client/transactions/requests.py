@@ -1,11 +1,11 @@
-"""The requests of one transactional id to its coordinator, each tried until it is decided.
+"""The requests of one transactional id to its coordinator, each retried until it is decided.
 
-What an answer means stands in `reactions`. Errors come out marked: `.abortable` or `.fatal`; one
-that is neither is a deadline that passed, and the same call may be tried again. All requests go
-through one connection, which the broker serves in order.
+`reactions` has the meaning of answers. Errors are marked `.abortable` or `.fatal`; one without a
+mark is a passed deadline, and the same call may be repeated. All requests use one connection,
+which the broker serves in order.
 
-V2 (KIP-890) when the cluster has finalized transaction.version 2 and the coordinator serves
-EndTxn 5; the versions of V1 and V2 requests differ, and the broker goes by them.
+V2 (KIP-890) is used if the cluster has finalized transaction.version 2 and the coordinator serves
+EndTxn 5. The versions of V1 and V2 requests differ, and tell the broker which one is used.
 """
 
 from collections.abc import Callable, Mapping
@@ -47,7 +47,7 @@ KEEPING_HELP = (
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What InitProducerId gave; ongoing: (id, epoch) of a prepared transaction that was kept."""
+    """The answer to InitProducerId; ongoing: (id, epoch) of a prepared transaction it kept."""
 
     producer_id: int
     producer_epoch: int
@@ -55,7 +55,7 @@ class Session:
 
 
 class TransactionRequests:
-    """See the top of the file. The view is the caller's."""
+    """The requests of a transactional id; the caller closes the view."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class TransactionRequests:
         self._timeout_ms, self._backoff, self._version_max = timeout_ms, backoff, version_max
         self._coordinators: dict[tuple[int, str], int] = {}
         self.is_v2 = self.can_raise_epoch = False
-        self.lost_answers = 0  # requests whose effect may still come
+        self.lost_answers = 0  # requests that may still take effect
         self.ends_sent = 0  # EndTxn requests, repeated ones too
 
     async def init_producer_id(
@@ -82,7 +82,7 @@ class TransactionRequests:
         enables_prepare: bool = False,
         keeps_prepared: bool = False,
     ) -> Session:
-        """An id and epoch; with `current`, a raised epoch for the same owner (KIP-360)."""
+        """Return an id and epoch; with `current`, a higher epoch of the same id (KIP-360)."""
         values: dict[str, Any] = {
             "transactional_id": self.transactional_id,
             "transaction_timeout": transaction_timeout_ms,
@@ -121,13 +121,14 @@ class TransactionRequests:
             raise
         except UnsupportedVersion:
             if was_refused:
-                raise UnsupportedVersion(KEEPING_HELP) from None  # the id can be taken without it
+                # the id can be taken without keeping
+                raise UnsupportedVersion(KEEPING_HELP) from None
             raise
 
     async def add_partitions(
         self, producer: Identity, partitions: tuple[TopicPartition, ...], deadline_ms: int
     ) -> None:
-        """Make partitions part of the transaction (V1)."""
+        """Add partitions to the transaction (V1)."""
         values = {
             "v3_and_below_transactional_id": self.transactional_id,
             "v3_and_below_producer_id": producer[0],
@@ -146,7 +147,7 @@ class TransactionRequests:
         await self._until_decided(Request.ADD_PARTITIONS, values, deadline_ms, read)
 
     async def add_offsets(self, producer: Identity, group_id: str, deadline_ms: int) -> None:
-        """Make a group's offsets part of the transaction (V1)."""
+        """Add a group's offsets to the transaction (V1)."""
         values = {**self._producer(producer), "group_id": group_id}
         await self._until_decided(
             Request.ADD_OFFSETS, values, deadline_ms, lambda answer: (int(answer.error_code), None)
@@ -161,10 +162,10 @@ class TransactionRequests:
         *,
         is_v2: bool,
     ) -> None:
-        """Offsets that count when the transaction commits."""
+        """Commit offsets that count when the transaction commits."""
         topics = committed_by_topic(offsets)
         is_by_id = is_v2 and offsets.keys() <= group.topic_ids.keys()
-        if is_by_id:  # beside the name, for brokers that do not know ids here
+        if is_by_id:  # beside the name, for brokers without ids in this request
             for topic in topics:
                 place = topic["name"], topic["partitions"][0]["partition_index"]
                 topic["topic_id"] = group.topic_ids[place]
@@ -172,7 +173,8 @@ class TransactionRequests:
             **self._producer(producer),
             "group_id": group.group_id,
             "generation_id": group.generation_id,
-            "generation_id_or_member_epoch": group.generation_id,  # its name from version 6 on
+            # the field's name from version 6 on
+            "generation_id_or_member_epoch": group.generation_id,
             "member_id": group.member_id,
             "group_instance_id": group.group_instance_id,
             "topics": topics,
@@ -190,7 +192,7 @@ class TransactionRequests:
     async def end(
         self, producer: Identity, deadline_ms: int, *, is_commit: bool, is_v2: bool
     ) -> Identity:
-        """Commit or abort; the (id, epoch) of the next transaction. A repeat is harmless."""
+        """Commit or abort; return (id, epoch) of the next transaction. A repeat is harmless."""
         values = {**self._producer(producer), "committed": is_commit}
 
         def read(answer: Any) -> tuple[int, Identity]:
@@ -218,7 +220,7 @@ class TransactionRequests:
             return await connection.call(
                 request.value, values, timeout_ms=self._timeout_ms, newest=newest
             )
-        except BaseException as problem:  # or whoever asked has gone: it may take effect yet
+        except BaseException as problem:  # or the caller was cancelled: it may still take effect
             is_answered = isinstance(problem, KafkaError) and not isinstance(problem, UNREACHABLE)
             self.lost_answers += not is_answered
             raise
@@ -232,7 +234,7 @@ class TransactionRequests:
         newest: int = NEWEST,
         coordinator: tuple[int, str] | None = None,
     ) -> T:
-        """What `read` finds in the answer, beside its error code, once that is 0."""
+        """Repeat a request until its error code is 0; return `read`'s result for the answer."""
         key = coordinator or (TRANSACTION, self.transactional_id)
 
         async def attempt() -> tuple[KafkaError | None, T]:
@@ -278,6 +280,6 @@ class TransactionRequests:
 
 
 def _first_cause(codes: list[int]) -> int:
-    """The error that explains the others: 55 only says that another one was there."""
+    """Return the error that explains the others: 55 only says that there was another one."""
     wrong = [code for code in codes if code]
     return next((code for code in wrong if code != 55), wrong[0] if wrong else 0)

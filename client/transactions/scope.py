@@ -1,13 +1,13 @@
-"""One transaction as its producer knows it: what is part of it, and how it can be ended.
+"""One transaction as its producer knows it: its partitions and groups, and its ending.
 
-Pure. V1: a partition is added at the coordinator before a batch leaves for it, one request at a
-time. V2 (KIP-890): the first batch adds its partition by itself, and each end raises the epoch.
+Pure. V1: a partition is added at the coordinator before a batch is sent to it, one request at a
+time. V2 (KIP-890): the first batch adds its partition itself, and each end raises the epoch.
 
-`is_uncertain`: a request is out there whose fate we do not know, and which could still take effect
-under our epoch: a batch, an addition, an end. Under V2 the next epoch makes it harmless. Under V1
-all transactions share one epoch (KAFKA-14053, KAFKA-17754), so an uncertain one is aborted by
-InitProducerId with our id and epoch, which aborts it and raises the epoch in one step; and after an
-uncertain commit the epoch is raised before the next transaction.
+`is_uncertain`: a request with an unknown outcome could still take effect under this epoch: a
+batch, an addition, an end. Under V2 the next epoch makes it harmless. Under V1 all transactions
+share one epoch (KAFKA-14053, KAFKA-17754). So an uncertain one is aborted by InitProducerId with
+its id and epoch, which aborts it and raises the epoch in one step; and after an uncertain commit
+the epoch is raised before the next transaction.
 """
 
 from enum import Enum, auto
@@ -16,35 +16,35 @@ from ...wire.identifiers import TopicPartition
 
 
 class Ending(Enum):
-    """How a transaction is ended."""
+    """The way in which a transaction is ended."""
 
-    NOTHING = auto()  # the coordinator does not know of it
+    NOTHING = auto()  # the coordinator does not know it
     END_TRANSACTION = auto()
-    NEW_EPOCH = auto()  # InitProducerId with our id and epoch: aborts, and fences what is late
+    NEW_EPOCH = auto()  # InitProducerId with the id and epoch: aborts, and fences late requests
 
 
 class TransactionScope:
-    """One transaction; a new one for each `begin`."""
+    """One transaction; each `begin` creates one."""
 
     def __init__(self, *, is_v2: bool) -> None:
         self.is_v2 = is_v2
         self.is_uncertain = False
-        self.has_begun = False  # the coordinator may know of it
+        self.has_begun = False  # the coordinator may know it
         self.prepared = False
-        self.groups: set[str] = set()  # V1: whose offsets were added
+        self.groups: set[str] = set()  # V1: the groups whose offsets were added
         self._added: set[TopicPartition] = set()
         self._unadded: set[TopicPartition] = set()
         self._asked: tuple[TopicPartition, ...] = ()
 
     def want(self, partition: TopicPartition) -> bool:
-        """A record for this partition is coming; True when that is the first of its partition."""
+        """Note that a record for a partition is coming; return True for the first one."""
         if partition in self._added or partition in self._unadded or partition in self._asked:
             return False
         (self._added if self.is_v2 else self._unadded).add(partition)
         return True
 
     def may_leave(self, partition: TopicPartition) -> bool:
-        """Whether batches of this partition may be sent."""
+        """Return whether batches of this partition may be sent."""
         return partition in self._added
 
     @property
@@ -53,7 +53,7 @@ class TransactionScope:
         return bool(self._unadded) and not self._asked
 
     def take_unadded(self) -> tuple[TopicPartition, ...]:
-        """The partitions of the next request, which is on its way from here."""
+        """Return the partitions of the next request, which is under way then."""
         assert not self._asked, "one addition at a time"
         self._asked = tuple(sorted(self._unadded))
         self._unadded.clear()
@@ -61,16 +61,16 @@ class TransactionScope:
         return self._asked
 
     def added(self) -> None:
-        """The coordinator has added all that was asked."""
+        """Note that the coordinator has added the requested partitions."""
         self._added.update(self._asked)
         self._asked = ()
 
     def sent(self) -> None:
-        """A batch or offsets are on their way: the coordinator will hear of the transaction."""
+        """Note that a batch or offsets were sent: the coordinator may learn of the transaction."""
         self.has_begun = True
 
     def ending(self, *, is_commit: bool, can_raise_epoch: bool = True) -> Ending:
-        """How it is to be ended. `can_raise_epoch`: the coordinator serves InitProducerId v3."""
+        """Return how it is ended. `can_raise_epoch`: the coordinator serves InitProducerId v3."""
         if not self.has_begun:
             return Ending.NOTHING
         if is_commit or self.is_v2 or not can_raise_epoch:

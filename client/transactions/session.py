@@ -1,13 +1,12 @@
 """The transactional side of a producer: from call to state to request.
 
-The rules stand elsewhere: which call fits which state in `producer_state`, what is part of a
-transaction and how it is ended in `scope`, what errors mean in `reactions`. Here they
-are put in order, with waiting.
+Other modules have the rules: `producer_state` which call fits which state, `scope` the parts of a
+transaction and its ending, `reactions` the meaning of errors. This one applies them in order, and
+waits.
 
-A call that is cut off by its deadline may be made again, and only that one: what the coordinator
-has decided meanwhile is not known. Offsets are sent on when their call is cancelled, one call's
-after another's: a commit waits for them, and an abort gives them up. A call that is cancelled while
-it waits for another's has to be aborted.
+After a deadline only the same call may be repeated: the coordinator's decision is unknown. Sending
+offsets continues when its call is cancelled, one call after another: a commit waits for that, and
+an abort cancels it. A call that is cancelled while it waits for an earlier one requires an abort.
 """
 
 import logging
@@ -32,13 +31,13 @@ _S = ProducerState
 
 
 class Sending(Protocol):
-    """What a session needs of the part that sends batches."""
+    """The part of a producer that sends batches, as a session uses it."""
 
     async def flush(self) -> None:
         """Return when every batch is decided."""
 
     async def abandon(self, problem: KafkaError) -> bool:
-        """Fail all batches; True when some of them were on their way."""
+        """Fail all batches; return whether some of them had been sent."""
         ...
 
 
@@ -50,9 +49,10 @@ class TransactionSession:
     ) -> None:
         self.requests, self.identity, self._settings = requests, identity, settings
         self.scope: TransactionScope | None = None
-        self.kept: PreparedTransaction | None = None  # of an earlier session, taken over
+        self.kept: PreparedTransaction | None = None  # taken over from an earlier session
         self.timeout_ms: int = settings.max_block_ms
-        # V1: something may still take effect under our epoch, so the next transaction gets another.
+        # V1: a request may still take effect under this epoch, so the next transaction gets
+        # another.
         self._needs_new_epoch = False
         self._offsets = LongWork()
 
@@ -65,20 +65,20 @@ class TransactionSession:
 
     @property
     def should_abort(self) -> bool:
-        """Whether a transaction is open that this producer has to end."""
+        """Whether this producer has to end an open transaction."""
         state = self.identity.state
         if state is _S.IN_TRANSACTION:
             return self.scope is not None and not self.scope.prepared
         return state in (_S.ABORTABLE_ERROR, _S.ABORTING_TRANSACTION)
 
     async def init(self, *, keep_prepared: bool) -> PreparedTransaction | None:
-        """Take the transactional id over. A prepared transaction that was kept is returned."""
+        """Take the transactional id over; return a prepared transaction that was kept."""
         self.identity.require(Call.INIT)
         self.identity.move_to(_S.INITIALIZING)
         session = await self._new_epoch(otherwise=_S.UNINITIALIZED, keeps_prepared=keep_prepared)
         if session.ongoing[0] < 0:
             return None
-        # It is ours to end now, under our id and epoch; whoever has its token alone is fenced.
+        # This producer ends it, under the new id and epoch; the old token alone is fenced.
         self.scope = TransactionScope(is_v2=self.requests.is_v2)
         self.scope.has_begun = self.scope.prepared = True
         self.identity.move_to(_S.IN_TRANSACTION)
@@ -88,7 +88,7 @@ class TransactionSession:
         return self.kept
 
     async def begin(self) -> None:
-        """Begin; after doubt under V1 with a raised epoch."""
+        """Begin; with a raised epoch after an uncertain transaction under V1."""
         self.identity.require(Call.BEGIN)
         if self._needs_new_epoch:
             self.identity.move_to(_S.INITIALIZING)
@@ -97,14 +97,14 @@ class TransactionSession:
         self.scope = TransactionScope(is_v2=self.requests.is_v2)
 
     def require_same(self, scope: object) -> None:
-        """Raises IllegalProducerState where `scope` is over: a record of it waited too long."""
+        """Raise IllegalProducerState if `scope` is over: its record waited too long."""
         if self.scope is not scope:
             raise IllegalProducerState(
                 "the transaction ended while this waited to be sent: it is not in the next one"
             )
 
     def want(self, topic: str, partition: int) -> None:
-        """A record for this partition is coming. Raises when no transaction is open for it."""
+        """Add the partition of a record; raise if no transaction is open for it."""
         self._open_scope(Call.SEND).want((topic, partition))
 
     def _open_scope(self, call: Call) -> TransactionScope:
@@ -115,7 +115,7 @@ class TransactionSession:
         return self.scope
 
     async def add_wanted(self) -> None:
-        """V1: add to the transaction what `want` asked for; a failure stands in the state."""
+        """V1: add the partitions of `want` to the transaction; a failure sets the state."""
         scope = self.scope
         if scope is None or not scope.has_unadded:
             return  # the transaction was over before this began
@@ -133,7 +133,7 @@ class TransactionSession:
     async def send_offsets(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
     ) -> None:
-        """Offsets that count when the transaction commits."""
+        """Send offsets that count when the transaction commits."""
         self._open_scope(Call.SEND_OFFSETS)
         if not group.group_id:
             raise InvalidRequest("offsets in a transaction need a group id")
@@ -145,7 +145,7 @@ class TransactionSession:
         except BaseException:
             self.failed(KafkaError("a call to send offsets was interrupted while it waited"))
             raise
-        scope = self._open_scope(Call.SEND_OFFSETS)  # as it is after the others
+        scope = self._open_scope(Call.SEND_OFFSETS)  # again, after the earlier calls
         scope.sent()
         is_sent = False
 
@@ -176,13 +176,13 @@ class TransactionSession:
                     self._producer, group, offsets, deadline_ms, is_v2=scope.is_v2
                 )
             )
-        except BaseException as problem:  # or given up: the request may take effect yet
+        except BaseException as problem:  # or cancelled: the request may still take effect
             scope.is_uncertain = True
             self.failed(problem if isinstance(problem, KafkaError) else KafkaError(repr(problem)))
             raise
 
     async def prepare(self, sending: Sending, *, may_time_out: bool = False) -> PreparedTransaction:
-        """Flush, and hand out the token of the transaction; nothing more goes into it."""
+        """Flush, and return the transaction's token; it accepts no more records."""
         self.identity.require(Call.PREPARE)
         if not (may_time_out or self._settings.transaction_two_phase_commit_enable):
             raise IllegalProducerState(
@@ -197,7 +197,7 @@ class TransactionSession:
             await self._offsets.ended()
             self.identity.require(Call.PREPARE)
         except BaseException:
-            scope.prepared = was_prepared  # by this call nobody has a token
+            scope.prepared = was_prepared  # this call has returned no token
             raise
         return PreparedTransaction(
             self.requests.transactional_id,
@@ -207,7 +207,7 @@ class TransactionSession:
         )
 
     async def commit(self, sending: Sending) -> None:
-        """Flush and commit. Raises why not; a deadline leaves COMMITTING_TRANSACTION."""
+        """Flush and commit; raise why not. A deadline leaves COMMITTING_TRANSACTION."""
         self.identity.require(Call.COMMIT)
         scope = self.scope
         assert scope is not None
@@ -215,13 +215,13 @@ class TransactionSession:
             self.identity.move_to(_S.COMMITTING_TRANSACTION)
         await sending.flush()
         await self._offsets.ended()
-        self.identity.require(Call.COMMIT)  # a batch or offsets have failed meanwhile, perhaps
+        self.identity.require(Call.COMMIT)  # perhaps a batch or offsets have failed meanwhile
         if scope.ending(is_commit=True) is Ending.END_TRANSACTION:
             await self._end(scope, is_commit=True)
         self._over()
 
     async def abort(self, sending: Sending) -> None:
-        """Abort. Raises why not; a deadline allows to abort again."""
+        """Abort; raise why not. After a deadline it may be repeated."""
         self.identity.require(Call.ABORT)
         scope = self.scope
         if self.identity.state is not _S.ABORTING_TRANSACTION:
@@ -241,7 +241,7 @@ class TransactionSession:
             except KafkaError as problem:
                 if not problem.abortable:
                     raise
-                ending = Ending.NEW_EPOCH  # the coordinator wants that instead
+                ending = Ending.NEW_EPOCH  # the coordinator requires that
         if ending is Ending.NEW_EPOCH:
             self.identity.move_to(_S.INITIALIZING)
             await self._new_epoch(otherwise=_S.ABORTABLE_ERROR, current=self._producer)
@@ -250,16 +250,16 @@ class TransactionSession:
         self._over()
 
     async def close(self) -> None:
-        """Give up the offsets that interrupted calls have left."""
+        """Cancel the sending of offsets of interrupted calls."""
         await self._offsets.stop()
 
     def uncertain(self) -> None:
-        """An answer about a batch was lost: it may be written later than we think."""
+        """Note that a batch's answer was lost: it may be written later."""
         if self.scope is not None:
             self.scope.is_uncertain = True
 
     def failed(self, problem: KafkaError) -> None:
-        """Something that belongs to the transaction failed for good."""
+        """Note a final failure of a part of the transaction."""
         state = self.identity.state
         if problem.fatal:
             if state is not _S.FATAL_ERROR:
@@ -280,7 +280,7 @@ class TransactionSession:
             )
         except KafkaError as problem:
             scope.is_uncertain = True
-            if problem.fatal or problem.abortable:  # a deadline leaves everything open
+            if problem.fatal or problem.abortable:  # a deadline decides nothing
                 self.failed(problem)
             raise
         except BaseException:
@@ -304,7 +304,7 @@ class TransactionSession:
         current: Identity = (-1, -1),
         keeps_prepared: bool = False,
     ) -> Session:
-        """InitProducerId: READY, or `otherwise` when it failed. current: ours, if we go on."""
+        """Call InitProducerId; READY, or `otherwise` after a failure. current: the id to keep."""
         try:
             session = await self.requests.init_producer_id(
                 self._deadline_ms(),

@@ -1,4 +1,4 @@
-"""The same as pool.py for programs without an event loop: writers for many threads at once.
+"""A pool of writers for many threads, in programs without an event loop (pool.py).
 
     with BlockingWriterPool("127.0.0.1:9092", "billing", 8, connect) as pool:
         with pool.transaction() as work:
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 
 class _Thread:
-    """A thread as the holder of a writer: which has entered, and which has used it last."""
+    """A thread that holds a writer: the one that entered, and the one of the last use."""
 
     def __init__(self) -> None:
         self.entered = threading.current_thread()
@@ -47,7 +47,7 @@ class _Thread:
 
 
 class BlockingWriterPool:
-    """See the top of the file. For any thread; arguments as for `WriterPool`."""
+    """A pool for any thread; its arguments are those of `WriterPool`."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class BlockingWriterPool:
         tell_of_forks(self)
 
     def forked(self) -> None:
-        """Give nothing out: the connections are the parent's; called in a child."""
+        """Lend no more writers: their connections are the parent's; called in a forked child."""
         self._is_forked = True
 
     def __enter__(self) -> Self:
@@ -79,7 +79,7 @@ class BlockingWriterPool:
         self.close()
 
     def start(self) -> None:
-        """As `WriterPool.start`."""
+        """Start all writers as `WriterPool.start` does."""
         self._refuse()
         try:
             for slot in self._names.slots:
@@ -90,13 +90,13 @@ class BlockingWriterPool:
 
     @contextlib.contextmanager
     def transaction(self, *, timeout_ms: int | None = None) -> Generator[BlockingDualWork]:
-        """As `WriterPool.transaction`."""
+        """Open a block as `WriterPool.transaction` does."""
         with self.acquire(timeout_ms=timeout_ms) as writer, writer.transaction() as work:
             yield work
 
     @contextlib.contextmanager
     def acquire(self, *, timeout_ms: int | None = None) -> Generator[BlockingDualWriter]:
-        """As `WriterPool.acquire`, for the thread that enters."""
+        """Lend a writer as `WriterPool.acquire` does, to the thread that enters."""
         holder = _Thread()
         slot = self._take(holder, self._timeout_ms if timeout_ms is None else timeout_ms)
         try:
@@ -106,12 +106,12 @@ class BlockingWriterPool:
             writer.on_use = holder.seen
             yield writer
         finally:
-            if not self._is_forked:  # the lock may be held by a thread of the parent
+            if not self._is_forked:  # a thread of the parent may hold the lock
                 with self._lock:
                     self._names.give_back(slot, holder)
 
     def close(self) -> None:
-        """As `WriterPool.close`."""
+        """Close the writers as `WriterPool.close` does."""
         if self._is_forked:
             return
         self._is_closed = True
@@ -154,7 +154,7 @@ class BlockingWriterPool:
                     self._names.leave(ticket)
 
     def _renew(self, slot: Slot) -> BlockingDualWriter:
-        """As `WriterPool` does it."""
+        """Start a new writer of a name, as `WriterPool` does."""
         old, slot.writer = slot.writer, None
         if old is not None:
             self._close_writer(slot, old)

@@ -5,9 +5,9 @@
             await work.execute("UPDATE ...")
             await work.send("transfers", b"...")
 
-Its writers are billing-0 to billing-7, each with a connection and a producer of its own. Who finds
-none free waits, `acquire_timeout_ms` at most. One process has the names of a pool at a time, as
-with a single writer: the pool that starts last takes them over.
+Its writers are billing-0 to billing-7, each with a connection and a producer of its own. A task
+waits for a free writer for at most `acquire_timeout_ms`. One process has the names of a pool at a
+time, as with a single writer: the pool that starts last takes them over.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from .pool_names import PoolNames, Slot, Ticket
 
 logger = logging.getLogger(__name__)
 ACQUIRE_TIMEOUT_MS, CLOSE_TIMEOUT_MS = 30_000, 5_000
-LOOK_S = 0.25  # for holders that have died, which tell nobody
+LOOK_S = 0.25  # to find holders that have ended without notice
 CLOSE_LOOK_S = 0.01
 STARTS_AT_ONCE = 16
 CLOSED = "the pool is closed"
@@ -39,7 +39,7 @@ ONE_LOCK = (
 
 
 class _Task:
-    """A task as the holder of a writer: which has entered, and which has used it last."""
+    """A task that holds a writer: the one that entered, and the one of the last use."""
 
     def __init__(self) -> None:
         self.entered = asyncio.current_task()
@@ -60,7 +60,7 @@ class _Task:
 
 
 class WriterPool:
-    """See the top of the file."""
+    """A pool of writers for tasks."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class WriterPool:
         acquire_timeout_ms: int = ACQUIRE_TIMEOUT_MS,
         **options: Any,
     ) -> None:
-        """connect: opens one connection for each writer. options: of each `DualWriter`."""
+        """Create a pool. connect: opens a connection for each writer. options: `DualWriter`'s."""
         self._names = PoolNames(prefix, size)
         self._source, self._connect, self._options = source, connect, options
         self._timeout_ms = acquire_timeout_ms
@@ -81,7 +81,7 @@ class WriterPool:
         tell_of_forks(self)
 
     def forked(self) -> None:
-        """Give nothing out: the connections are the parent's; called in a child."""
+        """Lend no more writers: their connections are the parent's; called in a forked child."""
         self._is_forked = True
 
     async def __aenter__(self) -> Self:
@@ -92,7 +92,7 @@ class WriterPool:
         await self.close()
 
     async def start(self) -> None:
-        """Start all writers: each takes its name over, and ends what an older one has left."""
+        """Start all writers: each takes its name over, and ends an older writer's transactions."""
         self._refuse()
         first, *others = self._names.slots
         starts = list[asyncio.Task[None]]()
@@ -112,18 +112,18 @@ class WriterPool:
 
     @contextlib.asynccontextmanager
     async def transaction(self, *, timeout_ms: int | None = None) -> AsyncGenerator[DualWork]:
-        """A block of `DualWriter.transaction`, by whichever writer is free."""
+        """Open a block of `DualWriter.transaction` with any free writer."""
         async with self.acquire(timeout_ms=timeout_ms) as writer, writer.transaction() as work:
             yield work
 
     @contextlib.asynccontextmanager
     async def acquire(self, *, timeout_ms: int | None = None) -> AsyncGenerator[DualWriter]:
-        """A writer for the task that enters, until it leaves.
+        """Lend a writer to the task that enters, until it leaves.
 
-        Raises NoWriterFree after timeout_ms, which names the holders; ClientClosed when the pool is
-        closed; WriterSuperseded when another process has the names. A writer whose task has ended
-        without leaving is started anew for the next one: that which entered and that which has used
-        it last, and not before SILENT_S after that use.
+        Raises NoWriterFree, which names the holders, after timeout_ms; ClientClosed if the pool is
+        closed; WriterSuperseded if another process has the names. A writer is started anew for the
+        next task if its holder has ended without leaving: when both the task that entered and that
+        of the last use are over, and SILENT_S after that use.
         """
         holder = _Task()
         slot = await self._take(holder, self._timeout_ms if timeout_ms is None else timeout_ms)
@@ -137,7 +137,7 @@ class WriterPool:
             self._names.give_back(slot, holder)
 
     async def close(self) -> None:
-        """Close all writers; those in use when they are given back, or after a while."""
+        """Close all writers; those in use when they are returned, or after CLOSE_TIMEOUT_MS."""
         if self._is_forked:
             return
         self._is_closed = True
@@ -176,7 +176,7 @@ class WriterPool:
             self._names.leave(ticket)
 
     async def _renew(self, slot: Slot) -> DualWriter:
-        """Start a writer of this name, which fences the one before and ends what that has left."""
+        """Start a new writer of this name, which fences the old one and ends its transactions."""
         old, slot.writer = slot.writer, None
         if old is not None:
             try:

@@ -1,9 +1,9 @@
-"""Who has which writer of a pool: PREFIX-0 to PREFIX-(N-1), and who waits for one.
+"""The holders of a pool's writers, PREFIX-0 to PREFIX-(N-1), and the queue for them.
 
-Pure: what is done about a writer is the pools' (pool.py, blocking_pool.py). Those who wait come
-first come, first served. A holder that has ended without giving its writer back is dead: the writer
-is not given on as it is, since it may stand in the middle of a block; the next one to have the name
-starts it anew, which fences the old one and ends what that has left.
+Pure: the pools (pool.py, blocking_pool.py) start and close the writers. Waiting tasks are served
+in order. A holder is dead if it has ended without returning its writer. That writer may be in the
+middle of a block, so it is not lent as it is: the next holder of the name starts it anew, which
+fences the old one and ends its transactions.
 """
 
 from collections import OrderedDict, deque
@@ -20,49 +20,49 @@ SILENT_S = 5.0
 
 
 class NoWriterFree(KafkaError):
-    """All writers of a pool were in use for as long as the call may wait. Nothing was begun."""
+    """All writers of a pool were in use until the timeout. No block was begun."""
 
     code = ErrorCode.REQUEST_TIMED_OUT
 
 
 class WriterHolder(Protocol):
-    """A task or a thread; `str` names it.
+    """A task or a thread that holds a writer; `str` names it.
 
-    That which enters a block need not be the one that lives in it (asyncio.wait_for, an executor).
-    That which uses it last need not be, either (asyncio.gather). So a holder is dead when both are
-    over, and not before SILENT_S after the last use.
+    The task that enters a block may differ from the one that runs it (asyncio.wait_for, an
+    executor), and so may the task of the last use (asyncio.gather). So a holder is dead only if
+    both have ended, and SILENT_S after the last use.
     """
 
     @property
     def is_dead(self) -> bool: ...
 
     def seen(self) -> None:
-        """The current one has used the writer."""
+        """Note that the current task or thread has used the writer."""
         ...
 
 
 @dataclass(eq=False, slots=True)
 class Slot:
-    """One name. writer: None where it has to be started."""
+    """One name. writer: None if it has to be started."""
 
     name: str
     writer: Any = None
     holder: WriterHolder | None = None
     since_s: float = 0.0
-    is_orphan: bool = False  # its last holder has died
+    is_orphan: bool = False  # its last holder is dead
     lost: WriterSuperseded | None = None  # another process has the name
 
 
 @dataclass(eq=False, slots=True)
 class Ticket:
-    """One that wants a writer. wake: called when it may be its turn."""
+    """A request for a writer. wake: called when it may be next."""
 
     holder: WriterHolder
     wake: Callable[[], object] = field(default=lambda: None)
 
 
 class PoolNames:
-    """See the top of the file. The caller keeps others out."""
+    """The names of a pool; the caller serializes the calls."""
 
     def __init__(self, prefix: str, size: int) -> None:
         if not 1 <= size <= SIZE_MAX:
@@ -74,17 +74,17 @@ class PoolNames:
         self._waiting: OrderedDict[Ticket, None] = OrderedDict()
 
     def wait(self, ticket: Ticket) -> None:
-        """Stand at the end of the queue."""
+        """Join the end of the queue."""
         if len(self._waiting) >= WAITING_MAX:
             raise NoWriterFree(f"{WAITING_MAX:,} wait for a writer of pool {self.prefix!r} already")
         self._waiting[ticket] = None
 
     def is_next(self, ticket: Ticket) -> bool:
-        """Whether it is this one's turn: it looks for holders that have died. The others sleep."""
+        """Return whether it is first in the queue, and so has to look for dead holders."""
         return next(iter(self._waiting), None) is ticket
 
     def take(self, ticket: Ticket, now_s: float) -> Slot | None:
-        """A writer, where it is this one's turn and there is one. Raises WriterSuperseded."""
+        """Return a writer if it is this ticket's turn and one is free; raise WriterSuperseded."""
         if not self.is_next(ticket):
             return None
         slot = self._free.popleft() if self._free else self._orphan()
@@ -108,14 +108,14 @@ class PoolNames:
             raise lost[0]
 
     def leave(self, ticket: Ticket) -> None:
-        """It waits no more: it has a writer, or has given up."""
+        """Leave the queue, with a writer or without."""
         was_next = self.is_next(ticket)
         self._waiting.pop(ticket, None)
         if was_next:
             self.wake_next()
 
     def give_back(self, slot: Slot, holder: WriterHolder) -> None:
-        """The holder is done with it. Its place may have been taken, after its death."""
+        """Return a writer, unless its name was taken from a dead holder meanwhile."""
         if slot.holder is not holder:
             return
         slot.holder = None
@@ -127,23 +127,23 @@ class PoolNames:
         self.wake_next()
 
     def wake_next(self) -> None:
-        """Whose turn it is looks again."""
+        """Wake the first ticket of the queue."""
         for first in self._waiting:
             first.wake()
             return
 
     def wake_all(self) -> None:
-        """The pool is closed."""
+        """Wake all tickets, as the pool is closed."""
         for each in self._waiting:
             each.wake()
 
     @property
     def held(self) -> list[Slot]:
-        """The longest first."""
+        """The slots in use, the longest held first."""
         return sorted((s for s in self.slots if s.holder is not None), key=lambda s: s.since_s)
 
     def none_free(self, waited_s: float, now_s: float) -> NoWriterFree:
-        """What is said after the wait: who holds the writers, and since when."""
+        """Return the timeout error, which names the holders and how long they have held."""
         held = self.held
         words = [f"{s.name} by {s.holder} for {now_s - s.since_s:.1f} s" for s in held[:SHOWN_MAX]]
         words += [f"{len(held) - SHOWN_MAX} more"] * (len(held) > SHOWN_MAX)
