@@ -1,6 +1,6 @@
-"""What the tests of dual writes and outboxes share: a cluster, and both databases.
+"""Fixtures of the tests of dual writes and outboxes: a cluster, and both databases.
 
-They belong to one xdist group, so that one worker has them.
+The tests belong to one xdist group, so that one worker runs them.
 """
 
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ def postgres() -> Iterator[PostgresServer]:
 
 @pytest.fixture
 def server(postgres: PostgresServer) -> PostgresServer:
-    """It runs, whatever the test before has left."""
+    """Return the server, started again if the last test has left it stopped."""
     if not postgres.is_started:
         postgres.start()
     return postgres
@@ -42,7 +42,7 @@ def server(postgres: PostgresServer) -> PostgresServer:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A file of sqlite, or a URL."""
+    """Return a file of sqlite, or a URL."""
     if request.param == "sqlite":
         return str(tmp_path / "ledger")
     return request.getfixturevalue("server").url

@@ -1,10 +1,10 @@
-"""What our client costs: microseconds of Python for each record, and against confluent-kafka.
+"""Measures the client: microseconds of Python for each record, and beside confluent-kafka.
 
     .venv/bin/python tests/client/speed.py cost
     .venv/bin/python tests/client/speed.py compare [--bootstrap HOST:PORT] [--records N]
 
-`cost` measures what this process does for a record, without a network: from the call to the bytes
-of a request, and from the bytes of an answer to the program; CPU time, the best of several runs.
+`cost` measures the CPU time for a record, without a network: from the call to the bytes of a
+request, and from the bytes of an answer to the application; it prints the best of several runs.
 `compare` writes and reads 1 kB records in large batches, ours and theirs in turn, on one cluster
 (its own of three nodes, unless another is named): A B A B, all rounds are shown.
 """
@@ -30,13 +30,13 @@ HEADERS = (("trace", b"0123456789abcdef"), ("kind", b"order"))
 
 
 def value_of(size: int, number: int) -> bytes:
-    """Text that compresses about as JSON does."""
+    """Return text that compresses about as JSON does."""
     line = b'{"carrier": "AA", "flight": %d, "delay": %d}' % (number, number * 7919 % 1000)
     return (line * (size // len(line) + 1))[:size]
 
 
 def cpu_us(work: Callable[[], object], count: int) -> float:
-    """Of each record, the best of some runs."""
+    """Return the CPU time for each record, the best of some runs."""
     found = []
     for _ in range(REPEATS):
         before = time.process_time()
@@ -46,7 +46,7 @@ def cpu_us(work: Callable[[], object], count: int) -> float:
 
 
 class Unsent:
-    """A producer whose batches are encoded and dropped."""
+    """A producer that encodes and drops its batches."""
 
     def __init__(self, **settings: Any) -> None:
         view = ClusterView("127.0.0.1:1")
@@ -83,7 +83,7 @@ class Unsent:
 
 
 def fetched(values: list[bytes], keys: Any, headers: Any, compression: str) -> bytes:
-    """An answer with these records."""
+    """Return an answer with these records."""
     unsent = Unsent(compression_type=compression)
     made: list[bytes] = []
     offset = 0

@@ -17,7 +17,7 @@ TIMEOUT_S = 10
 
 
 class Slow:
-    """Its second closing does not wait for the first one, as those of our clients."""
+    """A client that, like ours, does not wait for a running close in a second one."""
 
     def __init__(self) -> None:
         self.is_closing = self.has_flushed = False
@@ -30,7 +30,7 @@ class Slow:
 
 
 def at_once(*works: Callable[[], object]) -> list[BaseException]:
-    """Each in a thread of its own; what they raised. None may hang."""
+    """Run each work in a thread; return their exceptions. None may hang."""
     problems: list[BaseException] = []
     begin = threading.Barrier(len(works))
 
@@ -57,13 +57,13 @@ def test_two_threads_may_close_a_client(make: type[BlockingProducer | BlockingCo
         assert at_once(client.close, client.close) == []
 
 
-def test_who_closes_second_does_not_end_what_the_first_one_flushes() -> None:
+def test_second_close_does_not_end_the_flush_of_the_first() -> None:
     client = BlockingClient(slow := Slow(), "slow")
     assert at_once(client.close, client.close) == []
     assert slow.has_flushed
 
 
-def test_a_call_that_waits_hears_that_the_client_was_closed() -> None:
+def test_call_that_waits_raises_when_the_client_is_closed() -> None:
     consumer = BlockingConsumer(NOWHERE)
     consumer.assign({("t", 0): 0})
     begun = threading.Event()
@@ -79,7 +79,7 @@ def test_a_call_that_waits_hears_that_the_client_was_closed() -> None:
         consumer.poll(0)
 
 
-def test_a_record_that_waits_for_its_topic_is_decided_when_closing_is_interrupted(
+def test_record_that_waits_for_its_topic_is_decided_when_the_close_is_interrupted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     producer = BlockingProducer(NOWHERE)
@@ -104,7 +104,7 @@ def test_a_record_that_waits_for_its_topic_is_decided_when_closing_is_interrupte
             delivery.result()
 
 
-def test_a_callback_that_closes_its_own_client_spoils_nothing() -> None:
+def test_callback_that_closes_its_own_client_is_refused() -> None:
     client = BlockingClient(slow := Slow(), "slow")
 
     async def closes(_: Slow) -> None:
@@ -116,7 +116,7 @@ def test_a_callback_that_closes_its_own_client_spoils_nothing() -> None:
     assert slow.has_flushed
 
 
-def test_a_handler_of_signals_may_close_what_is_being_closed() -> None:
+def test_signal_handler_may_close_a_client_that_is_closing() -> None:
     client = BlockingClient(slow := Slow(), "slow")
     main = threading.main_thread().ident
     assert main is not None

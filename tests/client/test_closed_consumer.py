@@ -1,4 +1,4 @@
-"""A consumer that is closed says so, and one whose close is cancelled leaves nothing running."""
+"""A closed consumer raises, and a cancelled close leaves no task running."""
 
 import asyncio
 import contextlib
@@ -38,7 +38,7 @@ CALLS: dict[str, Callable[[Consumer], Any]] = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-async def test_a_call_of_a_closed_consumer_raises(name: str) -> None:
+async def test_call_of_a_closed_consumer_raises(name: str) -> None:
     consumer = Consumer(NOWHERE, group_id="g", enable_auto_commit=False)
     consumer.assign({PLACE: 0})
     await consumer.close()
@@ -51,7 +51,7 @@ async def test_a_call_of_a_closed_consumer_raises(name: str) -> None:
 
 
 @pytest.mark.parametrize("group_id", [None, "g"])
-async def test_a_poll_is_ended_by_a_close_of_another_task(group_id: str | None) -> None:
+async def test_poll_is_ended_by_a_close_of_another_task(group_id: str | None) -> None:
     consumer = Consumer(NOWHERE, group_id=group_id, enable_auto_commit=False)
     if group_id is None:
         consumer.assign({PLACE: 0})
@@ -66,7 +66,7 @@ async def test_a_poll_is_ended_by_a_close_of_another_task(group_id: str | None) 
 
 
 async def test_callbacks_of_the_close_may_commit_and_not_poll() -> None:
-    """As with Kafka's consumer, which is closed when it has left."""
+    """Kafka's consumer behaves the same: it is closed only after it has left."""
     consumer = Consumer(NOWHERE, group_id="g", enable_auto_commit=False)
     committed, said = [], []
 
@@ -91,7 +91,7 @@ async def test_callbacks_of_the_close_may_commit_and_not_poll() -> None:
 
 
 @pytest.mark.parametrize("steps", [0, 1, 2, 3, 5])
-async def test_a_cancelled_close_leaves_nothing_running(steps: int) -> None:
+async def test_cancelled_close_leaves_no_task_running(steps: int) -> None:
     consumer = Consumer(NOWHERE, group_id="g", enable_auto_commit=False)
     consumer.subscribe(["t"])
     await consumer.poll(20)
@@ -101,7 +101,7 @@ async def test_a_cancelled_close_leaves_nothing_running(steps: int) -> None:
     closing.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await closing
-    if steps:  # else it has not begun
+    if steps:  # otherwise it has not begun
         await until(lambda: asyncio.all_tasks() == {asyncio.current_task()})
         with pytest.raises(ClientClosed):
             await consumer.poll(0)

@@ -1,4 +1,4 @@
-"""Connections of a view: who waits for one, and which broker is asked first."""
+"""Connections of a view: callers that share one, and the order of brokers."""
 
 import asyncio
 import itertools
@@ -18,7 +18,7 @@ DEAF, ALIVE = ("10.0.0.1", 9092), ("10.0.0.2", 9092)
 
 
 class Hosts:
-    """Brokers of which one takes no connection: it costs the whole timeout to find out."""
+    """Brokers, one of which accepts no connection: an attempt takes the whole timeout."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, timeout_s: float = 0.2) -> None:
         self.opened: list[tuple[str, int]] = []
@@ -46,7 +46,7 @@ class _Open(asyncio.Transport):
         pass
 
 
-async def test_who_waits_for_a_connection_that_fails_does_not_try_it_once_more(
+async def test_callers_waiting_for_a_failed_connection_do_not_try_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     hosts, view = Hosts(monkeypatch), ClusterView("127.0.0.1:1")
@@ -60,7 +60,7 @@ async def test_who_waits_for_a_connection_that_fails_does_not_try_it_once_more(
     assert hosts.opened == [DEAF, DEAF], "who comes later tries anew"
 
 
-async def test_who_gives_up_leaves_the_connection_to_the_next_one(
+async def test_cancelled_caller_leaves_the_connection_to_the_next_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     hosts, view = Hosts(monkeypatch), ClusterView("127.0.0.1:1")
@@ -72,7 +72,7 @@ async def test_who_gives_up_leaves_the_connection_to_the_next_one(
     assert hosts.opened == [DEAF, DEAF]
 
 
-async def test_a_broker_that_was_lost_is_not_asked_before_those_that_are_there(
+async def test_lost_broker_is_asked_after_connected_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     hosts, view = Hosts(monkeypatch), ClusterView("127.0.0.1:1")
@@ -86,7 +86,7 @@ async def test_a_broker_that_was_lost_is_not_asked_before_those_that_are_there(
 
 
 class _Full(_Open):
-    """The other side reads nothing."""
+    """A transport with a peer that reads nothing."""
 
     def __init__(self) -> None:
         self.is_aborted = False
@@ -98,7 +98,7 @@ class _Full(_Open):
         self.is_aborted = True
 
 
-async def test_a_request_without_an_answer_has_a_deadline_too() -> None:
+async def test_request_without_an_answer_has_a_deadline() -> None:
     connection = BrokerConnection("127.0.0.1", 1, "test", 50)
     transport = connection._transport = _Full()
     connection.writable.clear()
@@ -117,8 +117,8 @@ class _Kept(_Open):
         self.correlation_ids.append(int.from_bytes(frame[8:12], "big", signed=True))
 
 
-async def test_a_connection_goes_on_after_two_thousand_million_requests() -> None:
-    """At a thousand a second that is after 25 days."""
+async def test_connection_continues_after_correlation_ids_wrap() -> None:
+    """At a thousand requests a second that is after 25 days."""
     connection = BrokerConnection("127.0.0.1", 1, "test", 10_000)
     transport = connection._transport = _Kept()
     connection._correlation_ids = itertools.count(2**31 - 1)
@@ -142,8 +142,8 @@ class _Counted(dict[TopicPartition, PartitionInfo]):
         return super().items()
 
 
-def test_partitions_of_many_topics_are_found_without_looking_at_all_for_each() -> None:
-    """A group that reads a thousand topics would stop its leader's event loop for seconds."""
+def test_partitions_of_many_topics_are_found_with_one_scan() -> None:
+    """A group with a thousand topics would block its leader's event loop for seconds."""
     counted = _Counted()
     snapshot = ClusterSnapshot(partitions=counted)
 
@@ -165,10 +165,10 @@ def test_partitions_of_many_topics_are_found_without_looking_at_all_for_each() -
 
 
 @pytest.mark.parametrize("size_bytes, is_aside", [(1_000, False), (1_000_000, True)])
-async def test_a_huge_answer_is_read_beside_the_event_loop(
+async def test_large_answer_is_decoded_in_a_thread(
     monkeypatch: pytest.MonkeyPatch, size_bytes: int, is_aside: bool
 ) -> None:
-    """The metadata of ten thousand partitions takes half a second to read."""
+    """The metadata of ten thousand partitions takes half a second to decode."""
     connection = BrokerConnection("127.0.0.1", 1, "test", 10_000)
     connection.versions = {3: (0, 12)}
 
@@ -184,7 +184,7 @@ async def test_a_huge_answer_is_read_beside_the_event_loop(
     assert (where is not threading.current_thread()) == is_aside
 
 
-async def test_a_huge_cluster_is_taken_over_beside_the_event_loop(
+async def test_metadata_of_a_large_cluster_is_read_in_a_thread(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     hosts, view = Hosts(monkeypatch), ClusterView(":".join(map(str, ALIVE)))

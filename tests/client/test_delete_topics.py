@@ -1,4 +1,4 @@
-"""Topics are deleted each with an answer of its own, also where an answer was lost."""
+"""Each deleted topic has an answer of its own, even if an answer was lost."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -16,10 +16,10 @@ from oncelog.wire.errors import (
 
 
 class LossyView:
-    """One broker, which answers as it was told, and deletes even where the answer is lost."""
+    """One broker with scripted answers; it also deletes topics if the answer is lost."""
 
     def __init__(self, *answers: dict[str, ErrorCode] | None) -> None:
-        self.answers = list(answers)  # None: it is lost
+        self.answers = list(answers)  # None: the answer is lost
 
     async def any_broker(self) -> "LossyView":
         return self
@@ -51,7 +51,7 @@ UNKNOWN, MOVED = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_CONTROLLER
         ([{"a": UNKNOWN}], UnknownTopicOrPartition),
         ([None, {"a": UNKNOWN}], type(None)),  # the first request has deleted it
         ([None, {"a": MOVED}, {"a": UNKNOWN}], type(None)),
-        ([{"a": MOVED}, {"a": UNKNOWN}], UnknownTopicOrPartition),  # none of them has
+        ([{"a": MOVED}, {"a": UNKNOWN}], UnknownTopicOrPartition),  # none of the requests has
         ([{"a": ErrorCode.REQUEST_TIMED_OUT}, {"a": UNKNOWN}], type(None)),
         ([{}], UnknownServerError),
     ],

@@ -1,4 +1,4 @@
-"""A child of a fork is told that its parent's clients are not its own."""
+"""A forked child gets an error from the clients of its parent."""
 
 import sys
 
@@ -85,7 +85,7 @@ def lines(program: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_blocking_clients_raise_in_a_forked_child_and_go_on_in_the_parent() -> None:
+def test_blocking_clients_raise_in_a_forked_child_and_continue_in_the_parent() -> None:
     assert lines(BLOCKING) == [
         *[f"{name} ClientClosed True" for name in ("send", "send_many", "flush", "poll")],
         "describe ClientClosed True",
@@ -95,7 +95,7 @@ def test_blocking_clients_raise_in_a_forked_child_and_go_on_in_the_parent() -> N
     ]
 
 
-def test_async_clients_that_were_in_use_raise_in_a_forked_child() -> None:
+def test_async_clients_in_use_raise_in_a_forked_child() -> None:
     assert lines(ASYNC) == [
         *[f"{name} ClientClosed True" for name in ("send", "send_many", "flush", "poll")],
         "create ClientClosed True",

@@ -1,4 +1,4 @@
-"""A client says which broker it means, where brokers can tell whether it is they (KIP-1242)."""
+"""A client names the broker that it means, if brokers can check that (KIP-1242)."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -18,7 +18,7 @@ NEWEST_METADATA = 12
 
 
 class Node:
-    """A broker that answers ApiVersions and Metadata. asked: versions and who was meant."""
+    """A broker that answers ApiVersions and Metadata. asked: versions, and the broker meant."""
 
     def __init__(self, node_id: int, cluster_id: str, newest: int) -> None:
         self.node_id, self.cluster_id, self.newest = node_id, cluster_id, newest
@@ -85,7 +85,7 @@ class Node:
         }
 
 
-async def test_a_known_broker_is_asked_whether_it_is_the_one_that_is_meant() -> None:
+async def test_known_broker_is_asked_with_its_id() -> None:
     async with Node(1, "c", 5).serving() as one, Node(2, "c", 5).serving() as two:
         one.known = [one, two]
         view = ClusterView(f"127.0.0.1:{one.port}")
@@ -96,7 +96,7 @@ async def test_a_known_broker_is_asked_whether_it_is_the_one_that_is_meant() -> 
         await view.close()
 
 
-async def test_older_brokers_are_not_asked_what_they_cannot_answer() -> None:
+async def test_older_brokers_are_asked_without_an_id() -> None:
     async with Node(1, "c", 4).serving() as one, Node(2, "c", 4).serving() as two:
         one.known = [one, two]
         view = ClusterView(f"127.0.0.1:{one.port}")
@@ -107,7 +107,7 @@ async def test_older_brokers_are_not_asked_what_they_cannot_answer() -> None:
 
 
 @pytest.mark.parametrize(("node_id", "cluster_id"), [(3, "c"), (2, "another")])
-async def test_an_address_of_another_broker_sends_the_client_back_to_the_bootstrap_list(
+async def test_address_of_another_broker_sends_the_client_back_to_the_bootstrap_list(
     node_id: int, cluster_id: str
 ) -> None:
     first = Node(1, "c", 5)

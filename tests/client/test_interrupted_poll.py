@@ -1,4 +1,4 @@
-"""A poll of a blocking consumer that an exception of a signal handler leaves loses nothing."""
+"""A poll of a blocking consumer that a signal handler interrupts loses no record."""
 
 import contextlib
 import random
@@ -36,7 +36,7 @@ committed: list[int] = []
 def interrupted(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[BlockingConsumer, Callable[[BlockingConsumer], Any]]]:
-    """A consumer whose poll was left when the loop had ended it, and another poll."""
+    """Return a consumer, interrupted in a poll that the loop had ended, and another poll."""
     with BlockingConsumer("127.0.0.1:1", group_id="g") as consumer:
 
         async def commit(listed: Any, **_: Any) -> None:
@@ -58,14 +58,14 @@ def interrupted(
         yield consumer, request.param
 
 
-def test_a_poll_after_an_interrupted_one_gives_its_records(interrupted: Any) -> None:
+def test_poll_after_an_interrupted_one_returns_its_records(interrupted: Any) -> None:
     consumer, poll = interrupted
     assert len(poll(consumer)) == 1
     assert consumer.position(*PLACE) == 1
     assert len(poll(consumer)) == 0
 
 
-def test_a_poll_that_is_interrupted_before_it_begins_gives_nothing_twice(
+def test_poll_interrupted_before_it_begins_returns_no_record_twice(
     interrupted: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     consumer, poll = interrupted
@@ -82,7 +82,7 @@ def test_a_poll_that_is_interrupted_before_it_begins_gives_nothing_twice(
     assert len(poll(consumer)) == 0
 
 
-def test_a_poll_that_ends_after_its_caller_has_left_it_is_taken_back(
+def test_poll_that_ends_after_its_caller_was_interrupted_is_taken_back(
     interrupted: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     consumer, poll = interrupted
@@ -99,24 +99,24 @@ def test_a_poll_that_ends_after_its_caller_has_left_it_is_taken_back(
     assert len(poll(consumer)) == 1
 
 
-def test_an_interrupted_poll_has_not_moved_the_position(interrupted: Any) -> None:
+def test_interrupted_poll_does_not_move_the_position(interrupted: Any) -> None:
     consumer, _ = interrupted
     assert consumer.position(*PLACE) == 0
 
 
-def test_an_interrupted_poll_is_not_committed(interrupted: Any) -> None:
+def test_interrupted_poll_is_not_committed(interrupted: Any) -> None:
     consumer, _ = interrupted
     consumer.commit()
     assert committed == [0]
 
 
-def test_a_close_after_an_interrupted_poll_does_not_commit_it(interrupted: Any) -> None:
+def test_close_after_an_interrupted_poll_does_not_commit_it(interrupted: Any) -> None:
     consumer, _ = interrupted
     consumer.close()
     assert committed == [0]
 
 
-def test_a_poll_that_is_interrupted_before_it_begins_takes_back_nothing() -> None:
+def test_poll_interrupted_before_it_begins_takes_nothing_back() -> None:
     with BlockingConsumer("127.0.0.1:1") as consumer:
         consumer.assign({PLACE: 0})
         load(consumer)
@@ -127,7 +127,7 @@ def test_a_poll_that_is_interrupted_before_it_begins_takes_back_nothing() -> Non
         assert consumer.position(*PLACE) == 1
 
 
-def test_a_poll_that_is_refused_takes_back_nothing() -> None:
+def test_refused_poll_takes_nothing_back() -> None:
     with BlockingConsumer("127.0.0.1:1") as consumer:
         consumer.assign({PLACE: 0})
         load(consumer)
@@ -146,20 +146,20 @@ def leave_before_it_begins(work: Any, timeout_s: float | None = None) -> None:
     raise Interrupted
 
 
-def test_a_seek_behind_an_interrupted_poll_stays(interrupted: Any) -> None:
+def test_seek_after_an_interrupted_poll_is_kept(interrupted: Any) -> None:
     consumer, _ = interrupted
     consumer.seek(*PLACE, 7)
     assert consumer.position(*PLACE) == 7
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # in a finalizer
-def test_polls_between_signals_give_every_record_once(bootstrap: str, topic: str) -> None:
+def test_polls_between_signals_return_every_record_once(bootstrap: str, topic: str) -> None:
     count = 1_000
     with BlockingProducer(bootstrap) as producer:
         producer.send_many(topic, [b"%d" % n for n in range(count)], partition=0)
 
     def leave(_: int, frame: FrameType | None) -> None:
-        while frame is not None:  # what the program has got is its own to keep
+        while frame is not None:  # records that the application has received are its own
             if frame.f_code is BlockingConsumer._poll.__code__:
                 raise Interrupted
             frame = frame.f_back

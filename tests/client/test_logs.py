@@ -1,4 +1,4 @@
-"""What a user finds in the log: which batch, which partitions, where a position went."""
+"""Log lines of the client: the batch, the partitions, the new position."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from oncelog.client.produce.accumulator import ProducerBatch
 from oncelog.client.settings import consumer_settings
 
 
-def test_a_batch_is_named_by_its_partition_and_size() -> None:
+def test_batch_is_named_by_its_partition_and_size() -> None:
     assert repr(ProducerBatch("orders", 3, 0, 0)) == "a batch of 0 records of orders/3"
 
 
@@ -21,8 +21,8 @@ def test_many_partitions_take_one_short_line() -> None:
     assert line.count("t/") == NAMED_MAX
 
 
-def test_a_position_that_is_reset_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    view: Any = None  # nobody is asked
+def test_position_that_is_reset_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    view: Any = None  # no broker is asked
     settings = consumer_settings({"bootstrap.servers": "h:1", "auto.offset.reset": "latest"}, {})
     positions = Positions(view, settings, None)
     state = FetchState("t", 0, 7)

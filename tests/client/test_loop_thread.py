@@ -1,4 +1,4 @@
-"""A loop in a thread of its own, at the end of a program that has not closed it."""
+"""A loop in a thread of its own, at the exit of a program that has not closed it."""
 
 import sys
 
@@ -26,7 +26,7 @@ for thread in threads:
     asyncio.run_coroutine_threadsafe(wake(0.6), thread.loop)
 time.sleep(0.05)
 """
-# The C library's handlers run when Python is no more, as destructors of C++ do: here for a second.
+# The C library's handlers run after Python's end, as destructors of C++ do: here for a second.
 LATE = """
 libc = ctypes.CDLL(None)
 libc.on_exit(libc.sleep, None)
@@ -35,12 +35,12 @@ sys.exit(1)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="on_exit is glibc's")
-def test_a_loop_that_is_left_open_does_not_crash_the_end_of_a_program() -> None:
+def test_loop_left_open_does_not_crash_the_exit_of_a_program() -> None:
     done = run_to_end([sys.executable, "-c", BEGIN + LATE])
     assert (done.returncode, done.stderr) == (1, "")
 
 
-def test_who_comes_later_in_the_end_is_served_all_the_same() -> None:
+def test_loop_serves_later_exit_handlers() -> None:
     end = """
 def say():
     print(thread.run(answer()), thread.run(answer(), 5))

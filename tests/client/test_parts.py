@@ -1,4 +1,4 @@
-"""The pure parts of the client: partitioner, sequences, batches, what a reader may see."""
+"""The pure parts of the client: partitioner, sequences, batches, addresses."""
 
 import pytest
 from hypothesis import given
@@ -14,7 +14,7 @@ from oncelog.wire.records import decode_batch
 from .produce.filling import put
 
 
-# Test vectors of Kafka's own UtilsTest, as unsigned numbers.
+# Test vectors of Kafka's own UtilsTest, as signed numbers.
 @pytest.mark.parametrize(
     ("data", "signed"),
     [
@@ -26,12 +26,12 @@ from .produce.filling import put
         (b"abc", 479470107),
     ],
 )
-def test_the_hash_is_that_of_the_java_client(data, signed):
+def test_murmur2_is_that_of_the_java_client(data, signed):
     assert murmur2(data) == signed & 0xFFFFFFFF
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # kafka-python reads its schemas so
-def test_the_hash_agrees_with_kafka_python():
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # kafka-python's schemas cause them
+def test_murmur2_agrees_with_kafka_python():
     from kafka.partitioner.default import murmur2 as theirs
 
     for length in range(40):
@@ -39,7 +39,7 @@ def test_the_hash_agrees_with_kafka_python():
         assert murmur2(data) == theirs(data) & 0xFFFFFFFF
 
 
-def test_records_without_a_key_stay_together_until_a_batch_is_full():
+def test_records_without_a_key_share_a_partition_until_a_batch_is_full():
     chooser = StickyPartitioner()
     first = {chooser.choose(1024, 3) for _ in range(STICKY_BYTES // 1024)}
     assert len(first) == 1
@@ -63,7 +63,7 @@ def number(taken: list[ProducerBatch], sequence: int) -> ProducerBatch:
     return batch
 
 
-def test_a_batch_leaves_when_full_or_when_it_has_lingered():
+def test_batch_is_sent_when_full_or_after_its_linger():
     batches = make()
     fill(batches, 1)
     assert batches.take(4) == []
@@ -81,13 +81,13 @@ def test_records_of_a_batch_have_offsets_from_zero():
     assert [r.offset for r in decode_batch(batch.builder.build())] == [0, 1, 2, 3]
 
 
-def test_no_more_than_five_are_in_flight():
+def test_at_most_five_batches_are_in_flight():
     batches = make()
     fill(batches, 9)
     assert [len(batches.take(100)) for _ in range(7)] == [1, 1, 1, 1, 1, 0, 0]
 
 
-def test_a_retry_goes_back_to_its_place_and_holds_the_others_back():
+def test_retry_returns_to_its_place_and_holds_back_the_others():
     batches = make()
     fill(batches, 6)
     sent = [number(batches.take(100), i) for i in range(3)]
@@ -102,7 +102,7 @@ def test_a_retry_goes_back_to_its_place_and_holds_the_others_back():
     assert number(batches.take(100), -1) is sent[2]
 
 
-def test_expired_batch_says_what_was_in_its_way():
+def test_expired_batch_reports_the_error_of_its_last_attempt():
     batches = make()
     fill(batches, 1)
     batch = number(batches.take(100), 0)
@@ -116,8 +116,8 @@ def test_expired_batch_says_what_was_in_its_way():
     assert batches.obstacle is None
 
 
-def test_a_flush_waits_for_the_backoff_of_a_retry():
-    """Not 2 ms at a time."""
+def test_flush_waits_for_the_backoff_of_a_retry():
+    """It does not wake every 2 ms."""
     batches = make()
     fill(batches, 1)
     batches.retry(number(batches.take(100), 0), 200, 0)
@@ -126,7 +126,7 @@ def test_a_flush_waits_for_the_backoff_of_a_retry():
     assert batches.take(200, is_flushing=True)
 
 
-def test_batches_expire_where_they_are_and_keep_their_place_on_their_way():
+def test_batches_expire_and_keep_their_place_in_flight():
     batches = make(delivery_timeout_ms=50)
     fill(batches, 1, now_ms=0)
     first = number(batches.take(40), 0)
@@ -142,7 +142,7 @@ def test_batches_expire_where_they_are_and_keep_their_place_on_their_way():
     assert batches.unfinished_bytes == HEADER_BYTES + 159
 
 
-def test_what_was_refused_is_numbered_anew_and_nothing_before_it():
+def test_renumber_begins_with_the_refused_batch():
     batches = make()
     fill(batches, 4)
     sent = [number(batches.take(100), i) for i in range(4)]
@@ -153,7 +153,7 @@ def test_what_was_refused_is_numbered_anew_and_nothing_before_it():
 
 
 @given(st.lists(st.sampled_from(["add", "take", "ok", "retry"]), max_size=60))
-def test_sequences_leave_in_order_whatever_happens(steps):
+def test_sequences_are_decided_in_order_whatever_happens(steps):
     batches, next_sequence, decided, flying = make(), 0, [], []
     for now, step in enumerate(steps, 100):
         if step == "add":
@@ -177,11 +177,11 @@ def test_sequences_leave_in_order_whatever_happens(steps):
 
 
 @pytest.mark.parametrize("text", ["", "host", "host:", "host:0", "host:70000", "host:x"])
-def test_a_wrong_address_is_refused(text):
+def test_malformed_address_is_refused(text):
     with pytest.raises(ValueError, match="address"):
         parse_address(text)
 
 
-def test_addresses():
+def test_address_is_parsed_with_its_port():
     assert parse_address(" localhost:9092") == ("localhost", 9092)
     assert parse_address("[::1]:9092") == ("::1", 9092)

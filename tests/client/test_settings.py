@@ -1,18 +1,18 @@
-"""Names, values and what does not go together."""
+"""Settings: names, values, and combinations that are refused."""
 
 import pytest
 
 from oncelog.client.settings import CONSUMER, PRODUCER, consumer_settings, producer_settings
 
 
-def test_dotted_names_and_keywords_are_the_same():
+def test_dotted_names_and_keywords_mean_the_same():
     one = producer_settings({"linger.ms": "20", "compression.type": "zstd"}, {})
     other = producer_settings(None, {"linger_ms": 20, "compression_type": "zstd"})
     assert vars(one) == vars(other)
     assert (one.linger_ms, one.acks, one.enable_idempotence) == (20, -1, True)
 
 
-def test_a_keyword_is_above_the_configuration():
+def test_keyword_overrides_the_configuration():
     assert producer_settings({"linger.ms": 20}, {"linger_ms": 0}).linger_ms == 0
 
 
@@ -42,12 +42,12 @@ def test_every_default_passes_its_own_check(row):
         ({"linger_ms": 10, "delivery_timeout_ms": 5}, "delivery.timeout.ms must not be below"),
     ],
 )
-def test_what_a_producer_refuses(keywords, sentence):
+def test_producer_settings_refuse_an_invalid_value(keywords, sentence):
     with pytest.raises(ValueError, match=sentence.replace(".", r"\.")):
         producer_settings(None, keywords)
 
 
-def test_without_idempotence_anything_goes():
+def test_producer_settings_without_idempotence_accept_any_acks():
     s = producer_settings(None, {"acks": "1", "retries": 0})
     assert (s.acks, s.enable_idempotence) == (1, False)
     s = producer_settings(None, {"enable_idempotence": "false", "retries": 0})
@@ -72,7 +72,7 @@ def test_without_idempotence_anything_goes():
         ),
     ],
 )
-def test_what_a_consumer_refuses(keywords, sentence):
+def test_consumer_settings_refuse_an_invalid_value(keywords, sentence):
     with pytest.raises(ValueError, match=sentence.replace(".", r"\.")):
         consumer_settings(None, keywords)
 

@@ -23,18 +23,18 @@ ELSEWHERE: dict[Key, str] = {
     ("docs/conformance.md", "--bootstrap OURS"): "tests/proof/conformance/test_recorded.py::"
     "test_kafka_is_as_it_was_recorded_and_ours_conforms",
     ("docs/databases.md", "import sqlite3, sys"): "tests/client/dual_write/test_writers.py::"
-    "test_the_service_of_the_docs_runs_as_shown",
+    "test_dual_write_service_in_the_docs_runs_as_shown",
     ("docs/databases.md", "--resolver postgresql://"): "tests/client/dual_write/test_check_back.py",
     ("docs/databases.md", "CheckBackTask("): "tests/client/dual_write/test_check_back_task.py::"
-    "test_a_check_back_of_a_service_ends_what_is_open",
+    "test_check_back_task_ends_an_open_transaction",
     ("docs/databases.md", "async_session(work)"): "tests/client/adapters/test_sqlalchemy.py::"
-    "test_asyncio_with_psycopg_and_a_cancelled_session",
+    "test_sqlalchemy_asyncio_block_cancelled_in_a_session_does_not_count",
     ("docs/databases.md", "adapters.asyncpg"): "tests/client/adapters/test_asyncpg.py::"
-    "test_the_program_of_the_docs_runs_as_shown",
+    "test_asyncpg_program_in_the_docs_runs_as_shown",
     ("docs/databases.md", "settings.configure("): "tests/client/adapters/test_django.py::"
-    "test_the_program_of_the_docs_runs_as_shown",
+    "test_django_program_in_the_docs_runs_as_shown",
     ("docs/databases.md", "bank-0 to bank-7"): "tests/client/writer_pool/test_pools.py::"
-    "test_a_pool_runs_as_many_blocks_at_once_as_it_has_writers",
+    "test_pool_runs_as_many_blocks_at_once_as_it_has_writers",
     ("docs/databases.md", "oncelog demo --job transfers"): "tests/proof/demo/transfers",
     ("docs/groups.md", 'group_protocol="consumer"'):
     "tests/interop/our_client/test_consumer_protocol.py",

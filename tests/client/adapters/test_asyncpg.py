@@ -38,7 +38,7 @@ async def transfer(writer: DualWriter | WriterPool, topic: str, number: int) -> 
         await work.send(topic, b"%d" % number)
 
 
-async def test_a_block_counts_as_a_whole_or_not_at_all(
+async def test_asyncpg_block_counts_as_a_whole_or_not_at_all(
     bootstrap: str, server: PostgresServer, ledger: Ledger, topic: str
 ) -> None:
     async with DualWriter(bootstrap, topic, connect(server.url)) as writer:
@@ -72,7 +72,7 @@ async def test_a_block_counts_as_a_whole_or_not_at_all(
     assert ledger.rows() == [1, 5]
 
 
-async def test_who_comes_late_is_told_as_with_every_module(
+async def test_asyncpg_block_checked_back_or_superseded_raises_the_typed_error(
     bootstrap: str, server: PostgresServer, ledger: Ledger, topic: str
 ) -> None:
     opens = connect(server.url)
@@ -94,7 +94,7 @@ async def test_who_comes_late_is_told_as_with_every_module(
     assert ledger.rows() == [2]
 
 
-async def test_a_writer_goes_on_after_the_server_was_restarted(
+async def test_asyncpg_writer_continues_after_a_server_restart(
     bootstrap: str, server: PostgresServer, ledger: Ledger, topic: str
 ) -> None:
     async with WriterPool(bootstrap, topic, 2, connect(server.url)) as pool:
@@ -111,7 +111,7 @@ async def test_a_writer_goes_on_after_the_server_was_restarted(
 
 
 class Deaf(AsyncpgConnection):
-    """Its connection is lost in the next commit, of which there is no answer."""
+    """A connection that is lost in the next commit, which then has no answer."""
 
     is_armed = False
 
@@ -122,7 +122,7 @@ class Deaf(AsyncpgConnection):
             raise ConnectionError("lost in the commit")
 
 
-async def test_a_commit_without_an_answer_is_found_out(
+async def test_asyncpg_commit_without_an_answer_is_resolved(
     bootstrap: str, server: PostgresServer, ledger: Ledger, topic: str
 ) -> None:
     opened: list[Deaf] = []
@@ -142,7 +142,10 @@ async def test_a_commit_without_an_answer_is_found_out(
 
 
 class Torn(AsyncpgConnection):
-    """A statement of another task fails right before the commit, which PostgreSQL rolls back."""
+    """A connection on which a statement fails right before the commit.
+
+    It belongs to another task. PostgreSQL then answers the COMMIT with ROLLBACK.
+    """
 
     is_armed = False
 
@@ -154,7 +157,7 @@ class Torn(AsyncpgConnection):
         await super().commit()
 
 
-async def test_a_commit_that_is_answered_by_rollback_does_not_count(
+async def test_asyncpg_commit_answered_by_rollback_does_not_count(
     bootstrap: str, server: PostgresServer, ledger: Ledger, topic: str
 ) -> None:
     torn = Torn((await connect(server.url)()).raw)
@@ -169,7 +172,7 @@ async def test_a_commit_that_is_answered_by_rollback_does_not_count(
 
 
 async def until_cut(call: Any, at: int) -> None:
-    """Cancel a call after so many turns of the event loop."""
+    """Cancel a call after `at` turns of the event loop."""
     task = asyncio.ensure_future(call)
     for _ in range(at):
         await asyncio.sleep(0)
@@ -178,7 +181,7 @@ async def until_cut(call: Any, at: int) -> None:
 
 
 @pytest.mark.parametrize("is_given", [True, False], ids=["connection", "function"])
-async def test_after_a_begin_that_was_cut_a_block_counts(
+async def test_asyncpg_block_after_a_cancelled_begin_counts(
     server: PostgresServer, ledger: Ledger, is_given: bool
 ) -> None:
     opens, numbers = connect(server.url), range(1, 12)
@@ -197,7 +200,7 @@ async def test_after_a_begin_that_was_cut_a_block_counts(
     await given.close()
 
 
-async def test_a_writer_whose_own_connection_is_lost_stops(
+async def test_asyncpg_writer_with_a_given_connection_stops_when_that_is_lost(
     bootstrap: str, server: PostgresServer, ledger: Ledger, topic: str
 ) -> None:
     given = await connect(server.url)()
@@ -215,7 +218,7 @@ async def test_a_writer_whose_own_connection_is_lost_stops(
     assert ledger.rows() == [1]
 
 
-async def test_an_unsafe_setting_is_refused_at_the_start_and_before_a_commit(
+async def test_asyncpg_unsafe_setting_is_refused_at_the_start_and_before_a_commit(
     bootstrap: str, server: PostgresServer, ledger: Ledger, topic: str
 ) -> None:
     careless = connect(server.url, server_settings={"synchronous_commit": "off"})
@@ -234,7 +237,7 @@ async def test_an_unsafe_setting_is_refused_at_the_start_and_before_a_commit(
     assert ledger.rows() == []
 
 
-async def test_an_outbox_has_the_same_blocks(server: PostgresServer, ledger: Ledger) -> None:
+async def test_asyncpg_outbox_has_the_same_blocks(server: PostgresServer, ledger: Ledger) -> None:
     async with (
         OutboxWriter("asyncpg", connect(server.url)) as writer,
         writer.transaction() as work,
@@ -245,7 +248,7 @@ async def test_an_outbox_has_the_same_blocks(server: PostgresServer, ledger: Led
     assert ledger.rows("SELECT outbox FROM oncelog_outbox").count("asyncpg") == 1
 
 
-def test_the_program_of_the_docs_runs_as_shown(bootstrap: str, server: PostgresServer) -> None:
+def test_asyncpg_program_in_the_docs_runs_as_shown(bootstrap: str, server: PostgresServer) -> None:
     program = block("docs/databases.md", "adapters.asyncpg").text
     ran = subprocess.run(
         [sys.executable, "-c", program, bootstrap, server.url],

@@ -36,7 +36,7 @@ class Transfer(db.models.Model):
 
 @pytest.fixture(autouse=True)
 def configured(database: str) -> Iterator[None]:
-    """Django's default database is the ledger's."""
+    """Point Django's default database at the ledger's."""
     at: dict[str, Any] = {"ENGINE": "django.db.backends.sqlite3", "NAME": database}
     if database.startswith("postgresql:"):
         url = urlsplit(database)
@@ -53,7 +53,7 @@ def made(number: int) -> None:
     Transfer.objects.create(number=number)
 
 
-def test_models_count_with_the_block(bootstrap: str, ledger: Ledger, topic: str) -> None:
+def test_django_models_count_with_the_block(bootstrap: str, ledger: Ledger, topic: str) -> None:
     called: list[int] = []
     with BlockingDualWriter(bootstrap, topic, adapter.connect) as writer:
         with adapter.transaction(writer) as work:
@@ -85,7 +85,7 @@ def test_models_count_with_the_block(bootstrap: str, ledger: Ledger, topic: str)
     assert ledger.rows() == [1, 2]
 
 
-def test_a_hook_that_raises_does_not_make_its_block_look_undone(
+def test_django_hook_that_raises_leaves_its_block_committed(
     bootstrap: str, ledger: Ledger, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     called: list[int] = []
@@ -104,7 +104,7 @@ def test_a_hook_that_raises_does_not_make_its_block_look_undone(
     assert ledger.rows() == [1]
 
 
-def test_a_block_that_django_would_undo_or_end_itself_does_not_count(
+def test_django_block_that_is_undone_or_ended_inside_does_not_count(
     bootstrap: str, ledger: Ledger, topic: str
 ) -> None:
     with BlockingDualWriter(bootstrap, topic, adapter.connect) as writer:
@@ -134,7 +134,7 @@ def test_a_block_that_django_would_undo_or_end_itself_does_not_count(
     assert ledger.rows() == [4]
 
 
-def test_a_block_within_a_transaction_of_django_is_refused(
+def test_django_block_within_another_transaction_is_refused(
     bootstrap: str, ledger: Ledger, topic: str
 ) -> None:
     with BlockingDualWriter(bootstrap, topic, adapter.connect) as writer:
@@ -152,7 +152,7 @@ def test_a_block_within_a_transaction_of_django_is_refused(
             pass
 
 
-def test_a_pool_and_an_outbox_have_the_same_blocks(
+def test_django_pool_and_outbox_have_the_same_blocks(
     bootstrap: str, ledger: Ledger, topic: str
 ) -> None:
     with BlockingWriterPool(bootstrap, topic, 2, adapter.connect) as pool:
@@ -172,7 +172,7 @@ def test_a_pool_and_an_outbox_have_the_same_blocks(
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
-def test_the_program_of_the_docs_runs_as_shown(bootstrap: str, database: str) -> None:
+def test_django_program_in_the_docs_runs_as_shown(bootstrap: str, database: str) -> None:
     program = block("docs/databases.md", "settings.configure(").text
     ran = subprocess.run(
         [sys.executable, "-c", program, bootstrap, database],

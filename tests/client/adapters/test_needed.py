@@ -1,4 +1,4 @@
-"""An adapter without its framework says so in a sentence."""
+"""An adapter without its framework raises an error that says how to install it."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from oncelog.client.adapters.needed import needed
 from oncelog.wire.errors import InvalidConfig
 
 
-def test_needed_with_a_missing_framework_says_how_it_is_installed() -> None:
+def test_needed_with_a_missing_framework_names_the_install_command() -> None:
     with pytest.raises(InvalidConfig, match=r"^nowhere is not installed: pip install 'nowhere'$"):
         needed("nowhere.db")
     with pytest.raises(InvalidConfig, match=r"pip install 'nowhere\[asyncio\]'$"):

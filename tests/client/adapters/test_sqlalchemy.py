@@ -34,7 +34,9 @@ class Transfer:
 registry.map_imperatively(Transfer, table)
 
 
-def test_core_and_orm_count_with_the_block(bootstrap: str, ledger: Ledger, topic: str) -> None:
+def test_sqlalchemy_core_and_orm_count_with_the_block(
+    bootstrap: str, ledger: Ledger, topic: str
+) -> None:
     with BlockingDualWriter(bootstrap, topic, ledger.connect) as writer:
         for number in (1, 3):
             with writer.transaction() as work:
@@ -68,7 +70,7 @@ def insert(number: int) -> Any:
     return sa.insert(table).values(number=number, amount=5)
 
 
-def test_what_sqlalchemy_rolls_back_does_not_count(
+def test_sqlalchemy_rollback_removes_its_rows_from_the_block(
     bootstrap: str, ledger: Ledger, topic: str
 ) -> None:
     with BlockingDualWriter(bootstrap, topic, ledger.connect) as writer:
@@ -97,7 +99,7 @@ def test_what_sqlalchemy_rolls_back_does_not_count(
     assert ledger.rows() == [6]
 
 
-def test_a_second_session_of_a_block_is_refused_while_one_is_open(
+def test_sqlalchemy_second_session_of_a_block_is_refused_while_one_is_open(
     bootstrap: str, ledger: Ledger, topic: str
 ) -> None:
     with BlockingDualWriter(bootstrap, topic, ledger.connect) as writer:
@@ -116,7 +118,7 @@ def test_a_second_session_of_a_block_is_refused_while_one_is_open(
     assert ledger.rows() == [2, 3]
 
 
-async def test_what_is_rolled_back_with_asyncio_does_not_count(
+async def test_sqlalchemy_asyncio_rollback_removes_its_rows_from_the_block(
     bootstrap: str, server: PostgresServer, topic: str
 ) -> None:
     ledger = Ledger(server.connect, "%s").create()
@@ -143,7 +145,7 @@ async def test_what_is_rolled_back_with_asyncio_does_not_count(
     assert ledger.rows() == [4]
 
 
-async def test_asyncio_with_psycopg_and_a_cancelled_session(
+async def test_sqlalchemy_asyncio_block_cancelled_in_a_session_does_not_count(
     bootstrap: str, server: PostgresServer, topic: str
 ) -> None:
     ledger = Ledger(server.connect, "%s").create()

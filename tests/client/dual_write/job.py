@@ -1,7 +1,7 @@
-"""A service in a process: transfers by a dual write; it dies, or stands still, where it is told.
+"""A service in a process: transfers by a dual write, killed or stopped at a given point.
 
 Its points are before and after each effect of the protocol (`before Decide`), and `in the commit`:
-all statements are through, COMMIT has not been sent.
+all statements have run, COMMIT has not been sent.
 """
 
 import json
@@ -35,9 +35,10 @@ POINTS = (
 
 @dataclass(frozen=True)
 class Job:
-    """database: a file of sqlite, or a URL of PostgreSQL. at: the transaction that meets the point.
+    """The settings of one service.
 
-    signal: what the process sends itself there.
+    database: a file of sqlite, or a URL of PostgreSQL. at: the transaction that reaches the point.
+    signal: the signal that the process sends itself there.
     """
 
     bootstrap: str
@@ -52,7 +53,7 @@ class Job:
 
     @property
     def mark(self) -> Path:
-        """A file that is there when the point was reached."""
+        """A file that exists once the point was reached."""
         return Path(self.folder) / f"{self.first}.reached"
 
     @property
@@ -61,7 +62,7 @@ class Job:
 
 
 def ledger_of(database: str, in_commit: Callable[[], None] | None = None) -> Ledger:
-    """in_commit: called before COMMIT is sent."""
+    """Return the ledger of a database. in_commit: called before COMMIT is sent."""
     hook = in_commit or (lambda: None)
     if not database.startswith("postgresql:"):
 

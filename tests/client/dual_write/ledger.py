@@ -1,6 +1,6 @@
-"""Transfers in a database and their events in a topic: what tests of dual writes write and judge.
+"""Transfers in a database and their events in a topic, for tests of dual writes.
 
-A transfer has a number, its row and its event; both are there or neither.
+A transfer has a number, a row and an event; either both exist or neither.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ CREATE = "CREATE TABLE transfers (number INTEGER PRIMARY KEY, amount INTEGER NOT
 
 @dataclass(frozen=True)
 class Ledger:
-    """connect: another connection of the database, each time. mark: of a parameter."""
+    """Transfers in a database. connect: opens another connection each time. mark: a parameter's."""
 
     connect: Callable[[], Any]
     mark: str
@@ -59,7 +59,7 @@ async def open_transactions(bootstrap: str) -> list[str]:
 
 
 def events(bootstrap: str, topic: str) -> list[int]:
-    """What readers of committed records see, once nothing is open."""
+    """Return the events that read_committed consumers see, once no transaction is open."""
     assert asyncio.run(open_transactions(bootstrap)) == []
     return sorted(int(r.value or b"") for r in asyncio.run(read_to_end(bootstrap, topic)))
 

@@ -1,7 +1,7 @@
-"""Runs of the tables of a dual write in a world of bad luck; see model_world.py for the world.
+"""Runs of the tables of a dual write under random failures; model_world.py has the world.
 
-Writers of one name (also several at once), check-backs of anything that is open at any moment;
-each dies, sleeps, loses answers. At the end all are dead, what was under way arrives, a last
+There are writers of one name (also several at once), and check-backs of any open transaction; each
+dies, sleeps, loses answers. At the end all are dead and requests under way arrive. A last
 check-back or a last start cleans up, and rows and events are compared.
 """
 
@@ -24,7 +24,7 @@ QUIET = Luck(dies=0, is_lost=0, fails=0, sleeps=0, interrupts=0)
 
 @dataclass(frozen=True)
 class Parts:
-    """What a dual write has; all of it is there unless a test takes it out."""
+    """The parts of a dual write, all of them unless a test takes one out."""
 
     prepares_first: bool = True  # before the decision
     commits_first: bool = True  # the database, before Kafka
@@ -35,9 +35,10 @@ class Parts:
     leaves_uncertain_ids: bool = True
     asks_in_doubt: bool = True
     keeps_tombstones: bool = True  # of its own transactions
-    asks_table: bool = True  # what an older session has decided, not Kafka what it has open
-    ends_what_comes_late: bool = True  # of sessions that a successor has ended already
-    asks_when_cut: bool = True  # whether a COMMIT that was interrupted has taken place
+    # of an older session's decisions, instead of Kafka about open transactions
+    asks_table: bool = True
+    ends_what_comes_late: bool = True  # of sessions that a successor has ended
+    asks_when_cut: bool = True  # whether an interrupted COMMIT has taken place
 
 
 class Verdict(NamedTuple):
@@ -59,11 +60,14 @@ class Actor:
         self.asleep = 0
 
     def key(self, key: TransactionKey) -> TransactionKey:
-        """What stands in the table's key."""
+        """Return the key as the table has it."""
         return key if self.parts.has_epoch else replace(key, producer_id=0, producer_epoch=0)
 
     def lucky(self, request: Callable[[], object]) -> bool:
-        """Whether a request of Kafka is answered; if not it took effect, or will, or never."""
+        """Execute a request of Kafka; return whether it was answered.
+
+        An unanswered one took effect, will take effect later, or never does.
+        """
         world = self.world
         if not world.chance(world.luck.is_lost):
             request()
@@ -86,7 +90,8 @@ class Actor:
                     return steps.EndUnanswered(TimeoutError())
         except Refused as problem:
             if problem.args[0] == "49" and is_commit:
-                return steps.EndedAsDecided()  # prepared ones are not forgotten: it was committed
+                # prepared transactions do not expire: it was committed
+                return steps.EndedAsDecided()
             return steps.EndRefused(problem, is_overruled=problem.args[0] == "48" and is_commit)
         return steps.EndedAsDecided()
 
@@ -113,7 +118,7 @@ class Writer(Actor):
         self.aborted: list[TransactionKey] = []
 
     def turn(self) -> None:
-        """Carry out what is asked for, and ask for the next. Raises Gone."""
+        """Execute the effect, and take the next one; raise Gone if the actor dies."""
         world = self.world
         if world.chance(world.luck.dies / 2):
             raise Gone
@@ -136,7 +141,7 @@ class Writer(Actor):
         except TimeoutError as stopped:
             if self.protocol.phase is not WriterPhase.OWING:
                 raise Gone from stopped
-            self.effect = steps.EndBlock(is_committed=False)  # the program begins again, later
+            self.effect = steps.EndBlock(is_committed=False)  # the application begins again, later
         except (DecisionInDoubt, DualWriteError, Refused) as stopped:
             raise Gone from stopped
 
@@ -206,7 +211,10 @@ class Writer(Actor):
                 raise AssertionError(effect)
 
     def read_decisions(self, name: str) -> steps.Event:
-        """As they are in Kafka; without asks_table: what Kafka has open, of a deposed leader."""
+        """Return the session's decisions in the table.
+
+        Without asks_table: those among the open transactions of Kafka, by a deposed leader.
+        """
         world = self.world
         if not self.parts.asks_table:
             opened = None if world.chance(0.1) else world.kafka.open_key(name)
@@ -226,7 +234,7 @@ class Writer(Actor):
 
     def run_block(self) -> steps.Event:
         world = self.world
-        if self.unsent and world.chance(0.5):  # a batch leaves by itself
+        if self.unsent and world.chance(0.5):  # a batch is sent before the end of the block
             self.has_sent = True
             try:
                 self.send(self.transfer)
@@ -251,7 +259,7 @@ class Writer(Actor):
     ) -> steps.Event:
         world, transfer = self.world, self.transfer
         if not self.has_sent and self.parts.prepares_first:
-            transfer = -transfer  # a row without an event, which is as it should be
+            transfer = -transfer  # a row without an event, as intended
         checked = generation if self.parts.one_owner else None
 
         def commit() -> None:
@@ -321,7 +329,7 @@ class CheckBack(Actor):
             case steps.ReadOrAbort(key):
                 event = self.read_or_abort(self.key(key))
                 if world.chance(world.luck.fails):
-                    event = steps.OutcomeRead(None)  # a resolver that does not know today
+                    event = steps.OutcomeRead(None)  # a resolver without an answer
             case steps.EndAsDecided(key, is_commit):
                 event = self.end(key, is_commit=is_commit)
             case steps.WaitAndAsk():
@@ -334,7 +342,7 @@ class CheckBack(Actor):
 
 
 def run(seed: int, parts: Parts = Parts(), *, writers: int = 4, transactions: int = 4) -> Verdict:
-    """One run, and what is wrong at its end."""
+    """Run once, and return the differences at the end."""
     random = Random(seed)
     world = World(random, Luck())
     actors: list[Writer | CheckBack] = []
@@ -382,7 +390,7 @@ def _clean_up(world: World, parts: Parts) -> None:
     while last:
         _take_turn(last, last[0])
     last += [CheckBack(world, parts, key) for key in world.kafka.open_keys()]
-    for _ in range(10 * len(last)):  # what is not ended by then is left open
+    for _ in range(10 * len(last)):  # transactions not ended by then stay open
         if last:
             _take_turn(last, last[0])
 

@@ -1,9 +1,9 @@
-"""What the model of dual writes knows of a cluster and of a database.
+"""The world of the model of dual writes: a cluster and a database.
 
-The cluster is what KIP-98, 890 and 939 promise: an epoch that rises with each end, a repeated end
-that is answered as the first one, InitProducerId that aborts, prepared transactions that do not
-time out, ids that are forgotten. The database is serializable, has a unique key, and may lose its
-answer to a COMMIT, which then takes place later or never.
+The cluster does what KIP-98, 890 and 939 promise: each end raises the epoch; a repeated end is
+answered as the first one; InitProducerId aborts; prepared transactions do not time out; ids
+expire. The database is serializable, has a unique key, and may lose its answer to a COMMIT, which
+then takes place later or never.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from oncelog.client.dual_write.steps import DecidedOutcome, OutcomeRead, Transac
 
 
 class Refused(Exception):
-    """An answer that will not change: fenced ("90"), wrong state ("48"), forgotten ("49")."""
+    """A final answer: fenced ("90"), wrong state ("48"), expired ("49")."""
 
 
 @dataclass
@@ -54,7 +54,7 @@ class ModelKafka:
         if known.epoch != key.producer_epoch:
             raise Refused("47")
         known.state = "Ongoing"
-        if event not in known.pending:  # a repeat is known by its sequence
+        if event not in known.pending:  # a repeat is recognized by its sequence number
             known.pending.append(event)
 
     def end(self, key: TransactionKey, *, is_commit: bool) -> None:
@@ -87,7 +87,7 @@ class ModelKafka:
 
 
 class KeyTaken(Exception):
-    """The row is there: somebody else's word counts."""
+    """The row exists: another decision counts."""
 
 
 class ModelDatabase:
@@ -115,7 +115,7 @@ class ModelDatabase:
         finished: tuple[TransactionKey, ...],
         generation: int | None,
     ) -> None:
-        """generation: None where it is not checked."""
+        """Insert a decision. generation: None if it is not checked."""
         if generation is not None and generation != self.generation:
             raise KeyTaken
         left = {each: word for each, word in self.outcomes.items() if each not in finished}
@@ -125,7 +125,7 @@ class ModelDatabase:
         self.transfers.add(transfer)
 
     def decisions(self, transactional_id: str) -> tuple[TransactionKey, ...]:
-        """Of one session, those with events."""
+        """Return the decided transactions of a session that have events."""
         committed = (k for k, word in self.outcomes.items() if word is DecidedOutcome.COMMITTED)
         return tuple(
             sorted(
@@ -143,23 +143,23 @@ class ModelDatabase:
 
 @dataclass
 class Luck:
-    """Each is the chance of one step."""
+    """The probability of each failure in one step."""
 
     dies: float = 0.02
-    is_lost: float = 0.12  # an answer
-    fails: float = 0.05  # the program in its block
+    is_lost: float = 0.12  # an answer is
+    fails: float = 0.05  # the application in its block
     sleeps: float = 0.04
-    interrupts: float = 0.02  # the writer, which does not know what became of its last effect
+    interrupts: float = 0.02  # the writer, which does not know the outcome of its last effect
 
 
 class World:
-    """Kafka, the database, and what is still under way: requests without an answer."""
+    """Kafka, the database, and the requests under way that have no answer."""
 
     def __init__(self, random: Random, luck: Luck) -> None:
         self.random, self.luck = random, luck
         self.kafka, self.database = ModelKafka(), ModelDatabase()
         self.under_way: list[Callable[[], object]] = []
-        self.premature: set[int] = set()  # events that were seen before their rows
+        self.premature: set[int] = set()  # events seen before their rows
         self.alarms = 0
 
     def chance(self, probability: float) -> bool:
@@ -169,7 +169,7 @@ class World:
         self.under_way.append(request)
 
     def arrive(self, *, all_of_them: bool = False) -> None:
-        """One of the late requests takes effect, or all."""
+        """Let one of the late requests take effect, or all."""
         while self.under_way:
             at = self.random.randrange(len(self.under_way))
             with contextlib.suppress(Refused, KeyTaken):

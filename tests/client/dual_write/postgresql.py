@@ -1,4 +1,4 @@
-"""A PostgreSQL server of a test's own."""
+"""Runs a PostgreSQL server for a test."""
 
 import contextlib
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from oncelog.deploy.faults.postgres_server import PostgresServer, postgres_serve
 
 @contextlib.contextmanager
 def postgresql() -> Iterator[PostgresServer]:
-    """A running server. Skips with a word where there is none, or it may not be started."""
+    """Yield a running server; skip with a reason if none is installed or may be started."""
     if why := why_there_is_none():
         pytest.skip(why)
     with postgres_server() as server:

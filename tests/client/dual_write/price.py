@@ -1,4 +1,4 @@
-"""What a dual write costs: milliseconds of one transfer, against what people do without it.
+"""Measures the time of a transfer by dual write, beside the alternatives.
 
     python -m tests.client.dual_write.price [--count 200]
 

@@ -1,10 +1,11 @@
-"""A service as people write it: asyncio, 20 tasks, a pool of writers, SQLAlchemy, PostgreSQL.
+"""A typical service under failures: asyncio, 20 tasks, a pool of writers, SQLAlchemy, PostgreSQL.
 
     python -m tests.client.dual_write.service [--seconds 600] [--seed 1] [--quiet]
 
-Requests are cancelled at random, nodes of the cluster are killed and come back. In the end rows and
-events are compared: differences must be 0, and each writer must still write. --quiet: no faults,
-and the price of a block beside a plain commit of the same row: median / slowest of a hundred.
+Requests are cancelled at random, nodes of the cluster are killed and started again. At the end
+rows and events are compared: there must be no difference, and each writer must still write.
+--quiet: no faults, and the time of a block beside a plain commit of the same row: median / slowest
+of a hundred.
 """
 
 import argparse
@@ -36,14 +37,14 @@ from .postgresql import postgresql
 
 sa: Any = import_module("sqlalchemy")
 TASKS, WRITERS, TOPIC, NODES = 20, 8, "service", 3
-CUT_S, CUT_SHARE = (0.001, 0.12), 0.5  # half of the requests have a time, most of which is short
+CUT_S, CUT_SHARE = (0.001, 0.12), 0.5  # half of the requests have a timeout, mostly a short one
 KILL_EVERY_S, AWAY_S, STARTS = (3.0, 6.0), (0.5, 2.0), 5
 FAILURES = (KafkaError, psycopg.Error, sa.exc.SQLAlchemyError)
 INSERT = sa.text("INSERT INTO transfers (number, amount) VALUES (:number, 5)")
 
 
 class Service:
-    """The requests, and what was told of them."""
+    """The requests, and their outcomes."""
 
     def __init__(self, pool: WriterPool, seed: int) -> None:
         self.pool, self.random = pool, random.Random(seed)
@@ -84,7 +85,7 @@ def come_back(cluster: Cluster, node: int) -> None:
         try:
             cluster.start(node)
             return
-        except NodeNotReady as problem:  # on a machine with much else to do
+        except NodeNotReady as problem:  # on a busy machine
             print(f"again: {problem}", flush=True)
             with contextlib.suppress(Exception):
                 cluster.kill(node)
@@ -133,7 +134,7 @@ def judged(cluster: Cluster, ledger: Ledger) -> int:
 
 
 async def measured_ms(call: Callable[[], Awaitable[None]], seconds: float) -> list[float]:
-    """As many calls as fit, one after the other: how long each took, in order of that."""
+    """Return the sorted times of calls, one after the other until the time is over."""
     until_s, times = time.monotonic() + seconds, list[float]()
     while not times or time.monotonic() < until_s:
         began = time.perf_counter()

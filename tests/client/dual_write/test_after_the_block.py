@@ -1,4 +1,4 @@
-"""What comes after its block belongs to no other one, and holds up none."""
+"""Calls after the end of their block join no other block, and delay none."""
 
 import asyncio
 from collections.abc import Callable
@@ -35,7 +35,7 @@ def late_calls(work: Any, ledger: Ledger, topic: str) -> list[Callable[[], Any]]
 
 
 @pytest.mark.parametrize("kind", ["dual write", "outbox"])
-def test_a_work_whose_block_is_over_is_refused_within_the_next_one(
+def test_work_after_its_block_is_refused_within_the_next_one(
     bootstrap: str, ledger: Ledger, topic: str, kind: str
 ) -> None:
     dual = BlockingDualWriter(bootstrap, topic, ledger.connect)
@@ -54,7 +54,7 @@ def test_a_work_whose_block_is_over_is_refused_within_the_next_one(
 
 
 @pytest.mark.parametrize("kind", ["dual write", "outbox"])
-async def test_a_late_call_of_a_task_is_refused_within_the_next_block(
+async def test_work_of_a_task_after_its_block_is_refused_within_the_next_one(
     bootstrap: str, server: PostgresServer, topic: str, kind: str
 ) -> None:
     ledger = Ledger(server.connect, "%s").create()
@@ -88,19 +88,17 @@ def assert_rolled_back(bootstrap: str, ledger: Ledger, topic: str) -> None:
     assert ledger.rows() == [1, 2]
 
 
-def test_a_cursor_of_a_block_that_is_over_commits_nothing(
-    bootstrap: str, ledger: Ledger, topic: str
-) -> None:
+def test_cursor_after_its_block_commits_nothing(bootstrap: str, ledger: Ledger, topic: str) -> None:
     assert_rolled_back(bootstrap, ledger, topic)
 
 
-def test_a_late_cursor_of_another_module_commits_nothing(
+def test_cursor_of_another_module_after_its_block_commits_nothing(
     bootstrap: str, other: Ledger, topic: str
 ) -> None:
     assert_rolled_back(bootstrap, other, topic)
 
 
-async def test_a_late_read_stops_no_writer_of_a_pool(
+async def test_read_after_its_block_stops_no_writer_of_a_pool(
     bootstrap: str, server: PostgresServer, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     ledger = Ledger(server.connect, "%s").create()
@@ -113,7 +111,7 @@ async def test_a_late_read_stops_no_writer_of_a_pool(
             async with pool.transaction() as work:
                 cursor = await work.execute(ledger.insert, (number, 5))
                 await work.send(topic, b"%d" % number)
-            await cursor.execute("SELECT number FROM transfers")  # rendered late, perhaps
+            await cursor.execute("SELECT number FROM transfers")  # perhaps rendered late
     assert "after the end of a block is rolled back" in caplog.text
     await asyncio.to_thread(assert_equal, bootstrap, topic, ledger)
     assert ledger.rows() == [1, 2]

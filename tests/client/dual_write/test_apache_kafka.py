@@ -1,4 +1,4 @@
-"""The same on an Apache Kafka with two-phase commit switched on, and what others answer."""
+"""Dual writes on an Apache Kafka with two-phase commit, and the refusal of one without it."""
 
 import asyncio
 from pathlib import Path
@@ -29,7 +29,9 @@ async def sweep(bootstrap: str, resolver: DatabaseResolver) -> int:
 
 
 @pytest.mark.xdist_group("our client")
-def test_services_die_and_blocks_are_checked_back(kafka_that_prepares: str, tmp_path: Path) -> None:
+def test_dual_writes_on_apache_kafka_survive_kills_and_check_backs(
+    kafka_that_prepares: str, tmp_path: Path
+) -> None:
     file, bootstrap = tmp_path / "ledger", kafka_that_prepares
     ledger = sqlite_ledger(file).create()
     with BlockingAdmin(bootstrap) as admin:
@@ -54,7 +56,7 @@ def test_services_die_and_blocks_are_checked_back(kafka_that_prepares: str, tmp_
 
 
 @pytest.mark.xdist_group("kafka as it comes")
-def test_without_two_phase_commit_it_says_what_is_missing(
+def test_writer_without_two_phase_commit_names_the_missing_setting(
     kafka_as_it_comes: str, tmp_path: Path
 ) -> None:
     ledger = sqlite_ledger(tmp_path / "ledger").create()

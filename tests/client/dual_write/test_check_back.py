@@ -1,4 +1,4 @@
-"""The check-back: what resolvers answer, what is asked again, and what its words are."""
+"""The check-back: answers of resolvers, repeated questions, and its messages."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ from .postgresql import PostgresServer
 KEY = TransactionKey(session_id("billing", "0badcafe", b"\0" * 8), 7, 3)
 
 
-def test_a_transactional_id_tells_its_writer() -> None:
+def test_writer_of_reads_the_writer_from_a_transactional_id() -> None:
     assert writer_of(KEY.transactional_id) == "billing"
     assert writer_of(session_id("a.b", "0badcafe", b"12345678")) == "a.b"
     assert writer_of("billing") is None and writer_of(PREFIX + "billing") is None
@@ -34,7 +34,7 @@ def test_a_transactional_id_tells_its_writer() -> None:
 
 @contextlib.contextmanager
 def endpoint(answers: list[str]) -> Iterator[tuple[str, list[dict[str, list[str]]]]]:
-    """An HTTP server that gives these answers in turn, the last one for ever; and its questions."""
+    """Serve these answers in turn, the last one for ever; yield the URL and the questions."""
     asked: list[dict[str, list[str]]] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -57,7 +57,7 @@ def endpoint(answers: list[str]) -> Iterator[tuple[str, list[dict[str, list[str]
             thread.join()
 
 
-async def test_what_an_endpoint_may_answer() -> None:
+async def test_http_resolver_accepts_three_outcomes_and_raises_for_other_answers() -> None:
     said = ['{"outcome": "commit"}', '{"outcome": "abort"}', '{"outcome": "unknown"}', "500"]
     with endpoint([*said, '{"outcome": "perhaps"}', "[]"]) as (url, asked):
         resolver = HttpResolver(url)
@@ -75,8 +75,8 @@ async def test_what_an_endpoint_may_answer() -> None:
     }
 
 
-async def test_a_table_answers_once_for_ever(tmp_path: Path) -> None:
-    """Of two check-backs that ask at the same moment, too."""
+async def test_database_resolver_gives_the_same_answer_for_ever(tmp_path: Path) -> None:
+    """Two check-backs that ask at the same moment get it, too."""
     ledger = sqlite_ledger(tmp_path / "ledger")
     first, second = DatabaseResolver(ledger.connect), DatabaseResolver(ledger.connect)
     with pytest.raises(Exception, match="no such table"):
@@ -99,12 +99,12 @@ async def test_a_table_answers_once_for_ever(tmp_path: Path) -> None:
     ("url", "words"),
     [("mysql://host", "is no resolver"), ("sqlite://file", "three slashes"), ("x", "no resolver")],
 )
-def test_addresses_that_are_none_are_refused(url: str, words: str) -> None:
+def test_resolver_of_a_malformed_address_is_refused(url: str, words: str) -> None:
     with pytest.raises(InvalidConfig, match=words):
         resolver_of(url)
 
 
-def test_a_mistyped_file_is_not_made(tmp_path: Path) -> None:
+def test_resolver_of_a_mistyped_file_does_not_create_it(tmp_path: Path) -> None:
     resolver = resolver_of(f"sqlite://{tmp_path}/missing")
     with pytest.raises(Exception, match="unable to open"):
         asyncio.run(resolver.resolve(KEY))
@@ -113,7 +113,7 @@ def test_a_mistyped_file_is_not_made(tmp_path: Path) -> None:
 
 @pytest.mark.cluster
 @pytest.mark.xdist_group("dual_write")
-def test_a_transaction_is_asked_about_again_until_it_is_known(
+def test_check_back_asks_again_until_the_outcome_is_known(
     cluster: Cluster, topic: str, server: PostgresServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ledger = Ledger(server.connect, "%s").create()
@@ -137,7 +137,7 @@ def test_a_transaction_is_asked_about_again_until_it_is_known(
 
 
 def _ended_by_endpoint(cluster: Cluster, topic: str, name: str) -> None:
-    """Unknown, then not to be reached, then aborted; younger ones are left alone."""
+    """Answer unknown, then fail, then answer aborted; younger transactions are left alone."""
 
     async def sweeps(url: str) -> None:
         async with Admin(cluster.bootstrap) as admin:
@@ -162,7 +162,7 @@ def _ended_by_endpoint(cluster: Cluster, topic: str, name: str) -> None:
 
 
 def _insert_aborted(ledger: Ledger, cluster: Cluster, name: str) -> None:
-    """What an endpoint that answers `abort` has to do before."""
+    """Insert `aborted`, as an endpoint must before it answers `abort`."""
 
     async def insert() -> None:
         async with Admin(cluster.bootstrap) as admin:
@@ -177,7 +177,7 @@ def _insert_aborted(ledger: Ledger, cluster: Cluster, name: str) -> None:
 
 @pytest.mark.cluster
 @pytest.mark.xdist_group("dual_write")
-def test_one_look_says_what_it_found(
+def test_check_back_once_prints_its_result(
     cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "ledger"

@@ -1,4 +1,4 @@
-"""A check-back inside a service, and resolvers that cannot answer, which the start refuses."""
+"""A check-back inside a service, and resolvers that the start refuses."""
 
 import asyncio
 import sqlite3
@@ -24,7 +24,7 @@ NOWHERE = "127.0.0.1:1"
 
 
 @pytest.mark.parametrize("is_blocking", [False, True], ids=["a task", "a thread"])
-async def test_a_check_back_of_a_service_ends_what_is_open(
+async def test_check_back_task_ends_an_open_transaction(
     bootstrap: str, server: PostgresServer, topic: str, is_blocking: bool
 ) -> None:
     ledger = Ledger(server.connect, "%s").create()
@@ -60,7 +60,7 @@ async def until_none_is_open(bootstrap: str) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_a_database_of_sqlite_is_found_with_three_slashes_and_with_four(
+async def test_sqlite_resolver_accepts_three_and_four_slashes(
     tmp_path: Path,
 ) -> None:
     file = tmp_path / "a b.db"
@@ -83,7 +83,7 @@ def addresses(server: PostgresServer, folder: Path) -> dict[str, str]:
     }
 
 
-def test_a_resolver_that_cannot_answer_is_refused_at_the_start(
+def test_check_back_command_refuses_a_resolver_that_cannot_answer(
     bootstrap: str, server: PostgresServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for address, words in addresses(server, tmp_path).items():
@@ -92,7 +92,7 @@ def test_a_resolver_that_cannot_answer_is_refused_at_the_start(
         assert words in " ".join(capsys.readouterr().err.split()), address
 
 
-def test_a_database_without_the_table_is_doubted(
+def test_check_back_command_warns_about_a_database_without_the_table(
     bootstrap: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sqlite3.connect(tmp_path / "empty.db").close()
@@ -102,7 +102,7 @@ def test_a_database_without_the_table_is_doubted(
     assert "no table of decisions: is it that of the writers?" in "".join(capsys.readouterr())
 
 
-async def test_a_service_whose_resolver_cannot_answer_does_not_start(tmp_path: Path) -> None:
+async def test_check_back_task_with_a_failing_resolver_does_not_start(tmp_path: Path) -> None:
     def connect() -> sqlite3.Connection:
         return sqlite3.connect(f"file:{tmp_path}/none.db?mode=rw", uri=True)
 
@@ -112,7 +112,7 @@ async def test_a_service_whose_resolver_cannot_answer_does_not_start(tmp_path: P
         await asyncio.to_thread(BlockingCheckBack(NOWHERE, DatabaseResolver(connect)).start)
 
 
-def test_a_check_back_closes_the_connection_that_it_has_opened(
+def test_check_back_closes_the_connection_that_it_opened(
     bootstrap: str, server: PostgresServer
 ) -> None:
     opened: list[Any] = []
@@ -126,7 +126,7 @@ def test_a_check_back_closes_the_connection_that_it_has_opened(
     assert opened[0].closed
 
 
-async def test_a_setting_for_the_cluster_that_is_wrong_is_told_at_the_start(
+async def test_check_back_task_with_a_wrong_cluster_setting_does_not_start(
     server: PostgresServer, tmp_path: Path
 ) -> None:
     source = {
@@ -141,7 +141,7 @@ async def test_a_setting_for_the_cluster_that_is_wrong_is_told_at_the_start(
         await asyncio.to_thread(blocking.start)
 
 
-async def test_a_cluster_that_is_not_there_yet_is_waited_for(
+async def test_check_back_task_waits_for_an_unreachable_cluster(
     server: PostgresServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with CheckBackTask(NOWHERE, DatabaseResolver(server.connect)):
@@ -150,7 +150,7 @@ async def test_a_cluster_that_is_not_there_yet_is_waited_for(
 
 
 class Torn(ClusterView):
-    """Its second question fails as nothing of Kafka does: files are out, perhaps."""
+    """A view that fails at its second request as Kafka never does, for want of files perhaps."""
 
     questions = 0
 
@@ -161,7 +161,7 @@ class Torn(ClusterView):
         return await super().any_broker()
 
 
-async def test_a_check_back_goes_on_after_any_error(
+async def test_check_back_task_continues_after_any_error(
     bootstrap: str, server: PostgresServer, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     ledger = Ledger(server.connect, "%s").create()
@@ -178,7 +178,7 @@ async def test_a_check_back_goes_on_after_any_error(
     await asyncio.to_thread(assert_equal, bootstrap, topic, ledger)
 
 
-async def test_a_check_back_that_somebody_ends_says_so(
+async def test_check_back_task_that_is_cancelled_logs_its_end(
     bootstrap: str, server: PostgresServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with CheckBackTask(bootstrap, DatabaseResolver(server.connect)) as service:

@@ -1,4 +1,4 @@
-"""The table of decisions in a real database: who may be told `aborted`, and when it is final."""
+"""The table of decisions in a real database: when `aborted` may be answered, and is final."""
 
 import asyncio
 import sqlite3
@@ -48,8 +48,8 @@ def asked(ledger: Ledger, key: TransactionKey = KEY) -> steps.OutcomeRead:
     return done(ledger, decision_table.read_or_abort(key))
 
 
-def test_a_database_is_not_asked_about_sessions_of_another(table: Ledger) -> None:
-    """Their writer may have the same name: `aborted` here would stop nobody there."""
+def test_read_or_abort_ignores_sessions_of_another_database(table: Ledger) -> None:
+    """Another database's writer may have the same name: `aborted` here would not stop it."""
     claimed(table)
     other = TransactionKey(session_id("bank", "1badcafe", b"\0" * 8), 7, 3)
     assert asked(table, other) == steps.OutcomeRead(None)
@@ -58,10 +58,10 @@ def test_a_database_is_not_asked_about_sessions_of_another(table: Ledger) -> Non
     assert table.rows(ABORTED) == [1]
 
 
-async def test_what_a_session_opens_after_its_successor_has_ended_it_is_aborted(
+async def test_read_or_abort_aborts_a_transaction_begun_after_its_session_was_ended(
     table: Ledger,
 ) -> None:
-    """It slept before InitProducerId, and dies prepared: nobody else would end that."""
+    """The writer slept before InitProducerId, and died prepared; only a check-back can end that."""
     claimed(table)
     claimed(table, TransactionKey(session_id("bank", "0badcafe", b"\1" * 8), 0, 0))
     done(table, decision_table.delete_session(KEY.transactional_id))
@@ -74,10 +74,10 @@ async def test_what_a_session_opens_after_its_successor_has_ended_it_is_aborted(
     assert table.rows(ABORTED) == [0], "rows of sessions that are over would stay for ever"
 
 
-def test_a_decision_that_a_successor_has_completed_and_forgotten_is_not_aborted(
+def test_read_or_abort_does_not_abort_a_decision_that_a_successor_has_completed(
     table: Ledger,
 ) -> None:
-    """Its owner lost the answer to COMMIT, and slept: it must not hear that nothing counts."""
+    """Its owner lost the answer to COMMIT, and slept: its transaction counts."""
     generation = claimed(table).generation
     done(table, decision_table.decide(steps.Decide("bank", KEY, generation)), commits=True)
     assert asked(table) == steps.OutcomeRead(DecidedOutcome.COMMITTED)
@@ -86,7 +86,7 @@ def test_a_decision_that_a_successor_has_completed_and_forgotten_is_not_aborted(
     assert asked(table) == steps.OutcomeRead(None, is_session_over=True)
 
 
-def test_a_start_reads_what_an_older_session_has_committed_in_both(table: Ledger) -> None:
+def test_read_decisions_returns_committed_keys_with_records_in_order(table: Ledger) -> None:
     generation = claimed(table).generation
     keys = [TransactionKey(KEY.transactional_id, 7, epoch) for epoch in (10, 9, 2)]
     empty = TransactionKey(KEY.transactional_id, steps.EMPTY, 1)
@@ -122,7 +122,7 @@ def slow_resolver(ledger: Ledger) -> tuple[DatabaseResolver, asyncio.Event, asyn
     return DatabaseResolver(connect), begun, may_go
 
 
-async def test_what_a_cancelled_question_has_inserted_is_no_answer(table: Ledger) -> None:
+async def test_resolver_with_a_cancelled_insert_inserts_again(table: Ledger) -> None:
     claimed(table)
     resolver, begun, may_go = slow_resolver(table)
     asking = asyncio.create_task(resolver.resolve(KEY))
@@ -136,7 +136,7 @@ async def test_what_a_cancelled_question_has_inserted_is_no_answer(table: Ledger
     await resolver.close()
 
 
-async def test_two_questions_at_once_do_not_mix(table: Ledger) -> None:
+async def test_resolver_serializes_two_questions_at_once(table: Ledger) -> None:
     claimed(table)
     resolver, begun, may_go = slow_resolver(table)
     first = asyncio.create_task(resolver.resolve(KEY))

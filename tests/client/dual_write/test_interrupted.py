@@ -1,4 +1,4 @@
-"""A block that is interrupted anywhere leaves no transaction open, and its writer goes on."""
+"""A block that is interrupted at any point leaves no transaction open, and its writer continues."""
 
 import asyncio
 import contextlib
@@ -23,11 +23,11 @@ SWEEP_S, SWEEPS = 0.0005, 60
 
 
 class SoftLimit(Exception):
-    """What a handler of signals raises, as Celery's does."""
+    """An exception of a signal handler, as Celery's."""
 
 
 class CancelledWriter(DualWriter):
-    """Its caller is cancelled at the point."""
+    """A writer that cancels its caller at the point."""
 
     point = ""
     caller: asyncio.Task[None]
@@ -67,7 +67,7 @@ def fails_at(point: str) -> bool:
     return point.endswith(UNDOING)
 
 
-async def test_a_writer_goes_on_after_its_caller_was_cancelled(
+async def test_writer_continues_after_its_caller_was_cancelled(
     bootstrap: str, ledger: Ledger, topic: str
 ) -> None:
     async with CancelledWriter(bootstrap, topic, ledger.connect) as writer:
@@ -83,7 +83,7 @@ async def test_a_writer_goes_on_after_its_caller_was_cancelled(
 
 
 @pytest.mark.parametrize("point", POINTS)
-async def test_closing_ends_what_a_cancelled_caller_has_left(
+async def test_writer_close_ends_the_block_of_a_cancelled_caller(
     bootstrap: str, ledger: Ledger, topic: str, point: str
 ) -> None:
     async with CancelledWriter(bootstrap, topic, ledger.connect) as writer:
@@ -94,7 +94,7 @@ async def test_closing_ends_what_a_cancelled_caller_has_left(
         await transfer(writer, ledger, topic, 2)
 
 
-async def test_two_blocks_that_wait_for_a_cancelled_one_do_not_run_at_once(
+async def test_blocks_that_wait_for_a_cancelled_one_do_not_run_at_once(
     bootstrap: str, ledger: Ledger, topic: str
 ) -> None:
     async with CancelledWriter(bootstrap, topic, ledger.connect) as writer:
@@ -108,7 +108,7 @@ async def test_two_blocks_that_wait_for_a_cancelled_one_do_not_run_at_once(
 
 
 class InterruptedWriter(BlockingDualWriter):
-    """Its points raise, one after another."""
+    """A writer with points that raise, one after another."""
 
     points: tuple[tuple[str, BaseException], ...] = ()
 
@@ -137,7 +137,7 @@ def blocking_transfer(
 
 
 @pytest.mark.parametrize("problem", [KeyboardInterrupt, SoftLimit])
-def test_a_blocking_writer_goes_on_after_an_interruption(
+def test_blocking_writer_continues_after_an_interruption(
     bootstrap: str, ledger: Ledger, topic: str, problem: type[BaseException]
 ) -> None:
     with InterruptedWriter(bootstrap, topic, ledger.connect) as writer:
@@ -165,7 +165,7 @@ TWICE = [
 
 
 @pytest.mark.parametrize("is_closed", [False, True], ids=["next", "close"])
-def test_what_was_interrupted_twice_is_ended_by_the_next_block_and_by_the_close(
+def test_block_interrupted_twice_is_ended_by_the_next_block_or_the_close(
     bootstrap: str, ledger: Ledger, topic: str, is_closed: bool
 ) -> None:
     for at, points in enumerate(TWICE):
@@ -195,7 +195,7 @@ def alarms() -> Generator[None]:
 
 @pytest.mark.chaos
 @pytest.mark.filterwarnings("ignore")  # of coroutines that were made, and never begun
-def test_a_blocking_writer_lives_through_signals_at_any_moment(
+def test_blocking_writer_survives_signals_at_any_moment(
     bootstrap: str, ledger: Ledger, topic: str
 ) -> None:
     cuts = 0

@@ -1,6 +1,6 @@
-"""Real processes die, and stand still, at every point; the database's server is killed, too.
+"""Services are killed and stopped at every point; the database's server is killed, too.
 
-Every test ends with rows and events compared, and nothing open.
+Every test ends with a comparison of rows and events, and no open transaction.
 """
 
 import contextlib
@@ -56,7 +56,7 @@ def check_back(cluster: Cluster, database: str, *more: str) -> int:
         pytest.param(POINTS, id="all", marks=pytest.mark.chaos),
     ],
 )
-def test_a_service_is_killed_at_each_point(
+def test_service_killed_at_each_point_leaves_rows_and_events_equal(
     bootstrap: str,
     topic: str,
     database: str,
@@ -81,7 +81,7 @@ def test_a_service_is_killed_at_each_point(
 
 @pytest.mark.chaos
 @pytest.mark.parametrize("point", ["after Prepare", "after Decide"])
-def test_a_check_back_ends_what_a_dead_service_left(
+def test_check_back_ends_the_transaction_of_a_killed_service(
     cluster: Cluster, topic: str, database: str, ledger: Ledger, tmp_path: Path, point: str
 ) -> None:
     job = job_of(cluster.bootstrap, topic, database, tmp_path, 0, point=point, at=1)
@@ -93,7 +93,7 @@ def test_a_check_back_ends_what_a_dead_service_left(
 
 
 def stopped(job: Job) -> subprocess.Popen[str]:
-    """A process that stands still at its point."""
+    """Return a process that is stopped at its point."""
     process = begin(job)
     until(lambda: job.mark.exists() or process.poll() is not None, timeout_s=RUN_S)
     assert process.poll() is None, end_of(process)
@@ -101,10 +101,10 @@ def stopped(job: Job) -> subprocess.Popen[str]:
 
 
 @pytest.mark.chaos
-def test_a_service_wakes_after_a_check_back(
+def test_service_that_wakes_after_a_check_back_continues(
     cluster: Cluster, topic: str, server: PostgresServer, tmp_path: Path
 ) -> None:
-    """Before its decision it finds `aborted`, rolls back, and goes on; after it all is done."""
+    """Before its decision it finds `aborted` and rolls back; after it, all is complete."""
     database, ledger = server.url, Ledger(server.connect, "%s").create()
     for first, point in enumerate(("after Prepare", "after Decide")):
         job = job_of(
@@ -126,7 +126,7 @@ def test_a_service_wakes_after_a_check_back(
 
 @pytest.mark.chaos
 @pytest.mark.parametrize("point", ["after Prepare", "after Decide"])
-def test_a_service_wakes_when_another_has_its_place(
+def test_service_that_wakes_after_a_successor_started_is_superseded(
     bootstrap: str, topic: str, server: PostgresServer, tmp_path: Path, point: str
 ) -> None:
     ledger = Ledger(server.connect, "%s").create()
@@ -146,10 +146,10 @@ def test_a_service_wakes_when_another_has_its_place(
     assert ledger.rows() == ([0, 10, 11] if point == "after Prepare" else [0, 1, 10, 11])
 
 
-def test_the_server_of_the_database_is_killed_in_a_commit(
+def test_database_server_killed_in_a_commit_leaves_rows_and_events_equal(
     bootstrap: str, topic: str, server: PostgresServer
 ) -> None:
-    """Before COMMIT reaches it, and after it was carried out: both look alike to the service."""
+    """The kill comes before COMMIT arrives, or after it: the service sees no difference."""
     ledger, fate = Ledger(server.connect, "%s").create(), [""]
 
     class Mortal(psycopg.Connection):
@@ -181,11 +181,12 @@ def test_the_server_of_the_database_is_killed_in_a_commit(
     assert ledger.rows() == [0, 2, 3, 4]
 
 
-def test_the_server_stays_away_and_the_next_start_finds_out(
+def test_database_server_that_stays_away_leaves_the_outcome_to_the_next_start(
     bootstrap: str, topic: str, server: PostgresServer
 ) -> None:
     ledger, connections = Ledger(server.connect, "%s").create(), [server.connect()]
-    with BlockingDualWriter(bootstrap, topic, connections[0]) as writer:  # it has one life
+    # it cannot open another one
+    with BlockingDualWriter(bootstrap, topic, connections[0]) as writer:
         real = connections[0].commit
 
         def commit() -> None:
@@ -208,7 +209,7 @@ def test_the_server_stays_away_and_the_next_start_finds_out(
 
 
 @pytest.mark.chaos
-def test_the_server_is_killed_under_load(
+def test_database_server_killed_under_load_leaves_rows_and_events_equal(
     bootstrap: str, topic: str, server: PostgresServer
 ) -> None:
     ledger, is_over, kills = Ledger(server.connect, "%s").create(), threading.Event(), [0]

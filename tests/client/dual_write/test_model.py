@@ -1,6 +1,6 @@
-"""The tables of a dual write in a model of bad luck: as many events as rows, whatever happens.
+"""The tables of a dual write under random failures: as many events as rows, whatever happens.
 
-And each part that is taken out is missed: a model that notices nothing proves nothing.
+The model must also notice when a part is taken out, or it would prove nothing.
 """
 
 import os
@@ -26,11 +26,11 @@ def verdicts(seeds: range, parts: Parts) -> Counter[str]:
 
 
 @pytest.mark.parametrize("part", range(3))
-def test_events_are_those_of_committed_rows_whatever_happens(part: int) -> None:
+def test_model_has_equal_rows_and_events_whatever_happens(part: int) -> None:
     assert not verdicts(range(part * SEEDS // 3, (part + 1) * SEEDS // 3), Parts())
 
 
-def test_the_runs_are_not_idle() -> None:
+def test_model_runs_complete_transfers() -> None:
     transfers = [run(seed).transfers for seed in range(100)]
     assert sum(transfers) > 300 and sum(count == 0 for count in transfers) < 10
 
@@ -66,7 +66,7 @@ def test_the_runs_are_not_idle() -> None:
         "a commit that was interrupted is taken for none",
     ],
 )
-def test_each_part_is_missed(missed: str, parts: Parts) -> None:
+def test_model_without_a_part_shows_a_difference(missed: str, parts: Parts) -> None:
     for seed in range(SEEDS):
         if getattr(run(seed, parts), missed):
             return

@@ -1,4 +1,4 @@
-"""Modules that nothing here knows by name: what the DB-API says of them has to do."""
+"""Database modules that the code does not know by name: the DB-API must be enough."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("dual_write")]
 
 @pytest.fixture(params=["pg8000", "pysqlite3"])
 def other(request: pytest.FixtureRequest, tmp_path: Path) -> Ledger:
-    """PostgreSQL by another module, and sqlite by another one."""
+    """Return a ledger on PostgreSQL by pg8000, or on sqlite by pysqlite3."""
     if request.param == "pysqlite3":
         pysqlite3: Any = pytest.importorskip("pysqlite3", reason="pysqlite3 is not installed")
         return Ledger(lambda: pysqlite3.connect(tmp_path / "ledger", timeout=20), "?").create()
@@ -36,7 +36,9 @@ def transfer(writer: BlockingDualWriter, ledger: Ledger, topic: str, number: int
         work.send(topic, b"%d" % number)
 
 
-def test_a_block_counts_as_a_whole_or_not_at_all(bootstrap: str, other: Ledger, topic: str) -> None:
+def test_other_module_block_counts_as_a_whole_or_not_at_all(
+    bootstrap: str, other: Ledger, topic: str
+) -> None:
     with BlockingDualWriter(bootstrap, topic, other.connect) as writer:
         transfer(writer, other, topic, 0)
         with pytest.raises(Exception, match=r"(?i)unique"), writer.transaction() as work:
@@ -52,10 +54,10 @@ def test_a_block_counts_as_a_whole_or_not_at_all(bootstrap: str, other: Ledger, 
     assert other.rows() == [0, 2, 3]
 
 
-def test_a_decision_is_not_committed_without_its_row(
+def test_other_module_commits_no_block_without_its_decision(
     bootstrap: str, other: Ledger, topic: str
 ) -> None:
-    """The savepoint's end must not be the transaction's: what comes after it may be refused."""
+    """RELEASE of the savepoint must not be the COMMIT: the decision after it may be refused."""
     with BlockingDualWriter(bootstrap, topic, other.connect) as writer:
         transfer(writer, other, topic, 0)
         thief = other.connect()
@@ -67,7 +69,7 @@ def test_a_decision_is_not_committed_without_its_row(
     assert other.rows() == [0]
 
 
-def test_autocommit_is_refused(bootstrap: str, other: Ledger, topic: str) -> None:
+def test_other_module_in_autocommit_is_refused(bootstrap: str, other: Ledger, topic: str) -> None:
     connection = other.connect()
     if hasattr(connection, "in_transaction"):
         connection.isolation_level = None
@@ -78,7 +80,9 @@ def test_autocommit_is_refused(bootstrap: str, other: Ledger, topic: str) -> Non
     connection.close()
 
 
-def test_a_setting_that_loses_commits_is_refused(bootstrap: str, other: Ledger, topic: str) -> None:
+def test_other_module_with_a_setting_that_loses_commits_is_refused(
+    bootstrap: str, other: Ledger, topic: str
+) -> None:
     connection = other.connect()
     if hasattr(connection, "in_transaction"):
         connection.execute("PRAGMA synchronous=OFF")

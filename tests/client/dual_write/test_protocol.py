@@ -1,4 +1,4 @@
-"""The table of the writer, step by step, where the coordinator stays away or says otherwise."""
+"""The writer's table, step by step, with a coordinator that does not answer or refuses."""
 
 from asyncio import CancelledError
 
@@ -41,7 +41,7 @@ def decided() -> WriterProtocol:
     return writer
 
 
-def test_an_older_session_is_ended_as_was_decided_then_fenced_then_deleted() -> None:
+def test_start_ends_older_sessions_as_decided_then_fences_then_deletes() -> None:
     writer = WriterProtocol("w")
     writer.step(steps.SessionStarted("id"))
     assert writer.step(steps.Claimed(3, ("a", "b"))) == steps.ReadDecisions("a")
@@ -59,7 +59,7 @@ def test_an_older_session_is_ended_as_was_decided_then_fenced_then_deleted() -> 
     assert writer.step(steps.SessionStarted("id2")) == steps.Claim("w", "id2")
 
 
-def test_a_decided_block_returns_and_is_completed_before_the_next() -> None:
+def test_decided_block_without_an_answer_is_completed_before_the_next() -> None:
     writer = decided()
     assert writer.step(AWAY) == steps.EndBlock(is_committed=True)
     for _ in range(2):
@@ -71,8 +71,8 @@ def test_a_decided_block_returns_and_is_completed_before_the_next() -> None:
     assert writer.phase is WriterPhase.OPENING
 
 
-def test_no_block_begins_where_what_it_owes_was_done_by_a_successor() -> None:
-    """The block would run on a connection that nobody rolls back."""
+def test_no_block_begins_after_a_successor_completed_the_last_one() -> None:
+    """The block would run on a connection that is never rolled back."""
     writer = decided()
     writer.step(AWAY)
     writer.step(steps.BlockBegun())
@@ -84,7 +84,7 @@ def test_no_block_begins_where_what_it_owes_was_done_by_a_successor() -> None:
         writer.step(steps.BlockBegun())
 
 
-def test_an_abort_without_an_answer_is_made_again_before_the_next_block() -> None:
+def test_abort_without_an_answer_is_repeated_before_the_next_block() -> None:
     writer = ready()
     at_decision(writer)
     reason = ValueError()
@@ -95,7 +95,7 @@ def test_an_abort_without_an_answer_is_made_again_before_the_next_block() -> Non
     assert writer.step(steps.Aborted()) == steps.BeginBoth()
 
 
-def test_a_decided_transaction_that_somebody_aborted_is_an_alarm_that_stays() -> None:
+def test_decided_transaction_that_was_aborted_raises_an_alarm_for_ever() -> None:
     writer = decided()
     with pytest.raises(DecisionOverruled, match="aborted in Kafka by somebody else"):
         writer.step(steps.EndRefused(InvalidTxnState("aborted"), is_overruled=True))
@@ -103,7 +103,7 @@ def test_a_decided_transaction_that_somebody_aborted_is_an_alarm_that_stays() ->
         writer.step(steps.BlockBegun())
 
 
-def test_fenced_after_the_decision_is_harmless_by_a_successor_alone() -> None:
+def test_fencing_after_the_decision_is_harmless_only_by_a_successor() -> None:
     writer = decided()
     fenced = steps.EndRefused(ProducerFenced("fenced"))
     assert writer.step(fenced) == steps.ReadGeneration("w")
@@ -112,11 +112,11 @@ def test_fenced_after_the_decision_is_harmless_by_a_successor_alone() -> None:
         writer.step(steps.BlockBegun())
     writer = decided()
     writer.step(fenced)
-    with pytest.raises(DecisionOverruled):  # nobody has started: a person has ended the session
+    with pytest.raises(DecisionOverruled):  # no writer has started: the session was ended by hand
         writer.step(steps.GenerationRead(3))
 
 
-def test_a_commit_in_doubt_is_what_the_table_says() -> None:
+def test_commit_in_doubt_ends_as_the_table_has_it() -> None:
     reason = ConnectionError()
     for outcome, follows in (
         (DecidedOutcome.COMMITTED, steps.EndAsDecided(KEY, is_commit=True)),
@@ -129,11 +129,11 @@ def test_a_commit_in_doubt_is_what_the_table_says() -> None:
     writer = ready()
     at_decision(writer)
     writer.step(steps.DatabaseInDoubt(reason))
-    with pytest.raises(DecisionInDoubt):  # a successor has deleted what the table said
+    with pytest.raises(DecisionInDoubt):  # a successor has deleted the decision
         writer.step(steps.OutcomeRead(None, is_session_over=True))
 
 
-def test_a_cancelled_writer_refuses_the_next_block_without_cancelling_it() -> None:
+def test_cancelled_writer_refuses_the_next_block_without_cancelling_it() -> None:
     writer = ready()
     at_decision(writer)
     writer.stop(CancelledError())
@@ -152,7 +152,7 @@ def test_a_cancelled_writer_refuses_the_next_block_without_cancelling_it() -> No
     ],
     ids=["opening", "open", "preparing", "rolling back", "aborting"],
 )
-def test_an_interrupted_block_without_a_decision_is_undone(
+def test_interrupted_block_without_a_decision_is_undone(
     events: tuple[steps.Event, ...], follows: steps.Effect
 ) -> None:
     writer, reason = ready(), KeyboardInterrupt()
@@ -168,7 +168,7 @@ def test_an_interrupted_block_without_a_decision_is_undone(
     assert writer.step(steps.BlockBegun()) == steps.BeginBoth()
 
 
-def test_an_interrupted_commit_is_in_doubt_and_what_follows_it_is_done_again() -> None:
+def test_interrupted_commit_is_in_doubt_and_its_next_steps_are_repeated() -> None:
     writer, reason = ready(), KeyboardInterrupt()
     at_decision(writer)
     asks, ends = steps.ReadOrAbort(KEY), steps.EndAsDecided(KEY, is_commit=True)
@@ -179,7 +179,7 @@ def test_an_interrupted_commit_is_in_doubt_and_what_follows_it_is_done_again() -
     assert writer.step(steps.GenerationRead(4)) == steps.EndBlock(is_committed=True)
 
 
-def test_rows_of_finished_transactions_are_deleted_with_the_next_decision() -> None:
+def test_decision_deletes_rows_of_finished_transactions() -> None:
     writer = ready()
     for number in range(1, 4):
         key = TransactionKey("id", EMPTY, number)

@@ -1,4 +1,4 @@
-"""A COMMIT that the database refuses: nothing counts, and the caller is told why."""
+"""A COMMIT that the database refuses: the block does not count, and the caller gets the error."""
 
 import asyncio
 import sqlite3
@@ -43,7 +43,7 @@ def executed(ledger: Ledger, *statements: str) -> None:
 
 @pytest.fixture
 def strict(database: str, request: pytest.FixtureRequest) -> Ledger:
-    """A ledger with children, which are looked at in the commit."""
+    """Return a ledger with children; their constraint is checked in the commit."""
 
     def connect() -> Any:
         connection = sqlite3.connect(Path(database), timeout=20)
@@ -62,7 +62,7 @@ def strict(database: str, request: pytest.FixtureRequest) -> Ledger:
 
 
 @pytest.mark.parametrize("kind", ["dual write", "outbox"])
-def test_a_constraint_that_is_looked_at_in_the_commit_is_told_as_itself(
+def test_block_with_a_deferred_constraint_violated_raises_that_error(
     bootstrap: str, strict: Ledger, topic: str, kind: str
 ) -> None:
     dual = BlockingDualWriter(bootstrap, topic, strict.connect)
@@ -86,7 +86,7 @@ def test_a_constraint_that_is_looked_at_in_the_commit_is_told_as_itself(
 @pytest.mark.parametrize(
     ("state", "is_certain"), [("40001", True), ("40P01", True), ("40003", False), ("57014", False)]
 )
-def test_a_state_of_the_server_says_whether_the_commit_is_in_doubt(
+def test_sqlstate_decides_whether_a_failed_commit_is_in_doubt(
     server: PostgresServer, topic: str, state: str, is_certain: bool
 ) -> None:
     ledger = Ledger(server.connect, "%s").create()
@@ -102,7 +102,7 @@ def test_a_state_of_the_server_says_whether_the_commit_is_in_doubt(
 
 
 @pytest.mark.parametrize("other", ["pg8000"], indirect=True)
-def test_another_module_tells_the_state_too(other: Ledger, topic: str) -> None:
+def test_sqlstate_is_read_from_pg8000(other: Ledger, topic: str) -> None:
     executed(other, LATE_REFUSAL.replace("STATE", "40001"))
     with (
         BlockingOutboxWriter(topic, other.connect) as writer,
@@ -114,7 +114,7 @@ def test_another_module_tells_the_state_too(other: Ledger, topic: str) -> None:
     assert other.rows() == []
 
 
-async def test_asyncpg_tells_the_state_too(server: PostgresServer, topic: str) -> None:
+async def test_sqlstate_is_read_from_asyncpg(server: PostgresServer, topic: str) -> None:
     pytest.importorskip("asyncpg", reason="asyncpg is missing (extra: test)")
     ledger = Ledger(server.connect, "%s").create()
     executed(ledger, LATE_REFUSAL.replace("STATE", "40001"))
@@ -128,7 +128,7 @@ async def test_asyncpg_tells_the_state_too(server: PostgresServer, topic: str) -
     assert await asyncio.to_thread(ledger.rows) == [2]
 
 
-def test_a_lock_of_sqlite_in_the_commit_is_told_as_itself(tmp_path: Path, topic: str) -> None:
+def test_sqlite_lock_in_the_commit_raises_that_error(tmp_path: Path, topic: str) -> None:
     ledger = Ledger(lambda: sqlite3.connect(tmp_path / "ledger", timeout=0.1), "?").create()
     with BlockingOutboxWriter(topic, ledger.connect) as writer:
         reader = ledger.connect()

@@ -1,4 +1,4 @@
-"""Resolvers that hang, drip, lie, or say too much; and what is said of addresses with passwords."""
+"""Resolvers that hang or answer wrongly, and messages about addresses with passwords."""
 
 import asyncio
 import socket
@@ -23,7 +23,7 @@ OK = b"HTTP/1.1 200 OK\r\n\r\n"
 
 @contextmanager
 def speaker(speak: Callable[[socket.socket], None]) -> Iterator[str]:
-    """A server that does this with each connection; its address, with a login."""
+    """Serve each connection with `speak`; yield the address, which has a login."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:
@@ -67,7 +67,7 @@ def drips(first: bytes) -> Callable[[socket.socket], None]:
     [hangs, drips(b"HTTP/1.1 200 OK\r\nX-"), drips(OK + b'{"outcome": "comm')],
     ids=["says nothing", "drips a header", "drips a body"],
 )
-async def test_an_endpoint_has_a_time_for_the_whole_answer(
+async def test_http_resolver_limits_the_time_of_the_whole_answer(
     speak: Callable[[socket.socket], None],
 ) -> None:
     with speaker(speak) as url:
@@ -91,14 +91,16 @@ async def test_an_endpoint_has_a_time_for_the_whole_answer(
     ],
     ids=["redirects", "huge", "no UTF-8", "a list", "deep", "no HTTP", "hangs up"],
 )
-async def test_what_is_no_answer(answer: bytes, words: str) -> None:
+async def test_http_resolver_raises_for_an_invalid_answer_without_its_secret(
+    answer: bytes, words: str
+) -> None:
     with speaker(lambda connection: connection.sendall(answer)) as url:
         with pytest.raises((OSError, ValueError), match=words) as told:
             await HttpResolver(url).resolve(KEY)
         assert "hush" not in str(told.value)
 
 
-async def test_the_login_of_an_address_is_sent_and_not_shown() -> None:
+async def test_http_resolver_sends_the_login_of_its_address() -> None:
     heard: list[bytes] = []
 
     def serve(connection: socket.socket) -> None:
@@ -125,13 +127,13 @@ async def test_the_login_of_an_address_is_sent_and_not_shown() -> None:
 @pytest.mark.parametrize(
     "url", ["mysql://root:hush@db/bank", "root:hush@db", "http://:hush@", "http://a:hush@b:port"]
 )
-def test_a_refused_address_is_not_repeated(url: str) -> None:
+def test_resolver_of_a_refused_address_does_not_repeat_it(url: str) -> None:
     with pytest.raises(InvalidConfig) as told:
         resolver_of(url)
     assert "hush" not in str(told.value)
 
 
-async def test_a_database_that_refuses_does_not_tell_the_password() -> None:
+async def test_postgresql_resolver_that_is_refused_does_not_show_the_password() -> None:
     pytest.importorskip("psycopg", reason="psycopg is missing (extra: database)")
     for url in ("postgresql://me:hu%zzsh@127.0.0.1:1/x", "postgresql://me:hush@127.0.0.1:1/x"):
         with pytest.raises(ConnectionError) as told:
@@ -141,8 +143,8 @@ async def test_a_database_that_refuses_does_not_tell_the_password() -> None:
     assert said == "at *** in postgresql://me:***@h"
 
 
-async def test_names_are_parameters_whatever_they_are(tmp_path: Path) -> None:
-    """Transactional ids come from the cluster, where anybody may draw them."""
+async def test_decision_table_passes_any_name_as_a_parameter(tmp_path: Path) -> None:
+    """Transactional ids come from the cluster, where any client may choose them."""
     from oncelog.client.dual_write import decision_table
     from oncelog.client.dual_write.steps import TransactionKey
 
@@ -162,8 +164,8 @@ async def test_names_are_parameters_whatever_they_are(tmp_path: Path) -> None:
     assert ledger.rows("SELECT count(*) FROM oncelog_decisions") == [1]
 
 
-def test_a_cancelled_resolver_leaves_no_thread_waiting() -> None:
-    """The time of an answer holds for its thread, too: programs end."""
+def test_http_resolver_that_is_cancelled_leaves_no_thread_waiting() -> None:
+    """The timeout of an answer also ends its thread, so that the program can exit."""
 
     async def ask(url: str) -> None:
         async with asyncio.timeout(0.1):
@@ -176,7 +178,7 @@ def test_a_cancelled_resolver_leaves_no_thread_waiting() -> None:
         assert time.monotonic() - began < 5
 
 
-def test_sqlite_refuses_what_was_changed_between_two_blocks(tmp_path: Path) -> None:
+def test_sqlite_setting_changed_between_blocks_is_refused_at_the_commit(tmp_path: Path) -> None:
     from oncelog.client.dual_write.database import Dialect, run
     from oncelog.client.dual_write.flow import drive
     from oncelog.client.dual_write.stop_words import UnsafeDatabase

@@ -1,4 +1,4 @@
-"""Both writers on a real cluster, with sqlite and PostgreSQL: what counts, and what is refused."""
+"""Both writers on a real cluster, with sqlite and PostgreSQL: blocks that count or are refused."""
 
 import asyncio
 import sqlite3
@@ -31,7 +31,7 @@ def transfer(writer: BlockingDualWriter, ledger: Ledger, topic: str, number: int
         work.send(topic, b"%d" % number)
 
 
-def test_a_block_counts_as_a_whole_or_not_at_all(
+def test_dual_write_block_counts_as_a_whole_or_not_at_all(
     bootstrap: str, ledger: Ledger, topic: str
 ) -> None:
     with BlockingDualWriter(bootstrap, topic, ledger.connect) as writer:
@@ -60,7 +60,7 @@ def test_a_block_counts_as_a_whole_or_not_at_all(
     assert ledger.rows(f"{committed} AND writer = '{topic}'") == [1], "old rows are deleted"
 
 
-async def test_the_asynchronous_writer(
+async def test_asynchronous_dual_write_block_counts_as_a_whole_or_not_at_all(
     bootstrap: str, server: PostgresServer, topic: str, tmp_path: Path
 ) -> None:
     import psycopg
@@ -86,8 +86,10 @@ async def test_the_asynchronous_writer(
     assert found == [0, 0, 1, 1, 2, 2]
 
 
-def test_from_kafka_to_the_database_and_on(bootstrap: str, ledger: Ledger, topic: str) -> None:
-    """Positions are the database's; a block that fails takes them back, and records come again."""
+def test_writer_positions_resume_a_consumer_after_a_failed_block(
+    bootstrap: str, ledger: Ledger, topic: str
+) -> None:
+    """The database has the positions; a failed block's record is read again."""
     source = f"{topic}.in"
     with BlockingAdmin(bootstrap) as admin:
         admin.create_topic(source, partitions=1)
@@ -122,9 +124,7 @@ def test_from_kafka_to_the_database_and_on(bootstrap: str, ledger: Ledger, topic
     assert_equal(bootstrap, topic, ledger)
 
 
-def test_the_newest_writer_supersedes_the_others(
-    bootstrap: str, ledger: Ledger, topic: str
-) -> None:
+def test_newest_writer_supersedes_the_others(bootstrap: str, ledger: Ledger, topic: str) -> None:
     with BlockingDualWriter(bootstrap, topic, ledger.connect) as old:
         transfer(old, ledger, topic, 1)
         with BlockingDualWriter(bootstrap, topic, ledger.connect) as new:
@@ -138,7 +138,7 @@ def test_the_newest_writer_supersedes_the_others(
     assert events(bootstrap, topic) == [1, 2, 5]
 
 
-def test_a_commit_or_rollback_inside_the_block_is_told(
+def test_block_with_a_commit_or_rollback_inside_raises(
     bootstrap: str, ledger: Ledger, topic: str
 ) -> None:
     with BlockingDualWriter(bootstrap, topic, ledger.connect) as writer:
@@ -155,7 +155,7 @@ def test_a_commit_or_rollback_inside_the_block_is_told(
     assert_equal(bootstrap, topic, ledger)
 
 
-def test_connections_that_could_lose_a_decision_are_refused(
+def test_connection_that_could_lose_a_decision_is_refused(
     bootstrap: str, server: PostgresServer, tmp_path: Path
 ) -> None:
     def refused(connection: Any, word: str) -> None:
@@ -179,7 +179,7 @@ def test_connections_that_could_lose_a_decision_are_refused(
         BlockingDualWriter(bootstrap, "a", sqlite, transactional_id="mine")
 
 
-def test_synchronous_commit_is_looked_at_again_before_the_commit(
+def test_synchronous_commit_is_checked_again_before_the_commit(
     bootstrap: str, server: PostgresServer, topic: str
 ) -> None:
     ledger = Ledger(server.connect, "%s").create()
@@ -193,7 +193,7 @@ def test_synchronous_commit_is_looked_at_again_before_the_commit(
     assert_equal(bootstrap, topic, ledger)
 
 
-def test_an_open_transaction_on_the_connection_is_refused_and_stays_open(
+def test_open_transaction_on_the_connection_is_refused_and_stays_open(
     bootstrap: str, ledger: Ledger, topic: str
 ) -> None:
     connection = ledger.connect()
@@ -223,7 +223,7 @@ def test_an_open_transaction_on_the_connection_is_refused_and_stays_open(
     assert_equal(bootstrap, topic, ledger)
 
 
-def test_the_service_of_the_docs_runs_as_shown(bootstrap: str, tmp_path: Path) -> None:
+def test_dual_write_service_in_the_docs_runs_as_shown(bootstrap: str, tmp_path: Path) -> None:
     page = Path(__file__).parents[3] / "docs" / "databases.md"
     program = page.read_text(encoding="utf-8").split("```python\n")[1].split("```")[0]
     assert len(program.splitlines()) <= 40

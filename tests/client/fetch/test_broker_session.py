@@ -1,4 +1,4 @@
-"""What a session's requests say, added up, is what its client wants (KIP-227)."""
+"""The requests of a fetch session add up to the wanted partitions (KIP-227)."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ Wanted = dict[TopicPartition, FetchPartition]
 
 
 class Broker:
-    """Keeps one session as the protocol has it."""
+    """Keeps one session as the protocol requires."""
 
     def __init__(self) -> None:
         self.session_id = self.epoch = 0
@@ -63,7 +63,7 @@ def at(index: int, offset: int) -> FetchPartition:
         max_size=12,
     )
 )
-def test_the_broker_knows_what_is_wanted(steps: list[tuple[Any, str]]) -> None:
+def test_session_tells_the_broker_all_wanted_partitions(steps: list[tuple[Any, str]]) -> None:
     session, broker = BrokerSession(), Broker()
     topic_ids: dict[str, bytes] | None = None
     for offsets, event in steps:
@@ -87,7 +87,7 @@ def test_the_broker_knows_what_is_wanted(steps: list[tuple[Any, str]]) -> None:
         assert broker.held == named(wanted, topic_ids)
 
 
-def test_what_is_known_is_not_said_again() -> None:
+def test_session_names_only_changed_partitions() -> None:
     session, broker = BrokerSession(), Broker()
     wanted = {("a", index): at(index, 0) for index in range(100)}
     for moved, said in ((None, 100), (7, 1), (None, 0)):
@@ -99,7 +99,7 @@ def test_what_is_known_is_not_said_again() -> None:
         assert sum(len(topic.partitions) for topic in request.topics) == said
 
 
-def test_the_epoch_after_the_last_is_one() -> None:
+def test_session_epoch_after_the_last_is_one() -> None:
     session, broker = BrokerSession(), Broker()
     for epoch in (0, EPOCH_MAX, 1, 2):
         if epoch == EPOCH_MAX:

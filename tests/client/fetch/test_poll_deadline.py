@@ -1,4 +1,4 @@
-"""A poll ends at its deadline, whatever the cluster does not answer."""
+"""A poll ends at its deadline, even if the cluster does not answer."""
 
 import asyncio
 import time
@@ -19,10 +19,10 @@ from oncelog.wire.errors import NetworkException
 from oncelog.wire.identifiers import TopicPartition
 
 NOWHERE = "127.0.0.1:1"
-API_TIMEOUT_MS, SOON_S = 60_000, 30.0  # a busy machine takes its time, but not all of that
+API_TIMEOUT_MS, SOON_S = 60_000, 30.0  # a busy machine is slow, but not that slow
 
 
-async def test_a_poll_without_a_broker_ends_at_its_deadline() -> None:
+async def test_poll_without_a_broker_ends_at_its_deadline() -> None:
     async with Consumer(NOWHERE, default_api_timeout_ms=API_TIMEOUT_MS) as consumer:
         consumer.assign([("t", 0)])
         for _ in range(2):
@@ -31,12 +31,12 @@ async def test_a_poll_without_a_broker_ends_at_its_deadline() -> None:
             assert 0.25 < time.monotonic() - begun < SOON_S
     async with Consumer(NOWHERE, default_api_timeout_ms=700) as consumer:
         consumer.assign([("t", 0)])
-        with pytest.raises(NetworkException):  # default.api.timeout.ms counts over polls
+        with pytest.raises(NetworkException):  # default.api.timeout.ms spans several polls
             while True:
                 await consumer.poll(300)
 
 
-async def test_a_member_s_poll_and_close_without_a_broker_end_soon() -> None:
+async def test_member_poll_and_close_without_a_broker_end_soon() -> None:
     consumer = Consumer(NOWHERE, group_id="g", default_api_timeout_ms=API_TIMEOUT_MS)
     consumer.subscribe(["t"])
     for _ in range(2):
@@ -48,7 +48,7 @@ async def test_a_member_s_poll_and_close_without_a_broker_end_soon() -> None:
     assert time.monotonic() - begun < SOON_S
 
 
-async def test_a_position_that_the_program_sets_meanwhile_stays(
+async def test_find_keeps_a_position_that_the_application_sets_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     answered = asyncio.Event()
@@ -67,7 +67,7 @@ async def test_a_position_that_the_program_sets_meanwhile_stays(
     finding = LongWork()
     assert not await finding.until(now_ms(), positions.find)
     positions.of("t", 1).seek(42)
-    positions.states[("t", 2)] = FetchState("t", 2, -1)  # assigned anew
+    positions.states[("t", 2)] = FetchState("t", 2, -1)  # assigned again
     answered.set()
     assert await finding.until(now_ms() + 10_000, positions.find)
     assert [positions.of(*key).position for key in keys] == [7, 42, -1]

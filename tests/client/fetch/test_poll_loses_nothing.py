@@ -1,4 +1,4 @@
-"""What a poll has taken is given out, whatever comes in its way."""
+"""Polls return all records that they take, whatever interrupts them."""
 
 import asyncio
 from collections.abc import Callable
@@ -37,7 +37,7 @@ def load(consumer: Consumer, partition: int, *batches: bytearray) -> None:
 
 
 @pytest.mark.parametrize("poll", POLLS)
-async def test_a_batch_that_is_broken_takes_nothing_before_it_along(
+async def test_poll_with_a_broken_batch_keeps_the_records_before_it(
     poll: Callable[[Consumer], Any],
 ) -> None:
     async with Consumer(NOWHERE) as consumer:
@@ -54,7 +54,7 @@ async def test_a_batch_that_is_broken_takes_nothing_before_it_along(
 
 
 @pytest.mark.parametrize("poll", POLLS)
-async def test_a_poll_that_is_cancelled_at_its_end_gives_its_records_to_the_next_one(
+async def test_poll_cancelled_at_its_end_leaves_its_records_to_the_next_one(
     poll: Callable[[Consumer], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with Consumer(NOWHERE) as consumer:
@@ -76,10 +76,10 @@ async def test_a_poll_that_is_cancelled_at_its_end_gives_its_records_to_the_next
 
 
 @pytest.mark.parametrize("poll", POLLS)
-async def test_a_poll_that_takes_long_gives_what_it_has(
+async def test_poll_that_takes_long_returns_the_records_it_has(
     poll: Callable[[Consumer], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Batches of one record each cost a hundred times as much: ten thousand are half a second."""
+    """Batches of one record each cost a hundred times as much: ten thousand need half a second."""
     now_ms = 0
 
     def later() -> int:
@@ -101,8 +101,8 @@ async def test_a_poll_that_takes_long_gives_what_it_has(
         st.tuples(st.sampled_from(["poll", "columns", "raw", "back", "load"]), st.integers(1, 5))
     )
 )
-def test_taking_back_gives_the_same_records_again(steps: list[tuple[str, int]]) -> None:
-    """Records of three producers, one of which aborts, in batches that polls cut."""
+def test_taking_back_returns_the_same_records_again(steps: list[tuple[str, int]]) -> None:
+    """The batches have records of three producers, one of which aborts; polls cut them."""
     loaded = 0
     state = FetchState("t", 0, 0)
     found: list[int] = []
@@ -131,7 +131,7 @@ def test_taking_back_gives_the_same_records_again(steps: list[tuple[str, int]]) 
 
 
 def answer(first: int) -> list[bytearray]:
-    """Three records, two of an aborted transaction, its marker, and two more."""
+    """Return three records, two of an aborted transaction, its marker, and two more."""
     made: list[bytearray] = []
     for offset, producer_id, count in ((0, 1, 3), (3, 2, 2), (6, 3, 2)):
         builder = BatchBuilder()

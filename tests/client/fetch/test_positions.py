@@ -1,4 +1,4 @@
-"""Places in logs: damaged data, new leaders with other logs (KIP-320), what may be committed."""
+"""Positions: damaged data, new leaders with other logs (KIP-320), offsets to commit."""
 
 import asyncio
 from typing import Any
@@ -26,7 +26,7 @@ def batch(base: int, count: int = 2, epoch: int = 0) -> bytes:
 
 
 @pytest.mark.parametrize("take", ["take", "take_columns", "take_raw"])
-def test_a_damaged_batch_is_never_passed_over(take):
+def test_damaged_batch_is_never_skipped(take):
     damaged = bytearray(batch(2))
     damaged[-1] ^= 1
     state = FetchState("t", 0, 0)
@@ -43,7 +43,7 @@ def test_a_damaged_batch_is_never_passed_over(take):
     with pytest.raises(CorruptMessage):
         step()
     assert (state.position, state.fetch_offset, state.has_data) == (2, 2, False)
-    state.load(batch(2) + batch(4), None)  # it was damaged on its way
+    state.load(batch(2) + batch(4), None)  # it was damaged in transit
     step()
     assert state.position == 4
 
@@ -51,7 +51,7 @@ def test_a_damaged_batch_is_never_passed_over(take):
 # --- another leader
 
 
-def test_a_place_is_checked_when_another_leader_is_known():
+def test_position_is_checked_when_the_leader_epoch_changes():
     state = FetchState("t", 0, 0)
     assert not state.needs_check(9), "nothing is known of what was before it"
     state.load(batch(0, epoch=3), None, 3)
@@ -64,8 +64,8 @@ def test_a_place_is_checked_when_another_leader_is_known():
     assert state.needs_check(3), "a committed offset with its epoch"
 
 
-async def test_a_topic_that_was_made_anew_is_another_log(monkeypatch):
-    """Its epochs begin again; the Java client asks wherever the leader's epoch is another one."""
+async def test_topic_created_again_is_checked_as_another_log(monkeypatch):
+    """Its epochs restart; the Java client checks whenever the leader's epoch differs."""
     peer = Peer(monkeypatch, "earliest")
     async with peer.consumer as consumer:
         consumer.assign({KEY: 0})
@@ -80,7 +80,7 @@ async def test_a_topic_that_was_made_anew_is_another_log(monkeypatch):
         )
 
 
-def test_what_was_only_fetched_ahead_is_fetched_again():
+def test_records_only_fetched_ahead_are_fetched_again_after_a_truncation():
     state = FetchState("t", 0, 0)
     state.load(batch(0, epoch=1), None, 1)
     assert len(state.take(10, read_committed=False)) == 2
@@ -92,7 +92,7 @@ def test_what_was_only_fetched_ahead_is_fetched_again():
     assert not state.needs_check(3)
 
 
-def test_what_was_given_out_and_is_gone_is_a_truncation():
+def test_missing_records_that_were_returned_are_a_truncation():
     for known_epoch, end_offset in ((2, 1), (1, 2), (1, 50), (-1, -1)):
         state = FetchState("t", 0, 0)
         state.load(batch(0, epoch=2), None, 2)
@@ -101,7 +101,7 @@ def test_what_was_given_out_and_is_gone_is_a_truncation():
 
 
 class Peer:
-    """One leader for one partition; answers by script."""
+    """One leader for one partition, with scripted answers."""
 
     def __init__(self, monkeypatch, reset: str) -> None:
         self.view = ClusterView("127.0.0.1:1")
@@ -138,9 +138,7 @@ class Peer:
     ("end", "position"),
     [(EpochEnd(0, 1, 1), 1), (EpochEnd(0, 0, 50), 2), (EpochEnd(0, 1, 2), 2)],
 )
-async def test_after_a_truncation_the_reader_goes_on_where_the_logs_part(
-    monkeypatch, end, position
-):
+async def test_truncated_reader_continues_where_the_logs_diverge(monkeypatch, end, position):
     peer = Peer(monkeypatch, "earliest")
     async with peer.consumer as consumer:
         consumer.assign({KEY: 0})
@@ -156,7 +154,7 @@ async def test_after_a_truncation_the_reader_goes_on_where_the_logs_part(
         assert [r.offset for r in rows] == [position, position + 1]
 
 
-async def test_without_a_reset_every_poll_raises_a_truncation_until_a_seek(monkeypatch):
+async def test_truncation_without_a_reset_raises_in_every_poll_until_a_seek(monkeypatch):
     peer = Peer(monkeypatch, "none")
     async with peer.consumer as consumer:
         consumer.assign({KEY: 0})
@@ -172,7 +170,7 @@ async def test_without_a_reset_every_poll_raises_a_truncation_until_a_seek(monke
         assert [r.offset for r in await consumer.poll(1_000)] == [1, 2]
 
 
-def test_a_broker_that_is_behind_does_not_bring_an_old_leader_back():
+def test_metadata_of_a_broker_behind_does_not_restore_an_old_leader():
     def snapshot(epoch: int, topic_id: bytes | None) -> ClusterSnapshot:
         made = ClusterSnapshot()
         made.partitions[KEY] = PartitionInfo(
@@ -191,7 +189,7 @@ def test_a_broker_that_is_behind_does_not_bring_an_old_leader_back():
     assert newer.partitions[KEY].leader_epoch == 6
 
 
-async def test_what_a_late_answer_says_of_the_last_place_does_not_undo_a_seek(monkeypatch):
+async def test_late_answer_about_the_last_position_does_not_undo_a_seek(monkeypatch):
     peer = Peer(monkeypatch, "latest")
     async with peer.consumer as consumer:
         for late in ("out_of_range", "truncated"):
@@ -207,7 +205,7 @@ async def test_what_a_late_answer_says_of_the_last_place_does_not_undo_a_seek(mo
 
 
 @pytest.mark.parametrize("begins_at, words", [(7, "; it begins at 7"), (-1, "")])
-async def test_an_answer_without_the_start_of_a_log_makes_none_up(monkeypatch, begins_at, words):
+async def test_out_of_range_without_a_log_start_names_none(monkeypatch, begins_at, words):
     peer = Peer(monkeypatch, "none")
     async with peer.consumer as consumer:
         consumer.assign({KEY: 50})
@@ -224,7 +222,7 @@ def beyond_the_end(log_start_offset: int = -1) -> FetchResponse:
     return FetchResponse(topics=[FetchedTopic("t", None, [partition])])
 
 
-async def test_a_partition_that_is_gone_is_not_asked_for_epochs(monkeypatch):
+async def test_deleted_partition_is_not_asked_for_epochs(monkeypatch):
     peer = Peer(monkeypatch, "none")
     state = FetchState("t", 0, 0)
     state.load(batch(0, epoch=1), None, 1)
@@ -237,7 +235,7 @@ async def test_a_partition_that_is_gone_is_not_asked_for_epochs(monkeypatch):
 # --- bounds
 
 
-async def test_nothing_is_fetched_while_enough_waits(monkeypatch):
+async def test_fetcher_stops_while_enough_data_waits(monkeypatch):
     settings = consumer_settings({"bootstrap.servers": "x:1"}, {"fetch_max_bytes": 500})
     peer = Peer(monkeypatch, "none")
     fetcher = Fetcher(peer.view, settings)
@@ -246,16 +244,16 @@ async def test_nothing_is_fetched_while_enough_waits(monkeypatch):
     assert full.buffered_bytes > 1_000
     fetcher.start([full, other])
     assert not fetcher._tasks
-    full.is_paused = True  # what is not asked for does not count
+    full.is_paused = True  # partitions that are not fetched do not count
     fetcher.start([full, other])
     assert fetcher._tasks
     await fetcher.close()
 
 
-# --- what may be committed
+# --- offsets to commit
 
 
-async def test_what_the_program_still_works_on_is_not_committed_for_it(monkeypatch):
+async def test_records_still_in_process_are_not_committed_automatically(monkeypatch):
     peer = Peer(monkeypatch, "none")
     async with peer.consumer as consumer:
         consumer.assign({KEY: 0})
@@ -269,7 +267,7 @@ async def test_what_the_program_still_works_on_is_not_committed_for_it(monkeypat
         assert positions.settled() == {KEY: OffsetAndMetadata(1)}
 
 
-def test_a_call_about_a_partition_that_is_not_read_is_refused_with_a_sentence():
+def test_call_about_an_unassigned_partition_is_refused():
     consumer = Consumer("127.0.0.1:1")
     for call in (consumer.position, lambda topic, partition: consumer.seek(topic, partition, 0)):
         with pytest.raises(PartitionNotAssigned, match="t/0 is not assigned"):

@@ -1,4 +1,4 @@
-"""From a fetch's answer to records: the reader of batches, positions, aborted transactions."""
+"""The reader of fetched batches: records, positions, aborted transactions."""
 
 import contextlib
 
@@ -25,7 +25,7 @@ some_headers = st.lists(
     st.sampled_from([0, 1, 2, 3, 4]),
     st.integers(0, 1),
 )
-def test_the_fast_reader_agrees_with_the_plain_one(rows, base, codec, timestamp_type):
+def test_read_records_agrees_with_decode_batch(rows, base, codec, timestamp_type):
     records = [Record(base + 2 * i, *row) for i, row in enumerate(rows)]  # as after compaction
     batch = encode_batch(records, compression=codec, timestamp_type=timestamp_type)
     found = read_records("t", 3, batch, 0, decode_header(batch), 0)
@@ -34,7 +34,7 @@ def test_the_fast_reader_agrees_with_the_plain_one(rows, base, codec, timestamp_
 
 
 @given(st.data())
-def test_a_damaged_batch_is_an_error_and_nothing_else(data):
+def test_read_records_of_a_damaged_batch_raises_only_invalid_record(data):
     rows = [Record(i, 5 + i, b"key", b"value" * i, (("h", b"1"),)) for i in range(4)]
     batch = bytearray(encode_batch(rows))
     for _ in range(data.draw(st.integers(1, 3))):
@@ -92,7 +92,7 @@ LOG = (
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 3, 100])
-def test_aborted_records_and_markers_are_not_seen(at_once):
+def test_take_skips_aborted_records_and_markers(at_once):
     state = loaded(LOG, [(7, 0)])
     assert take_all(state, read_committed=True, at_once=at_once) == [2, 3, 5, 6]
     assert state.position == state.fetch_offset == 9
@@ -101,16 +101,16 @@ def test_aborted_records_and_markers_are_not_seen(at_once):
     assert take_all(state, at_once=at_once) == [0, 1, 2, 3, 5, 6]
 
 
-def test_plain_records_of_a_producer_with_an_aborted_transaction_are_seen():
+def test_take_returns_plain_records_of_a_producer_with_an_aborted_transaction():
     log = data(0, 7) + marker(2, 7, ControlType.ABORT) + data(3, 7, transactional=False)
     assert take_all(loaded(log, [(7, 0)]), read_committed=True) == [3, 4]
 
 
-def test_a_reader_in_the_middle_of_a_batch_sees_the_rest_of_it():
+def test_take_from_the_middle_of_a_batch_returns_its_rest():
     assert take_all(loaded(data(0, 7, count=5), position=3)) == [3, 4]
 
 
-def test_a_position_is_what_was_given_out_not_what_was_fetched():
+def test_position_covers_returned_records_not_fetched_ones():
     state = loaded(data(0, 7, count=5))
     assert [r.offset for r in state.take(2, read_committed=False)] == [0, 1]
     assert (state.position, state.fetch_offset) == (2, 5)
@@ -121,7 +121,7 @@ def test_a_position_is_what_was_given_out_not_what_was_fetched():
     assert state.take(2, read_committed=False) == []
 
 
-def test_each_answer_brings_its_own_aborted_transactions():
+def test_each_answer_has_its_own_aborted_transactions():
     state = loaded(data(0, 7), [(7, 0)])
     state.load(data(2, 7) + marker(4, 7, ControlType.ABORT) + data(5, 7), [(7, 0)])
     state.load(data(7, 7) + marker(9, 7, ControlType.COMMIT), [])
@@ -129,7 +129,7 @@ def test_each_answer_brings_its_own_aborted_transactions():
     assert state.position == 10
 
 
-def test_a_partial_last_batch_waits_for_the_next_answer():
+def test_partial_last_batch_waits_for_the_next_answer():
     whole = data(0, 7) + data(2, 7)
     state = loaded(whole[:-1])
     assert take_all(state) == [0, 1]
@@ -138,7 +138,7 @@ def test_a_partial_last_batch_waits_for_the_next_answer():
     assert not state.has_data
 
 
-def test_a_wrong_checksum_is_reported():
+def test_wrong_checksum_is_reported():
     broken = bytearray(data(0, 7))
     broken[-2] ^= 1
     with pytest.raises(CorruptMessage):
@@ -147,7 +147,7 @@ def test_a_wrong_checksum_is_reported():
     take_all(loaded(bytes(broken)))
 
 
-def test_raw_batches_are_all_that_there_is():
+def test_take_raw_returns_all_batches():
     state = loaded(LOG, [(7, 0)])
     found = []
     while (batch := state.take_raw()) is not None:

@@ -1,4 +1,4 @@
-"""What tests of members share."""
+"""Fixtures of the tests of group members."""
 
 import pytest
 
@@ -7,5 +7,5 @@ from .scene import Scene
 
 @pytest.fixture
 def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
-    """A member of the newer protocol, outside its group."""
+    """Return a member of the newer protocol, outside its group."""
     return Scene(monkeypatch)

@@ -1,4 +1,4 @@
-"""A member of the newer protocol, and a coordinator that gives it what a test wants."""
+"""A member of the newer protocol, and a coordinator that assigns what a test wants."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ OF_P, OF_Q = (OLD, 0), (OLD, 1)
 
 
 class Scene:
-    """A consumer, and a coordinator that gives it what the test wants."""
+    """A consumer, and a coordinator that assigns what the test wants."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> None:
         given = {"group_id": "g", "group_protocol": "consumer", **settings}
@@ -33,7 +33,7 @@ class Scene:
         self.said: list[MemberHeartbeat] = []
         self.committed: list[set[TopicPartition]] = []
         self.happened: list[tuple[str, list[TopicPartition]]] = []
-        self.named = asyncio.Event()  # the cluster tells the name of the other topic
+        self.named = asyncio.Event()  # set when the cluster returns the name of the other topic
         self._given: Places | None = None
         monkeypatch.setattr(self.member.requests, "heartbeat", self._heartbeat)
         monkeypatch.setattr(self.member.requests, "commit", self._commit)
@@ -72,21 +72,21 @@ class Scene:
         self.consumer.subscribe(["t"], **given)
 
     async def is_given(self, *places: tuple[bytes, int]) -> None:
-        """Tell the member, and return when it has heard."""
+        """Assign places, and return when the member has the answer."""
         self._given = frozenset(places)
         membership = self.member._membership
         if membership.state is not MembershipState.JOINING:
             await until(lambda: membership.target == frozenset(places))
 
     async def polls_until(self, holds: Callable[[], bool]) -> None:
-        """Poll, and go on until it holds."""
+        """Poll until a condition holds."""
         async with asyncio.timeout(10):
             await self.consumer.poll(5)
             while not holds():
                 await self.consumer.poll(5)
 
     async def has(self, *places: tuple[bytes, int]) -> None:
-        """Poll until it owns exactly these, and has said so."""
+        """Poll until it owns exactly these, and has reported them."""
         await self.polls_until(lambda: self.says_that_it_owns(*places))
         await self.polls_until(lambda: not self.consumer._positions.unknown)
 
@@ -96,11 +96,11 @@ class Scene:
         return is_so and bool(told) and told[-1] == frozenset(places)
 
     def bring(self, *partitions: TopicPartition) -> None:
-        """A record of each has been fetched."""
+        """Load a fetched record of each partition."""
         for key in partitions:
             state = self.consumer._positions.of(*key)
             state.load(encode_batch([Record(0, 1, None, b"v")], base_offset=state.position), None)
 
     async def poll_now(self) -> list[TopicPartition]:
-        """The partitions of what a poll gives."""
+        """Return the partitions of the records that a poll returns."""
         return sorted((row.topic, row.partition) for row in await self.consumer.poll(0))

@@ -1,4 +1,4 @@
-"""Who reads what: Kafka's own examples for range and roundrobin, properties for the sticky ones."""
+"""Assignors: Kafka's own examples for range and roundrobin, properties for the sticky ones."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +11,7 @@ def members(**topics: str) -> dict[str, Subscription]:
     return {name: Subscription(tuple(text.split())) for name, text in topics.items()}
 
 
-def test_range_gives_each_topic_in_pieces():
+def test_range_assigns_each_topic_in_ranges():
     given_ = assign("range", members(a="t u", b="t u"), {"t": 3, "u": 3})
     assert given_ == {
         "a": [("t", 0), ("t", 1), ("u", 0), ("u", 1)],
@@ -19,7 +19,7 @@ def test_range_gives_each_topic_in_pieces():
     }
 
 
-def test_range_puts_static_members_first_by_their_instance_id():
+def test_range_assigns_static_members_first_by_their_instance_id():
     both = {
         "a": Subscription(("t",)),
         "b": Subscription(("t",), instance_id="2"),
@@ -28,7 +28,7 @@ def test_range_puts_static_members_first_by_their_instance_id():
     assert assign("range", both, {"t": 3}) == {"c": [("t", 0)], "b": [("t", 1)], "a": [("t", 2)]}
 
 
-def test_roundrobin_goes_round_over_all_topics():
+def test_roundrobin_cycles_over_all_topics():
     given_ = assign("roundrobin", members(a="t u", b="t u"), {"t": 3, "u": 3})
     assert given_ == {
         "a": [("t", 0), ("t", 2), ("u", 1)],
@@ -45,7 +45,7 @@ def test_roundrobin_skips_members_without_the_subscription():
     }
 
 
-def test_topics_that_do_not_exist_are_not_assigned():
+def test_missing_topics_are_not_assigned():
     for name in ("range", "roundrobin", "sticky", COOPERATIVE):
         assert assign(name, members(a="t", b="gone"), {"t": 2}) == {
             "a": [("t", 0), ("t", 1)],
@@ -74,7 +74,7 @@ def test_every_subscribed_partition_has_one_subscribed_owner(wants, counts, name
 
 
 def carried(name: str, topics, owned, generation: int) -> Subscription:
-    """A subscription with its owned partitions."""
+    """Return a subscription with its owned partitions."""
     if name == COOPERATIVE:
         return Subscription(topics, tuple(owned), generation)
     return Subscription(topics, user_data=encode_sticky(owned, generation))
@@ -86,9 +86,7 @@ def carried(name: str, topics, owned, generation: int) -> Subscription:
     st.integers(1, 20),
     st.sampled_from(["sticky", COOPERATIVE]),
 )
-def test_with_equal_subscriptions_shares_are_equal_and_nothing_moves_for_nothing(
-    before, after, count, name
-):
+def test_sticky_with_equal_subscriptions_balances_with_the_fewest_moves(before, after, count, name):
     counts = {"t": count}
     first = assign("sticky", {m: Subscription(("t",)) for m in before}, counts)
     assert _spread(first) <= 1
@@ -114,7 +112,7 @@ def _spread(given_) -> int:
     st.lists(st.sets(st.sampled_from("abcdef"), min_size=1), max_size=4),
     st.integers(1, 12),
 )
-def test_cooperative_members_never_share_a_partition_and_come_to_rest(start, changes, count):
+def test_cooperative_never_assigns_a_partition_twice_and_settles(start, changes, count):
     counts = {"t": count}
     owned: dict[str, set] = {m: set() for m in start}
     generation, revoked = 0, False
@@ -136,7 +134,7 @@ def test_cooperative_members_never_share_a_partition_and_come_to_rest(start, cha
         assert _spread(owned) <= 1
 
 
-def test_of_two_claims_the_newer_generation_is_right():
+def test_newer_generation_wins_of_two_claims():
     group = {
         "a": Subscription(("t",), (("t", 0), ("t", 1)), 1),
         "b": Subscription(("t",), (("t", 0),), 2),
@@ -144,7 +142,7 @@ def test_of_two_claims_the_newer_generation_is_right():
     assert assign(COOPERATIVE, group, {"t": 2}) == {"a": [("t", 1)], "b": [("t", 0)]}
 
 
-def test_two_claims_of_one_generation_are_both_wrong():
+def test_two_claims_of_one_generation_cancel_each_other():
     group = {m: Subscription(("t",), (("t", 0),), 1) for m in "ab"}
     given_ = assign("sticky", group, {"t": 1})
     assert sorted(map(len, given_.values())) == [0, 1]

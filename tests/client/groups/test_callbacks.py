@@ -1,4 +1,4 @@
-"""Callbacks that raise, wait, or close: each is called once, and the rebalance goes on."""
+"""Callbacks that raise, wait, or close: each is called once, and the rebalance continues."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ from .scene import NO_BROKER, OF_P, OF_Q, P, Q, Scene
 
 
 class Callback:
-    """Notes what it is called with, and raises that."""
+    """Records its calls, and raises."""
 
     def __init__(self) -> None:
         self.calls: list[list[TopicPartition]] = []
@@ -26,7 +26,7 @@ class Callback:
 
 
 class WaitingCallback:
-    """Notes what it is called with; the first call waits."""
+    """Records its calls; the first call waits."""
 
     def __init__(self) -> None:
         self.calls: list[list[TopicPartition]] = []
@@ -38,7 +38,7 @@ class WaitingCallback:
         await self.may_end.wait()
 
 
-async def test_on_revoked_that_raises_is_called_once_and_the_rebalance_goes_on(
+async def test_on_revoked_that_raises_is_called_once_and_the_rebalance_continues(
     scene: Scene,
 ) -> None:
     on_revoked = Callback()
@@ -55,7 +55,7 @@ async def test_on_revoked_that_raises_is_called_once_and_the_rebalance_goes_on(
         scene.subscribe()
 
 
-async def test_first_error_of_a_rebalance_comes_out_of_the_poll_once(scene: Scene) -> None:
+async def test_first_error_of_a_rebalance_is_raised_by_a_poll_once(scene: Scene) -> None:
     on_revoked, on_assigned = Callback(), Callback()
     async with scene.consumer:
         scene.subscribe()
@@ -70,7 +70,7 @@ async def test_first_error_of_a_rebalance_comes_out_of_the_poll_once(scene: Scen
         scene.subscribe()
 
 
-async def test_callback_that_raises_while_it_leaves_lets_it_leave(scene: Scene) -> None:
+async def test_callback_that_raises_during_a_leave_does_not_stop_it(scene: Scene) -> None:
     on_revoked = Callback()
     async with scene.consumer:
         scene.subscribe(on_revoked=on_revoked)
@@ -83,7 +83,7 @@ async def test_callback_that_raises_while_it_leaves_lets_it_leave(scene: Scene) 
         assert on_revoked.calls == [[P]]
 
 
-async def test_close_leaves_whatever_the_callback_does(scene: Scene) -> None:
+async def test_close_leaves_the_group_though_the_callback_raises(scene: Scene) -> None:
     scene.subscribe(on_revoked=Callback())
     await scene.is_given(OF_P)
     await scene.has(OF_P)
@@ -93,7 +93,7 @@ async def test_close_leaves_whatever_the_callback_does(scene: Scene) -> None:
     assert scene.member._membership.owned == NOWHERE
 
 
-async def test_close_in_the_middle_of_a_callback_lets_it_come_to_its_end(scene: Scene) -> None:
+async def test_close_in_the_middle_of_a_callback_lets_it_finish(scene: Scene) -> None:
     on_revoked = WaitingCallback()
     scene.subscribe(on_revoked=on_revoked)
     await scene.is_given(OF_P, OF_Q)
@@ -111,7 +111,7 @@ async def test_close_in_the_middle_of_a_callback_lets_it_come_to_its_end(scene: 
     assert scene.said[-1].member_epoch == LEAVES
 
 
-async def test_cancelled_close_gives_up_a_callback_that_does_not_end(scene: Scene) -> None:
+async def test_cancelled_close_cancels_a_callback_that_does_not_end(scene: Scene) -> None:
     on_revoked = WaitingCallback()
     scene.subscribe(on_revoked=on_revoked)
     await scene.is_given(OF_P)
@@ -128,7 +128,7 @@ async def test_cancelled_close_gives_up_a_callback_that_does_not_end(scene: Scen
     await until(lambda: asyncio.all_tasks() == {asyncio.current_task()})
 
 
-async def test_close_in_a_callback_is_refused_and_the_member_goes_on(scene: Scene) -> None:
+async def test_close_in_a_callback_is_refused_and_the_member_continues(scene: Scene) -> None:
     async def on_revoked(_: list[TopicPartition]) -> None:
         await scene.consumer.close()
 
@@ -144,7 +144,7 @@ async def test_close_in_a_callback_is_refused_and_the_member_goes_on(scene: Scen
 
 
 @pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
-async def test_classic_member_takes_what_it_is_given_though_on_revoked_raises(
+async def test_classic_member_takes_its_assignment_though_on_revoked_raises(
     monkeypatch: pytest.MonkeyPatch, assignor: str
 ) -> None:
     on_revoked, taken = Callback(), list[TopicPartition]()

@@ -1,4 +1,4 @@
-"""What a member commits, and for whom: never over what the next owner of a partition has done."""
+"""Commits of a member, which never overwrite those of a partition's next owner."""
 
 import contextlib
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 
 def member(consumer: Consumer, monkeypatch: pytest.MonkeyPatch) -> list[Offsets]:
-    """Makes it read both partitions in generation 6; what it commits is collected."""
+    """Make it read both partitions in generation 6; return the list of its commits."""
     assert consumer._member is not None
     committed: list[Offsets] = []
 
@@ -45,11 +45,14 @@ def joined(consumer: Consumer, generation: int, owned: set[TopicPartition]) -> N
     found.holding.partitions = owned
 
 
-async def test_offsets_of_what_another_member_has_by_now_are_not_committed(
+async def test_commit_for_partitions_of_another_member_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A cooperative rebalance ends between two polls: the broker would take these offsets, since
-    the member is one of its generation, in the place of those of the new owner."""
+    """Refuse offsets after a cooperative rebalance between two polls.
+
+    The broker would accept them, since the member is one of its generation, and overwrite those of
+    the new owner.
+    """
     consumer = Consumer(NOWHERE, group_id="g", enable_auto_commit=False)
     committed = member(consumer, monkeypatch)
     assert len(await consumer.poll(0)) == 2
@@ -60,7 +63,7 @@ async def test_offsets_of_what_another_member_has_by_now_are_not_committed(
     await consumer.commit({KEPT: 1})
     assert [set(each) for each in committed] == [{KEPT, GONE}, {KEPT}]
     await consumer.poll(0)
-    await consumer.commit({GONE: 1})  # knows by now, and means it
+    await consumer.commit({GONE: 1})  # the caller knows by now, and means it
     assert [set(each) for each in committed] == [{KEPT, GONE}, {KEPT}, {GONE}]
     consumer.subscribe([])
     await consumer.close()
@@ -68,7 +71,7 @@ async def test_offsets_of_what_another_member_has_by_now_are_not_committed(
 
 @pytest.mark.parametrize("is_interrupted", [False, True])
 @pytest.mark.parametrize("is_blocking", [False, True])
-async def test_who_leaves_by_an_exception_has_not_done_with_what_the_last_poll_gave(
+async def test_exit_by_an_exception_does_not_commit_the_last_poll(
     monkeypatch: pytest.MonkeyPatch, is_interrupted: bool, is_blocking: bool
 ) -> None:
     blocking = BlockingConsumer(NOWHERE, group_id="g") if is_blocking else None
@@ -92,7 +95,7 @@ async def test_who_leaves_by_an_exception_has_not_done_with_what_the_last_poll_g
     ]
 
 
-async def test_partition_about_to_be_given_up_gives_nothing_and_goes_whatever_the_callback_does(
+async def test_partition_about_to_be_revoked_returns_no_records_and_goes_despite_the_callback(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     consumer = Consumer(NOWHERE, group_id="g", enable_auto_commit=False)
@@ -114,10 +117,10 @@ async def test_partition_about_to_be_given_up_gives_nothing_and_goes_whatever_th
     await consumer.close()
 
 
-async def test_offsets_of_what_was_given_up_since_the_last_poll_are_refused_in_any_generation(
+async def test_commit_for_partitions_revoked_since_the_last_poll_is_refused_in_any_generation(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of group.protocol=consumer the epoch comes later than what it takes away."""
+    """With group.protocol=consumer the new epoch arrives after the revocation."""
     consumer = Consumer(NOWHERE, group_id="g", enable_auto_commit=False)
     committed = member(consumer, monkeypatch)
     await consumer.poll(0)
@@ -127,6 +130,6 @@ async def test_offsets_of_what_was_given_up_since_the_last_poll_are_refused_in_a
         await consumer.commit({KEPT: 1, GONE: 1})
     await consumer.commit({KEPT: 1})
     await consumer.poll(0)
-    await consumer.commit({GONE: 1})  # knows by now, and means it
+    await consumer.commit({GONE: 1})  # the caller knows by now, and means it
     assert [set(each) for each in committed] == [{KEPT}, {GONE}]
     await consumer.close()

@@ -1,4 +1,4 @@
-"""A member of the newer protocol gives up and takes: when, what it commits, and what it says."""
+"""A member of the newer protocol: revocations, assignments, commits and reports."""
 
 import asyncio
 from typing import Any
@@ -12,8 +12,8 @@ from ...awaiting import until
 from .scene import NEW, OF_P, OF_Q, OTHER, P, Q, Scene
 
 
-async def test_topic_made_anew_does_not_get_the_offset_of_the_old_one(scene: Scene) -> None:
-    """Offsets are committed by names: the broker would take them for the new topic's."""
+async def test_topic_created_again_does_not_get_the_old_offset(scene: Scene) -> None:
+    """Offsets are committed by name: the broker would store them for the new topic."""
     async with scene.consumer:
         scene.subscribe()
         await scene.is_given(OF_P, OF_Q)
@@ -28,7 +28,7 @@ async def test_topic_made_anew_does_not_get_the_offset_of_the_old_one(scene: Sce
         assert scene.happened[1:] == [("on_lost", [P, Q]), ("on_assigned", [P])]
 
 
-async def test_topic_that_goes_whole_is_asked_for_before_its_offsets_are_committed(
+async def test_topic_revoked_as_a_whole_is_refreshed_before_its_offsets_are_committed(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def refresh(topics: set[str]) -> None:
@@ -46,7 +46,7 @@ async def test_topic_that_goes_whole_is_asked_for_before_its_offsets_are_committ
         assert scene.committed == [] and scene.happened[-1] == ("on_lost", [P])
 
 
-async def test_partition_whose_name_is_in_use_waits_for_the_one_before_it(scene: Scene) -> None:
+async def test_partition_with_a_name_in_use_waits_for_the_old_one(scene: Scene) -> None:
     async with scene.consumer:
         scene.subscribe()
         await scene.is_given(OF_P)
@@ -60,10 +60,10 @@ async def test_partition_whose_name_is_in_use_waits_for_the_one_before_it(scene:
         assert scene.happened[1:] == [("on_lost", [P]), ("on_assigned", [P])]
 
 
-async def test_newer_target_waits_for_a_poll_where_the_one_before_it_changed_nothing(
+async def test_newer_target_waits_for_a_poll_after_one_that_changed_nothing(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The name of another topic stays unknown, so that nothing came or went."""
+    """The name of another topic stays unknown, so that no assignment changed."""
     asked = asyncio.Event()
 
     async def refresh_by_id(_: set[bytes]) -> None:
@@ -79,7 +79,7 @@ async def test_newer_target_waits_for_a_poll_where_the_one_before_it_changed_not
         scene.bring(P, Q)
         assert await scene.poll_now() == [P, Q]
         await asked.wait()
-        await scene.is_given(OF_P)  # while the program works on records of Q
+        await scene.is_given(OF_P)  # while the application processes records of Q
         scene.named.set()
         for _ in range(10):
             await asyncio.sleep(0)
@@ -87,10 +87,10 @@ async def test_newer_target_waits_for_a_poll_where_the_one_before_it_changed_not
         await scene.has(OF_P)
 
 
-async def test_what_goes_is_given_by_no_poll_while_what_is_lost_is_told(
+async def test_polls_return_no_records_of_revoked_partitions_during_on_lost(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A poll that looks for positions meanwhile may take records right behind that."""
+    """A poll that finds positions meanwhile may take records right after that."""
     looks, told, goes_on = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def refresh(topics: set[str]) -> None:
@@ -112,7 +112,7 @@ async def test_what_goes_is_given_by_no_poll_while_what_is_lost_is_told(
         await scene.is_given(OF_P, (OTHER, 0), (OTHER, 1))
         await scene.has(OF_P, (OTHER, 0), (OTHER, 1))
         scene.bring(P, ("u", 0))
-        scene.consumer.seek("u", 1, -1)  # so that its position is to be found
+        scene.consumer.seek("u", 1, -1)  # so that its position must be found
         monkeypatch.setattr(scene.view, "refresh", refresh)
         monkeypatch.setattr(scene.consumer._positions, "_committed", committed)
         await scene.is_given((OTHER, 1))
@@ -124,8 +124,8 @@ async def test_what_goes_is_given_by_no_poll_while_what_is_lost_is_told(
         assert scene.happened[1:] == [("on_revoked", [("u", 0)])]
 
 
-async def test_poll_gives_nothing_of_what_the_target_no_longer_has(scene: Scene) -> None:
-    """The name of another topic is not known yet, so that giving up takes longer than the poll."""
+async def test_poll_returns_no_records_of_partitions_missing_from_the_target(scene: Scene) -> None:
+    """The name of another topic is unknown yet, so that revoking takes longer than the poll."""
     async with scene.consumer:
         scene.subscribe()
         await scene.is_given(OF_P, OF_Q)
@@ -133,7 +133,7 @@ async def test_poll_gives_nothing_of_what_the_target_no_longer_has(scene: Scene)
         scene.bring(P, Q)
         await scene.is_given(OF_Q, (OTHER, 0))
         assert await scene.poll_now() == [Q]
-        await scene.is_given((OTHER, 0))  # while the program works on records of Q
+        await scene.is_given((OTHER, 0))  # while the application processes records of Q
         scene.named.set()
         await until(lambda: scene.consumer.assignment == [Q, ("u", 0)])
         for _ in range(10):
@@ -143,7 +143,7 @@ async def test_poll_gives_nothing_of_what_the_target_no_longer_has(scene: Scene)
         assert ("on_revoked", [Q]) in scene.happened and scene.consumer.assignment == [("u", 0)]
 
 
-async def test_commit_of_positions_is_refused_where_some_of_them_went(scene: Scene) -> None:
+async def test_commit_of_positions_is_refused_if_partitions_were_lost(scene: Scene) -> None:
     async with scene.consumer:
         scene.subscribe()
         await scene.is_given(OF_P, OF_Q)
@@ -157,7 +157,7 @@ async def test_commit_of_positions_is_refused_where_some_of_them_went(scene: Sce
         await scene.consumer.commit()
 
 
-async def test_watcher_hears_which_answers_brought_an_assignment(scene: Scene) -> None:
+async def test_watcher_is_called_with_the_answers_that_had_an_assignment(scene: Scene) -> None:
     heard: list[tuple[int, bool, bool]] = []
 
     class Watcher:

@@ -1,4 +1,4 @@
-"""Where a member of the newer protocol stands, and what it says: every state and every event."""
+"""The states of a member of the newer protocol, and its heartbeats: every state and event."""
 
 from collections.abc import Callable
 
@@ -42,7 +42,7 @@ def reconciled(member: Membership, owned: frozenset) -> None:
 
 
 def in_state(state: MembershipState, instance: str | None = None) -> Membership:
-    """A member that has got there by the shortest way."""
+    """Return a member that has reached a state by the shortest way."""
     member = Membership("m", instance)
     if state is S.OUTSIDE:
         return member
@@ -133,7 +133,7 @@ NEXT: dict[MembershipState, dict[str, MembershipState]] = {
         "instance is fenced": S.FAILED,
         "may not": S.FAILED,
         "has taken all": S.ACKNOWLEDGING,
-        "could take nothing": S.ACKNOWLEDGING,  # what it was given and has not is said
+        "could take nothing": S.ACKNOWLEDGING,  # missing parts of the assignment are reported
         "is too slow": S.FENCED,
         "leaves": S.OUTSIDE,
     },
@@ -142,7 +142,7 @@ NEXT: dict[MembershipState, dict[str, MembershipState]] = {
         "is given the same": S.STABLE,
         "is given more": S.RECONCILING,
         "hears nothing new": S.STABLE,
-        "hears nothing": S.STABLE,  # its next heartbeat says everything
+        "hears nothing": S.STABLE,  # its next heartbeat reports everything
         "coordinator moved": S.STABLE,
         "is unknown": S.FENCED,
         "is fenced": S.FENCED,
@@ -159,14 +159,14 @@ NEXT: dict[MembershipState, dict[str, MembershipState]] = {
 }
 
 
-def test_table_has_every_state() -> None:
+def test_transition_table_has_every_state() -> None:
     assert NEXT.keys() == set(S)
     assert all(events.keys() <= EVENTS.keys() for events in NEXT.values())
 
 
 @pytest.mark.parametrize("event", EVENTS)
 @pytest.mark.parametrize("state", S)
-def test_member_in_a_state_meets_an_event_and_goes_to_the_next(
+def test_member_in_a_state_moves_to_the_next_at_an_event(
     state: MembershipState, event: str
 ) -> None:
     member = in_state(state, "i" if state is S.RELEASING else None)
@@ -174,10 +174,10 @@ def test_member_in_a_state_meets_an_event_and_goes_to_the_next(
     assert member.state is NEXT[state].get(event, state)
 
 
-# -- what it says
+# -- heartbeats
 
 
-def test_first_heartbeat_says_everything_and_the_next_ones_what_has_changed() -> None:
+def test_first_heartbeat_reports_everything_and_the_next_ones_changes() -> None:
     member = Membership("m", None, 300, "range", "rack-1")
     member.subscribe(("t",), None)
     first = member.heartbeat()
@@ -200,7 +200,7 @@ def test_first_heartbeat_says_everything_and_the_next_ones_what_has_changed() ->
     assert fourth is not None and (fourth.member_epoch, fourth.owned) == (8, None)
 
 
-def test_heartbeat_after_a_lost_one_says_everything_again() -> None:
+def test_heartbeat_after_a_lost_one_reports_everything_again() -> None:
     member = in_state(S.ACKNOWLEDGING)
     lost(member)
     again = member.heartbeat()
@@ -208,7 +208,7 @@ def test_heartbeat_after_a_lost_one_says_everything_again() -> None:
     assert again.fields["subscribed_topic_names"] == ("t",)
 
 
-def test_pattern_is_said_and_taken_back() -> None:
+def test_pattern_is_reported_and_removed() -> None:
     member = in_state(S.STABLE)
     member.subscribe((), "t.*")
     assert member.is_urgent
@@ -225,7 +225,7 @@ def test_pattern_is_said_and_taken_back() -> None:
     assert heartbeat.fields["subscribed_topic_regex"] == ""
 
 
-def test_subscription_that_changes_while_a_heartbeat_is_on_its_way_is_said_by_the_next() -> None:
+def test_subscription_changed_during_a_heartbeat_is_reported_by_the_next() -> None:
     member = in_state(S.JOINING)
     heartbeat = member.heartbeat()
     assert heartbeat is not None
@@ -236,14 +236,14 @@ def test_subscription_that_changes_while_a_heartbeat_is_on_its_way_is_said_by_th
 
 
 @pytest.mark.parametrize(("instance", "epoch"), [(None, LEAVES), ("i", LEAVES_FOR_NOW)])
-def test_member_leaves_and_a_static_one_for_now(instance: str | None, epoch: int) -> None:
+def test_member_leaves_and_a_static_one_temporarily(instance: str | None, epoch: int) -> None:
     for leave in (Membership.leave, Membership.too_slow):
         heartbeat = leave(in_state(S.STABLE, instance))
         assert heartbeat is not None and heartbeat.member_epoch == epoch
     assert in_state(S.FENCED, instance).leave() is None, "nobody knows it"
 
 
-def test_answer_of_a_membership_that_is_over_changes_nothing() -> None:
+def test_answer_after_the_membership_ended_changes_nothing() -> None:
     member = in_state(S.STABLE)
     heartbeat = member.heartbeat()
     assert heartbeat is not None
@@ -255,7 +255,7 @@ def test_answer_of_a_membership_that_is_over_changes_nothing() -> None:
     assert member.state is S.JOINING
 
 
-def test_target_that_changes_while_the_member_reconciles_is_reconciled_next() -> None:
+def test_target_changed_during_a_reconciliation_is_reconciled_next() -> None:
     member = in_state(S.RECONCILING)
     before = member.target
     answered(member, 5, frozenset({ONE}))
@@ -268,7 +268,7 @@ def test_target_that_changes_while_the_member_reconciles_is_reconciled_next() ->
     assert member.state is S.RECONCILING, "not with the newer one"
 
 
-def test_topic_whose_name_is_not_known_yet_is_tried_again_after_the_next_answer() -> None:
+def test_topic_with_an_unknown_name_is_tried_again_after_the_next_answer() -> None:
     member = in_state(S.RECONCILING)
     reconciled(member, NOWHERE)
     assert member.state is S.ACKNOWLEDGING
@@ -279,8 +279,8 @@ def test_topic_whose_name_is_not_known_yet_is_tried_again_after_the_next_answer(
         assert member.state is S.STABLE and not member.is_urgent, "it was said already"
 
 
-def test_partition_given_and_taken_away_before_a_poll_is_said_to_be_nobodys() -> None:
-    """Else the coordinator waits for it until the rebalance timeout ends the member."""
+def test_partition_assigned_and_removed_before_a_poll_is_reported_as_not_owned() -> None:
+    """Otherwise the coordinator waits for it until the rebalance timeout removes the member."""
     member = in_state(S.ACKNOWLEDGING)
     answered(member, 5)
     answered(member, 5, BOTH | {(b"z" * 16, 9)})
@@ -295,7 +295,7 @@ def test_partition_given_and_taken_away_before_a_poll_is_said_to_be_nobodys() ->
     assert following is not None and following.owned is None
 
 
-def test_answer_that_comes_while_the_member_leaves_tells_the_epoch_of_its_last_commit() -> None:
+def test_answer_during_a_leave_brings_the_epoch_of_the_last_commit() -> None:
     member = in_state(S.STABLE)
     heartbeat = member.heartbeat()
     assert heartbeat is not None
@@ -305,7 +305,7 @@ def test_answer_that_comes_while_the_member_leaves_tells_the_epoch_of_its_last_c
     assert member.target == NOWHERE, "it takes nothing more"
 
 
-def test_answer_to_a_release_that_comes_while_the_member_leaves_tells_no_epoch() -> None:
+def test_answer_to_a_release_during_a_leave_brings_no_epoch() -> None:
     member = in_state(S.RELEASING, "i")
     heartbeat = member.heartbeat()
     assert heartbeat is not None
@@ -314,7 +314,7 @@ def test_answer_to_a_release_that_comes_while_the_member_leaves_tells_no_epoch()
     assert (member.state, member.identity) == (S.LEAVING, ("", -1))
 
 
-def test_member_is_known_to_offsets_by_its_last_epoch_and_as_nobody_outside() -> None:
+def test_member_identity_is_its_last_epoch_and_empty_outside() -> None:
     member = in_state(S.JOINING)
     assert member.identity == ("", -1)
     answered(member, 3, NOWHERE)
@@ -344,7 +344,7 @@ def test_static_member_releases_the_place_that_may_be_its_own(code: ErrorCode) -
         assert member.state is S.FAILED, "another one was quicker"
 
 
-def test_member_that_came_back_while_it_left_keeps_its_new_epoch() -> None:
+def test_member_that_rejoined_during_its_leave_keeps_its_new_epoch() -> None:
     """The answer to its leaving is late, or lost."""
     member = in_state(S.LEAVING)
     assert member.leave() is not None

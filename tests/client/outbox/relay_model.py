@@ -1,11 +1,11 @@
-"""Relays of one outbox in a world of bad luck: the product's own relay and SQL, a model of Kafka.
+"""Relays of one outbox under random failures: the product's own relay and SQL, a model of Kafka.
 
-One step at a time: each statement and each request is a turn, and whose turn is next is drawn. A
-relay dies between two steps (its connection rolls back), sleeps for many, loses answers (the
-request took effect, will later, or never). Kafka is what KIP-98 promises: an epoch that rises with
-each InitProducerId, which aborts what is open and waits for what is decided; markers that come
-late; transactions that time out; a compacted topic. Rows commit in another order than they were
-drawn in. At the end one relay works alone, and rows and records are compared.
+Each statement and each request is one turn, and the next actor is drawn. A relay dies between two
+steps (its connection rolls back), sleeps for many, loses answers (the request took effect, will
+later, or never). Kafka does what KIP-98 promises. InitProducerId raises the epoch, aborts an open
+transaction and waits for a decided one; markers come late; transactions time out; the topic is
+compacted. Rows commit in another order than they were drawn in. At the end one relay works alone,
+and rows and records are compared.
 """
 
 import sqlite3
@@ -30,17 +30,17 @@ SESSIONS = 3
 
 
 class Gone(BaseException):
-    """The process has died: not even its last wishes are carried out."""
+    """The process has died, without executing its `finally` blocks to the end."""
 
 
 @dataclass
 class Luck:
-    """Each is the chance of one step."""
+    """The probability of each failure in one step."""
 
     dies: float = 0.01
     is_lost: float = 0.06  # an answer of Kafka
     sleeps: float = 0.06
-    is_deposed: float = 0.1  # who answers a reader, and does not know it yet
+    is_deposed: float = 0.1  # the leader that answers a reader, without knowing it yet
 
 
 @dataclass
@@ -67,7 +67,7 @@ class Kafka:
     end: Counter[str] = field(default_factory=Counter)
 
     def initialize(self) -> int | None:
-        """The new epoch; None while the old transaction's markers are under way."""
+        """Return the new epoch; None while the old transaction's markers are under way."""
         if self.current is not None:
             if self.current.state == "decided":
                 return None
@@ -94,7 +94,7 @@ class Kafka:
 
     def produce(self, epoch: int, topic: str, key: bytes | None, value: bytes) -> int:
         self._check(epoch)
-        self.write_markers()  # a new transaction waits for the old one's
+        self.write_markers()  # a new transaction waits for the old one's markers
         if self.current is None:
             self.current = Transaction(epoch)
         entries = self.logs.setdefault(topic, [])
@@ -108,12 +108,12 @@ class Kafka:
             self.current.state = "decided"
 
     def stable(self, topic: str) -> int:
-        """The last stable offset."""
+        """Return the last stable offset."""
         waiting = (e.offset for e in self.logs.get(topic, ()) if e.transaction.state in OPEN)
         return min(waiting, default=self.end[topic])
 
     def compact(self, topic: str) -> None:
-        """Of each key what is newest stays, and what is behind the stable offset."""
+        """Keep the newest record of each key, and those after the stable offset."""
         entries = self.logs.get(topic, [])
         stable = self.stable(topic)
         done = [e for e in entries if e.offset < stable and e.transaction.state == "committed"]
@@ -129,7 +129,7 @@ OPEN = ("open", "decided")
 
 
 class Turn:
-    """Awaited before each step: here another one may go on."""
+    """A pause before each step, in which another actor may run."""
 
     def __await__(self) -> Generator[None, None, None]:
         yield
@@ -154,7 +154,7 @@ class World:
         return self.random.random() < probability
 
     async def step(self) -> "Actor":
-        """The actor whose step it is."""
+        """Wait for the actor's next step; return the actor."""
         actor = self.running
         assert actor is not None
         if not actor.is_dead:
@@ -164,7 +164,7 @@ class World:
         return actor
 
     async def request(self, execute: Callable[[], None]) -> None:
-        """One of Kafka's; its answer may be lost."""
+        """Execute a request to Kafka; its answer may be lost."""
         await self.step()
         if not self.chance(self.luck.is_lost):
             execute()
@@ -178,19 +178,19 @@ class World:
         raise KafkaError("no answer")
 
     def arrive(self) -> None:
-        """What was under way takes effect, one of it."""
+        """Let one of the late requests take effect."""
         if self.under_way:
             at = self.random.randrange(len(self.under_way))
             with suppress(KafkaError):
                 self.under_way.pop(at)()
 
     def known_to_leader(self, topic: str) -> int:
-        """The end of the log as whoever is asked knows it."""
+        """Return the end of the log as the asked broker knows it."""
         end = self.kafka.end[topic]
         return self.random.randrange(end + 1) if self.chance(self.luck.is_deposed) else end
 
     def write_row(self) -> None:
-        """A writer's block commits. Of the sessions one may be behind another one's clock."""
+        """Commit a writer's block; a session's clock may be behind another one's."""
         session = self.random.randrange(SESSIONS)
         created_ms = self.created_ms[session] + self.random.randrange(3)
         text = records.to_text(b"%d.%d" % (session, self.numbers[session]), None, None, None, ())
@@ -200,7 +200,7 @@ class World:
         try:
             self.own.execute(insert.text, insert.parameters)
             self.own.commit()
-        except sqlite3.OperationalError:  # there is no table yet, or a relay is at work
+        except sqlite3.OperationalError:  # the table is missing yet, or a relay holds the lock
             self.own.rollback()
             return
         self.created_ms[session] = created_ms
@@ -246,7 +246,7 @@ class ModelProducer:
         self._is_begun = False
 
     async def flush(self) -> None:
-        """Each send waits here."""
+        """Return at once, since each send waits for its answer."""
 
     async def abort_transaction(self) -> None:
         kafka, epoch = self._world.kafka, self._epoch
@@ -254,7 +254,7 @@ class ModelProducer:
         self._is_begun = False
 
     async def close(self) -> None:
-        """As the client's: what is open is aborted, if that can be."""
+        """Abort an open transaction if possible, as the client does."""
         if self._is_begun:
             await self.abort_transaction()
 
@@ -322,7 +322,7 @@ class SlowCursor(sqlite3.Cursor):
 
 
 class SlowConnection(sqlite3.Connection):
-    """Each statement is a turn."""
+    """A connection on which each statement is a turn."""
 
     world: World
 
@@ -348,7 +348,7 @@ class SlowConnection(sqlite3.Connection):
 
 
 class ModelRelay(OutboxRelay):
-    """The product's; the database is a file whose durability is nothing to wait for here."""
+    """The product's relay; its database file need not be durable here."""
 
     def _refuse_unsafe(self) -> Flow[None]:
         yield from ()
@@ -371,7 +371,7 @@ class Actor:
         return connection
 
     def turn(self) -> bool:
-        """Whether it lives on."""
+        """Run one step; return whether the actor is alive."""
         self.world.running = self
         try:
             self.work.send(None)
@@ -382,7 +382,7 @@ class Actor:
 
     def die(self) -> None:
         self.is_dead, self.world.running = True, self
-        with suppress(Gone, RuntimeError):  # RuntimeError: it has ended by itself
+        with suppress(Gone, RuntimeError):  # RuntimeError: the work has ended
             self.work.throw(Gone())
         for connection in self.connections:
             connection.end()
@@ -397,7 +397,7 @@ class Verdict(NamedTuple):
 
 
 class Patches(NamedTuple):
-    """What stands in for the client in relay.py, for one world."""
+    """The replacements of the client's names in relay.py, for one world."""
 
     Producer: Callable[..., Producer]
     Admin: Callable[..., Any]
@@ -429,7 +429,7 @@ class _Unlimited(nullcontext[None]):
 def run(
     seed: int, folder: Path, kind: type[ModelRelay] = ModelRelay, *, relays: int = 3
 ) -> Verdict:
-    """One run, and what is wrong at its end."""
+    """Run once, and return the differences at the end."""
     world = World(seed, folder)
     before = {name: getattr(relay, name) for name in Patches._fields}
     for name, part in patches(world)._asdict().items():
@@ -447,7 +447,7 @@ def _live(world: World, kind: type[ModelRelay], relays: int) -> None:
     actors: list[Actor] = []
     for _ in range(900):
         if len(actors) < relays and (not actors or world.chance(0.03)):
-            starting = world.random.randrange(1, 3)  # two at once, also
+            starting = world.random.randrange(1, 3)  # also two at once
             actors += [Actor(world, kind) for _ in range(starting)]
         if world.chance(0.05):
             world.write_row()
@@ -477,7 +477,7 @@ def _live(world: World, kind: type[ModelRelay], relays: int) -> None:
 
 
 def _end(world: World, kind: type[ModelRelay]) -> Verdict:
-    """What was under way arrives; one relay sends what is left."""
+    """Let late requests arrive; one relay sends the rest."""
     while world.under_way:
         world.arrive()
     world.luck = Luck(0, 0, 0, 0)

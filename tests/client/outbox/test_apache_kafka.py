@@ -1,4 +1,4 @@
-"""The outbox on an Apache Kafka as it comes: no two-phase commit, a broker of one."""
+"""The outbox on an Apache Kafka with default settings: no two-phase commit, one broker."""
 
 from pathlib import Path
 
@@ -12,7 +12,9 @@ from .test_outbox import events, relayed, transfer
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka as it comes")]
 
 
-async def test_rows_become_records_once(kafka_as_it_comes: str, tmp_path: Path) -> None:
+async def test_outbox_on_apache_kafka_sends_each_row_once(
+    kafka_as_it_comes: str, tmp_path: Path
+) -> None:
     bootstrap = kafka_as_it_comes
     ledger = sqlite_ledger(tmp_path / "ledger").create()
     with BlockingAdmin(bootstrap) as admin:

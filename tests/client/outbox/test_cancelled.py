@@ -1,4 +1,4 @@
-"""A writer that is interrupted anywhere leaves no transaction open on its connection."""
+"""An outbox writer that is interrupted at any point leaves no transaction open."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.xdist_group("dual_write")
 
 
 class Words:
-    """Where a statement with these words has run, a task is cancelled: its own, or the caller's."""
+    """The words of the statement after which a task is cancelled: its own, or the caller's."""
 
     cut = ""
     caller: "asyncio.Task[None] | None" = None
@@ -64,7 +64,7 @@ async def write(writer: OutboxWriter) -> None:
 @pytest.mark.parametrize(
     "words", ["SAVEPOINT oncelog", "SELECT topic, partition_id", "RELEASE", "COMMIT"]
 )
-async def test_a_writer_goes_on_after_a_cancellation(
+async def test_outbox_writer_continues_after_a_cancellation(
     server: PostgresServer, words: str, is_caller: bool
 ) -> None:
     async def connect() -> Any:
@@ -78,8 +78,8 @@ async def test_a_writer_goes_on_after_a_cancellation(
         assert writer.connection.info.transaction_status == 0
 
 
-async def test_a_start_that_was_cancelled_holds_no_lock(server: PostgresServer) -> None:
-    """It would keep out each later writer of the name."""
+async def test_outbox_start_that_was_cancelled_holds_no_lock(server: PostgresServer) -> None:
+    """The lock would block each later writer of the name."""
     opened: list[Any] = []
 
     async def connect() -> Any:

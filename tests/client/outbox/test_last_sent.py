@@ -1,4 +1,4 @@
-"""A relay's start reads the end of its topic, however long that has grown."""
+"""A relay's start reads only the end of its topic, however long that is."""
 
 import json
 from pathlib import Path
@@ -31,10 +31,10 @@ async def write(producer: Producer, relay: OutboxRelay, batches: range) -> None:
         await producer.send(relay.topic, json.dumps({"batch": batch}).encode(), key=KEY)
 
 
-async def test_the_last_batch_is_found_without_reading_the_topic(
+async def test_last_batch_is_found_without_reading_the_whole_topic(
     bootstrap: str, tmp_path: Path, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its newest segment is not compacted: at ten batches a second that is a million a day."""
+    """The newest segment is not compacted: at ten batches a second it grows by a million a day."""
     relay = OutboxRelay(bootstrap, topic, sqlite_ledger(tmp_path / "bank").connect)
     monkeypatch.setattr(relay_module, "Consumer", Counting)
     Counting.count = 0

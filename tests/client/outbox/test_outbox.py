@@ -1,4 +1,4 @@
-"""Rows of an outbox become records, each once, whenever their transactions commit."""
+"""Rows of an outbox become records, each once, regardless of the commit order."""
 
 import asyncio
 from typing import Any
@@ -32,7 +32,7 @@ async def events(bootstrap: str, topic: str) -> list[int]:
 
 
 async def relayed(bootstrap: str, ledger: Ledger, topic: str, **more: Any) -> int:
-    """How many records one relay sends until nothing is left."""
+    """Run one relay until no row is left; return the number of records sent."""
     relay, sent = OutboxRelay(bootstrap, topic, ledger.connect, **more), 0
     try:
         await relay.start()
@@ -43,7 +43,7 @@ async def relayed(bootstrap: str, ledger: Ledger, topic: str, **more: Any) -> in
         await relay.close()
 
 
-def test_a_record_is_the_same_after_its_row() -> None:
+def test_record_is_the_same_after_its_row() -> None:
     headers = (("a", b"\x80"), ("a", None), ("", b""))
     text = records.to_text(b"\xff\0", b"", 3, 5, headers)
     assert records.of_text(text) == {
@@ -54,7 +54,7 @@ def test_a_record_is_the_same_after_its_row() -> None:
     }  # fmt: skip
 
 
-async def test_what_counts_is_sent_once_and_the_rest_never(
+async def test_outbox_sends_committed_records_once_and_others_never(
     bootstrap: str, ledger: Ledger, topic: str
 ) -> None:
     with BlockingOutboxWriter(topic, ledger.connect) as writer:
@@ -81,7 +81,7 @@ async def test_what_counts_is_sent_once_and_the_rest_never(
     assert ledger.rows(f"{UNSENT} WHERE outbox = '{topic}'") == [0]
 
 
-async def test_a_writer_that_was_superseded_commits_nothing(ledger: Ledger, topic: str) -> None:
+async def test_superseded_outbox_writer_commits_nothing(ledger: Ledger, topic: str) -> None:
     with BlockingOutboxWriter(topic, ledger.connect) as older:
         transfer(older, ledger, topic, 1)
         async with OutboxWriter(topic, ledger.connect) as newer, newer.transaction() as work:
@@ -95,7 +95,7 @@ async def test_a_writer_that_was_superseded_commits_nothing(ledger: Ledger, topi
     assert ledger.rows() == [1, 2] and ledger.rows(unsent) == [2]
 
 
-async def test_a_row_that_commits_late_behind_a_higher_one_is_not_skipped(
+async def test_row_that_commits_after_a_higher_one_is_not_skipped(
     bootstrap: str, server: PostgresServer, topic: str
 ) -> None:
     ledger = Ledger(server.connect, "%s").create()
@@ -118,7 +118,7 @@ async def test_a_row_that_commits_late_behind_a_higher_one_is_not_skipped(
 
 
 class Mortal(OutboxRelay):
-    """It dies at a point: its connections are cut, nothing is ended."""
+    """A relay that dies at a point: its connections are cut, without any cleanup."""
 
     point = ""
 
@@ -139,7 +139,7 @@ class Mortal(OutboxRelay):
 
 
 @pytest.mark.parametrize("point", ["given", "sent"])
-async def test_a_relay_may_die_anywhere(
+async def test_relay_killed_at_a_point_loses_and_repeats_no_row(
     bootstrap: str, ledger: Ledger, topic: str, point: str
 ) -> None:
     unsent = f"{UNSENT} WHERE outbox = '{topic}'"
@@ -159,7 +159,7 @@ async def test_a_relay_may_die_anywhere(
     assert sorted(await events(bootstrap, topic)) == ledger.rows() == [0, 1, 2, 3, 4]
 
 
-async def test_of_two_relays_the_older_one_ends(bootstrap: str, ledger: Ledger, topic: str) -> None:
+async def test_older_of_two_relays_ends(bootstrap: str, ledger: Ledger, topic: str) -> None:
     unsent = f"{UNSENT} WHERE outbox = '{topic}'"
     with BlockingOutboxWriter(topic, ledger.connect) as writer:
         older = OutboxRelay(bootstrap, topic, ledger.connect)
@@ -180,7 +180,7 @@ async def test_of_two_relays_the_older_one_ends(bootstrap: str, ledger: Ledger, 
     assert sorted(await events(bootstrap, topic)) == ledger.rows() == [0, 1, 2, 3]
 
 
-async def test_a_relay_that_was_fenced_by_no_other_relay_goes_on(
+async def test_relay_fenced_by_no_other_relay_continues(
     bootstrap: str, server: PostgresServer, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its transaction took too long, its id expired in an idle week, or was ended by hand."""
@@ -215,10 +215,10 @@ async def test_a_relay_that_was_fenced_by_no_other_relay_goes_on(
     assert sorted(await events(bootstrap, topic)) == ledger.rows() == [1, 2]
 
 
-async def test_a_relay_whose_transaction_was_fenced_by_another_relay_ends(
+async def test_relay_fenced_by_another_relay_ends(
     bootstrap: str, server: PostgresServer, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever Kafka says to it: a batch with an old epoch is no fatal error."""
+    """Kafka's error does not matter: a batch with an old epoch is no fatal error."""
     ledger = Ledger(server.connect, "%s").create()
     with BlockingOutboxWriter(topic, ledger.connect) as writer:
         transfer(writer, ledger, topic, 1)
@@ -239,10 +239,10 @@ async def test_a_relay_whose_transaction_was_fenced_by_another_relay_ends(
     assert await events(bootstrap, topic) == [1]
 
 
-async def test_an_older_relay_that_had_rows_in_hand_sends_nothing(
+async def test_older_relay_with_numbered_rows_sends_nothing(
     bootstrap: str, ledger: Ledger, topic: str
 ) -> None:
-    """It slept between the two: its rows are sent by its successor."""
+    """It slept after numbering its rows: its successor sends them."""
     with BlockingOutboxWriter(topic, ledger.connect) as writer:
         transfer(writer, ledger, topic, 1)
         older = OutboxRelay(bootstrap, topic, ledger.connect)
@@ -256,7 +256,7 @@ async def test_an_older_relay_that_had_rows_in_hand_sends_nothing(
     assert await events(bootstrap, topic) == [1]
 
 
-async def test_an_older_relay_that_meets_an_error_does_not_end_its_successor(
+async def test_older_relay_after_an_error_does_not_end_its_successor(
     bootstrap: str, ledger: Ledger, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     older, newer = (OutboxRelay(bootstrap, topic, ledger.connect) for _ in range(2))
@@ -274,7 +274,7 @@ async def test_an_older_relay_that_meets_an_error_does_not_end_its_successor(
     await newer.close()
 
 
-async def test_a_start_after_an_error_closes_what_was_there(
+async def test_relay_start_closes_the_connections_of_the_last_start(
     bootstrap: str, server: PostgresServer, topic: str
 ) -> None:
     relay = OutboxRelay(bootstrap, topic, server.connect)

@@ -1,7 +1,7 @@
-"""Relays in a model of bad luck: each row is one record, whatever happens.
+"""Relays under random failures: each row is sent as one record, whatever happens.
 
-And each part that is taken out of the relay is missed: a model that notices nothing proves nothing.
-(That it claims before it initializes is too rare for it: test_two_starts.py.)
+The model must also notice when a part of the relay is taken out, or it would prove nothing. (The
+order of claim and InitProducerId matters too rarely for it: test_two_starts.py.)
 """
 
 import os
@@ -21,7 +21,7 @@ SEEDS = int(os.environ.get("ONCELOG_OUTBOX_SEEDS", "100"))
 
 
 @pytest.mark.in_turn
-def test_each_row_is_sent_once_whatever_happens(tmp_path: Path) -> None:
+def test_model_sends_each_row_once_whatever_happens(tmp_path: Path) -> None:
     rows = 0
     for seed in range(SEEDS):
         verdict = run(seed, tmp_path)
@@ -46,7 +46,7 @@ class WithoutTheNumberInItsTransaction(ModelRelay):
 
 
 class ReadsBeforeItInitializes(ModelRelay):
-    """What is under way is not ended yet."""
+    """A relay that reads the last batch before older transactions are ended."""
 
     async def _mark_start(self) -> int:
         async with relay.Admin(self._source) as admin:
@@ -68,7 +68,7 @@ class ReadsBeforeItInitializes(ModelRelay):
 
 
 class AsksForTheEnd(ModelRelay):
-    """Who was deposed may answer."""
+    """A relay that asks for the end offset, which a deposed leader may answer."""
 
     async def _mark_start(self) -> int:
         async with relay.Admin(self._source) as admin:
@@ -82,7 +82,7 @@ class DeletesBeforeItSends(ModelRelay):
 
 
 class TakesTheNextBatchForSent(ModelRelay):
-    """One whose transaction was aborted, perhaps."""
+    """A relay that counts a batch too many as sent, which may have been aborted."""
 
     async def _last_sent(self) -> int:
         last = await super()._last_sent()
@@ -101,7 +101,7 @@ def take_back_from_anyone(outbox: str, generation: int, batch: int) -> Script[No
 
 
 def is_missed(tmp_path: Path, kind: type[ModelRelay], first: int = 0) -> bool:
-    """first: a seed shortly before one that misses it, as the model is now."""
+    """Return whether a difference is found. first: a seed shortly before one that shows it."""
     for seed in range(first, first + 10 * SEEDS):
         verdict = run(seed, tmp_path, kind)
         if verdict.lost or verdict.doubled:
@@ -119,7 +119,9 @@ def is_missed(tmp_path: Path, kind: type[ModelRelay], first: int = 0) -> bool:
         (TakesTheNextBatchForSent, 0),
     ],
 )
-def test_each_part_is_missed(tmp_path: Path, kind: type[ModelRelay], first: int) -> None:
+def test_model_without_a_part_shows_a_difference(
+    tmp_path: Path, kind: type[ModelRelay], first: int
+) -> None:
     assert is_missed(tmp_path, kind, first)
 
 
@@ -127,7 +129,7 @@ def test_each_part_is_missed(tmp_path: Path, kind: type[ModelRelay], first: int)
     ("part", "without", "first"),
     [("_hold_office", hold_no_office, 20), ("take_back", take_back_from_anyone, 25)],
 )
-def test_each_fence_in_the_database_is_missed(
+def test_model_without_a_fence_in_the_database_shows_a_difference(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str, without: Any, first: int
 ) -> None:
     monkeypatch.setattr(table, part, without)

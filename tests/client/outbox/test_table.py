@@ -1,4 +1,4 @@
-"""The SQL of an outbox does work for its batch, not for what stands behind it."""
+"""The SQL of an outbox: the work of a batch depends on the batch, not on the rows after it."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -33,8 +33,8 @@ def write(connection: sqlite3.Connection, count: int) -> None:
     connection.commit()
 
 
-def test_a_batch_reads_and_deletes_by_the_tables_key(connection: sqlite3.Connection) -> None:
-    """Otherwise each step of a relay scans and sorts all that waits, of every outbox."""
+def test_batch_is_read_and_deleted_by_the_key_of_the_table(connection: sqlite3.Connection) -> None:
+    """Otherwise each step of a relay scans and sorts all waiting rows of every outbox."""
     write(connection, 20)
     generation, _ = run_script(connection, table.claim("bank"))
     asked: list[str] = []
@@ -53,12 +53,12 @@ def test_a_batch_reads_and_deletes_by_the_tables_key(connection: sqlite3.Connect
     assert [each for each in plans if "created_ms" not in each.partition(":")[0]] == plans[:1]
 
 
-def test_what_is_deleted_is_the_batch_alone(connection: sqlite3.Connection) -> None:
+def test_delete_batch_deletes_only_its_rows(connection: sqlite3.Connection) -> None:
     write(connection, 8)
     generation, _ = run_script(connection, table.claim("bank"))
     first = run_script(connection, table.next_batch("bank", generation, 1, 4))
     assert [each.number for each in first] == [1, 2, 3, 4]
-    late = table.Row("cd" * 8, 1, 0, "topic", "{}")  # it commits behind them
+    late = table.Row("cd" * 8, 1, 0, "topic", "{}")  # it commits after them
     run_script(connection, table.insert("bank", late))
     connection.commit()
     run_script(connection, table.delete_batch("bank", 1, first))
@@ -68,7 +68,7 @@ def test_what_is_deleted_is_the_batch_alone(connection: sqlite3.Connection) -> N
     ]  # fmt: skip
 
 
-def test_a_batch_is_bounded_in_bytes_and_has_one_row_at_least(
+def test_batch_is_bounded_in_bytes_and_has_at_least_one_row(
     connection: sqlite3.Connection,
 ) -> None:
     for number, size in enumerate((10, 20, 30, 1000, 5), 1):
@@ -82,7 +82,7 @@ def test_a_batch_is_bounded_in_bytes_and_has_one_row_at_least(
     assert [[row.number for row in rows] for rows in batches] == [[1, 2, 3], [4], [5], []]
 
 
-def test_who_claims_again_is_superseded_by_who_has_claimed_since(
+def test_claim_after_a_newer_claim_is_superseded(
     connection: sqlite3.Connection,
 ) -> None:
     older, _ = run_script(connection, table.claim("bank"))
@@ -91,7 +91,7 @@ def test_who_claims_again_is_superseded_by_who_has_claimed_since(
     with pytest.raises(table.RelaySuperseded):
         run_script(connection, table.claim("bank", again))
     assert run_script(connection, table.read_generation("bank")) == newer
-    connection.execute(f"DELETE FROM {table.RELAYS}")  # the table was made anew
+    connection.execute(f"DELETE FROM {table.RELAYS}")  # the table was created again
     connection.commit()
     assert run_script(connection, table.read_generation("bank")) == 0
     assert run_script(connection, table.claim("bank", again))[0] == 1

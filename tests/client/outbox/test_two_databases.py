@@ -1,4 +1,4 @@
-"""Outboxes of two databases, by mistake with one name: none loses a row without a word."""
+"""Outboxes of two databases with one name by mistake: no row is lost silently."""
 
 import contextlib
 from pathlib import Path
@@ -16,7 +16,7 @@ from .test_outbox import UNSENT, events, relayed, transfer
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("dual_write")]
 
 
-async def test_the_batch_of_another_database_is_not_taken_for_ones_own(
+async def test_relay_refuses_the_last_batch_of_another_database(
     bootstrap: str, tmp_path: Path, topic: str
 ) -> None:
     one, two = (sqlite_ledger(tmp_path / each).create() for each in ("one", "two"))

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("dual_write")]
 
 
 class Overtaken(OutboxRelay):
-    """While it starts, behind the step `behind`, another relay starts and takes rows in hand."""
+    """A relay that is overtaken at a step of its start: another relay starts and numbers rows."""
 
     behind = ""
     other: OutboxRelay
@@ -39,7 +39,7 @@ class Overtaken(OutboxRelay):
 async def settle(
     relay: Overtaken, bootstrap: str, topic: str, ledger: Ledger, writer: BlockingOutboxWriter
 ) -> list[int]:
-    """Both go on as far as they can; a third one sends the rest."""
+    """Let both relays continue, and a third one send the rest; return the events."""
     relay.other = OutboxRelay(bootstrap, topic, ledger.connect)
     is_started = False
     with contextlib.suppress(KafkaError):
@@ -56,10 +56,10 @@ async def settle(
     return sorted(await events(bootstrap, topic))
 
 
-async def test_who_was_overtaken_takes_no_rows_back(
+async def test_overtaken_relay_does_not_take_rows_back(
     bootstrap: str, tmp_path: Path, topic: str
 ) -> None:
-    """They are in the hands of its successor, and would be sent twice."""
+    """Its successor is sending them: they would be sent twice."""
     ledger = sqlite_ledger(tmp_path / "bank").create()
     with BlockingOutboxWriter(topic, ledger.connect) as writer:
         transfer(writer, ledger, topic, 1)
@@ -68,10 +68,10 @@ async def test_who_was_overtaken_takes_no_rows_back(
         assert await settle(relay, bootstrap, topic, ledger, writer) == [1, 2]
 
 
-async def test_the_one_that_may_give_is_the_one_that_may_send(
+async def test_relay_that_numbers_rows_is_the_one_that_sends(
     bootstrap: str, tmp_path: Path, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where these are two, rows get the number of a batch that the other one sends: lost."""
+    """Otherwise rows get the number of a batch that the other relay sends, and are lost."""
     ledger = sqlite_ledger(tmp_path / "bank").create()
     initialize = Producer.init_transactions
     with BlockingOutboxWriter(topic, ledger.connect) as writer:

@@ -1,4 +1,4 @@
-"""Columns in and out: what callers hand over, which partition it goes to, what readers get."""
+"""Columns in and out: the input of callers, the partitions of records, the output of readers."""
 
 import array
 import asyncio
@@ -38,7 +38,7 @@ stick = partial(StickyPartitioner(STICKS_TO, bytes_max=1 << 60).choose_many, par
 
 @dataclass
 class Array:
-    """What we use of an Arrow array: made from fields, with some in front that it leaves out."""
+    """The used part of an Arrow array: created from fields, with some before its offset."""
 
     fields: list[bytes | None]
     offset: int
@@ -62,7 +62,7 @@ class Array:
 
 
 @given(fields, st.integers(0, 20), st.sampled_from(["binary", "large_string"]))
-def test_an_arrow_array_is_a_list_of_bytes(listed, offset, kind):
+def test_arrow_array_becomes_a_list_of_bytes(listed, offset, kind):
     offset = min(offset, len(listed))
     given_array = Array(listed, offset, kind)
     assert as_column(given_array) == listed[offset:]
@@ -71,7 +71,7 @@ def test_an_arrow_array_is_a_list_of_bytes(listed, offset, kind):
         assert as_column(given_array) == listed[offset:]
 
 
-def test_other_columns_are_taken_or_refused_in_words():
+def test_other_columns_are_converted_or_refused():
     assert as_column((b"1", None)) == (b"1", None)
     assert as_column(iter([b"1"])) == [b"1"]
     chunked = type("Chunked", (), {"chunks": [Array([b"1"], 0), Array([None], 0)]})()
@@ -104,7 +104,7 @@ def test_each_partition_gets_its_records_in_order(listed, has_partitions, has_ke
         elif has_keys and key is not None:
             where = partition_for_key(key, 4)
         expected.setdefault(where, []).append(b"%d" % i)
-    if len(expected) > 1 and None in expected:  # beside others they stick to one partition
+    if len(expected) > 1 and None in expected:  # beside other records they stick to one partition
         stuck = expected.pop(None)
         together = [*expected.get(STICKS_TO, []), *stuck]
         expected[STICKS_TO] = sorted(together, key=values.index)
@@ -117,28 +117,28 @@ def numpy() -> Any:
 
 
 @given(keys=st.lists(st.none() | st.binary(max_size=13), max_size=40), partitions=some_partitions)
-def test_many_keys_go_where_each_of_them_goes(numpy, keys, partitions):
+def test_many_keys_get_the_partitions_of_single_keys(numpy, keys, partitions):
     assert vector_library() is numpy
     keys = keys * (WORTH_IT // 4)  # enough of some lengths, too few of others
     found = KeyPartitions(partitions).of_many(keys)
     assert found == [-1 if k is None else partition_for_key(k, partitions) for k in keys]
 
 
-def test_keys_may_be_any_bytes():
+def test_keys_may_be_any_bytes_like_objects():
     known = KeyPartitions(4)
     keys = [bytearray(b"1"), memoryview(b"1"), b"1"]
     ((_, rows),) = rows_by_partition([b""] * 3, keys, None, 0, None, known, 1 << 20, stick)
     assert len(rows) == 3
 
 
-def test_columns_of_one_call_are_equally_long():
+def test_columns_of_different_lengths_are_refused():
     with pytest.raises(ValueError, match="columns of 2 and 1 records"):
         rows_by_partition([b"", b""], [b""], None, 0, None, KeyPartitions(1), 1 << 20, stick)
     with pytest.raises(ValueError, match="columns of 2 and 3 records"):
         rows_by_partition([b"", b""], None, None, 0, [0, 1, 2], None, 1 << 20, stick)
 
 
-def test_the_partitions_of_keys_are_remembered_within_bounds():
+def test_partitions_of_keys_are_cached_within_bounds():
     known = KeyPartitions(7)
     for number in range(KEYS_KEPT + 10):
         assert known[struct.pack(">i", number)] == partition_for_key(struct.pack(">i", number), 7)
@@ -150,7 +150,7 @@ def test_the_partitions_of_keys_are_remembered_within_bounds():
 # --- in the accumulator
 
 
-def test_rows_fill_the_open_batch_and_begin_others():
+def test_rows_fill_the_open_batch_and_open_others():
     batches = Accumulator(batch_bytes=1_000, linger_ms=5, delivery_timeout_ms=100)
     put(batches, b"first")
     rows = Rows([b"%0100d" % i for i in range(30)])
@@ -180,7 +180,7 @@ def test_rows_fill_the_open_batch_and_begin_others():
     ]
 
 
-async def test_many_deliveries_are_awaited_through_splits_and_fail_as_one():
+async def test_deliveries_are_awaited_through_splits_and_fail_as_one():
     first, second = Outcome(), Outcome()
     deliveries = Deliveries()
     deliveries.add(first, 2, 5)
@@ -236,7 +236,7 @@ some_rows = st.lists(
     st.none() | st.integers(-2, 170),
     st.integers(0, 1),
 )
-def test_columns_are_the_records(rows, base, step, first, last, timestamp_type):
+def test_columns_equal_the_records(rows, base, step, first, last, timestamp_type):
     records = [Record(base + step * i, *row) for i, row in enumerate(rows)]
     state = FetchState("t", 3, 0)
     state.load(encode_batch(records, timestamp_type=timestamp_type), None)
@@ -262,7 +262,7 @@ def batch(base: int, count: int = 3, **fields: Any) -> bytes:
     return encode_batch(rows, base_offset=base, producer_epoch=0, base_sequence=0, **fields)
 
 
-def test_columns_leave_out_what_a_reader_may_not_see():
+def test_columns_leave_out_invisible_records():
     aborts = encode_marker(
         ControlType.ABORT,
         producer_id=1,
@@ -288,7 +288,7 @@ def test_columns_leave_out_what_a_reader_may_not_see():
         raw.columns()
 
 
-def test_the_forms_of_reading_may_be_mixed():
+def test_records_columns_and_raw_batches_may_be_mixed():
     state = FetchState("t", 0, 0)
     state.load(batch(0, 5) + batch(5, 5), None)
     assert [r.offset for r in state.take(2, read_committed=False)] == [0, 1]

@@ -1,4 +1,4 @@
-"""Deliveries: awaited before and after, from callbacks, in parts, and tokens of transactions."""
+"""Deliveries: awaited before and after, from callbacks, in parts; and tokens of transactions."""
 
 import asyncio
 
@@ -35,7 +35,7 @@ async def _await(delivery: Delivery) -> RecordMetadata:
     return await delivery
 
 
-def test_a_failure_is_every_records():
+def test_failure_of_a_batch_is_that_of_each_record():
     outcome, called = Outcome(), []
     delivery = Delivery(outcome, 3)
     delivery.add_done_callback(called.append)
@@ -50,7 +50,7 @@ def test_a_failure_is_every_records():
         delivery.result()
 
 
-async def test_a_cancelled_waiter_leaves_the_others_waiting():
+async def test_cancelled_waiter_leaves_the_others_waiting():
     outcome = Outcome()
     first, second = (asyncio.ensure_future(_await(Delivery(outcome, i))) for i in range(2))
     await asyncio.sleep(0)
@@ -60,14 +60,14 @@ async def test_a_cancelled_waiter_leaves_the_others_waiting():
     assert (await second).offset == 41
 
 
-def test_without_an_offset_there_is_none_to_count_from():
+def test_batch_without_an_offset_has_records_without_one():
     outcome = Outcome()
     outcome.written(RecordMetadata("t", 1, -1))
     assert Delivery(outcome, 7).result().offset == -1
 
 
 @given(st.integers(2, 9), st.lists(st.integers(0, 8), max_size=5), st.integers(-1, 2**31 - 1))
-def test_halves_of_halves_decide_about_their_own_records(count, cuts, sequence):
+def test_split_batches_decide_their_own_records(count, cuts, sequence):
     batch = ProducerBatch("t", 0, 0, 100)
     for i in range(count):
         batch.builder.append(5, None, b"%d" % i)
@@ -97,7 +97,7 @@ def test_halves_of_halves_decide_about_their_own_records(count, cuts, sequence):
 
 
 @given(st.text(min_size=1), st.integers(0, 2**62), st.integers(0, 2**15 - 1), st.booleans())
-def test_a_token_is_read_back_from_its_text(name, producer_id, epoch, flag):
+def test_token_is_parsed_from_its_text(name, producer_id, epoch, flag):
     token = PreparedTransaction(name, producer_id, epoch, flag, is_empty=not flag)
     assert PreparedTransaction.parse(str(token)) == token
 
@@ -113,12 +113,12 @@ NO_TOKENS = [
 
 
 @pytest.mark.parametrize("text", NO_TOKENS)
-def test_other_texts_are_no_tokens(text):
+def test_text_that_is_no_token_is_refused(text):
     with pytest.raises(ValueError, match="no token"):
         PreparedTransaction.parse(text)
 
 
-async def test_a_callback_that_fails_is_its_own_affair(caplog):
+async def test_callback_that_fails_does_not_stop_the_others(caplog):
     outcome = Outcome()
 
     def fails(_):

@@ -1,4 +1,4 @@
-"""Arrow's arrays make the bytes that lists of the same fields make, for the same partitions."""
+"""Arrow arrays are encoded to the same bytes and partitions as lists of the same fields."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -54,7 +54,7 @@ some_rows = st.lists(
 
 
 def column(fields: Any, offset: int, kind: str) -> Any:
-    """A part of an array: what stands before it is left out."""
+    """Return a part of an array, without the rows before it."""
     array = pa.array([*[b"left out"] * offset, *fields], pa.binary())
     return (array.view(pa.string()) if kind == "string" else array)[offset:]
 
@@ -62,7 +62,7 @@ def column(fields: Any, offset: int, kind: str) -> Any:
 def batches(
     groups: Any, batch_bytes: int, kind: type[SizedRows]
 ) -> list[tuple[int | None, bytearray]]:
-    """All batches with their partitions; in the first of each a record stands already."""
+    """Return all batches with their partitions; the first of each already has a record."""
     found: list[tuple[int | None, bytearray]] = []
     for partition, rows in groups:
         assert isinstance(rows, kind)
@@ -78,7 +78,7 @@ def batches(
 
 
 @pytest.mark.in_turn
-@settings(deadline=None)  # the first makes tables
+@settings(deadline=None)  # the first one builds tables
 @given(
     some_rows,
     st.integers(0, 3),
@@ -87,7 +87,7 @@ def batches(
     st.tuples(*[st.booleans()] * 4),
     st.integers(0, 9),
 )
-def test_the_bytes_are_those_of_lists(rows, offset, kind, batch_bytes, has, partition):
+def test_arrow_rows_have_the_bytes_of_lists(rows, offset, kind, batch_bytes, has, partition):
     rows = rows * (ENOUGH // len(rows) + 1)
     keys, values, headers, times, partitions = map(list, zip(*rows, strict=True))
     keys = keys if has[0] else None
@@ -106,21 +106,21 @@ def test_the_bytes_are_those_of_lists(rows, offset, kind, batch_bytes, has, part
 
 @settings(deadline=None)
 @given(st.lists(st.none() | st.binary(max_size=13), min_size=1, max_size=40), st.integers(1, 1_000))
-def test_keys_go_where_each_of_them_goes(keys, partitions):
+def test_arrow_keys_get_the_partitions_of_single_keys(keys, partitions):
     for many in (keys, keys * ENOUGH):  # too few of a length, and enough
         found = KeyPartitions(partitions).of_array(column(many, 1, "binary"))
         expected = [-1 if k is None else partition_for_key(k, partitions) for k in many]
         assert found.tolist() == expected
 
 
-def test_a_batch_has_no_more_rows_than_places():
+def test_batch_has_no_more_rows_than_places():
     values = column([b"v"] * (ROWS_MAX + 100), 0, "binary")
     rows, builder = JoinedRows(values), BatchBuilder()
     assert [builder.extend(rows, at, 1 << 30) for at in (0, ROWS_MAX)] == [ROWS_MAX, 0]
     assert rows.largest_bytes() == Rows(values.to_pylist()).largest_bytes()
 
 
-def test_other_columns_are_lists(monkeypatch):
+def test_other_columns_are_read_as_lists(monkeypatch):
     array = column([b"v"] * ENOUGH, 0, "binary")
     assert can_join(array, None, BATCH_BYTES) and can_join(array, array, BATCH_BYTES)
     assert not can_join(array, array.to_pylist(), BATCH_BYTES)
@@ -129,8 +129,8 @@ def test_other_columns_are_lists(monkeypatch):
     assert not can_join(array, None, BATCH_BYTES)
 
 
-def test_few_rows_of_a_call_are_lists(monkeypatch):
-    """A kernel costs as much as some hundred rows: also small batches, and partitions with few."""
+def test_few_rows_of_a_call_are_read_as_lists(monkeypatch):
+    """A kernel costs as much as some hundred rows, also in small batches and small partitions."""
     for module in MODULES:
         monkeypatch.setattr(module, "ROWS_LEAST", ROWS_LEAST)
     array = column([b"v" * 100] * 2 * ROWS_LEAST, 0, "binary")
@@ -147,7 +147,7 @@ def test_few_rows_of_a_call_are_lists(monkeypatch):
     assert few.encode(0, 5, 0, 0) == same.encode(0, 5, 0, 0)
 
 
-def test_columns_of_one_call_are_equally_long():
+def test_arrow_columns_of_different_lengths_are_refused():
     values, keys = (column([b""] * n, 0, "binary") for n in (ENOUGH, ENOUGH + 1))
     with pytest.raises(ValueError, match=f"columns of {ENOUGH} and {ENOUGH + 1} records"):
         rows_by_partition(values, keys, None, 0, None, None, BATCH_BYTES, sticking())

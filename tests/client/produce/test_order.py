@@ -1,4 +1,4 @@
-"""The order of records within a partition: columns against `send` in a loop.
+"""The order of records within a partition, by columns and by `send` in a loop.
 
 The default run tries a few calls; `--hypothesis-profile=exhaustive` tries 10,000.
 """
@@ -32,7 +32,7 @@ def _few_are_enough() -> Iterator[None]:
 
 
 class Unsent:
-    """A producer to a topic of so many partitions, whose batches stay where they are."""
+    """A producer to a topic with these partitions; its batches are never sent."""
 
     def __init__(self, partitions: int, leaderless: Container[int] = (), **config: Any) -> None:
         view = ClusterView("127.0.0.1:1")
@@ -51,14 +51,14 @@ class Unsent:
         self.producer._sender.start = lambda: None  # type: ignore[method-assign]
         known = self.producer._lookup.known("t")
         assert known is not None
-        known.sticky._current = 0  # by chance, else
+        known.sticky._current = 0  # random otherwise
 
     def one_by_one(self, call: list[dict[str, Any]]) -> None:
         for record in call:
             assert self.producer.try_send("t", **record) is not None
 
     async def in_columns(self, call: list[dict[str, Any]], has: set[str], form: str) -> None:
-        """The same records; a column that the call does not have is as `send` has it by default."""
+        """Send the same records as columns; a missing column has the default of `send`."""
         table: dict[str, Any] = {
             name: [record.get(name) for record in call] for name in ("value", "key", "headers")
         }
@@ -77,7 +77,7 @@ class Unsent:
         )
 
     def sent(self) -> Sent:
-        """The records of each partition, in the order of the log."""
+        """Return the records of each partition, in the order of the log."""
         found: Sent = {}
         batches = self.producer._batches
         while taken := batches.take(1 << 60):
@@ -92,7 +92,7 @@ class Unsent:
 
 @st.composite
 def calls(draw: st.DrawFn) -> dict[str, Any]:
-    """A topic, settings, and the records of some calls; timestamps are places among them all."""
+    """Draw a topic, settings, and the records of some calls; timestamps number all records."""
     partitions = draw(st.sampled_from([1, 2, 3, 7]))
     has = draw(st.sets(st.sampled_from(["key", "partition", "headers"])))
     record = st.fixed_dictionaries({
@@ -122,7 +122,7 @@ def calls(draw: st.DrawFn) -> dict[str, Any]:
 @pytest.mark.parametrize("form", FORMS)
 @given(case=calls())
 def test_columns_keep_the_order_of_send_in_a_loop(form: str, case: dict[str, Any]) -> None:
-    """And the partitions, but where a whole call may go anywhere: its batches are filled then."""
+    """Partitions are equal, too, unless a whole call may go anywhere: that fills batches."""
     if form == "arrow":
         pytest.importorskip("numpy")
         pytest.importorskip("pyarrow.compute")
@@ -162,7 +162,7 @@ async def test_null_keys_between_others_keep_their_places(form: str) -> None:
 
 
 @pytest.mark.parametrize("as_array", [False, True])
-async def test_a_partition_below_anywhere_is_refused(as_array: bool) -> None:
+async def test_partition_below_anywhere_is_refused(as_array: bool) -> None:
     unsent = Unsent(2)
     partitions: Any = [0, -2, -1, 1, 0]
     if as_array:
@@ -171,4 +171,4 @@ async def test_a_partition_below_anywhere_is_refused(as_array: bool) -> None:
         await unsent.producer.send_many("t", [b"v"] * 5, keys=[b"k"] * 5, partition=partitions)
     assert not unsent.sent()
     if as_array:
-        assert partitions.tolist() == [0, -2, -1, 1, 0]  # it is the caller's
+        assert partitions.tolist() == [0, -2, -1, 1, 0]  # the array is the caller's

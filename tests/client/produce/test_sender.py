@@ -1,7 +1,8 @@
-"""The loop that sends, against leaders that keep Kafka's rules about sequences and misbehave.
+"""The sending loop, against leaders that follow Kafka's rules about sequences and fail.
 
-A leader takes a batch when its numbers follow on the last of its producer, answers one of the last
-five again, and refuses everything else (KIP-98). Between, it loses requests, answers, leadership.
+A leader accepts a batch with numbers that follow the last ones of its producer, repeats the answer
+for one of the last five, and refuses all others (KIP-98). It also loses requests, answers,
+leadership.
 """
 
 import asyncio
@@ -43,7 +44,7 @@ Script = Callable[[ProducerBatch], "int | Exception | None"]
 
 @dataclass
 class Leader:
-    """One partition's log, and what its leader knows of producers."""
+    """One partition's log, and its leader's state of producers."""
 
     values: list[bytes] = field(default_factory=list)
     windows: dict[int, deque[tuple[int, int, int]]] = field(default_factory=dict)
@@ -68,7 +69,7 @@ class Leader:
 
 
 class SenderContext:
-    """A sender with everything around it made of plain objects."""
+    """A sender among plain objects."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, partitions: int = 1, **settings) -> None:
         self.settings = producer_settings(
@@ -142,7 +143,7 @@ class SenderContext:
 
 
 def once(code: "int | Exception", at: int = 0) -> Script:
-    """Says it at the n-th batch only."""
+    """Return the outcome at the n-th batch only."""
     left = [at]
 
     def script(batch: ProducerBatch) -> "int | Exception | None":
@@ -152,8 +153,8 @@ def once(code: "int | Exception", at: int = 0) -> Script:
     return script
 
 
-async def test_a_refused_batch_takes_no_other_with_it(monkeypatch):
-    """Behind it the numbers have a gap; the others take new ones under a new id (KIP-360)."""
+async def test_refused_batch_does_not_fail_the_others(monkeypatch):
+    """After it the numbers have a gap; the others get new ones under a new id (KIP-360)."""
     context = SenderContext(monkeypatch)
     context.before = once(E.INVALID_RECORD, at=1)
 
@@ -170,8 +171,8 @@ async def test_a_refused_batch_takes_no_other_with_it(monkeypatch):
 
 
 @pytest.mark.parametrize("where", ["_encode", "_decide"])
-async def test_a_broken_loop_leaves_no_state_in_which_a_transaction_commits(monkeypatch, where):
-    """A flush returns then, since nothing is left; a commit after it would lose those records."""
+async def test_broken_loop_leaves_no_state_in_which_a_transaction_commits(monkeypatch, where):
+    """Then a flush returns, since no batch is left; a commit after it would lose those records."""
     context = SenderContext(monkeypatch)
 
     def breaks(*_, **__):
@@ -192,8 +193,8 @@ async def test_a_broken_loop_leaves_no_state_in_which_a_transaction_commits(monk
 
 
 @pytest.mark.parametrize("state", ProducerState)
-async def test_nothing_is_added_to_a_transaction_that_is_being_aborted(monkeypatch, state):
-    """Found by chaos, seed 20261: with V1 a new one would begin behind the end."""
+async def test_partitions_are_not_added_to_an_aborting_transaction(monkeypatch, state):
+    """With V1 a new transaction would begin after this one's end (chaos, seed 20261)."""
     context = SenderContext(monkeypatch)
     added = []
 
@@ -216,8 +217,8 @@ async def test_nothing_is_added_to_a_transaction_that_is_being_aborted(monkeypat
 
 
 @pytest.mark.parametrize("problem", [E.INVALID_RECORD, NetworkException("lost")])
-async def test_the_first_batch_of_an_id_that_fails_leaves_no_gap_in_the_log(monkeypatch, problem):
-    """A leader that knows nothing of an id takes any number: it cannot refuse what follows.
+async def test_first_batch_of_an_id_that_fails_leaves_no_gap_in_the_log(monkeypatch, problem):
+    """A leader that does not know an id accepts any number: it cannot refuse the next batches.
 
     Found by chaos, seed 12: append/3 began with sequence 7 of its producer.
     """
@@ -235,7 +236,7 @@ async def test_the_first_batch_of_an_id_that_fails_leaves_no_gap_in_the_log(monk
         assert [window[0][0] for window in context.leaders[0].windows.values()] == [0]
 
 
-async def test_other_partitions_keep_what_they_have_sent(monkeypatch):
+async def test_other_partitions_keep_their_sent_batches_after_a_refusal(monkeypatch):
     context = SenderContext(monkeypatch, partitions=2)
     refused = once(E.INVALID_RECORD)
     lost = once(NetworkException("lost"), at=1)
@@ -250,8 +251,8 @@ async def test_other_partitions_keep_what_they_have_sent(monkeypatch):
         assert [int(v) for v in context.leaders[1].values] == list(range(1, 16, 2))
 
 
-async def test_a_loss_on_the_broker_costs_only_what_was_acknowledged(monkeypatch):
-    """An unclean election: the numbers do not fit any more; what was not written is, anew."""
+async def test_unclean_election_loses_only_acknowledged_records(monkeypatch):
+    """The numbers no longer fit; unwritten batches are sent again under new ones."""
     context = SenderContext(monkeypatch)
 
     async with context:
@@ -269,8 +270,8 @@ async def send_all(context: SenderContext, numbers):
     return sent
 
 
-async def test_a_batch_that_may_stand_in_the_log_is_never_numbered_anew(monkeypatch):
-    """Its first answer was lost, then the broker lost its window: it has to fail."""
+async def test_batch_that_may_be_in_the_log_is_never_renumbered(monkeypatch):
+    """Its first answer was lost, then the broker lost its window: it must fail."""
     context = SenderContext(monkeypatch)
     answers = [None, NetworkException("lost")]
     context.after = lambda batch: answers.pop(0) if answers else None
@@ -294,10 +295,11 @@ async def test_a_batch_that_may_stand_in_the_log_is_never_numbered_anew(monkeypa
 @pytest.mark.parametrize(
     "code", [E.NOT_LEADER_OR_FOLLOWER, E.UNKNOWN_TOPIC_OR_PARTITION, E.KAFKA_STORAGE_ERROR]
 )
-async def test_a_leader_that_is_deposed_after_its_append_leaves_doubt(monkeypatch, code):
-    """Who waits for its replicas is answered so; the next leader has the batches all the same.
+async def test_leader_deposed_after_its_append_leaves_the_outcome_unknown(monkeypatch, code):
+    """A leader that waits for replicas may answer this; the next leader has the batches.
 
-    It was restarted, and knows the last one of the producer: Kafka's snapshots hold no more.
+    That one was restarted, and knows only the producer's last batch: Kafka's snapshots hold no
+    more.
     """
     context = SenderContext(monkeypatch)
     arrived = 0
@@ -321,7 +323,7 @@ async def test_a_leader_that_is_deposed_after_its_append_leaves_doubt(monkeypatc
         assert after.exception() is None
 
 
-async def test_parts_of_a_batch_that_may_stand_in_the_log_are_never_numbered_anew(monkeypatch):
+async def test_parts_of_a_batch_that_may_be_in_the_log_are_never_renumbered(monkeypatch):
     """Its first answer was lost, then its topic got a smaller max.message.bytes."""
     context = SenderContext(monkeypatch)
     context.batches._batch_bytes = 500
@@ -344,8 +346,8 @@ async def test_parts_of_a_batch_that_may_stand_in_the_log_are_never_numbered_ane
         assert all(isinstance(d.exception(), OutOfOrderSequenceNumber) for d in sent)
 
 
-async def test_numbers_go_round_and_batches_stay_in_order(monkeypatch):
-    """After 2^31 - 1 comes 0: a retry must not be sorted behind what follows it."""
+async def test_sequence_numbers_wrap_and_batches_stay_in_order(monkeypatch):
+    """0 follows 2^31 - 1: a retry must not be sorted after the batches that follow it."""
     context = SenderContext(monkeypatch)
     context.before = once(E.NOT_LEADER_OR_FOLLOWER, at=3)
 
@@ -359,7 +361,7 @@ async def test_numbers_go_round_and_batches_stay_in_order(monkeypatch):
         assert [int(v) for v in context.leaders[0].values] == list(range(9))
 
 
-async def test_a_record_is_decided_when_its_time_is_over_even_on_its_way(monkeypatch):
+async def test_record_expires_after_its_delivery_timeout_even_in_flight(monkeypatch):
     context = SenderContext(monkeypatch, delivery_timeout_ms=100, request_timeout_ms=100)
     over = asyncio.Event()
 
@@ -382,7 +384,7 @@ async def test_a_record_is_decided_when_its_time_is_over_even_on_its_way(monkeyp
         assert [int(v) for v in context.leaders[0].values] == [0, 1], "it was written, after all"
 
 
-async def test_a_request_stays_below_its_size(monkeypatch):
+async def test_request_stays_within_its_maximum_size(monkeypatch):
     context = SenderContext(monkeypatch, partitions=10, max_request_size=400)
 
     async with context:
@@ -393,7 +395,7 @@ async def test_a_request_stays_below_its_size(monkeypatch):
         assert max(sizes) <= 400 and max(map(len, context.requests)) == 2
 
 
-async def test_a_batch_that_is_too_large_goes_in_parts_in_its_place(monkeypatch):
+async def test_batch_that_is_too_large_is_sent_in_parts_in_its_place(monkeypatch):
     context = SenderContext(monkeypatch)
     context.batches._batch_bytes = 500
     context.leaders[0].max_bytes = 300
@@ -405,8 +407,8 @@ async def test_a_batch_that_is_too_large_goes_in_parts_in_its_place(monkeypatch)
         assert [int(v) for v in context.leaders[0].values] == list(range(40))
 
 
-async def test_parts_keep_the_id_of_their_numbers(monkeypatch):
-    """Another partition's gap brings a new id while the parts of a batch wait."""
+async def test_parts_keep_the_producer_id_of_their_numbers(monkeypatch):
+    """Another partition's gap causes a new id while the parts of a batch wait."""
     context = SenderContext(monkeypatch, partitions=2)
     context.batches._batch_bytes = 500
     context.leaders[0].max_bytes = 300
@@ -434,7 +436,7 @@ FAULTS = (
 
 
 @pytest.mark.parametrize("seed", range(20))
-async def test_whatever_happens_each_record_is_there_once_and_in_order(monkeypatch, seed):
+async def test_each_record_is_written_once_and_in_order_whatever_happens(monkeypatch, seed):
     random_source = random.Random(seed)
     context = SenderContext(monkeypatch, partitions=3)
 

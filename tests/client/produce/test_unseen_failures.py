@@ -1,4 +1,4 @@
-"""What a producer says of records whose deliveries nobody looks at, and how long it blocks."""
+"""Failures in deliveries that the application ignores, and the time for which a producer blocks."""
 
 import asyncio
 import threading
@@ -30,7 +30,7 @@ REFUSED = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
 class Leader:
-    """Answers what it is told, when it is told."""
+    """A leader with a given answer, at a given time."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.code, self.refreshes = 0, 0
@@ -91,7 +91,7 @@ async def test_flush_raises_an_unseen_failure_once(leader: Leader) -> None:
     await producer.close()
 
 
-async def test_close_raises_it_where_no_flush_did(leader: Leader) -> None:
+async def test_close_raises_an_unseen_failure_without_a_flush(leader: Leader) -> None:
     producer = Producer(leader.view, linger_ms=0)
     leader.code = REFUSED
     await producer.send("t", b"lost")
@@ -100,7 +100,7 @@ async def test_close_raises_it_where_no_flush_did(leader: Leader) -> None:
     await producer.close()
 
 
-async def test_what_was_looked_at_is_not_raised_again(leader: Leader) -> None:
+async def test_failure_that_was_read_is_not_raised_again(leader: Leader) -> None:
     leader.code = REFUSED
     async with Producer(leader.view, linger_ms=0) as producer:
         with pytest.raises(TopicAuthorizationFailed):
@@ -115,7 +115,7 @@ async def test_what_was_looked_at_is_not_raised_again(leader: Leader) -> None:
         await producer.flush()
 
 
-async def test_the_error_of_the_program_is_not_hidden_by_that_of_its_records(
+async def test_exception_of_the_application_is_not_hidden_by_that_of_its_records(
     leader: Leader,
 ) -> None:
     leader.code = REFUSED
@@ -125,7 +125,7 @@ async def test_the_error_of_the_program_is_not_hidden_by_that_of_its_records(
             raise ZeroDivisionError
 
 
-def test_a_blocking_producer_says_so_of_records_that_could_not_go() -> None:
+def test_blocking_producer_raises_unseen_failures_in_flush_and_close() -> None:
     producer = BlockingProducer(NOWHERE, max_block_ms=100, request_timeout_ms=100)
     producer.send("t", b"lost")
     with pytest.raises(KafkaError):
@@ -139,7 +139,7 @@ def test_a_blocking_producer_says_so_of_records_that_could_not_go() -> None:
         producer.close()
 
 
-async def test_a_mistyped_topic_does_not_block_each_of_its_records(
+async def test_mistyped_topic_does_not_block_for_each_of_its_records(
     leader: Leader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with Producer(leader.view, linger_ms=0, max_block_ms=300) as producer:
@@ -157,7 +157,7 @@ async def test_a_mistyped_topic_does_not_block_each_of_its_records(
         await (await producer.send("typo", b"made since"))
 
 
-async def test_a_cluster_that_is_silent_is_waited_for_whatever_was_missing_before(
+async def test_silent_cluster_is_waited_for_even_if_the_topic_was_missing_before(
     leader: Leader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with Producer(leader.view, linger_ms=0, max_block_ms=2_000) as producer:
@@ -180,7 +180,7 @@ async def test_a_cluster_that_is_silent_is_waited_for_whatever_was_missing_befor
         await (await producer.send("typo", b"made since"))
 
 
-async def test_max_block_ms_is_counted_anew_with_each_batch_that_is_acknowledged(
+async def test_max_block_ms_restarts_with_each_acknowledged_batch(
     leader: Leader,
 ) -> None:
     limits = {"buffer_memory": 20_000, "batch_size": 1_000, "max_block_ms": 400}
@@ -192,7 +192,7 @@ async def test_max_block_ms_is_counted_anew_with_each_batch_that_is_acknowledged
         assert time.monotonic() - begun > 0.4, "nothing was waited for"
 
 
-async def test_a_producer_without_progress_fails_after_max_block_ms(leader: Leader) -> None:
+async def test_producer_without_progress_fails_after_max_block_ms(leader: Leader) -> None:
     limits = {"buffer_memory": 2_000, "batch_size": 1_000, "max_block_ms": 300}
     producer = Producer(leader.view, linger_ms=0, **limits)
     ended = asyncio.Event()
@@ -205,7 +205,7 @@ async def test_a_producer_without_progress_fails_after_max_block_ms(leader: Lead
     await producer.close()
 
 
-async def test_a_record_larger_than_half_the_buffer_does_not_stop_the_loop(
+async def test_record_larger_than_half_the_buffer_does_not_block_the_loop(
     leader: Leader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with Producer(leader.view, linger_ms=0, buffer_memory=1_000) as producer:
@@ -222,7 +222,7 @@ async def test_a_record_larger_than_half_the_buffer_does_not_stop_the_loop(
         await (await producer.send("t", bytes(800)))
 
 
-async def test_what_was_looked_at_as_many_is_not_raised_again(leader: Leader) -> None:
+async def test_failure_of_send_many_that_was_read_is_not_raised_again(leader: Leader) -> None:
     leader.code = REFUSED
     leader.add("t", 1)
     async with Producer(leader.view, linger_ms=0) as producer:
@@ -233,7 +233,7 @@ async def test_what_was_looked_at_as_many_is_not_raised_again(leader: Leader) ->
         await producer.flush()
 
 
-async def test_a_flush_is_not_ended_by_another_one(leader: Leader) -> None:
+async def test_flush_continues_when_another_one_is_cancelled(leader: Leader) -> None:
     leader.add("u")
     async with Producer(leader.view, linger_ms=30_000) as producer:
         answered = asyncio.Event()
@@ -254,7 +254,7 @@ async def test_a_flush_is_not_ended_by_another_one(leader: Leader) -> None:
         assert not lingering.done()
 
 
-def test_a_blocking_producer_that_is_closed_refuses_who_waits_for_room() -> None:
+def test_close_of_a_blocking_producer_refuses_a_send_that_waits_for_room() -> None:
     producer = BlockingProducer(NOWHERE, max_block_ms=100, request_timeout_ms=100)
     producer._given_bytes += 1 << 40
     refused: list[Exception] = []
@@ -273,14 +273,14 @@ def test_a_blocking_producer_that_is_closed_refuses_who_waits_for_room() -> None
     assert [type(problem) for problem in refused] == [ClientClosed]
 
 
-def test_what_was_handed_over_too_late_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_record_handed_over_after_the_close_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     producer = BlockingProducer(NOWHERE, max_block_ms=100, request_timeout_ms=100)
     late: list[HandedDelivery] = []
     end = producer._thread.close
 
     def close() -> None:
         end()
-        producer._is_closed = False  # who had looked before
+        producer._is_closed = False  # for a `send` that has checked this before
         late.append(producer.send("t", b"late"))
         producer._is_closed = True
 

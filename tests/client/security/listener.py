@@ -1,7 +1,7 @@
-"""A listener that speaks as much Kafka as authentication needs, strictly, and remembers it all.
+"""A strict listener with the requests of authentication, which records them.
 
-For what a real Kafka cannot be brought to at a known moment: sessions that end after so many
-milliseconds, a user who is dropped meanwhile, what stands between two requests on the wire.
+It serves events that a real Kafka does not produce at a known moment: sessions that end after some
+milliseconds, a user that is deleted meanwhile, the order of requests on the wire.
 """
 
 import asyncio
@@ -21,8 +21,10 @@ SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE, METADATA = 17, 18, 36, 3
 
 
 class TlsFront:
-    """Takes TLS off, in threads: on plain sockets OpenSSL says why it refuses, as brokers do
-    (asyncio's servers hang up before their alert is sent)."""
+    """Removes TLS in threads: on plain sockets OpenSSL sends its alert, as brokers do.
+
+    asyncio's servers close the connection before their alert is sent.
+    """
 
     def __init__(self, context: ssl.SSLContext, target: int) -> None:
         self._context, self._target = context, target
@@ -69,7 +71,7 @@ class TlsFront:
         try:
             return self._context.wrap_socket(taken, server_side=True)
         except ssl.SSLError:
-            raw.shutdown(socket.SHUT_WR)  # the alert must not be lost by what nobody has read
+            raw.shutdown(socket.SHUT_WR)  # unread data would lose the alert
             raw.settimeout(1)
             while raw.recv(1 << 16):
                 pass
@@ -77,7 +79,7 @@ class TlsFront:
 
 
 class Listener:
-    """Takes PLAIN of the users that it knows; `asked`: the API keys of each connection."""
+    """A listener for PLAIN with known users; `asked`: the API keys of each connection."""
 
     def __init__(self, *, lifetime_ms: int = 0, has_sasl: bool = True) -> None:
         self.users = {"alice": "geheim"}
@@ -113,7 +115,7 @@ class Listener:
             while True:
                 size = int.from_bytes(await reader.readexactly(4), "big")
                 if not 0 < size < 1 << 20:
-                    return  # as Kafka does with what is no frame
+                    return  # as Kafka does with bytes that are no frame
                 frame = memoryview(bytearray(await reader.readexactly(size)))
                 header = decode_request_header(frame)
                 key, version = header.api_key, header.api_version

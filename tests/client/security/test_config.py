@@ -1,4 +1,4 @@
-"""What is said about security in Kafka's names, in librdkafka's and in Java's."""
+"""Security settings under Kafka's names, librdkafka's and Java's."""
 
 import copy
 import pickle
@@ -38,12 +38,12 @@ def config(values: Mapping[str, object]) -> SecurityConfig | None:
     return security_config(read_settings(ADMIN, values, {}))
 
 
-def test_without_a_word_it_is_plain_text():
+def test_config_without_a_protocol_is_plaintext():
     assert config({}) is None
     assert config({"security.protocol": "plaintext"}) is None
 
 
-def test_scram_over_tls():
+def test_config_of_scram_over_tls():
     made = present(config(SCRAM))
     sasl, tls = present(made.sasl), present(made.tls)
     assert (sasl.mechanism, sasl.username) == ("SCRAM-SHA-512", "alice")
@@ -95,7 +95,7 @@ def test_scram_over_tls():
             f"{MODULE}.oauthbearer.OAuthBearerLoginModule required;"}),
     ],
 )  # fmt: skip
-def test_other_clients_names_mean_the_same(theirs, ours):
+def test_names_of_other_clients_mean_the_same(theirs, ours):
     assert config(theirs) == config(ours)
 
 
@@ -136,13 +136,13 @@ def test_other_clients_names_mean_the_same(theirs, ours):
         ({**OAUTH, "sasl.login.callback.handler.class": "my.Own"}, "is one of org.apache"),
     ],
 )  # fmt: skip
-def test_what_would_not_be_honoured_is_refused(values, words):
+def test_setting_without_effect_is_refused(values, words):
     with pytest.raises(ValueError, match=words) as failure:
         config(values)
     assert "geheim" not in str(failure.value)
 
 
-def test_no_secret_is_seen_anywhere():
+def test_no_secret_is_shown_anywhere():
     for values in (SCRAM, {**OAUTH, **CREDENTIALS}):
         settings = consumer_settings(values, {})
         made = security_config(settings)
@@ -152,13 +152,13 @@ def test_no_secret_is_seen_anywhere():
     assert present(present(present(config(SCRAM)).sasl).password).reveal() == "geheim"
 
 
-def test_every_setting_that_holds_a_secret_is_hidden():
+def test_every_setting_with_a_secret_is_hidden():
     for row in SECURITY:
         if any(word in row.name for word in ("password", "secret", "jaas", "key.pem")):
             assert row.kind is Secret, row.name
 
 
-def test_a_configuration_is_a_plain_value():
+def test_configuration_is_a_plain_value():
     for values in (SCRAM, {**OAUTH, **CREDENTIALS}, {"security.protocol": "SSL"}):
         made = config(values)
         assert pickle.loads(pickle.dumps(made)) == made == copy.deepcopy(made)
@@ -169,7 +169,7 @@ def own_token() -> str:
     return "token"
 
 
-def test_a_function_may_be_named_by_text_as_files_and_options_have_it():
+def test_provider_may_be_named_as_text():
     oauth = {k: v for k, v in OAUTH.items() if not k.endswith("url")}
     name = "sasl.oauthbearer.token.provider"
     made = present(config({**oauth, name: f"{__name__}:own_token"}))
@@ -184,7 +184,7 @@ def test_a_function_may_be_named_by_text_as_files_and_options_have_it():
             config({**oauth, name: text})
 
 
-def test_a_secret_may_be_given_as_one():
+def test_secret_may_be_given_as_a_secret():
     assert config({**SCRAM, "sasl.password": Secret("geheim")}) == config(SCRAM)
 
 
@@ -201,7 +201,7 @@ def test_a_secret_may_be_given_as_one():
         ),
     ],
 )
-def test_the_form_of_jaas(text, options):
+def test_parse_jaas_reads_its_form(text, options):
     assert parse_jaas(Secret(text)) == ("M", options)
 
 
@@ -211,14 +211,14 @@ def test_the_form_of_jaas(text, options):
      'M required p "geheim";', 'M required "geheim"=p;', "M required p=;", "M required; N",
      'M required p="geheim"; M required p="geheim";'],
 )  # fmt: skip
-def test_what_is_not_of_that_form_is_refused_without_repeating_it(text):
+def test_parse_jaas_refuses_another_form_without_repeating_it(text):
     with pytest.raises(ValueError, match=r"sasl\.jaas\.config") as failure:
         parse_jaas(Secret(text))
     assert "geheim" not in str(failure.value)
 
 
 @given(st.dictionaries(st.from_regex(r"[A-Za-z_][A-Za-z_0-9]{0,9}", fullmatch=True), st.text()))
-def test_jaas_gives_back_what_was_quoted(options):
+def test_parse_jaas_returns_quoted_values(options):
     quoted = " ".join(
         '{}="{}"'.format(name, value.replace("\\", "\\\\").replace('"', '\\"'))
         for name, value in options.items()
@@ -227,7 +227,7 @@ def test_jaas_gives_back_what_was_quoted(options):
 
 
 @given(st.text())
-def test_any_text_is_parsed_or_refused(text):
+def test_parse_jaas_parses_or_refuses_any_text(text):
     try:
         parse_jaas(Secret(text))
     except ValueError as problem:
@@ -235,8 +235,8 @@ def test_any_text_is_parsed_or_refused(text):
 
 
 @pytest.mark.parametrize("name", ["sasl.password", "sasl.username", "sasl.mechanism"])
-def test_bytes_are_no_text(name):
-    """As text they would be another password, and a wrong one."""
+def test_setting_given_as_bytes_is_refused(name):
+    """Converted to text they would be another password, a wrong one."""
     with pytest.raises(ValueError, match=f"{name} is given as text, not as bytes") as failure:
         config({**SCRAM, name: b"geheim"})
     assert "geheim" not in str(failure.value)
@@ -253,7 +253,7 @@ def test_bytes_are_no_text(name):
         "https://app:geheim@login.example.org/token",
     ],
 )
-def test_an_address_of_tokens_that_cannot_be_asked_is_refused_at_once(url):
+def test_token_endpoint_that_cannot_be_requested_is_refused_at_once(url):
     with pytest.raises(ValueError, match=r"endpoint\.url looks like https") as failure:
         config({**OAUTH, **CREDENTIALS, "sasl.oauthbearer.token.endpoint.url": url})
     assert "geheim" not in str(failure.value)

@@ -1,4 +1,4 @@
-"""The exchange in Kafka's requests: what is asked, and what each answer leads to."""
+"""The SASL exchange in Kafka's requests: its requests, and the result of each answer."""
 
 from types import SimpleNamespace
 
@@ -66,7 +66,7 @@ def test_scram_takes_two_rounds_and_a_derivation():
     assert end_of(exchange, accepted(server.final(final.values["auth_bytes"]), 60_000)) == 60_000
 
 
-def test_a_server_that_does_not_know_the_password_is_not_believed():
+def test_server_without_the_password_is_refused():
     exchange = sasl_exchange(ScramClient("SCRAM-SHA-256", "a", PASSWORD, "n"), BROKER, WHO)
     next(exchange)
     exchange.send(handshake())
@@ -86,7 +86,7 @@ def test_a_server_that_does_not_know_the_password_is_not_believed():
         (handshake(35), KafkaError, "version"),
     ],
 )  # fmt: skip
-def test_a_handshake_that_is_refused(answer, kind, words):
+def test_refused_handshake_raises_a_fatal_error(answer, kind, words):
     exchange = plain()
     next(exchange)
     with pytest.raises(kind, match=words) as failure:
@@ -101,7 +101,7 @@ def test_a_handshake_that_is_refused(answer, kind, words):
         (None, "b:9093 refused user alice by PLAIN. The user is unknown"),
     ],
 )
-def test_a_password_that_is_refused(said, words):
+def test_refused_password_raises_with_advice(said, words):
     exchange = plain()
     next(exchange)
     exchange.send(handshake())
@@ -112,7 +112,7 @@ def test_a_password_that_is_refused(said, words):
     assert not failure.value.retriable
 
 
-def test_a_token_that_is_refused_is_explained_by_what_was_said_first():
+def test_refused_token_is_explained_by_the_first_answer():
     exchange = sasl_exchange(OauthbearerClient(Token(Secret("to.ke.n"))), BROKER, WHO)
     next(exchange)
     exchange.send(handshake())
@@ -123,7 +123,7 @@ def test_a_token_that_is_refused_is_explained_by_what_was_said_first():
     assert "to.ke.n" not in str(failure.value)
 
 
-def test_a_server_that_goes_on_and_on():
+def test_exchange_without_an_end_is_refused():
     class Endless(PlainClient):
         def respond(self, challenge: bytes) -> bytes:  # type: ignore[override]
             return b"more"
@@ -136,7 +136,7 @@ def test_a_server_that_goes_on_and_on():
             exchange.send(accepted(b"?"))
 
 
-def test_plain_expects_nothing_but_a_yes():
+def test_plain_refuses_data_in_the_answer():
     exchange = plain()
     next(exchange)
     exchange.send(handshake())

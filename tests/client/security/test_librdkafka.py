@@ -1,11 +1,11 @@
-"""The words of librdkafka for our settings."""
+"""Security settings under librdkafka's names."""
 
 import pytest
 
 from .test_client_file import OAUTH, in_librdkafka_s_words, read
 
 
-def test_tokens_and_certificates_for_confluent_kafka(tmp_path):
+def test_tokens_and_certificates_are_translated_for_confluent_kafka(tmp_path):
     config, _ = read(tmp_path, OAUTH)
     assert in_librdkafka_s_words(config) == {
         "security.protocol": "SASL_SSL",
@@ -26,16 +26,16 @@ def test_tokens_and_certificates_for_confluent_kafka(tmp_path):
     assert in_librdkafka_s_words({}) == {}
 
 
-def test_confluent_kafka_knows_all_these_names(tmp_path):
+def test_confluent_kafka_accepts_all_these_names(tmp_path):
     confluent_kafka = pytest.importorskip("confluent_kafka")
     config, _ = read(tmp_path, OAUTH)
     words = in_librdkafka_s_words(config)
     for gone in [name for name in words if name.endswith("location") or name == "ssl.key.password"]:
-        del words[gone]  # files that are not there
+        del words[gone]  # missing files
     confluent_kafka.Producer(words)
 
 
-def test_a_function_that_gives_tokens_is_not_for_confluent_kafka():
+def test_token_provider_is_refused_for_confluent_kafka():
     oauth = {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}
     with pytest.raises(ValueError, match="confluent-kafka does not take"):
         in_librdkafka_s_words({**oauth, "sasl.oauthbearer.token.provider": lambda: "token"})

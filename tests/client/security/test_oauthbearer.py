@@ -1,4 +1,4 @@
-"""OAUTHBEARER by RFC 7628, and what a token says of itself."""
+"""OAUTHBEARER by RFC 7628, and the claims of tokens."""
 
 import base64
 import json
@@ -25,8 +25,8 @@ def client(value: str = "vF9dft4qmTc2Nvb3RlckBhbHRhdmlzdGEuY29tCg==", **extensio
     return OauthbearerClient(Token(Secret(value)), tuple(extensions.items()))
 
 
-def test_the_message_of_the_rfc():
-    # RFC 7628, section 4.1, without the other identity and with its host and port as extensions
+def test_client_message_is_that_of_the_rfc():
+    # RFC 7628, section 4.1, without the authorization id and with its host and port as extensions
     sent = client(host="server.example.com", port="143").start()
     assert sent == (
         b"n,,\x01auth=Bearer vF9dft4qmTc2Nvb3RlckBhbHRhdmlzdGEuY29tCg==\x01"
@@ -35,14 +35,14 @@ def test_the_message_of_the_rfc():
     assert client("token").start() == b"n,,\x01auth=Bearer token\x01\x01"
 
 
-def test_an_empty_answer_is_a_yes():
+def test_empty_answer_is_a_success():
     oauth = client()
     oauth.start()
     assert oauth.respond(b"") is None
     assert oauth.state is OAuthState.DONE
 
 
-def test_a_refusal_is_acknowledged_and_kept():
+def test_refusal_is_acknowledged_and_kept():
     oauth = client()
     oauth.start()
     said = {"status": "invalid_token", "scope": "produce"}  # RFC 7628, section 4.3
@@ -53,14 +53,14 @@ def test_a_refusal_is_acknowledged_and_kept():
 
 
 @pytest.mark.parametrize("value", ["", "a b", "a\x01b", "tök", "a\n", "=a", "Bearer x"])
-def test_what_is_no_token_is_not_sent(value):
+def test_malformed_token_is_not_sent(value):
     with pytest.raises(SaslAuthenticationFailed, match="not a bearer token") as failure:
         client(value).start()
     assert not value or value not in str(failure.value).replace("bearer token", "")
 
 
 @pytest.mark.parametrize(("now", "then"), list(product(OAuthState, OAuthState)))
-def test_every_move_is_in_the_table(now, then):
+def test_oauthbearer_moves_only_as_the_table_allows(now, then):
     oauth = client()
     oauth.state = now
     if then in ALLOWED[now]:
@@ -78,7 +78,7 @@ def test_any_server_challenge_is_a_refusal(challenge):
     assert oauth.refusal.startswith("the broker refused the token")
 
 
-def test_extensions_are_letters_and_text():
+def test_extensions_have_letters_and_text():
     assert check_extensions({"traceId": "1-2"}) == (("traceId", "1-2"),)
     for name, value in (("auth", "x"), ("a-b", "x"), ("", "x"), ("a", "\x01"), ("a", "")):
         with pytest.raises(ValueError, match="extension"):
@@ -100,10 +100,10 @@ def part(value: object) -> str:
         ("a.b.c", None),
     ],
 )
-def test_when_a_token_ends(token, expires_s):
+def test_expiry_is_read_from_a_token(token, expires_s):
     assert expiry_of(token) == expires_s
 
 
 @given(st.text(max_size=60))
-def test_any_text_may_be_asked_for_its_claims(token):
+def test_claims_of_any_text_are_a_dictionary(token):
     assert isinstance(claims_of(token), dict)

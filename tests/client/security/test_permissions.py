@@ -1,4 +1,4 @@
-"""Which permission is missing, as whoever grants it would type it."""
+"""The missing permission, in the form of the command that grants it."""
 
 import pytest
 
@@ -25,19 +25,19 @@ _E = ErrorCode
          "--operation Alter --cluster"),
     ],
 )  # fmt: skip
-def test_the_permission_that_is_missing_is_named(code, operation, of_cluster, said, granted):
+def test_missing_permission_is_named(code, operation, of_cluster, said, granted):
     problem = error_about(int(code), "n", operation, "Not authorized", of_cluster=of_cluster)
     assert problem.number == code and not problem.retriable
     assert f"no permission for {said}" in str(problem)
     assert str(problem).endswith(f"kafka-acls --add --allow-principal User:NAME {granted}")
 
 
-def test_other_errors_keep_their_words():
+def test_other_errors_keep_their_messages():
     problem = error_about(int(_E.UNKNOWN_TOPIC_OR_PARTITION), "n", "Read", "There is no n")
     assert isinstance(problem, UnknownTopicOrPartition) and str(problem) == "There is no n"
 
 
-def test_a_code_of_an_answer_is_raised_with_the_permission_or_without():
+def test_error_code_is_raised_with_the_permission_or_without():
     raise_code(0, name="n", operation="Read")
     for operation, words in (("Read", "--topic n"), ("", "No permission for the topic")):
         with pytest.raises(KafkaError, match=words):

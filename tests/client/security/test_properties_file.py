@@ -1,4 +1,4 @@
-"""Files that Java's tools read, with all their ways to write a value."""
+"""Files of Java's tools, with all their ways to write a value."""
 
 import pytest
 from hypothesis import given
@@ -24,7 +24,7 @@ acks=all
 acks=1"""
 
 
-def test_a_file_with_everything():
+def test_properties_file_with_every_form_is_parsed():
     assert parse_properties(FILE) == {
         "security.protocol": "SASL_SSL",
         "sasl.mechanism": "SCRAM-SHA-512",
@@ -39,7 +39,7 @@ def test_a_file_with_everything():
     }
 
 
-def test_what_is_read_is_understood():
+def test_parsed_properties_are_known_settings():
     names = [name for row in ADMIN for name in (row.name, *row.aliases)]
     known, unused = known_settings(parse_properties(FILE), names)
     assert unused == ("empty", "indented", "a b=", "acks")
@@ -56,7 +56,7 @@ def test_what_is_read_is_understood():
         ("ssl.keystore.passwort", "is ssl.keystore.password meant"),
     ],
 )
-def test_a_mistyped_name_of_security_is_refused(name, words):
+def test_mistyped_name_of_security_is_refused(name, words):
     with pytest.raises(ValueError, match=words) as failure:
         known_settings({name: "geheim"}, [n.name for n in ADMIN])
     assert "geheim" not in str(failure.value)
@@ -70,22 +70,22 @@ TEXTS = st.text(st.characters(max_codepoint=0xD7FF))
 
 
 @given(st.dictionaries(TEXTS.filter(bool), TEXTS))
-def test_what_java_writes_is_read_back(pairs):
+def test_properties_written_by_java_are_parsed(pairs):
     text = "\n".join(f"{escaped(name)}={escaped(value)}" for name, value in pairs.items())
     assert parse_properties(text) == pairs
 
 
 @given(st.text())
-def test_any_text_is_read(text):
+def test_any_text_is_parsed(text):
     assert isinstance(parse_properties(text), dict)
 
 
-def test_characters_beyond_16_bits_are_two_as_java_writes_them():
+def test_characters_beyond_16_bits_are_two_escapes():
     assert parse_properties(r"sasl.password=a\ud83d\ude00z") == {"sasl.password": "a\U0001f600z"}
 
 
 @pytest.mark.parametrize("character", "\x0b\x1c\x1d\x1e\x85\u2028\u2029")
-def test_only_javas_ends_of_lines_end_one(character):
+def test_only_line_ends_of_java_end_a_line(character):
     text = f"sasl.password=ge{character}heim\rsasl.username=alice\r\nclient.id=c"
     assert parse_properties(text) == {
         "sasl.password": f"ge{character}heim",
@@ -94,6 +94,6 @@ def test_only_javas_ends_of_lines_end_one(character):
     }
 
 
-def test_a_mark_of_the_byte_order_is_no_part_of_a_name():
-    """Else the first setting, often security.protocol, would be one that is not used here."""
+def test_byte_order_mark_is_no_part_of_a_name():
+    """Otherwise the first setting, often security.protocol, would be ignored."""
     assert parse_properties("\ufeffsecurity.protocol=SSL") == {"security.protocol": "SSL"}

@@ -1,4 +1,4 @@
-"""SCRAM by the conversations of RFC 5802 and RFC 7677, and against a server that may cheat."""
+"""SCRAM with the conversations of RFC 5802 and RFC 7677, and against a cheating server."""
 
 import base64
 import hashlib
@@ -44,7 +44,7 @@ def client(password: str = "pencil", **options: str) -> ScramClient:
 
 
 @pytest.mark.parametrize(("hash_name", "ours", "both", "salt", "proof", "signature"), VECTORS)
-def test_the_conversations_of_the_rfcs(hash_name, ours, both, salt, proof, signature):
+def test_scram_holds_the_conversations_of_the_rfcs(hash_name, ours, both, salt, proof, signature):
     scram = ScramClient("SCRAM", "user", Secret("pencil"), ours, hash_name=hash_name)
     assert scram.start() == f"n,,n=user,r={ours}".encode()
     wanted = scram.respond(f"r={both},s={salt},i=4096".encode())
@@ -55,7 +55,7 @@ def test_the_conversations_of_the_rfcs(hash_name, ours, both, salt, proof, signa
 
 
 class Server:
-    """A server by the book, that knows only what a server stores."""
+    """A correct server, which knows only the values that a server stores."""
 
     def __init__(self, mechanism: str, password: str, salt: bytes, iterations: int) -> None:
         self.hash, self.salt, self.iterations = HASHES[mechanism], salt, iterations
@@ -83,14 +83,14 @@ class Server:
         return b"v=" + base64.b64encode(hmac.digest(self.server_key, auth, self.hash))
 
 
-@settings(deadline=None)  # thousands of rounds of PBKDF2, on a machine that may be busy
+@settings(deadline=None)  # thousands of rounds of PBKDF2, on a busy machine
 @given(
     st.sampled_from(sorted(HASHES)),
     st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1),
     st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
     st.booleans(),
 )
-def test_only_the_right_password_is_authenticated(mechanism, name, password, is_right):
+def test_scram_authenticates_only_the_right_password(mechanism, name, password, is_right):
     server = Server(mechanism, password if is_right else password + "!", b"salt", 4096)
     scram = ScramClient(mechanism, name, Secret(password), "nonce")
     wanted = scram.respond(server.first(scram.start()))
@@ -126,7 +126,7 @@ def test_only_the_right_password_is_authenticated(mechanism, name, password, is_
     ],
     ids=lambda value: str(value)[:30],
 )
-def test_a_first_message_that_is_not_to_be_trusted(message, why):
+def test_untrustworthy_first_message_is_refused(message, why):
     scram = client()
     scram.start()
     with pytest.raises(SaslAuthenticationFailed, match=why):
@@ -145,7 +145,7 @@ def test_a_first_message_that_is_not_to_be_trusted(message, why):
         (b"", "not of the form"),
     ],
 )
-def test_a_last_message_that_is_not_to_be_trusted(message, why):
+def test_untrustworthy_last_message_is_refused(message, why):
     scram = client()
     scram.start()
     scram.derived(present(scram.respond(FIRST.encode())).compute())
@@ -156,14 +156,14 @@ def test_a_last_message_that_is_not_to_be_trusted(message, why):
         scram.respond(message)
 
 
-def test_extensions_behind_the_iteration_count_are_passed_over():
+def test_extensions_after_the_iteration_count_are_skipped():
     scram = client()
     scram.start()
     assert isinstance(scram.respond(f"{FIRST},x=more".encode()), Derive)
 
 
 @pytest.mark.parametrize(("now", "then"), list(product(ScramState, ScramState)))
-def test_every_move_is_in_the_table(now, then):
+def test_scram_moves_only_as_the_table_allows(now, then):
     scram = client()
     scram.state = now
     if then in ALLOWED[now]:

@@ -1,4 +1,4 @@
-"""Sessions that end: authentication anew, in order, without anything between."""
+"""Sessions that end: new authentication, in order, without requests in between."""
 
 import asyncio
 import threading
@@ -39,7 +39,7 @@ async def connect(listener: Listener) -> BrokerConnection:
     )
 
 
-async def test_a_session_without_an_end_is_begun_once():
+async def test_session_without_an_end_is_begun_once():
     async with Listener().running() as listener:
         connection = await connect(listener)
         for _ in range(3):
@@ -48,17 +48,17 @@ async def test_a_session_without_an_end_is_begun_once():
         assert listener.asked == [[*FIRST, METADATA, METADATA, METADATA]]
 
 
-async def test_a_session_is_renewed_before_it_ends_and_before_anything_else():
+async def test_session_is_renewed_before_its_end_and_before_other_requests():
     async with Listener(lifetime_ms=200).running() as listener:
         connection = await connect(listener)
         await asyncio.gather(*(connection.call(METADATA, ALL_TOPICS) for _ in range(3)))
-        await asyncio.sleep(0.2)  # its life is over, and nothing was asked
+        await asyncio.sleep(0.2)  # its lifetime is over, and no request was sent
         await asyncio.gather(*(connection.call(METADATA, ALL_TOPICS) for _ in range(3)))
         connection.close()
         assert listener.asked == [[*FIRST, *[METADATA] * 3, *AGAIN, *[METADATA] * 3]]
 
 
-async def test_nothing_overtakes_a_renewal_that_takes_long():
+async def test_requests_wait_for_a_renewal_that_takes_long():
     async with Listener(lifetime_ms=100).running() as listener:
         connection = await connect(listener)
         listener.lifetime_ms = 0
@@ -69,7 +69,8 @@ async def test_nothing_overtakes_a_renewal_that_takes_long():
             while listener.asked[0][-1] != SASL_AUTHENTICATE or len(listener.asked[0]) < 5:
                 await asyncio.sleep(0.001)
         waiting.append(asyncio.create_task(connection.call(METADATA, ALL_TOPICS)))
-        waiting.pop(0).cancel()  # who began the renewal goes away in the middle of it
+        # the caller that began the renewal is cancelled in the middle of it
+        waiting.pop(0).cancel()
         await asyncio.sleep(0.01)
         assert listener.asked == [[*FIRST, *AGAIN]]
         listener.hold.set()
@@ -90,7 +91,7 @@ async def test_reauthentication_of_a_deleted_user_is_an_authentication_error():
         assert not connection.is_open
 
 
-async def test_a_connection_that_is_lost_in_a_renewal_may_be_tried_again():
+async def test_connection_lost_during_a_renewal_raises_a_network_error():
     async with Listener(lifetime_ms=100).running() as listener:
         connection = await connect(listener)
         await asyncio.sleep(0.1)
@@ -107,8 +108,8 @@ async def test_a_connection_that_is_lost_in_a_renewal_may_be_tried_again():
 
 
 @pytest.mark.parametrize("problem", [ValueError("no file of CAs"), OverflowError()])
-async def test_a_renewal_that_fails_in_any_way_closes_the_connection(problem):
-    """Else it would fail every request to come, in the middle of an exchange, and stay open."""
+async def test_renewal_that_fails_in_any_way_closes_the_connection(problem):
+    """Otherwise it would fail every later request, in the middle of an exchange, and stay open."""
     async with Listener(lifetime_ms=100).running() as listener:
         made = security()
         connection = await BrokerConnection.open(
@@ -125,7 +126,7 @@ async def test_a_renewal_that_fails_in_any_way_closes_the_connection(problem):
         assert not connection.is_open
 
 
-def test_a_password_is_derived_once_for_all_connections_and_elsewhere(monkeypatch):
+def test_password_is_derived_once_for_all_connections_in_a_thread(monkeypatch):
     calls: list[threading.Thread] = []
     compute = Derive.compute
 
@@ -191,7 +192,7 @@ async def test_every_client_raises_a_wrong_password_at_once(call):
         assert len(listener.asked) <= 2, "it was tried again and again"
 
 
-async def test_a_blocking_client_raises_it_too():
+async def test_blocking_client_raises_a_wrong_password_at_once():
     async with Listener().running() as listener:
         values = {"bootstrap.servers": f"{listener.host}:{listener.port}", **PLAIN}
 
@@ -212,7 +213,7 @@ async def test_a_blocking_client_raises_it_too():
         (PLAIN, False, "does not authenticate by SASL"),
     ],
 )
-async def test_what_a_retry_would_not_change_is_raised_at_once(values, has_sasl, words):
+async def test_error_that_a_retry_would_not_change_is_raised_at_once(values, has_sasl, words):
     async with Listener(has_sasl=has_sasl).running() as listener:
         view = view_of({"bootstrap.servers": f"{listener.host}:{listener.port}", **values})
         began_s = time.monotonic()

@@ -1,4 +1,4 @@
-"""TLS with a listener that has certificates of its own: who is trusted, and what is said if not."""
+"""TLS with a listener and its own certificates: trust, and messages without it."""
 
 import asyncio
 import re
@@ -20,12 +20,12 @@ from oncelog.wire.security.secret import Secret
 from ...present import present
 from .listener import Listener
 
-TIMEOUT_MS = 5_000  # of a client that tries again and again
+TIMEOUT_MS = 5_000  # for a client that keeps retrying
 ALICE = {"sasl.mechanism": "PLAIN", "sasl.username": "alice", "sasl.password": "geheim"}
 
 
 class Files:
-    """Certificates of two CAs, as PEM files."""
+    """The certificates of two CAs, as PEM files."""
 
     def __init__(self, folder: Path) -> None:
         trustme = pytest.importorskip("trustme")  # of the extra `test`, with cryptography
@@ -61,7 +61,7 @@ class Files:
         other.private_key_and_cert_chain_pem.write_to_path(folder / "mallory.pem")
 
     def context(self, *, server: Any = None, wants_client: bool = False):
-        """What a listener is made of."""
+        """Return the context of a listener."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         (server or self.server).configure_cert(context)
         if wants_client:
@@ -89,7 +89,8 @@ def met(values: dict[str, object], context: ssl.SSLContext | None, *, has_sasl: 
             return await brokers_of(listener, values)
 
     said, last = set(), None
-    for loop in (asyncio.new_event_loop, new_event_loop):  # programs' own, and that of our threads
+    # an application's own loop, and that of our threads
+    for loop in (asyncio.new_event_loop, new_event_loop):
         with asyncio.Runner(loop_factory=loop) as runner:
             try:
                 said.add(runner.run(work()))
@@ -103,7 +104,7 @@ def met(values: dict[str, object], context: ssl.SSLContext | None, *, has_sasl: 
     raise present(last)
 
 
-def test_a_trusted_broker_is_connected_to(files):
+def test_trusted_broker_is_connected_to(files):
     text = (files.folder / "ca.pem").read_text()
     for trust in ({"ssl.ca.location": str(files.folder / "ca.pem")}, {"ssl.ca.pem": text},
                   {"enable.ssl.certificate.verification": "false"}):  # fmt: skip
@@ -113,7 +114,7 @@ def test_a_trusted_broker_is_connected_to(files):
 
 
 @pytest.mark.parametrize("form", ["one file", "two files", "texts", "a locked key"])
-def test_a_client_certificate_in_each_form(files, form):
+def test_client_certificate_is_accepted_in_each_form(files, form):
     folder = files.folder
     given = {
         "one file": {"ssl.keystore.location": str(folder / "client.pem")},
@@ -141,7 +142,7 @@ def refusal(values: dict[str, object], context: ssl.SSLContext | None, has_sasl:
 
 
 @pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
-def test_what_is_said_of_certificates(files, version):
+def test_untrusted_certificates_are_explained(files, version):
     folder = files.folder
     ours = {"ssl.ca.location": str(folder / "ca.pem"), "ssl.enabled.protocols": version}
     said = refusal({"security.protocol": "SSL", **ours, "ssl.ca.location":
@@ -161,7 +162,7 @@ def test_what_is_said_of_certificates(files, version):
 
 
 @pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
-def test_what_is_said_of_certificates_that_have_expired(files, version):
+def test_expired_certificates_are_explained(files, version):
     folder = files.folder
     ours = {"ssl.ca.location": str(folder / "ca.pem"), "ssl.enabled.protocols": version}
     said = refusal({"security.protocol": "SSL", **ours}, files.context(server=files.expired), False)
@@ -172,7 +173,7 @@ def test_what_is_said_of_certificates_that_have_expired(files, version):
     assert "refuses our client certificate" in said and f"-dates -in {folder}/late.pem" in said
 
 
-def test_tls_and_plain_text_that_meet(files):
+def test_tls_against_plain_text_is_explained(files):
     folder = files.folder
     ca = {"ssl.ca.location": str(folder / "ca.pem")}
     said = refusal({}, files.context(), False)
@@ -187,7 +188,7 @@ def test_tls_and_plain_text_that_meet(files):
     assert "asks for SASL: set security.protocol to SASL_SSL" in said
 
 
-def test_versions_that_do_not_meet(files):
+def test_tls_versions_without_an_overlap_are_explained(files):
     context = files.context()
     context.maximum_version = ssl.TLSVersion.TLSv1_2
     values = {"security.protocol": "SSL", "ssl.ca.location": str(files.folder / "ca.pem")}
@@ -195,7 +196,7 @@ def test_versions_that_do_not_meet(files):
     assert "ssl.enabled.protocols" in said
 
 
-def test_files_that_are_not_what_they_should_be(files):
+def test_unusable_files_are_refused_by_name(files):
     folder = files.folder
     (folder / "trust.jks").write_bytes(b"\xfe\xed\xfe\xed\0\0\0\2")
     (folder / "store.p12").write_bytes(b"\x30\x82\x01\x02")
@@ -221,7 +222,7 @@ def test_files_that_are_not_what_they_should_be(files):
         assert "falsch" not in str(failure.value)
 
 
-def test_a_file_that_is_wrong_reaches_the_caller_as_it_is(files):
+def test_unusable_file_raises_value_error_in_the_caller(files):
     with pytest.raises(ValueError, match="No such file"):
         met(
             {"security.protocol": "SSL", "ssl.ca.location": str(files.folder / "none.pem")},
@@ -230,7 +231,7 @@ def test_a_file_that_is_wrong_reaches_the_caller_as_it_is(files):
         )
 
 
-def test_other_failures_of_tls_may_be_tried_again():
+def test_other_failures_of_tls_are_retriable():
     problem = ssl.SSLError(1, "[SSL] unexpected eof")
     assert isinstance(explain(problem, "b", 1, TlsConfig()), NetworkException)
 
@@ -239,10 +240,10 @@ def test_other_failures_of_tls_may_be_tried_again():
     ("start", "is_alert"),
     [(b"\x15\x03\x03\0", True), (b"\x16\x03\x01\2", True), (b"\0\0\0\x20", False), (b"", False)],
 )
-def test_the_bytes_of_an_alert(start, is_alert):
+def test_is_tls_recognizes_alerts_and_handshakes(start, is_alert):
     assert is_tls(start) is is_alert
 
 
-def test_words_between_certificates_may_be_in_any_language(files):
+def test_text_between_certificates_may_be_in_any_language(files):
     text = f"Aussteller: Müller\n{files.ca.cert_pem.bytes().decode()}"
     assert make_context(TlsConfig(ca_pem=text)).cert_store_stats()["x509_ca"] == 1

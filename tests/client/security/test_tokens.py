@@ -1,4 +1,4 @@
-"""Tokens: from a function, from an endpoint over HTTP; kept, renewed, asked for once."""
+"""Tokens from a function or an HTTP endpoint: kept, renewed, requested once."""
 
 import asyncio
 import base64
@@ -26,7 +26,7 @@ from ...present import present
 
 
 class TokenServer(ThreadingHTTPServer):
-    """Answers by script, and keeps what it was asked."""
+    """Answers by script, and records its requests."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Answering)
@@ -45,7 +45,7 @@ class _Answering(BaseHTTPRequestHandler):
         time.sleep(self.server.delay_s)
         status, answer, headers = self.server.answer
         content = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
-        with contextlib.suppress(ConnectionError):  # who asked may have given up
+        with contextlib.suppress(ConnectionError):  # the client may have stopped waiting
             self._send(status, headers, content)
 
     def _send(self, status: int, headers: dict[str, str], content: bytes) -> None:
@@ -106,7 +106,7 @@ def test_client_credentials_are_requested_by_the_rfc(server):
         (429, {}, NetworkException, "answered 429"),
     ],
 )  # fmt: skip
-def test_an_endpoint_that_gives_no_token(server, status, answer, kind, words):
+def test_endpoint_without_a_token_raises(server, status, answer, kind, words):
     server.answer = (status, answer, {"Location": server.url})
     with pytest.raises(kind, match=words) as failure:
         request_token(config(server))
@@ -114,7 +114,7 @@ def test_an_endpoint_that_gives_no_token(server, status, answer, kind, words):
     assert len(server.asked) == 1, "a redirect would take the secret elsewhere"
 
 
-def test_an_endpoint_that_does_not_answer_in_time(server):
+def test_endpoint_without_an_answer_in_time_raises(server):
     server.delay_s = 0.5
     with pytest.raises(NetworkException, match="gave no answer"):
         request_token(config(server, read_timeout_ms=50))
@@ -126,7 +126,7 @@ def test_an_endpoint_that_does_not_answer_in_time(server):
         request_token(closed)
 
 
-def test_an_endpoint_with_tls(server, tmp_path):
+def test_endpoint_with_tls_is_verified(server, tmp_path):
     trustme = pytest.importorskip("trustme")
     authority, other = trustme.CA(), trustme.CA()
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
@@ -144,7 +144,7 @@ def test_an_endpoint_with_tls(server, tmp_path):
         request_token(config(server, ca_file=str(tmp_path / "none.pem")))
 
 
-async def test_a_token_is_asked_for_once_and_again_before_it_ends(monkeypatch):
+async def test_token_is_requested_once_and_again_before_it_expires(monkeypatch):
     given: list[str] = []
     now_s = 1_000_000.0
     monkeypatch.setattr(time, "time", lambda: now_s)
@@ -162,13 +162,13 @@ async def test_a_token_is_asked_for_once_and_again_before_it_ends(monkeypatch):
     now_s += 2
     second = await source.token()
     assert second.value.reveal() == "token2"
-    source.invalidate(same[0])  # of the first nobody speaks any more
+    source.invalidate(same[0])  # the first one is in use no more
     assert await source.token() is second
     source.invalidate(second)
     assert (await source.token()).value.reveal() == "token3"
 
 
-async def test_an_endpoint_that_is_away_for_a_while_does_no_harm(server, monkeypatch):
+async def test_endpoint_that_is_away_for_a_while_does_no_harm(server, monkeypatch):
     now_s = 1_000_000.0
     monkeypatch.setattr(time, "time", lambda: now_s)
     server.answer = (200, {"access_token": "first", "expires_in": 100}, {})
@@ -185,8 +185,8 @@ async def test_an_endpoint_that_is_away_for_a_while_does_no_harm(server, monkeyp
     assert (await source.token()).value.reveal() == "second"
 
 
-async def test_a_function_that_fails_for_a_while_does_no_harm(monkeypatch):
-    """As with an endpoint: Kafka's clients use a token on until it ends, and ask again."""
+async def test_provider_that_fails_for_a_while_does_no_harm(monkeypatch):
+    """Kafka's clients, too, use a token until it expires, and ask again."""
     now_s = 1_000_000.0
     monkeypatch.setattr(time, "time", lambda: now_s)
     asked: list[float] = []
@@ -211,7 +211,7 @@ async def test_a_function_that_fails_for_a_while_does_no_harm(monkeypatch):
     assert (await source.token()).value.reveal() == "token4"
 
 
-async def test_a_token_wait_times_out_and_the_request_goes_on():
+async def test_token_wait_times_out_and_the_request_continues():
     calls: list[str] = []
     may_end = threading.Event()
 
@@ -232,7 +232,7 @@ async def test_a_token_wait_times_out_and_the_request_goes_on():
     assert calls == ["asked"], "threads that wait for the same would take all of the executor"
 
 
-async def test_a_token_is_used_while_a_function_takes_long_over_the_next_one(monkeypatch):
+async def test_token_is_used_while_a_provider_takes_long_for_the_next_one(monkeypatch):
     monkeypatch.setattr(tokens, "SUCCESSOR_WAIT_S", 0.01)
     may_end = threading.Event()
     may_end.set()
@@ -244,14 +244,14 @@ async def test_a_token_is_used_while_a_function_takes_long_over_the_next_one(mon
     source = TokenSource(TokenConfig(provider=provider))
     first = await source.token()
     may_end.clear()
-    source._renew_s = 0.0  # its last fifth has begun
+    source._renew_s = 0.0  # the last fifth of its lifetime has begun
     assert await source.token() is first
     may_end.set()
     while await source.token() is first:
         await asyncio.sleep(0.001)
 
 
-def test_an_endpoint_that_answers_by_drops_is_hung_up_on(server):
+def test_endpoint_that_answers_slowly_is_cut_off(server):
     def drops(self: _Answering) -> None:
         with contextlib.suppress(OSError):
             self.wfile.write(b"HTTP/1.1 200 ")
@@ -272,14 +272,14 @@ def jwt(claims: str) -> str:
 
 
 @pytest.mark.parametrize("number", ["1EEE", "Infinity", "NaN", "true", '"3600"', "null"])
-def test_an_end_that_is_no_time_is_none(server, number):
+def test_expiry_that_is_no_time_is_none(server, number):
     number = number.replace("E", "0" * 200)
     assert given_token(jwt(f'{{"exp": {number}}}')).expires_s is None
     server.answer = (200, f'{{"access_token": "t", "expires_in": {number}}}'.encode(), {})
     assert request_token(config(server)).expires_s is None
 
 
-def test_an_answer_that_is_too_deep_is_none(server):
+def test_answer_nested_too_deeply_is_refused(server):
     deep = "[" * 100_000
     assert given_token(jwt(deep)).expires_s is None
     server.answer = (200, deep.encode(), {})
@@ -287,7 +287,7 @@ def test_an_answer_that_is_too_deep_is_none(server):
         request_token(config(server))
 
 
-async def test_the_loop_goes_on_while_a_function_thinks():
+async def test_loop_is_free_while_a_provider_runs():
     entered, may_end = threading.Event(), threading.Event()
 
     def provider() -> str:
@@ -303,7 +303,7 @@ async def test_the_loop_goes_on_while_a_function_thinks():
     assert (await asking).value.reveal() == "token"
 
 
-def test_a_coroutine_function_is_awaited():
+def test_coroutine_function_as_provider_is_awaited():
     async def provider() -> str:
         await asyncio.sleep(0)
         return "token"
@@ -313,12 +313,12 @@ def test_a_coroutine_function_is_awaited():
 
 
 @pytest.mark.parametrize("given", [None, "", b"bytes", ("t", "soon"), ("t", 1, 2), ("t", True), 7])
-def test_what_is_no_token(given):
+def test_invalid_result_of_a_provider_is_refused(given):
     with pytest.raises(SaslAuthenticationFailed, match="has to return the token as text"):
         given_token(given)
 
 
-def test_a_function_that_fails_is_named():
+def test_provider_that_fails_is_named():
     def provider() -> str:
         raise KeyError("geheim")
 

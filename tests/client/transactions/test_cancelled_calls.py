@@ -1,4 +1,4 @@
-"""Calls of a transaction that are cancelled: finished, made again, or told by the commit."""
+"""Cancelled calls of a transaction: finished, repeated, or reported by the commit."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ S = ProducerState
 
 
 class Slow(SessionContext):
-    """A session whose coordinator answers about offsets when `may_answer` is set."""
+    """A session with a coordinator that answers about offsets when `may_answer` is set."""
 
     def __init__(self, *, is_v2: bool) -> None:
         super().__init__(is_v2=is_v2)
@@ -41,7 +41,7 @@ class Slow(SessionContext):
         await self.begin()
 
     async def interrupted_offset(self, number: int) -> None:
-        """Cancel the call when its request is on its way."""
+        """Cancel the call when its request was sent."""
         self.is_asked.clear()
         call = asyncio.create_task(self.offset(number))
         await self.is_asked.wait()
@@ -101,7 +101,7 @@ async def test_offsets_of_several_calls_are_sent_in_the_order_of_the_calls(slow:
     assert slow.committed == [5, 6, 7, 8]
 
 
-async def test_an_abort_gives_cancelled_offsets_up(slow: Slow) -> None:
+async def test_abort_drops_cancelled_offsets(slow: Slow) -> None:
     await slow.begun()
     await slow.interrupted_offset(5)
     await slow.abort()
@@ -112,7 +112,7 @@ async def test_an_abort_gives_cancelled_offsets_up(slow: Slow) -> None:
     assert slow.committed == [6]
 
 
-async def test_a_commit_that_is_cancelled_meanwhile_may_be_repeated(slow: Slow) -> None:
+async def test_commit_that_is_cancelled_meanwhile_may_be_repeated(slow: Slow) -> None:
     await slow.begun()
     await slow.interrupted_offset(5)
     for _ in range(2):
@@ -124,7 +124,7 @@ async def test_a_commit_that_is_cancelled_meanwhile_may_be_repeated(slow: Slow) 
     assert slow.committed == [5]
 
 
-async def test_a_token_is_given_out_when_cancelled_offsets_have_arrived(slow: Slow) -> None:
+async def test_prepare_returns_its_token_after_cancelled_offsets_were_sent(slow: Slow) -> None:
     await slow.begun()
     await slow.interrupted_offset(5)
     prepare = asyncio.create_task(slow.session.prepare(slow.sending, may_time_out=True))
@@ -135,8 +135,8 @@ async def test_a_token_is_given_out_when_cancelled_offsets_have_arrived(slow: Sl
     assert slow.committed == [5]
 
 
-async def test_a_transaction_whose_prepare_was_cancelled_is_aborted_at_the_end(slow: Slow) -> None:
-    """Its token was never given out: nobody else could end it."""
+async def test_transaction_with_a_cancelled_prepare_is_aborted_at_the_close(slow: Slow) -> None:
+    """Its token was never returned, so no other process could end it."""
     await slow.begun()
     await slow.interrupted_offset(5)
     prepare = asyncio.create_task(slow.session.prepare(slow.sending, may_time_out=True))
@@ -150,7 +150,7 @@ async def test_a_transaction_whose_prepare_was_cancelled_is_aborted_at_the_end(s
     assert not slow.session.should_abort
 
 
-async def test_a_session_that_is_closed_sends_nothing_more(slow: Slow) -> None:
+async def test_closed_session_sends_no_more_offsets(slow: Slow) -> None:
     await slow.begun()
     await slow.interrupted_offset(5)
     await slow.session.close()
@@ -159,7 +159,7 @@ async def test_a_session_that_is_closed_sends_nothing_more(slow: Slow) -> None:
     assert slow.committed == []
 
 
-async def test_a_call_whose_transaction_is_aborted_meanwhile_raises(slow: Slow) -> None:
+async def test_offsets_call_raises_when_its_transaction_is_aborted_meanwhile(slow: Slow) -> None:
     await slow.begun()
     call = asyncio.create_task(slow.offset(5))
     await slow.is_asked.wait()
@@ -170,7 +170,7 @@ async def test_a_call_whose_transaction_is_aborted_meanwhile_raises(slow: Slow) 
     assert slow.state is S.IN_TRANSACTION
 
 
-async def test_a_call_that_is_cancelled_behind_another_makes_the_commit_raise(slow: Slow) -> None:
+async def test_offsets_call_cancelled_behind_another_makes_the_commit_raise(slow: Slow) -> None:
     await slow.begun()
     await slow.interrupted_offset(5)
     later = asyncio.create_task(slow.offset(6))
@@ -186,7 +186,7 @@ async def test_a_call_that_is_cancelled_behind_another_makes_the_commit_raise(sl
     assert slow.state is S.READY
 
 
-async def test_a_prepare_whose_transaction_is_over_meanwhile_raises(slow: Slow) -> None:
+async def test_prepare_raises_when_its_transaction_is_aborted_meanwhile(slow: Slow) -> None:
     await slow.begun()
     is_flushed = asyncio.Event()
     slow.sending.flush = is_flushed.wait  # type: ignore[assignment]

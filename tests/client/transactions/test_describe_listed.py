@@ -1,4 +1,4 @@
-"""A list of transactions is described as a whole, also when coordinators move meanwhile."""
+"""A list of transactions is described completely, even if coordinators move meanwhile."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +18,7 @@ def described(name: str, error: int = 0) -> SimpleNamespace:
 
 
 class MovingCoordinator:
-    """A view of two brokers. Broker 2 coordinates by now what broker 1 had listed."""
+    """A view of two brokers; broker 2 now coordinates the ids that broker 1 has listed."""
 
     def __init__(self, node_id: int = 0) -> None:
         self.node_id = node_id
@@ -38,7 +38,7 @@ class MovingCoordinator:
         )
 
 
-async def test_an_id_whose_coordinator_has_moved_is_described_by_the_next(
+async def test_id_of_a_moved_coordinator_is_described_by_the_next_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def find(*_: Any) -> int:

@@ -1,4 +1,4 @@
-"""A producer's states: every pair of states, and every pair of state and call."""
+"""The states of a producer: every pair of states, and every pair of state and call."""
 
 import pytest
 
@@ -13,7 +13,7 @@ from oncelog.client.transactions.producer_state import (
 from oncelog.wire.errors import ErrorCode, KafkaError, ProducerFenced, RequestTimedOut
 
 S = ProducerState
-# As written down in the protocol's description, not taken from the code.
+# From the protocol's description, not from the code.
 STEPS = {
     (S.UNINITIALIZED, S.INITIALIZING),
     (S.INITIALIZING, S.READY),
@@ -51,7 +51,7 @@ def identity() -> ProducerIdentity:
 
 @pytest.mark.parametrize("before", list(S))
 @pytest.mark.parametrize("after", list(S))
-def test_a_producer_moves_only_as_the_table_says(identity: ProducerIdentity, before, after):
+def test_producer_moves_only_as_the_table_allows(identity: ProducerIdentity, before, after):
     identity.state = before
     assert (after in ALLOWED[before]) == ((before, after) in STEPS)
     if (before, after) in STEPS:
@@ -65,7 +65,7 @@ def test_a_producer_moves_only_as_the_table_says(identity: ProducerIdentity, bef
 
 @pytest.mark.parametrize("state", list(S))
 @pytest.mark.parametrize("call", list(Call))
-def test_a_call_is_taken_only_in_its_states(identity: ProducerIdentity, call, state):
+def test_call_is_accepted_only_in_its_states(identity: ProducerIdentity, call, state):
     identity.state = state
     assert (state in CALLS[call]) == (state.name in FITTING[call].split())
     if state in CALLS[call]:
@@ -76,7 +76,7 @@ def test_a_call_is_taken_only_in_its_states(identity: ProducerIdentity, call, st
 
 
 @pytest.mark.parametrize("call", list(Call))
-def test_in_an_error_state_calls_raise_what_led_to_it(identity: ProducerIdentity, call):
+def test_call_in_an_error_state_raises_its_cause(identity: ProducerIdentity, call):
     fatal, abortable = as_fatal(ProducerFenced()), as_abortable(RequestTimedOut("late"))
     identity.move_to(S.FATAL_ERROR, fatal)
     with pytest.raises(ProducerFenced) as caught:
@@ -91,14 +91,14 @@ def test_in_an_error_state_calls_raise_what_led_to_it(identity: ProducerIdentity
         assert caught.value.abortable
 
 
-def test_the_problem_goes_with_the_state(identity: ProducerIdentity):
+def test_error_is_cleared_with_the_state(identity: ProducerIdentity):
     identity.move_to(S.INITIALIZING)
     identity.move_to(S.ABORTABLE_ERROR, as_abortable(RequestTimedOut()))
     identity.move_to(S.ABORTING_TRANSACTION)
     assert identity.problem is None
 
 
-def test_an_error_has_its_code_and_flags():
+def test_error_has_its_code_and_marks():
     error = ProducerFenced()
     assert (error.code, error.retriable) == (ErrorCode.PRODUCER_FENCED, False)
     assert (error.abortable, error.fatal) == (False, False)
@@ -117,7 +117,7 @@ def test_sequences_count_by_partition_and_wrap(identity: ProducerIdentity):
     assert identity.take_sequences("t", 0, 1) == 2
 
 
-def test_a_new_epoch_counts_from_zero_and_the_same_one_goes_on(identity: ProducerIdentity):
+def test_new_epoch_counts_from_zero_and_the_same_one_continues(identity: ProducerIdentity):
     identity.move_to(S.INITIALIZING)
     identity.initialized(5, 0)
     identity.take_sequences("t", 0, 10)

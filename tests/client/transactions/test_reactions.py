@@ -1,4 +1,4 @@
-"""What errors mean to producers and members, request by request and code by code."""
+"""The reactions of producers and members to errors, by request and code."""
 
 import pytest
 
@@ -19,7 +19,7 @@ NEVER_AGAIN = [
 
 
 @pytest.mark.parametrize("request_", list(Request))
-def test_every_request_of_a_transaction_reacts_so(request_):
+def test_every_request_of_a_transaction_has_its_reactions(request_):
     assert reaction_to(request_, 0) is R.DONE
     for code in MOVED:
         assert reaction_to(request_, code) is R.FIND_COORDINATOR
@@ -32,7 +32,7 @@ def test_every_request_of_a_transaction_reacts_so(request_):
 
 
 @pytest.mark.parametrize("request_", [r for r in Request if r is not Request.INIT_PRODUCER_ID])
-def test_what_the_broker_calls_abortable_is(request_):
+def test_transaction_abortable_leads_to_an_abort(request_):
     assert reaction_to(request_, E.TRANSACTION_ABORTABLE) is R.ABORTABLE
     assert reaction_to(Request.INIT_PRODUCER_ID, E.TRANSACTION_ABORTABLE) is R.RETRY
 
@@ -54,7 +54,7 @@ def test_what_the_broker_calls_abortable_is(request_):
         (Request.END_TRANSACTION, [E.UNKNOWN_PRODUCER_ID]),
     ],
 )
-def test_some_errors_cost_the_transaction_and_no_more(request_, codes):
+def test_some_errors_cost_only_the_transaction(request_, codes):
     for code in codes:
         assert reaction_to(request_, code) is R.ABORTABLE
 
@@ -71,7 +71,7 @@ def fate(code, *, retriable=False, oldest=True, transactional=False, doubtful=Fa
 
 
 @pytest.mark.parametrize("transactional", [False, True])
-def test_a_batch_is_written_tried_again_or_given_up(transactional):
+def test_batch_is_written_retried_or_failed(transactional):
     t = {"transactional": transactional}
     assert fate(0, **t) is Fate.DONE
     assert fate(E.DUPLICATE_SEQUENCE_NUMBER, **t) is Fate.DONE
@@ -90,13 +90,13 @@ def test_a_batch_is_written_tried_again_or_given_up(transactional):
         assert fate(code, **t) is Fate.FATAL
 
 
-def test_an_old_epoch_ends_a_producer_or_its_transaction():
+def test_old_epoch_ends_a_producer_or_its_transaction():
     assert fate(E.INVALID_PRODUCER_EPOCH) is Fate.FATAL
     assert fate(E.INVALID_PRODUCER_EPOCH, transactional=True) is Fate.NEW_ID
 
 
 @pytest.mark.parametrize("request_", list(GroupRequest))
-def test_every_request_of_a_member_reacts_so(request_):
+def test_every_request_of_a_member_has_its_reactions(request_):
     assert group_reaction_to(request_, 0) is G.DONE
     for code in MOVED:
         assert group_reaction_to(request_, code) is G.FIND_COORDINATOR
@@ -110,7 +110,7 @@ def test_every_request_of_a_member_reacts_so(request_):
         (E.ILLEGAL_GENERATION, G.RESET),
     ):
         assert group_reaction_to(request_, code) is (reaction if member else G.FAIL)
-    # Only members of consumer groups say who they are when they fetch: heartbeats tell them more.
+    # Only members of consumer groups are named in OffsetFetch: heartbeats tell them more.
     unknown = group_reaction_to(request_, E.UNKNOWN_MEMBER_ID)
     assert unknown is (G.RESET if member else G.RETRY)
     joins = request_ is GroupRequest.JOIN
@@ -132,5 +132,5 @@ def test_unstable_offsets_are_waited_for():
         (GroupRequest.FETCH_OFFSETS, E.GROUP_ID_NOT_FOUND, G.RETRY),
     ],
 )
-def test_offsets_judged_by_member_epochs_react_so(request_, code, reaction):
+def test_offsets_under_a_member_epoch_have_their_reactions(request_, code, reaction):
     assert group_reaction_to(request_, code) is reaction

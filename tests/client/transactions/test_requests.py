@@ -1,4 +1,4 @@
-"""The requests of a transactional id: their deadline, and the versions that they go by."""
+"""The requests of a transactional id: their deadline and their versions."""
 
 import asyncio
 import time
@@ -16,7 +16,7 @@ from oncelog.wire.errors import ErrorCode, GroupIdNotFound, RequestTimedOut
 from oncelog.wire.messages import control
 
 
-async def test_a_coordinator_that_stands_still_does_not_hold_a_call_beyond_its_deadline(
+async def test_request_to_a_silent_coordinator_ends_at_its_deadline(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     view, connection = ClusterView("127.0.0.1:1"), BrokerConnection("127.0.0.1", 1, "test", 10)
@@ -49,7 +49,7 @@ IDS = dict.fromkeys(OFFSETS, TOPIC_ID)
 
 
 class Coordinator(BrokerConnection):
-    """Serves TxnOffsetCommit up to a version, and keeps what it was asked."""
+    """Serves TxnOffsetCommit up to a version, and records its requests."""
 
     def __init__(self, newest: int, code: int = 0) -> None:
         super().__init__("127.0.0.1", 1, "test", 10)
@@ -69,7 +69,7 @@ class Coordinator(BrokerConnection):
 async def committed(
     monkeypatch: pytest.MonkeyPatch, connection: Coordinator, ids: Any, *, is_v2: bool
 ) -> tuple[int, Any]:
-    """The version, and how it names the topic."""
+    """Return the version of the request, and the name or id of the topic in it."""
 
     async def find_coordinator(*_: Any) -> int:
         return 1
@@ -101,13 +101,15 @@ async def committed(
     ],
     ids=["by id", "an older broker", "one unknown", "none known", "an older transaction"],
 )
-async def test_offsets_of_a_transaction_name_topics_by_ids_where_all_are_known(
+async def test_offsets_of_a_transaction_name_topics_by_id_if_all_are_known(
     monkeypatch: pytest.MonkeyPatch, newest: int, ids: Any, is_v2: bool, expected: tuple[int, Any]
 ) -> None:
     assert await committed(monkeypatch, Coordinator(newest), ids, is_v2=is_v2) == expected
 
 
-async def test_group_that_is_gone_aborts_the_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_deleted_group_makes_the_transaction_abortable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     connection = Coordinator(6, ErrorCode.GROUP_ID_NOT_FOUND)
     with pytest.raises(GroupIdNotFound) as caught:
         await committed(monkeypatch, connection, IDS, is_v2=True)

@@ -1,4 +1,4 @@
-"""What is part of a transaction, and how it is ended: the whole table, and a model."""
+"""The parts of a transaction and its ending: the whole table, and a model."""
 
 import itertools
 
@@ -15,7 +15,7 @@ A, B = ("t", 0), ("t", 1)
     ("is_v2", "has_begun", "is_uncertain", "is_commit", "can_raise"),
     list(itertools.product([False, True], repeat=5)),
 )
-def test_every_way_to_end(is_v2, has_begun, is_uncertain, is_commit, can_raise):
+def test_ending_follows_its_table(is_v2, has_begun, is_uncertain, is_commit, can_raise):
     scope = TransactionScope(is_v2=is_v2)
     scope.has_begun, scope.is_uncertain = has_begun, is_uncertain
     ending = scope.ending(is_commit=is_commit, can_raise_epoch=can_raise)
@@ -27,7 +27,7 @@ def test_every_way_to_end(is_v2, has_begun, is_uncertain, is_commit, can_raise):
         assert ending is Ending.END_TRANSACTION
 
 
-def test_v1_asks_for_partitions_one_request_at_a_time():
+def test_v1_requests_partitions_one_request_at_a_time():
     scope = TransactionScope(is_v2=False)
     assert scope.want(A) and not scope.want(A)
     assert scope.has_unadded and not scope.may_leave(A)
@@ -50,7 +50,7 @@ def test_v2_batches_add_their_partitions_themselves():
     assert scope.ending(is_commit=True) is Ending.END_TRANSACTION
 
 
-def test_an_addition_without_an_answer_is_doubt():
+def test_addition_without_an_answer_is_uncertain():
     scope = TransactionScope(is_v2=False)
     scope.want(A)
     assert scope.ending(is_commit=False) is Ending.NOTHING
@@ -61,7 +61,7 @@ def test_an_addition_without_an_answer_is_doubt():
 
 
 @given(st.lists(st.sampled_from(["want a", "want b", "take", "added"]), max_size=30))
-def test_a_batch_never_leaves_for_a_partition_that_is_not_added(steps):
+def test_batch_is_never_sent_to_a_partition_that_is_not_added(steps):
     scope = TransactionScope(is_v2=False)
     wanted, asked, added = set(), set(), set()
     for step in steps:

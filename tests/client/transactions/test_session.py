@@ -1,5 +1,7 @@
-"""A producer's transactions against a scripted coordinator: which requests go out, and when an
-epoch is raised (KIP-360, KIP-890, KAFKA-14053, KAFKA-17754)."""
+"""A producer's transactions against a scripted coordinator: the requests, and new epochs.
+
+An epoch is raised as in KIP-360, KIP-890, KAFKA-14053 and KAFKA-17754.
+"""
 
 import asyncio
 from collections import deque
@@ -26,11 +28,11 @@ from ...present import present
 
 S = ProducerState
 PLACE = ("t", 0)
-LOST = "lost"  # the first answer does not come; the repeated request succeeds
+LOST = "lost"  # the first answer is lost; the repeated request succeeds
 
 
 class Coordinator:
-    """Stands for `TransactionRequests`; `script` says what each request meets, by its name."""
+    """A replacement of `TransactionRequests`; `script` has the outcomes of each request by name."""
 
     transactional_id = "id"
 
@@ -90,7 +92,7 @@ class Sending:
 
 
 class SessionContext:
-    """A session that has begun its first transaction."""
+    """A session with a scripted coordinator."""
 
     def __init__(self, *, is_v2: bool, **settings) -> None:
         self.coordinator, self.sending = Coordinator(is_v2=is_v2), Sending()
@@ -100,7 +102,7 @@ class SessionContext:
         self.session = TransactionSession(requests, self.identity, known)
 
     def run(self, *steps: str) -> list[str]:
-        """Run the steps; the requests they led to."""
+        """Run the steps; return their requests."""
 
         async def main() -> None:
             for step in steps:
@@ -150,7 +152,7 @@ def is_v2(context: SessionContext) -> bool:
     return context.coordinator.is_v2
 
 
-def test_a_plain_transaction(context):
+def test_plain_transaction_sends_its_requests(context):
     asked = context.run("begin", "write", "write", "offsets", "offsets", "commit")
     if is_v2(context):
         assert asked == ["offsets", "offsets", "commit"]
@@ -162,7 +164,7 @@ def test_a_plain_transaction(context):
     assert context.run("begin", "commit", "begin", "abort") == [], "empty ones send no request"
 
 
-def test_a_commit_whose_answer_was_lost_taints_the_epoch_of_v1(context):
+def test_commit_with_a_lost_answer_raises_the_epoch_under_v1(context):
     context.coordinator.plan("commit", LOST)
     context.run("begin", "write", "commit")
     asked = context.run("begin", "write", "commit")
@@ -172,7 +174,7 @@ def test_a_commit_whose_answer_was_lost_taints_the_epoch_of_v1(context):
 
 
 @pytest.mark.parametrize("name", ["add", "add offsets", "offsets"])
-def test_so_does_any_other_request_without_an_answer(name):
+def test_other_request_with_a_lost_answer_raises_the_epoch_under_v1(name):
     context = SessionContext(is_v2=False)
     context.run("init")
     context.coordinator.plan(name, LOST)
@@ -180,7 +182,7 @@ def test_so_does_any_other_request_without_an_answer(name):
     assert context.run("begin")[0] == "raise epoch"
 
 
-def test_a_lost_produce_is_aborted_by_a_new_epoch_under_v1(context):
+def test_lost_produce_is_aborted_by_a_new_epoch_under_v1(context):
     context.run("begin", "write")
     context.session.uncertain()
     asked = context.run("abort")
@@ -190,13 +192,13 @@ def test_a_lost_produce_is_aborted_by_a_new_epoch_under_v1(context):
     assert context.run("begin") == []
 
 
-def test_so_are_batches_on_their_way(context):
+def test_batches_in_flight_are_aborted_by_a_new_epoch_under_v1(context):
     context.run("begin", "write")
     context.sending.on_their_way = True
     assert context.run("abort") == (["abort"] if is_v2(context) else ["raise epoch"])
 
 
-def test_without_v3_of_init_producer_id_an_abort_has_to_do():
+def test_uncertain_transaction_without_init_producer_id_v3_is_aborted_plainly():
     context = SessionContext(is_v2=False)
     context.coordinator.can_raise_epoch = False
     context.run("init", "begin", "write")
@@ -204,7 +206,7 @@ def test_without_v3_of_init_producer_id_an_abort_has_to_do():
     assert context.run("abort") == ["abort"]
 
 
-def test_a_commit_that_was_not_decided_in_time_may_only_be_repeated(context):
+def test_commit_not_decided_in_time_may_only_be_repeated(context):
     context.coordinator.plan("commit", RequestTimedOut("no answer"))
     with pytest.raises(RequestTimedOut) as caught:
         context.run("begin", "write", "commit")
@@ -216,7 +218,7 @@ def test_a_commit_that_was_not_decided_in_time_may_only_be_repeated(context):
     assert context.state is S.READY
 
 
-def test_an_abort_that_was_not_decided_in_time_may_only_be_repeated(context):
+def test_abort_not_decided_in_time_may_only_be_repeated(context):
     context.coordinator.plan("abort", RequestTimedOut("no answer"))
     with pytest.raises(RequestTimedOut):
         context.run("begin", "write", "abort")
@@ -227,7 +229,7 @@ def test_an_abort_that_was_not_decided_in_time_may_only_be_repeated(context):
     assert context.identity.producer_epoch == 1
 
 
-def test_a_new_epoch_that_does_not_come_leaves_the_abort_open():
+def test_new_epoch_that_fails_leaves_the_abort_open():
     context = SessionContext(is_v2=False)
     context.run("init", "begin", "write")
     context.session.uncertain()
@@ -239,7 +241,7 @@ def test_a_new_epoch_that_does_not_come_leaves_the_abort_open():
     assert context.state is S.READY
 
 
-def test_a_new_epoch_before_the_next_begin_is_asked_for_until_it_is_there():
+def test_new_epoch_before_a_begin_is_requested_until_it_succeeds():
     context = SessionContext(is_v2=False)
     context.coordinator.plan("commit", LOST)
     context.run("init", "begin", "write", "commit")
@@ -251,7 +253,7 @@ def test_a_new_epoch_before_the_next_begin_is_asked_for_until_it_is_there():
 
 
 @pytest.mark.parametrize("name", ["add", "offsets", "commit"])
-def test_a_fenced_producer_raises_at_every_later_call(name):
+def test_fenced_producer_raises_at_every_later_call(name):
     context = SessionContext(is_v2=False)
     context.coordinator.plan(name, as_fatal(ProducerFenced()))
     with pytest.raises(ProducerFenced):
@@ -271,7 +273,7 @@ def test_a_fenced_producer_raises_at_every_later_call(name):
         ("commit", TransactionAbortable()),
     ],
 )
-def test_after_an_abortable_error_the_producer_aborts_and_goes_on(name, problem):
+def test_producer_aborts_and_continues_after_an_abortable_error(name, problem):
     context = SessionContext(is_v2=False)
     context.coordinator.plan(name, as_abortable(problem))
     with pytest.raises(type(problem)) as caught:
@@ -284,7 +286,7 @@ def test_after_an_abortable_error_the_producer_aborts_and_goes_on(name, problem)
     assert context.run("begin", "write", "commit") == ["add", "commit"]
 
 
-def test_a_batch_that_fails_while_it_is_flushed_stops_the_commit(context):
+def test_batch_that_fails_in_the_flush_stops_the_commit(context):
     context.run("begin", "write")
     problem = InvalidProducerEpoch()
     context.sending.at_flush = lambda: context.session.failed(problem)
@@ -294,13 +296,13 @@ def test_a_batch_that_fails_while_it_is_flushed_stops_the_commit(context):
     assert context.state is S.ABORTABLE_ERROR
 
 
-def test_an_abort_that_the_coordinator_calls_abortable_takes_a_new_epoch(context):
+def test_abort_refused_as_abortable_takes_a_new_epoch(context):
     context.coordinator.plan("abort", as_abortable(TransactionAbortable()))
     assert context.run("begin", "write", "abort")[-2:] == ["abort", "raise epoch"]
     assert context.state is S.READY
 
 
-def test_an_init_that_fails_may_be_repeated_unless_it_is_fatal():
+def test_init_that_fails_may_be_repeated_unless_it_is_fatal():
     context = SessionContext(is_v2=True)
     context.coordinator.plan("init", RequestTimedOut(), as_fatal(ProducerFenced()))
     with pytest.raises(RequestTimedOut):
@@ -313,7 +315,7 @@ def test_an_init_that_fails_may_be_repeated_unless_it_is_fatal():
 
 @pytest.mark.parametrize("is_v2", [False, True])
 @pytest.mark.parametrize("end", ["commit", "abort"])
-def test_a_prepared_transaction_that_was_kept_is_this_producers_to_end(is_v2, end):
+def test_kept_prepared_transaction_is_ended_by_its_new_producer(is_v2, end):
     context = SessionContext(is_v2=is_v2, transaction_two_phase_commit_enable=True)
     context.coordinator.ongoing = (7, 4)
     kept = present(asyncio.run(context.session.init(keep_prepared=True)))
@@ -326,7 +328,7 @@ def test_a_prepared_transaction_that_was_kept_is_this_producers_to_end(is_v2, en
     assert context.identity.producer_epoch == 5 + is_v2
 
 
-def test_a_prepared_transaction_takes_nothing_more_and_may_be_ended():
+def test_prepared_transaction_accepts_no_more_records_and_may_be_ended():
     context = SessionContext(is_v2=True, transaction_two_phase_commit_enable=True)
     context.run("init", "begin", "write")
     token = asyncio.run(context.session.prepare(context.sending))
@@ -338,7 +340,7 @@ def test_a_prepared_transaction_takes_nothing_more_and_may_be_ended():
     assert context.run("commit") == ["commit"]
 
 
-def test_offsets_whose_request_was_given_up_leave_doubt_and_an_abort():
+def test_offsets_with_a_cancelled_request_require_an_abort():
     context = SessionContext(is_v2=False)
     context.run("init", "begin", "write")
     context.coordinator.plan("offsets", asyncio.CancelledError())

@@ -1,4 +1,4 @@
-"""The queue of a pool, without writers: who is next, and what is said where nobody is."""
+"""The queue of a pool, without writers: its order, and the error without a free writer."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -41,7 +41,7 @@ def taken(names: PoolNames, name: str, now_s: float = 0.0) -> tuple[Slot, Any]:
     return slot, ticket.holder
 
 
-def test_names_are_the_prefix_and_a_number() -> None:
+def test_pool_names_are_the_prefix_and_a_number() -> None:
     assert [slot.name for slot in PoolNames("bank", 3).slots] == ["bank-0", "bank-1", "bank-2"]
     for wrong in (0, 1_001):
         with pytest.raises(InvalidConfig, match="1 to 1,000 writers"):
@@ -50,7 +50,7 @@ def test_names_are_the_prefix_and_a_number() -> None:
         PoolNames("b" * 149, 10)
 
 
-def test_those_who_wait_come_in_their_order() -> None:
+def test_waiting_tickets_are_served_in_order() -> None:
     names, woken = PoolNames("bank", 1), list[str]()
     slot, holder = taken(names, "a")
     b, c = ticket_of(names, "b", woken), ticket_of(names, "c", woken)
@@ -61,7 +61,7 @@ def test_those_who_wait_come_in_their_order() -> None:
     assert names.take(b, 1.0) is slot
 
 
-def test_one_that_gives_up_lets_the_next_one_look() -> None:
+def test_ticket_that_leaves_wakes_the_next_one() -> None:
     names, woken = PoolNames("bank", 1), list[str]()
     slot, holder = taken(names, "a")
     b, c = ticket_of(names, "b", woken), ticket_of(names, "c", woken)
@@ -71,7 +71,7 @@ def test_one_that_gives_up_lets_the_next_one_look() -> None:
     assert names.take(c, 1.0) is slot
 
 
-def test_only_the_next_one_looks_and_is_woken() -> None:
+def test_only_the_first_ticket_looks_and_is_woken() -> None:
     names, woken = PoolNames("bank", 1), list[str]()
     taken(names, "a")
     b, c, d = (ticket_of(names, name, woken) for name in "bcd")
@@ -83,7 +83,7 @@ def test_only_the_next_one_looks_and_is_woken() -> None:
     assert woken == ["d"] and names.is_next(d)
 
 
-def test_the_writer_of_a_dead_holder_is_an_orphan_and_comes_back_once() -> None:
+def test_writer_of_a_dead_holder_is_an_orphan_and_returned_once() -> None:
     names = PoolNames("bank", 1)
     slot, dead = taken(names, "a")
     b = ticket_of(names, "b")
@@ -94,7 +94,7 @@ def test_the_writer_of_a_dead_holder_is_an_orphan_and_comes_back_once() -> None:
     assert slot.holder is b.holder
 
 
-def test_a_superseded_name_is_given_to_nobody() -> None:
+def test_superseded_name_is_lent_to_no_ticket() -> None:
     names = PoolNames("bank", 2)
     for _ in range(2):
         slot, holder = taken(names, "a")
@@ -104,7 +104,7 @@ def test_a_superseded_name_is_given_to_nobody() -> None:
         names.take(ticket_of(names, "b"), 1.0)
 
 
-def test_the_timeout_says_who_holds_the_writers_and_since_when() -> None:
+def test_timeout_names_the_holders_and_their_times() -> None:
     names = PoolNames("bank", 12)
     for number in range(12):
         taken(names, f"task {number}", float(number))
@@ -113,7 +113,7 @@ def test_the_timeout_says_who_holds_the_writers_and_since_when() -> None:
     assert "2 more" in told and "within 30 s" in told
 
 
-def test_a_queue_that_is_full_takes_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_queue_refuses_another_ticket(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("oncelog.client.writer_pool.pool_names.WAITING_MAX", 2)
     names = PoolNames("bank", 1)
     ticket_of(names, "a")

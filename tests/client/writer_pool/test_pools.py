@@ -1,4 +1,4 @@
-"""Pools of writers on a real cluster: many blocks at once, dead holders, closed pools, forks."""
+"""Pools of writers on a real cluster: concurrent blocks, dead holders, closed pools, forks."""
 
 import asyncio
 import os
@@ -48,7 +48,7 @@ def blocking_transfer(pool: BlockingWriterPool, ledger: Ledger, topic: str, numb
         work.send(topic, b"%d" % number)
 
 
-async def test_a_pool_runs_as_many_blocks_at_once_as_it_has_writers(
+async def test_pool_runs_as_many_blocks_at_once_as_it_has_writers(
     bootstrap: str, server: PostgresServer, postgres_ledger: Ledger, topic: str
 ) -> None:
     running, most, full = 0, 0, asyncio.Event()
@@ -74,7 +74,7 @@ async def test_a_pool_runs_as_many_blocks_at_once_as_it_has_writers(
     assert found == [f"{topic}-{number}" for number in range(WRITERS)]
 
 
-async def test_a_wait_ends_with_the_names_of_the_holders_and_leaves_no_trace(
+async def test_wait_that_times_out_names_the_holders_and_leaves_no_ticket(
     bootstrap: str, server: PostgresServer, postgres_ledger: Ledger, topic: str
 ) -> None:
     async with pool_of(bootstrap, server, topic, 1, acquire_timeout_ms=150) as pool:
@@ -100,7 +100,7 @@ async def test_a_wait_ends_with_the_names_of_the_holders_and_leaves_no_trace(
     assert postgres_ledger.rows() == [3]
 
 
-async def test_a_closed_pool_tells_those_who_wait_and_ends_what_is_held(
+async def test_close_of_a_pool_fails_waiting_blocks_and_ends_open_ones(
     bootstrap: str,
     server: PostgresServer,
     postgres_ledger: Ledger,
@@ -129,12 +129,12 @@ async def test_a_closed_pool_tells_those_who_wait_and_ends_what_is_held(
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who has ended is dead at once."""
+    """Treat ended tasks and threads as dead at once."""
     monkeypatch.setattr("oncelog.client.writer_pool.pool_names.SILENT_S", 0.0)
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_the_name_of_a_task_that_has_ended_is_taken_over(
+async def test_writer_of_an_ended_task_is_taken_over(
     bootstrap: str, server: PostgresServer, postgres_ledger: Ledger, topic: str
 ) -> None:
     async with pool_of(bootstrap, server, topic, 1) as pool:
@@ -155,7 +155,7 @@ async def test_the_name_of_a_task_that_has_ended_is_taken_over(
     assert postgres_ledger.rows() == [2, 3]
 
 
-async def test_a_block_that_another_task_has_entered_keeps_its_writer(
+async def test_block_entered_by_another_task_keeps_its_writer(
     bootstrap: str,
     server: PostgresServer,
     postgres_ledger: Ledger,
@@ -177,7 +177,7 @@ async def test_a_block_that_another_task_has_entered_keeps_its_writer(
     assert postgres_ledger.rows() == [2]
 
 
-async def test_only_the_next_one_of_many_who_wait_looks_for_the_dead(
+async def test_only_the_first_of_many_waiting_tasks_looks_for_dead_holders(
     bootstrap: str, server: PostgresServer, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks, many, real = [0], 200, PoolNames.take
@@ -197,7 +197,7 @@ async def test_only_the_next_one_of_many_who_wait_looks_for_the_dead(
     assert looks[0] < 3 * many, "one when it comes, one when it goes"
 
 
-async def test_a_writer_that_has_stopped_is_started_anew(
+async def test_stopped_writer_is_started_anew(
     bootstrap: str, server: PostgresServer, postgres_ledger: Ledger, topic: str
 ) -> None:
     async with pool_of(bootstrap, server, topic, 1) as pool:
@@ -207,7 +207,7 @@ async def test_a_writer_that_has_stopped_is_started_anew(
     await asyncio.to_thread(assert_equal, bootstrap, topic, postgres_ledger)
 
 
-async def test_a_pool_whose_names_another_one_has_taken_says_so(
+async def test_pool_with_names_taken_by_another_pool_is_superseded(
     bootstrap: str, server: PostgresServer, postgres_ledger: Ledger, topic: str
 ) -> None:
     async with pool_of(bootstrap, server, topic, 2) as older:
@@ -221,7 +221,7 @@ async def test_a_pool_whose_names_another_one_has_taken_says_so(
     assert postgres_ledger.rows() == [1, 3]
 
 
-async def test_a_connection_that_opens_while_its_pool_closes_is_closed(
+async def test_connection_opened_while_its_pool_closes_is_closed(
     bootstrap: str, server: PostgresServer, topic: str
 ) -> None:
     opened, asked, may_open = list[Any](), asyncio.Event(), asyncio.Event()
@@ -244,13 +244,13 @@ async def test_a_connection_that_opens_while_its_pool_closes_is_closed(
     assert [each.closed for each in opened] == [True]
 
 
-async def test_tasks_over_sqlite_are_refused_in_words(bootstrap: str, tmp_path: Path) -> None:
+async def test_pool_of_tasks_over_sqlite_is_refused(bootstrap: str, tmp_path: Path) -> None:
     pool = WriterPool(bootstrap, "lite", 2, lambda: sqlite3.connect(tmp_path / "file"))
     with pytest.raises(InvalidConfig, match="one lock for all"):
         await pool.start()
 
 
-def test_a_block_that_another_thread_has_entered_keeps_its_writer(
+def test_block_entered_by_another_thread_keeps_its_writer(
     bootstrap: str, server: PostgresServer, topic: str, postgres_ledger: Ledger
 ) -> None:
     options = {"acquire_timeout_ms": 600}
@@ -272,7 +272,7 @@ def test_a_block_that_another_thread_has_entered_keeps_its_writer(
 
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_threads_share_a_pool_and_dead_ones_lose_their_names(
+def test_threads_share_a_pool_and_dead_ones_lose_their_writers(
     bootstrap: str, server: PostgresServer, topic: str, tmp_path: Path, kind: str
 ) -> None:
     def connect() -> Any:
@@ -310,7 +310,7 @@ def test_threads_share_a_pool_and_dead_ones_lose_their_names(
     assert ledger.rows() == sorted([n + 10 * m for m in range(4) for n in range(5)] + [50])
 
 
-def test_a_closed_blocking_pool_tells_those_who_wait(
+def test_close_of_a_blocking_pool_fails_waiting_threads(
     bootstrap: str, server: PostgresServer, topic: str, postgres_ledger: Ledger
 ) -> None:
     told: list[str] = []
@@ -334,7 +334,7 @@ def test_a_closed_blocking_pool_tells_those_who_wait(
     closer.join()
 
 
-def test_a_forked_child_is_refused_and_harms_nothing(
+def test_forked_child_is_refused_and_does_no_harm(
     bootstrap: str, server: PostgresServer, topic: str, postgres_ledger: Ledger
 ) -> None:
     with BlockingWriterPool(bootstrap, topic, 2, server.connect) as pool:
