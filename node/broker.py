@@ -73,7 +73,7 @@ VOTER_TIMEOUT_S = 5.0
 
 
 class Broker:
-    """One broker process. `fault_point` is called by name around what may fail; tests use it."""
+    """One broker process. `fault_point` is called by name around steps that may fail, for tests."""
 
     def __init__(
         self,

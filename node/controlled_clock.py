@@ -75,7 +75,7 @@ class ControlledClock:
         if result.error:
             return {"refused": result.message}
         if clock.wall_ms() <= at_ms:
-            await asyncio.sleep(0.002)  # what is written from now on is later
+            await asyncio.sleep(0.002)  # so that later records have a later time
         return {"advanced_ms": self._services.state.clock_advances.total_ms}
 
     def _cluster_changed(self, _changes: Changes) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..wire.printable import printable
 
-INDENT = "  "  # what follows a message begins as no message does
+INDENT = "  "  # of the lines below a message: no message begins so
 
 
 class PrintableFormatter(logging.Formatter):

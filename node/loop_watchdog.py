@@ -90,7 +90,7 @@ TICK_S, IDLE_TICK_S = 0.05, 0.1
 IDLE_SHARE = 0.05  # of the time between two looks
 STALL_S = 0.1
 STALL_LINE = re.compile(r"the event loop was kept for (\d+) ms by ")  # how str(Stall) begins
-FINDING_S = 0.5  # what chaos runs and the pytest plugin take as a defect of the broker
+FINDING_S = 0.5  # a longer stall is a defect for chaos runs and the pytest plugin
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,7 @@ class Traffic:
         return self._by_id.setdefault(topic_id, (name, TopicTraffic(self.total)))[1]
 
     def drop(self, topic_id: bytes) -> None:
-        """Forget a topic; the sum of all keeps what it had."""
+        """Drop a topic; the sum of all keeps its counts."""
         self._by_id.pop(topic_id, None)
 
     def topics(self) -> list[tuple[str, TopicTraffic]]:

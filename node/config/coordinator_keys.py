@@ -64,7 +64,7 @@ class CoordinatorSettings(AuthorizerSettings):
         "Which protocols of groups are served; streams groups never are.", _protocols,
     )  # fmt: skip
 
-    # groups of the consumer protocol (KIP-848); what a group may set itself is in `group_configs`
+    # groups of the consumer protocol (KIP-848); `group_configs` has the configs of single groups
     group_consumer_session_timeout_ms: int = setting(
         "group.consumer.session.timeout.ms", INT, "45000",
         "The session of members of the consumer protocol.", at_least(1),

@@ -10,7 +10,7 @@ MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 
 
 def check_principal_rules(text: str) -> str | None:
-    """Return what is wrong with rules for principals."""
+    """Return the error in rules for principals, None if there is none."""
     try:
         parse_principal_rules(text)
     except ValueError as problem:

@@ -46,7 +46,7 @@ from ...runtime.sliced_work import SlicedWork
 from ...wire.errors import ErrorCode, KafkaError, RequestTimedOut, error_for
 from .service import ControllerService
 
-ATTEMPT_MS = 1_000  # then it is asked anew, perhaps of another leader
+ATTEMPT_MS = 1_000  # then the request is repeated, perhaps to another leader
 HEARTBEAT_ATTEMPTS = 4  # if all were as short as the first
 BACKOFF_MS_FIRST, BACKOFF_MS_MAX = 5, 200
 DEFAULT_TIMEOUT_MS = 30_000
@@ -167,7 +167,7 @@ class ControllerClient:
             look.add_done_callback(lambda task: task.cancelled() or task.exception())
             self._next_look = self._last_look = look
         look = self._next_look
-        with suppress(KafkaError):  # the caller goes by what is applied here
+        with suppress(KafkaError):  # the caller uses the metadata that is applied here
             await self._until(look, deadline_ms)
             await self.until_applied(look.result(), deadline_ms)
 

@@ -30,7 +30,7 @@ from ..clock import until_tenth_s
 
 TICK_MS = 100
 SUBMIT_TIMEOUT_MS = 5_000
-PROPOSALS_MAX = 1024  # of other brokers, under way at once
+PROPOSALS_MAX = 1024  # of other brokers, at once
 
 
 class ControllerService:

@@ -1,1 +1,1 @@
-"""node/groups: the group coordinator's shell; its rules stand in coordinator/groups."""
+"""node/groups: the group coordinator's shell; its rules are in coordinator/groups."""

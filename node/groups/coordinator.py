@@ -382,8 +382,8 @@ class GroupCoordinator:
     def decide(self, shard: GroupShard, group_id: str, decide: Callable[[Turn], Result]) -> Result:
         """Decide a request of a group, and execute the decision.
 
-        Raises what `decide` raises. If that is no KafkaError the group is removed: its members
-        get UNKNOWN_SERVER_ERROR, and may join again.
+        Raises what `decide` raises. If that is no KafkaError a classic group is removed: its
+        members get UNKNOWN_SERVER_ERROR, and may join again. A consumer group stays.
         """
         turn = shard.turn()
         try:
@@ -428,7 +428,7 @@ class GroupCoordinator:
         for count in range(count_max):  # others in the next turn: they are overdue
             turn, is_first = shard.turn(), count_max - count == DEADLINES_AT_ONCE
             may_begin = is_first or self.work.share.has_room()
-            # One a turn: it sees what the one before has changed.
+            # One in each turn: it sees the changes of the one before.
             if not may_begin or not shard.table.due(turn, 1):
                 return count
             self.execute(shard, turn)

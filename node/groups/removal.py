@@ -21,8 +21,8 @@ from .shard import GroupShard, ShardState
 
 logger = logging.getLogger(__name__)
 BATCH_RECORDS = 500
-SETTLING_MAX = 20  # waits for a quiet moment, for each group; else it is looked at next time
-OFFSETS_AT_ONCE = 1000  # looked at before others have their turn
+SETTLING_MAX = 20  # waits of a group for settled commits; then it is checked in the next look
+OFFSETS_AT_ONCE = 1000  # checked in one step
 
 
 async def delete_group(coordinator: GroupCoordinator, shard: GroupShard, group_id: str) -> None:

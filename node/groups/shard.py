@@ -39,7 +39,7 @@ KEPT_BYTES_MAX = (
 )  # of appended batches that wait for the replicas; more is read back
 READ_BYTES = 64 * 1024
 RECORDS_A_STEP = 64  # some 0.5 ms
-LOOK_AGAIN_MS = 100  # for a replay, or a loading, that is under way
+LOOK_AGAIN_MS = 100  # during a replay or a loading
 GROUP_NOT_FOUND_FROM = (9, 6)  # OffsetCommit (KIP-848), TxnOffsetCommit (KIP-1319)
 
 
@@ -97,7 +97,7 @@ class GroupShard:
         self.replayed = partition.log.log_start_offset  # exclusive
         self.waiters: deque[Waiter] = deque()  # in the order of the log
         self.is_replaying = False
-        self.consumer_records_until = 0  # the end of what was appended of consumer groups
+        self.consumer_records_until = 0  # the end of the appended records of consumer groups
         self._clock = clock
         self._settings = settings
         self._topics = topics

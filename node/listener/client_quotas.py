@@ -25,7 +25,7 @@ from ...coordinator.security.principal import Principal
 from .muting import Mute, MutedConnection
 
 CLIENT_ID_MAX = NAME_BYTES_MAX + 1  # letters of a client id that count: no quota has such a name
-RATES_MAX = 10_000  # beyond that the client that was idle for the longest time is counted anew
+RATES_MAX = 10_000  # beyond that the rate of the client that was idle for longest is dropped
 FETCH_BYTES_MAX = 2**31 - 1
 
 

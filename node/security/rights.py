@@ -125,7 +125,7 @@ def _sort(
         ):
             return
     allowed: list[Any] = []
-    denied: dict[int, tuple[list[Any], KafkaError]] = {}  # by what is wrong
+    denied: dict[int, tuple[list[Any], KafkaError]] = {}  # by the error
     for item in getattr(request, rule.array, None) or ():
         if counter.ends_step():
             yield

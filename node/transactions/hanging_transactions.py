@@ -56,7 +56,7 @@ class HangingDecision(Enum):
 
 @dataclass(frozen=True, slots=True)
 class HangingCandidate:
-    """One producer's transaction in one partition, as it was when the question was asked."""
+    """A producer's transaction in a partition, in its state when the coordinator was asked."""
 
     partition: HostedPartition
     producer_id: int

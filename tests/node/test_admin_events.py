@@ -33,7 +33,7 @@ def sentences(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.__dict__["sentence"] for record in caplog.records]
 
 
-def test_faults_on_links_are_told_when_something_changes(
+def test_faults_on_links_are_logged_when_they_change(
     door: AdminSocket, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert ask(door, op="heal") == {"ok": True}  # there was no fault

@@ -95,7 +95,7 @@ async def test_a_directory_of_no_known_topic_is_set_aside(
     assert "Delete it if nobody misses" in caplog.text
 
 
-async def test_the_first_leader_makes_up_a_name_for_the_cluster_once(tmp_path: Path) -> None:
+async def test_first_leader_creates_the_cluster_id_once(tmp_path: Path) -> None:
     """With an empty cluster.id an idle node's metadata log grew by 22 entries a second."""
     names: set[str] = set()
     for _ in range(2):

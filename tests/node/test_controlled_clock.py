@@ -66,7 +66,7 @@ async def test_an_advance_is_followed_by_a_look_at_once_and_kept_for_good(tmp_pa
         assert log.log_start_offset == 2
 
 
-async def test_a_log_opened_before_an_advance_and_served_after_it_goes_by_it(
+async def test_log_opened_before_an_advance_and_served_after_it_uses_the_advance(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running(tmp_path, settings=CONTROLLED) as broker:
@@ -90,7 +90,7 @@ async def test_a_log_opened_before_an_advance_and_served_after_it_goes_by_it(
         assert local.advanced_since_ms(0) == HOUR_MS
 
 
-async def test_a_broker_that_was_not_started_so_refuses(tmp_path: Path) -> None:
+async def test_advance_of_a_broker_without_a_controlled_clock_is_refused(tmp_path: Path) -> None:
     async with running(tmp_path) as broker:
         refused = await advance(broker, HOUR_MS)
         assert "cannot be advanced" in refused["refused"]

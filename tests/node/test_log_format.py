@@ -46,7 +46,7 @@ def test_stack_keeps_its_lines_below_the_message() -> None:
     assert more[0] == "  Stack (most recent call last):"
 
 
-def test_node_that_stops_tells_each_complaint_in_a_line(tmp_path: Path) -> None:
+def test_node_that_stops_reports_each_error_in_a_line(tmp_path: Path) -> None:
     config = tmp_path / "server.properties"
     config.write_text("num.partitions=x\nlog.retention.ms=\x1b[2J\n")
     done = run_to_end([sys.executable, "-m", "oncelog.node", "--config", str(config)])

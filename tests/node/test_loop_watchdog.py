@@ -41,7 +41,7 @@ async def test_a_job_in_slices_is_named_and_so_is_the_line_where_it_stands() -> 
     assert seen[0].startswith("work search by time, in ")
 
 
-async def test_a_task_is_named_when_nothing_better_is_known() -> None:
+async def test_task_is_named_when_no_activity_is_known() -> None:
     async def run() -> str:
         return describe(None, asyncio.current_task())
 
@@ -128,7 +128,7 @@ def test_doctor_ps_and_the_pytest_plugin_name_the_code_that_held_the_loop(cluste
     assert row["stall_ms"] >= 500
 
 
-def test_stalls_are_found_in_the_words_of_a_node_that_is_gone(tmp_path: Path) -> None:
+def test_stalls_are_found_in_the_log_of_a_stopped_node(tmp_path: Path) -> None:
     log = tmp_path / "node.log"
     long = Stall(wall_s=0.9, cpu_s=0.7, waited_s=0.1, collected_s=0, activity="request Fetch")
     short = Stall(wall_s=0.9, cpu_s=0.2, waited_s=0.5, collected_s=0, activity="request Fetch")

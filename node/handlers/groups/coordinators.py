@@ -81,7 +81,7 @@ class CoordinatorSearch:
 
 
 async def _until_led(broker: BrokerServices, group_ids: Sequence[str]) -> None:
-    """Wait until this broker serves the partition of a group; for many groups any of its own."""
+    """Wait until this broker serves the partition of a group; for many groups all of its own."""
     topic = broker.state.topics.get(OFFSETS_TOPIC)
     if topic is not None:
         count, awaited = len(topic.partitions), broker.replicas.awaited

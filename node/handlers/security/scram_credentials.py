@@ -74,7 +74,7 @@ def _described_bytes(
     context: RequestContext, request: "requests.DescribeUserScramCredentialsRequest"
 ) -> Steps[int]:
     users = 0 if request.users else len(context.broker.state.scram_credentials)
-    return entries_bytes(lambda count: 2 * count, [users])  # a user, and what it has
+    return entries_bytes(lambda count: 2 * count, [users])  # a user, and its credentials
 
 
 async def alter(

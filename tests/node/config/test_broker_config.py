@@ -93,7 +93,7 @@ def test_record_validation_that_is_unset_follows_the_listener(
     assert BrokerConfig.from_properties(properties).record_validation == "full"
 
 
-def test_a_key_like_nothing_is_just_refused() -> None:
+def test_key_without_a_similar_one_is_refused_without_a_hint() -> None:
     assert refusal(REQUIRED | {"zzzzzzz": "1"}) == "Unknown configuration zzzzzzz."
 
 
@@ -126,9 +126,7 @@ def test_a_key_like_nothing_is_just_refused() -> None:
         ("log.cleaner.min.compaction.lag.ms", str(2**63 - 1), ""),
     ],
 )
-def test_a_value_that_may_not_be_is_refused_with_a_sentence(
-    name: str, value: str, says: str
-) -> None:
+def test_invalid_value_is_refused_with_a_sentence(name: str, value: str, says: str) -> None:
     if says:
         assert says in refusal(REQUIRED | {name: value})
     else:
@@ -243,7 +241,7 @@ def test_kafkas_own_values_are_accepted() -> None:
 
 
 @pytest.mark.parametrize(("text", "says"), [("a=1\nword", "Line 2"), ("a=1\na=2", "second time")])
-def test_a_file_that_makes_no_sense_is_refused(text: str, says: str) -> None:
+def test_malformed_file_is_refused(text: str, says: str) -> None:
     with pytest.raises(InvalidConfig, match=says):
         parse_properties(text)
 

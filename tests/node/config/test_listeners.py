@@ -50,7 +50,7 @@ def test_names_of_listeners_are_the_same_in_small_letters() -> None:
     assert found.of_listener(found.endpoints[0]).max_connections == 7
 
 
-def test_listener_that_is_not_advertised_is_served_and_not_told() -> None:
+def test_listener_that_is_not_advertised_is_served_and_not_shown() -> None:
     found = two(**{"advertised.listeners": "OUT://example.org:3"})
     assert [each.advertised for each in found.endpoints] == [None, ("example.org", 3)]
     assert found.first_advertised.name == "OUT"
@@ -101,7 +101,7 @@ def test_inter_broker_listener_is_the_one_that_a_broker_is_known_by() -> None:
         ({"listener.name.in": "x"}, "Unknown configuration listener.name.in"),
     ],
 )
-def test_listeners_that_may_not_be_are_refused_with_a_sentence(
+def test_invalid_listeners_are_refused_with_a_sentence(
     properties: dict[str, str], says: str
 ) -> None:
     with pytest.raises(InvalidConfig) as caught:

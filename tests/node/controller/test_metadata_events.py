@@ -57,7 +57,7 @@ def cluster(group: Group, events: KeptEvents) -> MetadataCluster:
     return cluster
 
 
-async def test_created_topic_is_told(cluster: MetadataCluster, events: KeptEvents) -> None:
+async def test_created_topic_is_logged(cluster: MetadataCluster, events: KeptEvents) -> None:
     cluster.topic("u", (1, 2, 3))
     assert await events.new() == [("topic", "u", "created")]
 
@@ -74,7 +74,7 @@ async def test_death_of_a_leader_is_its_fence_the_elections_and_the_isrs(
     ]
 
 
-async def test_partition_without_a_leader_is_told(
+async def test_partition_without_a_leader_is_logged(
     cluster: MetadataCluster, events: KeptEvents
 ) -> None:
     cluster.topic("single", (1,))
@@ -88,7 +88,7 @@ async def test_partition_without_a_leader_is_told(
     assert ("election", "single/0", "no leader") in await events.new()
 
 
-async def test_reasons_of_changes_of_the_isr_are_told(
+async def test_reasons_of_isr_changes_are_logged(
     cluster: MetadataCluster, events: KeptEvents
 ) -> None:
     cluster.propose(1, 2)
@@ -104,7 +104,7 @@ async def test_reasons_of_changes_of_the_isr_are_told(
     }
 
 
-async def test_only_the_active_controller_tells(
+async def test_only_the_active_controller_logs_events(
     cluster: MetadataCluster, group: Group, events: KeptEvents
 ) -> None:
     group.is_leader = False

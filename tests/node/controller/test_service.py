@@ -243,7 +243,7 @@ async def test_bad_configs_are_refused_before_anything_is_proposed() -> None:
         ]
 
 
-async def test_a_long_request_goes_in_parts_and_comes_back_whole(cluster: SmallCluster) -> None:
+async def test_long_request_is_split_and_its_results_are_joined(cluster: SmallCluster) -> None:
     await bring_up(cluster, 1)
     names = [f"{'topic' * 10}-{i}" for i in range(2000)]
     topics = tuple(NewTopic(name, f"{i:016}".encode(), 1, 1) for i, name in enumerate(names))

@@ -92,7 +92,7 @@ async def described(broker: CoordinatingBroker, version: int = 1) -> Any:
 
 
 @pytest.mark.parametrize("version", [0, 1])
-async def test_member_joins_goes_on_and_leaves(broker: CoordinatingBroker, version: int) -> None:
+async def test_member_joins_heartbeats_and_leaves(broker: CoordinatingBroker, version: int) -> None:
     joined = await broker.ask(BEAT, version, joining("" if version == 0 else "m"))
     assert given(joined) == list(range(PARTITIONS))
     assert joined.member_id and joined.member_epoch == 1 and joined.heartbeat_interval == 5_000
@@ -144,7 +144,7 @@ async def test_answers_wait_for_the_replicas(tmp_path: Path) -> None:
     assert (await listing.value()).groups[0].group_state == "Stable"
 
 
-async def test_describing_shows_nothing_that_came_while_it_waited(tmp_path: Path) -> None:
+async def test_describing_shows_no_change_made_during_its_wait(tmp_path: Path) -> None:
     """Its answer shows the committed state: later changes may still be lost."""
     broker = await serving(tmp_path, replicas=2)
     broker.request(BEAT, 1, joining())
@@ -259,7 +259,7 @@ async def test_group_with_records_too_large_for_a_batch_is_unchanged(
     assert (await broker.ask(BEAT, 1, going_on(1))).error_code == 0
 
 
-async def test_describing_tells_epochs_and_assignments(broker: CoordinatingBroker) -> None:
+async def test_describing_shows_epochs_and_assignments(broker: CoordinatingBroker) -> None:
     await broker.ask(BEAT, 1, joining(server_assignor="range", instance_id="i", rack_id="r"))
     await broker.ask(BEAT, 1, joining("n"))
     group = await described(broker)
@@ -276,7 +276,7 @@ async def test_describing_tells_epochs_and_assignments(broker: CoordinatingBroke
     assert (assigned.topic_id, assigned.topic_name) == (T, "t")
     assert list(assigned.partitions) == [0, 1, 2, 3] and list(target.partitions) == [0, 1]
     assert not second.assignment.topic_partitions
-    await broker.ask(BEAT, 1, going_on(1))  # hears that it has to give up two
+    await broker.ask(BEAT, 1, going_on(1))  # the answer revokes two
     (gives_up,) = (await described(broker)).members[0].assignment.topic_partitions
     assert list(gives_up.partitions) == [0, 1, 2, 3], "it may read them until it has given them up"
     classic = (await broker.ask(DESCRIBE, 6, {"groups": ["g"]})).groups[0]
@@ -287,7 +287,7 @@ async def test_describing_tells_epochs_and_assignments(broker: CoordinatingBroke
     assert errors == [ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.INVALID_GROUP_ID]
 
 
-async def test_listing_tells_types(broker: CoordinatingBroker) -> None:
+async def test_listing_shows_types(broker: CoordinatingBroker) -> None:
     await broker.ask(BEAT, 1, joining())
     for types, names in ((["consumer"], ["g"]), (["classic"], []), ([], ["g"])):
         listed = (await broker.ask(LIST, 5, {"types_filter": types})).groups

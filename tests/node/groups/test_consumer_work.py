@@ -65,7 +65,7 @@ async def test_target_is_for_the_members_that_there_are_when_it_is_ready(broker:
     assert sorted(index for each in targets for index in each) == list(range(PARTITIONS))
 
 
-async def test_topics_that_came_are_looked_at_again_when_that_could_not_be_written(
+async def test_new_topics_are_matched_again_after_a_failed_write(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(consumer_work, "TRY_AGAIN_MS", 0)

@@ -97,7 +97,7 @@ async def test_without_the_topic_there_is_no_coordinator(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("version", range(10))
-async def test_a_group_lives_and_dies_in_every_version(
+async def test_group_is_created_and_deleted_in_every_version(
     broker: CoordinatingBroker, version: int
 ) -> None:
     joined = await member_of(broker, version)
@@ -133,7 +133,7 @@ async def test_a_group_lives_and_dies_in_every_version(
         ),
     ],
 )
-async def test_a_join_that_cannot_be(
+async def test_invalid_join_is_refused(
     broker: CoordinatingBroker, values: dict[str, Any], error: int
 ) -> None:
     answer = await broker.ask(JOIN, 9, values)
@@ -213,7 +213,7 @@ async def test_a_lost_shard_is_freed_though_commits_were_on_their_way(tmp_path: 
         gc.enable()
 
 
-async def test_coordinator_that_is_cut_off_resigns_until_it_hears_again(
+async def test_isolated_coordinator_resigns_until_the_controller_answers(
     broker: CoordinatingBroker,
 ) -> None:
     """Another broker may have expelled its members, and given their partitions to others."""
@@ -313,7 +313,7 @@ async def test_a_long_log_is_loaded_in_slices(tmp_path: Path) -> None:
     assert committed(after, topic="t99") == 99
 
 
-async def test_broken_records_do_not_keep_the_others_away(tmp_path: Path) -> None:
+async def test_malformed_records_do_not_prevent_the_loading_of_others(tmp_path: Path) -> None:
     before = CoordinatingBroker(tmp_path / "a")
     await before.serve()
     await stable(before)
@@ -342,7 +342,7 @@ async def test_a_commit_is_refused_and_still_counts_when_it_is_committed_later(
     await until(lambda: committed(broker) == 5)
 
 
-async def test_a_groups_record_makes_the_shard_load_anew(tmp_path: Path) -> None:
+async def test_unconfirmed_group_record_makes_the_shard_load_again(tmp_path: Path) -> None:
     broker = CoordinatingBroker(tmp_path, offsets_commit_timeout_ms="30")
     await broker.serve(replicas=(1, 2))
     joined = await member_of(broker)
@@ -357,7 +357,7 @@ async def test_a_groups_record_makes_the_shard_load_anew(tmp_path: Path) -> None
     assert (again.error_code, bytes(again.assignment)) == (0, b"all")
 
 
-async def test_too_few_of_them_refuse_before_anything_is_written(tmp_path: Path) -> None:
+async def test_append_with_too_few_replicas_is_refused_before_the_write(tmp_path: Path) -> None:
     broker = CoordinatingBroker(tmp_path)
     await broker.serve(replicas=(1, 2), isr=(1,), min_insync_replicas=2)
     joined = await member_of(broker)

@@ -125,7 +125,7 @@ async def test_offset_that_the_tombstones_remove_leaves_no_group(tmp_path: Path)
     assert await listed(broker) == []
 
 
-async def test_shard_with_more_groups_than_are_taken_in_still_serves_them(
+async def test_shard_above_the_limit_of_groups_still_serves_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = CoordinatingBroker(tmp_path)
@@ -141,7 +141,7 @@ async def test_shard_with_more_groups_than_are_taken_in_still_serves_them(
 
 
 @pytest.mark.parametrize("is_made_again", [False, True])
-async def test_commit_to_a_topic_deleted_meanwhile_does_not_replace_its_namesakes(
+async def test_commit_to_a_deleted_topic_does_not_replace_the_new_topics_offset(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_made_again: bool
 ) -> None:
     """The key of its record has the topic's name: the new topic's offset would count as none."""

@@ -68,7 +68,7 @@ def commits(
     return encode_batch(records, transactional=True, producer_id=producer_id, producer_epoch=0)
 
 
-async def test_a_large_commit_is_taken_in_in_steps_and_answered_when_it_is_whole(
+async def test_large_commit_is_replayed_in_steps_and_answered_when_it_is_complete(
     broker: Broker,
 ) -> None:
     shard = broker.shard
@@ -106,7 +106,7 @@ async def test_a_request_with_many_offsets_is_judged_and_encoded_in_steps(broker
     assert steps == 13 + 13 + 10  # judged, their records made, and encoded
 
 
-async def test_a_small_commit_is_taken_in_at_once(broker: Broker) -> None:
+async def test_small_commit_is_replayed_at_once(broker: Broker) -> None:
     broker.groups.append_now(broker.shard, commits(10))
     assert await turns_until(lambda: broker.shard.offsets.size == 10) <= 2
 
@@ -209,7 +209,7 @@ async def test_offsets_of_deleted_topics_are_found_in_steps(broker: Broker) -> N
     assert broker.shard.offsets.count("h") == OFFSETS
 
 
-async def test_an_offset_of_a_namesake_that_is_on_its_way_stays(tmp_path: Path) -> None:
+async def test_uncommitted_offset_of_a_new_topic_with_the_same_name_stays(tmp_path: Path) -> None:
     """A tombstone behind it would remove an offset that is about to be acknowledged."""
     broker = Broker(tmp_path)
     await broker.serve(replicas=(1, 2))
@@ -293,7 +293,7 @@ def deletion(api_key: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("turns", [1, 2, 3, 4, 6, 8])
 @pytest.mark.parametrize("api_key", [OFFSET_DELETE, DELETE_GROUPS])
-async def test_all_or_nothing_is_deleted_if_a_member_comes_meanwhile(
+async def test_deletion_is_atomic_when_a_member_joins_meanwhile(
     api_key: int, turns: int, broker: Broker
 ) -> None:
     join = {"group_id": "g", "member_id": "", "session_timeout": 10_000}
@@ -405,7 +405,7 @@ async def test_leave_group_answers_each_member_when_the_coordinator_resigns_midw
     assert errors[count:] == [ErrorCode.NOT_COORDINATOR] * (120 - count)
 
 
-async def test_a_commit_is_not_judged_by_groups_that_have_gone_with_a_resignation(
+async def test_commit_is_not_checked_against_groups_of_a_resigned_shard(
     monkeypatch: pytest.MonkeyPatch, broker: Broker
 ) -> None:
     """Else its member would get the error of a fenced one."""

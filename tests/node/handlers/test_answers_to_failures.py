@@ -183,7 +183,7 @@ def waiting_fetch(broker: LeadingBroker) -> bytes:
 @pytest.mark.parametrize(
     ("key", "version", "make"), [(0, 9, waiting_produce), (1, 11, waiting_fetch)]
 )
-async def test_exception_in_any_call_of_a_request_that_goes_on_is_answered(
+async def test_exception_in_any_call_of_a_continued_request_is_answered(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     key: int,
@@ -191,7 +191,7 @@ async def test_exception_in_any_call_of_a_request_that_goes_on_is_answered(
     make: Callable[[LeadingBroker], bytes],
 ) -> None:
     answering, calls = ReplicaManager._answer, CallsThatRaise()
-    at = 1  # that is the call which goes on
+    at = 1  # the call that continues the request
 
     def raising(self: ReplicaManager, operation: DelayedProduce | DelayedFetch) -> None:
         with calls.raising(at):
@@ -212,7 +212,7 @@ async def test_exception_in_any_call_of_a_request_that_goes_on_is_answered(
     assert at > 2
 
 
-async def test_produce_that_fails_in_a_queue_is_answered_and_those_behind_it_go_on(
+async def test_produce_that_fails_in_a_queue_is_answered_and_those_behind_it_continue(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     check, errors = queue.check_in_slices, [Thrown("in the queue")]

@@ -89,7 +89,7 @@ async def served(broker: OwnBroker) -> Client:
     return Client(broker)
 
 
-def test_a_producer_beyond_its_quota_is_told_for_how_long_it_is_throttled(tmp_path: Path):
+def test_producer_above_its_quota_gets_its_throttle_time(tmp_path: Path):
     async def scenario() -> None:
         async with running(tmp_path) as broker:
             client = await served(broker)
@@ -105,9 +105,7 @@ def test_a_producer_beyond_its_quota_is_told_for_how_long_it_is_throttled(tmp_pa
 
 
 @pytest.mark.parametrize("waits", [False, True])
-def test_a_consumer_beyond_its_quota_is_told_for_how_long_it_is_throttled(
-    waits: bool, tmp_path: Path
-):
+def test_consumer_above_its_quota_gets_its_throttle_time(waits: bool, tmp_path: Path):
     async def scenario() -> None:
         async with running(tmp_path) as broker:
             client = await served(broker)
@@ -196,7 +194,7 @@ def test_quotas_are_described_by_their_entities(tmp_path: Path):
         ("producer_byte_rate", 5.0, [{"entity_type": "tribe", "entity_name": "x"}]),
     ],
 )
-def test_a_quota_that_would_not_be_served_is_refused(
+def test_unserved_quota_is_refused(
     key: str, value: float, entity: list[dict[str, str]], tmp_path: Path
 ):
     async def scenario() -> None:
@@ -207,7 +205,7 @@ def test_a_quota_that_would_not_be_served_is_refused(
     asyncio.run(scenario())
 
 
-def test_a_client_that_goes_on_keeps_its_rate_while_many_others_come(
+def test_active_client_keeps_its_rate_while_many_others_come(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(client_quotas, "RATES_MAX", 10)

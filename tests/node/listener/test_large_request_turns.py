@@ -76,7 +76,7 @@ async def test_request_of_a_closed_client_has_no_turn() -> None:
     gone.client.close()
     with pytest.raises(ClientGone):
         await gone.task
-    first.client.close()  # has begun, and goes on
+    first.client.close()  # it has begun, and continues
     await first.end()
     assert last.began
     assert not last.client.on_close

@@ -30,7 +30,7 @@ def test_only_a_connection_that_can_finish_its_request_may_read() -> None:
     assert not budget.must_wait(partial, ALLOWANCE_BYTES + 1)
 
 
-def test_a_leave_that_is_no_longer_used_goes_to_the_next() -> None:
+def test_unused_permission_to_read_passes_to_the_next_connection() -> None:
     first, second = FakeHolder(can_finish=True), FakeHolder(can_finish=True)
     budget = full(first, second)
     budget.let_one_pass()

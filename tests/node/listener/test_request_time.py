@@ -80,7 +80,7 @@ def test_the_throttle_of_a_request_is_kafkas_arithmetic_of_its_time(tmp_path: Pa
         (39, 2, {"hmac": b"", "renew_period_ms": 1}),  # RenewDelegationToken: at the end
     ],
 )
-def test_an_answer_tells_its_client_for_how_long_it_is_throttled(
+def test_answer_has_the_throttle_time(
     key: int, version: int, values: dict[str, Any], tmp_path: Path
 ):
     async def scenario() -> None:
@@ -94,7 +94,7 @@ def test_an_answer_tells_its_client_for_how_long_it_is_throttled(
 
 
 @pytest.mark.parametrize("asks", ["produce", "large produce", "fetch"])
-def test_a_request_that_waits_for_records_tells_its_client_its_throttle(asks: str, tmp_path: Path):
+def test_request_that_waits_for_records_has_its_throttle_time(asks: str, tmp_path: Path):
     async def scenario() -> None:
         async with held(tmp_path, 1.0) as (broker, client):
             if asks != "fetch":
@@ -129,7 +129,7 @@ def test_requests_of_brokers_are_exempt(tmp_path: Path):
     asyncio.run(scenario())
 
 
-def test_without_a_quota_of_requests_nothing_is_measured(tmp_path: Path):
+def test_requests_are_not_measured_without_a_request_quota(tmp_path: Path):
     async def scenario() -> None:
         async with running(tmp_path) as broker:
             client = await served(broker)
@@ -202,7 +202,7 @@ def test_the_throttle_is_written_where_it_stands(key: int, version: int):
         assert body == before
 
 
-def test_of_two_throttles_the_longer_one_is_told():
+def test_longer_one_of_two_throttle_times_is_answered():
     before = control.encode_response(LIST_GROUPS, 4, {"throttle_time": 90})
     assert b"".join(with_throttle([before], LIST_GROUPS, 4, 77)) == before
 

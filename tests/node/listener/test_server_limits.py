@@ -73,7 +73,7 @@ async def honest(bench: Bench) -> None:
         "TLS",
     ],
 )
-async def test_a_frame_that_makes_no_sense_closes_its_connection_only(data: bytes) -> None:
+async def test_malformed_frame_closes_only_its_connection(data: bytes) -> None:
     async with toy_server(socket_request_max_bytes=1000) as bench:
         good, bad = await bench.connect(), await bench.connect()
         assert await bad.ask(ECHO, b"fine") == b"fine"
@@ -308,7 +308,7 @@ async def test_a_thousand_idle_connections_cost_little_and_hold_up_no_other(benc
     await until(lambda: bench.server.connection_count == 1)
 
 
-async def test_rubbish_holds_up_no_other_connection(
+async def test_malformed_bytes_delay_no_other_connection(
     quick_sweep: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "UNATTENDED_MAX_S", 0.3)

@@ -234,7 +234,7 @@ async def test_requests_of_many_clients_that_close_at_once_are_abandoned_in_many
         toys.pending[name].complete([b"late"])
 
 
-async def test_handlers_are_notified_when_their_client_has_gone(bench: Bench) -> None:
+async def test_handlers_are_notified_when_their_client_closes(bench: Bench) -> None:
     client, toys = await bench.connect(), bench.toys
     closed = []
     client.send(PRODUCE, b"a")

@@ -35,7 +35,7 @@ def test_client_id_of_a_client_is_printable_and_short() -> None:
     assert sentence.isprintable() and len(sentence) < 250
 
 
-def test_header_that_makes_no_sense_names_the_software_alone() -> None:
+def test_malformed_header_names_only_the_software() -> None:
     requests = UnservedRequests(LOG)
     frame = memoryview(b"\0\x4c\0\1\0\0\0\1\x7f\xff")
     requests.note(UnservedRequest(76, 1), ("unknown", "unknown"), "127.0.0.1", frame)

@@ -61,7 +61,7 @@ async def test_partitions_with_fetching_followers_continue_without_a_controller(
 
 
 @pytest.mark.parametrize("who", ["controller", "follower"])
-async def test_listeners_hear_of_a_partition_that_is_stalled_no_longer(
+async def test_listeners_are_called_for_a_partition_that_is_no_longer_stalled(
     tmp_path: Path, who: str
 ) -> None:
     broker, watch, clock = isolated_leader(tmp_path, replicas=(1, 2))
@@ -88,7 +88,7 @@ async def test_leader_that_is_in_sync_alone_continues(tmp_path: Path) -> None:
     assert await written.errors() == {0: 0}
 
 
-async def test_thousands_of_partitions_are_looked_at_in_slices_until_the_controller_answers(
+async def test_thousands_of_partitions_are_checked_in_slices_until_the_controller_answers(
     tmp_path: Path,
 ) -> None:
     """A check of 10,000 partitions at once took 40 ms, four times a session."""

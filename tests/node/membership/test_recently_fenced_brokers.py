@@ -34,7 +34,7 @@ async def test_it_is_listed_for_a_while_and_no_longer(
     assert await listed(broker) == [1, 3], "what was encoded before is not given again"
 
 
-async def test_one_that_is_back_and_goes_again_is_listed_again(broker: FakeBroker) -> None:
+async def test_broker_that_is_fenced_again_is_listed_again(broker: FakeBroker) -> None:
     fenced = broker.services.recently_fenced_brokers
     fenced.watch(broker.state)
     await broker.answer(19, 7, {"topics": [{"name": "t", "num_partitions": 1}]})

@@ -144,7 +144,7 @@ async def test_partition_with_producers_being_rebuilt_has_no_stable_offset(
         await broker.create("t", 2)
         await until(lambda: broker.serves("t"))
         log = broker.append("t")
-        log.local.rebuild = object()  # type: ignore[assignment]  # it is under way
+        log.local.rebuild = object()  # type: ignore[assignment]  # it is running
         found = run_to_end(taking(sources_of(broker)))
         log.local.rebuild = None
         rows = found.families["oncelog_partition_last_stable_offset"]

@@ -256,7 +256,7 @@ async def test_records_are_checked_against_the_topic_that_is_there_after_the_wai
     assert await answer.errors() == {0: 0}
 
 
-async def test_a_client_that_goes_away_while_it_waits_has_nothing_appended(broker: Broker) -> None:
+async def test_waiting_produce_of_a_closed_client_is_not_appended(broker: Broker) -> None:
     connection = broker.connect()
     answer = broker.put(plain(), connection=connection)
     await settle()

@@ -29,7 +29,7 @@ async def abort(broker: LeadingBroker, *numbers: int) -> None:
 
 
 @pytest.mark.parametrize("is_closed", [False, True])
-async def test_a_transaction_index_that_is_damaged_is_made_again(
+async def test_damaged_transaction_index_is_rebuilt(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, is_closed: bool
 ) -> None:
     broker = LeadingBroker(tmp_path, partitions=3)

@@ -65,7 +65,7 @@ class Follower(FollowingBroker):
             poll.answer(slot_answer(added.slot, **answer) for added in poll.request.added)
 
     def positions(self, peer: int = LEADER) -> list[int]:
-        """Return the log ends in the polls of a peer, in their order."""
+        """Return the log ends in the polls sent to a peer, in their order."""
         return [
             slot.fetch_offset
             for to, request, _ in self.polls
@@ -109,7 +109,7 @@ async def node(tmp_path: Path) -> AsyncIterator[Follower]:
 
 
 @pytest.mark.parametrize("how", ANSWERS)
-async def test_the_loop_goes_on_while_a_log_is_cut(how: str, node: Follower) -> None:
+async def test_loop_runs_while_a_log_is_truncated(how: str, node: Follower) -> None:
     await node.answer(**ANSWERS[how])
     segments, most, turns = len(node.log.segments), 0, 0
     while node.log.log_end_offset != ENDS[how]:

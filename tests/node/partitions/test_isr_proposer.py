@@ -81,7 +81,7 @@ class _Proposing:
         self.made.append(1)
 
 
-async def test_changes_of_hundreds_are_taken_in_in_slices() -> None:
+async def test_changes_of_hundreds_are_applied_in_slices() -> None:
     """A restarted broker joins thousands of ISRs: 500 of them at once took 30 ms."""
     count, made = 300, list[int]()
     ticks = iter(range(1 << 30))
@@ -124,7 +124,7 @@ class _Settled:
         return None
 
 
-async def test_a_settled_partition_is_looked_at_once_however_many_ticks_pass() -> None:
+async def test_settled_partition_is_checked_once_in_many_ticks() -> None:
     partition: Any = _Partition()
     partition.leader = leader = _Settled()
     clock = SimpleNamespace(monotonic_ms=lambda: 0)

@@ -90,7 +90,7 @@ async def test_others_have_turns_while_retention_takes_many_segments(tmp_path: P
     assert max(steps) <= SEGMENTS_AT_ONCE
 
 
-async def test_thousands_of_logs_that_were_written_are_looked_at_in_slices(
+async def test_thousands_of_written_logs_are_checked_in_slices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At the start of a broker all logs count as written: 10,000 held its loop for 50 ms."""
@@ -109,7 +109,7 @@ async def test_thousands_of_logs_that_were_written_are_looked_at_in_slices(
     assert max(after - before for before, after in itertools.pairwise(sizes)) <= 10
 
 
-async def test_a_replica_that_left_is_not_held_on_to(tmp_path: Path) -> None:
+async def test_removed_replica_is_not_kept_in_memory(tmp_path: Path) -> None:
     """A topic's logs are retired one after the other, after their last check."""
     broker = LeadingBroker(tmp_path, partitions=2)
     async with maintaining(broker.replicas, data_directory(tmp_path)) as maintenance:

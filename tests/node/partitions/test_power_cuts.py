@@ -114,9 +114,7 @@ SMALL = replace(COMPACTED, segment_bytes=400, flush_messages=1)
 
 @pytest.mark.in_turn
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=OTHERS) for seed in (1, 2))])
-def test_a_power_cut_around_a_compaction_takes_nothing_that_was_synced(
-    tmp_path: Path, seed: int
-) -> None:
+def test_power_cut_around_a_compaction_loses_no_synced_record(tmp_path: Path, seed: int) -> None:
     """The gaps of a compaction must not count as records that a power cut has lost."""
 
     def live(machine: Machine, operations: int | None) -> tuple[dict[bytes, bytes], int]:

@@ -82,7 +82,7 @@ async def test_a_batch_behind_one_that_had_no_leader_is_refused(broker: Broker) 
     assert await broker.errors_of(connection, 2, 1) == [E.NOT_LEADER_OR_FOLLOWER, -1]
 
 
-async def test_a_refused_batch_that_was_appended_elsewhere_holds_nothing_up(broker: Broker) -> None:
+async def test_refused_batch_that_was_appended_elsewhere_delays_no_other(broker: Broker) -> None:
     """Another leader took it, or another connection: the log knows."""
     connection, other = await broker.connect_with_a_batch(), broker.connect()
     await broker.refuse(connection, 1)
@@ -90,7 +90,7 @@ async def test_a_refused_batch_that_was_appended_elsewhere_holds_nothing_up(brok
     assert await broker.error_of(connection, 2) == -1
 
 
-async def test_a_producer_that_gives_the_refused_batch_up_goes_on(broker: Broker) -> None:
+async def test_producer_that_abandons_the_refused_batch_continues(broker: Broker) -> None:
     """With a new epoch it continues at once; with its old one it gets an error after `HELD_MS`."""
     connection = await broker.connect_with_a_batch()
     await broker.refuse(connection, 1)

@@ -39,7 +39,7 @@ async def test_an_unexpected_error_stops_its_partition_only(
     broker.fetchers.stop()
 
 
-async def test_a_follower_without_room_goes_on_when_there_is_some(
+async def test_follower_without_disk_space_continues_when_there_is_some(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = FollowingBroker(tmp_path, replica_fetch_backoff_ms="1")

@@ -15,7 +15,7 @@ TOPIC_ID = bytes(range(16))
 
 
 class Segments:
-    """The segments of a log, which count the releases of one that is served no longer."""
+    """The segments of a log, which count the drops of their cached reads."""
 
     recent: Any = None
     dropped = 0

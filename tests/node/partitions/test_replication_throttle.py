@@ -135,7 +135,7 @@ def test_the_rate_of_another_broker_does_not_count() -> None:
     assert not braked.throttle.is_on
 
 
-def test_a_rate_of_nothing_lets_a_byte_a_second_through() -> None:
+def test_rate_of_zero_allows_a_byte_a_second() -> None:
     braked = Braked()
     braked.limit(0)
     braked.list_replicas("*")

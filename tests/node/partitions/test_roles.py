@@ -80,7 +80,7 @@ async def test_a_topic_that_is_deleted_while_its_logs_are_opened_leaves_nothing(
         assert broker.directory.logs == {}
 
 
-async def test_a_topic_made_anew_while_its_logs_are_opened_is_the_new_one(tmp_path: Path) -> None:
+async def test_topic_recreated_while_its_logs_are_opened_has_the_new_id(tmp_path: Path) -> None:
     async with running(tmp_path) as broker:
         broker.directories.hold()
         await broker.create("a")

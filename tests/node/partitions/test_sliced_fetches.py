@@ -94,9 +94,7 @@ async def test_a_small_answer_is_taken_at_once(follower: Follower) -> None:
 
 
 @pytest.mark.parametrize("part", ["leads", "follows anew", "is dropped"])
-async def test_nothing_more_is_appended_once_the_part_has_changed(
-    part: str, follower: Follower
-) -> None:
+async def test_append_stops_once_the_role_has_changed(part: str, follower: Follower) -> None:
     await follower.answered(0, records=batches(0, BATCHES))
     end = follower.log.log_end_offset
     assert end < BATCHES
@@ -127,7 +125,7 @@ async def test_an_answer_to_a_session_begun_meanwhile_waits_for_the_first(
     assert follower.moved_to() == [BATCHES]
 
 
-async def test_producers_are_made_again_in_slices_after_a_truncation(follower: Follower) -> None:
+async def test_producers_are_rebuilt_in_slices_after_a_truncation(follower: Follower) -> None:
     follower.polls[0].answer_all(records=batches(0, 100))
     follower.log.append_as_follower(batches(100, BATCHES), now_ms=1)
     polls = len(follower.polls)

@@ -53,7 +53,7 @@ async def test_a_log_that_was_opened_after_all_is_not_taken_out(is_asked: bool) 
     assert controller.decided == [(0, 2)]
 
 
-async def test_nothing_is_asked_for_the_only_log_that_was_opened_after_all() -> None:
+async def test_withdrawn_report_of_the_only_log_is_not_sent_again() -> None:
     controller = Controller()
     failures = StorageFailures(controller.propose, node_id=1, broker_epoch=1)
     failures.report(TOPIC_ID, 0)

@@ -64,7 +64,7 @@ def table(acls: int) -> AclTable:
     ],
     ids=["of one ACL", "invalid", "of few ACLs"],
 )
-def test_many_filters_over_few_acls_are_looked_for_in_steps(filters: Sequence[Any]) -> None:
+def test_many_filters_over_few_acls_are_matched_in_steps(filters: Sequence[Any]) -> None:
     steps = finding(table(MADE_A_STEP - 1), filters)
     assert sum(1 for _ in steps) >= len(filters) // MADE_A_STEP
 
@@ -94,7 +94,7 @@ def test_exact_filter_finds_the_same_as_a_scan() -> None:
         assert run_to_end(held.matching(wanted)) == scanned
 
 
-async def test_deleted_acls_are_gone_and_told(tmp_path: Path) -> None:
+async def test_deleted_acls_are_gone_and_reported(tmp_path: Path) -> None:
     async with running(tmp_path, settings=SETTINGS) as broker:
         context = RequestContext(broker.services, 1, "127.0.0.1")
         command = CreateAcls((acl("orders"), acl("bills")))

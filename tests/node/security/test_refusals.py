@@ -223,7 +223,7 @@ def test_acls_are_described_by_their_resource(tmp_path: Path):
     asyncio.run(scenario())
 
 
-def test_operations_that_are_allowed_are_told_as_bits(tmp_path: Path):
+def test_allowed_operations_are_answered_as_bits(tmp_path: Path):
     async def scenario() -> None:
         async with secured(tmp_path) as (admin, alice):
             await admin.allow(AclOperation.READ, "a")

@@ -224,7 +224,7 @@ async def test_a_long_transaction_is_left_alone(scene: Scene) -> None:
     assert scene.reaper.hanging_count == 1, "operators see it"
 
 
-async def test_without_an_answer_nothing_happens(scene: Scene) -> None:
+async def test_transaction_is_left_without_an_answer_of_its_coordinator(scene: Scene) -> None:
     await scene.open_transaction()
     scene.coordinators.description = described("Empty", 0)
     scene.coordinators.node = None
@@ -238,7 +238,7 @@ async def test_without_an_answer_nothing_happens(scene: Scene) -> None:
     assert scene.reaper.hanging_count == 1
 
 
-async def test_a_producer_that_goes_on_meanwhile_is_not_aborted(scene: Scene) -> None:
+async def test_producer_that_continues_meanwhile_is_not_aborted(scene: Scene) -> None:
     await scene.open_transaction()
 
     def describe(transactional_id: str) -> TransactionDescription:
@@ -304,7 +304,7 @@ async def test_where_there_are_too_many_producers_the_longest_silent_are_forgott
     await expiry.stop()
 
 
-async def test_too_many_producers_double_nothing_that_may_be_sent_again(scene: Scene) -> None:
+async def test_expiry_of_too_many_producers_duplicates_no_retried_batch(scene: Scene) -> None:
     """A producer stays known for five minutes: librdkafka repeats its records for so long."""
     broker = scene.broker
     for producer_id in range(100, 120):

@@ -75,7 +75,7 @@ async def test_additions_during_a_write_are_joined_in_the_next_one() -> None:
     assert node.shards[0].records["id"].partitions == {T0, T1, T2}
 
 
-async def test_a_zombie_and_a_request_over_a_limit_hear_it_themselves() -> None:
+async def test_zombie_and_request_over_a_limit_get_their_own_errors() -> None:
     node = OneNode(hold_ms=5_000, partitions_max=2)
     old = await node.init()
     who = await node.init()
@@ -119,7 +119,7 @@ async def test_a_cancelled_addition_leaves_the_others() -> None:
     assert node.shards[0].records["id"].partitions == {T0, T1, T2}
 
 
-async def test_when_all_are_cancelled_nothing_is_written_and_others_go_on() -> None:
+async def test_cancelled_additions_are_not_written_and_others_continue() -> None:
     node = OneNode(hold_ms=5_000)
     who = await node.init()
     commands = len(node.groups[0].log)
@@ -202,7 +202,7 @@ async def test_one_id_has_no_more_additions_in_a_write_than_it_may_have_held() -
     assert held(node) == 0
 
 
-async def test_nothing_is_remembered_when_it_is_over(node: OneNode) -> None:
+async def test_entries_are_dropped_after_the_last_addition(node: OneNode) -> None:
     who = await node.init()
     await asyncio.gather(*(start(node, who, partition) for partition in (T0, T1)))
     (leader,) = node.coordinators.leaders

@@ -69,7 +69,7 @@ async def test_the_end_of_a_request_that_its_own_repetition_has_overtaken_is_ref
 @pytest.mark.parametrize(
     ("meant_for", "error"), [(1, E.FENCED_LEADER_EPOCH), (5, E.NONE), (6, E.UNKNOWN_LEADER_EPOCH)]
 )
-async def test_a_marker_is_taken_by_the_leadership_for_which_it_was_sent(
+async def test_marker_is_accepted_only_by_the_leader_epoch_it_was_sent_to(
     broker: LeadingBroker, meant_for: int, error: int
 ) -> None:
     """A leadership does not know the transactions of an earlier one."""

@@ -59,7 +59,7 @@ async def test_markers_of_a_turn_are_one_message_to_each_broker(node: OneNode) -
 
 
 @pytest.mark.parametrize("error", RETRIED)
-async def test_a_passing_trouble_is_tried_again(node: OneNode, error: int) -> None:
+async def test_marker_is_tried_again_after_a_temporary_error(node: OneNode, error: int) -> None:
     node.partitions.errors = {T0: [error, error]}
     task = Task(node, T0, T1)
     await until(lambda: sorted(task.written) == [T0, T1])
@@ -91,7 +91,7 @@ async def test_a_partition_that_needs_no_marker_counts_as_done(node: OneNode, er
     "error",
     [E.INVALID_PRODUCER_EPOCH, E.TRANSACTION_COORDINATOR_FENCED, E.CORRUPT_MESSAGE, 12345],
 )
-async def test_a_refusal_is_not_hammered_but_never_forgotten(error, monkeypatch) -> None:
+async def test_refused_marker_is_tried_again_slowly(error, monkeypatch) -> None:
     monkeypatch.setattr(marker_sender, "SLOW_RETRY_MS", 100)
     node = OneNode()
     node.partitions.errors = {T0: [error]}
@@ -101,7 +101,7 @@ async def test_a_refusal_is_not_hammered_but_never_forgotten(error, monkeypatch)
     assert node.loop.time() - begun_s >= 0.1
 
 
-async def test_a_topic_that_is_gone_needs_no_marker(monkeypatch) -> None:
+async def test_deleted_topic_needs_no_marker(monkeypatch) -> None:
     node = OneNode()
     node.partitions.leadership_of = lambda topic, index: None  # type: ignore[method-assign]
     node.markers._leadership_of = node.partitions.leadership_of
@@ -110,7 +110,7 @@ async def test_a_topic_that_is_gone_needs_no_marker(monkeypatch) -> None:
     assert node.partitions.asked == []
 
 
-async def test_all_that_may_be_gone_are_asked_for_at_once(monkeypatch) -> None:
+async def test_markers_of_possibly_deleted_topics_share_one_catch_up(monkeypatch) -> None:
     """It costs an entry of the cluster's metadata, and a large topic may have many markers."""
     node = OneNode()
     node.markers._leadership_of = lambda *partition: None
@@ -154,7 +154,7 @@ async def test_a_topic_not_yet_in_this_nodes_metadata_gets_its_marker(monkeypatc
     assert node.partitions.asked and knows
 
 
-async def test_a_leader_that_was_deposed_sends_nothing_more(node: OneNode) -> None:
+async def test_deposed_leader_sends_no_more_markers(node: OneNode) -> None:
     node.partitions.errors = {T0: [E.NOT_ENOUGH_REPLICAS] * 1000}
     task = Task(node, T0)
     await until(lambda: len(node.partitions.asked) > 2)
@@ -165,7 +165,7 @@ async def test_a_leader_that_was_deposed_sends_nothing_more(node: OneNode) -> No
     assert len(node.partitions.asked) == asked and task.written == []
 
 
-async def test_a_partition_that_cannot_commit_holds_up_no_other(node: OneNode) -> None:
+async def test_partition_that_cannot_commit_delays_no_other(node: OneNode) -> None:
     node.partitions.gate = asyncio.Event()
     stuck = [Task(node, ("stuck", i)) for i in range(3)]
     await asyncio.sleep(0.01)
@@ -177,7 +177,7 @@ async def test_a_partition_that_cannot_commit_holds_up_no_other(node: OneNode) -
     await until(lambda: all(task.written for task in stuck))
 
 
-async def test_a_marker_says_where_it_was_decided_and_for_which_leadership_it_is(
+async def test_marker_has_the_index_of_its_decision_and_its_leader_epoch(
     node: OneNode,
 ) -> None:
     """A partition distinguishes it from the end of the producer's next transaction."""
@@ -197,7 +197,7 @@ async def test_a_marker_says_where_it_was_decided_and_for_which_leadership_it_is
     assert in_order == sorted(set(in_order)) and in_order[0] > 0
 
 
-async def test_many_transactions_that_cannot_complete_keep_no_turn_of_the_loop() -> None:
+async def test_many_transactions_that_cannot_complete_do_not_hold_the_loop() -> None:
     """A new coordinator finds 1,000 ends, and a partition refuses markers for a while.
 
     As one burst they held the loop for 100 ms, again and again.
@@ -251,7 +251,7 @@ async def test_many_transactions_that_cannot_complete_keep_no_turn_of_the_loop()
     assert max(len(each.writes) for each in commands if isinstance(each, WriteRecords)) <= 100
 
 
-async def test_a_leader_that_stands_still_is_not_waited_for_longer_than_for_its_successor(
+async def test_marker_of_a_silent_leader_goes_to_its_successor_after_a_short_timeout(
     node: OneNode,
 ) -> None:
     """Its link is open, and it does not answer: for ten seconds committed data was not read."""

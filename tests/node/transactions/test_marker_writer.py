@@ -90,7 +90,9 @@ async def test_a_committed_marker_that_is_sent_again_is_known_by_its_epoch(
     assert broker.contents() == [(0, 7, 0, 0), (1, 7, 1, "COMMIT")]
 
 
-async def test_without_that_it_is_written_again_and_changes_nothing(broker: LeadingBroker) -> None:
+async def test_committed_marker_without_data_is_written_again_and_changes_nothing(
+    broker: LeadingBroker,
+) -> None:
     """A marker without data may be that of the next transaction, as in Kafka."""
     await open_transaction(broker)
     assert await broker.mark(commits=False) == [E.NONE]
@@ -100,7 +102,7 @@ async def test_without_that_it_is_written_again_and_changes_nothing(broker: Lead
     assert broker.log().last_stable_offset == 3
 
 
-async def test_a_marker_without_data_fences_all_the_same(broker: LeadingBroker) -> None:
+async def test_marker_without_data_fences(broker: LeadingBroker) -> None:
     assert await broker.mark(7, 4, commits=False, coordinator_epoch=9) == [E.NONE]
     assert broker.log().aborted_transactions.between(0, 99) == []
     late = broker.produce(broker.connect(), {0: batch(0, epoch=3)})
@@ -181,7 +183,7 @@ async def test_marker_taken_for_a_repetition_ends_verifications(
     assert await ending == [E.NONE]
 
 
-async def test_waiting_leaves_nothing_behind(replicated: LeadingBroker) -> None:
+async def test_wait_for_a_marker_leaves_no_entry(replicated: LeadingBroker) -> None:
     await open_transaction(replicated)
     waited = replicated.replicas.purgatory.waiting_count
     marking = replicated.mark()
@@ -229,7 +231,7 @@ async def test_markers_committed_while_many_are_handled_are_answered_at_once(
     assert reply.errors == ((E.NONE,) * 3,) * 50
 
 
-async def test_faults_can_strike_before_and_after_the_append(tmp_path: Path) -> None:
+async def test_fault_points_run_before_and_after_the_append(tmp_path: Path) -> None:
     called: list[tuple[str, int]] = []
     point = lambda name: called.append((name, broker.log().log_end_offset))  # noqa: E731
     broker = LeadingBroker(tmp_path, fault_point=point)

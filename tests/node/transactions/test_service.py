@@ -94,7 +94,7 @@ async def test_a_new_session_finishes_the_transaction_before_it(node: OneNode) -
     assert await node.add(new) == 0
 
 
-async def test_an_end_waits_for_a_write_that_is_under_way(node: OneNode) -> None:
+async def test_end_waits_for_a_write_in_flight(node: OneNode) -> None:
     """An abort while AddPartitions is in flight is not fatal (librdkafka #4849)."""
     who = await node.init()
     node.groups[0].held = []
@@ -109,7 +109,7 @@ async def test_an_end_waits_for_a_write_that_is_under_way(node: OneNode) -> None
     await node.until_state("CompleteAbort")
 
 
-async def test_a_v2_abort_of_nothing_is_one_command(node: OneNode) -> None:
+async def test_empty_v2_abort_is_one_command(node: OneNode) -> None:
     who = await node.init()
     ended = await node.end(who, False, v2=True)
     assert (ended.error, ended.producer_epoch) == (0, 1)
@@ -215,7 +215,7 @@ async def test_held_request_is_refused_when_the_term_ends() -> None:
     assert node.state() == "PrepareCommit"  # the old leader completes nothing
 
 
-async def test_a_completion_that_was_not_durable_is_made_again(node: OneNode) -> None:
+async def test_completion_that_was_not_durable_is_repeated(node: OneNode) -> None:
     who = await node.init()
     await node.add(who)
     await node.end(who)
@@ -259,7 +259,7 @@ async def test_a_timeout_aborts_with_a_raised_epoch() -> None:
     await node.coordinators.stop()
 
 
-async def test_new_session_is_told_as_the_fence_of_the_producer_before(node: OneNode, caplog):
+async def test_new_session_is_logged_as_the_fence_of_the_earlier_producer(node: OneNode, caplog):
     caplog.set_level("INFO", "oncelog.events")
     old = await node.init()
     assert [kind for kind, _ in node.events.counts] == ["election"]
@@ -502,7 +502,7 @@ async def test_an_end_that_waited_in_the_kernel_is_not_executed() -> None:
     assert (await node.end(who, connection_id=1, waited_ms=5_000)).error == 0
 
 
-async def test_a_zombie_hears_that_it_is_fenced_on_whatever_connection(node: OneNode) -> None:
+async def test_zombie_gets_its_fence_on_any_connection(node: OneNode) -> None:
     old = await node.init(connection_id=1)
     new = await node.init(connection_id=2)
     assert await node.add(old, connection_id=1) == E.PRODUCER_FENCED

@@ -121,7 +121,7 @@ def test_reading_changes_nothing_and_stops_at_half_a_frame(tmp_path):
     (segment,) = tmp_path.glob("*.wal")
     whole = segment.read_bytes()
     end = len(whole.rstrip(b"\0"))
-    segment.write_bytes(whole[: end - 3] + bytes(len(whole) - end + 3))  # as if it were under way
+    segment.write_bytes(whole[: end - 3] + bytes(len(whole) - end + 3))  # like an unfinished write
     before = segment.read_bytes()
     assert [e.index for e in read(tmp_path).entries] == [1, 2, 3]
     assert segment.read_bytes() == before

@@ -68,7 +68,7 @@ async def test_questions_during_a_question_are_joined_in_the_next_one(remote: Re
     await asyncio.sleep(0.01)
     rest = [remote.ask(T0), remote.ask(T1), remote.ask(T1, T0), remote.ask(T0, adds=True)]
     await asyncio.sleep(0.01)
-    assert len(remote.asked) == 1  # one question of an id is under way
+    assert len(remote.asked) == 1  # one question of an id is in flight
     remote.gate.set()
     assert await first == [0]
     assert await asyncio.gather(*rest) == [[0], [0], [0, 0], [0]]
@@ -120,7 +120,7 @@ async def test_other_ids_do_not_wait(remote: Remote) -> None:
         (VerifyTransactionReply(E.PRODUCER_FENCED), E.PRODUCER_FENCED),
     ],
 )
-async def test_trouble_is_an_error_of_every_partition(remote: Remote, reply, error) -> None:
+async def test_failed_question_is_an_error_of_every_partition(remote: Remote, reply, error) -> None:
     remote.reply = reply
     assert await remote.ask(T0, T1) == [error, error]
     remote.reply = None

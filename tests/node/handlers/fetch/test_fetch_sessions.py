@@ -323,7 +323,7 @@ async def test_a_session_that_is_evicted_before_its_first_step_keeps_no_places(
     assert not asked.session.partitions and not asked.session.changed
 
 
-async def test_a_client_that_goes_leaves_nothing_that_waits(broker: LeadingBroker) -> None:
+async def test_closed_client_leaves_no_waiting_fetch(broker: LeadingBroker) -> None:
     client = Client(broker)
     client.send(all_at_start(), max_wait_ms=FOREVER_MS).abandon()
     assert len(broker.services.fetch_sessions) == 0, "nobody knows its number"
@@ -336,7 +336,7 @@ async def test_a_client_that_goes_leaves_nothing_that_waits(broker: LeadingBroke
     assert len(broker.replicas.purgatory.standing) == 0, "and costs nothing more until then"
 
 
-async def test_a_client_that_goes_with_many_leaves_nothing_though_records_come_meanwhile(
+async def test_closed_client_with_many_partitions_leaves_nothing_though_records_come(
     broker: LeadingBroker,
 ) -> None:
     """Its fetch is released some turns later, and a record completes the fetch before."""
@@ -350,7 +350,7 @@ async def test_a_client_that_goes_with_many_leaves_nothing_though_records_come_m
 
 
 @pytest.mark.parametrize("has_records", [False, True])
-async def test_a_client_that_goes_while_many_partitions_are_looked_at_leaves_nothing(
+async def test_client_that_closes_while_many_partitions_are_read_leaves_nothing(
     tmp_path: Path, has_records: bool
 ) -> None:
     broker = LeadingBroker(tmp_path, partitions=MANY)
@@ -370,7 +370,7 @@ async def test_a_client_that_goes_while_many_partitions_are_looked_at_leaves_not
     assert broker.replicas.purgatory.waiting_count == 0
 
 
-async def test_many_partitions_of_which_a_record_comes_before_they_are_let_go_of(
+async def test_record_that_comes_before_many_partitions_are_released_leaves_nothing(
     tmp_path: Path,
 ) -> None:
     broker, share = LeadingBroker(tmp_path, partitions=MANY), SpentShare()

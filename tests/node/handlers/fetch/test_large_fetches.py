@@ -178,7 +178,7 @@ async def test_record_wakes_a_repeated_fetch(tmp_path: Path) -> None:
         assert (refused.index, refused.error_code) == (6, E.NOT_LEADER_OR_FOLLOWER)
 
 
-async def test_a_kept_fetch_that_had_to_make_room_is_answered_all_the_same(tmp_path: Path) -> None:
+async def test_evicted_kept_fetch_is_answered(tmp_path: Path) -> None:
     async with repeating(tmp_path) as (broker, ask):
         cache = broker.services.fetch_sessions
         (session,) = cache
@@ -215,7 +215,7 @@ async def test_kept_fetch_that_loses_its_session_during_a_read_is_woken(
     assert second.is_there
 
 
-async def test_nothing_is_kept_for_a_client_that_has_gone(broker: LeadingBroker) -> None:
+async def test_fetch_of_a_closed_client_is_not_kept(broker: LeadingBroker) -> None:
     connection = broker.connect()
     connection.is_closed = True
     repeated = RepeatedFetch(connection, 12, FetchRows(12, 0, 0, 0))

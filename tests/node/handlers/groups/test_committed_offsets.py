@@ -103,7 +103,7 @@ def test_null_asks_for_all(broker: GroupBroker, version: int) -> None:
     }
 
 
-def test_an_offset_of_minus_one_was_committed_all_the_same(broker: GroupBroker) -> None:
+def test_committed_offset_of_minus_one_is_a_commit(broker: GroupBroker) -> None:
     put(broker, "u", 1, -1)
     assert fetch(broker)["u", 1] == NONE
 
@@ -127,7 +127,9 @@ def test_topics_that_never_were_have_no_offsets(broker: GroupBroker) -> None:
 
 
 @pytest.mark.parametrize("version", [9, 10])
-def test_the_offset_of_a_namesake_is_none(broker: GroupBroker, version: int) -> None:
+def test_offset_of_another_topic_with_the_same_name_is_none(
+    broker: GroupBroker, version: int
+) -> None:
     put(broker, "u", 0, 99, topic_id=bytes([9]) * 16)
     topic_id = broker.ids["u"]
     name = "u" if version < 10 else topic_id
@@ -163,7 +165,7 @@ def test_stable_answer_hides_offsets_that_may_change(broker: GroupBroker, versio
     ],
 )
 @pytest.mark.parametrize("version", [1, 2, 7, 8])
-def test_trouble_is_the_groups_error(
+def test_coordinator_failure_is_the_groups_error(
     broker: GroupBroker, version: int, failure: type, expected: int
 ) -> None:
     broker.groups.failure = failure()
@@ -172,7 +174,7 @@ def test_trouble_is_the_groups_error(
 
 
 @pytest.mark.parametrize("version", [1, 2, 8])
-def test_something_unexpected_becomes_an_answer(broker: GroupBroker, version: int) -> None:
+def test_unexpected_exception_is_answered(broker: GroupBroker, version: int) -> None:
     broker.groups.failure = ZeroDivisionError()  # type: ignore[assignment]
     found = fetch(broker, version, [wanted(0)])
     assert -1 in (found.get("error"), found.get(("t", 0), NONE)[3])
@@ -221,7 +223,7 @@ def test_offsets_are_deleted_committed_and_pending_ones(broker: GroupBroker) -> 
     assert broker.shard.offsets.committed("g") == [("t", 1)]
 
 
-def test_nothing_is_written_where_nothing_is(broker: GroupBroker) -> None:
+def test_deletion_of_missing_offsets_writes_no_tombstone(broker: GroupBroker) -> None:
     before = len(broker.groups.batches)
     assert delete(broker, named("t", 2)) == {("t", 2): 0}
     assert len(broker.groups.batches) == before

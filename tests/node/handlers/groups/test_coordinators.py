@@ -42,7 +42,7 @@ def find(
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_the_first_question_makes_the_topic(broker: FakeBroker, version: int) -> None:
+def test_first_request_creates_the_offsets_topic(broker: FakeBroker, version: int) -> None:
     ((error, address),) = find(broker, version, "g")
     topic = broker.state.topics[OFFSETS_TOPIC]
     assert (error, len(topic.partitions)) == (0, 8)
@@ -50,7 +50,7 @@ def test_the_first_question_makes_the_topic(broker: FakeBroker, version: int) ->
     assert address == (leader, "127.0.0.1", 9090 + leader)
 
 
-def test_auto_creation_may_be_off_and_the_topic_is_made_all_the_same() -> None:
+def test_offsets_topic_is_created_without_auto_creation() -> None:
     broker = FakeBroker(auto_create_topics_enable="false")
     ((error, _),) = find(broker, 4, "g")
     assert error == 0
@@ -74,7 +74,7 @@ def test_a_partition_without_leader_has_no_coordinator(broker: FakeBroker) -> No
     assert find(broker, 4, "g") == [(ErrorCode.COORDINATOR_NOT_AVAILABLE, NOBODY)]
 
 
-def test_a_topic_that_cannot_be_made(broker: FakeBroker) -> None:
+def test_offsets_topic_that_cannot_be_created_is_not_available(broker: FakeBroker) -> None:
     broker.controller.failure = RequestTimedOut()
     for version in (0, 3, 4):
         assert find(broker, version, "g") == [(ErrorCode.COORDINATOR_NOT_AVAILABLE, NOBODY)]

@@ -92,7 +92,7 @@ def test_every_version_commits(broker: GroupBroker, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [2, 3, 4, 5])
-def test_old_clients_bring_their_own_retention(broker: GroupBroker, version: int) -> None:
+def test_old_clients_set_their_own_retention(broker: GroupBroker, version: int) -> None:
     commit(broker, version, retention_time=1000)
     ((record,),) = [decode_batch(batch) for batch in broker.groups.batches]
     value = decode_offset_value(record.value or b"")
@@ -134,7 +134,7 @@ def test_a_refused_member_commits_nothing(broker: GroupBroker, refusal: type) ->
         (MessageTooLarge, ErrorCode.UNKNOWN_SERVER_ERROR),
     ],
 )
-def test_trouble_of_the_partition_is_the_coordinators(
+def test_error_of_the_partition_becomes_one_of_the_coordinator(
     broker: GroupBroker, failure: type, expected: int
 ) -> None:
     broker.groups.append_failure = failure()
@@ -182,7 +182,7 @@ def test_no_metadata_is_empty_metadata(broker: GroupBroker) -> None:
     assert value is not None and value.metadata == ""
 
 
-def test_offsets_are_bounded_but_known_ones_go_on(
+def test_new_offsets_are_bounded_but_known_ones_are_committed(
     broker: GroupBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit(broker)
@@ -193,7 +193,7 @@ def test_offsets_are_bounded_but_known_ones_go_on(
     assert commit(broker) == {("t", 0): 0}
 
 
-def test_something_unexpected_becomes_an_answer(broker: GroupBroker) -> None:
+def test_unexpected_exception_is_answered(broker: GroupBroker) -> None:
     broker.groups.append_failure = ZeroDivisionError()  # type: ignore[assignment]
     assert commit(broker) == {("t", 0): -1}
     assert commit(broker, 10, topics=topics(topic_id=broker.ids["t"])) == {(broker.ids["t"], 0): -1}
@@ -233,7 +233,7 @@ def test_every_version_commits_in_a_transaction(broker: GroupBroker, version: in
     assert (value.offset, value.leader_epoch) == (42, 3 if version >= 2 else -1)
 
 
-def test_an_open_transaction_is_not_asked_about_again(broker: GroupBroker) -> None:
+def test_open_transaction_is_not_verified_again(broker: GroupBroker) -> None:
     for _ in range(3):
         assert txn_commit(broker) == {("t", 0): 0}
     assert len(broker.verifier.questions) == 1
@@ -328,7 +328,7 @@ def test_offsets_after_the_end_of_their_transaction_open_nothing(broker: GroupBr
     assert txn_commit(broker) == {("t", 0): ErrorCode.INVALID_TXN_STATE}
 
 
-def test_a_fenced_producer_hears_of_its_epoch(broker: GroupBroker) -> None:
+def test_fenced_producer_gets_invalid_producer_epoch(broker: GroupBroker) -> None:
     assert txn_commit(broker, producer_epoch=1) == {("t", 0): 0}
     assert txn_commit(broker, producer_epoch=0) == {("t", 0): ErrorCode.INVALID_PRODUCER_EPOCH}
 

@@ -76,7 +76,7 @@ def test_lists_of_a_subscription_are_set_as_a_whole_only(
         ("s" * 1_001, INTERVAL, "100", ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_a_subscription_that_cannot_be_is_refused(
+def test_invalid_subscription_is_refused(
     broker: FakeBroker, name: str, key: str, value: str, code: int
 ) -> None:
     ((found, message),) = alter(broker, change(CLIENT_METRICS, name, (key, SET, value)))

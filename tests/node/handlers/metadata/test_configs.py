@@ -95,7 +95,7 @@ def test_hours_in_the_file_are_named_as_the_source() -> None:
     assert synonyms_of(retention) == [("log.retention.hours", "2", 4)]
 
 
-def test_a_cluster_wide_value_goes_before_the_file() -> None:
+def test_cluster_wide_value_overrides_the_file() -> None:
     broker = FakeBroker(log_segment_bytes="2000000")
     broker.create("a")
     assert alter(broker, change(BROKER, "", ("log.segment.bytes", SET, "3000000")))[0][0] == 0
@@ -216,7 +216,7 @@ def test_a_broker_shows_all_its_keys() -> None:
         (99, "x", ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_one_bad_resource_does_not_spoil_another(
+def test_invalid_resource_does_not_affect_another(
     broker: FakeBroker, kind: int, name: str, code: int
 ) -> None:
     broker.create("a")
@@ -281,7 +281,7 @@ def test_a_resource_or_a_key_is_named_once(broker: FakeBroker) -> None:
     assert broker.state.topics["a"].configs == {}
 
 
-def test_trying_changes_nothing(broker: FakeBroker) -> None:
+def test_validate_only_changes_no_config(broker: FakeBroker) -> None:
     broker.create("a")
     good, bad = change(TOPIC, "a", ("retention.ms", SET, "1")), change(TOPIC, "b")
     assert [c for c, _ in alter(broker, good, bad, validate_only=True)] == [0, 3]
@@ -351,7 +351,7 @@ def test_config_of_one_broker_overrides_that_of_all(broker: FakeBroker) -> None:
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_the_old_way_replaces_everything(broker: FakeBroker, version: int) -> None:
+def test_alter_configs_replaces_all_values(broker: FakeBroker, version: int) -> None:
     broker.create("a", retention_ms="5")
 
     def ask(*configs: tuple[str, str | None]) -> tuple[int, str]:
@@ -374,7 +374,7 @@ def test_an_unknown_resource_type_is_refused() -> None:
     assert alter(FakeBroker(), change(3, "x")) == [(42, "Unknown resource type 3")]
 
 
-def test_when_the_controller_is_silent_every_resource_hears_of_it(broker: FakeBroker) -> None:
+def test_silent_controller_is_an_error_of_every_resource(broker: FakeBroker) -> None:
     broker.controller.failure = RequestTimedOut()
     changes = [change(TOPIC, name, ("retention.ms", SET, "1")) for name in ("a", "b")]
     assert [code for code, _ in alter(broker, *changes)] == [7, 7]

@@ -50,7 +50,7 @@ def test_a_deleted_level_is_that_of_the_parent(broker: FakeBroker, logger: loggi
     assert described(broker, LOGGER, "1")[NAME].value == "ERROR"
 
 
-def test_trying_a_level_sets_none(broker: FakeBroker, logger: logging.Logger) -> None:
+def test_validate_only_sets_no_level(broker: FakeBroker, logger: logging.Logger) -> None:
     resource = change(LOGGER, "1", (NAME, SET, "FATAL"))
     assert alter(broker, resource, validate_only=True) == [(0, None)]
     assert logger.level == logging.NOTSET

@@ -60,7 +60,7 @@ def test_every_version_names_brokers_topics_leaders(broker: FakeBroker, version:
     ("version", "topics", "names"),
     [(0, [], ["a", "b"]), (1, [], []), (1, None, ["a", "b"]), (12, None, ["a", "b"]), (12, [], [])],
 )
-def test_all_topics_are_asked_for_by_nothing_or_by_null(
+def test_empty_or_null_topics_request_all(
     broker: FakeBroker, version: int, topics: list[str] | None, names: list[str]
 ) -> None:
     broker.create("a")
@@ -180,7 +180,7 @@ def test_the_kept_answers_are_bounded() -> None:
     assert len(answers._cached) == before
 
 
-def test_a_topic_is_made_because_it_is_asked_for() -> None:
+def test_requested_topic_is_created() -> None:
     broker = FakeBroker(num_partitions="4")
     (topic,) = broker.ask(METADATA, 9, asking("new", creates=True)).topics
     assert (topic.error_code, len(topic.partitions)) == (0, 4)
@@ -191,14 +191,14 @@ def test_versions_before_4_always_create(broker: FakeBroker) -> None:
     assert broker.ask(METADATA, 3, {"topics": [{"name": "new"}]}).topics[0].error_code == 0
 
 
-def test_nothing_is_made_when_the_client_declines(broker: FakeBroker) -> None:
+def test_topic_is_not_created_when_the_client_declines(broker: FakeBroker) -> None:
     (topic,) = broker.ask(METADATA, 4, asking("new")).topics
     assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert broker.controller.commands == []
 
 
 @pytest.mark.parametrize("name", ["no good", "__transaction_state", "__cluster_metadata"])
-def test_some_names_are_never_made(broker: FakeBroker, name: str) -> None:
+def test_reserved_topics_are_never_created(broker: FakeBroker, name: str) -> None:
     assert broker.ask(METADATA, 9, asking(name, creates=True)).topics[0].error_code != 0
     assert broker.controller.commands == []
 
@@ -229,7 +229,7 @@ async def test_request_that_loses_the_race_finds_the_topic(broker: FakeBroker) -
     assert len((await question).topics[0].partitions) == 5
 
 
-def test_a_topic_that_cannot_be_made_stays_unknown(broker: FakeBroker) -> None:
+def test_topic_that_cannot_be_created_stays_unknown(broker: FakeBroker) -> None:
     broker.controller.failure = InvalidReplicationFactor("too few brokers")
     (topic,) = broker.ask(METADATA, 9, asking("new", creates=True)).topics
     assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -109,7 +109,7 @@ def test_the_replication_factor_can_be_protected(broker: FakeBroker) -> None:
     assert answer.allow_replication_factor_change is False
 
 
-def test_when_the_controller_is_silent_the_whole_says_so(broker: FakeBroker) -> None:
+def test_silent_controller_is_an_error_of_the_whole_answer(broker: FakeBroker) -> None:
     broker.controller.failure = RequestTimedOut()
     topics = [{"name": "a", "partitions": [{"partition_index": 0, "replicas": [2]}]}]
     assert broker.ask(REASSIGN, 1, {"topics": topics}).error_code == 7
@@ -162,7 +162,7 @@ def test_the_quorum_shows_leader_and_voters(version: int) -> None:
         ]
 
 
-def test_there_is_one_quorum() -> None:
+def test_quorum_of_another_topic_is_refused() -> None:
     topics = [{"topic_name": "a", "partitions": [{"partition_index": 0}]}]
     answer = FakeBroker().ask(QUORUM, 2, {"topics": topics})
     assert answer.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -183,7 +183,7 @@ def test_api_versions_is_the_table(broker: FakeBroker, version: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "-x", "a b", "x" * 10 + "!"])
-def test_a_clients_name_is_looked_at(name: str) -> None:
+def test_client_software_name_is_validated(name: str) -> None:
     software = {"client_software_name": name, "client_software_version": "1"}
     answer = FakeBroker().ask(API_VERSIONS, 3, software)
     assert (answer.error_code, answer.api_keys) == (ErrorCode.INVALID_REQUEST, [])
@@ -266,7 +266,7 @@ def test_a_producer_gets_an_id_of_its_own(broker: FakeBroker, version: int) -> N
         ({"transactional_id": None, "producer_id": -1, "producer_epoch": 3}, 42),
     ],
 )
-def test_producer_id_is_refused_for_invalid_requests(values: dict[str, Any], code: int) -> None:
+def test_producer_id_without_its_epoch_is_refused(values: dict[str, Any], code: int) -> None:
     answer = FakeBroker().ask(INIT_PRODUCER_ID, 5, values)
     assert answer.error_code == code
     if code:

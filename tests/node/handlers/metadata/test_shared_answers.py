@@ -59,7 +59,7 @@ class Asked:
         self.go_on.clear()
 
 
-async def test_those_that_ask_while_nothing_changes_share_one_computation() -> None:
+async def test_requests_without_a_change_between_them_share_one_computation() -> None:
     asked = Asked()
     answers = [asked.ask()]
     await settle()
@@ -70,7 +70,7 @@ async def test_those_that_ask_while_nothing_changes_share_one_computation() -> N
     assert asked.began == [0]
 
 
-async def test_those_that_ask_after_a_change_get_no_older_state() -> None:
+async def test_requests_after_a_change_get_no_older_state() -> None:
     """They share the one computation that begins when the running one has ended."""
     asked = Asked()
     before = asked.ask()
@@ -98,7 +98,7 @@ async def test_different_questions_share_nothing() -> None:
     assert await asyncio.gather(*answers) == [0, 0]
 
 
-async def test_one_that_goes_takes_the_answer_from_no_other() -> None:
+async def test_closed_client_does_not_cancel_a_shared_answer() -> None:
     asked = Asked()
     gone, stays = asked.ask(), asked.ask()
     await settle()
@@ -172,7 +172,7 @@ def delete(broker: FakeBroker, name: str) -> None:
     broker.controller.apply(DeleteTopics((TopicReference(name),)))
 
 
-async def test_metadata_by_id_of_a_topic_that_is_made_anew_meanwhile_does_not_show_its_namesake(
+async def test_metadata_by_id_of_a_recreated_topic_does_not_show_the_new_one(
     broker: FakeBroker, computed: list[int]
 ) -> None:
     create(broker, "wide", MANY)
@@ -214,7 +214,7 @@ async def test_metadata_by_id_asked_for_after_a_change_shows_it(broker: FakeBrok
     assert [topic.error_code for topic in (await before.value()).topics] == [0, 0]
 
 
-async def test_metadata_of_clients_that_have_gone_is_not_computed(
+async def test_metadata_of_closed_clients_is_not_computed(
     broker: FakeBroker, computed: list[int]
 ) -> None:
     """Else different requests of clients that close at once would delay all others."""

@@ -111,7 +111,7 @@ def test_replicas_can_be_assigned_by_hand(broker: FakeBroker) -> None:
     assert [p.replicas for p in broker.state.topics["a"].partitions] == [(3, 1), (2, 3)]
 
 
-def test_when_the_controller_is_silent_every_topic_hears_of_it(broker: FakeBroker) -> None:
+def test_silent_controller_is_an_error_of_every_topic(broker: FakeBroker) -> None:
     broker.controller.failure = RequestTimedOut()
     assert errors_of(broker.ask(CREATE, 7, {"topics": [new("a"), new("b")]})) == {"a": 7, "b": 7}
     deleted = broker.ask(DELETE, 6, {"topics": [{"name": "a"}, {"topic_id": b"x" * 16}]})
@@ -213,7 +213,7 @@ def test_adding_partitions_can_be_tried(broker: FakeBroker) -> None:
     ("key", "version", "question"),
     [(CREATE, 7, {"topics": []}), (DELETE, 6, {"topics": []}), (EXTEND, 3, {"topics": []})],
 )
-def test_nothing_asked_is_nothing_proposed(
+def test_empty_request_proposes_no_command(
     broker: FakeBroker, key: int, version: int, question: dict[str, object]
 ) -> None:
     broker.ask(key, version, question)

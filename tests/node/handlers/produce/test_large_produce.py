@@ -104,7 +104,7 @@ def test_a_failure_without_an_answer_closes_the_connection(tmp_path: Path) -> No
     assert ends == [1] * CREATED
 
 
-def test_nothing_is_appended_of_one_that_is_cut_short(tmp_path: Path) -> None:
+def test_truncated_request_appends_no_batch(tmp_path: Path) -> None:
     def ask(connection: Connection) -> None:
         connection.send(0, 9, request(9)[:-3])
         with pytest.raises(ConnectionError):

@@ -105,7 +105,7 @@ async def test_the_records_at_fault_are_named(
     assert await compacted.put(sound).errors() == {0: E.NONE}
 
 
-async def test_there_is_a_bound_on_how_many_records_are_named(compacted: LeadingBroker) -> None:
+async def test_number_of_named_records_is_bounded(compacted: LeadingBroker) -> None:
     records = keyed(*[None] * (NAMED_RECORDS_MAX + 5))
     answer = compacted.put(records)
     (read,) = await answer.partitions()
@@ -156,7 +156,7 @@ async def test_records_of_an_abandoned_request_are_validated_no_further(
     assert compacted.log().log_end_offset == 0
 
 
-async def test_a_transactional_batch_of_many_records_is_looked_at_before_the_coordinator_is_asked(
+async def test_transactional_batch_of_many_records_is_checked_before_its_verification(
     compacted: LeadingBroker,
 ) -> None:
     compacted.verifier.hold = True
@@ -172,7 +172,7 @@ async def test_a_transactional_batch_of_many_records_is_looked_at_before_the_coo
 
 
 @pytest.mark.parametrize(("batches", "headers"), [(1, 15_000), (100, 300)])
-async def test_few_records_with_many_headers_are_looked_at_in_slices(
+async def test_few_records_with_many_headers_are_checked_in_slices(
     compacted: LeadingBroker, batches: int, headers: int
 ) -> None:
     """At once they held the loop for seconds: each batch decompresses to 32 kB of headers."""

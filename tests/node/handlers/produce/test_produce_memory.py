@@ -79,7 +79,7 @@ async def test_a_queue_of_acks_0_needs_no_client(tmp_path: Path) -> None:
         await server.stop(0)
 
 
-async def test_a_produce_of_the_queue_goes_with_its_connection(tmp_path: Path) -> None:
+async def test_queued_produce_is_dropped_with_its_connection(tmp_path: Path) -> None:
     """The memory budget no longer counts it then, even if the coordinator takes long."""
     broker = LeadingBroker(tmp_path)
     broker.verifier.hold = True

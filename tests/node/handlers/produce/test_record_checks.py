@@ -140,7 +140,7 @@ async def test_missing_maximum_timestamp_becomes_that_of_the_records(
 
 @pytest.mark.parametrize("level", LEVELS[1:])
 @pytest.mark.parametrize("claimed_ms", [-HOUR_MS, 0, HOUR_MS, 100 * HOUR_MS])
-async def test_maximum_timestamp_is_that_of_the_records_where_they_are_looked_at(
+async def test_maximum_timestamp_is_that_of_the_records_if_they_are_checked(
     tmp_path: Path, level: RecordCheck, claimed_ms: int
 ) -> None:
     broker, now_ms = leading(tmp_path, level), SystemClock.wall_ms()

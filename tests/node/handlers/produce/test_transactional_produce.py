@@ -24,7 +24,7 @@ E = ErrorCode
 
 
 @pytest.mark.parametrize(("version", "adds"), [(3, False), (11, False), (12, True)])
-async def test_the_first_batch_is_asked_about_and_the_next_is_not(
+async def test_first_batch_is_verified_and_the_next_is_not(
     broker: LeadingBroker, version: int, adds: bool
 ) -> None:
     connection = broker.connect()
@@ -128,7 +128,7 @@ async def test_a_refused_batch_is_not_in_the_log_and_may_come_again(broker: Lead
 # -- markers during verifications
 
 
-async def test_a_yes_that_comes_after_the_marker_opens_nothing(broker: LeadingBroker) -> None:
+async def test_confirmation_after_the_marker_opens_no_transaction(broker: LeadingBroker) -> None:
     """The produce was late, and the transaction is over: the answer is outdated (KIP-890)."""
     broker.verifier.hold = True
     late = broker.produce(broker.connect(), {0: batch(0)})
@@ -146,7 +146,7 @@ async def test_a_yes_that_comes_after_the_marker_opens_nothing(broker: LeadingBr
     assert broker.log().last_stable_offset == 1
 
 
-async def test_the_next_transaction_may_be_asked_about_before_the_marker_of_the_last(
+async def test_next_transaction_may_be_verified_before_the_marker_of_the_last(
     tmp_path: Path,
 ) -> None:
     """The coordinator answers after the markers are written; one invalidates the guard."""
@@ -176,7 +176,7 @@ async def test_the_next_transaction_may_be_asked_about_before_the_marker_of_the_
 @pytest.mark.parametrize(
     ("version", "code"), [(9, E.NOT_ENOUGH_REPLICAS), (12, E.CONCURRENT_TRANSACTIONS)]
 )
-async def test_guards_dropped_again_and_again_are_answered_with_a_retriable_error(
+async def test_repeatedly_dropped_guards_are_answered_with_a_retriable_error(
     broker: LeadingBroker, version: int, code: ErrorCode
 ) -> None:
     broker.verifier.hold = True
@@ -256,7 +256,7 @@ async def test_leadership_that_moves_during_the_question_is_reported(broker: Lea
     assert await answer.errors() == {0: E.NOT_LEADER_OR_FOLLOWER}
 
 
-async def test_leadership_that_comes_during_the_question_is_not_taken_for_a_yes(
+async def test_leadership_that_begins_during_the_verification_is_no_confirmation(
     tmp_path: Path,
 ) -> None:
     broker = LeadingBroker(tmp_path, partitions=2)
@@ -306,7 +306,7 @@ async def test_produces_behind_one_that_waits_are_appended_behind_it(tmp_path: P
     assert again.is_there
 
 
-async def test_a_burst_of_produces_is_asked_about_together(tmp_path: Path) -> None:
+async def test_burst_of_produces_is_verified_together(tmp_path: Path) -> None:
     broker = LeadingBroker(tmp_path, partitions=6)
     broker.verifier.hold = True
     connection = broker.connect()
@@ -320,7 +320,7 @@ async def test_a_burst_of_produces_is_asked_about_together(tmp_path: Path) -> No
     assert questions in ([[0], [1, 2, 3, 4, 5]], [[0, 1, 2, 3, 4, 5]])
 
 
-async def test_a_burst_of_many_partitions_is_asked_about_in_parts(tmp_path: Path) -> None:
+async def test_burst_of_many_partitions_is_verified_in_parts(tmp_path: Path) -> None:
     """Requests that are verified together are appended in one turn of the loop."""
     broker = LeadingBroker(tmp_path, partitions=PARTITIONS_MAX * 3 // 2)
     connection, each = broker.connect(), PARTITIONS_MAX // 2
@@ -333,7 +333,7 @@ async def test_a_burst_of_many_partitions_is_asked_about_in_parts(tmp_path: Path
     assert [len(question[3]) for question in broker.verifier.questions] == [2 * each, each]
 
 
-async def test_producers_that_share_a_connection_are_asked_about_one_after_the_other(
+async def test_producers_that_share_a_connection_are_verified_one_after_the_other(
     broker: LeadingBroker,
 ) -> None:
     connection = broker.connect()
@@ -441,7 +441,9 @@ async def test_produce_of_a_closed_connection_is_not_appended(broker: LeadingBro
     assert connection.produce_queue is None
 
 
-async def test_a_marker_before_a_part_of_a_large_produce_makes_it_ask_again(tmp_path: Path) -> None:
+async def test_marker_before_a_part_of_a_large_produce_causes_another_verification(
+    tmp_path: Path,
+) -> None:
     """A late repetition invalidated the guard before the part's slice: INVALID_TXN_STATE."""
     partitions = 2 * PARTITIONS_MAX + 50
     last = partitions - 1
@@ -464,7 +466,7 @@ async def test_a_marker_before_a_part_of_a_large_produce_makes_it_ask_again(tmp_
     assert broker.verifier.questions[-1][3] == (("t", last),)
 
 
-async def test_a_marker_between_a_large_produce_and_the_next_makes_that_ask_again(
+async def test_marker_between_a_large_produce_and_the_next_causes_another_verification(
     tmp_path: Path,
 ) -> None:
     """Both were in one question, and slices of the first were appended after its answer."""

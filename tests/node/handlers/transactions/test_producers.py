@@ -87,7 +87,7 @@ async def test_every_version_makes_a_transaction(world: World) -> None:
             assert ended.producer_epoch == who.producer_epoch + 1
 
 
-async def test_a_fenced_producer_hears_it_in_its_own_words(world: World) -> None:
+async def test_fenced_producer_gets_the_error_of_its_version(world: World) -> None:
     old = await world.init()
     await world.init()
     for version in range(4):
@@ -207,7 +207,7 @@ async def test_transactions_are_listed_and_filtered(world: World) -> None:
 
 
 @pytest.mark.parametrize("text", [".*", "orders-[0-9]+", r"a\.b*", "a|b", "(?:a|b)c", "[*+{(]x"])
-def test_expressions_of_people_are_taken(text: str) -> None:
+def test_common_expressions_are_accepted(text: str) -> None:
     assert compile_pattern(text).pattern == text
 
 

@@ -222,7 +222,7 @@ async def test_keys_are_read_again_for_a_token_by_an_unknown_key_but_not_often(
         assert provider.answers == [b"not asked"]
 
 
-async def test_address_that_drips_is_given_up_after_a_deadline(
+async def test_address_that_sends_slowly_is_abandoned_after_a_deadline(
     keys: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tokens, "FETCH_TIMEOUT_S", 0.5)

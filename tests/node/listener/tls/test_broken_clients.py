@@ -32,7 +32,7 @@ BROKEN_RECORD = b"\x17\x03\x03\x00\x20" + bytes(32)
 
 
 class RawClient:
-    """A client that speaks TLS itself, and can send what TLS does not allow."""
+    """A client with its own TLS, which can send bytes that TLS does not allow."""
 
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, context: ssl.SSLContext

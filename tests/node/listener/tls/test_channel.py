@@ -143,7 +143,7 @@ def test_plain_text_is_known_by_its_first_byte(certificates: Certificates) -> No
 
 @settings(deadline=None)
 @given(st.binary(min_size=1, max_size=300), st.integers(0, 200))
-def test_bytes_that_make_no_sense_are_typed_errors(
+def test_malformed_bytes_are_typed_errors(
     certificates: Certificates, noise: bytes, position: int
 ) -> None:
     channel = TlsChannel(certificates.credentials().context)

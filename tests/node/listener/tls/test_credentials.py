@@ -65,7 +65,7 @@ def test_unusable_certificates_are_refused_with_a_sentence(
     assert says in str(caught.value)
 
 
-def test_changed_file_is_taken_up_and_a_broken_one_is_not(
+def test_changed_file_is_loaded_and_a_broken_one_is_not(
     certificates: Certificates, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, LOG.name)

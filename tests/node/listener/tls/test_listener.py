@@ -166,7 +166,7 @@ async def test_client_without_a_certificate_is_refused_with_a_reason(
     ]
 
 
-async def test_tls_on_a_plain_listener_is_told_apart_from_garbage(
+async def test_tls_on_a_plain_listener_is_distinguished_from_garbage(
     certificates: Certificates, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "oncelog.test")
