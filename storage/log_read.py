@@ -19,7 +19,7 @@ from .segments.segment_list import SegmentList
 
 _batch_length = struct.Struct(">i")
 HEADERS_PER_STEP = 64  # of a search; about 0.3 ms
-AT_ONCE_BYTES = 1 << 20  # read whatever the batches are; of more a sample is looked at first
+AT_ONCE_BYTES = 1 << 20  # read in any case; for more a sample is read first
 SAMPLE_BYTES = 16_384
 _LENGTH_AT = 8  # the position of its length in a batch
 

@@ -65,7 +65,7 @@ class LoadedLog(NamedTuple):
     log_end_offset: int
     is_cut: bool  # batches were left out: nothing may grow in their place before a flush
     is_synced: bool = False  # it is as a clean end has left it: all on the disk, names and indexes
-    indexed_from: int = LONG_MAX  # from here on indexes were made anew, maybe below what is synced
+    indexed_from: int = LONG_MAX  # indexes were rebuilt from here on, maybe below the synced offset
     are_epochs_saved: bool = True
 
 

@@ -30,7 +30,7 @@ from .names import child_prefix
 
 log = logging.getLogger("oncelog.sink")
 
-IDS_MAX = 100_000  # in a table; those put back first are left
+IDS_MAX = 100_000  # in a table; the first ones put back are dropped
 PRUNED_EACH = 1_000  # that are put back
 LOCK_TIMEOUT_S = 2.0  # a process that was stopped within its transaction holds the others up
 BUSY = (5, 6)  # SQLITE_BUSY, SQLITE_LOCKED

@@ -135,7 +135,7 @@ class SinkProtocol(DecidedChildren):
         before = self.decision or Decision(generation=0, query_id=self._given.query_id)
         newest = max(before.generation, *(g or 0 for g in generations), 0)
         if not self.generation or newest > self.generation:
-            self.reusable_ids, newest = {}, newest + 1  # else: has it still, after a long time
+            self.reusable_ids, newest = {}, newest + 1  # else it still holds its generation
         self.decision = before.claimed(newest)
         self.phase = Phase.CLAIMING
         return steps.WriteDecision(self.decision)

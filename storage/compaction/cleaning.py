@@ -97,7 +97,7 @@ class Cleaning:
         summaries, end_offset = self._summaries[:count], self._ends[count - 1] if count else 0
         for group in group_segments(summaries, end_offset, self._config):
             yield from self._clean_group(group)
-        if summaries:  # what is swapped in is on the disk before it is said to be clean
+        if summaries:  # sync the swapped files before the log counts as clean
             sync_directory(self._segments[0].directory)
 
     def close(self) -> None:

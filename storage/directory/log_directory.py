@@ -341,7 +341,7 @@ class LogDirectory:
             cluster_id=cluster_id, node_id=node_id, directory_id=meta.directory_id, boot_id=boot_id
         )
         if self._written_boot_id is None:
-            self._write_meta(meta)  # it is new: from here on it is ours
+            self._write_meta(meta)  # a new directory is ours from here on
         return meta
 
     def _write_meta(self, meta: MetaProperties) -> None:

@@ -112,10 +112,7 @@ async def test_offsets_of_a_member_that_the_group_has_gone_on_without_are_refuse
 
 
 async def test_offsets_of_revoked_partitions_are_taken_from_the_callback(bootstrap):
-    """The rebalance is cooperative: the member has joined, and its partitions are free until then.
-
-    No other member gets them before it joins again.
-    """
+    """In a cooperative rebalance no member gets revoked partitions before their owner rejoins."""
     topic = await new_topic(bootstrap, 2)
     settings = {
         **QUICK,

@@ -71,7 +71,7 @@ async def until_aborted(producer: Producer) -> None:
 
 
 class Run:
-    """A run of one transaction with a kill in a given phase, and one after it."""
+    """A producer's transactions, each with a kill in a chosen phase, or in none."""
 
     def __init__(self, producer: Producer, topic: str, blow: Blow) -> None:
         self.producer, self.topic, self.blow = producer, topic, blow
