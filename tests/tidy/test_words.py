@@ -6,8 +6,6 @@ from .words import RATIO_MAX, Folder, folders, read
 
 # Folders whose sentences are still to be written anew.
 UNWRITTEN = {
-    "client",
-    "tests/client",
     "tests/coordinator",
     "tests/replication",
     "tests/runtime",
