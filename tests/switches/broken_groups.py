@@ -8,12 +8,14 @@ from oncelog.coordinator.groups.consumer import heartbeats
 from oncelog.coordinator.groups.consumer.consumer_group import ConsumerGroup, held_partitions
 from oncelog.coordinator.groups.consumer.records import CurrentAssignmentKey
 from oncelog.coordinator.groups.consumer_groups import ConsumerGroups
+from oncelog.coordinator.groups.migration import classic_members
 from oncelog.coordinator.groups.offset_table import OffsetTable
+from oncelog.coordinator.groups.turn import GroupAppend
 from oncelog.node.groups.coordinator import GroupCoordinator
 from oncelog.node.groups.turn_execution import TurnExecution
 from oncelog.wire.errors import ErrorCode
 
-from .patching import replaced
+from .patching import replaced, together
 
 
 def early_commits() -> AbstractContextManager[Any]:
@@ -147,3 +149,48 @@ def reused_generation() -> AbstractContextManager[Any]:
         return group
 
     return replaced(ClassicGroup, "restored", staticmethod(restored))
+
+
+def downgrade_in_two_batches() -> AbstractContextManager[Any]:
+    """A group becomes a classic one in two batches: the old form goes, then the new one comes."""
+    sound = ConsumerGroups.downgrade
+
+    def downgrade(self: Any, group: Any, leaving: Any, settled: Any, turn: Any, *more: Any) -> None:
+        sound(self, group, leaving, settled, turn, *more)
+        whole = turn.appends.pop()
+        *gone, comes = whole.records()
+
+        def then(error: int, later: Any) -> None:
+            if error:
+                settled(error, later)
+            else:
+                later.appends.append(
+                    GroupAppend(whole.group_id, lambda: [comes], settled, lambda _: None)
+                )
+
+        turn.appends.append(GroupAppend(whole.group_id, lambda: gone, then, whole.replay))
+
+    return replaced(ConsumerGroups, "downgrade", downgrade)
+
+
+def no_classic_generation() -> AbstractContextManager[Any]:
+    """The generation of a classic member is compared nowhere in a group of both protocols."""
+    check_member, check_commit = classic_members.check_member, ConsumerGroup.check_offset_commit
+
+    def epoch_of(group: Any, member_id: str, said: int) -> int:
+        member, now = group.members.get(member_id), group.assignments.get(member_id)
+        if now is None or member is None or member.classic is None:
+            return said
+        return now.member_epoch
+
+    def check(group: Any, member_id: str, instance_id: Any, generation: int) -> Any:
+        return check_member(group, member_id, instance_id, epoch_of(group, member_id, generation))
+
+    def commit(self: Any, member_id: str, instance_id: Any, generation: int, **more: Any) -> None:
+        known = epoch_of(self, member_id, generation)
+        check_commit(self, member_id, instance_id, known, **more)
+
+    return together(
+        replaced(classic_members, "check_member", check),
+        replaced(ConsumerGroup, "check_offset_commit", commit),
+    )

@@ -23,7 +23,13 @@ from ..simulation.outcome import NAMED, Shape
 from ..simulation.raft_simulation import Violation
 from ..simulation.run import run_seed
 from ..simulation.virtual_cluster import VirtualCluster
-from . import scenarios_groups, scenarios_logs, scenarios_raft, scenarios_transactions
+from . import (
+    scenarios_groups,
+    scenarios_logs,
+    scenarios_migration,
+    scenarios_raft,
+    scenarios_transactions,
+)
 from .broken_node import nodes_with
 from .catalogue import Switch
 from .chance import RANDOM_APART
@@ -33,6 +39,7 @@ from .context import Context, Scenario
 CLUSTER_SCENARIOS: dict[str, Scenario] = {
     **scenarios_groups.SCENARIOS,
     **scenarios_logs.SCENARIOS,
+    **scenarios_migration.SCENARIOS,
     **scenarios_transactions.SCENARIOS,
 }
 RAFT_SCENARIOS: dict[str, Callable[[int], object]] = dict(scenarios_raft.SCENARIOS)

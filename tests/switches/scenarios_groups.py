@@ -18,7 +18,7 @@ NEW_TOPIC_S = 60  # a broker looks for the topics of a pattern every 10 s at mos
 LONE_ANSWER_MS = 700  # a lone coordinator must not answer; this is how long it is waited for
 
 
-async def _read_one(context: Context, topic: str) -> None:
+async def read_one(context: Context, topic: str) -> None:
     """Write a record and read it: a history without polls proves nothing."""
     producer, reader = OldProducer(context, topic), Reader(context, topic)
     await producer.initialize(node_id=context.cluster.node_ids[0])
@@ -46,7 +46,7 @@ async def returned_partition(context: Context) -> None:
 async def replaced_member(context: Context) -> None:
     """A static member commits once more after another process has taken its place."""
     topic = await context.topic("replaced-member")
-    await _read_one(context, topic)
+    await read_one(context, topic)
     first, second = (HandMadeMember(context, GROUP, topic, "one") for _ in range(2))
     await context.until(first.heartbeat, lambda owned: owned == {0}, "the partition")
     before = first.epoch
@@ -72,7 +72,7 @@ async def silent_member(context: Context) -> None:
 async def hasty_member(context: Context) -> None:
     """A member joins and asks for its part, before the other one hears that it must give it up."""
     topic = await context.topic("hasty-member", partitions=2)
-    await _read_one(context, topic)
+    await read_one(context, topic)
     first, second = (HandMadeMember(context, GROUP, topic) for _ in range(2))
     await context.until(first.heartbeat, lambda owned: owned == {0, 1}, "both partitions")
     for _ in range(2):
@@ -106,7 +106,7 @@ async def _probe_all(context: Context, member: HandMadeMember, kind: str) -> Non
 async def late_topic(context: Context) -> None:
     """A member is subscribed to a pattern, and one more topic comes that it matches."""
     names = "late-topic-1", "late-topic-2"
-    await _read_one(context, await context.topic(names[0]))
+    await read_one(context, await context.topic(names[0]))
     consumer = Consumer(context.cluster.bootstrap, group_id=GROUP, group_protocol="consumer")
     try:
         consumer.subscribe(pattern="late-topic-.*")
@@ -127,7 +127,7 @@ async def late_topic(context: Context) -> None:
 async def _shared(context: Context, name: str) -> tuple[HandMadeMember, HandMadeMember, int, int]:
     """One member has both partitions, then another one of them: which, and the epoch before."""
     topic = await context.topic(name, partitions=2)
-    await _read_one(context, topic)
+    await read_one(context, topic)
     first, second = (HandMadeMember(context, GROUP, topic) for _ in range(2))
     await context.until(first.heartbeat, lambda owned: owned == {0, 1}, "both partitions")
     before = first.epoch
@@ -146,7 +146,7 @@ async def _shared(context: Context, name: str) -> tuple[HandMadeMember, HandMade
 async def lone_coordinator(context: Context) -> None:
     """Members join at a coordinator without followers; it dies, and another one is asked."""
     topic = await context.topic("lone-coordinator")
-    await _read_one(context, topic)
+    await read_one(context, topic)
     first = HandMadeMember(context, GROUP, topic)
     await context.until(first.heartbeat, lambda owned: owned == {0}, "the partition")
     await context.until_whole(["__consumer_offsets"])
