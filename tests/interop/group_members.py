@@ -19,18 +19,29 @@ NEWER = {  # for brokers: sessions and heartbeats of the newer protocol
 
 
 class Member:
-    """A subscribed consumer; `history` lists its assignments, change by change."""
+    """A subscribed consumer; `history` lists its assignments, change by change.
+
+    client: its client.id; the id of a classic member begins with it.
+    """
 
     def __init__(
-        self, bootstrap: str, group: str, *, instance: str | None = None, cooperative: bool = False
+        self,
+        bootstrap: str,
+        group: str,
+        *,
+        instance: str | None = None,
+        cooperative: bool = False,
+        client: str | None = None,
     ) -> None:
         self.bootstrap = bootstrap
         self.group = group
+        self.client = client
         self.instance = instance
         self.cooperative = cooperative
         self.history: list[frozenset[int]] = []
         self.read: list[tuple[int, int]] = []  # partition, offset
         self.committed = 0  # counts its commits
+        self.acknowledged: dict[int, int] = {}  # its last committed offset of each partition
         self.errors: list[Any] = []  # its errors from polls
         self._end = threading.Event()
         self._failure: BaseException | None = None
@@ -91,6 +102,7 @@ class Confluent(Member):
     def _run(self) -> None:
         from confluent_kafka import Consumer
 
+        named = {"group.instance.id": self.instance, "client.id": self.client}
         consumer = Consumer(
             {
                 "bootstrap.servers": self.bootstrap,
@@ -100,7 +112,7 @@ class Confluent(Member):
                 "log_level": 0,
                 **self._protocol(),
             }
-            | ({} if self.instance is None else {"group.instance.id": self.instance})
+            | {key: name for key, name in named.items() if name is not None}
         )
         consumer.subscribe([self._subscription()])
         self._use(consumer)
@@ -119,7 +131,8 @@ class Confluent(Member):
             self.note(frozenset(p.partition for p in consumer.assignment()))
             if messages:
                 try:
-                    consumer.commit(asynchronous=False)
+                    places = consumer.commit(asynchronous=False)
+                    self.acknowledged |= {p.partition: p.offset for p in places if not p.error}
                     self.committed += 1
                 except KafkaException:
                     pass  # a rebalance; the records are read again
@@ -136,10 +149,11 @@ class ConsumerProtocol(Confluent):
         instance: str | None = None,
         assignor: str | None = None,
         subscription: str = TOPIC,
+        client: str | None = None,
     ) -> None:
         self.assignor = assignor
         self.subscription = subscription
-        super().__init__(bootstrap, group, instance=instance)
+        super().__init__(bootstrap, group, instance=instance, client=client)
 
     def _protocol(self) -> dict[str, Any]:
         chosen = {} if self.assignor is None else {"group.remote.assignor": self.assignor}

@@ -107,6 +107,7 @@ SCENARIOS = {
         migration.refused_upgrades,
         migration.mixed_groups,
         migration.mixed_instances,
+        migration.later_targets,
     ),
     69: (consumer_groups.consumer_describe, consumer_group_offsets.classic_requests),
     74: (cases_cluster.list_config_resources,),

@@ -187,3 +187,22 @@ def mixed_instances(peer: RawPeer, version: int) -> Scenario:
         yield "the classic one syncs", group.sync("c3", 5, {}, **one)
         yield "the consumer again", group.beat("n1", instance_id="one")
         yield from group.everything("c2", "c3")
+
+
+def later_targets(peer: RawPeer, version: int) -> Scenario:
+    """A classic member hears of a rebalance by the epoch of the target, not by the group's."""
+    with MixedMembers(peer, f"mixed-targets-{version}", version) as group:
+        group.alone("c1")
+        for label in ("n1", "n2"):
+            group.joined(label, TOPIC)
+        group.joins("c1", *ALL)
+        yield "gives up", group.sync("c1", 5, {})
+        yield "joins with the rest", group.joins("c1", 0, 1)
+        yield "syncs", group.sync("c1", 5, {})
+        yield "at rest", group.heartbeat("c1")
+        yield "a consumer leaves", group.beat("n1", -1)
+        yield "no target yet", group.stated()
+        yield "nothing to hear", group.heartbeat("c1")
+        yield "syncs meanwhile", group.sync("c1", 5, {})
+        yield "the other one has a target made", group.beat("n2")
+        yield from group.everything("c1")

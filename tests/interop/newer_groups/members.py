@@ -1,17 +1,20 @@
-"""More members of the newer protocol (KIP-848): copiers, and franz-go."""
+"""More members: copiers of the newer protocol (KIP-848), and programs in Go and Java."""
 
 import json
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ...programs import printed_by
-from ..group_members import ConsumerProtocol, Member
+from ..group_members import TOPIC, ConsumerProtocol, Member
+from ..kafka_peer import java_source
 from ..readers import TIMEOUT_S
 
 FRANZ_VERSION = "v1.22.3"
 PROGRAM = Path(__file__).with_name("go") / "member.go"
+JAVA_PROGRAM = Path(__file__).parents[1] / "java" / "GroupMember.java"
 BUILD_S = 600  # the first time for this machine; Go keeps what it has compiled
 
 
@@ -56,28 +59,25 @@ class Copier(ConsumerProtocol):
             consumer.seek(place)
 
 
-class FranzGo(Member):
-    """A member on franz-go with the next generation opted in; with a sink one that copies."""
-
-    program: Path  # compiled
+class Program(Member):
+    """A member that is a program: it tells in lines of JSON, and leaves when its input ends."""
 
     def __init__(
         self,
+        command: Sequence[str | Path],
         bootstrap: str,
         group: str,
         *,
         instance: str | None = None,
-        assignor: str | None = None,
-        subscription: str,
-        sink: str = "",
+        cooperative: bool = False,
+        client: str | None = None,
     ) -> None:
-        command = [
-            self.program, bootstrap, group, subscription, assignor or "", instance or "", sink,
-        ]  # fmt: skip
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
-        super().__init__(bootstrap, group, instance=instance)
+        super().__init__(
+            bootstrap, group, instance=instance, cooperative=cooperative, client=client
+        )
 
     def stop(self) -> None:
         assert self._process.stdin is not None
@@ -106,6 +106,38 @@ class FranzGo(Member):
                     self.committed += 1
                 case _:
                     self.errors.append(value)
+
+
+class FranzGo(Program):
+    """A member on franz-go with the next generation opted in; with a sink one that copies."""
+
+    program: Path  # compiled
+
+    def __init__(
+        self,
+        bootstrap: str,
+        group: str,
+        *,
+        instance: str | None = None,
+        assignor: str | None = None,
+        subscription: str,
+        sink: str = "",
+    ) -> None:
+        command = [
+            self.program, bootstrap, group, subscription, assignor or "", instance or "", sink,
+        ]  # fmt: skip
+        super().__init__(command, bootstrap, group, instance=instance)
+
+
+class JavaClassic(Program):
+    """A KafkaConsumer of the classic protocol."""
+
+    def __init__(
+        self, bootstrap: str, group: str, *, cooperative: bool = False, client: str
+    ) -> None:
+        assignor = "CooperativeStickyAssignor" if cooperative else "RangeAssignor"
+        command = java_source(JAVA_PROGRAM, bootstrap, group, TOPIC, client, assignor)
+        super().__init__(command, bootstrap, group, cooperative=cooperative, client=client)
 
 
 def compiled(folder: Path) -> Path:
