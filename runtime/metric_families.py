@@ -170,7 +170,7 @@ OWN: dict[str, Family] = {
 }
 
 FAMILIES = KAFKA | OWN
-# What `oncelog metrics` tells of any cluster, besides names of both tables above.
+# Families of `oncelog metrics` for any cluster, besides those of both tables above.
 OF_CLUSTER: dict[str, Family] = {
     "oncelog_partition_held_back_offsets": Family(
         "Offsets from the last stable offset to the high watermark.", PARTITION

@@ -19,7 +19,7 @@ from .address import node_of
 from .handlers import ENVELOPE_BYTES, Buffer, PeerPacket, What, envelope, open_envelope
 from .sockets import PeerSockets, Socket
 
-_COPY_BELOW_BYTES = zmq.COPY_THRESHOLD  # below it ZeroMQ copies whatever is asked for
+_COPY_BELOW_BYTES = zmq.COPY_THRESHOLD  # below it ZeroMQ always copies
 _RIDES_BELOW_BYTES = _COPY_BELOW_BYTES // 2
 _DRAIN_MESSAGES = 64  # then other tasks have their turn on the event loop
 _LINK_EVENTS = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED

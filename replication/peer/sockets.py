@@ -40,8 +40,8 @@ class PeerSockets:
         path = socket_path(self.directory, "control", peer)
         dealer = self._open(zmq.DEALER)
         dealer.setsockopt(zmq.ROUTING_ID, routing_id(self.node_id))
-        # Nothing is queued for a peer that is not there, and what was queued for a connection
-        # that broke is lost with it: no stale request reaches the peer's next incarnation.
+        # Messages are not queued for an absent peer, and those queued for a connection that broke
+        # are lost with it: no stale request reaches the peer's next incarnation.
         dealer.setsockopt(zmq.IMMEDIATE, 1)
         dealer.setsockopt(zmq.RECONNECT_IVL, RECONNECT_INTERVAL_MS)
         dealer.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT_INTERVAL_MAX_MS)

@@ -144,7 +144,7 @@ class PeerStream(asyncio.BufferedProtocol):
             {"message": f"a message from broker {peer}: {error!r}", "exception": error}
         )
 
-    # -- who it is
+    # -- the hello
 
     def _introduced(self, hello: memoryview) -> None:
         if len(hello) != _HELLO_BYTES or bytes(hello[:8]) != _MAGIC:

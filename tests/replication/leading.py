@@ -1,4 +1,4 @@
-"""A leader without a shell: what its events come to is applied to its log at once."""
+"""A leader without a shell: the effects of its events are applied to its log at once."""
 
 from dataclasses import dataclass
 

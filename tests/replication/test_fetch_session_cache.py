@@ -1,4 +1,4 @@
-"""Which fetch session makes room for another: Kafka's rule, and a bound of our own."""
+"""The eviction of fetch sessions: Kafka's rule, and a bound of our own."""
 
 from itertools import count
 
@@ -62,7 +62,7 @@ def test_an_old_session_is_driven_out_by_a_larger_one_only() -> None:
     assert len(cache) == 2 and cache.partition_count == 6 + 9
 
 
-def test_who_is_silent_for_long_goes_first_and_however_large() -> None:
+def test_session_unused_for_long_is_evicted_first_whatever_its_size() -> None:
     cache = FetchSessionCache(2)
     silent, used = opened(cache, 50), opened(cache, 1)
     grow(used, 1)
@@ -72,8 +72,8 @@ def test_who_is_silent_for_long_goes_first_and_however_large() -> None:
     assert cache.get(used.session_id) is used
 
 
-def test_room_for_one_of_thousands_is_made_by_one_look_at_all() -> None:
-    """A look for each that goes kept the loop for 80 ms."""
+def test_evictions_for_a_large_session_take_one_pass_over_all() -> None:
+    """A pass over all sessions for each eviction kept the loop for 80 ms."""
     cache, lines = FetchSessionCache(400, partitions_max=400), Lines()
     for _ in range(400):
         grow(session := opened(cache, 1), 1)

@@ -12,7 +12,7 @@ FOLLOWER = PartitionFollower(1, 9)
 
 
 def log_of(*epochs: int, high_watermark: int = 0) -> MemoryLog:
-    """One record for each epoch given."""
+    """Return a log with one record for each epoch given."""
     log = MemoryLog()
     for epoch in epochs:
         log.append(epoch, 0)
@@ -35,9 +35,9 @@ def test_data_is_appended_with_both_watermarks() -> None:
     [
         ((1, 1, 2, 2), (2, 3), 3),  # the leader has less of our last epoch
         ((1, 1, 3, 3), (1, 2), 2),  # the leader never had epoch 3
-        ((1, 1, 3, 3), (2, 4), 2),  # the leader's epoch 2 is unknown here: epochs after 1 go
-        ((1, 1, 3, 3), (1, 9), 2),  # it has more of epoch 1 than we
-        ((5, 5), (3, 1), 0),  # everything we have is newer
+        ((1, 1, 3, 3), (2, 4), 2),  # the leader's epoch 2 is unknown here: only 1 stays
+        ((1, 1, 3, 3), (1, 9), 2),  # it has more of epoch 1 than we have
+        ((5, 5), (3, 1), 0),  # all that we have is newer
         ((1, 1), (-1, 1), 1),  # no epochs at the leader
     ],
 )
@@ -76,5 +76,5 @@ def test_out_of_range_that_is_in_range_again_is_retried() -> None:
 
 
 @pytest.mark.parametrize("error", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR])
-def test_other_errors_wait(error: ErrorCode) -> None:
+def test_follower_waits_after_any_other_error(error: ErrorCode) -> None:
     assert FOLLOWER.on_response(SlotAnswer(1, error), log_of()) == Wait(error)

@@ -1,4 +1,4 @@
-"""The rules of a leader; Kafka's Partition and Replica, KIP-497, 841, 903, 966."""
+"""The rules of a leader: Kafka's Partition and Replica, KIP-497, 841, 903, 966."""
 
 import pytest
 
@@ -46,7 +46,7 @@ def fetch(partition: Leading, node: int, offset: int, now_ms: int = 1, epoch=Non
 
 
 def adding_3() -> tuple[Leading, IsrChange]:
-    """A leader with node 2 in its ISR, and its change that adds node 3."""
+    """Return a leader with node 2 in its ISR, and its change that adds node 3."""
     partition = leader(isr=(1, 2))
     fetch(partition, 3, 0)
     return partition, present(partition.next_isr_change(1))
@@ -67,7 +67,7 @@ def test_the_high_watermark_is_the_lowest_end_in_the_isr() -> None:
     partition = leader()
     assert not partition.appended(10, 1)
     assert fetch(partition, 2, 10).high_watermark is None
-    assert partition.high_watermark == 0  # node 3 has not spoken
+    assert partition.high_watermark == 0  # node 3 has not fetched
     assert fetch(partition, 3, 6).high_watermark == 6
     assert partition.high_watermark == 6
 
@@ -175,8 +175,8 @@ def test_the_high_watermark_of_a_new_leader_is_not_enough_to_join() -> None:
     assert fetch(partition, 3, 10, 3).may_join_isr
 
 
-def test_who_would_have_to_leave_at_once_does_not_enter() -> None:
-    """Below the minimum the high watermark stands still; a dead link must not flap the ISR."""
+def test_follower_that_would_be_removed_at_once_is_not_added_to_the_isr() -> None:
+    """Below the minimum the high watermark does not advance; a dead link must not flap the ISR."""
     partition = leader(isr=(1,))
     fetch(partition, 2, 0, 1)
     partition.appended(5, 2)
@@ -186,12 +186,12 @@ def test_who_would_have_to_leave_at_once_does_not_enter() -> None:
     assert partition.next_isr_change(3 + 2 * LAG_MS) is not None
 
 
-def test_who_is_silent_does_not_enter_even_at_the_end_of_the_log() -> None:
+def test_silent_follower_at_the_log_end_is_not_added_to_the_isr() -> None:
     peers = PeerView(live=LIVE)
     partition = leader(isr=(1,), peers=peers)
     fetch(partition, 2, 0, 1)
     assert partition.next_isr_change(2 + LAG_MS) is None
-    peers.last_fetch_ms[2] = 2 + LAG_MS  # its session lives
+    peers.last_fetch_ms[2] = 2 + LAG_MS  # its session is alive
     assert partition.next_isr_change(2 + LAG_MS) is not None
 
 
@@ -214,7 +214,7 @@ def test_an_unknown_replica_is_ignored() -> None:
     assert not leader().follower_fetched(9, 1, 0, 1).is_accepted
 
 
-# -- who is in sync (Kafka's Replica.updateFetchState)
+# -- members of the ISR (Kafka's Replica.updateFetchState)
 
 
 def test_a_follower_at_the_end_is_never_out() -> None:
@@ -234,12 +234,12 @@ def test_a_silent_follower_goes_out_after_the_lag_time_and_not_before() -> None:
     assert (change.leader_epoch, change.partition_epoch) == (5, 7)
 
 
-def test_caught_up_is_what_our_end_was_at_the_previous_fetch() -> None:
+def test_follower_at_the_end_of_its_previous_fetch_is_caught_up_as_of_then() -> None:
     partition = leader(isr=(1, 2), replicas=(1, 2))
     partition.appended(10, 0)
     fetch(partition, 2, 0, 100)  # our end: 10
     partition.appended(20, 500)
-    fetch(partition, 2, 10, 600)  # what our end was at 100
+    fetch(partition, 2, 10, 600)  # our end at 100
     partition.appended(30, 650)
     assert partition.followers[2].last_caught_up_ms == 100
     assert partition.next_isr_change(100 + LAG_MS) is None
@@ -247,7 +247,7 @@ def test_caught_up_is_what_our_end_was_at_the_previous_fetch() -> None:
 
 
 def test_an_idle_session_speaks_for_its_quiet_partitions() -> None:
-    """An incremental session does not repeat positions; its polls prove the follower well."""
+    """An incremental session does not repeat positions; its polls show the follower is alive."""
     peers = PeerView(live=LIVE)
     partition = leader(isr=(1, 2), replicas=(1, 2), peers=peers)
     fetch(partition, 2, 0, 1)
@@ -337,7 +337,7 @@ def test_an_answer_to_a_change_that_is_over_is_ignored() -> None:
     assert partition.isr == {1, 2, 3}
 
 
-def test_an_assignment_change_keeps_the_progress_of_those_who_stay() -> None:
+def test_assignment_change_keeps_the_progress_of_remaining_replicas() -> None:
     partition = leader()
     partition.appended(4, 0)
     fetch(partition, 2, 4)
@@ -361,14 +361,14 @@ def test_a_settled_partition_stays_as_it_is_however_late_it_gets() -> None:
     partition.appended(10, 1)
     assert not partition.is_settled
     fetch(partition, 2, 10)
-    assert not partition.is_settled  # node 3 has not spoken, and leaves after a while
+    assert not partition.is_settled  # node 3 has not fetched, and leaves after a while
     fetch(partition, 3, 10)
     assert partition.is_settled
     assert partition.next_isr_change(100 * LAG_MS) is None
     assert not partition.tick(100 * LAG_MS)
 
 
-def test_what_may_change_by_itself_is_not_settled() -> None:
+def test_partition_with_followers_outside_the_isr_or_behind_is_not_settled() -> None:
     outside = leader(isr=(1, 2), end=10)
     fetch(outside, 2, 10)
     assert not outside.is_settled

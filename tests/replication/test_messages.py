@@ -52,12 +52,12 @@ RESPONSE = st.builds(
 
 
 @given(REQUEST)
-def test_a_request_comes_back_as_it_was(request_: ReplicaFetchRequest) -> None:
+def test_decoded_request_equals_the_encoded_one(request_: ReplicaFetchRequest) -> None:
     assert decode_fetch_request(encode_fetch_request(request_)) == request_
 
 
 @given(RESPONSE)
-def test_a_response_comes_back_as_it_was(response: ReplicaFetchResponse) -> None:
+def test_decoded_response_equals_the_encoded_one(response: ReplicaFetchResponse) -> None:
     header, frames = encode_fetch_response(response)
     assert decode_fetch_response(header, frames) == response
 
@@ -119,7 +119,7 @@ def test_records_that_do_not_fit_their_frames_are_refused(sizes, frames) -> None
 
 
 @given(st.binary(max_size=60))
-def test_no_bytes_do_anything_but_decode_or_be_refused(data: bytes) -> None:
+def test_any_bytes_are_decoded_or_refused(data: bytes) -> None:
     for decode in (decode_fetch_request, lambda header: decode_fetch_response(header, [data])):
         with contextlib.suppress(MalformedPeerMessage):
             decode(data)

@@ -1,4 +1,4 @@
-"""Waiting operations: by example, and against a model that looks at everything every time."""
+"""Waiting operations: by example, and against a model that checks every operation every time."""
 
 import pytest
 from hypothesis import given
@@ -32,7 +32,7 @@ def test_produces_are_freed_in_the_order_of_their_offsets(purgatory: Purgatory) 
     assert purgatory.advance("a", 6) == produces[:2]
 
 
-def test_a_time_out_settles_what_is_open(purgatory: Purgatory) -> None:
+def test_expire_settles_open_partitions_with_a_time_out(purgatory: Purgatory) -> None:
     produce = DelayedProduce({"a": 5, "b": 3}, deadline_ms=100)
     purgatory.watch_produce(produce)
     purgatory.advance("b", 3)
@@ -69,7 +69,7 @@ def test_a_fetch_is_freed_by_enough_bytes_over_its_partitions(purgatory: Purgato
     assert purgatory.expire(1000) == []
 
 
-def test_what_a_transaction_hides_is_readable_at_once_when_it_ends(purgatory: Purgatory) -> None:
+def test_bytes_hidden_by_a_transaction_count_at_once_when_it_ends(purgatory: Purgatory) -> None:
     reader = DelayedFetch({"a": 10}, 100, 50, hidden_bytes={})
     purgatory.watch_fetch(reader)
     assert purgatory.made_visible("a", 20, 90, lambda: 10) == []
@@ -77,7 +77,7 @@ def test_what_a_transaction_hides_is_readable_at_once_when_it_ends(purgatory: Pu
     assert purgatory.made_visible("a", 31, 1, lambda: 31) == [reader]
 
 
-def test_what_was_hidden_before_the_wait_counts_for_enough(purgatory: Purgatory) -> None:
+def test_bytes_hidden_before_the_wait_count_towards_min_bytes(purgatory: Purgatory) -> None:
     reader = DelayedFetch({"a": 10, "b": 5}, 100, 50, hidden_bytes={"a": BYTES_UNKNOWN})
     purgatory.watch_fetch(reader)
     assert purgatory.made_visible("b", 6, 10, lambda: 6) == []
@@ -91,7 +91,7 @@ def test_what_was_hidden_before_the_wait_counts_for_enough(purgatory: Purgatory)
         max_size=20,
     ),
 )
-def test_a_reader_of_committed_data_is_never_forgotten_and_never_woken_for_nothing(
+def test_read_committed_fetch_completes_exactly_with_enough_bytes(
     missing_bytes: int, steps: list[tuple[int, int, int, bool]]
 ) -> None:
     """Batches become visible; the stable offset follows, sometimes behind."""
@@ -131,8 +131,8 @@ def test_a_cancelled_operation_is_forgotten(purgatory: Purgatory) -> None:
     assert purgatory.expire(9) == purgatory.advance("a", 9) == purgatory.wake_fetches("a") == []
 
 
-def test_memory_is_bounded_by_what_waits(purgatory: Purgatory) -> None:
-    """Long deadlines, quick answers; and short deadlines on a partition that stands still."""
+def test_memory_of_the_purgatory_is_bounded_by_waiting_operations(purgatory: Purgatory) -> None:
+    """Long deadlines with quick answers, and short deadlines on a partition that never advances."""
     for i in range(10_000):
         purgatory.watch_produce(DelayedProduce({"quick": i}, 1_000_000))
         purgatory.advance("quick", i)
@@ -189,7 +189,9 @@ class Model:
 
 
 @given(st.lists(STEPS, max_size=60), st.booleans())
-def test_it_frees_what_a_model_frees(steps: list[tuple], unlinks_at_once: bool) -> None:
+def test_purgatory_completes_the_operations_of_a_model(
+    steps: list[tuple], unlinks_at_once: bool
+) -> None:
     purgatory, model, everything, freed = Purgatory(), Model(), [], []
 
     def unlink() -> None:

@@ -28,7 +28,7 @@ class Host:
 
 
 class Broker:
-    """Broker 1, which leads; its followers are the test's."""
+    """Broker 1, which leads; the test plays its followers."""
 
     def __init__(self, **limits: Any) -> None:
         self.peers = PeerView(live=LIVE)
@@ -65,7 +65,7 @@ class Broker:
         self.server.appended(key)
 
     def poll(self, *, added=(), moved=(), removed=(), follower=2, context=None, **values):
-        """Ask; returns the progress. The session is kept as a follower keeps it."""
+        """Send a poll; return its updates. The session is kept as a follower keeps it."""
         request = ReplicaFetchRequest(
             session_id=self.session_id,
             session_epoch=self.session_epoch,
@@ -99,7 +99,7 @@ def added(slot: int, *, epoch: int = 5, at: tuple[int, int] = (0, -1)) -> AddedS
 
 
 def opened(*slots: int, **limits: Any) -> Broker:
-    """A broker that leads these partitions, with a session in which follower 2 has them."""
+    """Return a broker that leads these partitions, with a session of follower 2 for them."""
     broker = Broker(**limits)
     for slot in slots:
         broker.lead(KEYS[slot])

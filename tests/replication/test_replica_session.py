@@ -1,4 +1,4 @@
-"""Both ends of a session, and a model of many partitions over a link that loses things."""
+"""Both ends of a session, and a model of many partitions over a lossy link."""
 
 from itertools import chain
 
@@ -77,7 +77,7 @@ def test_a_poll_waits_at_the_leader_always_and_news_does_not_wait() -> None:
 
 
 def test_the_request_that_opens_a_session_does_not_wait_at_the_leader() -> None:
-    """A follower of many takes them up in slices: the others cannot be told before the answer."""
+    """A follower of many partitions enters them in parts: the rest must wait for the answer."""
     session = FollowerSession()
     session.add(KEYS[0], 1, (0, -1))
     first = request_of(session)
@@ -106,7 +106,7 @@ def test_news_of_very_many_partitions_goes_out_in_parts_each_in_its_turn() -> No
 
 
 def test_a_follower_of_very_many_enters_them_in_parts_each_when_the_last_is_answered() -> None:
-    """After a reconnection: all of them in one request kept the leader's loop for 60 ms."""
+    """After a reconnection, all of them in one request kept the leader's loop for 60 ms."""
     session = FollowerSession()
     keys = [(bytes(16), index) for index in range(2 * ADDED_MAX + 10)]
     for key in keys:
@@ -141,7 +141,7 @@ def test_a_partition_that_comes_again_gets_another_number() -> None:
     assert list(present(session.on_response(request, late))) == []
 
 
-def test_a_session_skips_what_came_and_went_between_two_requests() -> None:
+def test_session_skips_partitions_added_and_removed_between_two_requests() -> None:
     session = opened(KEYS[0])
     session.add(KEYS[1], 1, (0, -1))
     session.remove(KEYS[1])
@@ -149,7 +149,7 @@ def test_a_session_skips_what_came_and_went_between_two_requests() -> None:
     assert (list(request.added), list(request.removed)) == ([], [])
 
 
-def test_an_error_waits_and_enters_again() -> None:
+def test_partition_with_an_error_enters_again_after_its_wait() -> None:
     session = opened(KEYS[0], KEYS[1])
     slot = session.slots[KEYS[0]]
     session.retry(slot, at_ms=50)
@@ -161,7 +161,7 @@ def test_an_error_waits_and_enters_again() -> None:
     assert [added.topic_id for added in request_of(session).added] == [KEYS[0][0]]
 
 
-def test_a_failure_starts_over_with_everything_but_what_waits() -> None:
+def test_failure_restarts_the_session_without_partitions_that_wait() -> None:
     session = opened(KEYS[0], KEYS[1])
     session.retry(session.slots[KEYS[0]], at_ms=50)
     request = request_of(session)
@@ -191,7 +191,7 @@ def test_a_session_error_starts_over() -> None:
     ],
 )
 def test_an_answer_that_opens_no_session_ends_it(wrong: ReplicaFetchResponse) -> None:
-    """Whoever took it for one would ask again at once, for ever."""
+    """Treated as an opening answer it would be asked again at once, forever."""
     session = FollowerSession()
     session.add(KEYS[0], 1, (0, -1))
     assert session.on_response(request_of(session), wrong) is None
@@ -232,7 +232,7 @@ class Host:
 
 
 class Pair:
-    """A leader, a follower, and what is on the wire between them."""
+    """A leader, a follower, and the messages between them."""
 
     def __init__(self) -> None:
         self.now = 0
@@ -289,7 +289,7 @@ class Pair:
         del self.to_follower[:count]
 
     def lose(self) -> None:
-        """The connection breaks: all that is under way is lost, and the follower learns it."""
+        """The connection breaks: all messages under way are lost, and the follower is told."""
         self.to_leader.clear()
         self.to_follower.clear()
         for request in list(self.session._outstanding):
@@ -319,9 +319,7 @@ STEP = st.one_of(
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(STEP, max_size=50), st.sampled_from((1, ADDED_MAX)))
-def test_whatever_happens_every_followed_partition_converges(
-    steps: list[tuple], added_max: int
-) -> None:
+def test_followed_partitions_converge_after_any_events(steps: list[tuple], added_max: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(follower_session, "ADDED_MAX", added_max)
         converge(steps)

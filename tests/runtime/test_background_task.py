@@ -1,4 +1,4 @@
-"""A background task that fails is told to the loop's exception handler, under its name."""
+"""A background task that fails is reported to the loop's exception handler, under its name."""
 
 import asyncio
 from typing import Any

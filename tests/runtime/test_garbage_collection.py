@@ -1,4 +1,4 @@
-"""Nothing that lives long ends in a cycle: brokers make no full collection (garbage_collection)."""
+"""Long-lived objects never end in a cycle: brokers make no full collection (garbage_collection)."""
 
 import json
 import socket
@@ -33,7 +33,7 @@ EXCEPTIONS_OBJECTS_MAX = 300
 
 
 def one_round(cluster: Cluster, number: int) -> None:
-    """Everything that comes and goes: connections, topics, producers, transactions, groups."""
+    """Open and close everything: connections, topics, producers, transactions, groups."""
     config: dict[str, Any] = {"bootstrap.servers": cluster.bootstrap, "log_level": 0}
     topic = f"topic-{number}"
     admin = AdminClient(config)
@@ -68,7 +68,7 @@ def one_round(cluster: Cluster, number: int) -> None:
 
 
 def large_fetches(port: int, topic: str) -> None:
-    """The same one again, as librdkafka sends it; with its last answer the client is gone."""
+    """Fetch the same topic twice, as librdkafka does; the client is gone with its last answer."""
     partitions = [FetchPartition(index, 0, 1 << 20) for index in range(1000)]
     request = FetchRequest(100, 1, [FetchTopic(topic, None, partitions)])
     body = b"".join(fetch.encode_request(request, FETCH_VERSION))
@@ -91,12 +91,12 @@ def garbage_of(cluster: Cluster, node_id: int) -> dict[str, int]:
 
 @pytest.mark.cluster
 @pytest.mark.in_turn
-def test_what_comes_and_goes_leaves_no_cycles(
+def test_garbage_after_rounds_of_clients_has_no_cycles_of_long_lived_objects(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(NodeProcess, "program", garbage_node.program)
     with Cluster(nodes=3, data=tmp_path / "cluster") as cluster:
-        one_round(cluster, 0)  # what is made once is made now
+        one_round(cluster, 0)  # objects that are made once are made now
         for node_id in cluster.node_ids:
             garbage_of(cluster, node_id)
         for number in range(1, ROUNDS):

@@ -1,4 +1,4 @@
-"""The names are those that the JMX exporter's example rules for KRaft give."""
+"""The names of metrics are those of the JMX exporter's example rules for KRaft."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a client or a full disk can provoke does not fill the log."""
+"""Lines that a client or a full disk can provoke do not fill the log."""
 
 import logging
 

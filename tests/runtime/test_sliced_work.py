@@ -1,4 +1,4 @@
-"""Slices: all jobs together keep the loop for one slice a turn, and every job comes to its end."""
+"""Slices: all jobs together use one slice of each turn, and every job completes."""
 
 import asyncio
 from collections.abc import Generator
@@ -20,7 +20,7 @@ STEPS_A_SLICE = 10
 
 
 class StepClock:
-    """Each look takes a tenth of a slice."""
+    """A clock on which each reading takes a tenth of a slice."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -49,12 +49,12 @@ async def turns_between(trace: list[str]) -> None:
 
 
 def slices(trace: list[str]) -> list[str]:
-    """The steps of each turn that had any."""
+    """Return the steps of each turn that had any."""
     return "".join(trace).replace("||", "|").strip("|").split("|")
 
 
 async def traced(work: SlicedWork, jobs: list[tuple[WorkLine, str, int]]) -> list[str]:
-    """Run jobs of so many steps to their ends: their names by steps, and the turns between."""
+    """Run jobs of so many steps to their ends; return their steps and the turns between."""
     trace: list[str] = []
     ticker = asyncio.ensure_future(turns_between(trace))
     done = [line.run(name, counting(steps, trace, name)) for line, name, steps in jobs]
@@ -111,7 +111,7 @@ async def test_endless_own_jobs_leave_clients_their_share() -> None:
 
 
 async def test_many_own_jobs_that_wake_their_waiters_leave_clients_their_share() -> None:
-    """Each that ends is charged for the one that it wakes: together for more than the slice."""
+    """Each job that ends is charged for the waiter it wakes: together for more than a slice."""
     work = SlicedWork(StepClock())
     trace: list[str] = []
     own = [work.run("own", counting(1, trace, "o")) for _ in range(100)]
@@ -120,7 +120,7 @@ async def test_many_own_jobs_that_wake_their_waiters_leave_clients_their_share()
     await asyncio.gather(*own)
 
 
-async def test_what_a_job_raises_reaches_its_waiters_only() -> None:
+async def test_exception_of_a_job_reaches_its_waiters_only() -> None:
     def failing() -> Generator[None, None, None]:
         yield
         raise LookupError("gone")
@@ -165,7 +165,7 @@ async def test_close_ends_all_jobs() -> None:
 
 
 class UptimeClock:
-    """The clock of a machine that has run for eight days, where a run is a bit shorter than it."""
+    """The clock of a machine up for eight days, with runs a little shorter than their time."""
 
     def __init__(self) -> None:
         self.now_s = 700_000.0

@@ -11,7 +11,7 @@ from oncelog.runtime.steps import Steps
 
 
 class Clock:
-    """A clock that goes on when work is done."""
+    """A clock that advances when work is done."""
 
     def __init__(self) -> None:
         self.now_s = 0.0

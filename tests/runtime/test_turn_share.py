@@ -1,4 +1,4 @@
-"""What clients may take of a turn: in time it is done at once, later in the order of arrival."""
+"""The share of clients in a turn: actions within it run at once, others later in their order."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -11,7 +11,7 @@ from oncelog.runtime.turn_share import IDLE_S, SHARE_S, TurnShare
 
 
 class Clock:
-    """Time that passes where the test says so."""
+    """A clock that advances when the test says so."""
 
     def __init__(self) -> None:
         self.now_s = 5.0
@@ -21,7 +21,7 @@ class Clock:
 
 
 class Counted:
-    """A share, and in which turn of the loop what was done; each action takes half of the share."""
+    """A share that records the turn of each action; each action takes half of the share."""
 
     def __init__(self) -> None:
         self.clock = Clock()
@@ -46,7 +46,7 @@ def run(test: Coroutine[Any, Any, None]) -> None:
     asyncio.run(test)
 
 
-async def test_what_is_too_much_for_a_turn_is_done_in_the_next_ones_in_order() -> None:
+async def test_share_actions_beyond_it_run_in_the_next_turns_in_order() -> None:
     counted = Counted()
     for name in "abcde":
         counted.do(name)
@@ -54,7 +54,7 @@ async def test_what_is_too_much_for_a_turn_is_done_in_the_next_ones_in_order() -
     assert counted.done == [("a", 0), ("b", 0), ("c", 0), ("d", 0), ("e", 1)]
 
 
-async def test_what_comes_later_waits_behind_what_waits_already() -> None:
+async def test_share_later_action_waits_behind_waiting_ones() -> None:
     counted = Counted()
     for name in "abcdef":
         counted.do(name)
@@ -97,7 +97,7 @@ async def test_every_turn_has_its_own_share() -> None:
         counted.clock.now_s += 2 * IDLE_S
 
 
-async def test_a_task_waits_for_room_and_is_charged_for_what_it_will_do() -> None:
+async def test_room_many_tasks_waiting_are_charged_for_their_work_in_advance() -> None:
     counted = Counted()
     share = counted.share
     await share.room()
@@ -145,7 +145,7 @@ async def test_put_early_actions_that_charge_a_whole_turn_leave_turns_to_the_oth
     assert "old" in names
 
 
-async def test_answers_in_the_midst_of_what_takes_long_begin_no_share_of_their_own() -> None:
+async def test_share_answers_during_long_work_begin_no_share_of_their_own() -> None:
     counted = Counted()
     assert counted.share.has_room()
     counted.do("a")
@@ -156,7 +156,7 @@ async def test_answers_in_the_midst_of_what_takes_long_begin_no_share_of_their_o
     assert counted.share.has_room()
 
 
-async def test_what_was_charged_is_no_longer_there() -> None:
+async def test_share_charged_time_is_not_available_to_others() -> None:
     counted = Counted()
     counted.do("a")
     counted.share.charge(SHARE_S)

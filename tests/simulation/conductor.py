@@ -1,7 +1,7 @@
-"""Makes the faults of a schedule happen in a simulated cluster, and ends them.
+"""Executes the faults of a schedule in a simulated cluster, and ends them.
 
-What would break a promise that nobody gave is left out when its time comes: power is cut on one
-machine only while all others have everything (docs/ARCHITECTURE.md, "What survives what").
+A fault that would break more than is promised is left out when its time comes: power is cut on one
+machine only while all others have every record (docs/ARCHITECTURE.md, "What survives what").
 """
 
 from collections.abc import Callable
@@ -21,14 +21,14 @@ from .virtual_node import VirtualClient, VirtualNode
 
 GROUP_TOPIC = "__consumer_offsets"
 STUTTER_S = (0.05, 0.25)
-# Of which kind requests are kept: of any, or of one that is rare among all of them.
+# The kinds of requests that are kept: any, or one that is rare among all of them.
 MARKERS = PeerMessage.WRITE_TRANSACTION_MARKERS
 KEPT = (0, MARKERS, MARKERS, PeerMessage.VERIFY_TRANSACTION, PeerMessage.ALTER_PARTITION)
 BROKEN, BROKEN_WITHIN_S = 0.7, 0.3  # of a kept request's connections
 
 
 class Conductor(DiskFaults, FileDamage):
-    """One run's faults. `clients` maps c1, c2 to processes; `replace` makes a killed one anew."""
+    """One run's faults; `clients` maps c1, c2 to processes, `replace` restarts a killed one."""
 
     def __init__(
         self,
@@ -47,12 +47,12 @@ class Conductor(DiskFaults, FileDamage):
         self._is_over = False
 
     def plan(self, faults: list[Fault]) -> None:
-        """Let these happen from now on; `fault_schedule.require_possible` has seen them."""
+        """Schedule these faults; `fault_schedule.require_possible` has checked them."""
         for fault in faults:
             self._loop.call_later(fault.at_s, self._make, fault)
 
     def heal(self) -> None:
-        """End all faults now, and start what is down."""
+        """End all faults now, and start every node that is down."""
         self._is_over = True
         cluster = self.cluster
         cluster.wires.heal()
@@ -69,7 +69,7 @@ class Conductor(DiskFaults, FileDamage):
             node.start()
 
     def is_whole(self) -> bool:
-        """Whether every replica of every partition is alive and in sync."""
+        """Return whether every replica of every partition is alive and in sync."""
         nodes = self.cluster.nodes.values()
         if any(not node.is_serving or node.is_hurt for node in nodes):
             return False
@@ -155,8 +155,11 @@ class Conductor(DiskFaults, FileDamage):
         return self.cluster.shape.durable or self._others_have_everything(node)
 
     def _others_have_everything(self, node: VirtualNode) -> bool:
-        """In sync is not enough: what this node alone has fetched may still be committed on its
-        word, before anybody has noticed that it is gone."""
+        """Return whether all other nodes have every record of this one.
+
+        To be in sync is not enough: a record that only this node has fetched may still be committed
+        by its fetch, before its death is noticed.
+        """
         if not self.is_whole():
             return False
         others = [n for n in self.cluster.nodes.values() if n is not node]
@@ -169,7 +172,7 @@ class Conductor(DiskFaults, FileDamage):
         return True
 
     def _crash_point(self, fault: Fault) -> bool:
-        """The process ends at a fault point."""
+        """End the process at a fault point."""
         node = next((n for n in self._nodes(fault.target) if n.is_alive), None)
         if node is None:
             return False
@@ -264,7 +267,7 @@ class Conductor(DiskFaults, FileDamage):
         self._later(fault.seconds, end)
 
     def _keep(self, fault: Fault) -> bool:
-        """Some requests of a node come late, most of them when their connection is gone."""
+        """Delay some requests of a node, most of them until their connection is gone."""
         node = next((n for n in self._nodes(fault.target) if n.is_alive), None)
         if node is None:
             return False
@@ -281,7 +284,7 @@ class Conductor(DiskFaults, FileDamage):
         return True
 
     def _one_way(self, fault: Fault) -> bool:
-        """A node, by its role, hears no other or is heard by none."""
+        """Cut all links to a node, chosen by role, or all links from it."""
         node = next((n for n in self._nodes(fault.target) if n.is_alive), None)
         if node is None:
             return False
@@ -294,11 +297,11 @@ class Conductor(DiskFaults, FileDamage):
 
     def _clock(self, fault: Fault) -> bool:
         for node in self._nodes(fault.target):
-            node.clock.skew_ms = int(fault.amount)  # two jumps would pass what brokers take
+            node.clock.skew_ms = int(fault.amount)  # two jumps would exceed the limit of brokers
         return True
 
     def _stop(self, fault: Fault) -> bool:
-        """A service manager stops the node, and starts it again."""
+        """Stop the node as a service manager does, and start it again."""
         node = next((n for n in self._nodes(fault.target) if n.is_serving), None)
         if node is None:
             return False
@@ -318,7 +321,7 @@ class Conductor(DiskFaults, FileDamage):
         return True
 
     def _wipe(self, fault: Fault) -> bool:
-        """A machine is replaced by an empty one."""
+        """Replace a machine by an empty one."""
         node = next((n for n in self._nodes(fault.target) if n.is_alive), None)
         if node is None or not self._others_have_everything(node) or len(self.cluster.nodes) < 3:
             return False
@@ -329,7 +332,7 @@ class Conductor(DiskFaults, FileDamage):
 
 
 def _needs_restart(node: VirtualNode) -> bool:
-    """Whether it says so of some of its logs; else it must go on as it is."""
+    """Return whether any of its logs has failed or could not be opened."""
     broker: Any = node.broker
     replicas = getattr(broker, "replicas", None) or ()
     return any(hosted.log.is_failed for hosted in replicas) or bool(unusable(node))

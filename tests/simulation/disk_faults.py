@@ -1,4 +1,4 @@
-"""Faults of disks: slow, full, failing, damaged; processes that die in the middle of writing."""
+"""Faults of disks: slow, full, failing, damaged; and processes that die while they write."""
 
 from collections.abc import Callable
 from functools import partial
@@ -9,13 +9,13 @@ from .virtual_cluster import VirtualCluster
 from .virtual_disk import REAL
 from .virtual_node import VirtualNode
 
-EXCUSED_S = 1.5  # after its disk's error a node may still end for it
+EXCUSED_S = 1.5  # after its disk's error a node may still end because of it
 POWER_TRIES, POWER_TRY_S = 40, 0.05
 FLIPS = 8  # bits, each in another file
 
 
 class DiskFaults:
-    """The part of the conductor that hurts disks."""
+    """The part of the conductor for faults of disks."""
 
     def __init__(self, cluster: VirtualCluster) -> None:
         self.cluster = cluster
@@ -31,13 +31,13 @@ class DiskFaults:
         raise NotImplementedError
 
     def remove_flipped(self) -> None:
-        """Take away what we damaged and nobody looked at: it is no finding."""
+        """Remove the flipped files that were never read: they are no finding."""
         for file, content in self.flipped.items():
             if file.exists() and file.read_bytes() == content:
                 REAL["unlink"](file)
 
     def _crash_io(self, fault: Fault, power: bool = False) -> bool:
-        """The process ends in the middle of writing."""
+        """End the process while it writes."""
         node = next((n for n in self._nodes(fault.target) if n.is_alive), None)
         if node is None:
             return False
@@ -57,8 +57,10 @@ class DiskFaults:
         return self._crash_io(fault, power=True)
 
     def _power_truncation(self, fault: Fault) -> None:
-        """From now on a machine loses power soon after a log grew again where it was truncated, as
-        soon as it may: when a segment has begun there and an older one is not synced.
+        """Let a machine lose power soon after a log has grown again where it was truncated.
+
+        From then on it happens as soon as possible: when a segment has begun there and an older one
+        is not synced.
         """
         rng = self.cluster.random
 
@@ -92,7 +94,7 @@ class DiskFaults:
         return self._hurt_disk(fault, "sync_errors", 1, 0)
 
     def _hurt_disk(self, fault: Fault, name: str, during: object, after: object) -> bool:
-        """The disk fails; somebody repairs it later and starts the node again."""
+        """Let the disk fail, later repair it, and start the node again."""
         node = next((n for n in self._nodes(fault.target) if n.is_alive), None)
         if node is None:
             return False
@@ -108,7 +110,7 @@ class DiskFaults:
         return True
 
     def _disk_errors(self, fault: Fault) -> bool:
-        """The disk fails for a while, and the node goes on without a restart."""
+        """Let the disk fail for a while; the node continues without a restart."""
         node = next((n for n in self._nodes(fault.target) if n.is_serving), None)
         if node is None:
             return False
@@ -128,7 +130,7 @@ class DiskFaults:
         return True
 
     def _flip(self, fault: Fault) -> bool:
-        """A bit of a producer snapshot flips while the node is down."""
+        """Flip a bit in each of some producer snapshots while the node is down."""
         node = next((n for n in self._nodes(fault.target) if n.is_alive), None)
         if node is None:
             return False

@@ -1,7 +1,7 @@
-"""Which faults a seed brings, and when. Pure: what they do is in `conductor`.
+"""The faults of a seed and their times. Pure: `conductor` executes them.
 
-A fault is words and numbers (see `outcome.Fault`), so a schedule can be printed, shrunken, and
-given back on the command line.
+A fault is words and numbers (see `outcome.Fault`), so a schedule can be printed, shrunk, and given
+back on the command line.
 """
 
 import errno
@@ -50,17 +50,17 @@ DEAF, MUTE = 0, 1
 ROLES = ("controller", "transactions", "group", "leader")
 CLIENTS = ("c1", "c2")
 OF_LINKS = ("cut", "cut-clients", "slow-links", "hold-link", "hold-client")
-FOLLOWING = 0.3  # of the faults: those that hit soon after another one, and where that one did
+FOLLOWING = 0.3  # of the faults: those that hit soon after another one, at the same place
 FOLLOWS_WITHIN_S = 2.5
 OF_NOTHING = ("kill-all", "power-all", "power-truncation", "noise")
 
 
 class ImpossibleFault(ValueError):
-    """A fault of a kind, or with a target, that there is not."""
+    """A fault of an unknown kind, or with an unknown target."""
 
 
 def require_possible(faults: Sequence[Fault], shape: Shape) -> None:
-    """Raise ImpossibleFault for the first that could not be made happen."""
+    """Raise ImpossibleFault for the first fault that cannot be executed."""
     nodes = [str(i) for i in range(1, shape.nodes + 1)]
     for fault in faults:
         if fault.kind not in EVERY_KIND:
@@ -85,7 +85,7 @@ def require_possible(faults: Sequence[Fault], shape: Shape) -> None:
 
 
 def draw(seed: int, shape: Shape) -> list[Fault]:
-    """The schedule of a seed, by time. Raises ImpossibleFault for kinds that there are not."""
+    """Return the schedule of a seed, by time. Raises ImpossibleFault for unknown kinds."""
     rng = random.Random(f"faults of {seed}")
     kinds = dict(KINDS)
     if shape.durable:
@@ -119,7 +119,7 @@ def _is_node(target: str) -> bool:
 
 
 def _hit_by(fault: Fault, rng: random.Random) -> str:
-    """A node or role that a fault hits, or that it cuts off from others; empty if there is none."""
+    """Return a node or role that a fault hits, or cuts off from others; empty if there is none."""
     if _is_node(fault.target):
         return fault.target
     ends = {end for link in fault.target.split(",") for end in link.split(">") if end.isdigit()}
@@ -181,7 +181,7 @@ def _target(rng: random.Random, kind: str, shape: Shape) -> tuple[str, float]:
 
 
 def _cut(rng: random.Random, nodes: list[int]) -> str:
-    """Directed links: between halves, of one node, a ring, one link, one direction."""
+    """Return directed links: between halves, of one node, a ring, one link, one direction."""
     shape = rng.choice(["halves", "halves", "deaf", "mute", "ring", "link", "one way"])
     side = set(rng.sample(nodes, rng.randint(1, max(1, len(nodes) // 2))))
     pairs = [(a, b) for a in nodes for b in nodes if a != b]

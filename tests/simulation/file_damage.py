@@ -1,8 +1,9 @@
 """Damaged bytes in the files of one machine: while its process runs, or before a start.
 
-Only one machine of a run has them: what all replicas lose, nobody can promise. What stops a start
-(the machine's own state, Raft's files) is mended when all is healed, as people would. What nobody
-has met by the end of a run is put back before the judge reads the files: it is no finding.
+Only one machine of a run has them: data that all replicas lose is lost. Damage that prevents a
+start (the machine's own state, Raft's files) is repaired when all is healed, as operators would.
+Bytes that were not read by the end of a run are put back before the judge reads the files: they are
+no finding.
 """
 
 from collections.abc import Iterator
@@ -25,7 +26,7 @@ IGNORED = (".lock", ".tmp", ".cleaned", ".swap", ".deleted")
 
 
 class DamagedByte(NamedTuple):
-    """A byte that was changed, and what it was."""
+    """A byte that was changed, and its former value."""
 
     path: Path
     inode: int
@@ -34,7 +35,7 @@ class DamagedByte(NamedTuple):
     now: int
 
     def is_there(self) -> bool:
-        """Whether the same file still has it."""
+        """Return whether the same file still has it."""
         try:
             if self.path.stat().st_ino != self.inode:
                 return False
@@ -68,7 +69,7 @@ class FileDamage:
         raise NotImplementedError
 
     def _damage(self, fault: Fault) -> bool:
-        """Bytes of some files of one machine are others from now on."""
+        """Change bytes in some files of one machine."""
         if self._victim is None:
             self._victim = next((n for n in self._nodes(fault.target) if n.is_alive), None)
         node = self._victim
@@ -99,7 +100,7 @@ class FileDamage:
         self._say(f"damaged byte {position} of {path}: {was} is {byte.now}")
 
     def mend_start(self) -> None:
-        """Put back what keeps the damaged machine from starting, now or later."""
+        """Put back the bytes that keep the damaged machine from starting, now or later."""
         node = self._victim
         if node is None:
             return
@@ -109,7 +110,7 @@ class FileDamage:
                 byte.write(byte.was)
 
     def read_all_logs(self) -> None:
-        """Have the damaged machine read all its logs, as consumers of everything would."""
+        """Have the damaged machine read all its logs, as consumers of all topics would."""
         node = self._victim
         if node is None or node.broker is None:
             return
@@ -124,7 +125,7 @@ class FileDamage:
             ]
 
     def _read_as_good(self, log: PartitionLog) -> Iterator[str]:
-        """Damaged bytes of records that have just been read without an error."""
+        """Yield damaged bytes of records that have just been read without an error."""
         segments = {segment.file.path: segment for segment in log.segments}
         for byte in self.damaged:
             segment = segments.get(byte.path)
@@ -135,7 +136,7 @@ class FileDamage:
                 yield f"byte {byte.position} of {byte.path.name} was read as {byte.now}"
 
     def is_repaired(self) -> bool:
-        """Whether no log of the damaged machine has stopped, or is being copied anew."""
+        """Return whether no log of the damaged machine has stopped, or is being copied again."""
         broker = None if self._victim is None else self._victim.broker
         if broker is None:
             return True
@@ -144,16 +145,16 @@ class FileDamage:
         return is_sound and not broker._logs.damaged.words
 
     def remove_damage(self) -> None:
-        """Put back what nobody has met."""
+        """Put back the bytes that were not read."""
         for byte in reversed(self.damaged):  # one may have been damaged twice
             if byte.is_there():
                 byte.write(byte.was)
 
 
 def wrong_answers(log: PartitionLog) -> Iterator[str]:
-    """Look up each batch of a log by its offset and by its time: what is not as it is on reading.
+    """Look up each batch of a log by its offset and by its time; yield the wrong answers.
 
-    Each entry of an index leads somewhere then. Raises what a log raises that meets damage.
+    So each entry of an index is used. Raises the error of a log that finds damage.
     """
     start, end, lookup = log.log_start_offset, log.log_end_offset, log.segments.drop_cached_reads
     headers: list[BatchHeader] = []

@@ -1,4 +1,4 @@
-"""What must hold at every moment of a simulated cluster, looked at while it runs.
+"""The invariants of a simulated cluster, checked while it runs.
 
 two leaders            one leader a partition and leader epoch; one a Raft group and term
 watermark went back    a leader's high watermark rises within its epoch
@@ -6,14 +6,14 @@ watermarks crossed     log start <= last stable offset <= high watermark <= log 
 leader lacks records   a leader of the newest epoch has everything that was ever committed
 member lacks records   so has every live member of its in-sync set
 replicas differ        the same bytes at the same place below the committed end, on every node
-failed by a read       who lacks room or descriptors while it only reads may try again
-log damaged            no log is taken for damaged where nobody has damaged a file
-producer forgotten     compaction leaves the last batch of each producer that is known
+failed by a read       a read that lacks space or descriptors may be repeated
+log damaged            no log is considered damaged unless a file was damaged
+producer forgotten     compaction keeps the last batch of each known producer
 not opened             a replica can be opened, where its disk is sound
-deaf and not fenced    a broker that hears nobody is soon taken out of office
+deaf and not fenced    a broker that receives from no other is soon fenced
 hole in a log          offsets follow one another in a log that is not compacted
 applied differs        every Raft entry is the same on every node, in every incarnation
-restless               nobody has the same thing decided again and again
+restless               the same decision is not made again and again
 """
 
 import contextlib
@@ -46,7 +46,7 @@ ENTRIES_MAX = 100  # of a Raft group in a second; the busiest seeds have 30
 
 
 class Invariants:
-    """Looks at one cluster; `found` are (name, sentence). Writes down what coordinators decide."""
+    """Checks one cluster; `found` are (name, sentence). Records the coordinators' decisions."""
 
     def __init__(self, cluster: VirtualCluster, recorder: Recorder) -> None:
         self.cluster, self.recorder = cluster, recorder
@@ -58,11 +58,11 @@ class Invariants:
         self._epochs: dict[tuple[bytes, int], int] = {}
         self._applied: dict[tuple[int, int], int] = {}
         self._batches: dict[tuple[bytes, int, int], int] = {}
-        # How far replicas have been read, since their nodes started: what a kill or a power cut has
-        # changed below the old mark is looked at again.
+        # How far replicas have been read, since their nodes started: the bytes below the old mark
+        # that a kill or a power cut may have changed are read again.
         self._compared: dict[tuple[int, int, bytes, int], int] = {}
         self._unusable: dict[tuple[int, int], set[tuple[str, int]]] = {}  # by process
-        self._doubted: set[tuple[Any, ...]] = set()  # replicas that were taken for damaged
+        self._doubted: set[tuple[Any, ...]] = set()  # replicas that were considered damaged
         self._is_first_to_apply = False
         self._deaf_one: tuple[int, int, int] = (0, 0, 0)  # the node, the controller, its term
         self._deaf_since = 0.0
@@ -70,7 +70,7 @@ class Invariants:
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
-        """Look at every few events, at every entry that is applied, at every cleaned segment."""
+        """Check at every few events, at every entry that is applied, at every cleaned segment."""
         apply, put, swap = Applier.apply, TransactionShard._put, LogCleaner.swap
         invariants = self
 
@@ -116,7 +116,7 @@ class Invariants:
             self._deaf()
 
     def look_at_all(self) -> None:
-        """At the end: all bytes of all replicas, also those that were read before."""
+        """Compare, at the end, all bytes of all replicas, also those that were read before."""
         self._compared.clear()
         for node in self.cluster.nodes.values():
             for partition in _hosted(node):
@@ -145,7 +145,7 @@ class Invariants:
             self._violated("restless", f"{count} entries of Raft group {group} in a second")
 
     def _decision(self, transactional_id: str, record: Any) -> None:
-        """The coordinators' log, in its order."""
+        """Record an entry of the coordinators' log, in its order."""
         if self._is_first_to_apply and record is not None:
             now_ns = self.cluster.timeline.now_ns
             self.recorder.add(
@@ -216,7 +216,7 @@ class Invariants:
             self._violated("failed by a read", f"{hosted} on {node.node_id}: {failure}")
 
     def _last_batches(self, log: PartitionLog) -> None:
-        """A replica that starts anew has to know by the log what this one has in memory."""
+        """Check that the log has the last batch of each producer that is in memory."""
         found: dict[int, tuple[int, int]] = {}
         for segment in log.segments:
             for _, header in scan_headers(segment.file, 0, segment.size_bytes):
@@ -233,7 +233,7 @@ class Invariants:
                 )
 
     def _damaged(self, node: VirtualNode, hosted: Any) -> None:
-        """It would be copied anew, and what made it unreadable seen by nobody."""
+        """Report a log that was considered damaged: a new copy would hide the cause."""
         place = (node.node_id, node.starts, *hosted.key)
         if not (node.has_damage or node.is_hurt or node.was_hurt) and place not in self._doubted:
             self._doubted.add(place)
@@ -248,7 +248,7 @@ class Invariants:
                 self._violated("not opened", f"{topic}-{index} on {node.node_id}")
 
     def _deaf(self) -> None:
-        """Look at a node that hears none of the others, while these can decide of it."""
+        """Check a node that receives from no other, while the others can decide about it."""
         now, nodes, wires = self.cluster.timeline.now, self.cluster.nodes, self.cluster.wires
         deaf = next((i for i in nodes if all(wires.is_cut(j, i) for j in nodes if j != i)), 0)
         controller = next((n for n in self.cluster.serving if controls(n)), None)
@@ -274,7 +274,7 @@ class Invariants:
             for hosted in _hosted(node):
                 leader = hosted.leader
                 if hosted.log.is_failed:
-                    continue  # it takes nobody in and lets nobody go
+                    continue  # its ISR does not change
                 if leader is None or leader.leader_epoch < self._epochs.get(hosted.key, 0):
                     continue
                 # What the controller decided of a partition may have its turn a few slices later.
@@ -295,7 +295,7 @@ class Invariants:
         if mine is None or mine.key != hosted.key or mine.log.is_failed:
             return
         if known != broker.liveness.broker_epoch and node.node_id != hosted.leader.node_id:
-            return  # the leader has not heard yet that it is another incarnation
+            return  # the leader does not know its new incarnation yet
         record = broker.state.partition(hosted.topic, hosted.index)
         if (
             record is not None
@@ -319,10 +319,10 @@ class Invariants:
                 self._compare(node, hosted[self.looks // 8 // len(nodes) % len(hosted)])
 
     def _compare(self, node: VirtualNode, hosted: Any) -> bool:
-        """Compare what this replica has below its high watermark with what others had."""
+        """Compare this replica's bytes below its high watermark with the other replicas'."""
         log, key = hosted.log, hosted.key
         if log.is_failed or log.config.is_compacted:
-            return False  # each replica cleans alone
+            return False  # each replica is cleaned by itself
         place = (node.node_id, node.starts, *key)
         start = max(self._compared.get(place, 0), log.log_start_offset)
         end = min(log.high_watermark, log.log_end_offset)
@@ -364,7 +364,7 @@ class Invariants:
 
 
 def unusable(node: VirtualNode) -> set[tuple[str, int]]:
-    """The replicas that this process could not open."""
+    """Return the replicas that this process could not open."""
     roles = getattr(node.broker, "_roles", None)
     return set() if roles is None else roles._unusable
 

@@ -1,9 +1,9 @@
-"""Transactional clients as there were before KIP-360, which give up soon.
+"""Transactional clients as before KIP-360, with short timeouts.
 
-Whoever waits only a little for an answer asks again on a new connection; what it gave up may still
-be on its way. After a batch that no try brought in it aborts by EndTxn, and asks for a new epoch
-only when it goes on: until then whatever comes late bears an epoch that counts. Every transaction
-stays open for a moment. What it does is in the history, as of all clients.
+After a short timeout a client repeats a request on a new connection; the abandoned request may
+still be on its way. After a batch that no attempt appended it aborts by EndTxn, and asks for a new
+epoch only when it continues: until then late requests bear a valid epoch. Every transaction stays
+open for a moment. Its operations are in the history, as those of all clients.
 """
 
 import asyncio
@@ -33,11 +33,11 @@ PRODUCE, INIT_PRODUCER_ID, ADD_PARTITIONS, END = 0, 22, 24, 26
 PRODUCE_VERSION, INIT_VERSION, ADD_VERSION, END_VERSION = 7, 1, 1, 1
 TRANSACTION = 1
 TIMEOUTS_MS = (150, 500)  # of one request
-GIVEN_UP_S = 4.0  # then a client leaves its transaction as it is
+GIVEN_UP_S = 4.0  # then a client abandons its transaction
 OPEN_S = 0.1  # a transaction, after each batch
 BEFORE_A_NEW_EPOCH_S = 1.0
 LIFE = (3, 40)  # transactions
-TRIES = (1, 5)  # of a batch: some give up at once, others keep their epoch for long
+TRIES = (1, 5)  # of a batch: some abandon it at once, others keep their epoch for long
 BATCHES_MAX = 3  # of a transaction, for each of its partitions
 
 
@@ -49,7 +49,7 @@ async def transact(
     rng: random.Random,
     name: str,
 ) -> None:
-    """Client after client until `stop()`; `name` is the transactional id."""
+    """Run client after client until `stop()`; `name` is the transactional id."""
     while not stop():
         client = _OldClient(bootstrap, recorder, settings, rng, name)
         try:
@@ -61,7 +61,7 @@ async def transact(
 
 
 class _OldClient:
-    """One incarnation; it is over when a call raises, or a batch was given up."""
+    """One incarnation; it ends when a call raises, or a batch was abandoned."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class _OldClient:
         )
 
     async def _transact(self) -> bool:
-        """One transaction; whether the next one may follow in the same epoch."""
+        """Run one transaction; return whether the next one may follow in the same epoch."""
         rng, count = self._rng, self._settings.append_partitions
         transaction = self._recorder.begin(self._process, self._name, *self._identity)
         is_whole = True
@@ -141,7 +141,7 @@ class _OldClient:
         await self._ask(ADD_PARTITIONS, ADD_VERSION, fields)
 
     async def _send(self, partition: int, transaction: Begun) -> bool:
-        """One record; False when it was not answered well, and may still come."""
+        """Send one record; return False without a successful answer, when it may still come."""
         recorder, value = self._recorder, self._recorder.new_value()
         row = recorder.send_invoked(self._process, f"{APPEND}/{partition}", value, transaction)
         sequence = self._next.get(partition, 0)
@@ -190,7 +190,7 @@ class _OldClient:
             raise error_for(code)
 
     async def _abort(self, transaction: Begun) -> None:
-        """Nobody has asked for its commit: it has failed, whatever is answered."""
+        """Abort the transaction; whatever the answer, it has failed, since it sent no commit."""
         try:
             await self._ask(END, END_VERSION, self._ending(False))
         finally:
@@ -207,7 +207,10 @@ class _OldClient:
     async def _ask(
         self, api_key: int, version: int, fields: dict[str, Any], attempts: list[int] | None = None
     ) -> Any:
-        """The coordinator's answer. Asked again where that may help; else raises KafkaError."""
+        """Return the coordinator's answer, repeating the request where that may help.
+
+        Raises KafkaError otherwise.
+        """
         end_s = time.monotonic() + GIVEN_UP_S
         while True:
             try:
@@ -240,7 +243,7 @@ class _OldClient:
 
 
 def _code_of(answer: Any) -> int:
-    """The error code of an answer, or the worst of its parts."""
+    """Return the error code of an answer, or the worst of its parts."""
     if hasattr(answer, "error_code"):
         return int(answer.error_code)
     topics = answer.results_by_topic_v3_and_below

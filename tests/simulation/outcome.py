@@ -1,4 +1,4 @@
-"""What a simulation is asked for, and what comes back: the words between it and its callers."""
+"""The values between a simulation and its callers: faults, shapes and outcomes."""
 
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One thing that is broken on purpose, and for how long.
+    """One deliberate fault, and its duration.
 
     `at_s` counts from the moment when the cluster serves. `target` names nodes (`1`, `1,2`), links
     (`1>2`, `c1>2` from a client) or a role that is resolved when it happens: `controller`, `leader`
@@ -24,7 +24,7 @@ class Fault:
 
     @classmethod
     def parse(cls, text: str) -> "Fault":
-        """The inverse of str(); ValueError when it is not one."""
+        """Parse the text of str(); raise ValueError for any other."""
         head, _, target = text.partition(":")
         kind, _, times = head.partition("@")
         at, _, rest = times.partition("+")
@@ -38,16 +38,15 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """How large, how long and how busy a simulated cluster is; times are virtual seconds.
+    """The size, duration and load of a simulated cluster; times are virtual seconds.
 
     nodes: 1, 3, 4 or 5. seconds: of the safety phase, in which faults happen. faults: how many the
     seed's schedule has. pace: 1 is a busy cluster; at 10 every client pauses ten times as long.
     durable: flush.messages=1 everywhere, so that power may be cut on all nodes at once.
-    old_clients: so many in each of the two processes of clients.
-    segment_bytes: of the topics' logs; 0: as the seed has it.
-    size: so many partitions and transactional ids are made at a time. step_cpu_ms: what one step of
-    a node's loop may take of the processor; 0: anything. broker: further keys of server.properties.
-    kinds: which faults may be drawn; empty: all.
+    old_clients: so many in each of the two processes of clients. segment_bytes: of the topics'
+    logs; 0: the seed's choice. size: so many partitions and transactional ids are made at a time.
+    step_cpu_ms: the limit of CPU time of one step of a node's loop; 0: none. broker: further keys
+    of server.properties. kinds: the faults that may be drawn; empty: all.
     """
 
     nodes: int = 3
@@ -64,7 +63,7 @@ class Shape:
     broker: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
-        """What is not as usual, for `parse`: `nodes=5,durable=1,kinds=kill+cut,KEY=VALUE`."""
+        """Return the values that are not defaults: `nodes=5,durable=1,kinds=kill+cut,KEY=VALUE`."""
         usual, parts = Shape(), list[str]()
         for each in fields(self):
             value = getattr(self, each.name)
@@ -80,7 +79,7 @@ class Shape:
 
     @classmethod
     def parse(cls, text: str) -> "Shape":
-        """A name of NAMED, or the inverse of str(); ValueError when it is neither."""
+        """Return a shape of NAMED, or parse the text of str(); raise ValueError for any other."""
         if text in NAMED:
             return NAMED[text]
         usual, found, broker = cls(), dict[str, Any](), list[tuple[str, str]]()
@@ -104,12 +103,12 @@ NAMED = {
     "power": Shape(
         seconds=24.0,
         faults=20,
-        durable=True,  # so that power may go at any time, and on all machines
+        durable=True,  # so that power may fail at any time, and on all machines
         kinds=(
             "disk-full", "sync-error", "slow-disk", "kill", "kill-all", "crash-io", "power",
             "power-io", "power-all", "cut", "pause",
         ),
-        # Logs are cut where leaders change, and by then the disk says what was cut off is synced.
+        # Logs are truncated where leaders change, and by then the disk has synced what is removed.
         broker=(("log.flush.offset.checkpoint.interval.ms", "4000"),),
     ),
     "links": Shape(
@@ -125,8 +124,8 @@ NAMED = {
         seconds=25.0,
         faults=14,
         pace=2.0,
-        segment_bytes=160,  # so that what is cut off, and what grows anew, is in several of them
-        # Logs are cut where leaders change: while they are flushed, and below what is synced.
+        segment_bytes=160,  # so that removed and new records are in several of them
+        # Logs are truncated where leaders change: while they are flushed, and below what is synced.
         broker=(
             ("log.flush.interval.messages", "25"),
             ("log.flush.offset.checkpoint.interval.ms", "5000"),
@@ -145,7 +144,7 @@ NAMED = {
         broker=(("log.index.interval.bytes", "200"),),
         kinds=("damage", "kill", "stop", "cut", "pause"),
     ),
-    # So large that a step shows what grows with a number, and small enough to play.
+    # So large that a step shows work that grows with a number, and small enough to run.
     "size": Shape(
         seconds=8.0,
         faults=3,
@@ -159,10 +158,10 @@ NAMED = {
 
 @dataclass(slots=True, kw_only=True)
 class Outcome:
-    """One run. `violations` are sentences, empty when nothing was broken.
+    """One run; `violations` are sentences, empty when nothing was violated.
 
-    `names` are the judge's and the invariants' names of what was broken (`lost-write`, `two
-    leaders`). `history` is for whoever wants to look closer.
+    `names` are the judge's and the invariants' names of the violations (`lost-write`, `two
+    leaders`). `history` is for a closer look.
     """
 
     seed: int
@@ -180,5 +179,5 @@ class Outcome:
 
     @property
     def is_clean(self) -> bool:
-        """Whether no promise was broken."""
+        """Return whether nothing was violated."""
         return not self.violations

@@ -1,10 +1,10 @@
-"""A whole Raft cluster in one process under virtual time, and what must hold in it.
+"""A whole Raft cluster in one process under virtual time, and its invariants.
 
 Checked all the time: one vote of a node a term, as it was sent; one leader a term; every index
-holds the same command on every node and in every incarnation; nothing applied is taken back; a
-leader that serves has every acknowledged command. Checked at the end, after everything is healed:
+holds the same command on every node and in every incarnation; applied entries are never reverted; a
+serving leader has every acknowledged command. Checked at the end, after everything is healed:
 acknowledged commands are there, once; refused ones are not; every submitter got an answer; all
-nodes agree; every group takes commands.
+nodes agree; every group accepts commands.
 """
 
 import logging
@@ -38,17 +38,17 @@ SETTINGS = RaftSettings(
     apply_batch_max=16,
 )
 AFTER_A_JOB_S = 0.01
-AHEAD_S = 0.037  # of a node's clock before the next one's: they beat at different moments
-NOTICED_S = (0.003, 0.3)  # a kernel that lives resets connections at once
+AHEAD_S = 0.037  # of a node's clock before the next one's: heartbeats do not coincide
+NOTICED_S = (0.003, 0.3)  # a live kernel resets connections at once
 
 
 class Violation(BaseException):
-    """Something that must never be. Not an Exception, or the engine would isolate it."""
+    """A violated invariant; not an Exception, or the engine would catch it."""
 
 
 @dataclass
 class History:
-    """What clients and state machines saw, over all nodes and incarnations."""
+    """The observations of clients and state machines, over all nodes and incarnations."""
 
     applied: dict[tuple[int, int], tuple[int, bytes]] = field(default_factory=dict)
     leaders: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class History:
 
 
 class Machine:
-    """A list of commands that checks how it is driven."""
+    """A list of commands that checks the calls it gets."""
 
     def __init__(self, group_id: int, history: History) -> None:
         self.group_id, self._history = group_id, history
@@ -168,8 +168,9 @@ class Cluster:
                 self.world.at(self.world.now + delay, self._link, j, i, False)
 
     def crash_after(self, i: int, jobs: int, *, power: bool, down_s: float) -> None:
-        """The process dies within AFTER_A_JOB_S of its disk's next so many jobs, and is back soon.
-        What it has said by then is under way, or others have it.
+        """Let the process die within AFTER_A_JOB_S of its disk's next so many jobs.
+
+        It restarts soon. Its messages by then are under way, or have arrived.
         """
         node, delay = self.nodes[i], self.random.uniform(0, AFTER_A_JOB_S)
 
@@ -234,7 +235,7 @@ class Cluster:
         return None
 
     def led_by(self, g: int = 0) -> int:
-        """The leader, which there is."""
+        """Return the leader, which must exist."""
         leader = self.leader(g)
         assert leader is not None
         return leader
@@ -348,7 +349,7 @@ class Cluster:
 
 
 def started(seed: int = 1, **options: Any) -> tuple[Cluster, int]:
-    """Three nodes with one group, unless `options` say otherwise, and who leads it."""
+    """Return three nodes with one group, unless `options` differ, and its leader."""
     cluster = Cluster(seed, **{"size": 3, "groups": 1, **options})
     assert cluster.run(10, cluster.leaders_settled)
     return cluster, cluster.led_by()

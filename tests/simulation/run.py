@@ -6,7 +6,7 @@
     python -m tests.simulation.run --seeds 0:30 --shape power
     python -m tests.simulation.run --seed 7 --shape nodes=5,faults=30,kinds=kill+cut
 
-`run_seed` is what other tests use. A failing seed's schedule is shrunken before it is printed.
+`run_seed` is for other tests. A failing seed's schedule is reduced before it is printed.
 """
 
 import argparse
@@ -31,12 +31,12 @@ def run_seed(
     faults: Sequence[Fault] | None = None,
     install: Install | None = None,
 ) -> Outcome:
-    """Run one seed to its end and judge it; never raises for what the cluster did wrong.
+    """Run one seed to its end and judge it; never raises for faults of the cluster.
 
-    shape: None lets the seed choose. faults: instead of the seed's own schedule (the workload
-    stays the seed's). install: makes a context that is entered before the first node is built and
-    left after the judge; it may put broken behaviour into the brokers' and cores' classes. Raises
-    ValueError for a fault that cannot be.
+    shape: None lets the seed choose. faults: instead of the seed's own schedule (the workload stays
+    the seed's). install: makes a context that is entered before the first node is built and left
+    after the judge; it may put broken behaviour into the brokers' and cores' classes. Raises
+    ValueError for an impossible fault.
     """
     return run(seed, shape=shape, faults=faults, install=install)
 
@@ -67,19 +67,19 @@ def in_json(outcome: Outcome) -> str:
 
 
 def shrunken(outcome: Outcome, shape: Shape | None) -> str:
-    """The shortest schedule that still fails, as a command."""
+    """Return the shortest schedule that still fails, as a command."""
     faults, runs = shrink(outcome, lambda fewer: run(outcome.seed, shape=shape, faults=fewer))
     return f"  after {runs} runs: {command(outcome.seed, faults, shape)}"
 
 
 def seeds_of(text: str) -> range:
-    """One seed, or FIRST:BEHIND."""
+    """Parse one seed, or FIRST:BEHIND."""
     first, is_range, behind = text.partition(":")
     return range(int(first), int(behind) if is_range else int(first) + 1)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """0 when every seed was clean."""
+    """Run seeds; return 0 when every seed was clean."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.run", description=__doc__)
     parser.add_argument("--seed", type=int)
     parser.add_argument("--seeds", help="FIRST:BEHIND, or some: 3,7,10:20")
@@ -102,7 +102,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.seeds:
         seeds = [seed for part in options.seeds.split(",") for seed in seeds_of(part)]
     gc.disable()  # a cluster is collected when it has ended, several of them at once
-    gc.freeze()  # what is imported now need not be looked at then
+    gc.freeze()  # objects imported now need no visit then
     bad, started, total = 0, time.process_time(), 0.0
     for seed in seeds:
         trace: list[str] | None = [] if options.trace else None

@@ -1,6 +1,6 @@
-"""A failing schedule made small: faults are left out as long as the run still fails (ddmin).
+"""Reduction of a failing schedule: faults are left out as long as the run still fails (ddmin).
 
-The names of what was violated have to stay; the sentences may differ.
+The names of the violations have to stay; the sentences may differ.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ RUNS_MAX = 60
 def shrink(
     failed: Outcome, again: Callable[[Sequence[Fault]], Outcome], runs_max: int = RUNS_MAX
 ) -> tuple[list[Fault], int]:
-    """The smallest schedule that was found to fail in one of the same ways; how many runs it took.
+    """Return the smallest schedule found to fail in one of the same ways, and the number of runs.
 
     again: runs the seed with another schedule.
     """
@@ -40,7 +40,7 @@ def shrink(
 
 
 def command(seed: int, faults: Sequence[Fault], shape: Shape | None = None) -> str:
-    """The line that runs a seed with a schedule; without a shape it is the seed's own."""
+    """Return the command that runs a seed with a schedule; without a shape it is the seed's own."""
     given = " ".join(f"'{fault}'" for fault in faults)
     shaped = "" if shape is None else f" --shape '{shape}'"
     return f"python -m tests.simulation.run --seed {seed}{shaped} --faults {given}"

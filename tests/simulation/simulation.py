@@ -47,13 +47,13 @@ HEALED_S = 60.0
 DECIDED_S = 40.0
 EXAMPLES_MAX = 3
 REMOVALS_KEPT_S = (1.5, 4.0)
-# For the failure of all operations of a kind to be a finding: so many, and so long a whole cluster.
+# The failure of all operations of a kind is a finding after so many, and so long a whole cluster.
 TRIED_MIN, WHOLE_S_MIN = 60, 3.0
 CPU = time.process_time
 
 
 def shape_of(seed: int) -> Shape:
-    """What kind of cluster a seed has: some short and busy, some long and quiet."""
+    """Return the shape of a seed's cluster: some are short and busy, some long and quiet."""
     rng = random.Random(f"shape of {seed}")
     nodes = rng.choice([3, 3, 3, 3, 4, 5]) if seed % 8 else 3
     durable = rng.random() < 0.15
@@ -65,7 +65,7 @@ def shape_of(seed: int) -> Shape:
 
 
 class _NotAlive(Exception):
-    """Something did not happen in time."""
+    """An expected event did not happen in time."""
 
 
 def run(
@@ -77,7 +77,7 @@ def run(
     trace: list[str] | None = None,
     on_log: Callable[[str], object] | None = None,
 ) -> Outcome:
-    """See run.run_seed; `trace` takes the trace in words, `on_log` the nodes' logs."""
+    """Run a seed, see run.run_seed; `trace` takes the trace in words, `on_log` the nodes' logs."""
     shape = shape or shape_of(seed)
     planned = list(draw(seed, shape) if faults is None else faults)
     require_possible(planned, shape)
@@ -125,7 +125,7 @@ class _Run:
         except (_NotAlive, TimeoutError, RuntimeError) as problem:
             self._violated("not alive", str(problem))
             self._is_complete = False
-        except KafkaError as problem:  # of a client's first or last steps: nothing is broken then
+        except KafkaError as problem:  # an error of a client's first or last steps is no violation
             self._violated("not alive", repr(problem))
             self._is_complete = False
         for name, words in (*self.invariants.found, *self.cluster.broken):
@@ -211,7 +211,7 @@ class _Run:
             self._violated("bank", bank.words())
         if not scanned:
             raise _NotAlive("the last reading gave nothing for a minute")
-        if self.conductor.damaged:  # which the last readers may have met
+        if self.conductor.damaged:  # the last readers may have read it
             self._await_repair()
         cluster.finish(write_down_the_end(cluster, self.recorder, self.settings))
 
@@ -258,7 +258,7 @@ class _Run:
             cluster.run(1.0)
 
     def _open_transactions(self) -> str:
-        """Whose transactions partitions believe to be open, and what coordinators say of them."""
+        """Return the transactions that are open in partitions, with their coordinators' records."""
         found = []
         known: dict[int, str] = {}
         for node in self.cluster.serving:
@@ -303,10 +303,10 @@ class _Run:
         outcome.faults = self.conductor.made
         for finding in verdict.violations:
             if finding.name == "unseen" and not self._is_complete:
-                continue  # nobody has looked
+                continue  # it was never checked
             if finding.name == "nothing-succeeded" and (
                 finding.cases[0].facts["tried"] < TRIED_MIN or self._whole_s < WHOLE_S_MIN
             ):
-                continue  # the faults left no time; that all goes on is what the probes show
+                continue  # the faults left no time; the probes show that all works
             cases = "; ".join(str(case) for case in finding.cases[:EXAMPLES_MAX])
             self._violated(finding.name, f"{finding.count} times: {cases}")

@@ -1,4 +1,4 @@
-"""Whole clusters under virtual time: nothing acknowledged is lost, doubled, torn or stuck.
+"""Whole clusters under virtual time: no acknowledged record is lost, doubled, torn or stuck.
 
 Each chunk of seeds runs in a process of its own, where the order of sets of names is fixed, so a
 failing seed fails again with `python -m tests.simulation.run --seed N`.
@@ -43,7 +43,7 @@ VIRTUAL_S_LEAST = 50.0  # a seed, on average
 
 
 def simulate(seeds: Sequence[int]) -> list[dict[str, Any]]:
-    """Run seeds in another process; one dictionary a seed."""
+    """Run seeds in another process; return one dictionary a seed."""
     environment = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONWARNINGS": "ignore"}
     command = [sys.executable, "-m", "tests.simulation.run", "--json", "--no-shrink"]
     command += ["--seeds", ",".join(map(str, seeds))]
@@ -57,7 +57,7 @@ def simulate(seeds: Sequence[int]) -> list[dict[str, Any]]:
 
 
 def verdict(runs: list[dict[str, Any]]) -> str:
-    """What to print of seeds that failed."""
+    """Return the text to print about seeds that failed."""
     return "\n".join(
         f"seed {run['seed']}: {run['violations']}\n"
         f"  python -m tests.simulation.run --seed {run['seed']}"
@@ -84,7 +84,7 @@ TRACES: dict[int, str] = {}  # by seed, of the chunks that have run here
     ids=lambda seeds: f"{seeds[0]}-{seeds[-1]}",
 )
 def test_promises_are_kept_whatever_happens(seeds: Sequence[int]) -> None:
-    """Safety while faults last, liveness once they are healed, then the judge."""
+    """The runs check safety while faults last, liveness once they are healed, then the judge."""
     runs = simulate(seeds)
     TRACES.update({run["seed"]: run["trace"] for run in runs})
     assert not verdict(runs), verdict(runs)
@@ -106,7 +106,7 @@ def test_the_seeds_of_the_default_run_are_of_every_shape() -> None:
 
 @RUN_AGAIN
 def test_the_same_seed_gives_the_same_run_in_another_process() -> None:
-    """Every message, disk operation and timer, at the same moment, whatever ran before it."""
+    """Every message, disk operation and timer is at the same moment, whatever ran before."""
     seed = 1  # a short and busy one
     if seed not in TRACES:  # this test was chosen alone
         TRACES[seed] = simulate([seed])[0]["trace"]
@@ -115,7 +115,7 @@ def test_the_same_seed_gives_the_same_run_in_another_process() -> None:
 
 
 def test_a_client_that_is_refused_at_the_end_is_a_finding() -> None:
-    """The seed is told, and those after it are run."""
+    """The seed is reported, and those after it are run."""
 
     def refuse(_: object) -> None:
         raise NotLeaderOrFollower("nobody leads")
@@ -130,7 +130,7 @@ def test_a_client_that_is_refused_at_the_end_is_a_finding() -> None:
 
 
 def test_registrations_that_come_late_end_no_living_process() -> None:
-    """Every one comes again and again, also when its process is dead and another lives."""
+    """Every registration is repeated, also when its process is dead and another lives."""
     arrive = VirtualLinks._arrive
     came_late = 0
 
@@ -160,7 +160,7 @@ def test_registrations_that_come_late_end_no_living_process() -> None:
 
 @pytest.mark.soak
 def test_many_clusters(request: pytest.FixtureRequest) -> None:
-    """The same for a long time."""
+    """The same seeds for a long time."""
     if "soak" not in (request.config.getoption("-m") or ""):
         pytest.skip("runs with -m soak")
     for first in range(10_000, 15_000, 50):
@@ -170,7 +170,7 @@ def test_many_clusters(request: pytest.FixtureRequest) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_wiped_node_serves_once_it_votes_in_every_raft_group(seed: int) -> None:
-    """Else the next death would leave a group with one voter, and no leader."""
+    """Otherwise the next death would leave a group with one voter, and no leader."""
 
     def groups(node: VirtualNode) -> Collection[RaftGroup]:
         assert node.broker is not None
@@ -209,7 +209,7 @@ EFFECTS = {
 
 @pytest.mark.in_turn
 def test_faults_of_all_kinds_happen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not that they are drawn: that something is broken then."""
+    """A fault that is drawn must also have an effect."""
     seen: Counter[str] = Counter()
 
     def watch(owner: type, name: str, has_happened: Callable[[Any, Any], object]) -> None:
@@ -243,7 +243,7 @@ def test_faults_of_all_kinds_happen(monkeypatch: pytest.MonkeyPatch) -> None:
         watch(VirtualNode, name, lambda *_: True)
     amounts = {"disk-errors": (errno.ENOSPC, errno.EMFILE, errno.EIO)}
     missing, hit = {*EVERY_KIND}, set[str]()
-    for seed in range(1, 9):  # what was left out, or met nothing, has more turns
+    for seed in range(1, 9):  # faults that were left out, or had no effect, have more turns
         shape = Shape(seconds=2.5 * (len(missing) + 2), pace=30.0, durable=True)
         faults = list[Fault]()
         for kind in sorted(missing):

@@ -1,4 +1,4 @@
-"""Which faults the conductor leaves out: what would break a promise that nobody gave."""
+"""The faults that the conductor leaves out because they would break more than is promised."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +9,7 @@ from .conductor import Conductor
 
 
 def node(**ends: int) -> Any:
-    """A node with these partitions, each with its log end offset."""
+    """Return a node with these partitions, each with its log end offset."""
     hosted = {
         (topic, 0): SimpleNamespace(topic=topic, index=0, log=SimpleNamespace(log_end_offset=end))
         for topic, end in ends.items()
@@ -29,14 +29,14 @@ def node(**ends: int) -> Any:
     ("others", "has_everything"),
     [
         ([{"a": 5, "b": 2}, {"a": 7}], True),
-        ([{"a": 5, "b": 2}, {"a": 4}], False),  # in sync, and yet without what this one has
+        ([{"a": 5, "b": 2}, {"a": 4}], False),  # in sync, and yet without this one's records
         ([{"a": 5, "b": 1}, {"a": 5}], False),
     ],
 )
 def test_a_machine_may_be_lost_when_all_others_have_its_records(
     monkeypatch: pytest.MonkeyPatch, others: list[dict[str, int]], has_everything: bool
 ) -> None:
-    """Seed 38 of a shape: a record that one machine alone had fetched was committed on its word."""
+    """Seed 38 of a shape: a record fetched by one machine alone was committed by that fetch."""
     lost = node(a=5, b=2)
     conductor = Conductor.__new__(Conductor)
     cluster: Any = SimpleNamespace(

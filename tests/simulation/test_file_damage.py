@@ -1,4 +1,4 @@
-"""Who reads a damaged log as consumers of everything would meets what would mislead them."""
+"""Reading a damaged log like consumers of all records finds every misleading byte."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +20,7 @@ BATCHES = 12
 
 
 def made(directory: Path) -> PartitionLog:
-    """A closed segment whose batches all have entries in its indexes, and an active one."""
+    """Make a closed segment with index entries for all batches, and an active one."""
     config = LogConfig(index_interval_bytes=1)
     log = PartitionLog.open(
         directory, topic="t", partition=0, topic_id=bytes(16), config=config, now_ms=1
@@ -43,7 +43,7 @@ def meets(log: PartitionLog) -> bool:
 
 
 @pytest.mark.parametrize("kind", ["offset_index", "time_index"])
-def test_damaged_entries_of_an_index_are_met_or_mislead_nobody(tmp_path: Path, kind: str) -> None:
+def test_damaged_index_entries_are_found_or_harmless(tmp_path: Path, kind: str) -> None:
     log, met = made(tmp_path / "t-0"), 0
     assert not meets(log)
     path = getattr(log.segments.first, kind).path
@@ -59,7 +59,7 @@ def test_damaged_entries_of_an_index_are_met_or_mislead_nobody(tmp_path: Path, k
     log.local.retire()
 
 
-def test_an_answer_by_an_index_that_nobody_checks_is_told(tmp_path: Path) -> None:
+def test_wrong_answer_by_an_unchecked_index_is_reported(tmp_path: Path) -> None:
     log = made(tmp_path / "t-0")
     path = log.segments.first.offset_index.path
     content = bytearray(path.read_bytes())

@@ -1,4 +1,4 @@
-"""What a look at a cluster finds, and that it looks again at what may have changed."""
+"""The findings of checks of a cluster, and repeated checks of bytes that may have changed."""
 
 import contextlib
 import errno
@@ -27,7 +27,7 @@ TOPIC_ID = bytes(range(16))
 
 
 def replica(directory: Path, values: list[bytes]) -> Any:
-    """A hosted partition, everything in it committed."""
+    """Return a hosted partition with only committed records."""
     log = PartitionLog.open(
         directory, topic="t", partition=0, topic_id=TOPIC_ID, config=LogConfig(), now_ms=0
     )
@@ -39,7 +39,7 @@ def replica(directory: Path, values: list[bytes]) -> Any:
 
 
 class TwoNodes:
-    """As much of a cluster as is needed to compare two replicas."""
+    """The part of a cluster that is needed to compare two replicas."""
 
     def __init__(self, *hosted: Any) -> None:
         self.timeline = SimpleNamespace(now=0.0)
@@ -68,7 +68,7 @@ class TwoNodes:
 
 
 def look(invariants: Invariants, times: int = 80) -> list[str]:
-    """Look for a while; the names of what was found."""
+    """Check for a while; return the names of the findings."""
     for _ in range(times):
         invariants.looks += 1
         invariants._compare_some()
@@ -76,7 +76,7 @@ def look(invariants: Invariants, times: int = 80) -> list[str]:
 
 
 def looked_at(folder: Path) -> tuple[TwoNodes, Invariants]:
-    """Two equal replicas, read to their ends."""
+    """Return two equal replicas, read to their ends."""
     cluster = TwoNodes(*(replica(folder / name, [b"one", b"two"]) for name in "ab"))
     invariants = cluster.watched()
     assert look(invariants) == []
@@ -105,8 +105,8 @@ def test_at_the_end_everything_is_read_again(tmp_path: Path) -> None:
     assert [name for name, _ in invariants.found] == ["replicas differ"]
 
 
-def test_who_has_the_same_decided_again_and_again_is_found_out() -> None:
-    """As a leader that proposed a refused in-sync set as fast as Raft decided."""
+def test_same_decision_again_and_again_is_a_finding() -> None:
+    """A leader once proposed a refused in-sync set as fast as Raft decided."""
     nodes = TwoNodes()
     invariants = nodes.watched()
     for index in range(3 * ENTRIES_MAX):
@@ -121,7 +121,7 @@ def test_who_has_the_same_decided_again_and_again_is_found_out() -> None:
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.EIO])
-def test_a_log_that_a_read_has_failed_for_want_of_something_is_a_finding(
+def test_log_that_failed_by_a_read_without_resources_is_a_finding(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     hosted = replica(tmp_path, [b"one"])
@@ -156,7 +156,7 @@ def test_a_deaf_node_is_fenced_and_a_finding_if_it_is_not(
 
 
 def test_a_replica_that_a_sound_disk_did_not_open_is_a_finding() -> None:
-    """Once a process; what failed while the disk did is none, then or later."""
+    """It is reported once a process; failures during a disk fault are no finding, then or later."""
     cluster = TwoNodes()
     invariants = cluster.watched()
     failed: set[tuple[str, int]] = {("t", 0)}
@@ -172,7 +172,7 @@ def test_a_replica_that_a_sound_disk_did_not_open_is_a_finding() -> None:
     assert [name for name, _ in invariants.found] == ["not opened"]
 
 
-def test_a_log_that_is_taken_for_damaged_is_told_once_where_nobody_damaged_it(
+def test_log_considered_damaged_without_damage_is_reported_once(
     tmp_path: Path,
 ) -> None:
     hosted = replica(tmp_path / "a", [b"one"])
@@ -190,7 +190,7 @@ def test_a_log_that_is_taken_for_damaged_is_told_once_where_nobody_damaged_it(
     hosted.log.local.retire()
 
 
-def test_a_producer_whose_last_batch_is_not_in_the_log_is_told(tmp_path: Path) -> None:
+def test_producer_without_its_last_batch_in_the_log_is_a_finding(tmp_path: Path) -> None:
     log = replica(tmp_path / "a", [b"one"]).log
     invariants = TwoNodes().watched()
     records = [Record(0, 0, b"k", b"two")]

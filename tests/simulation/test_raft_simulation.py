@@ -11,7 +11,7 @@ from .raft_simulation import Cluster, Violation
 
 
 def run_schedule(seed: int) -> Cluster:
-    """Thirty rounds of load and faults chosen by the seed, then healing and judgement."""
+    """Run thirty rounds of load and faults chosen by the seed, then heal and judge."""
     rng = random.Random(seed)
     size = rng.choice([3, 3, 3, 4, 5])
     cluster = Cluster(seed, size=size)
@@ -33,7 +33,7 @@ def run_schedule(seed: int) -> Cluster:
 
 
 def act(cluster: Cluster, rng: random.Random) -> None:
-    """One fault, or some repair."""
+    """Make one fault, or some repair."""
     ids, alive, network = cluster.ids, list(cluster.nodes), cluster.network
     choice = rng.random()
     if choice < 0.08:  # a partition in two
@@ -42,7 +42,7 @@ def act(cluster: Cluster, rng: random.Random) -> None:
     elif choice < 0.14:  # one direction of one link
         source, target = rng.sample(ids, 2)
         network.cut.add((source, target))
-    elif choice < 0.18:  # one node hears nothing, or is not heard
+    elif choice < 0.18:  # one node receives nothing, or is not received
         i, way = rng.choice(ids), rng.random() < 0.5
         network.cut |= {(i, j) if way else (j, i) for j in ids if j != i}
     elif choice < 0.22:  # a ring: neighbours only
@@ -75,7 +75,7 @@ def act(cluster: Cluster, rng: random.Random) -> None:
 
 
 def crash_soon(cluster: Cluster, rng: random.Random, nodes: list[int]) -> None:
-    """Crashes in the midst of what they do; a service manager starts them again."""
+    """Crash nodes during their work; a service manager starts them again."""
     for i in rng.sample(nodes, rng.randrange(len(nodes) + 1)):
         jobs = rng.randrange(1, rng.choice([2, 4, 12]))
         down_s = rng.choice([0.0, 0.002, 0.1])
@@ -83,7 +83,7 @@ def crash_soon(cluster: Cluster, rng: random.Random, nodes: list[int]) -> None:
 
 
 def run_power_cuts(seed: int) -> Cluster:
-    """Steady load with snapshots all the time, and power cuts of one, some or all in the midst."""
+    """Run steady load with snapshots all the time, and power cuts of one, some or all meanwhile."""
     rng = random.Random(seed)
     cluster = Cluster(seed, size=3)
     for _ in range(14):
@@ -108,7 +108,7 @@ def run_power_cuts(seed: int) -> Cluster:
 
 
 def some(firsts: range) -> list[Any]:
-    """Every second one by default."""
+    """Return the first seeds of runs; every second one is for chaos runs only."""
     marks = ([], [pytest.mark.chaos])
     return [pytest.param(first, marks=marks[at % 2]) for at, first in enumerate(firsts)]
 
@@ -116,7 +116,7 @@ def some(firsts: range) -> list[Any]:
 @pytest.mark.in_turn
 @pytest.mark.parametrize("first", some(range(0, 24, 6)))
 def test_nothing_is_lost_in_power_cuts(first: int) -> None:
-    """Journal, snapshots and deleted segments fit together after a cut at any moment."""
+    """Journal, snapshots and deleted segments are consistent after a cut at any moment."""
     for seed in range(first, first + 6):
         try:
             run_power_cuts(seed)
@@ -128,7 +128,7 @@ def test_nothing_is_lost_in_power_cuts(first: int) -> None:
 @pytest.mark.in_turn
 @pytest.mark.parametrize("first", some(range(0, 64, 8)))
 def test_nothing_acknowledged_is_lost_whatever_happens(first: int) -> None:
-    """Safety under every mix of faults, and liveness once they end."""
+    """The runs check safety under every mix of faults, and liveness once they end."""
     acknowledged = 0
     for seed in range(first, first + 8):
         try:
@@ -148,14 +148,14 @@ def test_a_node_that_votes_for_two_in_a_term_is_found() -> None:
 
 
 def test_the_same_seed_gives_the_same_run() -> None:
-    """Every frame sent, at the same moment, in two runs."""
+    """Every frame is sent at the same moment, in two runs."""
     traces = [run_schedule(7).world.trace.hexdigest() for _ in range(2)]
     assert traces[0] == traces[1]
 
 
 @pytest.mark.soak
 def test_many_seeds(request: pytest.FixtureRequest) -> None:
-    """The same for a long time."""
+    """The same seeds for a long time."""
     if "soak" not in str(request.config.getoption("-m")):
         pytest.skip("runs with -m soak")
     for seed in range(1_000, 3_000):

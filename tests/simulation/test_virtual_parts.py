@@ -1,4 +1,4 @@
-"""The simulator's own parts keep the promises of what they stand for."""
+"""The simulator's own parts keep the promises of the parts that they replace."""
 
 import asyncio
 import errno
@@ -24,7 +24,7 @@ from .wires import PORT_BASE, Wires
 
 
 class Stream(asyncio.BufferedProtocol):
-    """Keeps what comes, and what it is told."""
+    """A protocol that keeps the received bytes and the calls it gets."""
 
     def __init__(self) -> None:
         self.received, self.told = bytearray(), list[str]()
@@ -156,7 +156,7 @@ def test_a_writer_is_paused_when_the_reader_does_not_read(pair: Pair) -> None:
     assert stream.told == ["pause", "resume"] and len(served.received) == total
 
 
-def test_a_cut_is_silent_and_what_was_sent_arrives_after_it(pair: Pair) -> None:
+def test_cut_is_silent_and_earlier_bytes_arrive_after_it(pair: Pair) -> None:
     _, stream = pair.connect()
     pair.timeline.run(1)
     pair.wires.cut([(101, 1)])
@@ -170,8 +170,8 @@ def test_a_cut_is_silent_and_what_was_sent_arrives_after_it(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("way", ["close", "abort"])
-def test_what_was_held_arrives_before_the_end_of_its_connection(pair: Pair, way: str) -> None:
-    """Else a batch that has to wait for its turn leaves with its connection, and is never late."""
+def test_held_bytes_arrive_before_the_end_of_their_connection(pair: Pair, way: str) -> None:
+    """Otherwise a batch that has to wait leaves with its connection, and is never late."""
     _, stream = pair.connect()
     pair.timeline.run(1)
     pair.sockets.hold(101, 1, 5.0)
@@ -261,8 +261,8 @@ def test_a_cut_link_is_silent_and_a_reset_alone_changes_no_state() -> None:
     assert links.changes == [(2, True)] and links.nodes[1].is_up(2)
 
 
-def test_a_link_whose_messages_arrived_in_a_cut_has_room_again_after_it() -> None:
-    """What is dropped at its arrival is under way no more."""
+def test_link_with_messages_dropped_by_a_cut_has_room_again_after_it() -> None:
+    """A message that is dropped at its arrival is no longer under way."""
     links = Links()
     links.nodes[2].on_request(PeerMessage.PING, answer, bulk=True)
 
@@ -294,7 +294,7 @@ def sync_directory(path: Path) -> None:
     os.close(fd)
 
 
-def test_a_power_cut_takes_what_was_not_synced_and_nothing_else(tmp_path: Path) -> None:
+def test_power_cut_loses_only_unsynced_changes(tmp_path: Path) -> None:
     found = set()
     for seed in range(40):
         disks = Disks(tmp_path / str(seed), Timeline(seed), [1])
@@ -317,7 +317,7 @@ def test_a_power_cut_takes_what_was_not_synced_and_nothing_else(tmp_path: Path) 
     assert len(found) > 6
 
 
-def test_what_was_removed_or_replaced_may_come_back(tmp_path: Path) -> None:
+def test_removed_or_replaced_files_may_come_back_after_a_power_cut(tmp_path: Path) -> None:
     seen = set()
     for seed in range(20):
         disks = Disks(tmp_path / str(seed), Timeline(seed), [1])
@@ -334,7 +334,7 @@ def test_what_was_removed_or_replaced_may_come_back(tmp_path: Path) -> None:
     assert seen >= {(b"old", True), (b"fresh", False)} and (b"old", False) not in seen
 
 
-def test_a_dead_process_holds_nothing_and_its_descriptors_open_nothing(tmp_path: Path) -> None:
+def test_dead_process_holds_no_lock_and_its_descriptors_are_closed(tmp_path: Path) -> None:
     import fcntl
 
     disks = Disks(tmp_path, Timeline(1), [1])
@@ -348,7 +348,7 @@ def test_a_dead_process_holds_nothing_and_its_descriptors_open_nothing(tmp_path:
         disks.died(1)
         with pytest.raises(OSError):
             os.pwrite(held, b"late", 0)
-        os.close(held)  # as a finalizer may; it hits nobody
+        os.close(held)  # as a finalizer may; it affects no other file
         fcntl.flock(os.open(path, os.O_RDWR, 0o644), fcntl.LOCK_EX | fcntl.LOCK_NB)
     assert path.read_bytes() == b""
 
@@ -401,7 +401,7 @@ def test_a_schedule_is_a_function_of_its_seed_and_goes_through_text() -> None:
     assert seen == {*KINDS, *ONLY_DURABLE}
 
 
-def test_a_failing_schedule_shrinks_to_what_it_needs() -> None:
+def test_failing_schedule_shrinks_to_the_necessary_faults() -> None:
     faults = [Fault(at_s=float(n), kind="kill", target=str(n)) for n in range(20)]
     needed = {faults[3], faults[11], faults[12]}
 
@@ -427,12 +427,12 @@ def test_a_failing_schedule_shrinks_to_what_it_needs() -> None:
         ),
     ],
 )
-def test_a_shape_goes_through_text(shape: Shape) -> None:
+def test_shape_survives_its_text_form(shape: Shape) -> None:
     assert Shape.parse(str(shape)) == shape
 
 
 @pytest.mark.parametrize("text", ["densest", "nodes=", "nodes=many", "colour=red", "parse=1"])
-def test_a_shape_that_is_none_is_refused(text: str) -> None:
+def test_invalid_shape_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
         Shape.parse(text)
 
@@ -442,12 +442,12 @@ def test_a_shape_that_is_none_is_refused(text: str) -> None:
     ["kill@1+1/0:leader:log/0", "kill@1+1/0:4", "cut@1+1/0:1", "flood@1+1/0:1", "wipe@1+1/0:"],
 )
 def test_a_fault_that_cannot_happen_is_refused(text: str) -> None:
-    """A role that nobody knows would strike somebody else."""
+    """An unknown role would hit another node."""
     with pytest.raises(ImpossibleFault):
         require_possible([Fault.parse(text)], Shape())
 
 
-def test_kinds_that_there_are_not_are_refused() -> None:
+def test_unknown_kinds_of_faults_are_refused() -> None:
     for kind in ("flood", "power-all"):  # this one is for durable clusters
         with pytest.raises(ImpossibleFault):
             draw(1, Shape(kinds=("kill", kind)))

@@ -21,14 +21,14 @@ from .virtual_threads import Stopped, Threads, VirtualLock, locks_are_virtual, p
 
 @pytest.fixture(autouse=True)
 def never_at_one_instant(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each job of these tests pauses wherever it can."""
+    """Let each job of these tests pause wherever it can."""
     monkeypatch.setattr(virtual_loop, "AT_ONE_INSTANT", (0.0,))
     monkeypatch.setattr(virtual_threads, "BY_LINE", 0.0)
     monkeypatch.setattr(virtual_threads, "OPERATIONS_APART", (0,))
 
 
 def steps(out: list[Any], name: str, count: int = 5) -> str:
-    """A job: some calls of the system."""
+    """Run a job: some calls of the system."""
     for number in range(count):
         out.append((name, number))
         pause_point()
@@ -209,8 +209,8 @@ def test_only_locks_of_the_projects_own_code_are_virtual() -> None:
     assert not isinstance(threading.Lock(), VirtualLock)
 
 
-def test_what_is_left_of_a_dead_process_changes_no_file(tmp_path: Path) -> None:
-    """Not even in a `finally` that the kill itself runs."""
+def test_rest_of_a_dead_process_changes_no_file(tmp_path: Path) -> None:
+    """That holds even in a `finally` that the kill itself runs."""
     timeline = Timeline(10)
     disks = Disks(tmp_path, timeline, [1])
     disk = disks.nodes[1]

@@ -1,4 +1,4 @@
-"""What the wires of a simulated cluster do to single messages."""
+"""The effects of the wires of a simulated cluster on single messages."""
 
 from oncelog.replication.messages import PeerMessage
 

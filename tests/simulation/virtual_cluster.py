@@ -45,8 +45,8 @@ from .virtual_sockets import Sockets
 from .virtual_threads import locks_are_virtual
 from .wires import CLIENT_NUMBERS, PORT_BASE, Wires
 
-QUIET_PACE = 8.0  # from here on a cluster beats as slowly as Apache Kafka's do
-GARBAGE_MAX = 400_000  # objects of former clusters that may lie about: some 100 MB
+QUIET_PACE = 8.0  # from here on a cluster's timers are as slow as Apache Kafka's
+GARBAGE_MAX = 400_000  # uncollected objects of former clusters: some 100 MB
 EPOCHS_FIRST = (0, 32_758, 32_764)  # of new transactional ids; 32,766 is the last
 CLUSTER_ID = "simulated-cluster-0000"
 RAFT = RaftSettings(
@@ -96,7 +96,7 @@ BROKER = {
 
 
 class VirtualCluster:
-    """See the top of the file."""
+    """A simulated cluster; see the top of the file."""
 
     def __init__(self, seed: int, shape: Shape, root: Path) -> None:
         self.seed, self.shape, self.root = seed, shape, root
@@ -122,7 +122,7 @@ class VirtualCluster:
     def made(
         cls, seed: int, shape: Shape, on_log: Callable[[str], object] | None = None
     ) -> "Iterator[VirtualCluster]":
-        """A cluster that has not been started; time, rng and disks are its own meanwhile."""
+        """Yield a cluster that has not been started; time, rng and disks are its own meanwhile."""
         base = "/dev/shm" if Path("/dev/shm").is_dir() else None
         root = Path(tempfile.mkdtemp(prefix="oncelog-simulation-", dir=base))
         cluster = cls(seed, shape, root)
@@ -155,7 +155,7 @@ class VirtualCluster:
                 gc.enable()
             shutil.rmtree(root, ignore_errors=True)
 
-    # -- what happens
+    # -- events
 
     def start(self) -> None:
         """Start all nodes, and run until they serve."""
@@ -185,11 +185,11 @@ class VirtualCluster:
 
     @property
     def serving(self) -> list[VirtualNode]:
-        """The nodes whose brokers answer."""
+        """Return the nodes with brokers that answer."""
         return [n for n in self.nodes.values() if n.is_serving and not n.is_paused]
 
     def failures(self) -> list[str]:
-        """What went wrong without anybody handling it."""
+        """Return the errors that were never handled."""
         loops = [n.loop for n in self.nodes.values() if n.loop is not None]
         found = [f for loop in loops for f in loop.failures]
         found += [f for client in self.clients for f in client.loop.failures]
@@ -198,7 +198,7 @@ class VirtualCluster:
         return [*found, *self.complaints]
 
     def forget(self) -> None:
-        """Let go of everything, in silence."""
+        """Release everything, without messages."""
         for part in (*self.nodes.values(), *self.clients):
             silence(part.remains)
             part.remains.clear()
@@ -240,7 +240,7 @@ class VirtualCluster:
         )
 
     def _retention_check_ms(self) -> int:
-        """So often for some seeds that retention meets all else that is done to a log."""
+        """Return the interval; for some seeds so short that retention meets all other work."""
         often_ms = random.Random(f"retention of {self.seed}").choice([100, 1_000, 4_000])
         return often_ms * (8 if self.shape.pace >= QUIET_PACE else 1)
 
@@ -252,7 +252,7 @@ class VirtualCluster:
 
     @contextlib.contextmanager
     def _time_is_virtual(self) -> Iterator[None]:
-        """The clocks that clients read."""
+        """Replace the clocks that clients read."""
         timeline = self.timeline
 
         def wall_ns() -> int:
@@ -274,13 +274,13 @@ class VirtualCluster:
             yield
 
     def _epochs_begin_late(self) -> AbstractContextManager[object]:
-        """For some seeds those of new transactional ids are soon used up."""
+        """Let the epochs of new transactional ids be used up soon, for some seeds."""
         first = random.Random(f"epochs of {self.seed}").choice(EPOCHS_FIRST)
         return mock.patch.object(decisions, "EPOCH_FIRST", first)
 
     @contextlib.contextmanager
     def _beating_slowly(self) -> Iterator[None]:
-        """In a quiet cluster those who look for work by the clock look less often."""
+        """Let periodic checks be rarer in a quiet cluster."""
         with contextlib.ExitStack() as stack:
             if self.shape.pace >= QUIET_PACE:
                 for module, name, milliseconds in (
@@ -294,7 +294,7 @@ class VirtualCluster:
 
     @contextlib.contextmanager
     def _listening_to_logs(self) -> Iterator[None]:
-        """Errors that brokers catch and log are heard of, too."""
+        """Record errors that brokers catch and log, too."""
         logger, handler = logging.getLogger("oncelog"), _Listener(self)
         before = (logger.level, logger.propagate, logger.handlers[:])
         asyncio_logger = logging.getLogger("asyncio")
@@ -311,14 +311,14 @@ class VirtualCluster:
 
 
 def bury() -> None:
-    """Collect what ended clusters left."""
+    """Collect the garbage of ended clusters."""
     with _silence():
         gc.collect()
 
 
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
-    """The dead have nothing to say."""
+    """Suppress messages about objects of dead processes."""
     hook = sys.unraisablehook
     sys.unraisablehook = lambda _: None
     logging.disable(logging.CRITICAL)

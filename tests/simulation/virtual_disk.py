@@ -1,12 +1,13 @@
-"""Disks of simulated machines: real files, and what a power cut would leave of them.
+"""Disks of simulated machines: real files, and their state after a power cut.
 
 The storage code runs unchanged on a temporary directory. While `Disks` is installed, the functions
-of `os` that it uses pass through here for every path below that directory. So it is known what was
-written, renamed, made and removed since the last fsync. A killed process leaves all of it, as the
-page cache does. A power cut takes back any of it: of a file any pages, or everything behind some
-sector; of the names (which a journaling file system writes in order) everything behind some point.
+of `os` that it uses pass through here for every path below that directory. So the bytes written and
+the names made, renamed and removed since the last fsync are known. A killed process leaves all of
+them, as the page cache does. A power cut reverts any of them: of a file any pages, or everything
+behind some sector; of the names (which a journaling file system writes in order) everything behind
+some point.
 
-Descriptors are numbers of our own, so that what a dead process still holds opens nothing.
+Descriptors are numbers of our own, so that descriptors of a dead process open nothing.
 """
 
 import contextlib
@@ -56,13 +57,13 @@ class _Name:
 
     what: str
     path: str
-    other: str = ""  # what it was renamed to
-    saved: str | None = None  # where what was replaced or removed is kept
+    other: str = ""  # its new name
+    saved: str | None = None  # where the replaced or removed file is kept
 
 
 @dataclass(slots=True)
 class _Opened:
-    """What a descriptor of ours means."""
+    """The file behind a descriptor of ours."""
 
     disk: "NodeDisk"
     real: int
@@ -79,10 +80,10 @@ class NodeDisk:
     number: int
     path: str
     random: random.Random
-    is_in_use: bool = True  # False: its process is dead, and what is left of its stack stops
+    is_in_use: bool = True  # False: its process is dead, and the rest of its stack stops
     is_full: bool = False
     sync_errors: int = 0
-    error: int = 0  # what comes and goes: ENOSPC, EMFILE when files are opened, EIO when read
+    error: int = 0  # temporary: ENOSPC, EMFILE when files are opened, EIO when read
     operations_left: int | None = None
     on_last_operation: Callable[[], bool] = lambda: False  # whether it stopped
     on_regrowth: Callable[[], None] | None = None  # see `segment_begun`
@@ -97,23 +98,25 @@ class NodeDisk:
 
     @property
     def is_failing(self) -> bool:
-        """Whether something is wrong with it now."""
+        """Return whether it has a fault now."""
         return self.is_full or self.sync_errors > 0 or self.error > 0
 
     def trash(self) -> str:
-        """A name for what may have to come back."""
+        """Return a name for a file that may have to come back."""
         self.trash_count += 1
         return f"{os.path.dirname(self.path)}/{TRASH}-{self.number}-{self.trash_count}"
 
     def named(self, name: "_Name") -> None:
-        """Something was made, renamed or removed."""
+        """Record that a name was made, renamed or removed."""
         self.name_count += 1
         self.names[self.name_count] = name
         self.names_in.setdefault(os.path.dirname(name.path), []).append(self.name_count)
 
     def segment_begun(self, log: str) -> None:
-        """A truncated log that goes on before an older segment is synced is what waits for power
-        to go: the recovery point must not say any more that it is.
+        """Check a new segment of a log for the condition of a power cut.
+
+        It is a truncated log that continues before an older segment is synced: the recovery point
+        must not claim any more that it is.
         """
         if self.on_regrowth is not None and log in self.truncated:
             inodes = [os.stat(file).st_ino for file in Path(log).glob("*.log")]
@@ -121,7 +124,7 @@ class NodeDisk:
                 self.on_regrowth()
 
     def sync_names(self, directory: str, numbers: list[int]) -> None:
-        """These names in a directory are durable now."""
+        """Mark these names in a directory as durable."""
         left = [n for n in self.names_in.pop(directory, ()) if n not in numbers]
         if left:
             self.names_in[directory] = left
@@ -132,7 +135,7 @@ class NodeDisk:
                     REAL["unlink"](name.saved)
 
     def cut_power(self) -> int:
-        """Take back what was not synced; how many files changed."""
+        """Revert unsynced changes; return how many files changed."""
         names = list(self.names.values())
         keep = self.random.choice([0, len(names), self.random.randint(0, len(names))])
         for name in reversed(names[keep:]):
@@ -164,7 +167,7 @@ class NodeDisk:
 
 
 def _after_cut(rng: random.Random, content: bytes, changes: list[_Change]) -> bytes:
-    """What may be found of a file after a power cut."""
+    """Return the possible content of a file after a power cut."""
     data = bytearray(content)
     for change in reversed(changes):
         if change.new is not None:
@@ -219,7 +222,7 @@ class Disks:
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
-        """While inside, the storage code of all nodes writes through here."""
+        """Let the storage code of all nodes write through here while inside."""
         with contextlib.ExitStack() as stack:
             for name in REPLACED:
                 stack.enter_context(mock.patch.object(os, name, getattr(self, name)))
@@ -232,7 +235,7 @@ class Disks:
                 self._opened.clear()
 
     def died(self, number: int) -> None:
-        """A process is gone: its files are closed, its locks are free."""
+        """Close the files and free the locks of a process that is gone."""
         disk = self.nodes[number]
         for descriptor in [d for d, opened in self._opened.items() if opened.disk is disk]:
             REAL["close"](self._opened.pop(descriptor).real)
@@ -248,7 +251,7 @@ class Disks:
         disk.names.clear()
         disk.names_in.clear()
 
-    # -- whose it is
+    # -- owners
 
     def _disk_of(self, path: Any) -> tuple[NodeDisk | None, str]:
         if type(path) is int:
@@ -260,7 +263,7 @@ class Disks:
         return self.nodes[int(number)], text
 
     def _step(self, disk: NodeDisk, what: int, size: int = 0) -> None:
-        """Every operation that changes something; a machine may stop before it."""
+        """Pass an operation that changes something; a machine may stop before it."""
         pause_point()
         if not disk.is_in_use:
             raise Stopped
@@ -396,7 +399,7 @@ class Disks:
         if fd < FIRST_DESCRIPTOR:
             REAL["posix_fadvise"](fd, offset, length, advice)
         else:
-            self._of(fd)  # what a sync could not write is still there, here
+            self._of(fd)  # the bytes that a sync could not write are still there, here
 
     def posix_fallocate(self, fd: int, offset: int, length: int) -> None:
         if fd < FIRST_DESCRIPTOR:
@@ -415,7 +418,7 @@ class Disks:
             return
         opened = self._of(fd)
         disk, changes = opened.disk, opened.disk.changes.get(opened.inode, [])
-        # What comes while it takes its time is not promised.
+        # Writes during a long sync are not covered.
         count, names = len(changes), list(disk.names_in.get(opened.path, ()))
         pause_point(self._timeline.sync_s)
         self._step(disk, 4)
@@ -464,7 +467,7 @@ class Disks:
     replace = rename
 
     def _moved(self, disk: NodeDisk, source: str, target: str) -> None:
-        """Descriptors know files by their first name; directories are looked up by it."""
+        """Move opened files and directories: they are looked up by their first name."""
         for opened in self._opened.values():
             if opened.disk is disk and opened.path.startswith(source + "/"):
                 opened.path = target + opened.path[len(source) :]

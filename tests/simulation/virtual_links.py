@@ -1,10 +1,10 @@
 """The links between simulated brokers: `PeerTransport` without sockets, with its promises.
 
-A dialled connection to each peer carries two channels in order. Nothing is queued for a peer that
-is not connected; what is under way on a connection that breaks is lost with it, or arrives late,
-beside what the next one brings; a queue has a bound. A killed process's connections break at once
-and are refused from then on; a cut, and a machine without power, are silent. Raft frames alone may
-be repeated or overtake one another: that the engine must bear is its own promise, not a link's.
+A dialled connection to each peer carries two channels in order. Messages are not queued for a peer
+that is not connected; messages under way on a connection that breaks are lost with it, or arrive
+late, beside those of the next one; a queue has a bound. A killed process's connections break at
+once and are refused from then on; a cut, and a machine without power, are silent. Raft frames alone
+may be repeated or overtake one another: to tolerate that is the engine's own promise, not a link's.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,8 +28,8 @@ from .virtual_loop import ProcessLoop
 from .wires import Wires
 
 RECONNECT_S = (0.015, 0.1)
-LATE = 0.7  # of what was under way on a connection that broke: it arrives all the same, ...
-LATE_S = (0.001, 4.0)  # ... so much later: beside what the next connection brings
+LATE = 0.7  # of the messages under way on a connection that broke: they arrive all the same, ...
+LATE_S = (0.001, 4.0)  # ... so much later: beside those of the next connection
 QUEUE_MESSAGES = {False: 4096, True: 64}
 
 
@@ -41,12 +41,12 @@ class _Dialled:
     def __init__(self) -> None:
         self.state = LinkState()
         self.is_up = False
-        self.number = 0  # of this making; what belongs to an earlier one is lost
+        self.number = 0  # of this making; messages of an earlier one are lost
         self.under_way = {False: 0, True: 0}
 
 
 class Exchange:
-    """Who is there: the transports of all nodes that run."""
+    """The transports of all nodes that run."""
 
     def __init__(self, wires: Wires) -> None:
         self.wires = wires
@@ -54,7 +54,7 @@ class Exchange:
         self.bytes_sent = 0
 
     def died(self, node_id: int, *, power: bool) -> None:
-        """A process is gone; its peers see it at once, or not at all."""
+        """Remove a process that died; its peers notice at once, or not at all."""
         gone = self.nodes.pop(node_id, None)
         if gone is not None and not power:
             for node in self.nodes.values():
@@ -63,14 +63,14 @@ class Exchange:
                     node.loop.call_later(delay, node.broken, node_id, gone.incarnation)
 
     def arrived(self, newcomer: "VirtualLinks") -> None:
-        """A process listens: others find it when they try again."""
+        """Add a process that listens; others find it when they try again."""
         rng = newcomer.loop.timeline.random
         for node in self.nodes.values():
             if node is not newcomer:
                 node.loop.call_later(rng.uniform(*RECONNECT_S), node.dial, newcomer.node_id)
 
     def reset(self, one: int, other: int) -> None:
-        """Break the connections between two nodes; they are made anew."""
+        """Break the connections between two nodes; they are made again."""
         for near, far in ((one, other), (other, one)):
             node, peer = self.nodes.get(near), self.nodes.get(far)
             if node is not None and peer is not None:
@@ -91,7 +91,7 @@ class VirtualLinks(PeerHandlers):
         self.bytes_received: dict[int, int] = dict.fromkeys(sorted(self.peers), 0)
         self._exchange = exchange
         self._dialled = {peer: _Dialled() for peer in sorted(self.peers)}
-        self._known: dict[int, int] = {}  # peer -> the incarnation that we are connected to
+        self._known: dict[int, int] = {}  # peer -> the connected incarnation
         self._under_way = RequestsUnderWay(loop, 0)  # type: ignore[arg-type]
         self._last_arrival: dict[tuple[int, bool, bool], float] = {}
         self._is_listening = False
@@ -153,13 +153,13 @@ class VirtualLinks(PeerHandlers):
     # -- connections
 
     def dial(self, peer: int) -> None:
-        """Try to connect, and again until it stands or the peer is known to be down."""
+        """Try to connect, and again until connected or the peer is known to be down."""
         dialled, there = self._dialled[peer], self._exchange.nodes.get(peer)
         if not self._is_listening:
             return
         wires = self._exchange.wires
         if there is not None and self._known.get(peer) not in (None, there.incarnation):
-            self._break(peer)  # it came back before we noticed that it was away
+            self._break(peer)  # it came back before its absence was noticed
         if dialled.is_up:
             return
         is_cut = wires.is_cut(self.node_id, peer) or wires.is_cut(peer, self.node_id)
@@ -179,7 +179,7 @@ class VirtualLinks(PeerHandlers):
             self._link_changed(peer, True)
 
     def broken(self, peer: int, incarnation: int) -> None:
-        """The connection to this incarnation of a peer broke."""
+        """Note that the connection to this incarnation of a peer broke."""
         if self._known.get(peer) == incarnation:
             self._break(peer)
             self.loop.call_later(self._reconnect_s(), self.dial, peer)
@@ -217,7 +217,7 @@ class VirtualLinks(PeerHandlers):
         self.bytes_sent[peer] += len(message[3]) + sum(map(len, message[4]))
         dialled.under_way[bulk] += 1
         if there is None or there.incarnation != self._known.get(peer):
-            return  # it is gone and we do not know it yet
+            return  # it is gone, still unnoticed
         kept_until = None
         if message[0] == What.REQUEST and not bulk:
             kept_until = self._exchange.wires.kept_until(self.node_id, peer, message[1])
@@ -257,7 +257,7 @@ class VirtualLinks(PeerHandlers):
         sender, dialled, number, bulk = way
         peer = sender.node_id
         if dialled.number == number:
-            dialled.under_way[bulk] -= 1  # also of what a cut takes: it is under way no more
+            dialled.under_way[bulk] -= 1  # also of dropped messages: they are no longer under way
         if self._exchange.wires.is_cut(peer, self.node_id):
             return
         if dialled.number != number and not is_late:
@@ -309,5 +309,5 @@ class VirtualLinks(PeerHandlers):
 
 
 def _owned(frames: Sequence[Buffer]) -> list[Buffer]:
-    """What a receiver gets: bytes of its own."""
+    """Return copies, as a receiver gets bytes of its own."""
     return [memoryview(bytes(frame)) for frame in frames]

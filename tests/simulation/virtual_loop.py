@@ -1,8 +1,8 @@
 """Virtual time for asyncio: one queue of events, and an event loop for each simulated process.
 
 All loops share one `Timeline`, which runs one callback after the other and jumps from timer to
-timer. A callback runs with its own process's loop as the running one, so real coroutines notice
-nothing. What a process has scheduled can be dropped (`kill`) or held back (`pause`) as a whole:
+timer. A callback runs with its own process's loop as the running one, so real coroutines see no
+difference. The scheduled events of a process can be dropped (`kill`) or held (`pause`) as a whole:
 that is SIGKILL and SIGSTOP.
 
 The order is a function of the seed: events at one instant run in the order in which they were
@@ -24,11 +24,11 @@ from typing import Any
 from .virtual_threads import AT_ONE_INSTANT, SYNC_S, Job, Stopped, Threads
 
 LONG_SYNC_S = 0.01
-LOOK_S = 0.02  # how often a run looks whether what it waits for is there
+LOOK_S = 0.02  # how often a run checks its condition
 
 
 class Handle:
-    """A scheduled call that can be taken back; the part of asyncio.TimerHandle that is used."""
+    """A scheduled call that can be cancelled; the part of asyncio.TimerHandle that is used."""
 
     __slots__ = ("_args", "_callback", "_context", "_is_cancelled", "_when", "loop")
 
@@ -71,7 +71,7 @@ class Handle:
 
 
 def _words_of(callback: Any) -> str:
-    """Whose step it was; of a task its coroutine."""
+    """Return the name of a step's function; for a task its coroutine's."""
     task = getattr(callback, "__self__", None)
     if isinstance(task, asyncio.Task):
         return getattr(task.get_coro(), "__qualname__", repr(task))
@@ -89,12 +89,12 @@ class Timeline:
         self.random = random.Random(seed)
         self.at_one_instant = self.random.choice(AT_ONE_INSTANT)
         self.sync_s = self.random.choice(SYNC_S)
-        if self.sync_s > LONG_SYNC_S:  # else most of these would take no time after all
+        if self.sync_s > LONG_SYNC_S:  # otherwise most of these would take no time
             self.at_one_instant = min(AT_ONE_INSTANT)
         self.now = 1_000.0
         self.events = self.tasks = self.jobs = 0
         self.trace = 0
-        self.step_cpu_s = float("inf")  # of the processor, what one callback may take
+        self.step_cpu_s = float("inf")  # the CPU time that one callback may take
         self.long_steps: list[tuple[int, float, str]] = []  # process, seconds, callback
         self.log: list[str] | None = None  # of a run whose trace is compared in words
         self._ready: deque[Handle] = deque()
@@ -103,7 +103,7 @@ class Timeline:
 
     @property
     def now_ns(self) -> int:
-        """Virtual monotonic nanoseconds."""
+        """Return virtual monotonic nanoseconds."""
         return round(self.now * 1e9)
 
     def note(self, *what: int) -> None:
@@ -166,7 +166,7 @@ class Timeline:
                 self.events += 1
                 callback = handle._callback
                 handle.run()
-                # Asked once a step: the system takes 1 us to say it, one step in fifty.
+                # Read once a step: the system needs 1 us for it, one step in fifty.
                 began_s, cpu_s = cpu_s, thread_time()
                 if cpu_s - began_s > limit_s:
                     self._took_long(loop, callback, cpu_s - began_s)
@@ -185,7 +185,7 @@ class Timeline:
 
 
 class NumberedTask(asyncio.Task):  # type: ignore[type-arg]
-    """A task whose place in a set does not depend on where in memory it lies."""
+    """A task with a hash that does not depend on its place in memory."""
 
     def __init__(self, coro: Any, *, loop: "ProcessLoop", **keywords: Any) -> None:
         loop.timeline.tasks += 1
@@ -214,7 +214,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
     # -- life
 
     def kill(self) -> None:
-        """Nothing of this process ever runs again."""
+        """Stop the process: it never runs again."""
         self.is_alive, self.is_stopped = False, True
         self.held.clear()
         jobs, self.jobs = sorted(self.jobs, key=lambda job: job.number), set()
@@ -222,11 +222,11 @@ class ProcessLoop(asyncio.AbstractEventLoop):
             job.stop()
 
     def pause(self) -> None:
-        """Nothing of it runs until `resume`."""
+        """Hold all events of the process until `resume`."""
         self.is_stopped = True
 
     def resume(self) -> None:
-        """What was due meanwhile runs now, in order."""
+        """Run the events that were due meanwhile, in order."""
         if self.is_alive and self.is_stopped:
             self.is_stopped = False
             held, self.held = self.held, deque()
@@ -234,7 +234,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
                 self.timeline.soon(handle)
 
     def failed(self, what: str, error: BaseException | None = None) -> None:
-        """Something went wrong that nobody handles."""
+        """Record an error that was not handled."""
         if self.is_alive:
             self.failures.append(what if error is None else f"{what}{_where(error)}")
 
@@ -279,7 +279,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         future = (executor or self._default_executor).submit(func, *args)
         return asyncio.wrap_future(future, loop=self)
 
-    # -- what asyncio asks for
+    # -- asyncio's interface
 
     def get_debug(self) -> bool:
         return False
@@ -321,7 +321,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         return await self.network.connect(self, protocol_factory, host, port)
 
     async def create_unix_server(self, protocol_factory: Any, path: Any = None, **_: Any) -> Any:
-        """The door for administrators: there is one, and nobody comes."""
+        """Return the server for administrators: it exists, without clients."""
         with open(path, "w"):
             pass
         return _Door()

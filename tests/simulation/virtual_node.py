@@ -63,14 +63,14 @@ class VirtualNode:
         self.loop: ProcessLoop | None = None
         self.broker: Broker | None = None
         self.is_serving = False
-        self.ends: list[str] = []  # why processes of this node ended by themselves
+        self.ends: list[str] = []  # the reasons of processes of this node that ended by themselves
         self.is_hurt = False  # its disk failed in this process, which may end by itself
         self.has_damage = False  # bytes of its files were changed: it may refuse to start
         self.was_hurt = False  # some logs of this process may have failed with its disk
         self.starts = 0
         self.points: dict[str, int] = {}  # how often each fault point was passed, in this process
         self.on_point: Callable[[int, str], None] | None = None
-        self.remains: list[Any] = []  # of dead processes: nothing of them may be cleaned up
+        self.remains: list[Any] = []  # of dead processes: must not be finalized
         self._raft = raft
         self._timeline, self._sockets = timeline, sockets
         self._exchange, self._disks = exchange, disks
@@ -78,7 +78,7 @@ class VirtualNode:
 
     @property
     def is_alive(self) -> bool:
-        """Whether there is a process, paused or not."""
+        """Return whether there is a process, paused or not."""
         return self.loop is not None
 
     @property
@@ -86,7 +86,7 @@ class VirtualNode:
         return self.loop is not None and self.loop.is_stopped
 
     def start(self) -> None:
-        """A new process on this machine."""
+        """Start a new process on this machine."""
         if self.loop is not None:
             return
         self.starts += 1
@@ -119,7 +119,7 @@ class VirtualNode:
         task.add_done_callback(lambda done: self._ended(loop, done.exception()))
 
     def kill(self, *, power: bool = False) -> None:
-        """SIGKILL; or the machine's power is cut, and everything unsynced may be lost."""
+        """Kill the process; or cut the machine's power, and everything unsynced may be lost."""
         loop = self.loop
         if loop is None:
             return
@@ -143,7 +143,7 @@ class VirtualNode:
         self.is_serving = False
 
     def stop(self, then: Callable[[], object]) -> None:
-        """SIGTERM; `then` is called when the process has ended."""
+        """Send SIGTERM; `then` is called when the process has ended."""
         loop, broker = self.loop, self.broker
         assert loop is not None and broker is not None
         self.is_serving = False
@@ -170,7 +170,7 @@ class VirtualNode:
         await broker.run(asyncio.Event())
 
     def _ended(self, loop: ProcessLoop, error: BaseException | None) -> None:
-        """The process ends by itself."""
+        """Handle a process that ends by itself."""
         if loop is self.loop:
             if not self.is_hurt and not (self.has_damage and isinstance(error, REFUSALS)):
                 self.ends.append(f"node {self.node_id} ended: {error!r}")
@@ -181,7 +181,7 @@ class VirtualNode:
         return VirtualLinks(node_id, peers, self._exchange, self.loop)
 
     def _point(self, name: str) -> None:
-        """A fault point of the broker was reached."""
+        """Handle a fault point that the broker has reached."""
         self.points[name] = self.points.get(name, 0) + 1
         if self.on_point is not None:
             self.on_point(self.node_id, name)
@@ -206,7 +206,7 @@ class VirtualClient:
 
 
 def silence(remains: list[Any]) -> None:
-    """Let what dead processes left be forgotten without a word."""
+    """Suppress messages about the objects that dead processes left."""
     for one in remains:
         if isinstance(one, asyncio.Task):
             one._log_destroy_pending = False  # type: ignore[attr-defined]

@@ -1,9 +1,9 @@
-"""Sliced work of simulated processes: where slices end, whose is next, how much is in a step.
+"""Sliced work of simulated processes: the ends of slices, the next job, the size of a step.
 
-Production bounds a step by what it costs, so a step holds tens or hundreds of entries, and the logs
-and groups of a simulation are done in one: nothing would ever come between. For some seeds a
-step holds one or a few. And for most seeds the job that goes on is any of its line: a line
-is first come, first served for the sake of who waits, and nobody may rely on it.
+Production bounds a step by its cost, so a step holds tens or hundreds of entries, and the small
+logs and groups of a simulation are done in one: other work would never come between. For some seeds
+a step holds one or a few. And for most seeds any job of a line may be the next: a line is first
+come, first served only for latency, and no code may rely on the order.
 """
 
 import asyncio
@@ -76,10 +76,10 @@ class SliceClock:
 
 @contextmanager
 def slices_take_time(rng: random.Random) -> Iterator[None]:
-    """Inside, something may arrive between two slices: time passes.
+    """Let time pass between two slices while inside, so that other events can arrive.
 
     For some seeds the jobs of clients take turns, as the broker's own do, and for others one of
-    them comes to its end before the next begins, where not any of them may be the next.
+    them ends before the next begins, unless any of them may be the next.
     """
     client_run_s = rng.choice((OWN_RUN_S, CLIENT_RUN_S))
     is_in_order, step = rng.random() < IN_ORDER, rng.choice(STEPS)

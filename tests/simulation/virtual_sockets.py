@@ -1,9 +1,9 @@
-"""TCP between simulated processes: what a client and a broker's listener see of each other.
+"""TCP between simulated processes, as clients and a broker's listener see it.
 
-Bytes of one direction arrive in order, whole or in pieces, after a while. A window bounds what is
-under way; what does not fit waits with the sender, whose protocol is told to pause. A cut is
-silent: bytes wait and arrive after the healing, as TCP's retransmissions do. A killed process's
-connections are reset; those of a machine without power say nothing until it is back.
+Bytes of one direction arrive in order, whole or in pieces, after a while. A window bounds the bytes
+under way; further bytes wait with the sender, whose protocol is told to pause. A cut is silent:
+bytes wait and arrive after the healing, as TCP's retransmissions do. A killed process's connections
+are reset; those of a machine without power are silent until it is back.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ class Listener:
 
 
 class ListeningSocket:
-    """What a broker is given instead of a bound socket."""
+    """The replacement for a broker's bound socket."""
 
     def __init__(self, host: str, port: int) -> None:
         self._address = (host, port)
@@ -64,7 +64,7 @@ class Endpoint(asyncio.Transport):
         self._high, self._low = HIGH_WATER_BYTES, HIGH_WATER_BYTES // 4
         self.held_until = 0.0
 
-    # -- what protocols call
+    # -- the protocols' interface
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return ("127.0.0.1", 30_000 + self.far) if name == "peername" else default
@@ -118,10 +118,10 @@ class Endpoint(asyncio.Transport):
             self._unsent_bytes = 0
             self.loop.call_soon(self.lose, None)
 
-    # -- the way
+    # -- the wire
 
     def pump(self) -> None:
-        """Send what the window and the wire allow."""
+        """Send the bytes that the window and the wire allow."""
         wires = self._sockets.wires
         if self._is_lost or wires.is_cut(self.loop.number, self.far):
             return
@@ -146,7 +146,7 @@ class Endpoint(asyncio.Transport):
             self.protocol.resume_writing()
 
     def send_end(self) -> None:
-        """FIN, behind everything that was sent."""
+        """Send FIN, behind all earlier bytes."""
         if not self._is_end_sent:
             self._is_end_sent = True
             arrival = max(self._last_arrival, self._sockets.timeline.now) + self._delay()
@@ -158,27 +158,27 @@ class Endpoint(asyncio.Transport):
             self._read()
 
     def lose(self, error: Exception | None) -> None:
-        """The connection is over for this end."""
+        """End the connection at this end."""
         if self._is_lost:
             return
         self._is_lost = self._is_closing = True
         self._inbox.clear()
         self._sockets.endpoints.pop(self, None)
-        if not self._is_end_sent:  # whatever the other end still says is answered by a reset
+        if not self._is_end_sent:  # later bytes of the other end are answered by a reset
             self.peer.reset_later()
         self.protocol.connection_lost(error)
 
     def reset_later(self) -> None:
-        """RST is on its way to this end."""
+        """Send RST to this end."""
         if not self._is_lost:
             if self._sockets.wires.is_cut(self.far, self.loop.number):
-                return  # it is told when it sends
-            # Behind what was sent before it: the other end has time to act upon that.
+                return  # it gets it when it sends
+            # Behind the bytes sent before it: the other end has time to handle those.
             arrival = max(self.peer._last_arrival, self._sockets.timeline.now) + self._delay()
             self.loop.call_at(arrival, self.lose, ConnectionResetError("reset by peer"))
 
     def vanish(self) -> None:
-        """The process behind this end is dead."""
+        """End this end without a message: its process is dead."""
         self._is_lost = self._is_closing = True
         self._inbox.clear()
         self._unsent.clear()
@@ -252,7 +252,7 @@ class Sockets:
         return near, near.protocol
 
     def process_died(self, loop: ProcessLoop, *, power: bool) -> None:
-        """Its ports are closed, its connections reset; without power nobody is told."""
+        """Close its ports and reset its connections; without power its peers get no message."""
         for port, listener in list(self.listeners.items()):
             if listener.loop is loop:
                 del self.listeners[port]
@@ -262,7 +262,7 @@ class Sockets:
                 endpoint.peer.reset_later()
 
     def power_is_back(self, number: int) -> None:
-        """Whoever still holds a connection to the machine learns that it knows nothing of it."""
+        """Reset the connections that peers still hold to the machine."""
         for endpoint in [e for e in self.endpoints if e.far == number and e.peer.is_lost]:
             endpoint.reset_later()
 
@@ -273,7 +273,7 @@ class Sockets:
                 endpoint.reset_later()
 
     def hold(self, source: int, target: int, seconds: float, share: float = 1.0) -> None:
-        """What is sent on a share of the connections that exist now arrives so much later at most.
+        """Delay bytes on a share of the present connections by at most so much.
 
         Each has its own time, as each has its own retransmission timer.
         """

@@ -1,11 +1,11 @@
-"""Threads of simulated processes: jobs that take time, while their process's loop goes on.
+"""Threads of simulated processes: jobs that take time, while their process's loop runs.
 
 A job runs in a real thread, but only one thread runs at a time: the timeline's, or that of one job.
 At a *pause point* (a watched function of `os`, a lock that is held; in some jobs each line of our
-own code) a job may stop: the timeline goes on, and comes back later. Where jobs pause and for how
-long is drawn from the seed, so what happens between a job and its loop happens again.
+own code) a job may stop: the timeline continues, and comes back later. The places and lengths of
+the pauses are drawn from the seed, so events between a job and its loop are repeatable.
 
-When a process is killed its jobs end where they stand: `Stopped` is raised in them.
+When a process is killed its jobs end at their present place: `Stopped` is raised in them.
 """
 
 import random
@@ -24,7 +24,7 @@ import oncelog
 
 SHORT_S = (0.00002, 0.0008)
 SLOW_S = 0.06  # one job in a hundred
-PAUSES_MAX = 40  # of a job; what is left of it is done at one instant
+PAUSES_MAX = 40  # of a job; the rest of it is done at one instant
 PAUSE_S = (0.00001, 0.05)
 PAUSE_MAX_S = 2.0  # a slow disk is not slow for long after it was healed
 AT_ONE_INSTANT = (0.4, 0.8, 0.95)  # of the jobs; one of these for all of a run
@@ -39,7 +39,7 @@ OWN_TESTS = OWN_CODE + "tests/"
 
 
 class Stopped(BaseException):
-    """Thrown out of the code of a process that is killed in the middle of a step."""
+    """Raised in the code of a process that is killed in the middle of a step."""
 
 
 class Process(Protocol):
@@ -57,7 +57,7 @@ def _nothing() -> None:
 
 
 class _Thread:
-    """A real thread that runs only while somebody waits for it."""
+    """A real thread that runs only while another one waits for it."""
 
     def __init__(self) -> None:
         self.work: Callable[[], object] = _nothing
@@ -72,7 +72,7 @@ class _Thread:
         self._back.acquire()
 
     def pause(self) -> None:
-        """Called in it: give the baton back, and wait for `resume`."""
+        """Return control to the caller of `resume`, and wait for the next; called in the thread."""
         self._back.release()
         self._go.acquire()
 
@@ -89,7 +89,7 @@ _killer: "Job | None" = None  # the job in which its own process is being killed
 
 
 class Job:
-    """One job. `step` runs it until it pauses (True) or has ended (False)."""
+    """One job; `step` runs it until it pauses (True) or has ended (False)."""
 
     def __init__(
         self, number: int, rng: random.Random, process: Process, call: Callable[[], Any]
@@ -97,7 +97,7 @@ class Job:
         self.number = number
         self.result: Any = None
         self.error: BaseException | None = None
-        self.pause_s = 0.0  # how long the pause is that it has just begun
+        self.pause_s = 0.0  # the length of the pause that it has just begun
         self._call, self._random, self._process = call, rng, process
         self._pauses_left = PAUSES_MAX
         self._is_stopped = self._is_in_haste = self._is_done = False
@@ -115,7 +115,7 @@ class Job:
         finally:
             _current = before
         if self._is_done:
-            self._thread.work = self._call = _nothing  # they hold what the job held
+            self._thread.work = self._call = _nothing  # they hold the job's objects
             _idle.append(self._thread)
         return not self._is_done
 
@@ -127,11 +127,11 @@ class Job:
 
     def stop(self) -> None:
         self._is_stopped = True
-        if self is not _killer:  # else it raises Stopped when the kill is done
+        if self is not _killer:  # otherwise it raises Stopped when the kill is done
             self.finish()
 
     def at_point(self, sync_s: float = 0.0) -> None:
-        """Called in it, where it may pause; where it syncs a file it does, this long on average."""
+        """Maybe pause; at a sync it pauses, this long on average; called in the thread."""
         if self._is_stopped:
             raise Stopped
         if self._is_in_haste:
@@ -144,7 +144,7 @@ class Job:
                 self._pause()
 
     def wait_for(self, holder: "Job | None") -> None:
-        """Called in it, when another job has the lock that it needs."""
+        """Wait while another job has the lock that this one needs; called in the thread."""
         if self._is_stopped:
             raise Stopped
         if self._is_in_haste:
@@ -196,7 +196,7 @@ class Job:
 
 
 class Threads(Executor):
-    """So many threads of a process: each does one job after the other, in the order they came."""
+    """The threads of a process: each does one job after the other, in the order of submission."""
 
     def __init__(self, loop: Process, count: int = DEFAULT_THREADS) -> None:
         self._loop, self._free = loop, count
@@ -209,7 +209,7 @@ class Threads(Executor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Brokers have awaited their jobs when they call it."""
+        """Do nothing: brokers have awaited their jobs when they call it."""
 
     def _next(self) -> None:
         if not self._free or not self._waiting:
@@ -241,7 +241,7 @@ class Threads(Executor):
 
     def _go_on(self, job: Job, future: "Future[Any]", seconds: float) -> None:
         loop = self._loop
-        if not job._is_done and job.step():  # it may be: in haste, for who needed its lock
+        if not job._is_done and job.step():  # a lock's waiter may have finished it
             loop.call_later(job.pause_s, self._go_on, job, future, seconds)
             return
         loop.jobs.discard(job)
@@ -261,14 +261,14 @@ class Threads(Executor):
 
 
 def pause_point(sync_s: float = 0.0) -> None:
-    """A job that gets here may pause; `sync_s`: where a file is synced, how long on average."""
+    """Let a job that gets here pause; `sync_s`: at a sync, how long on average."""
     if _current is not None:
         _current.at_point(sync_s)
 
 
 @contextmanager
 def outside() -> Iterator[None]:
-    """A job does what is not of its process: it kills it."""
+    """Let a job act outside its process, to kill it."""
     global _current, _killer
     before = _current, _killer
     _current, _killer = None, _current
@@ -279,7 +279,7 @@ def outside() -> Iterator[None]:
 
 
 class VirtualLock:
-    """A threading.Lock whose holder may be a job that pauses."""
+    """A threading.Lock that a job may hold while it pauses."""
 
     def __init__(self) -> None:
         self._holder: Job | None = None
@@ -291,7 +291,7 @@ class VirtualLock:
                 return False
             if _current is not None:
                 _current.wait_for(self._holder)
-            else:  # the loop stands still until the job gives it back
+            else:  # the loop stands still until the job releases it
                 assert self._holder is not None, "a lock is asked for again by who has it"
                 self._holder.finish()
         self._is_locked, self._holder = True, _current
@@ -312,7 +312,7 @@ class VirtualLock:
 
 @contextmanager
 def locks_are_virtual() -> Iterator[None]:
-    """Inside, locks that the project's own code makes are virtual ones."""
+    """Replace locks that the project's own code makes by virtual ones, while inside."""
     import threading
 
     real = threading.Lock

@@ -1,8 +1,8 @@
 """Virtual time, network, threads and disks, all from one seed.
 
 Code under test gets a loop, an executor, a disk and a `send` that look like the real ones. A
-crashed node's callbacks never run again; its disk keeps what was synced and a random part of
-what was not, in sectors, as a power cut would leave it.
+crashed node's callbacks never run again; its disk keeps the synced data and a random part of the
+unsynced, in sectors, as a power cut would leave it.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ SECTOR_BYTES = 512
 
 
 class Handle:
-    """A scheduled call that can be taken back."""
+    """A scheduled call that can be cancelled."""
 
     cancelled = False
 
@@ -29,7 +29,7 @@ class Crash(BaseException):
 
 
 class World:
-    """The clock and the queue of everything that will happen."""
+    """The clock and the queue of all future events."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -143,7 +143,7 @@ class NodeExecutor:
         return future
 
     def crash(self) -> None:
-        """Carry out a random part of what is under way; the machine stops in it."""
+        """Carry out a random part of the jobs under way; the machine stops in it."""
         for job in self._under_way.values():
             self._disk.operations_left = self._world.random.randrange(6)
             with contextlib.suppress(Crash, Exception):
@@ -168,7 +168,7 @@ class NodeWork:
         self._now = 0.0
 
     def clock(self) -> float:
-        """Now and then a look at it takes long, so that first slices end anywhere."""
+        """Return the time; now and then a call takes long, so that first slices end anywhere."""
         if self._world.random.random() < 0.05:
             self._now += 1.0
         return self._now
@@ -197,7 +197,7 @@ class NodeWork:
 
 
 class VirtualDisk:
-    """Segments and snapshots of one node. A crash may lose what was written and not synced."""
+    """Segments and snapshots of one node; a crash may lose unsynced writes."""
 
     def __init__(self, rng: random.Random) -> None:
         self._random = rng
@@ -263,7 +263,7 @@ class VirtualDisk:
         self._snapshots[group_id] = self._prepared.pop(group_id)
 
     def crash(self, *, power: bool) -> None:
-        """A SIGKILL keeps what was written; a power cut keeps any of its sectors."""
+        """Crash the disk: a SIGKILL keeps all writes, a power cut any of their sectors."""
         for number, writes in self._unsynced.items():
             segment = self._segments[number]
             for position, data in writes:
@@ -275,7 +275,7 @@ class VirtualDisk:
                     if not power or self._random.random() < 0.6:
                         segment[start:end] = data[start - position : end - position]
                     start = end
-        if power:  # the directory was not synced: the newest deletions come undone
+        if power:  # the directory was not synced: the newest deletions are reverted
             self._segments = dict(self._deleted[self._random.randrange(3) :]) | self._segments
         self._deleted.clear()
         self._unsynced.clear()
@@ -310,7 +310,7 @@ class Network:
         rng = self._world.random
         self.sent += 1
         if (source, target) in self.cut:
-            return rng.random() < 0.5  # a queue takes it and it is lost, or the sender is told
+            return rng.random() < 0.5  # a queue takes it and it is lost, or the sender gets False
         if rng.random() < self.loss:
             return True
         copies = 2 if rng.random() < self.repetition else 1

@@ -1,4 +1,4 @@
-"""What lies between simulated processes: delay, and cuts in one direction.
+"""The wires between simulated processes: delay, and cuts in one direction.
 
 Processes have numbers: nodes their ids, clients 101 and above. Node i listens on PORT_BASE + i.
 """
@@ -17,7 +17,7 @@ class Wires:
 
     def __init__(self, timeline: Timeline) -> None:
         self._timeline = timeline
-        self._cuts: dict[tuple[int, int], int] = {}  # how many faults cut it
+        self._cuts: dict[tuple[int, int], int] = {}  # number of faults that cut it
         self._slow: dict[tuple[int, int], float] = {}
         self.loss = 0.0
         self.repetition = 0.0
@@ -28,11 +28,11 @@ class Wires:
 
     @staticmethod
     def number_of(port: int) -> int:
-        """The node that listens on a port."""
+        """Return the node that listens on a port."""
         return port - PORT_BASE
 
     def delay(self, source: int, target: int) -> float:
-        """How long the next message takes, in seconds."""
+        """Return how long the next message takes, in seconds."""
         rng = self._timeline.random
         base = rng.uniform(*DELAY_S)
         if rng.random() < 0.004:
@@ -40,16 +40,16 @@ class Wires:
         return base + self._slow.get((source, target), 0.0)
 
     def is_cut(self, source: int, target: int) -> bool:
-        """Whether nothing gets from one to the other."""
+        """Return whether no message gets from one to the other."""
         return bool(self._cuts) and (source, target) in self._cuts
 
     @property
     def has_cuts(self) -> bool:
-        """Whether something gets nowhere, not even between others."""
+        """Return whether any link is cut."""
         return bool(self._cuts)
 
     def is_prompt(self, source: int, target: int) -> bool:
-        """Whether what one says to the other arrives in time."""
+        """Return whether messages from one to the other arrive in time."""
         return (source, target) not in self._cuts and (source, target) not in self._slow
 
     def cut(self, links: Iterable[tuple[int, int]]) -> None:
@@ -57,7 +57,7 @@ class Wires:
             self._cuts[link] = self._cuts.get(link, 0) + 1
 
     def mend(self, links: Iterable[tuple[int, int]]) -> None:
-        """The inverse of `cut`."""
+        """Undo `cut`."""
         for link in links:
             left = self._cuts.get(link, 0) - 1
             if left > 0:
@@ -78,11 +78,11 @@ class Wires:
     def keep(
         self, source: int, kind: int, count: int, until: float, on_kept: Callable[[int], None]
     ) -> None:
-        """Keep the next requests of a node back; those behind them overtake them. kind 0: any."""
+        """Keep the next requests of a node back; later ones overtake them. kind 0: any."""
         self._kept[source] = kind, count, until, on_kept
 
     def kept_until(self, source: int, target: int, kind: int) -> float | None:
-        """Until when this request is kept back; None: it is not."""
+        """Return until when this request is kept back; None if it is not."""
         if source not in self._kept or self._kept[source][0] not in (0, kind):
             return None
         kind, count, until, on_kept = self._kept.pop(source)

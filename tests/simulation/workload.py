@@ -1,4 +1,4 @@
-"""The load on a simulated cluster: the workloads of chaos, and an administrator who never rests."""
+"""The load on a simulated cluster: the workloads of chaos, and a busy administrator."""
 
 import asyncio
 import contextlib
@@ -33,12 +33,12 @@ CHANGES = (
     "create", "create", "delete", "extend", "config", "elect", "move", "move",
     "groups", "groups", "groups",
 )  # fmt: skip
-SHORT_LIVED, SHORT_LIFE_S = 0.4, 0.05  # of the topics that are made meanwhile
+SHORT_LIVED, SHORT_LIFE_S = 0.4, 0.05  # of the topics made meanwhile
 FINAL_STATES = ("Empty", "CompleteCommit", "CompleteAbort", "Dead")
 
 
 def settings_of(shape: Shape, seed: int) -> LoadSettings:
-    """How hard a seed's clients work."""
+    """Return the load settings of a seed's clients."""
     rng = random.Random(f"load of {seed}")
     of_protocols = random.Random(f"protocols of {seed}")
     return LoadSettings(
@@ -65,7 +65,7 @@ def settings_of(shape: Shape, seed: int) -> LoadSettings:
 
 
 class Workload:
-    """Two processes of clients, c1 and c2, which may be killed and made anew."""
+    """Two processes of clients, c1 and c2, which may be killed and restarted."""
 
     def __init__(self, cluster: VirtualCluster, recorder: Recorder, settings: LoadSettings) -> None:
         self.cluster, self.recorder, self.settings = cluster, recorder, settings
@@ -98,7 +98,7 @@ class Workload:
             self.begin(name)
 
     def begin(self, name: str) -> None:
-        """A process of clients; the name tells which."""
+        """Start the process of clients of this name."""
         if self.is_over:
             return
         client = self.clients[name] = self.cluster.new_client()
@@ -120,26 +120,26 @@ class Workload:
         self.is_over = True
 
     def has_ended(self) -> bool:
-        """Whether all that were not killed have ended."""
+        """Return whether all clients that were not killed have ended."""
         return all(
             task.done() or not self.clients[name].loop.is_alive for name, task in self.tasks.items()
         )
 
     def problems(self) -> list[str]:
-        """What made clients end that should not have."""
+        """Return the errors that ended clients unexpectedly."""
         ended = [task for task in self.tasks.values() if task.done() and not task.cancelled()]
         return [f"a client ended: {_words(e)}" for t in ended if (e := t.exception()) is not None]
 
 
 async def _roll_often(admin: Admin, rng: random.Random) -> None:
-    """For some seeds segments of __consumer_offsets are small, so that they are compacted."""
+    """Make segments of __consumer_offsets small for some seeds, so that they are compacted."""
     configs = {
         "internal.segment.bytes": rng.choice(["800", "4000", None]),
         "delete.retention.ms": rng.choice(["2000", None]),
     }
     while True:
         try:
-            await admin.groups.committed(PROBE_TOPIC)  # who asks makes it
+            await admin.groups.committed(PROBE_TOPIC)  # the request makes the topic
             return await admin.alter_configs(GROUP_TOPIC, configs)
         except UnknownTopicOrPartition:
             await asyncio.sleep(0.1)
@@ -159,7 +159,10 @@ def _words(error: BaseException) -> str:
 async def administer(
     cluster: VirtualCluster, stop: Callable[[], bool], rng: random.Random, mean_s: float
 ) -> int:
-    """Change topics, partitions, configurations, places and leaders until `stop()`; how often."""
+    """Change topics, partitions, configurations, places and leaders until `stop()`.
+
+    Returns the number of changes.
+    """
     done = number = 0
     async with Admin(cluster.bootstrap, timeout_ms=4_000) as admin:
         while not stop():
@@ -174,7 +177,7 @@ async def administer(
 
 
 async def administer_size(cluster: VirtualCluster, size: int) -> None:
-    """One topic of many partitions, and many transactional ids; then the topic is deleted."""
+    """Make one topic of many partitions, and many transactional ids; then delete the topic."""
     async with Admin(cluster.bootstrap, timeout_ms=10_000) as admin:
         with contextlib.suppress(KafkaError, TimeoutError):
             await admin.create_topic("large", partitions=size, replication_factor=1)
@@ -198,7 +201,7 @@ async def _one_change(
     what = rng.choice(CHANGES)
     match what:
         case "create":
-            name = f"extra-{rng.randrange(EXTRAS)}"  # it may have been there before
+            name = f"extra-{rng.randrange(EXTRAS)}"  # it may have existed before
             await admin.create_topic(
                 name, partitions=rng.randint(1, 3), replication_factor=min(3, len(cluster.ids))
             )
@@ -220,7 +223,7 @@ async def _one_change(
                 [
                     ("max.message.bytes", ("900000", None)),
                     ("internal.segment.bytes", ("1500", "6000", "30000")),
-                    # Where power may go anywhere, topics must be as durable as their brokers.
+                    # Where power may fail at any time, topics must be as durable as their brokers.
                     ("flush.messages", ("1", None) if cluster.shape.durable else ("1", "10")),
                     ("min.insync.replicas", ("2",)),
                 ]
@@ -238,9 +241,9 @@ async def _one_change(
 async def _groups_come_and_go(
     cluster: VirtualCluster, admin: Admin, rng: random.Random, name: str
 ) -> None:
-    """One that has offsets only, for a moment; its name comes again.
+    """Make a group with offsets only, and delete it soon; its name is used again.
 
-    Who looks at it while it is deleted keeps it from nothing.
+    A lookup during the deletion must not prevent it.
     """
     begun_s = cluster.timeline.now
     await admin.groups.commit(name, {(PROBE_TOPIC, 0): rng.randint(0, 9)})
@@ -286,7 +289,7 @@ async def _submit(broker: Any, command: Any) -> None:
 
 
 async def probe(cluster: VirtualCluster, recorder: Recorder) -> None:
-    """A commit and a consume through every broker, written down as `probes`."""
+    """Commit and consume through every broker; the results are recorded as `probes`."""
     for node_id in cluster.ids:
         port = cluster.nodes[node_id].port
         bootstrap = f"127.0.0.1:{port}"
@@ -328,7 +331,7 @@ async def _consume(bootstrap: str, node_id: int) -> None:
 async def write_down_the_end(
     cluster: VirtualCluster, recorder: Recorder, settings: LoadSettings
 ) -> None:
-    """What the groups have committed; that there is nothing, too: it may be gone."""
+    """Record the groups' committed offsets, also missing ones: they may be lost."""
     async with Admin(cluster.bootstrap) as admin:
         inputs = [(p.topic, p.partition) for p in await admin.describe_topics([APPEND])]
         for group in (settings.group, settings.readers):
@@ -341,14 +344,14 @@ async def write_down_the_end(
 
 
 async def what_is_stuck(cluster: VirtualCluster) -> list[str]:
-    """Transactions without a decision, and partitions whose last stable offset is not their end."""
+    """Return transactions without a decision, and partitions with an LSO before their end."""
     async with Admin(cluster.bootstrap, timeout_ms=4_000) as admin:
         keys = [(p.topic, p.partition) for p in await admin.describe_topics()]
         try:
             ends = await admin.list_offsets(dict.fromkeys(keys, LATEST))
             stable = await admin.list_offsets(dict.fromkeys(keys, LATEST), read_committed=True)
         except UnknownTopicOrPartition as problem:
-            return [str(problem)]  # it was deleted meanwhile, by a request that came late
+            return [str(problem)]  # a late request deleted it meanwhile
         listed = await admin.transactions.list_transactions()
     undecided = [
         f"{t.transactional_id} is {t.state}" for t in listed if t.state not in FINAL_STATES

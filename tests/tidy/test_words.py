@@ -6,10 +6,6 @@ from .words import RATIO_MAX, Folder, folders, read
 
 # Folders whose sentences are still to be written anew.
 UNWRITTEN = {
-    "tests/coordinator",
-    "tests/replication",
-    "tests/runtime",
-    "tests/simulation",
     "tests/ui",
     "ui",
 }

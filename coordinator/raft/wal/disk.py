@@ -70,7 +70,7 @@ class DirectoryDisk:
         self._directory = directory
         self._fault_point = fault_point
         self._files: dict[int, int] = {}
-        self._lock = threading.Lock()  # two threads may make the same segment; nothing else waits
+        self._lock = threading.Lock()  # two threads may make the same segment
         self._lock_file = -1
 
     def open(self) -> None:

@@ -1,4 +1,4 @@
-"""What ACLs allow, beside a naive reading of Kafka's rules, and what it costs with many of them."""
+"""Decisions of ACLs, compared with a naive reading of Kafka's rules, and their cost with many."""
 
 import time
 from itertools import product
@@ -198,7 +198,7 @@ def test_a_deny_wins_over_an_allow_of_any_kind():
     assert authorizer.allows("User:alice", "::1", Op.DESCRIBE, TOPIC, "secret.x")
 
 
-def test_a_super_user_is_allowed_what_is_denied():
+def test_super_user_is_allowed_despite_a_deny():
     acls = [acl("*", Op.ALL, DENY, principal="User:*")]
     authorizer = AclAuthorizer(holding(acls), super_users=frozenset({"User:root"}))
     assert authorizer.allows("User:root", "::1", Op.READ, TOPIC, "t")
@@ -226,7 +226,7 @@ def test_operations_of_a_topic_are_the_bits_that_kafka_answers():
         {"resource_type": ResourceType.CLUSTER},
     ],
 )
-def test_a_binding_that_makes_no_sense_is_refused(wrong: dict[str, object]):
+def test_invalid_binding_is_refused(wrong: dict[str, object]):
     values = {"name": "t", "operation": Op.READ, "permission": ALLOW, **wrong}
     with pytest.raises(InvalidRequest):
         check_binding(acl(**values))  # type: ignore[arg-type]

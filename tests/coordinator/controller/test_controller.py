@@ -1,4 +1,4 @@
-"""Who lives, by the controller's clock, and which commands follow."""
+"""The controller's view of live brokers, by its own clock, and the commands that follow."""
 
 from dataclasses import replace
 from typing import Any
@@ -47,7 +47,7 @@ class Watch:
         self.now_ms = 5_000_000
         self.term = 1
         self.controller.elected(self.now_ms, self.term)
-        self.deaf: set[int] = set()  # nodes that no reply reaches
+        self.deaf: set[int] = set()  # nodes that receive no reply
         self.seen: dict[int, HeartbeatReply] = {}
 
     def beat(self, *nodes: int, **wishes: Any) -> list[HeartbeatReply]:
@@ -99,8 +99,8 @@ def test_a_silent_broker_is_fenced_after_the_session_timeout(watch: Watch) -> No
     assert watch.run(5 * SESSION_MS, 1, 2) == []
 
 
-def test_a_deaf_broker_is_fenced_and_comes_back_when_it_hears(watch: Watch) -> None:
-    """It sends heartbeats, but no reply reaches it: the links to it are cut in one direction."""
+def test_broker_without_replies_is_fenced_and_returns_when_it_gets_them(watch: Watch) -> None:
+    """It sends heartbeats, but receives no reply: the links to it are cut in one direction."""
     assert watch.run(5 * SESSION_MS, 1, 2, 3) == []
     watch.deaf.add(3)
     assert watch.run(2 * SESSION_MS, 1, 2, 3) == []
@@ -111,7 +111,7 @@ def test_a_deaf_broker_is_fenced_and_comes_back_when_it_hears(watch: Watch) -> N
     assert watch.run(5 * SESSION_MS, 1, 2, 3) == []
 
 
-def test_a_reply_of_an_earlier_controller_is_no_sign_of_hearing_this_one(watch: Watch) -> None:
+def test_stamp_of_an_earlier_controller_does_not_count(watch: Watch) -> None:
     watch.run(SESSION_MS, 1, 2, 3)
     watch.deaf.add(3)
     watch.seen[3] = HeartbeatReply(term=watch.term, stamp_ms=1 << 40)
@@ -122,7 +122,7 @@ def test_a_reply_of_an_earlier_controller_is_no_sign_of_hearing_this_one(watch: 
     assert watch.run(2 * TICK_MS, 1, 2, 3) == [FenceBroker(3, watch.cluster.epoch(3))]
 
 
-def test_a_broken_link_is_a_death_at_once(watch: Watch) -> None:
+def test_broken_link_fences_a_broker_at_once(watch: Watch) -> None:
     watch.beat(1, 2, 3)
     watch.controller.link_down(1, watch.now_ms)
     assert watch.tick() == [FenceBroker(1, watch.cluster.epoch(1))]
@@ -145,7 +145,7 @@ def test_a_command_under_way_is_not_proposed_twice_and_a_lost_one_again(watch: W
     assert watch.tick() == [fence]
 
 
-def test_a_new_leader_gives_everybody_a_whole_session(watch: Watch) -> None:
+def test_new_leader_gives_every_broker_a_whole_session(watch: Watch) -> None:
     watch.run(SESSION_MS - TICK_MS, 1, 2)
     watch.controller.resigned()
     assert watch.tick() == []
@@ -290,7 +290,7 @@ def test_the_cluster_gets_its_name_and_its_defaults() -> None:
 
 
 def test_a_cluster_without_a_name_is_not_named_again_and_again() -> None:
-    """An empty cluster.id was proposed on every tick: 22 entries a second, for ever."""
+    """An empty cluster.id was proposed on every tick: 22 entries a second, forever."""
     watch = Watch(MetadataCluster(()), cluster_id="")
     watch.cluster.state.cluster_id = ""
     watch.run(TICK_MS)

@@ -1,4 +1,4 @@
-"""One partition's groups with a clock that the test turns, and a log that it looks into."""
+"""One partition's groups with a clock and a log that the test controls."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -46,7 +46,7 @@ class Ticket:
 
 
 def stored_group(append: GroupAppend) -> GroupValue:
-    """The one record of a classic group's batch."""
+    """Return the one record of a classic group's batch."""
     ((encoded_key, value),) = append.records()
     assert decode_key(encoded_key) == GroupKey(append.group_id) and value is not None
     return decode_group_value(value)
@@ -84,7 +84,7 @@ class Groups:
             self.settle_store()
 
     def settle_store(self, error: int = ErrorCode.NONE) -> None:
-        """The oldest record that waits is committed, or is known not to be."""
+        """Settle the oldest waiting record: it is committed, or known not to be."""
         store = self.waiting_stores.pop(0)
         if not error:
             self.log[store.group_id] = stored_group(store)
@@ -185,7 +185,7 @@ class Groups:
     # -- time, and the end of it
 
     def pass_time(self, delay_ms: int) -> None:
-        """Every deadline on the way is met in its own time."""
+        """Let time pass; every deadline on the way is handled at its own time."""
         end_ms = self.now_ms + delay_ms
         while (next_ms := self.table.deadlines.next_ms) is not None and next_ms <= end_ms:
             self.now_ms = max(self.now_ms, next_ms)
@@ -201,7 +201,7 @@ class Groups:
         self.execute(turn)
 
     def fail_over(self) -> None:
-        """Another broker coordinates now; it has what was committed."""
+        """Let another broker coordinate, with the committed records."""
         self.release()
         self.waiting_stores.clear()
         self.table = GroupTable()
@@ -214,26 +214,26 @@ class Groups:
     # -- shorthand
 
     def new_member(self, **options: Any) -> tuple[str, Ticket]:
-        """A dynamic member that has its id and waits in the group."""
+        """Return a dynamic member that has its id and waits in the group."""
         first = self.join(**options)
         assert first.error == ErrorCode.MEMBER_ID_REQUIRED
         return first.answer.member_id, self.join(first.answer.member_id, **options)
 
     def joined(self, count: int, **options: Any) -> list[str]:
-        """Dynamic members that have been answered and ask for their assignment next."""
+        """Return dynamic members that have been answered and need their assignments next."""
         members = [self.new_member(**options) for _ in range(count)]
         self.pass_time(self.settings.initial_rebalance_delay_ms)
         assert [ticket.error for _, ticket in members] == [0] * count
         return [member_id for member_id, _ in members]
 
     def stable(self, count: int = 2, **options: Any) -> list[str]:
-        """A stable group of dynamic members; the first leads."""
+        """Return a stable group of dynamic members; the first leads."""
         ids = self.joined(count, **options)
         self.sync_all(ids)
         return ids
 
     def sync_all(self, member_ids: list[str]) -> None:
-        """All ask for their assignment, the leader last."""
+        """Send SyncGroup for all members, the leader last."""
         leader = self.group.leader_id
         assert leader is not None
         others = [self.sync(each) for each in member_ids if each != leader]

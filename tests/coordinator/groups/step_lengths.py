@@ -1,4 +1,4 @@
-"""How long the steps of sliced work are, apart from what else this machine and process do."""
+"""The lengths of the steps of sliced work, apart from other load of this machine and process."""
 
 import gc
 import time
@@ -13,7 +13,7 @@ Result = TypeVar("Result")
 def longest_step(make: Callable[[], Steps[Result]]) -> tuple[Result, float]:
     """Return the result and the CPU milliseconds of the longest step, the better of two runs."""
     longest_ms: list[float] = []
-    gc.disable()  # a test process has more for it to look through than a broker
+    gc.disable()  # a test process has more objects to visit than a broker
     try:
         while True:
             steps, longest_s = make(), 0.0

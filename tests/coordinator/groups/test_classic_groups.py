@@ -1,4 +1,4 @@
-"""Stories of groups, from the first member to the last."""
+"""Histories of groups, from the first member to the last."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def groups() -> Groups:
     return Groups()
 
 
-def test_the_first_generation_has_a_leader_who_hears_of_all(groups: Groups) -> None:
+def test_first_generation_has_a_leader_that_gets_all_members(groups: Groups) -> None:
     first, one = groups.new_member()
     second, two = groups.new_member()
     groups.pass_time(0)
@@ -75,7 +75,7 @@ def test_members_that_come_in_time_share_the_first_generation() -> None:
     assert one.answer.generation == two.answer.generation == 1
 
 
-def test_it_is_not_prolonged_beyond_the_rebalance_timeout() -> None:
+def test_initial_delay_is_not_prolonged_beyond_the_rebalance_timeout() -> None:
     groups = Groups(initial_rebalance_delay_ms=3000)
     _, one = groups.new_member(rebalance_ms=5000)
     for _ in range(4):
@@ -86,7 +86,7 @@ def test_it_is_not_prolonged_beyond_the_rebalance_timeout() -> None:
     assert one.answer.generation == 1
 
 
-def test_a_group_whose_first_member_leaves_at_once_is_empty_again() -> None:
+def test_group_is_empty_again_when_its_first_member_leaves_at_once() -> None:
     groups = Groups(initial_rebalance_delay_ms=3000)
     member, ticket = groups.new_member()
     assert groups.leave((member, None)) == [0]
@@ -109,7 +109,7 @@ def test_a_member_without_heartbeats_is_dropped(groups: Groups) -> None:
     assert groups.join(first).answer.generation == 2
 
 
-def test_who_does_not_rejoin_in_time_is_dropped(groups: Groups) -> None:
+def test_member_that_does_not_rejoin_in_time_is_removed(groups: Groups) -> None:
     first, second = groups.stable(rebalance_ms=5000)
     ticket = groups.join(first, protocols=CHANGED, rebalance_ms=5000)
     for _ in range(5):
@@ -159,7 +159,7 @@ def test_a_pending_member_that_never_comes_holds_up_a_rebalance_for_a_session_on
     assert [ticket.error for ticket in tickets] == [0, 0]
 
 
-def test_a_new_member_whose_client_is_gone_waits_for_five_minutes_only(groups: Groups) -> None:
+def test_new_member_without_a_client_waits_for_five_minutes_only(groups: Groups) -> None:
     static = groups.join(instance="i", rebalance_ms=10_000_000)
     groups.pass_time(0)
     groups.sync(static.answer.member_id)
@@ -183,7 +183,7 @@ def stable_static() -> tuple[Groups, str, str]:
     return groups, leader, follower
 
 
-def test_a_restart_keeps_the_place_and_the_assignment() -> None:
+def test_restarted_static_member_keeps_its_place_and_assignment() -> None:
     groups, _, follower = stable_static()
     generation = groups.group.generation
     back = groups.join(instance="b").answer
@@ -194,7 +194,7 @@ def test_a_restart_keeps_the_place_and_the_assignment() -> None:
     assert groups.log[GROUP].members[1].member_id == back.member_id
 
 
-def test_the_incarnation_before_is_fenced() -> None:
+def test_former_incarnation_of_a_static_member_is_fenced() -> None:
     groups, _, follower = stable_static()
     groups.join(instance="b")
     assert groups.heartbeat(follower, instance="b") == ErrorCode.FENCED_INSTANCE_ID
@@ -246,7 +246,7 @@ def test_a_second_restart_while_the_first_is_being_stored_fences_it() -> None:
     assert groups.group.static_members["b"] == second.answer.member_id
 
 
-def test_a_rebalance_that_begins_meanwhile_takes_it_along() -> None:
+def test_restarted_static_member_takes_part_in_a_rebalance_that_begins_meanwhile() -> None:
     groups, leader, _ = stable_static()
     groups.holds_stores = True
     ticket = groups.join(instance="b")
@@ -256,7 +256,7 @@ def test_a_rebalance_that_begins_meanwhile_takes_it_along() -> None:
     assert len(ticket.answers) == 1
 
 
-def test_it_does_not_get_the_generation_that_is_being_replaced() -> None:
+def test_restarted_static_member_does_not_get_the_generation_being_replaced() -> None:
     groups, leader, _ = stable_static()
     groups.holds_stores = True
     ticket = groups.join(instance="b")
@@ -285,7 +285,7 @@ def test_a_restart_is_answered_even_if_its_sync_times_out_meanwhile(groups: Grou
     assert ticket.error == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_it_stays_while_it_is_away_for_less_than_a_session() -> None:
+def test_static_member_away_for_less_than_a_session_stays() -> None:
     groups, leader, follower = stable_static()
     ticket = groups.join(leader, instance="a", protocols=CHANGED)
     groups.pass_time(SESSION_MS - 1)
@@ -295,7 +295,7 @@ def test_it_stays_while_it_is_away_for_less_than_a_session() -> None:
     assert [m.member_id for m in ticket.answer.members] == [leader]
 
 
-def test_an_administrator_removes_it_by_its_instance() -> None:
+def test_leave_by_instance_id_removes_a_static_member() -> None:
     groups, leader, follower = stable_static()
     assert groups.leave(("", "b"), ("", "nobody")) == [0, ErrorCode.UNKNOWN_MEMBER_ID]
     assert groups.heartbeat(follower, instance="b") == ErrorCode.UNKNOWN_MEMBER_ID
@@ -312,7 +312,7 @@ def test_a_full_group_refuses_new_members() -> None:
     assert groups.join(version=3).error == ErrorCode.GROUP_MAX_SIZE_REACHED
 
 
-def test_the_last_to_rejoin_are_those_kept_out() -> None:
+def test_last_members_to_rejoin_a_full_group_are_refused() -> None:
     groups = Groups(max_size=3)
     first, second, third = groups.stable(3)
     groups.settings = type(groups.settings)(max_size=2)
@@ -338,7 +338,7 @@ def test_the_next_coordinator_knows_the_generation_and_the_assignments(groups: G
     assert groups.sync(second).answer.assignment == f"of {second}".encode()
 
 
-def test_who_waits_hears_that_the_coordinator_has_changed(groups: Groups) -> None:
+def test_waiting_requests_are_answered_when_the_coordinator_changes(groups: Groups) -> None:
     first, second = groups.stable()
     joining = groups.join(first)
     groups.fail_over()
@@ -359,7 +359,7 @@ def test_members_have_a_whole_session_to_find_the_next_coordinator(groups: Group
     assert second not in groups.group.members
 
 
-def test_an_empty_group_is_remembered_with_its_generation(groups: Groups) -> None:
+def test_empty_group_keeps_its_generation_over_a_fail_over(groups: Groups) -> None:
     first, second = groups.stable()
     groups.leave((first, None), (second, None))
     assert groups.log[GROUP].generation == 2
@@ -379,7 +379,7 @@ def test_protocols_are_chosen_by_vote(groups: Groups) -> None:
 
 
 def test_cooperative_members_keep_their_assignment_over_a_rebalance(groups: Groups) -> None:
-    """KIP-429 needs nothing of the coordinator but that it leaves members alone meanwhile."""
+    """KIP-429 needs the coordinator only to leave members alone meanwhile."""
     first, second = groups.stable(2, protocols=(("cooperative-sticky", b"owns 1"),))
     generation = groups.group.generation
     third, _ = groups.new_member(protocols=(("cooperative-sticky", b"owns nothing"),))
@@ -388,11 +388,13 @@ def test_cooperative_members_keep_their_assignment_over_a_rebalance(groups: Grou
     assert third in groups.group.members
 
 
-# -- who may commit (KIP-447), and what may be removed
+# -- permission to commit (KIP-447) and to delete
 
 
 @pytest.mark.parametrize("is_transactional", [False, True])
-def test_who_commits_is_judged_by_generation_and_member(groups: Groups, is_transactional) -> None:
+def test_offset_commit_is_checked_by_generation_and_member(
+    groups: Groups, is_transactional
+) -> None:
     groups.join(instance="i")
     groups.pass_time(0)
     member = groups.group.static_members["i"]
@@ -454,7 +456,7 @@ def test_the_topics_of_a_subscription_are_read_and_other_bytes_are_not() -> None
 
 
 def test_many_long_subscriptions_are_read_in_steps(groups: Groups) -> None:
-    """Nobody knows meanwhile what the group reads, so any topic may be among it."""
+    """Meanwhile the group's topics are unknown, so any topic may be among them."""
     names = [f"topic-{number}".encode() for number in range(500)]
 
     def subscription(member: int) -> bytes:
@@ -476,7 +478,7 @@ def test_many_long_subscriptions_are_read_in_steps(groups: Groups) -> None:
     assert group.subscribed == {name.decode() for name in names} | {f"of {n}" for n in range(4)}
 
 
-def test_what_members_say_of_themselves_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_of_members_metadata_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A megabyte each, and a session of half an hour: some gigabytes by a client that is gone."""
     monkeypatch.setattr(group_table, "METADATA_BYTES_MAX", 100_000)
     groups = Groups()
@@ -497,7 +499,7 @@ def test_what_members_say_of_themselves_is_bounded(monkeypatch: pytest.MonkeyPat
     assert held.size_bytes == groups.group.members[member_id].held_bytes > 41
 
 
-def test_pending_members_count_in_the_bound_until_they_come_or_go(
+def test_pending_members_count_in_the_bound_until_they_join_or_expire(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A client id of 32 kB is in each of the ten thousand ids that a group may give out."""

@@ -1,4 +1,4 @@
-"""Every request of every kind of member in every state: Kafka's answer, and the state after it.
+"""Every request of every kind of member in every state: Kafka's answer, and the next state.
 
 The expected answers were read off Apache Kafka's coordinator, request by request.
 """
@@ -134,13 +134,13 @@ REQUESTS: dict[str, Callable[[Stage, str], Ticket | int]] = {
     "expire": _expire,
 }
 
-# Per request and member: what each of Empty, PreparingRebalance, CompletingRebalance, Stable and
-# Dead answers; "->" names the state after it where it is another.
+# Per request and member: the answers in Empty, PreparingRebalance, CompletingRebalance, Stable and
+# Dead; "->" names the state afterwards if it changes.
 TABLE: dict[tuple[str, str], list[tuple[object, GroupState]]] = {}
 
 
 def row(request: str, kind: str, *answers: object) -> None:
-    """`answers` for the five states; a pair if the state changes."""
+    """Set the `answers` for the five states; a pair if the state changes."""
     assert len(answers) == 5
     TABLE[request, kind] = [
         answer if isinstance(answer, tuple) else (answer, state)

@@ -1,7 +1,7 @@
-"""Whatever clients do, and in whatever order: no answer is lost, none is given twice.
+"""Random requests in any order: no answer is lost, none is given twice.
 
-Clients here have no manners: they join and forget it, sync generations that are over, come back as
-static members, and die. Records are committed late or not at all, and the coordinator fails over.
+The clients are careless: they join and forget it, sync past generations, come back as static
+members, and die. Records are committed late or not at all, and the coordinator fails over.
 """
 
 from collections import Counter
@@ -45,7 +45,7 @@ class GroupMachine(RuleBasedStateMachine):
         return self.groups.table.classic(GROUP)
 
     def somebody(self, number: int) -> tuple[str, str | None]:
-        """A member, mostly; or who was one, or never."""
+        """Return mostly a member, otherwise a former one or an unknown id."""
         members = [] if self.group is None else list(self.group.members.values())
         if number < 80 and members:
             member = members[number % len(members)]
@@ -227,7 +227,7 @@ class GroupMachine(RuleBasedStateMachine):
             assert ("sync", GROUP, "") in deadlines or is_being_stored
 
     def teardown(self):
-        """When everybody is silent the group is empty in the end, and all have been answered."""
+        """With silent clients the group is empty in the end, and all requests are answered."""
         for _ in range(20):
             while self.groups.waiting_stores:
                 self.groups.settle_store()

@@ -24,7 +24,7 @@ MINUTE_MS = 60_000
 
 
 class Log:
-    """A log of one batch after the other, and the table that has followed it."""
+    """A log of successive batches, and the table that has followed it."""
 
     def __init__(self) -> None:
         self.table = OffsetTable()
@@ -86,7 +86,7 @@ def test_a_large_transaction_ends_in_steps(log: Log, commits: bool) -> None:
         there = [log.offset(group, i) == 5 for group in "gh" for i in range(count - 1)]
         assert not any(a and b for a, b in zip(pending, there, strict=True))
         unstable.append(sum(pending))
-    assert unstable == [767, 511, 256, 0]  # the last of each group is not looked at
+    assert unstable == [767, 511, 256, 0]  # the last of each group is not checked
     assert table.is_unstable("g", "t", count - 1)  # by producer 8
     assert table.size == 2 + (2 * count if commits else 0)
     assert log.offset("h", count - 1) == (5 if commits else None)
@@ -128,7 +128,7 @@ def test_transactional_offsets_wait_for_their_marker(log: Log) -> None:
     assert log.table.size == 1
 
 
-def test_an_abort_drops_them(log: Log) -> None:
+def test_abort_drops_transactional_offsets(log: Log) -> None:
     log.commit(1)
     log.commit(2, producer=7)
     log.commit(2, producer=7, group="new")
@@ -147,7 +147,7 @@ def test_a_marker_ends_only_its_producers_transaction(log: Log) -> None:
     assert log.offset() == 2
 
 
-def test_what_is_newer_in_the_log_stays(log: Log) -> None:
+def test_marker_keeps_offsets_that_are_newer_in_the_log(log: Log) -> None:
     """Compaction keeps the last record of a key, whatever the order of the markers."""
     log.commit(1, producer=7)
     log.commit(2)
@@ -160,7 +160,7 @@ def test_what_is_newer_in_the_log_stays(log: Log) -> None:
     assert log.offset() == 4
 
 
-def test_a_tombstone_takes_what_is_committed_and_what_is_pending(log: Log) -> None:
+def test_tombstone_removes_committed_and_pending_offsets(log: Log) -> None:
     log.commit(1)
     log.commit(2, producer=7)
     log.commit(3, producer=8)

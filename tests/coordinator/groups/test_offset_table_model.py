@@ -1,9 +1,9 @@
-"""Whatever happens to the log, the table that follows it is the table that is read from it.
+"""A table that follows a log equals the table that is read from it, whatever happens.
 
 Random histories of plain and transactional commits, markers, and tombstones are written to a real
-log of small segments, which is cleaned at random times. The table that took in each batch as it was
-written must equal, in every field, one that replays what is left of the log; and what it shows must
-be what a reader of committed data finds: the last value of each key.
+log of small segments, which is cleaned at random times. The table that applied each batch as it was
+written must equal, in every field, one that replays the rest of the log; and it must show the
+offsets that a reader of committed data finds: the last value of each key.
 """
 
 from dataclasses import replace
@@ -107,7 +107,7 @@ class History:
         return table
 
     def read_committed(self) -> dict[Key, int]:
-        """The last committed offset of each key, as the definition has it."""
+        """Return the last committed offset of each key, by definition."""
         waiting: dict[int, list[Record]] = {}
         last: dict[Key, Record] = {}
 

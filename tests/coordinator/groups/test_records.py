@@ -65,7 +65,7 @@ MEMBER = MemberValue("m-1", "i", "c", "/127.0.0.1", 60_000, 10_000, b"\x01\x02",
 GROUP = GroupValue("consumer", 5, "range", "m-1", 99, (MEMBER,))
 
 
-def test_keys_are_kafkas() -> None:
+def test_keys_equal_those_of_kafka() -> None:
     key = OffsetKey("grüß", "flights", 7)
     assert encode_offset_key(*key).hex() == OFFSET_KEY
     assert encode_group_key("g").hex() == GROUP_KEY
@@ -74,7 +74,7 @@ def test_keys_are_kafkas() -> None:
     assert decode_key(bytes.fromhex(GROUP_KEY)) == GroupKey("g")
 
 
-def test_other_kinds_are_left_alone() -> None:
+def test_decode_key_of_another_kind_returns_none() -> None:
     assert decode_key(bytes.fromhex(NEWER_GROUP_KEY)) is None
     assert decode_key(b"\x7f\xff") is None and decode_key(b"\xff\xff") is None
 
@@ -120,7 +120,7 @@ def test_unknown_tags_are_skipped() -> None:
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_what_is_cut_short_is_refused(version: int) -> None:
+def test_decode_truncated_records_are_refused(version: int) -> None:
     for text, decode in ((OFFSET_VALUES, decode_offset_value), (GROUP_VALUES, decode_group_value)):
         whole = bytes.fromhex(text[version])
         for size in range(len(whole)):
@@ -151,7 +151,7 @@ int16, int32, int64 = (st.integers(-(2**bits), 2**bits - 1) for bits in (15, 31,
         OffsetValue, int64, int32, texts, int64, st.just(-1), st.binary(min_size=16, max_size=16)
     )
 )
-def test_offsets_come_back(value: OffsetValue) -> None:
+def test_decoded_offsets_equal_the_encoded_ones(value: OffsetValue) -> None:
     assert decode_offset_value(encode_offset_value(value)) == value
 
 
@@ -167,12 +167,12 @@ def test_offsets_come_back(value: OffsetValue) -> None:
         ).map(tuple),
     )
 )  # fmt: skip
-def test_groups_come_back(value: GroupValue) -> None:
+def test_decoded_groups_equal_the_encoded_ones(value: GroupValue) -> None:
     assert decode_group_value(encode_group_value(value)) == value
 
 
 @pytest.mark.parametrize("decode", [decode_key, decode_consumer_key])
-def test_long_keys_are_not_remembered(decode: Callable[[bytes], object]) -> None:
+def test_long_keys_are_not_cached(decode: Callable[[bytes], object]) -> None:
     """Thousands of them, of 32 KB each, would fill the memory."""
     short, long = [
         encode_consumer_key(ConsumerMemberKey("g", "m" * size))

@@ -1,4 +1,4 @@
-"""Hypothesis: any command that bytes of the log can hold."""
+"""Hypothesis strategies for any command that bytes of the log can hold."""
 
 import types
 from dataclasses import fields
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from oncelog.coordinator.metadata.commands import KINDS, Command
 
-# What msgpack can carry; and short texts, so that some of them name what exists.
+# Values that msgpack can carry; short texts, so that some of them name existing things.
 _SIMPLE = {
     int: st.one_of(st.integers(-2, 4), st.integers(-(2**63), 2**64 - 1)),
     str: st.one_of(st.sampled_from(["", "0", "1", "t"]), st.text("ab._-é", max_size=4)),

@@ -1,4 +1,4 @@
-"""A cluster's metadata for tests: commands in one line, and what must hold after each of them."""
+"""A cluster's metadata for tests: commands in one line, and invariants after each of them."""
 
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -70,7 +70,7 @@ class MetadataCluster:
         return result
 
     def register(self, node: int, *, lost_power: bool = False, lost_directory: bool = False) -> int:
-        """A new process; the broker epoch."""
+        """Register a new process; return the broker epoch."""
         self.boots[node] = self.boots.get(node, 0) + lost_power
         self.directories[node] = self.directories.get(node, 0) + lost_directory
         known = self.state.brokers.get(node)
@@ -133,7 +133,7 @@ class MetadataCluster:
         partition_epoch: int | None = None,
         member_epochs: dict[int, int] | None = None,
     ) -> tuple[int, Item | None]:
-        """An ISR change by the leader, right in all that is not given; (top-level error, item)."""
+        """Propose an ISR change by the leader, with these differences; (top-level error, item)."""
         partition = self.partition(name, index)
         sender = partition.leader if sender is None else sender
         known = {node: broker.broker_epoch for node, broker in self.state.brokers.items()}
@@ -177,7 +177,7 @@ def check(
     before: dict[tuple[bytes, int], tuple[str, PartitionRegistration]] | None = None,
     failed: FailReplicas | None = None,
 ) -> None:
-    """Everything that must hold between any two commands."""
+    """Check everything that must hold between any two commands."""
     for key, (name, partition) in partitions(state).items():
         check_partition(state, name, partition)
         if before and key in before:
@@ -214,7 +214,7 @@ def check_step(
     if before != after:
         assert after.partition_epoch > before.partition_epoch
     starts_epoch = before.leader != after.leader or not set(before.replicas) <= set(after.replicas)
-    # A failed replica may be copied anew: what it fetched before counts no more.
+    # A failed replica may be copied again: its earlier fetches do not count.
     starts_epoch |= failed in after.replicas and after.leader not in (NO_LEADER, failed)
     assert after.leader_epoch == before.leader_epoch + starts_epoch
 
@@ -241,7 +241,7 @@ def check_indexes(state: ClusterState) -> None:
 
 
 def visible(state: ClusterState) -> dict:
-    """The state as plain values, to compare two of them."""
+    """Return the state as plain values, to compare two of them."""
     return {
         "brokers": {node: asdict(broker) for node, broker in state.brokers.items()},
         "topics": {name: asdict(topic) for name, topic in state.topics.items()},

@@ -1,10 +1,10 @@
-"""A small cluster whose metadata is real and whose data is a model.
+"""A small cluster with real metadata and a model of the data.
 
-The metadata is the real `ClusterState`: one copy holds what is committed, and every node has its
-own, which lags behind. Around it stands the simplest replication that keeps the protocol's rules:
-a node that its own copy calls leader appends; a follower of the same leader epoch copies, cut
-back to what the logs have in common; the high watermark is what the whole maximal ISR has, as
-long as the ISR has min.insync.replicas members. ISR changes are proposed, delayed, lost, doubled.
+The metadata is the real `ClusterState`: one copy holds the committed state, and every node has its
+own, which lags behind. Around it is the simplest replication that keeps the protocol's rules: a
+node that its own copy calls leader appends; a follower of the same leader epoch copies, truncated
+to the common part of the logs; the high watermark covers what the whole maximal ISR has, as long as
+the ISR has min.insync.replicas members. ISR changes are proposed, delayed, lost, doubled.
 """
 
 import random
@@ -34,12 +34,12 @@ REFUSALS = (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.INVALID_REQUEST)
 
 
 class Violation(AssertionError):
-    """Acknowledged data is gone, or two histories were acknowledged."""
+    """Acknowledged data is lost, or two histories were acknowledged."""
 
 
 @dataclass
 class Rules:
-    """What the leaders of the model do; the defaults are right."""
+    """The behaviour of the model's leaders; the defaults are right."""
 
     strict_min_isr: bool = True  # KIP-966
     counts_pending: bool = True  # KIP-497
@@ -49,7 +49,7 @@ class Rules:
 
 @dataclass
 class Term:
-    """A node's leading of one partition."""
+    """A node's term as the leader of one partition."""
 
     epoch: int
     epoch_start: int
@@ -114,7 +114,7 @@ class ModelCluster:
         return topic.partitions if topic else []
 
     def learn(self, node: Node | None = None, count: int | None = None) -> None:
-        """A node applies some more of the log, and becomes what it says."""
+        """Let a node apply some more of the log, and act on it."""
         node = node or self.some_alive()
         if node is None:
             return
@@ -165,7 +165,7 @@ class ModelCluster:
             self.advance_high_watermark(node, index)
 
     def fetch(self) -> None:
-        """Tell the leader how far we are, then copy some of what we lack."""
+        """Tell the leader how far we are, then copy some of the missing records."""
         index = self.random.randrange(PARTITIONS)
         follower = self.nodes[self.random.choice(self.partitions()[index].replicas)]
         partition = follower.view.partition(TOPIC, index) if follower.is_alive else None
@@ -218,7 +218,7 @@ class ModelCluster:
                     self.judge(other, index)
 
     def judge(self, node: Node, index: int) -> None:
-        """Only the latest leader: one that is late to hear of its deposition does no harm."""
+        """Check only the latest leader: one that has not learnt of its deposition does no harm."""
         committed = self.committed[index]
         term = node.terms[index]
         if term is None or term.epoch != self.partitions()[index].leader_epoch:
@@ -267,7 +267,7 @@ class ModelCluster:
         self.sent.append(term.pending)
 
     def deliver(self) -> None:
-        """A proposal reaches the log; maybe not for the last time, maybe never."""
+        """Let a proposal reach the log, maybe not for the last time, maybe never."""
         if self.in_flight:
             command = self.random.choice(self.in_flight[-8:])
             result = self.commit(command)
@@ -277,7 +277,7 @@ class ModelCluster:
                 self.hear(command, result)
 
     def hear(self, command: AlterPartition, result: Result) -> None:
-        """The leader gets the answer. It trusts a refusal, and waits for the log otherwise."""
+        """Give the answer to the leader, which trusts a refusal and otherwise waits for the log."""
         error = result.error or result.items[0].error
         for term in self.nodes[command.node_id].terms:
             if term and term.pending is command and error in REFUSALS:

@@ -1,14 +1,14 @@
-"""Do elections ever lose what was acknowledged? Faults around `model_cluster`, and a judge.
+"""A model of elections that lose acknowledged records: faults around `model_cluster`, and a judge.
 
-Nodes die, are only thought dead, come back at once or late, alone or all together, and now and
-then one loses power and with it a random part of its log, or all lose it whose logs are synced.
-A node's data directory is replaced by an empty one. Proposals arrive late, twice, and just
-after something happened to whom they are about.
+Nodes die, are only thought dead, come back at once or late, alone or all together, and now and then
+one loses power and with it a random part of its log, or all lose power with synced logs. A node's
+data directory is replaced by an empty one. Proposals arrive late, twice, and just after an event of
+their member.
 
-The judge: whoever takes up leading holds everything that any leader's high watermark ever passed.
+The judge: each new leader holds everything that any leader's high watermark ever passed.
 
-Loss of data is limited as the guarantee is: one node at a time, with min.insync.replicas of two
-or more, while somebody else in the ISR or ELR still has what the node had.
+Loss of data is limited as the guarantee is: one node at a time, with min.insync.replicas of two or
+more, while another member of the ISR or ELR still has the node's data.
 """
 
 from oncelog.coordinator.metadata.cluster_model import PartitionRegistration
@@ -72,10 +72,10 @@ class SafetyModel(ModelCluster):
             action()
         self.heal()
 
-    # -- what happens to ISR changes
+    # -- events around ISR changes
 
     def interfere(self) -> None:
-        """Something happens to a proposed member just before the proposal arrives."""
+        """Make an event of a proposed member just before the proposal arrives."""
         if not self.in_flight:
             return
         command = self.random.choice(self.in_flight[-8:])
@@ -91,7 +91,7 @@ class SafetyModel(ModelCluster):
             self.commit(UnfenceBroker(node_id, node.broker_epoch))
 
     def replay(self) -> None:
-        """A copy of a proposal arrives that everybody has forgotten; at a bad moment."""
+        """Deliver a copy of an old proposal; at a bad moment."""
         known = [
             command
             for command in self.sent[-40:]
@@ -105,7 +105,7 @@ class SafetyModel(ModelCluster):
                 self.depose(self.partitions()[command.changes[0].partition])
 
     def depose(self, partition: PartitionRegistration | None = None) -> None:
-        """The leader of a partition dies, or is thought dead, and that is noticed."""
+        """Let the leader of a partition die, or be thought dead, noticed by the controller."""
         partition = partition or self.random.choice(self.partitions())
         leader = self.nodes.get(partition.leader)
         if leader is not None:
@@ -127,7 +127,7 @@ class SafetyModel(ModelCluster):
             self.die(node)
 
     def flicker(self, node: Node | None = None) -> None:
-        """Dead and back, and serving, before anything else happens; often without its log."""
+        """Let a node die and return, and serve, before any other event; often without its log."""
         node = node or self.some_alive()
         if node is not None:
             if self.random.random() < 0.7:
@@ -153,7 +153,7 @@ class SafetyModel(ModelCluster):
             node.directory += 1
 
     def may_lose_data(self, node: Node) -> bool:
-        """Another node has what this one holds, and has not lost anything itself."""
+        """Return whether another node has this one's data, and has lost nothing itself."""
         return (
             self.min_isr() >= 2
             and not any(other.lost for other in self.nodes.values())
@@ -161,14 +161,14 @@ class SafetyModel(ModelCluster):
         )
 
     def everything_loses_power(self) -> None:
-        """All nodes at once, whose logs are on the disks up to their ends."""
+        """Let all nodes lose power at once, with logs that are on the disks up to their ends."""
         if all(node.lost != "records" for node in self.nodes.values()):
             self.everything_dies()
             for node in self.nodes.values():
                 node.boot += 1
 
     def all_lost_power(self) -> bool:
-        """A node is yet to register after a power cut of all: what they had then was synced."""
+        """Return whether a node is yet to register after a power cut of all, with synced logs."""
         return any(
             self.state.brokers[node.node_id].boot_id != boot_id(node)
             for node in self.nodes.values()
@@ -190,7 +190,7 @@ class SafetyModel(ModelCluster):
             self.commit(FenceBroker(node.node_id, node.broker_epoch))
 
     def come_back(self) -> None:
-        """Perhaps before anyone has noticed."""
+        """Let a dead node come back, perhaps before its death was noticed."""
         dead = [node for node in self.nodes.values() if not node.is_alive]
         if dead:
             self.restart(self.random.choice(dead))
@@ -223,7 +223,7 @@ class SafetyModel(ModelCluster):
         self.commit(AlterPartitionReassignments((Reassignment(TOPIC, index, replicas),)))
 
     def heal(self) -> None:
-        """Everybody comes back and learns all: each partition has a leader with all the data."""
+        """Let all nodes come back and learn all: each partition has a leader with all the data."""
         for node in self.nodes.values():
             if not node.is_alive:
                 self.restart(node)
@@ -242,5 +242,5 @@ class SafetyModel(ModelCluster):
 
 
 def holders(partition: PartitionRegistration) -> set[int]:
-    """Whoever is known to hold all that is committed."""
+    """Return the nodes known to hold all that is committed."""
     return set(partition.isr + partition.elr or partition.last_known_elr[:1])

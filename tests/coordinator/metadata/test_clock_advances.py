@@ -1,4 +1,4 @@
-"""A clock that was advanced: what was there before is older, what comes after is new."""
+"""A clock that was advanced: earlier data is older, later data is new."""
 
 import pytest
 from hypothesis import given
@@ -24,7 +24,7 @@ def controlled() -> MetadataCluster:
     ("moment_ms", "older_by_ms"),
     [(0, 57), (999, 57), (1000, 57), (1001, 7), (2000, 7), (2001, 0), (9999, 0)],
 )
-def test_what_was_written_before_an_advance_is_older_by_it(moment_ms: int, older_by_ms: int):
+def test_data_written_before_an_advance_is_older_by_it(moment_ms: int, older_by_ms: int):
     assert TWICE.since_ms(moment_ms) == older_by_ms
 
 
@@ -34,7 +34,7 @@ def test_an_advance_that_comes_late_counts_from_the_newest(at_ms: int):
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(1, 9)), max_size=12))
-def test_nothing_ever_becomes_younger(advances: list[tuple[int, int]]):
+def test_advances_never_make_data_younger(advances: list[tuple[int, int]]):
     clock = ClockAdvances()
     for at_ms, by_ms in advances:
         older = clock.advanced(at_ms, by_ms)
@@ -65,22 +65,24 @@ def test_a_cluster_that_is_not_controlled_refuses_and_changes_nothing():
         (1000, TOTAL_MS_MAX + 1, ErrorCode.POLICY_VIOLATION),
     ],
 )
-def test_it_goes_forwards_only_and_not_for_ever(at_ms: int, by_ms: int, error: ErrorCode):
+def test_clock_advance_backwards_or_beyond_the_limit_is_refused(
+    at_ms: int, by_ms: int, error: ErrorCode
+):
     cluster = controlled()
     assert cluster.do(AdvanceClock(at_ms, by_ms)).error == error
     assert cluster.state.clock_advances == ClockAdvances()
 
 
-def test_one_that_comes_again_is_done_once():
+def test_repeated_clock_advance_is_done_once():
     cluster = controlled()
     for _ in range(2):
         assert cluster.do(AdvanceClock(1000, 50), b"o" * 16).error == 0
     assert cluster.state.clock_advances.total_ms == 50
 
 
-def test_a_snapshot_keeps_it_and_is_the_old_one_where_there_is_none():
+def test_snapshot_has_advances_and_is_the_old_one_without():
     cluster = controlled()
-    assert cluster.state.snapshot()[:2] == b"\x9a\x01"  # ten parts of version 1, as ever
+    assert cluster.state.snapshot()[:2] == b"\x9a\x01"  # ten parts of version 1, unchanged
     for number in range(3):
         cluster.do(AdvanceClock(1000 * number, 50))
     restored = ClusterState()
@@ -89,7 +91,7 @@ def test_a_snapshot_keeps_it_and_is_the_old_one_where_there_is_none():
     assert restored.snapshot() == cluster.state.snapshot()
 
 
-def test_there_is_an_end_to_how_often():
+def test_number_of_clock_advances_is_bounded():
     cluster = controlled()
     steps = tuple((at, at + 1) for at in range(STEPS_MAX))
     cluster.state.put_clock_advances(ClockAdvances(steps))

@@ -44,7 +44,7 @@ steps = st.lists(st.tuples(st.integers(0, 15), st.integers(0, 2**16)), min_size=
 
 
 def command_of(cluster: MetadataCluster, kind: int, salt: int) -> Command:
-    """A command that fits the state more often than not."""
+    """Return a command that fits the state more often than not."""
     draw = random.Random(salt)
     state = cluster.state
     node = draw.choice(NODES)

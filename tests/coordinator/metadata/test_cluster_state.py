@@ -39,7 +39,7 @@ from .metadata_cluster import MetadataCluster, check, check_indexes, topic_id, v
 
 @settings(deadline=None, max_examples=50)
 @given(st.binary(max_size=80))
-def test_what_cannot_be_read_raises_and_changes_nothing(data: bytes) -> None:
+def test_apply_unreadable_bytes_raise_and_change_nothing(data: bytes) -> None:
     cluster = MetadataCluster()
     cluster.topic()
     before = cluster.state.snapshot()
@@ -55,8 +55,8 @@ def test_what_cannot_be_read_raises_and_changes_nothing(data: bytes) -> None:
         (3, [2, bytes(16), "boot", "host", 1, None, "", "one field more"]),
     ],
 )
-def test_a_newer_release_s_command_is_no_silent_refusal(kind: int, fields: list) -> None:
-    """A node that passed over it would differ from those that can read it."""
+def test_command_of_a_newer_release_raises(kind: int, fields: list) -> None:
+    """A node that skipped it would differ from those that can read it."""
     data = cast(bytes, msgpack.packb([kind, b"", msgpack.packb(fields)]))
     with pytest.raises(MalformedCommand):
         MetadataCluster().state.apply(data, 1000, 3)
@@ -64,7 +64,7 @@ def test_a_newer_release_s_command_is_no_silent_refusal(kind: int, fields: list)
 
 @settings(max_examples=120, deadline=None)
 @given(st.lists(any_command, max_size=8))
-def test_commands_that_make_no_sense_are_survived(commands: list[Command]) -> None:
+def test_nonsensical_commands_keep_the_invariants(commands: list[Command]) -> None:
     cluster = MetadataCluster((0, 1))
     cluster.topic("0", (0, 1))
     for command in commands:
@@ -115,8 +115,8 @@ def test_large_outcomes_are_bounded_in_bytes() -> None:
     assert len(cluster.state.snapshot()) < OUTCOMES_BYTES_MAX + 10_000
 
 
-def test_what_a_snapshot_replaces_is_freed_in_slices() -> None:
-    """The state changes in one step; to free 20,000 topics in it kept the loop for 70 ms."""
+def test_restore_frees_the_replaced_state_in_slices() -> None:
+    """The state changes in one step; freeing 20,000 topics in it kept the loop for 70 ms."""
     cluster = MetadataCluster()
     empty, count = cluster.state.snapshot(), 4 * SLICE_PARTITIONS
     for number in range(count):
@@ -148,7 +148,7 @@ def test_an_unreadable_snapshot_changes_nothing(cluster: MetadataCluster, snapsh
     assert cluster.state.snapshot() == before
 
 
-def test_listeners_hear_what_changed(cluster: MetadataCluster) -> None:
+def test_listeners_get_the_changes_of_each_command(cluster: MetadataCluster) -> None:
     heard: list[Changes] = []
     cluster.state.on_change(heard.append)
     cluster.topic("t", (1, 2, 3), (2, 3, 1))
@@ -212,7 +212,7 @@ def test_a_listener_that_raises_does_not_affect_the_others() -> None:
 @pytest.mark.in_turn
 @settings(max_examples=60, deadline=None)
 @given(st.lists(any_command, max_size=8))
-def test_a_snapshot_is_a_cut_whatever_is_applied_between_its_steps(commands: list[Command]) -> None:
+def test_snapshot_is_consistent_while_commands_are_applied(commands: list[Command]) -> None:
     cluster = MetadataCluster((0, 1))
     cluster.topic("0", (0, 1))
     cluster.do(CreateTopics((NewTopic("big", topic_id("big"), 300, 2),)))
@@ -267,7 +267,7 @@ def test_a_large_command_is_applied_in_steps_and_partitions_are_whole_between_th
 
 
 def test_version_changes_with_each_step_of_a_command() -> None:
-    """What was read before a step is not taken for what can be read after it."""
+    """A value read before a step must not be taken for the value after it."""
     cluster = MetadataCluster((1, 2, 3))
     state, revision = cluster.state, cluster.state.revision
     create = CreateTopics((NewTopic("big", topic_id("big"), 3_000, 3),))

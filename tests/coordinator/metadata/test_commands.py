@@ -1,4 +1,4 @@
-"""Commands as bytes: there and back, bounded, split, and nothing else accepted."""
+"""Commands as bytes: decoded as encoded, bounded, split, and other bytes refused."""
 
 import msgpack
 import pytest
@@ -44,7 +44,7 @@ from .command_strategies import any_command, values_of
 
 @settings(deadline=None)
 @given(any_command, st.sampled_from([b"", bytes(16)]))
-def test_commands_come_back_as_they_were(command: Command, operation_id: bytes) -> None:
+def test_decoded_commands_equal_the_encoded_ones(command: Command, operation_id: bytes) -> None:
     assert decode_command(encode_command(command, operation_id)) == (command, operation_id)
 
 
@@ -141,7 +141,7 @@ def test_an_empty_command_and_one_of_a_single_piece_stay_whole() -> None:
 
 @settings(deadline=None)
 @given(values_of(Result))
-def test_results_come_back_as_they_were(result: Result) -> None:
+def test_decoded_results_equal_the_encoded_ones(result: Result) -> None:
     assert decode_result(encode_result(result)) == result
 
 
@@ -154,7 +154,7 @@ def test_the_results_of_a_split_command_are_joined() -> None:
     assert (merged.error, merged.message, merged.items) == (77, "stale", first.items)
 
 
-def test_the_numbers_of_commands_are_for_ever() -> None:
+def test_numbers_of_commands_never_change() -> None:
     assert " ".join(cls.__name__ for cls in KINDS.values()) == (
         "SetClusterId SetDefaults RegisterBroker UnfenceBroker FenceBroker BeginControlledShutdown"
         " CreateTopics DeleteTopics CreatePartitions AlterConfigs AlterPartition ElectLeaders"

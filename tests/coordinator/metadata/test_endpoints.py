@@ -36,7 +36,7 @@ def test_broker_without_endpoints_has_the_listener_plaintext() -> None:
 
 
 @pytest.mark.parametrize("endpoints", [ENDPOINTS[:1] * 2, (("A", "h", 65536, 0),)])
-def test_endpoints_that_cannot_be_are_refused(
+def test_invalid_endpoints_are_refused(
     endpoints: tuple[tuple[str, str, int, int], ...],
 ) -> None:
     cluster = MetadataCluster(())

@@ -16,7 +16,7 @@ STEPS = 600
 
 
 @pytest.mark.parametrize("start", range(0, 80, 20))
-def test_whoever_leads_holds_all_that_was_acknowledged(start: int) -> None:
+def test_each_leader_holds_all_acknowledged_records(start: int) -> None:
     acknowledged = 0
     for seed in range(start, start + 20):
         model = SafetyModel(seed, nodes=3 + seed % 3)
@@ -26,7 +26,7 @@ def test_whoever_leads_holds_all_that_was_acknowledged(start: int) -> None:
 
 
 @pytest.mark.chaos
-def test_whoever_leads_holds_all_that_was_acknowledged_in_many_runs() -> None:
+def test_each_leader_holds_all_acknowledged_records_in_many_runs() -> None:
     for seed in range(1_000, 21_000):
         SafetyModel(seed, nodes=3 + seed % 3).run(STEPS)
 
@@ -35,7 +35,7 @@ Injection = Callable[[pytest.MonkeyPatch], Rules | None]
 
 
 def broker_epochs_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """KIP-903: a node that lost its log between its fetch and the ISR change gets in."""
+    """KIP-903: a node that lost its log between its fetch and the ISR change is admitted."""
     original = partitions._why_ineligible
 
     def lenient(tables, node, broker_epoch):
@@ -63,17 +63,17 @@ def partition_epochs_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def pending_members_do_not_count(monkeypatch: pytest.MonkeyPatch) -> Rules:
-    """KIP-497: the controller may have admitted, and may elect, whom the leader still ignores."""
+    """KIP-497: the controller may elect an admitted member that the leader still ignores."""
     return Rules(counts_pending=False)
 
 
 def a_small_isr_commits(monkeypatch: pytest.MonkeyPatch) -> Rules:
-    """KIP-966: the high watermark moves below min.insync.replicas, past the eligible replicas."""
+    """KIP-966: the high watermark rises below min.insync.replicas, past eligible replicas."""
     return Rules(strict_min_isr=False)
 
 
 def a_return_is_not_a_death(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A node that was away for 90 ms, with its power, stays in the ISR."""
+    """A node that was away for 90 ms, without losing power, stays in the ISR."""
     original = rules_brokers._shrink_isrs
 
     def lenient(tables, node_id, **arguments):
@@ -111,7 +111,7 @@ def the_eligible_stay_eligible(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def who_leaves_a_large_isr_is_eligible(monkeypatch: pytest.MonkeyPatch) -> None:
-    """KIP-966: only below min.insync.replicas does the high watermark wait for who left."""
+    """KIP-966: the high watermark waits for a former member only below min.insync.replicas."""
     original = elections._eligible
 
     def lenient(before, replicas, isr, min_isr, untrusted, emptied):
@@ -126,16 +126,16 @@ def a_smaller_min_isr_has_no_effect_on_the_elr(monkeypatch: pytest.MonkeyPatch) 
 
 
 def dropped_replicas_leave_the_leader_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A replica dropped and added again is admitted for what it fetched before, and deletes it."""
+    """A replica dropped and added again is admitted for earlier fetches, and deletes their log."""
     monkeypatch.setattr(elections, "_drops_a_replica", lambda *arguments: False)
 
 
 def elections_are_unclean(monkeypatch: pytest.MonkeyPatch) -> Rules:
-    """Not a bug but a choice, and the model must see what it costs."""
+    """This is a choice, not a bug, and the model must see its cost."""
     return Rules(unclean=True)
 
 
-# Each with the faults that bring it to light; None: the mixture of the runs above.
+# Each with the faults that reveal it; None: the mixture of the runs above.
 INJECTIONS: list[tuple[Injection, dict[str, float] | None]] = [
     (broker_epochs_are_not_compared, {"interfere": 10, "depose": 3}),
     (partition_epochs_are_not_compared, {"replay": 10}),

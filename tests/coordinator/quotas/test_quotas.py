@@ -1,4 +1,4 @@
-"""Which quota counts for a client, and for how long one that exceeds it must pause: as in Kafka."""
+"""The quota that applies to a client, and its throttle time: as in Kafka."""
 
 import math
 from itertools import product
@@ -51,7 +51,7 @@ def test_the_most_specific_quota_counts_and_is_shared_by_its_clients():
     assert table.limit(CONSUMER_BYTE_RATE, "u", "c") is None
 
 
-def test_a_quota_of_another_key_hides_none():
+def test_quota_of_another_key_does_not_hide_a_default():
     table = QuotaTable()
     table.put(QuotaEntity("u", "c"), CONSUMER_BYTE_RATE, 7.0)
     table.put(QuotaEntity("u", None), PRODUCER_BYTE_RATE, 9.0)
@@ -83,7 +83,7 @@ def test_a_table_knows_whether_any_entity_has_a_key():
         ([(0, 20_000), (5_000, 0)], 10_000),  # as Kafka: less than ten windows count as ten
     ],
 )
-def test_the_pause_is_what_kafkas_arithmetic_gives(
+def test_throttle_time_is_that_of_kafkas_arithmetic(
     records: list[tuple[int, int]], throttle_ms: int
 ):
     client, found = rate(), 0
@@ -121,7 +121,7 @@ def test_a_client_that_pauses_for_all_windows_begins_anew(
      (PRODUCER_BYTE_RATE, 0.0), (PRODUCER_BYTE_RATE, -1.0),
      (PRODUCER_BYTE_RATE, 1.5), (PRODUCER_BYTE_RATE, 1e19), (PRODUCER_BYTE_RATE, math.nan)],
 )  # fmt: skip
-def test_a_quota_that_cannot_be_is_refused(key: str, value: float):
+def test_invalid_quota_is_refused(key: str, value: float):
     with pytest.raises(InvalidRequest):
         check_quota(key, value)
 

@@ -11,7 +11,7 @@ from .stock import StockNetwork
 
 @pytest.fixture
 def stock_network(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., StockNetwork]]:
-    """Makes stock networks (see `StockNetwork`) and ends them with the test."""
+    """Yield a maker of stock networks (see `StockNetwork`), and end them with the test."""
     made: list[StockNetwork] = []
 
     def make(seed: int, **options) -> StockNetwork:
@@ -25,6 +25,6 @@ def stock_network(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Sto
 
 @pytest.fixture
 def short_path() -> Iterator[Path]:
-    """A directory whose name leaves room for a socket's (107 bytes in all)."""
+    """Yield a directory with a name short enough for a socket's (107 bytes in all)."""
     with TemporaryDirectory(prefix="raft-", dir="/tmp") as directory:
         yield Path(directory)

@@ -1,4 +1,4 @@
-"""Three real processes that are killed at random, and the judgement of what they acknowledged."""
+"""Three real processes that are killed at random, and a check of the acknowledged commands."""
 
 import json
 import random
@@ -23,7 +23,7 @@ SMALL = {
 
 
 class Verdict(NamedTuple):
-    """What the run came to; `lost`, `doubled`, `disordered` must be 0."""
+    """The outcome of a run; `lost`, `doubled`, `disordered` must be 0."""
 
     acknowledged: int
     lost: int

@@ -2,8 +2,8 @@
 
 usage: raft_process.py NODE VOTERS DIRECTORY OPTIONS (VOTERS and OPTIONS are JSON). The directory is
 shared by all nodes of the cluster. A node that leads a group submits unique numbers to it and
-writes down each that was acknowledged; asked by a file `dump`, it writes what its state machine
-holds.
+writes each acknowledged one to a file; on a file `dump`, it writes the content of its state
+machine.
 """
 
 import asyncio
@@ -108,7 +108,7 @@ class Process:
             task.cancel()
 
     async def load(self, worker: int) -> None:
-        """Submit numbers that nobody else submits, one after the other."""
+        """Submit numbers that no other worker submits, one after the other."""
         number = (
             (self.node_id << 56) | (worker << 48) | (int(time.time() * 1_000) % (1 << 32) << 16)
         )
@@ -136,7 +136,7 @@ class Process:
 
 
 async def measure(process: Process) -> dict[str, Any]:
-    """Latencies of the groups led here at 1, 10 and 100 outstanding; idle CPU before."""
+    """Return latencies of the groups led here at 1, 10 and 100 outstanding; idle CPU before."""
     import resource
 
     def cpu() -> float:

@@ -1,6 +1,6 @@
 """Stock PySyncObj 0.3.17 under virtual time, to show the defects that our engine must not have.
 
-Links behave like TCP: in order, and what is in flight dies with the connection.
+Links behave like TCP: in order, and messages in flight are lost with the connection.
 """
 
 import heapq
@@ -134,7 +134,7 @@ class StockNetwork:
         return True
 
     def step(self, errors: tuple[type[Exception], ...] = ()) -> list[Exception]:
-        """Five milliseconds; `errors` are swallowed as the library's own thread would."""
+        """Advance by 5 ms; `errors` are swallowed as the library's own thread would."""
         self.now += 0.005
         seen: list[Exception] = []
         while self._queue and self._queue[0][0] <= self.now:

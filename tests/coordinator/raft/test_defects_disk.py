@@ -1,4 +1,4 @@
-"""D2, D4, D5: what stock PySyncObj loses on disk, and that our journal does not."""
+"""D2, D4, D5: data that stock PySyncObj loses on disk, and our journal does not."""
 
 import contextlib
 import gc
@@ -100,7 +100,7 @@ asyncio.run(main())
 
 
 def killed_and_restarted(script: str, directory: Path) -> tuple[int, int]:
-    """How many commands were acknowledged before the SIGKILL, and are there afterwards."""
+    """Return how many commands were acknowledged before the SIGKILL, and survived it."""
     counts = []
     for mode in ("write", "read"):
         command = [sys.executable, "-c", script, str(directory), mode]
@@ -126,7 +126,7 @@ def test_a_snapshot_never_costs_the_tail(tmp_path: Path) -> None:
 
 
 class Killed(BaseException):
-    """The process ends here; what it wrote is in the page cache."""
+    """The process ends here; its writes are in the page cache."""
 
 
 def test_stock_loses_entries_when_killed_in_a_compaction(tmp_path: Path) -> None:
@@ -222,7 +222,7 @@ def test_stock_loses_everything_without_a_dump_file(
     assert all(o.items == [] for o in net.objects.values()), "the stock library has been mended"
 
 
-def test_there_is_no_configuration_without_durability() -> None:
+def test_acknowledged_commands_survive_a_power_cut_of_all_nodes() -> None:
     """D5 on our engine: six minutes, a power cut of all, and everything is there."""
     cluster, leader = started(5)
     for _ in range(50):
@@ -320,7 +320,7 @@ def test_stock_votes_twice_when_its_vote_is_lost(
     request = {"type": "request_vote", "term": 7, "last_log_index": 9, "last_log_term": 1}
     net.transports["B"]._onMessageReceived(Node("A"), request)
     net.kill("B")
-    (tmp_path / "B.meta").write_bytes(b"")  # what a power cut leaves
+    (tmp_path / "B.meta").write_bytes(b"")  # the result of a power cut
     net.start("B")
     net.transports["B"]._onMessageReceived(Node("C"), request)
     assert votes == ["A", "C"], "the stock library has been mended"
@@ -369,7 +369,7 @@ def test_stock_acknowledges_alone_after_a_power_cut(
 
 
 def test_an_isolated_leader_acknowledges_nothing() -> None:
-    """D4c on our engine: the commit index is learnt again, never believed."""
+    """D4c on our engine: the commit index is learnt again, never read from disk."""
     cluster, leader = started()
     for _ in range(100):
         cluster.submit(leader, 0)

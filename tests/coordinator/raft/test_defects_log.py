@@ -1,6 +1,6 @@
-"""D1, D3, D8: what stock PySyncObj does to its log, and that ours does not.
+"""D1, D3, D8: damage that stock PySyncObj does to its log, and ours does not.
 
-Each defect is shown on the stock library first; if one is ever mended there, its test says so.
+Each defect is shown on the stock library first; if it is ever fixed there, its test says so.
 """
 
 from collections.abc import Callable
@@ -51,7 +51,7 @@ def test_a_repeated_append_takes_nothing_back() -> None:
     network.repetition, network.disorder = 0.5, 0.5
     for k in range(150):
         cluster.submit(leader, 0, size=2_000)
-        if k % 20 == 0:  # the link breaks: what is in flight is lost
+        if k % 20 == 0:  # the link breaks: messages in flight are lost
             network.cut |= {(leader, follower), (follower, leader)}
             cluster.run(0.003)
             network.cut -= {(leader, follower), (follower, leader)}
@@ -63,7 +63,7 @@ def test_a_repeated_append_takes_nothing_back() -> None:
     cluster.check_end()
 
 
-def test_stock_answers_success_for_what_was_never_committed(
+def test_stock_reports_success_for_commands_that_were_never_committed(
     stock_network: Callable[..., StockNetwork],
 ) -> None:
     """D3: while a snapshot travels, the commit index runs over the deposed leader's own tail."""
@@ -119,7 +119,7 @@ def test_a_deposed_leader_never_commits_its_own_tail() -> None:
 def test_stock_never_brings_a_divergent_follower_back(
     stock_network: Callable[..., StockNetwork],
 ) -> None:
-    """D8: with more to send than one message, the next index bounces for ever."""
+    """D8: with more to send than one message, the next index bounces forever."""
     net = stock_network(
         4,
         appendEntriesUseBatch=False,

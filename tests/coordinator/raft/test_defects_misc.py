@@ -42,7 +42,7 @@ def test_stock_applies_twice_when_a_callback_raises(stock_network: MakeStock) ->
 
 
 def test_a_callback_that_raises_does_not_stop_the_engine() -> None:
-    """D6 on our engine: submitters, and those who listen to elections and applies."""
+    """D6 on our engine: submitters, and listeners of elections and applies."""
     cluster, leader = started()
     group = cluster.nodes[leader].engine.groups[0]
 
@@ -58,7 +58,7 @@ def test_a_callback_that_raises_does_not_stop_the_engine() -> None:
 
 
 class PoisonedList(StockList):
-    """With a replicated method that has a bug."""
+    """A machine with a replicated method that has a bug."""
 
     @replicated
     def poison(self) -> None:
@@ -66,8 +66,8 @@ class PoisonedList(StockList):
         raise ValueError("bug")
 
 
-def test_stock_runs_a_failing_method_for_ever(stock_network: MakeStock) -> None:
-    """D6: again and again, and nothing else is applied any more."""
+def test_stock_runs_a_failing_method_without_end(stock_network: MakeStock) -> None:
+    """D6: the method runs again and again, and no later command is applied."""
     net = stock_network(5, machine=PoisonedList)
     leader = net.elect()
     net.objects[leader].poison()  # type: ignore[attr-defined]
@@ -77,7 +77,7 @@ def test_stock_runs_a_failing_method_for_ever(stock_network: MakeStock) -> None:
 
 
 class Poisoned(Machine):
-    """Raises for one command, as a defect would, or what a newer release wrote."""
+    """A machine that raises for one command, as a defect or a newer release's command would."""
 
     def apply(self, command: bytes, index: int, term: int) -> int:
         if command == b"0-poison":
@@ -85,10 +85,10 @@ class Poisoned(Machine):
         return super().apply(command, index, term)
 
 
-def test_what_cannot_be_applied_ends_the_node_and_stays_in_the_log(
+def test_inapplicable_entry_ends_the_node_and_stays_in_the_log(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """D6 on our engine: neither again and again, nor passed over; a release that can goes on."""
+    """D6 on our engine: neither repeated nor skipped; a release that can apply it continues."""
     monkeypatch.setattr("tests.simulation.raft_simulation.Machine", Poisoned)
     cluster, leader = started()
     outcomes: list[Exception | None] = []
@@ -114,7 +114,7 @@ def test_what_cannot_be_applied_ends_the_node_and_stays_in_the_log(
 
 
 def test_stock_accepts_two_membership_changes_at_once(stock_network: MakeStock) -> None:
-    """D7: Raft's single-server rule is written down there, and never in force."""
+    """D7: Raft's single-server rule is written there, and never in force."""
     net = stock_network(5, dynamicMembershipChange=True)
     leader = net.elect()
     net.isolate(leader)
@@ -125,7 +125,7 @@ def test_stock_accepts_two_membership_changes_at_once(stock_network: MakeStock) 
 
 
 def test_membership_is_fixed() -> None:
-    """D7 on our engine: a stranger's frames are dropped, whatever they say."""
+    """D7 on our engine: a stranger's frames are dropped, whatever their content."""
     cluster, leader = started()
     engine = cluster.nodes[leader].engine
     term = engine.groups[0].term
@@ -184,7 +184,7 @@ time.sleep(20)
 
 
 class Evil:
-    """Makes a folder when it is unpickled."""
+    """An object that makes a folder when it is unpickled."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -193,7 +193,7 @@ class Evil:
         return os.mkdir, (str(self._path),)
 
 
-def test_stock_runs_code_of_whoever_connects(tmp_path: Path) -> None:
+def test_stock_runs_code_of_any_client_that_connects(tmp_path: Path) -> None:
     """D11: the first bytes of any connection are unpickled."""
     command = [sys.executable, "-c", STOCK_SERVER]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
@@ -216,7 +216,7 @@ def test_stock_runs_code_of_whoever_connects(tmp_path: Path) -> None:
 
 
 def test_no_frame_runs_code_or_stops_a_node(tmp_path: Path) -> None:
-    """D11 on our engine: there is no pickle, and what is no frame is dropped."""
+    """D11 on our engine: there is no pickle, and bytes that are no frame are dropped."""
     cluster, leader = started()
     evil = pickle.dumps(Evil(tmp_path / "ran"))
     engine = cluster.nodes[leader].engine
@@ -228,7 +228,7 @@ def test_no_frame_runs_code_or_stops_a_node(tmp_path: Path) -> None:
     cluster.check_end()
 
 
-def test_stock_stumbles_over_certain_lengths(stock_network: MakeStock) -> None:
+def test_stock_fails_on_commands_of_certain_lengths(stock_network: MakeStock) -> None:
     """D12: a command just below a multiple of the batch size ends twice on the follower."""
     net = stock_network(5)
     leader = net.elect()

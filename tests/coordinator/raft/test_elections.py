@@ -1,4 +1,4 @@
-"""Who leads, who may vote, and what disturbs nobody."""
+"""Elections: leaders, voters, and disturbances without effect."""
 
 import copy
 import random
@@ -13,7 +13,7 @@ from oncelog.coordinator.raft import RaftEngine, RaftSettings
 from ...simulation import raft_simulation
 from ...simulation.raft_simulation import SETTINGS, Cluster
 
-# nobody is handed the lead
+# no node is handed the lead
 STEADY = replace(SETTINGS, preferred_leader_delay_ms=10**9, first_leader_delay_ms=10**9)
 
 
@@ -27,7 +27,7 @@ def term(cluster: Cluster, i: int) -> int:
 
 @pytest.mark.parametrize("size", [1, 3, 4, 5])
 def test_a_new_cluster_elects_at_once(size: int) -> None:
-    """Well within the time that a person notices."""
+    """It takes less time than a person notices."""
     cluster = Cluster(size, size=size)
     assert cluster.run(0.8, cluster.leaders_settled)
     cluster.check_end()
@@ -35,10 +35,11 @@ def test_a_new_cluster_elects_at_once(size: int) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_new_cluster_does_not_long_depend_on_one_disk(seed: int) -> None:
-    """Found by tests/simulation, seed 54: a group led already, but its census was asked again late.
+    """A new cluster soon knows a majority without the node that leads.
 
-    Until then it knew no majority without the node that leads; that one was wiped, and the group
-    had no leader any more. Slow beats must not make that time longer.
+    Found by tests/simulation, seed 54: a group led already, but its census was repeated late. Until
+    then it knew no majority without the leading node; that one was wiped, and the group had no
+    leader any more. Slow beats must not make that time longer.
     """
     slow = replace(
         STEADY,
@@ -69,7 +70,7 @@ def test_a_new_cluster_does_not_long_depend_on_one_disk(seed: int) -> None:
 def test_a_membership_that_cannot_work_is_refused(
     node_id: int, voters: list[int], sentence: str
 ) -> None:
-    """With a sentence that says what to do."""
+    """The error is a sentence that says what to do."""
     with pytest.raises(ValueError, match=sentence):
         RaftEngine(
             node_id=node_id,
@@ -95,7 +96,7 @@ def test_settings_that_contradict_one_another_are_refused() -> None:
 
 @pytest.mark.parametrize("one_way", [True, False])
 def test_a_partitioned_follower_does_not_depose_the_leader(one_way: bool) -> None:
-    """Pre-vote: it hears nothing for long, asks in vain, and its term stays when it returns."""
+    """Pre-vote: it hears nothing for long, asks in vain, and returns in the same term."""
     cluster, leader = started()
     victim = next(i for i in cluster.ids if i != leader)
     before = term(cluster, leader)
@@ -113,7 +114,7 @@ def test_a_partitioned_follower_does_not_depose_the_leader(one_way: bool) -> Non
 
 
 def test_a_ring_has_one_lasting_leader() -> None:
-    """Nodes that hear their neighbours only: the far ones ask, and are refused."""
+    """Nodes hear only their neighbours: the far ones ask, and are refused."""
     cluster, leader = started(3, size=5)
     before = term(cluster, leader)
     ring = {(a, b) for a in cluster.ids for b in cluster.ids if (a - b) % 5 in (1, 4)}
@@ -127,7 +128,7 @@ def test_a_ring_has_one_lasting_leader() -> None:
 
 
 def test_check_quorum_a_leader_without_answers_resigns() -> None:
-    """Check-quorum: it can send, so nobody stands; its submitters would wait for ever."""
+    """Check-quorum: it can send, so no follower stands; its submitters would wait forever."""
     cluster, leader = started()
     resigned: list[int] = []
     cluster.nodes[leader].engine.groups[0].on_resigned(lambda: resigned.append(leader))
@@ -160,7 +161,7 @@ def test_a_closed_link_to_the_leader_shortens_the_election() -> None:
 
 
 def test_a_closed_link_to_a_live_leader_causes_no_election() -> None:
-    """One follower's hint is not believed by the other, which hears the leader."""
+    """The other follower, which hears the leader, does not believe the hint."""
     cluster, leader = started()
     follower = next(i for i in cluster.ids if i != leader)
     before = term(cluster, leader)
@@ -189,7 +190,7 @@ def test_the_lead_is_handed_over_without_a_gap_in_the_log() -> None:
 
 
 def test_the_lead_stays_when_the_target_cannot_take_it() -> None:
-    """The attempt ends, and commands are taken again."""
+    """The attempt ends, and commands are accepted again."""
     cluster, leader = started()
     target = next(i for i in cluster.ids if i != leader)
     cluster.network.cut |= {(leader, target), (target, leader)}
@@ -206,7 +207,7 @@ def test_the_lead_stays_when_the_target_cannot_take_it() -> None:
 
 
 def test_groups_settle_on_their_preferred_leaders() -> None:
-    """Spread over the nodes, also after one was away."""
+    """Leaders are spread over the nodes, also after one was away."""
     cluster = Cluster(2, size=3, groups=6)
 
     def spread() -> bool:
@@ -260,7 +261,7 @@ def test_a_wiped_voter_does_not_let_a_committed_entry_vanish() -> None:
 
 
 def test_a_wiped_voter_counts_for_no_commit_until_it_is_level() -> None:
-    """Else a deposed leader and the one that forgot could commit what another has replaced."""
+    """Otherwise a deposed leader and the wiped voter could commit entries that others replaced."""
     cluster, leader = started()
     wiped, third = (i for i in cluster.ids if i != leader)
     cluster.crash(wiped, wipe=True)
@@ -276,8 +277,8 @@ def test_a_wiped_voter_counts_for_no_commit_until_it_is_level() -> None:
     cluster.check_end()
 
 
-def test_a_voter_whose_disk_was_put_back_stops_counting_until_it_is_level() -> None:
-    """It refused what it had acknowledged, for ever, and counted for commits of what it lacked."""
+def test_restored_voter_counts_for_no_commit_until_its_log_is_level() -> None:
+    """It refused entries it had acknowledged, forever, and counted for commits it lacked."""
     cluster, leader = started(size=5, settings=replace(STEADY, snapshot_entries=10**6))
     restored, *others = (i for i in cluster.ids if i != leader)
     for _ in range(20):
@@ -314,7 +315,7 @@ def test_a_voter_whose_disk_was_put_back_stops_counting_until_it_is_level() -> N
 
 
 def test_a_leader_that_hears_no_majority_of_voters_resigns() -> None:
-    """A follower without a voter's memory answers, and commits nothing."""
+    """A follower without a voter's memory answers, but counts for no commit."""
     cluster, leader = started()
     wiped, third = (i for i in cluster.ids if i != leader)
     cluster.crash(wiped, wipe=True)

@@ -1,4 +1,4 @@
-"""The asyncio face, on real files and a real loop."""
+"""The engine's asyncio interface, on real files and a real loop."""
 
 import asyncio
 import random
@@ -109,7 +109,7 @@ def trio(tmp_path: Path) -> AbstractAsyncContextManager[Trio]:
 
 
 async def test_one_node_commits_after_its_own_sync(one: Trio) -> None:
-    """Not before: the sync is the majority."""
+    """The sync is the majority, so it does not commit before."""
     names: list[str] = []
     group = await one.leader()
     one.fault_point = names.append
@@ -125,7 +125,7 @@ async def test_one_node_commits_after_its_own_sync(one: Trio) -> None:
 async def test_three_nodes_serve_and_hand_over_when_one_stops(trio: Trio) -> None:
     """A graceful stop moves the lead first."""
     group = await trio.leader()
-    # A new disk votes only once it is level with the leader; two must be left who can.
+    # A new disk votes only once it is level with the leader; two voters must be left.
     await until(lambda: all(g.status().is_voter for g in trio.groups.values()))
     terms: list[int] = []
     for other in trio.groups.values():
@@ -154,7 +154,7 @@ async def test_a_cancelled_submitter_leaves_nothing_behind(one: Trio) -> None:
     assert await group.submit(b"b") == 2
 
 
-async def test_stopping_answers_those_who_wait(trio: Trio) -> None:
+async def test_stop_answers_waiting_submitters(trio: Trio) -> None:
     group = await trio.leader()
     lonely = next(n for n, g in trio.groups.items() if g is group)
     for node_id in trio.voters:
@@ -168,7 +168,7 @@ async def test_stopping_answers_those_who_wait(trio: Trio) -> None:
 
 
 async def test_a_leader_that_is_deposed_tells_its_submitters_some_at_a_time(one: Trio) -> None:
-    """In order; thousands at once kept the loop for 0.1 s, in the middle of an election."""
+    """They are called in order; thousands at once kept the loop for 0.1 s, during an election."""
     group, engine = await one.leader(), one.engines[1]
     outcomes: list[tuple[int, Exception | None]] = []
     for number in range(5 * OUTCOMES_AT_ONCE):
@@ -196,7 +196,7 @@ async def test_an_engine_that_stops_leaves_no_submitter_waiting(one: Trio) -> No
 
 
 async def test_a_damaged_or_foreign_directory_stops_the_start(tmp_path: Path, one: Trio) -> None:
-    """Nothing is left open or locked, so the sentence can be acted on."""
+    """Nothing is left open or locked, so the operator can act on the error."""
     group = await one.leader()
     for k in range(40):
         await group.submit(b"%d" % k)

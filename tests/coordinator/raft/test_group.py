@@ -24,7 +24,7 @@ def test_followers_apply_at_once() -> None:
 
 
 def test_every_submit_has_an_outcome_in_its_time() -> None:
-    """Also where no majority ever answers."""
+    """That holds also without an answer of a majority."""
     cluster, leader = started()
     for i in cluster.ids:
         if i != leader:
@@ -38,7 +38,7 @@ def test_every_submit_has_an_outcome_in_its_time() -> None:
 
 
 def test_pending_proposals_have_an_unknown_outcome_when_the_node_stops() -> None:
-    """Unknown: the entry may be on its way."""
+    """The outcome is unknown: the entry may be on its way."""
     cluster, leader = started()
     outcomes: list[Exception | None] = []
     engine = cluster.nodes[leader].engine
@@ -49,8 +49,8 @@ def test_pending_proposals_have_an_unknown_outcome_when_the_node_stops() -> None
     assert "not running" in str(outcomes[1])
 
 
-def test_a_failing_disk_stops_the_engine_before_it_can_lie() -> None:
-    """After a failed fdatasync nothing is known about earlier writes, so it is not tried again."""
+def test_failing_disk_stops_the_engine_before_an_acknowledgement() -> None:
+    """After a failed fdatasync earlier writes are uncertain, so it is not tried again."""
     cluster, leader = started()
     node = cluster.nodes[leader]
 
@@ -67,7 +67,7 @@ def test_a_failing_disk_stops_the_engine_before_it_can_lie() -> None:
 
 
 def test_a_committed_entry_is_never_replaced() -> None:
-    """A leader that wants to is wrong, or we are: the process ends."""
+    """A leader that tries it is wrong, or we are: the process ends."""
     cluster, leader = started()
     cluster.submit(leader, 0)
     cluster.run(1)
@@ -80,7 +80,7 @@ def test_a_committed_entry_is_never_replaced() -> None:
 
 
 def lagging(cluster: Cluster, leader: int, commands: int = 120) -> int:
-    """A follower that needs the snapshot once it is heard again."""
+    """Return a follower that needs the snapshot once it is connected again."""
     behind = next(i for i in cluster.ids if i != leader)
     cluster.isolate(behind)
     for _ in range(commands):
@@ -91,7 +91,7 @@ def lagging(cluster: Cluster, leader: int, commands: int = 120) -> int:
 
 
 def test_a_lagging_follower_gets_the_snapshot_in_chunks() -> None:
-    """None larger than the setting, and the rest from the log."""
+    """No chunk is larger than the setting, and the rest comes from the log."""
     cluster, leader = started()
     behind = lagging(cluster, leader)
     sizes: list[int] = []
@@ -128,7 +128,7 @@ class Choosy(Machine):
 def test_a_snapshot_that_cannot_be_loaded_ends_the_node_and_is_not_acknowledged(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """D10: it is not tried again without end; a release that can read it goes on."""
+    """D10: it is not tried again without end; a release that can read it continues."""
     monkeypatch.setattr("tests.simulation.raft_simulation.Machine", Choosy)
     monkeypatch.setattr(Choosy, "refuses", True)
     cluster, leader = started()
@@ -154,7 +154,7 @@ def test_a_snapshot_that_cannot_be_loaded_ends_the_node_and_is_not_acknowledged(
 def test_a_state_machine_without_a_snapshot_keeps_its_log(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """And is not asked again for every command."""
+    """It is not asked again for every command."""
     cluster, leader = started()
     calls: list[int] = []
 
@@ -174,7 +174,7 @@ def test_a_state_machine_without_a_snapshot_keeps_its_log(
 
 
 def test_a_busy_group_does_not_keep_the_segments_of_a_silent_one() -> None:
-    """A few entries of one group would otherwise pin the log of all for ever."""
+    """Otherwise a few entries of one group would pin the log of all forever."""
     cluster, _ = started(groups=2)
     assert cluster.run(10, cluster.leaders_settled)
     quiet = cluster.led_by(1)
@@ -191,8 +191,10 @@ def test_a_busy_group_does_not_keep_the_segments_of_a_silent_one() -> None:
 
 @pytest.mark.parametrize("seed", range(1, 7))
 def test_an_idle_cluster_sends_few_messages(seed: int) -> None:
-    """One frame for each beat and follower, for all groups together. Who leads a group itself has
-    its answers in its own beat."""
+    """One frame for each beat and follower, for all groups together.
+
+    A node that leads a group itself has its answers in its own beat.
+    """
     never = RaftSettings(preferred_leader_delay_ms=10**9, first_leader_delay_ms=10**9)
     cluster = Cluster(seed, size=3, groups=5, settings=never)
     assert cluster.run(5, cluster.leaders_settled)
@@ -207,7 +209,7 @@ def test_an_idle_cluster_sends_few_messages(seed: int) -> None:
 
 
 def test_frames_are_bounded() -> None:
-    """A long queue of messages is sent in several."""
+    """A long queue of messages is sent in several frames."""
     chunk = SnapshotChunk(1, 1, 1, 0, 1 << 20, b"x" * 1_000)
     frames = list(split([(0, chunk)] * 10, 3_500))
     assert [len(frame) for frame in frames] == [3, 3, 3, 1]

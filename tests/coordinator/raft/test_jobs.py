@@ -11,7 +11,7 @@ from oncelog.runtime.sliced_work import SlicedWork
 
 
 def test_a_job_that_fails_while_a_stop_waits_for_it_fails_once() -> None:
-    """asyncio complained of a failure that nobody had looked at (simulation seed 1020214)."""
+    """The loop complained of an exception that was never retrieved (simulation seed 1020214)."""
     complaints: list[str] = []
     taken_up: list[str] = []
 

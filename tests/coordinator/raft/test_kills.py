@@ -21,7 +21,7 @@ def judge(directory: Path, seconds: float, seed: int, groups: int) -> None:
 
 @pytest.mark.cluster
 def test_nothing_is_lost_when_nodes_are_killed(short_path: Path) -> None:
-    """Leaders, single nodes, two, all; with compaction all the time."""
+    """Leaders, single nodes, two and all are killed, with compaction all the time."""
     judge(short_path, 6, seed=1, groups=2)
 
 
@@ -29,7 +29,7 @@ def test_nothing_is_lost_when_nodes_are_killed(short_path: Path) -> None:
 def test_nothing_is_lost_when_nodes_are_killed_for_long(
     short_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """The same for three minutes."""
+    """The same runs for three minutes."""
     if "chaos" not in str(request.config.getoption("-m")):
         pytest.skip("runs with -m chaos")
     judge(short_path, 180, seed=2, groups=3)

@@ -1,4 +1,4 @@
-"""The lead goes back to the preferred leader only when that can take it at once."""
+"""The lead returns to the preferred leader only when that can take it at once."""
 
 from collections import Counter
 
@@ -10,7 +10,7 @@ from ...simulation.raft_simulation import Cluster
 
 
 def outcomes(cluster: Cluster, seconds: float, leaders: list[int]) -> Counter[str]:
-    """What becomes of a command every 20 ms at whichever of `leaders` leads."""
+    """Return the outcomes of a command every 20 ms at the leader among `leaders`."""
     found: Counter[str] = Counter()
     end = cluster.world.now + seconds
     while cluster.world.now < end:
@@ -36,7 +36,7 @@ def preferred_leads(seed: int, size: int) -> Cluster:
 
 @pytest.mark.parametrize("commands", [0, 100])
 def test_a_paused_preferred_leader_costs_no_command(commands: int) -> None:
-    """Its link stays up and says nothing: 406 of 455 commands were refused, a second at a time."""
+    """Its link stays up but silent: 406 of 455 commands were refused, a second at a time."""
     cluster = preferred_leads(3, 3)
     for _ in range(commands):
         cluster.submit(1, 0)

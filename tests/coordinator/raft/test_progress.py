@@ -1,4 +1,4 @@
-"""What a leader sends to one follower before it is answered."""
+"""The messages of a leader to one follower before it is answered."""
 
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -17,7 +17,7 @@ ENTRIES = 12_000
 
 
 def _leader_of(entries: int) -> tuple[ProgressTracker, list[AppendEntries]]:
-    """Node 2 follows a leader with that many entries, and has none of them; and what it is sent."""
+    """Return a leader with that many entries, of which node 2 has none, and its messages."""
     journal: Any = SimpleNamespace(append_entry=lambda *_: None)
     recovered: Any = SimpleNamespace(state=NO_STATE._replace(term=1, is_voter=True), log=lambda: [])
     log = GroupLog(1, journal, recovered)
@@ -50,7 +50,7 @@ def test_a_follower_that_lags_is_sent_a_window_at_a_time_and_all_of_it_in_the_en
     assert last_index == ENTRIES
 
 
-def test_the_numbers_of_messages_are_for_ever() -> None:
+def test_numbers_of_messages_never_change() -> None:
     assert " ".join(cls.__name__ for cls in KINDS.values()) == (
         "AppendEntries AppendReply Commit VoteRequest Vote PreVoteRequest PreVote TimeoutNow"
         " NewerTerm SnapshotChunk SnapshotReply Census CensusAnswer BrokenPromise"
@@ -65,7 +65,7 @@ EVENTS: dict[str, Callable[[ProgressTracker], object]] = {
     "link found": lambda tracker: tracker.found(2),
     "heartbeat": lambda tracker: tracker.heartbeat(),
 }
-# What comes after each event. A probe is sent at once where there is something to send.
+# The state after each event. A probe is sent at once if there is something to send.
 STATE_AFTER = {
     P.PROBE: (P.REPLICATE, P.PROBE_SENT, P.PROBE_SENT, P.PROBE, P.PROBE_SENT),
     P.PROBE_SENT: (P.REPLICATE, P.PROBE_SENT, P.PROBE_SENT, P.PROBE, P.PROBE_SENT),
@@ -76,7 +76,9 @@ STATE_AFTER = {
 
 @pytest.mark.parametrize("event", EVENTS)
 @pytest.mark.parametrize("state", P)
-def test_what_follows_each_state_of_a_follower(state: ProgressState, event: str) -> None:
+def test_state_of_a_follower_after_each_event_is_as_in_the_table(
+    state: ProgressState, event: str
+) -> None:
     tracker, _ = _leader_of(entries=9)
     progress = tracker.by_peer[2]
     if state is P.SNAPSHOT:
@@ -95,7 +97,7 @@ def test_an_acknowledged_snapshot_is_followed_by_entries(next_index: int) -> Non
     assert tracker.by_peer[2].state is P.REPLICATE and tracker.by_peer[2].transfer is None
 
 
-def test_without_a_snapshot_to_send_a_follower_is_not_probed_below_what_it_has() -> None:
+def test_follower_without_a_snapshot_to_send_is_not_probed_below_its_log() -> None:
     tracker, _ = _leader_of(entries=9)
     progress = tracker.by_peer[2]
     tracker.on_reply(2, AppendReply(1, True, 5, True), 0)

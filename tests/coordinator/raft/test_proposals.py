@@ -1,4 +1,4 @@
-"""Submitters are called when no group is in the middle of anything."""
+"""Submitters are called when no group is in the middle of an action."""
 
 import asyncio
 import gc
@@ -11,7 +11,7 @@ from oncelog.coordinator.raft.messages import AppendEntries, encode_frame
 from ...simulation.raft_simulation import Cluster, started
 
 
-def test_a_submitter_s_callback_that_proposes_meets_no_group_that_is_deposed_unawares() -> None:
+def test_proposal_by_a_submitters_callback_meets_only_groups_that_know_their_leader() -> None:
     """One frame ends a command of group 0 and the lead of group 1."""
     cluster, leader = started(3, groups=2)
     cluster.run(1)
@@ -41,7 +41,7 @@ def test_a_submitter_s_callback_that_proposes_meets_no_group_that_is_deposed_una
 
 
 def test_a_proposal_is_refused_as_soon_as_the_term_is_over() -> None:
-    """Also between the message that ends it and the turn that resigns."""
+    """That holds also between the message that ends it and the turn that resigns."""
     cluster, leader = started()
     group = cluster.nodes[leader].engine.groups[0]
     errors: list[Exception | None] = []
@@ -55,7 +55,7 @@ def test_a_proposal_is_refused_as_soon_as_the_term_is_over() -> None:
 
 
 def test_a_command_that_fails_leaves_no_cycle() -> None:
-    """Who waits for long is too old then for a collection of young objects."""
+    """A long-waiting submitter is too old then for a collection of young objects."""
     cluster = Cluster(1, groups=1)
     assert cluster.run(10, cluster.leaders_settled)
     follower = next(i for i in cluster.ids if i != cluster.leader(0))

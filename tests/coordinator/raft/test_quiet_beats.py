@@ -1,4 +1,4 @@
-"""Heartbeats of a cluster without work take a short path, to the same ends as the long one."""
+"""Heartbeats of a cluster without work take a short path, with the results of the long one."""
 
 import itertools
 from functools import partial
@@ -34,7 +34,7 @@ PAUSES_S = st.sampled_from([0.0, 0.01, 0.15])
 
 
 def turns_from_now(alone: Alone, patch: pytest.MonkeyPatch) -> list[float]:
-    """When the group has had a turn; it has none that does anything."""
+    """Return the times of the group's turns, which do nothing."""
     advanced: list[float] = []
     patch.setattr(alone.group, "advance", advanced.append)
     return advanced
@@ -49,7 +49,7 @@ def without_short_path(patch: pytest.MonkeyPatch) -> None:
 
 
 def seen(alone: Alone) -> dict[str, Any]:
-    """All that anybody can know of the group."""
+    """Return all that is observable of the group."""
     group: Any = alone.group
     core, log, election = group._core, group._log, group._election
     peers = group._tracker.by_peer
@@ -70,7 +70,7 @@ def seen(alone: Alone) -> dict[str, Any]:
 def states_after(
     messages: list[tuple[int, m.Message, float]], *, leads: bool
 ) -> list[dict[str, Any]]:
-    """What is seen of a new node after each of these messages: (peer, message, pause)."""
+    """Return the observable states of a new node after each message: (peer, message, pause)."""
     alone = Alone()
     alone.answer_census()
     if leads:
@@ -123,7 +123,7 @@ def test_a_heartbeat_that_changes_nothing_is_acknowledged_at_once(
     assert advanced == []
 
 
-def test_a_leader_whose_followers_have_all_does_nothing_but_beat(
+def test_leader_with_followers_up_to_date_only_sends_heartbeats(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     alone = Alone()
@@ -142,14 +142,14 @@ def test_a_leader_whose_followers_have_all_does_nothing_but_beat(
     assert advanced == []
     assert len(alone.take(m.AppendEntries, 2)) >= 2
     assert alone.group._core.state == LEADER
-    alone.run(3)  # nobody answers any more
+    alone.run(3)  # no follower answers any more
     assert alone.group._core.state != LEADER
 
 
 def test_the_acknowledgement_of_the_last_follower_needs_no_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What it acknowledges is committed and applied already."""
+    """The entry that it acknowledges is committed and applied already."""
     alone = Alone()
     alone.answer_census()
     term = alone.become_leader()
@@ -170,7 +170,7 @@ def test_the_acknowledgement_of_the_last_follower_needs_no_turn(
 
 
 def test_a_leadership_transfer_without_an_answer_times_out() -> None:
-    """What only the group's turn looks at goes on, however quiet its followers are."""
+    """Timers that only the group's turn checks go on, however quiet its followers are."""
     alone = Alone()
     alone.answer_census()
     term = alone.become_leader()
@@ -188,7 +188,7 @@ def test_a_leadership_transfer_without_an_answer_times_out() -> None:
 
 
 def delay_publishing(node: Any, world: Any, seconds: float) -> None:
-    """The second job on files is the one that publishes a snapshot."""
+    """Delay the second job on files, which publishes a snapshot."""
     run_blocking, jobs = node.engine.jobs.run_blocking, itertools.count(1)
 
     def run(job: Any, done: Any) -> None:
@@ -200,7 +200,7 @@ def delay_publishing(node: Any, world: Any, seconds: float) -> None:
     node.engine.jobs.run_blocking = run
 
 
-def test_what_was_committed_while_a_snapshot_was_restored_is_applied() -> None:
+def test_entries_committed_while_a_snapshot_was_restored_are_applied() -> None:
     """The heartbeats behind it change nothing any more."""
     alone, term = Alone(), 5
     group: Any = alone.group
@@ -226,8 +226,11 @@ def has_leader(cluster: Cluster) -> bool:
 
 
 def elected_while_it_restores(cluster: Cluster) -> bool:
-    """The leader's whole log becomes a snapshot, which a follower that has it all gets; the leader
-    dies, and is back before the snapshot is published there. Whether that one is elected."""
+    """Return whether a follower was elected while it restored a snapshot.
+
+    The leader's whole log becomes a snapshot, which a follower that has it all gets; the leader
+    dies, and is back before the snapshot is published there.
+    """
     cluster.run(8, partial(has_leader, cluster))
     for _ in range(6):
         cluster.submit(cluster.leader(0) or 1, 0)
@@ -258,8 +261,8 @@ def elected_while_it_restores(cluster: Cluster) -> bool:
     return is_elected
 
 
-def test_who_is_elected_while_it_restores_a_snapshot_serves() -> None:
-    """Its peers are whole again before it is: all they say from then on is quiet."""
+def test_node_elected_while_it_restores_a_snapshot_serves() -> None:
+    """Its peers are up to date before it is: their later messages change nothing."""
     elected = 0
     for seed in range(40):
         cluster = Cluster(seed, groups=1)

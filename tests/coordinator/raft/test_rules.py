@@ -1,6 +1,6 @@
-"""Single rules of Raft, on one group whose peers are played by the test.
+"""Single rules of Raft, on one group; the test plays its peers.
 
-These are the rules whose breach needs a rare coincidence, which random schedules hardly meet.
+The breach of these rules needs a rare coincidence, which random schedules hardly produce.
 """
 
 import random
@@ -17,7 +17,7 @@ from ...simulation.virtual_world import NodeExecutor, NodeLoop, NodeWork, Virtua
 
 
 class Alone:
-    """Node 1 of `size` nodes; what it sends is collected, and the others say what the test says."""
+    """Node 1 of `size` nodes; its messages are collected, and the test sends the others'."""
 
     def __init__(self, size: int = 3, seed: int = 1, disk: VirtualDisk | None = None) -> None:
         self.world = World(seed)
@@ -55,7 +55,7 @@ class Alone:
         self.world.run(seconds)
 
     def take(self, kind: type, peer: int | None = None) -> list:
-        """What was sent of a kind (to a peer), and forget it."""
+        """Return the sent messages of a kind (to a peer), and remove them."""
         taken = [s for s in self.sent if isinstance(s[1], kind) and peer in (None, s[0])]
         self.sent = [s for s in self.sent if s not in taken]
         return [message for _, message in taken]
@@ -66,7 +66,7 @@ class Alone:
             self.say(peer, m.CensusAnswer(nonce, term, last_index))
 
     def become_candidate(self) -> int:
-        """Run until it asks, grant all pre-votes; returns the term it stands in."""
+        """Run until it asks, grant all pre-votes; return the term it stands in."""
         self.take(m.PreVoteRequest)
         while not (asked := self.take(m.PreVoteRequest)):
             self.run(0.05)
@@ -77,7 +77,7 @@ class Alone:
         return self.group.term
 
     def become_leader(self) -> int:
-        """Elected, with its no-op not acknowledged by anybody."""
+        """Have it elected, with its no-op not yet acknowledged; return its term."""
         term = self.become_candidate()
         for peer in self.others:
             self.say(peer, m.Vote(term))
@@ -86,7 +86,7 @@ class Alone:
         return term
 
     def crashed(self) -> "Alone":
-        """The same disk in a new incarnation, after a power cut."""
+        """Return the same disk in a new incarnation, after a power cut."""
         self.loop.is_alive = False
         self.executor.crash()
         self.disk.crash(power=True)
@@ -116,7 +116,7 @@ def test_a_vote_that_arrives_twice_counts_once() -> None:
 
 
 def test_a_candidate_asks_only_after_its_own_vote_is_on_disk(alone: Alone) -> None:
-    """Else it could vote for another in the same term after a crash."""
+    """Otherwise it could vote for another in the same term after a crash."""
     while not (asked := alone.take(m.PreVoteRequest)):
         alone.run(0.05)
     alone.say(2, m.PreVote(asked[0].term, True, 0))
@@ -127,7 +127,7 @@ def test_a_candidate_asks_only_after_its_own_vote_is_on_disk(alone: Alone) -> No
 
 
 def test_one_vote_a_term_survives_a_crash(alone: Alone) -> None:
-    """Given to 2, so 3 does not get it, before and after."""
+    """It was given to 2, so 3 does not get it, before and after."""
     alone.run(0.02)
     request = m.VoteRequest(7, 0, 0)
     alone.say(2, request)
@@ -143,7 +143,7 @@ def test_one_vote_a_term_survives_a_crash(alone: Alone) -> None:
 
 
 def test_an_acknowledgement_waits_for_the_disk(alone: Alone) -> None:
-    """What is acknowledged is there after any power cut."""
+    """Acknowledged entries survive any power cut."""
     alone.run(0.02)
     alone.say(2, m.AppendEntries(1, 0, 0, 0, [(1, b"\x01"), (1, b"\x00x")]))
     assert alone.take(m.AppendReply) == []
@@ -171,7 +171,7 @@ def test_entries_of_an_older_term_are_committed_by_one_of_the_own(alone: Alone) 
 
 
 def test_the_leaders_own_copy_counts_when_it_is_on_disk(alone: Alone) -> None:
-    """With one follower's acknowledgement, and a disk that hangs."""
+    """It counts with one follower's acknowledgement, after its own slow disk."""
     term = alone.become_leader()
     alone.run(0.3)
     alone.say(2, m.AppendReply(term, True, 2, True))
@@ -186,7 +186,7 @@ def test_the_leaders_own_copy_counts_when_it_is_on_disk(alone: Alone) -> None:
 
 
 def test_answers_of_another_term_change_nothing(alone: Alone) -> None:
-    """Except that a newer term ends the own leadership."""
+    """But a newer term ends its own leadership."""
     term = alone.become_leader()
     alone.say(2, m.AppendReply(term - 1, True, 2, True))
     alone.run(0.05)
@@ -207,7 +207,7 @@ def test_an_acknowledgement_without_a_voters_memory_does_not_count(alone: Alone)
     assert alone.group.commit_index == 1
 
 
-def test_a_newcomer_waits_for_every_answer() -> None:
+def test_new_node_votes_only_after_every_census_answer() -> None:
     """All say that they know nothing: then this is a new cluster."""
     alone = Alone()
     nonce = alone.take(m.Census)[0].nonce
@@ -240,7 +240,7 @@ def test_the_vote_of_the_highest_term_it_may_have_voted_in_is_spent() -> None:
     assert alone.take(m.Vote) == [m.Vote(6)]
 
 
-def test_level_is_what_the_leader_says_after_the_census_began() -> None:
+def test_voter_is_level_by_a_statement_after_the_census_began() -> None:
     """An append that was on its way before the disk was lost proves nothing."""
     alone = Alone()
     alone.answer_census(term=5, last_index=3)
@@ -268,7 +268,7 @@ def test_a_later_leader_is_asked_again() -> None:
 
 
 def test_pre_votes_are_refused_while_the_leader_is_alive(alone: Alone) -> None:
-    """Unless its link has closed; and never one whose log is behind."""
+    """One is granted if the leader's link has closed, but never for a shorter log."""
     alone.run(0.02)
     beat = m.AppendEntries(1, 0, 0, 0, [(1, b"\x01")])
     alone.say(2, beat)
@@ -285,7 +285,7 @@ def test_pre_votes_are_refused_while_the_leader_is_alive(alone: Alone) -> None:
 
 
 def test_a_deposed_leader_learns_the_newer_term(alone: Alone) -> None:
-    """In silence it would go on for ever, and its followers with it."""
+    """Without an answer it would go on forever, and its followers with it."""
     alone.run(0.02)
     alone.say(3, m.AppendEntries(4, 0, 0, 0, []))
     for stale in (m.AppendEntries(3, 0, 0, 0, []), m.Commit(3, 1), m.VoteRequest(3, 9, 9)):
@@ -293,7 +293,7 @@ def test_a_deposed_leader_learns_the_newer_term(alone: Alone) -> None:
         assert alone.take(m.NewerTerm, 2) == [m.NewerTerm(4)]
 
 
-def test_the_commit_index_stays_within_what_was_compared(alone: Alone) -> None:
+def test_commit_index_stays_within_the_verified_entries(alone: Alone) -> None:
     """The tail is from an older leader, and may yet be replaced."""
     alone.run(0.02)
     alone.say(2, m.AppendEntries(1, 0, 0, 0, [(1, b"\x01"), (1, b"\x00a"), (1, b"\x00b")]))
@@ -307,7 +307,7 @@ def test_the_commit_index_stays_within_what_was_compared(alone: Alone) -> None:
 
 
 def test_two_leaders_in_a_term_end_the_process(alone: Alone) -> None:
-    """It cannot be, so something is broken."""
+    """It is impossible, so something is broken."""
     alone.run(0.02)
     alone.say(2, m.AppendEntries(1, 0, 0, 0, []))
     alone.say(3, m.AppendEntries(1, 0, 0, 0, []))
@@ -316,7 +316,7 @@ def test_two_leaders_in_a_term_end_the_process(alone: Alone) -> None:
 
 @pytest.mark.parametrize("repeat", [1, 7])
 def test_a_stubborn_refusal_is_not_answered_at_once(alone: Alone, repeat: int) -> None:
-    """One message for each real gap; then the heartbeat tries again."""
+    """Each real gap gets one message; then the heartbeat tries again."""
     term = alone.become_leader()
     alone.take(m.AppendEntries)
     for _ in range(repeat):

@@ -1,4 +1,4 @@
-"""Snapshots in slices: one group at a time, consistent, and in nobody's way."""
+"""Snapshots in slices: one group at a time, consistent, and without delaying commits."""
 
 from pathlib import Path
 from threading import Thread
@@ -12,7 +12,7 @@ from ...simulation.raft_simulation import Cluster, Machine
 
 
 class Watched(Machine):
-    """Notes which snapshots are made at the same time."""
+    """A machine that notes which snapshots are made at the same time."""
 
     under_way: list[int] = []  # noqa: RUF012
     most = 0
@@ -53,7 +53,7 @@ def test_the_groups_of_a_process_make_snapshots_one_after_the_other(
 
 
 def test_entries_go_on_being_applied_while_a_snapshot_is_made() -> None:
-    """The snapshot is of the index at which it began, and what came later stays in the log."""
+    """The snapshot is of the index at which it began, and later entries stay in the log."""
     cluster = Cluster(8, size=1, groups=1)
     assert cluster.run(5, cluster.leaders_settled)
     for _ in range(400):
@@ -85,7 +85,7 @@ def test_a_write_does_not_wait_for_the_preparation_of_the_next_segment(tmp_path:
 
 
 class Long(Machine):
-    """Its commands take long: half of one is done, others run, then the rest."""
+    """A machine with long commands: half of one is done, others run, then the rest."""
 
     is_halfway = False
 
@@ -111,7 +111,7 @@ class Long(Machine):
 def test_a_long_command_is_applied_in_steps_and_never_seen_half_done(
     monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    """Neither by a snapshot of this node, nor by the leader's, nor by the next command."""
+    """This node's snapshot, the leader's and the next command never see one half done."""
     monkeypatch.setattr("tests.simulation.raft_simulation.Machine", Long)
     cluster = Cluster(seed, size=3, groups=2)
     assert cluster.run(10, cluster.leaders_settled)

@@ -1,4 +1,4 @@
-"""Where our answers to the recorded cases are others than Apache Kafka's, and why.
+"""The recorded cases in which our answers differ from Apache Kafka's, with the reasons.
 
 First match wins; a row that matches nothing any more fails the full run.
 """
@@ -10,7 +10,7 @@ from ...interop.recorded.cases import Case
 
 
 class Meant(NamedTuple):
-    """All but the reason are patterns; the answers are as `transaction_stage` tells them."""
+    """A difference, as patterns of a case and of answers in `transaction_stage`'s form."""
 
     reason: str
     state: str = "*"
@@ -21,7 +21,7 @@ class Meant(NamedTuple):
     ours: str = "*"
 
     def covers(self, case: Case, kafka: str, ours: str) -> bool:
-        """Whether this is the difference that is meant."""
+        """Return whether this is the described difference."""
         request = f"{case.request.name} v{case.version}"
         start = str(case.start_epoch)
         values = (case.state.name, start, request, case.relation, kafka, ours)

@@ -1,4 +1,4 @@
-"""Additions that go together: each has the answer, and all have the record, as if alone."""
+"""Joint additions: each has the answer, and all have the record, that they would have alone."""
 
 import pytest
 from hypothesis import given
@@ -30,7 +30,7 @@ def limit(_old: TransactionRecord | None, new: TransactionRecord) -> ErrorCode:
 
 
 def record_of(state: TransactionState, *partitions: tuple[str, int]) -> TransactionRecord:
-    """A record at ME's epoch that is Empty, or Ongoing, or comes of that."""
+    """Return a record at ME's epoch that is Empty, or Ongoing, or follows from that."""
     ongoing = TransactionRecord(
         producer_id=PID, producer_epoch=EPOCH, timeout_ms=60_000, state=S.ONGOING,
         last_update_ms=10, start_ms=20, partitions=frozenset(partitions), version=3,
@@ -48,7 +48,7 @@ def record_of(state: TransactionState, *partitions: tuple[str, int]) -> Transact
 def alone(
     record: TransactionRecord | None, additions: list[Addition]
 ) -> tuple[TransactionRecord | None, list[ErrorCode]]:
-    """The same requests, each begun when the one before it is durable."""
+    """Return the outcome of the same requests, each begun when the one before it is durable."""
     answers: list[ErrorCode] = []
     for addition in additions:
         match addition.decide(record, CONTEXT):
@@ -80,12 +80,12 @@ def test_three_leaders_add_their_partitions_with_one_record() -> None:
 @pytest.mark.parametrize(
     ("state", "additions", "answers", "partitions"),
     [
-        # Whoever is fenced, unknown, or over the limit hears that alone.
+        # A fenced, unknown or excessive request gets its own error.
         (S.EMPTY, [(ME, [T0]), (ZOMBIE, [T1]), (STRANGER, [T2]), (ME, [T3])],
          [None, E.PRODUCER_FENCED, E.INVALID_PRODUCER_ID_MAPPING, None], {T0, T3}),
         (S.EMPTY, [(ME, [T0, T1]), (ME, [T2, T3]), (ME, [T2])],
          [None, E.POLICY_VIOLATION, None], {T0, T1, T2}),
-        # What is there already is granted at once, what is on its way when it is durable.
+        # Present partitions are granted at once, those under way when they are durable.
         (S.ONGOING, [(ME, [T0]), (ME, [T1]), (ME, [T1])], [E.NONE, None, None], {T0, T1}),
         (S.ONGOING, [(ME, [T0])], [E.NONE], None),
         (S.ONGOING, [(ZOMBIE, [T1])], [E.PRODUCER_FENCED], None),
@@ -93,7 +93,7 @@ def test_three_leaders_add_their_partitions_with_one_record() -> None:
          [E.CONCURRENT_TRANSACTIONS, E.PRODUCER_FENCED], None),
     ],
 )  # fmt: skip
-def test_each_has_an_answer_of_its_own(state, additions, answers, partitions) -> None:
+def test_joint_additions_have_their_own_answers(state, additions, answers, partitions) -> None:
     record = record_of(state, T0)
     joint = add_jointly(record, [Addition(who, what) for who, what in additions], CONTEXT, limit)
     assert joint.answers == answers
@@ -127,7 +127,7 @@ RECORDS = st.one_of(
 
 
 @given(record=RECORDS, additions=st.lists(ADDITIONS, max_size=6))
-def test_together_is_as_one_after_the_other(record, additions) -> None:
+def test_joint_additions_equal_successive_ones(record, additions) -> None:
     joint = add_jointly(record, additions, CONTEXT, limit)
     reached, answers = alone(record, additions)
     assert [answer or E.NONE for answer in joint.answers] == answers

@@ -1,4 +1,4 @@
-"""Which requests are late: by connections, by the election, by the client's identity."""
+"""Late requests: by connections, by the election, by the client's identity."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def test_of_one_identity_only_the_newest_connection_counts():
 
 
 def test_an_identity_that_was_given_after_the_election_is_not_late():
-    """A first InitProducerId passes on any connection; what follows it there is in order."""
+    """A first InitProducerId passes on any connection; later requests on it are in order."""
     fence = ConnectionFence(ELECTION)
     fence.note("a", NEW, 7)
     fence.check("a", NEW, 7)

@@ -1,6 +1,6 @@
 """The tables of the coordinator: state x request x epoch x V1 or V2 x retry.
 
-What Apache Kafka answers is compared in test_recorded_transactions.py.
+test_recorded_transactions.py compares with the answers of Apache Kafka.
 """
 
 from dataclasses import replace
@@ -51,7 +51,7 @@ def opened(epoch: int = 5, state: TransactionState = S.EMPTY, **changes) -> Tran
 
 
 def reached(state: TransactionState, epoch: int = 5, *, v2: bool = False) -> TransactionRecord:
-    """A record as the coordinator itself comes to it, from a client at `epoch`.
+    """Return a record as the coordinator itself reaches it, from a client at `epoch`.
 
     After a V2 end the client's epoch is one higher (or it has a new producer id).
     """
@@ -153,7 +153,7 @@ def test_end_of_a_v2_client(state, epoch) -> None:
 
 
 def check_raised(before: TransactionRecord, decided: TransactionRecord) -> None:
-    """KIP-890: one higher, or epoch 0 of a new producer id; never 32767 for a client."""
+    """Check the epoch (KIP-890): one higher, or 0 of a new producer id, but not 32767."""
     assert check_transition(before, decided) is None
     producer_id, epoch = before.client
     assert decided.producer_epoch == before.producer_epoch + 1
@@ -177,7 +177,7 @@ def test_a_v2_end_of_an_epoch_above_is_fenced(state, is_commit) -> None:
 
 
 @pytest.mark.parametrize("state", [S.COMPLETE_COMMIT, S.COMPLETE_ABORT])
-def test_what_a_v1_client_ended_has_no_v2_retry(state) -> None:
+def test_end_of_a_v1_client_has_no_v2_retry(state) -> None:
     record = reached(state, v2=False)
     request = EndTransaction(
         identity=(PID, 4), is_commit=state == S.COMPLETE_COMMIT, bumps_epoch=True
@@ -288,17 +288,17 @@ def test_a_new_session_fences_an_open_transaction(epoch) -> None:
     completed = decision.record.completed(NOW)
     assert completed.state == S.COMPLETE_ABORT
     after = changed(init(completed))
-    # the epoch of the fence goes to nobody
+    # the epoch of the fence is given to no client
     fenced_producer_id, fenced_epoch = completed.client
     assert after.client in ((fenced_producer_id, fenced_epoch + 1), (FRESH, 0))
-    # the fenced producer itself may recover, as long as nobody else has begun (KIP-588)
+    # the fenced producer itself may recover, as long as no other session has begun (KIP-588)
     mine = init(completed, expected=(PID, epoch))
     assert isinstance(mine, Change) and mine.record.client == completed.client
     assert outcome(init(after, expected=(PID, epoch))) == FENCED
 
 
 def test_a_fence_that_was_not_written_raises_the_epoch_no_further() -> None:
-    """KAFKA-9666: nothing is raised but with a durable record."""
+    """KAFKA-9666: an epoch is raised only with a durable record."""
     record = opened(32764, S.ONGOING)
     decisions = {init(record).record.producer_epoch for _ in range(5)}
     assert decisions == {32765}
@@ -326,14 +326,14 @@ def test_a_prepared_transaction_is_kept_for_its_next_session(epoch, bumps_epoch)
     assert check_transition(record, kept.record) is None
     mine = kept.record.client
     assert mine == ((FRESH, 0) if epoch == 32766 else (PID, epoch + 1))
-    # who had it before is fenced
+    # the former owner is fenced
     old = EndTransaction(identity=(PID, epoch), is_commit=True, bumps_epoch=bumps_epoch)
     assert outcome(decide_end(kept.record, old)) in (FENCED, "INVALID_PRODUCER_ID_MAPPING")
     add = add_partitions(kept.record, mine, [T1], context())
     assert outcome(add) == WRONG
     found = verify_partitions(kept.record, mine, [T0])
     assert found == [E.TRANSACTION_ABORTABLE]
-    # who has it now ends it, and goes on
+    # the present owner ends it, and continues
     request = EndTransaction(identity=mine, is_commit=True, bumps_epoch=bumps_epoch)
     ended = changed(decide_end(kept.record, request, fresh=FRESH + 1))
     assert check_transition(kept.record, ended) is None
@@ -350,7 +350,7 @@ def test_a_prepared_transaction_is_kept_for_its_next_session(epoch, bumps_epoch)
     assert again == Granted(completed.client)
 
 
-def test_without_a_transaction_there_is_nothing_to_keep() -> None:
+def test_init_without_a_transaction_keeps_nothing() -> None:
     decision = init(opened(5), keeps_prepared=True)
     assert isinstance(decision, Change)
     assert decision.ongoing is None
@@ -422,7 +422,7 @@ def test_a_timeout_fences_and_aborts(epoch) -> None:
 
 
 @pytest.mark.parametrize("state", [None, *DURABLE])
-def test_only_what_is_open_and_settled_is_aborted(state) -> None:
+def test_abort_of_a_transaction_not_open_or_with_a_pending_write_is_refused(state) -> None:
     record = None if state is None else reached(state)
     assert outcome(abort_transaction(record, context(is_pending=True))) == CONCURRENT
     if state != S.ONGOING:

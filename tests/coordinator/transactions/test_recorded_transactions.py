@@ -1,8 +1,9 @@
 """Our answers to every state, request and epoch of a transaction, beside those of Apache Kafka.
 
-What is expected was recorded from Apache Kafka (`tests/interop/recorded/record.py`), never made
-from the tables that drive the code. A broker of ours in this process is asked over the network, as
-Kafka was; markers of the topic `held` are refused by its leader, so that Prepare* stays.
+The expected answers were recorded from Apache Kafka (`tests/interop/recorded/record.py`), never
+made from the tables that drive the code. A broker of ours in this process is asked over the
+network, as Kafka was; markers of the topic `held` are refused by its leader, so that Prepare*
+stays.
 """
 
 from collections.abc import Iterator
@@ -101,7 +102,7 @@ def differences(inner: InnerBroker, stage: Stage, chosen: list[Case]) -> list[st
 
 
 def _some(state: str) -> list[Case]:
-    """Those versions that tell answers apart; of the last epochs, what no state told before."""
+    """Return the versions with distinct answers; of the last epochs, only new answers."""
     return [
         case
         for case in cases()
@@ -113,7 +114,7 @@ def _some(state: str) -> list[Case]:
 
 @cache
 def _distinct_of_last_epochs() -> set[Case]:
-    """The first case of each answer to a request that is not the one of the first epoch, too."""
+    """Return the first case of each answer that differs from the first epoch's."""
     first: dict[tuple[Case, str], Case] = {}
     for case in cases():
         answer = recorded()[case]
@@ -124,7 +125,7 @@ def _distinct_of_last_epochs() -> set[Case]:
     return set(first.values())
 
 
-def test_all_that_is_asked_was_recorded():
+def test_every_case_has_a_recorded_answer():
     assert recorded().keys() == set(cases())
 
 

@@ -60,7 +60,7 @@ def shard() -> TransactionShard:
     return TransactionShard()
 
 
-def test_a_write_counts_if_the_record_is_the_one_it_was_judged_by(shard: TransactionShard) -> None:
+def test_write_counts_only_if_the_record_is_unchanged(shard: TransactionShard) -> None:
     first = Write.after("one", None, empty())
     assert do(shard, 1, first).is_done
     assert shard.records["one"] == empty()._replace(version=1)
@@ -81,7 +81,7 @@ def test_a_write_counts_if_the_record_is_the_one_it_was_judged_by(shard: Transac
         {"expected_state": S.ONGOING},
     ],
 )
-def test_each_expectation_counts(shard: TransactionShard, changes) -> None:
+def test_write_with_any_wrong_expectation_is_refused(shard: TransactionShard, changes) -> None:
     do(shard, 1, Write.after("one", None, empty()))
     write = Write.after("one", shard.get("one"), empty(epoch=1))
     assert not do(shard, 2, replace(write, **changes)).is_done
@@ -94,7 +94,7 @@ def test_the_command_of_a_deposed_leader_changes_nothing(shard: TransactionShard
     assert len(shard) == 0
 
 
-def test_a_chain_stands_or_falls_together_and_others_for_themselves(
+def test_chained_writes_succeed_or_fail_together_and_others_alone(
     shard: TransactionShard,
 ) -> None:
     one, two = empty(7), empty(8)
@@ -143,7 +143,7 @@ def test_the_number_of_shards_is_set_once(shard: TransactionShard) -> None:
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[bytes]:
-    """Commands as leaders propose them, some of them repeated, late, or of another term."""
+    """Draw commands as leaders propose them, some of them repeated, late, or of another term."""
     shard = TransactionShard()
     commands: list[bytes] = []
     numbers = iter(range(100, 1000))
@@ -267,7 +267,7 @@ def test_an_unreadable_snapshot_changes_nothing(shard: TransactionShard, data: b
     assert shard.snapshot() == before
 
 
-def test_a_snapshot_is_a_cut_whatever_is_applied_between_its_steps(shard: TransactionShard) -> None:
+def test_snapshot_is_consistent_while_commands_are_applied(shard: TransactionShard) -> None:
     for number in range(200):
         do(shard, number + 1, Write.after(f"id-{number}", None, empty()))
     before = shard.snapshot()

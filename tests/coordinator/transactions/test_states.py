@@ -1,4 +1,4 @@
-"""Which state may follow which: every pair, and every pair of records with it."""
+"""The transitions between states: every pair, and every pair of records with it."""
 
 from itertools import product
 
@@ -18,7 +18,7 @@ from oncelog.coordinator.transactions.states import (
 )
 
 S = TransactionState
-# Rows: the state before; columns: who may follow, in the order of the numbers.
+# Rows: the state before; columns: the states that may follow, in the order of the numbers.
 TABLE = """
 EMPTY               1 1 0 1 0 0 1 0
 ONGOING             0 1 1 1 0 0 0 1

@@ -1,4 +1,4 @@
-"""Records put into the coordinator of a broker in this process, as if they had come about there."""
+"""Records written into the coordinator of a broker in this process, as if made there."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""A broker in a process of its own and ours, which is linked to it; ports for their streams."""
+"""Broker 2 in a process of its own, and broker 1 linked to it; ports for their streams."""
 
 import asyncio
 import socket
@@ -41,7 +41,7 @@ class Peer:
 
     @asynccontextmanager
     async def linked(self) -> AsyncIterator[PeerTransport]:
-        """Our transport, once it has a stream to broker 2, if that one runs."""
+        """Yield our transport, once it has a stream to broker 2, if that one runs."""
         transport = PeerTransport(
             1, self.directory, [1, 2], max_message_bytes=1 << 24, gate=self.gate
         )
@@ -57,7 +57,7 @@ class Peer:
 
 
 async def connected(transport: PeerTransport) -> None:
-    """With broker 2, for messages and by a stream."""
+    """Wait for the control link and the stream to broker 2."""
     streams = present(transport._streams)
     await until(lambda: transport.is_up(2) and streams.to(2) is not None)
 
@@ -83,7 +83,7 @@ def transport(peer: Peer) -> AbstractAsyncContextManager[PeerTransport]:
 
 @pytest.fixture
 def lone(directory: Path) -> AbstractAsyncContextManager[PeerTransport]:
-    """There is no broker 2."""
+    """Return a transport without a broker 2."""
     return Peer(directory).linked()
 
 

@@ -1,4 +1,4 @@
-"""A broker's transport in a process of its own: echoes, keeps, counts. For the link tests."""
+"""A broker's transport in a process of its own, for the link tests: echoes, keeps, counts."""
 
 import asyncio
 import sys

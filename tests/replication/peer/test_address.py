@@ -1,4 +1,4 @@
-"""Where brokers listen, and who may come in."""
+"""The addresses of brokers' links, and the access to them."""
 
 import os
 from pathlib import Path

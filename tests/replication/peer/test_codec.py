@@ -1,4 +1,4 @@
-"""Dataclasses between brokers: what was sent comes back, and nothing else gets in."""
+"""Dataclasses between brokers: a message is decoded as it was encoded, other bytes are refused."""
 
 from dataclasses import dataclass
 
@@ -32,7 +32,7 @@ WHOLE = Message(1, True, b"\0", (Point(1), Point(2, "b")), (3, "c"), {"d": 4}, P
 
 
 @pytest.mark.parametrize("message", [WHOLE, Message(-1, False, b"")])
-def test_a_message_comes_back_as_it_was(message: Message) -> None:
+def test_decoded_message_equals_the_encoded_one(message: Message) -> None:
     assert decode_message(Message, encode_message(message)) == message
 
 
@@ -57,7 +57,7 @@ def test_fields_with_a_default_may_be_missing_at_the_end() -> None:
         [1, True, b"", [], [1, "a"], None, 0, "too many"],
     ],
 )
-def test_what_does_not_fit_is_refused_by_name(values: object) -> None:
+def test_decode_values_that_do_not_fit_are_refused_by_name(values: object) -> None:
     packed = msgpack.packb(values)
     assert packed is not None
     with pytest.raises(MalformedPeerMessage, match="Message"):
@@ -65,12 +65,12 @@ def test_what_does_not_fit_is_refused_by_name(values: object) -> None:
 
 
 @pytest.mark.parametrize("payload", [b"", b"\xc1", b"\xdd\xff\xff\xff\xff", b"\x93\x01"])
-def test_what_is_not_msgpack_is_refused(payload: bytes) -> None:
+def test_decode_bytes_that_are_not_msgpack_are_refused(payload: bytes) -> None:
     with pytest.raises(MalformedPeerMessage):
         decode_message(Message, payload)
 
 
-def test_a_type_that_cannot_travel_is_a_bug_here_and_now() -> None:
+def test_type_that_cannot_be_encoded_raises_at_once() -> None:
     @dataclass
     class Wrong:
         value: complex

@@ -1,4 +1,4 @@
-"""What handlers raise: one line in the log that names the peer, and not one for each message."""
+"""Exceptions of handlers: one log line that names the peer, but not one for each message."""
 
 import logging
 from typing import Any

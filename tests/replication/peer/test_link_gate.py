@@ -4,7 +4,7 @@ from oncelog.replication.peer.link_gate import HELD_MAX, LinkGate
 
 
 class Timers:
-    """A stand-in for an event loop: runs what is due."""
+    """A stand-in for an event loop: runs the calls that are due."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -50,7 +50,7 @@ def test_held_messages_come_out_in_order() -> None:
     assert out == [0, 1, 2]
 
 
-def test_what_is_sent_while_healing_does_not_overtake() -> None:
+def test_message_sent_during_heal_does_not_overtake_held_ones() -> None:
     gate, out = LinkGate(Timers()), []
 
     def first() -> None:
@@ -77,7 +77,7 @@ def test_delayed_messages_keep_their_order_when_the_delay_shrinks() -> None:
     assert out == ["slow", "quick"]
 
 
-def test_a_gate_holds_only_so_much() -> None:
+def test_number_of_held_messages_is_bounded() -> None:
     gate, out = LinkGate(), []
     gate.hold(2)
     for i in range(HELD_MAX + 5):
@@ -108,7 +108,7 @@ def test_messages_of_one_kind_are_kept_and_others_pass() -> None:
     assert out == [0, 2, 3, 1]
 
 
-def test_the_counts_tell_what_met_a_fault() -> None:
+def test_counts_of_a_gate_show_affected_messages() -> None:
     timers = Timers()
     gate, out = LinkGate(timers), []
     gate.delay(2, 50)

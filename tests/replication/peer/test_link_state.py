@@ -1,4 +1,4 @@
-"""When a link is down: a table of what the sockets can tell."""
+"""The state of a link after events of its sockets, as a table."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from oncelog.replication.peer.link_state import GRACE_MS, LinkState
 
 
 def play(*events: tuple[str, int]) -> list[bool]:
-    """The reported states, in order."""
+    """Return the reported states, in order."""
     link, reported = LinkState(), []
     for name, now_ms in events:
         match name:
@@ -31,7 +31,7 @@ UP, CLOSED, CHECK = ("connected", 0), ("closed", 5), ("check", 5 + GRACE_MS)
     ("events", "reported"),
     [
         ([("connected", 0)], [True]),
-        ([("refused", 0), ("refused", 0)], []),  # never up: nothing to tell
+        ([("refused", 0), ("refused", 0)], []),  # never up: nothing to report
         ([("connected", 0), ("closed", 5), ("connected", 20), ("check", 5 + GRACE_MS)], [True]),
         ([("connected", 0), ("closed", 5), ("check", 5 + GRACE_MS)], [True, False]),
         ([("connected", 0), ("closed", 5), ("check", 4 + GRACE_MS)], [True]),

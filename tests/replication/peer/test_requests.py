@@ -24,7 +24,7 @@ REPLY = (b"header", [])
 
 
 class Loop(asyncio.SelectorEventLoop):
-    """An event loop whose clock stands still until it is moved."""
+    """An event loop with a clock that the test advances."""
 
     now = 0.0
 
@@ -33,7 +33,7 @@ class Loop(asyncio.SelectorEventLoop):
 
     def advance(self, seconds: float) -> None:
         self.now += seconds
-        for _ in range(3):  # timers, then what they put off to the end of the turn
+        for _ in range(3):  # timers, then the calls they postponed to the end of the turn
             self.call_soon(self.stop)
             self.run_forever()
 
@@ -78,14 +78,14 @@ def test_each_request_has_its_own_deadline(loop: Loop) -> None:
 
 
 def test_a_deadline_is_due_when_only_rounding_puts_it_behind_the_clock(loop: Loop) -> None:
-    """uvloop goes off at whole milliseconds; it would go round until the next of them."""
+    """A timer of uvloop fires at whole milliseconds; it would fire again and again until then."""
     requests, heard = RequestsUnderWay(loop, 0), []
     requests.add(heard.append, None, 2, 150)
     loop.advance(math.nextafter(0.15, 0))
     assert [type(error) for error in heard] == [PeerTimeout]
 
 
-def test_a_broken_connection_ends_what_was_asked_on_it(loop: Loop) -> None:
+def test_broken_connection_ends_its_requests(loop: Loop) -> None:
     requests, heard = RequestsUnderWay(loop, 0), []
     one, other = object(), object()
     requests.add(lambda error: heard.append(("one", error)), one, 2, 1000)
@@ -115,13 +115,13 @@ class SilentPeers(PeerHandlers):
 
 
 def test_a_request_that_fails_leaves_no_cycle(loop: Loop) -> None:
-    """Its future may be too old then for a collection of young objects."""
+    """Its future may by then be too old for a collection of young objects."""
 
     async def ask() -> None:
         with pytest.raises(PeerTimeout):
             await SilentPeers(1).request(2, 0, b"", timeout_ms=1)
 
-    with warnings.catch_warnings(action="ignore"):  # of what other tests have left
+    with warnings.catch_warnings(action="ignore"):  # left by other tests
         gc.collect()
     before = [one for one in gc.get_objects() if isinstance(one, PeerTimeout)]
     gc.disable()
@@ -135,7 +135,7 @@ def test_a_request_that_fails_leaves_no_cycle(loop: Loop) -> None:
 
 @pytest.mark.uvloop
 async def test_requests_with_a_deadline_of_0_ms_end_at_their_deadlines() -> None:
-    """uvloop gives a handle without a time where a delay rounds to 0 ms."""
+    """The handle of uvloop has no time where a delay rounds to 0 ms."""
     requests, heard = RequestsUnderWay(asyncio.get_running_loop(), 0), []
     for timeout_ms in (0, 0, 1, 150, 0):
         requests.add(heard.append, None, 2, timeout_ms)

@@ -1,4 +1,4 @@
-"""A message on a stream: what was sent comes back, and nothing else is believed."""
+"""A message on a stream: it is decoded as it was encoded, and other bytes are refused."""
 
 import pytest
 from hypothesis import given
@@ -18,7 +18,7 @@ def frame_of(parts: list) -> memoryview:
 
 
 @given(st.sampled_from(What), st.integers(0, 255), st.integers(0, 2**64 - 1), st.binary(), FRAMES)
-def test_a_message_comes_back(what, kind, correlation_id, header, frames) -> None:
+def test_decoded_message_equals_the_encoded_one(what, kind, correlation_id, header, frames) -> None:
     parts, size_bytes = encode(what, kind, correlation_id, header, frames)
     assert sum(map(len, parts)) == size_bytes
     assert decode(frame_of(parts)) == (what, kind, correlation_id, header, frames)

@@ -1,4 +1,4 @@
-"""Streams when something goes wrong: errors in callbacks, full streams, stops, vain attempts."""
+"""Streams in trouble: errors in callbacks, full streams, stops, failed attempts."""
 
 import asyncio
 import gc
@@ -36,7 +36,7 @@ def packed(what: What, correlation_id: int, header: bytes = b"") -> bytes:
 
 
 class LavishSide(Side):
-    """It answers each request with more than a stream holds, and the kernel (it doubles)."""
+    """A side that answers each request with more than a stream and the kernel can hold."""
 
     answer = bytes(UNSENT_BYTES_MAX + 2 * SEND_BUFFER_BYTES + 1_000_000)
 
@@ -48,7 +48,7 @@ class LavishSide(Side):
 
 
 async def read_answer(reader: asyncio.StreamReader) -> int:
-    """The bytes of one message."""
+    """Read one message; return its length."""
     async with asyncio.timeout(20):
         length = int.from_bytes(await reader.readexactly(4), "big")
         await reader.readexactly(length)
@@ -67,7 +67,7 @@ async def test_an_answer_is_given_even_while_another_is_under_way(directory: Pat
         writer.close()
 
 
-async def test_who_does_not_take_answers_is_not_asked_what_else_he_wants(directory: Path) -> None:
+async def test_stream_full_of_answers_is_not_read_for_requests(directory: Path) -> None:
     one = LavishSide(1, directory / "1", {2: directory / "2"})
     async with running(one):
         reader, writer = await asyncio.open_unix_connection(str(directory / "1"))
@@ -82,7 +82,7 @@ async def test_who_does_not_take_answers_is_not_asked_what_else_he_wants(directo
         writer.close()
 
 
-async def test_who_comes_and_goes_and_too_many_files_do_not_end_the_listening(
+async def test_listener_survives_clients_that_leave_and_too_many_open_files(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, two = pair(directory)
@@ -105,7 +105,7 @@ async def test_who_comes_and_goes_and_too_many_files_do_not_end_the_listening(
 async def test_a_socket_that_cannot_be_set_up_does_not_end_the_listening(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On macOS that of a peer which has gone; the end of that task is the end of the broker."""
+    """On macOS a socket of a peer that has gone cannot be set up; the broker must continue."""
 
     class GoneSocket(socket.socket):
         def setsockopt(self, *_: Any) -> None:
@@ -157,7 +157,7 @@ async def test_dialling_goes_on_whatever_an_attempt_raises(
 
 
 async def test_a_callback_that_raises_does_not_end_the_stream(directory: Path) -> None:
-    """Nor the messages behind, and it is told, even when it is an error of the system."""
+    """Later messages arrive, and the exception is reported, even if it is an OSError."""
     told: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
     transport = PeerTransport(1, directory, [1, 2], max_message_bytes=1 << 20)
@@ -190,7 +190,7 @@ async def test_a_callback_that_raises_does_not_end_the_stream(directory: Path) -
 
 
 async def test_no_connection_is_accepted_after_the_stop(directory: Path) -> None:
-    """One who had connected, and only then says who he is, is not heard."""
+    """A client that connected before, and says its hello afterwards, is refused."""
     one, _ = pair(directory)
     async with running(one):
         connected = await asyncio.open_unix_connection(str(directory / "1"))
@@ -200,7 +200,7 @@ async def test_no_connection_is_accepted_after_the_stop(directory: Path) -> None
     assert one.heard == []
 
 
-async def test_who_is_accepted_while_we_stop_does_not_come_in(directory: Path) -> None:
+async def test_client_accepted_during_the_stop_is_refused(directory: Path) -> None:
     one, _ = pair(directory)
     await one.streams.start()
     with socket.socket(socket.AF_UNIX) as newcomer:
@@ -214,7 +214,7 @@ async def test_who_is_accepted_while_we_stop_does_not_come_in(directory: Path) -
 @pytest.mark.in_turn
 @pytest.mark.parametrize("turns", range(6))
 def test_a_stop_leaves_no_connection_open(directory: Path, turns: int) -> None:
-    """Nor one that is being accepted, however far it has come."""
+    """A connection that is being accepted is closed too, at any stage."""
 
     async def scenario() -> None:
         one, two = pair(directory)
@@ -232,7 +232,7 @@ def test_a_stop_leaves_no_connection_open(directory: Path, turns: int) -> None:
         uvloop = pytest.importorskip("uvloop")
         loop = uvloop.new_event_loop()
         loop.run_until_complete(scenario())
-        loop.close()  # at once: what is open by now says so
+        loop.close()  # at once: open connections would warn by now
         gc.collect()
     assert [str(w.message) for w in caught if w.category is ResourceWarning] == []
 
@@ -240,7 +240,7 @@ def test_a_stop_leaves_no_connection_open(directory: Path, turns: int) -> None:
 async def test_an_attempt_given_up_too_late_leaves_no_stream(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The loop closes such a connection without a word to its protocol."""
+    """The loop closes such a connection without a call to its protocol."""
     one, two = pair(directory)
     opened, streams = one.streams.opened, one.streams
     seen: list[PeerStream] = []
@@ -259,7 +259,7 @@ async def test_an_attempt_given_up_too_late_leaves_no_stream(
         assert seen[0].send(What.REQUEST, BULK, 1, b"", []) == 0
 
 
-async def test_who_is_sent_away_at_once_dials_ever_less(directory: Path) -> None:
+async def test_dialling_after_immediate_disconnects_slows_down(directory: Path) -> None:
     attempts = 0
 
     def accept(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -295,7 +295,7 @@ async def test_a_hello_may_come_in_pieces(directory: Path) -> None:
         writer.close()
 
 
-async def test_views_of_nothing_are_sent(directory: Path) -> None:
+async def test_empty_frames_are_sent(directory: Path) -> None:
     one, two = pair(directory)
     async with running(one, two):
         stream = await one.open_to(2)

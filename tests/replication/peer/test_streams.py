@@ -1,4 +1,4 @@
-"""Streams between brokers: who may come in, who replaces whom, what a broken one ends."""
+"""Streams between brokers: accepted peers, replaced streams, and the effects of a broken one."""
 
 import asyncio
 import signal
@@ -31,7 +31,7 @@ HELLO = struct.Struct(">I8sII")
 
 
 class Side:
-    """One broker's streams; it answers requests with what they brought."""
+    """One broker's streams; it answers requests with their own content."""
 
     def __init__(
         self,
@@ -102,14 +102,14 @@ async def test_a_request_is_answered_on_its_stream(directory: Path) -> None:
     [
         ("stranger", HELLO.pack(16, b"oncelog1", 9, 1)),  # no peer
         ("stranger", HELLO.pack(16, b"oncelog1", 1, 1)),  # ourselves
-        ("stranger", HELLO.pack(16, b"oncelog1", 2, 3)),  # it means another
+        ("stranger", HELLO.pack(16, b"oncelog1", 2, 3)),  # for another broker
         ("malformed", HELLO.pack(16, b"POST / H", 2, 1)),
         ("malformed", b"\0\0\0\x01x"),
         ("malformed", b"\x7f\xff\xff\xff"),  # beyond max_message_bytes
         ("malformed", HELLO.pack(16, b"oncelog1", 2, 1) + b"\0\0\0\x05short"),
     ],
 )
-async def test_who_is_no_peer_is_refused(directory: Path, reason: str, sent: bytes) -> None:
+async def test_hello_of_a_stranger_is_refused(directory: Path, reason: str, sent: bytes) -> None:
     one, _ = pair(directory)
     async with running(one):
         connected = await asyncio.open_unix_connection(str(directory / "1"))
@@ -120,7 +120,7 @@ async def test_who_is_no_peer_is_refused(directory: Path, reason: str, sent: byt
         assert one.heard == []
 
 
-async def test_who_does_not_say_who_it_is_has_to_go(
+async def test_connection_without_a_hello_is_closed(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("oncelog.replication.peer.streams.HELLO_TIMEOUT_S", 0.05)
@@ -156,9 +156,7 @@ async def test_a_stream_that_broke_is_dialled_again(directory: Path) -> None:
             assert await one.open_to(2) is not former
 
 
-async def test_a_peer_that_does_not_read_does_not_take_our_memory(
-    peer: Peer, directory: Path
-) -> None:
+async def test_memory_for_a_peer_that_does_not_read_is_bounded(peer: Peer, directory: Path) -> None:
     one = Side(1, directory / "bulk-1", {2: directory / "bulk-2"})
     async with running(one):
         stream = await one.open_to(2)
@@ -220,7 +218,7 @@ def contexts(authority: Any, name: str) -> StreamTls:
 @pytest.mark.parametrize(
     ("name_of_two", "is_good"), [("broker-2", True), ("broker-3", False), ("localhost", False)]
 )
-async def test_over_tcp_certificates_say_who_is_who(
+async def test_tcp_certificates_decide_about_peers(
     unused_ports: list[int], name_of_two: str, is_good: bool
 ) -> None:
     trustme = pytest.importorskip("trustme")
@@ -235,7 +233,7 @@ async def test_over_tcp_certificates_say_who_is_who(
             await until(lambda: bool(one.heard))
             assert bytes(one.heard[0][1].frames[0]) == bytes(200_000)
         else:
-            await until(lambda: one.dropped["stranger"] > 1)  # two dials, and may not come in
+            await until(lambda: one.dropped["stranger"] > 1)  # two dials, and is refused
             assert one.streams.to(2) is None, "one does not take another for two"
             assert one.heard == []
 

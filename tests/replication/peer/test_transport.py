@@ -109,7 +109,7 @@ async def test_a_killed_peer_fails_its_requests_at_once_and_comes_back(
 async def test_a_kill_is_seen_well_before_the_grace_is_over(
     peer: Peer, transport: PeerTransport
 ) -> None:
-    """Nobody listens on the socket: two refusals are enough."""
+    """A closed socket refuses connections: two refusals are enough."""
     loop = asyncio.get_running_loop()
     peer.kill()
     killed = loop.time()
@@ -129,7 +129,7 @@ async def test_a_paused_peer_is_not_down_and_answers_when_it_goes_on(
     assert peer.changes == [True]
 
 
-async def test_a_paused_peer_does_not_take_our_memory(peer: Peer, transport: PeerTransport) -> None:
+async def test_memory_for_a_paused_peer_is_bounded(peer: Peer, transport: PeerTransport) -> None:
     peer.signal(signal.SIGSTOP)
     accepted = 0
     while transport.send(2, ONE_WAY, bytes(1000)):
@@ -154,7 +154,7 @@ async def test_a_cut_is_silent_and_one_way(
     assert count == (b"1" if inbound else b"0")
 
 
-async def test_stopping_ends_what_is_under_way(transport: PeerTransport) -> None:
+async def test_stop_ends_requests_under_way(transport: PeerTransport) -> None:
     waiting = asyncio.ensure_future(transport.request(2, SILENT, b"", timeout_ms=60_000))
     await asyncio.sleep(0.01)
     await transport.stop()
@@ -173,7 +173,7 @@ async def test_strangers_and_malformed_messages_are_dropped_and_counted(
             (routing_id(9), [b"\x01\x01" + bytes(8)]),
             (routing_id(2), [b"short"]),
             (routing_id(2), [b"\x09\x01" + bytes(12)]),
-            (routing_id(2), [b"\x02\x01" + bytes(12)]),  # a reply that nobody asked for
+            (routing_id(2), [b"\x02\x01" + bytes(12)]),  # a reply without a request
             (routing_id(2), [b"\x00\x01" + bytes(11) + b"\x05head"]),  # of five bytes
         ):
             sock = context.socket(zmq.DEALER)
@@ -228,5 +228,5 @@ async def test_request_on_a_link_that_raises_ends_unavailable(
     monkeypatch.undo()
     header, _ = await transport.request(2, BULK, b"x", timeout_ms=5000, bulk=True)
     assert header == b"x"
-    gc.collect()  # a future that nobody asked would complain
+    gc.collect()  # a pending exception of a future would be reported
     assert not unhandled

@@ -1,7 +1,7 @@
-"""A socket's signal that a failing send swallows must not leave messages lying.
+"""A socket's signal that a failing send swallows must not leave messages unread.
 
 Found by a demo run: node 2 was killed, node 3's answer to it failed, and from then on node 3
-heard nothing more from node 1, whose poll had arrived at that very moment.
+received nothing from node 1, although a poll of node 1 had arrived at that very moment.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ KIND = 7
 
 
 @pytest.mark.uvloop
-async def test_a_send_that_fails_leaves_no_message_lying(directory: Path) -> None:
+async def test_failed_send_leaves_no_message_unread(directory: Path) -> None:
     asker = PeerTransport(1, directory, [1, 2, 3], max_message_bytes=1 << 20)
     server = PeerTransport(2, directory, [1, 2, 3], max_message_bytes=1 << 20)
     heard: list[int] = []
@@ -39,7 +39,7 @@ async def test_a_send_that_fails_leaves_no_message_lying(directory: Path) -> Non
     for _ in range(20):
         asked = asyncio.ensure_future(asker.request(2, KIND, b"b", timeout_ms=2000))
         await asyncio.sleep(0)  # it is on its way now
-        time.sleep(0.01)  # and has arrived, while this event loop has not looked
+        time.sleep(0.01)  # it has arrived, and this event loop has not polled
         assert not router.send(What.REPLY, 0, 1, b"nobody", (), routing_id(3))
         assert (await asked)[0] == b"b"
     assert heard == [1] * 21

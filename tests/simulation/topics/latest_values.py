@@ -1,7 +1,7 @@
-"""A compacted topic: of each key what was acknowledged last, or something later, stays.
+"""A compacted topic: the last acknowledged value of each key, or a later one, stays.
 
 A writer counts up, key by key, and removes some keys, while the topic is compacted behind it. Keys
-are used for a while and then left alone, so that nothing hides what became of them.
+are used for a while and then left alone, so that later writes do not hide a loss.
 """
 
 import random
@@ -17,8 +17,10 @@ REMOVAL = b"removal"
 
 
 class LatestValues(OwnTopic):
-    """`latest`: of each (partition, key) the highest number that was acknowledged, and whether it
-    removed the key.
+    """A compacted topic with its last acknowledged values.
+
+    `latest` has the highest acknowledged number of each (partition, key), and whether it removed
+    the key.
     """
 
     name = TOPIC
@@ -71,7 +73,8 @@ class LatestValues(OwnTopic):
                 continue
             where = f"partition {place[0]}, key {place[1].decode()}"
             if is_removal:
-                # Who is away for so long comes back to a log without what removes its values.
+                # A replica that is away for so long comes back to a log without its values'
+                # tombstones.
                 if value >= 0 and self.gap_s + WATCH_S < self._removals_kept_s:
                     words.append(f"{where}: removed by {number}, and {value} is there again")
             elif self._removals.get(place, -1) < number or value >= 0:

@@ -1,8 +1,8 @@
-"""Topics that lose records as they should, and that are deleted and made again: what has to stay.
+"""Topics that lose records as they should, and that are deleted and made again.
 
 The judge's checks are about logs that keep everything. Here one writer, which has several producers
-and uses one at a time, numbers its records; at the end each topic is read, and says what is
-not as was acknowledged.
+and uses one at a time, numbers its records; at the end each topic is read, and the differences from
+the acknowledged records are reported.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ PARTITIONS = 2
 PAUSE_MS, ROUND_MAX, PRODUCERS = 100, 3, 3
 AT_ONCE = 0.3  # of the rounds: the next one follows without a pause
 RETRY_S, LOOKS_MAX, LOOK_AGAIN_S, WATCH_S = 0.2, 20, 5.0, 0.5
-NUMBER = "number"  # the header that has a record's
+NUMBER = "number"  # the header with the number of a record
 ANEW = (0.0, 0.04)  # of the rounds: the topic is deleted and made again; one of these for a seed
 
 
@@ -38,16 +38,16 @@ class Drawn(NamedTuple):
 
 
 class OwnTopic:
-    """One such topic. `life` counts how often something became doubtful, or was begun anew."""
+    """One such topic; `life` counts its deletions and its doubtful moments."""
 
     name: ClassVar[str]
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(f"{self.name} of {seed}")
         self.life = 0
-        self.gap_s = 0.0  # so long was a replica behind what is committed, or not there
-        self._level_s: dict[tuple[int, int], float] = {}  # (node, partition): when it was not
-        self._topic_id = b""  # of what was made last
+        self.gap_s = 0.0  # the time that a replica was behind the committed end, or absent
+        self._level_s: dict[tuple[int, int], float] = {}  # (node, partition): when it was not level
+        self._topic_id = b""  # of the topic made last
         self._is_certain = True
 
     # -- what a kind of topic decides
@@ -57,27 +57,27 @@ class OwnTopic:
         raise NotImplementedError
 
     def draw(self, rng: random.Random, number: int) -> Drawn:
-        """The record with this number."""
+        """Return the record with this number."""
         raise NotImplementedError
 
     def sent(self, number: int, record: Drawn) -> None:
-        """It is on its way."""
+        """Note that a record is on its way."""
 
     def acknowledged(self, number: int, record: Drawn, offset: int) -> None:
         raise NotImplementedError
 
     def forget(self) -> None:
-        """The topic is another one now."""
+        """Forget the records: the topic is another one now."""
         raise NotImplementedError
 
     def missing(self, found: Sequence[ConsumerRecord], starts: Mapping[int, int]) -> list[str]:
-        """What is not as it was acknowledged in these partitions; `starts`: where they begin."""
+        """Return the differences from the acknowledged records; `starts`: the log starts."""
         raise NotImplementedError
 
     # -- being there
 
     async def make(self, cluster: VirtualCluster, admin: Admin) -> None:
-        """Make it; KafkaError if that fails."""
+        """Make the topic; KafkaError if that fails."""
         factor = min(3, len(cluster.ids))
         with contextlib.suppress(TopicAlreadyExists):  # by a request whose answer was lost
             await admin.create_topic(
@@ -92,7 +92,7 @@ class OwnTopic:
             await asyncio.sleep(RETRY_S)
 
     async def make_anew(self, cluster: VirtualCluster, admin: Admin) -> None:
-        """Delete it and make it again, however often that takes."""
+        """Delete the topic and make it again, with as many attempts as needed."""
         self.forget()
         self._level_s.clear()
         self.life += 1
@@ -109,9 +109,10 @@ class OwnTopic:
                 await asyncio.sleep(RETRY_S)
 
     async def compare(self, cluster: VirtualCluster) -> list[str]:
-        """Read it, and say what is missing; what is wrong only once was cleaned under the reader.
+        """Read the topic, and return what is missing in two readings.
 
-        Nothing is said of a topic that is another than was made last: a request came late.
+        What is missing in one reading only was cleaned under the reader. The list is empty if the
+        topic is not the one made last: a request came late.
         """
         if not self._is_certain or _topic_ids(cluster, self.name) != {self._topic_id}:
             return []
@@ -129,7 +130,7 @@ class OwnTopic:
         ]
 
     def _missing_in(self, partition: int, log: PartitionLog) -> list[str]:
-        """Of one replica."""
+        """Return what is missing in one replica."""
         found = [
             ConsumerRecord(self.name, partition, r.offset, 0, r.key, r.value, tuple(r.headers))
             for segment in log.segments
@@ -140,7 +141,7 @@ class OwnTopic:
         return self.missing(found, {partition: log.log_start_offset})
 
     async def watch(self, cluster: VirtualCluster) -> None:
-        """Note how far replicas are, for ever."""
+        """Record how far replicas are, forever."""
         while True:
             for partition in range(PARTITIONS):
                 self._note_level(cluster, partition)
@@ -172,19 +173,19 @@ class OwnTopic:
             reader.assign(dict.fromkeys(keys, 0))
             while any(reader.position(*key) < end for key, end in ends.items()):
                 found += await reader.poll(200)
-            starts = await admin.list_offsets(dict.fromkeys(keys, EARLIEST))  # some may just go
+            starts = await admin.list_offsets(dict.fromkeys(keys, EARLIEST))  # some may expire
         return self.missing(found, {partition: at for (_, partition), at in starts.items()})
 
 
 def _topic_ids(cluster: VirtualCluster, name: str) -> set[bytes]:
-    """What the nodes know it by."""
+    """Return the ids by which the nodes know the topic."""
     brokers = [node.broker for node in cluster.nodes.values() if node.broker is not None]
     topics = [broker.state.topics.get(name) for broker in brokers]
     return {topic.topic_id for topic in topics if topic is not None}
 
 
 def number_of(record: ConsumerRecord) -> int:
-    """The writer's number of a record."""
+    """Return the writer's number of a record."""
     return int(dict(record.headers)[NUMBER] or b"")
 
 
@@ -219,7 +220,7 @@ async def write(
             except KafkaError:
                 number += ROUND_MAX
                 for topic in topics:
-                    topic.life += 1  # what was under way may come yet
+                    topic.life += 1  # requests under way may still arrive
                 await asyncio.sleep(RETRY_S)
             else:
                 if not stop():
@@ -229,7 +230,7 @@ async def write(
 async def _round(
     producer: Producer, topics: Sequence[OwnTopic], rng: random.Random, numbers: range
 ) -> None:
-    """What one producer sends; it is acknowledged before another sends."""
+    """Send one producer's records; they are acknowledged before another producer sends."""
     sent: list[tuple[OwnTopic, int, Drawn, Any]] = []
     for number in numbers:
         for topic in topics:

@@ -1,4 +1,4 @@
-"""A topic whose records soon go by retention: from where a log begins, all of it is there."""
+"""A topic with short retention: all records from the beginning of its log on are there."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ TOPIC = "passing"
 
 
 class PassingValues(OwnTopic):
-    """`places`: the number that was acknowledged at a (partition, offset)."""
+    """`places` has the acknowledged number at each (partition, offset)."""
 
     name = TOPIC
 

@@ -1,4 +1,4 @@
-"""The checks of the own topics say what is gone, and nothing else."""
+"""The checks of the own topics report missing records, and nothing else."""
 
 import random
 from collections.abc import Callable
@@ -38,7 +38,7 @@ def another(topic: PassingValues) -> str:
 @pytest.mark.parametrize(
     ("kind", "falsify"), [(LatestValues, higher), (LatestValues, removed), (PassingValues, another)]
 )
-def test_what_is_not_there_is_reported(kind: type[OwnTopic], falsify: Callable[[Any], str]) -> None:
+def test_missing_record_is_reported(kind: type[OwnTopic], falsify: Callable[[Any], str]) -> None:
     topic, rounds = kind(3), iter([False] * 40)  # with this seed not all has passed at the end
 
     async def prepare(cluster: VirtualCluster) -> None:
@@ -56,7 +56,7 @@ def test_what_is_not_there_is_reported(kind: type[OwnTopic], falsify: Callable[[
         assert words.startswith(expected)
 
 
-def test_a_topic_that_is_made_anew_has_to_have_only_what_came_since() -> None:
+def test_topic_that_is_made_again_needs_only_later_records() -> None:
     topic = PassingValues(1)
 
     async def live_twice(cluster: VirtualCluster) -> list[str]:
@@ -77,7 +77,7 @@ def test_a_topic_that_is_made_anew_has_to_have_only_what_came_since() -> None:
         assert cluster.finish(live_twice(cluster)) == []
 
 
-def test_what_compare_says_is_a_finding_of_the_run() -> None:
+def test_difference_found_by_compare_is_a_finding_of_the_run() -> None:
     async def compare(_self: OwnTopic, _cluster: VirtualCluster) -> list[str]:
         return ["partition 0, key 1: gone"]
 

@@ -61,7 +61,7 @@ def test_static_members_come_first_by_their_instance_ids() -> None:
     assert assigned(given) == {"o": {A: [0]}, "n": {A: [1]}, "m": {A: [2]}}
 
 
-def test_restarted_static_member_gets_what_it_had() -> None:
+def test_range_restarted_static_member_gets_its_partitions_again() -> None:
     before = spec({A: 4}, a=member([A], instance_id="i"), b=member([A], instance_id="j"))
     after = spec({A: 4}, z=member([A], instance_id="i"), b=member([A], instance_id="j"))
     assert assigned(before)["a"] == assigned(after)["z"]

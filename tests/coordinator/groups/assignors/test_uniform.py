@@ -77,12 +77,12 @@ def test_partitions_of_a_grown_topic_go_to_the_members_with_the_fewest() -> None
     assert assigned(given) == {"m": {A: {0, 1, 3}}, "n": {A: {2, 4}}}
 
 
-def test_different_subscriptions_are_made_up_for_by_other_topics() -> None:
+def test_different_subscriptions_are_compensated_by_other_topics() -> None:
     given = spec({A: 3, B: 3}, m=member([A]), n=member([A, B]))
     assert assigned(given) == {"m": {A: {0, 1, 2}}, "n": {B: {0, 1, 2}}}
 
 
-def test_dropped_subscription_moves_no_more_than_is_made_up_for() -> None:
+def test_dropped_subscription_moves_only_compensating_partitions() -> None:
     given = spec(
         {A: 2, B: 2, C: 2},
         m=member([A, B], {A: [0], B: [0], C: [0]}),
@@ -112,7 +112,7 @@ def test_equal_subscriptions_differ_by_one_partition_at_most(given: AssignmentSp
 
 @given(specs(homogeneous=False))
 def test_different_subscriptions_leave_nothing_to_even_out(given: AssignmentSpec) -> None:
-    """No single move makes it evener, and a second assignment changes nothing."""
+    """No single move makes it more even, and a second assignment changes nothing."""
     assignment = run_to_end(assign_uniform(given))
     check_complete(given, assignment)
     counts = {id: len(pairs(partitions)) for id, partitions in assignment.items()}
@@ -128,7 +128,7 @@ def test_different_subscriptions_leave_nothing_to_even_out(given: AssignmentSpec
 def test_members_that_leave_move_their_partitions_only(
     given: AssignmentSpec, data: st.DataObject
 ) -> None:
-    """With fewer members shares only grow, so the others keep what they have."""
+    """With fewer members shares only grow, so the others keep their partitions."""
     before = run_to_end(assign_uniform(given))
     gone = data.draw(st.sets(st.sampled_from(sorted(before)))) if before else set[str]()
     after_spec = followed_by(given, before, without=gone)
@@ -140,7 +140,7 @@ def test_members_that_leave_move_their_partitions_only(
 
 @given(specs(homogeneous=True), st.integers(1, 4))
 def test_members_that_join_take_no_more_than_their_share(given: AssignmentSpec, new: int) -> None:
-    """What moves is what the newcomers get: no partition moves between the others."""
+    """Only the partitions of the new members move: none moves between the others."""
     before = run_to_end(assign_uniform(given))
     topics = next(iter(given.members.values())).topic_ids if given.members else frozenset[bytes]()
     old = followed_by(given, before)

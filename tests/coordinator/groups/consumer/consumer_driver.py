@@ -1,4 +1,4 @@
-"""Consumer groups with a log that the test commits, loses and loads, and clients that obey."""
+"""Consumer groups with a log that the test commits, loses and loads, and obedient clients."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -50,7 +50,7 @@ class ListedTopic:
 
 
 class AnswerOnce:
-    """A request that waits for its answer, a heartbeat mostly."""
+    """A request that waits for its answer, mostly a heartbeat."""
 
     def __init__(self) -> None:
         self.answers: list[Any] = []
@@ -67,7 +67,7 @@ class AnswerOnce:
 
 @dataclass(eq=False)
 class Waiting:
-    """A batch of the log that is not committed, or a heartbeat that waits for those before it."""
+    """A batch of the log that is not committed, or a heartbeat that waits for earlier ones."""
 
     append: GroupAppend
     records: list[LogRecord]
@@ -87,10 +87,10 @@ class ConsumerLog:
     committed: list[LogRecord] = field(default_factory=list[LogRecord])
     waiting: deque[Waiting] = field(default_factory=deque[Waiting])
     batches: int = 0
-    ids: int = 0  # that members of the classic protocol were given
+    ids: int = 0  # given to members of the classic protocol
     may_upgrade: bool = True
     may_downgrade: bool = True
-    beats: int = 0  # that were answered without a full decision, and checked with one
+    beats: int = 0  # answered without a full decision, and checked with one
 
     def __post_init__(self) -> None:
         self.by_name: dict[str, SubscribedTopic] = {}
@@ -168,7 +168,7 @@ class ConsumerLog:
             self.execute(turn)
 
     def load_anew(self, kept: int = 0) -> None:
-        """Another coordinator loads the log; some batches that wait are in it, others are lost."""
+        """Load the log in another coordinator; some waiting batches are in it, others are lost."""
         waiting, self.waiting = list(self.waiting), deque[Waiting]()
         for number, each in enumerate(waiting):
             if number < kept:
@@ -192,7 +192,7 @@ class ConsumerLog:
         self.execute(turn)
 
     def pass_time(self, delay_ms: int) -> None:
-        """Every deadline on the way is met in its own time."""
+        """Let time pass; every deadline on the way is handled at its own time."""
         end_ms = self.now_ms + delay_ms
         while (next_ms := self.table.deadlines.next_ms) is not None and next_ms <= end_ms:
             self.now_ms = max(self.now_ms, next_ms)
@@ -204,7 +204,7 @@ class ConsumerLog:
     def beat(
         self, request: ConsumerHeartbeat, turn: Turn, replayed: int = 0
     ) -> ConsumerHeartbeatAnswer | None:
-        """Answer it without a decision in full, if it can be."""
+        """Answer the request without a full decision, if possible."""
         said = request.topic_names, request.topic_pattern, request.server_assignor
         if said != (None,) * 3 or request.instance_id or request.rebalance_timeout_ms != -1:
             return None
@@ -221,7 +221,7 @@ class ConsumerLog:
         except KafkaError as error:
             ticket.answers.append(ConsumerHeartbeatAnswer(error=error.number, message=str(error)))
         self.execute(turn)
-        if beat is not None:  # the full decision comes to the same, and changes nothing
+        if beat is not None:  # the full decision gives the same answer, and changes nothing
             self.beats += 1
             assert not turn.long_work and not any(each.records for each in self.waiting)
             assert (ticket.answers or [beat]) == [beat]
@@ -230,7 +230,7 @@ class ConsumerLog:
 
 @dataclass(eq=False)
 class ObedientClient:
-    """A member that does what it is told; `owned` is what it reads from."""
+    """A member that obeys its answers; `owned` is the set of partitions it reads."""
 
     log: ConsumerLog
     member_id: str
@@ -245,7 +245,7 @@ class ObedientClient:
     waiting: AnswerOnce | None = None
 
     def request(self, **changes: Any) -> ConsumerHeartbeat:
-        """A heartbeat that says everything, as after an error."""
+        """Return a heartbeat with all fields, as after an error."""
         values: dict[str, Any] = {
             "group_id": GROUP,
             "member_id": self.member_id,
@@ -260,7 +260,7 @@ class ObedientClient:
         return ConsumerHeartbeat(**values | changes)
 
     def short_request(self, **changes: Any) -> ConsumerHeartbeat:
-        """A heartbeat that says that all is as before."""
+        """Return a heartbeat without changes."""
         unchanged = {
             "rebalance_timeout_ms": -1,
             "topic_names": None,
@@ -271,7 +271,7 @@ class ObedientClient:
         return self.request(**unchanged | changes)
 
     def beat(self, *, answer_is_lost: bool = False, **changes: Any) -> ConsumerHeartbeatAnswer:
-        """Send a heartbeat, and do what its answer says, once it is there."""
+        """Send a heartbeat, and obey its answer once it has arrived."""
         ticket = self.log.ask(self.request(**changes))
         if ticket.is_waiting:
             self.waiting = None if answer_is_lost else ticket
@@ -281,7 +281,7 @@ class ObedientClient:
         return ticket.answer
 
     def obey_late(self) -> None:
-        """Do what an answer says that had to wait."""
+        """Obey an answer that had to wait."""
         if self.waiting is not None and not self.waiting.is_waiting:
             ticket, self.waiting = self.waiting, None
             self.obey(ticket.answer)
@@ -326,7 +326,7 @@ def by_topic(partitions: Iterable[Partition]) -> dict[bytes, frozenset[int]]:
 
 
 def settle(log: ConsumerLog, clients: Iterable[ObedientClient], rounds: int = 8) -> None:
-    """Let every client send heartbeats, each a second, until all have what they shall have."""
+    """Let every client send a heartbeat each second until all have their targets."""
     for _ in range(rounds):
         for client in clients:
             client.beat()

@@ -1,7 +1,7 @@
-"""Random members join, leave, die, lose answers, and revoke late; coordinators lose what waits.
+"""Random members join, leave, die, lose answers, and revoke late; coordinators lose batches.
 
-Whatever happens, no partition has two owners among those who were told so and were not removed, no
-epoch that a member was told goes back, and when all is quiet each partition has one owner.
+Whatever happens, no partition has two owners among the members that were given it and were not
+removed, no member epoch decreases, and at rest each partition has one owner.
 """
 
 from typing import Any
@@ -32,7 +32,7 @@ MEMBERS_MAX = 6
 
 
 class SlowClient(ObedientClient):
-    """Gives partitions up when it gets to it: `revokes` are still read from until then."""
+    """A client that revokes late: it reads its `revokes` until then."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -111,7 +111,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.clients)
     @rule(first=WHO, count=st.integers(1, MEMBERS_MAX), are_slow=st.booleans())
     def some_go_on(self, first: int, count: int, are_slow: bool) -> None:
-        """Heartbeats as they mostly are: answered, and after some time."""
+        """Send heartbeats as usual: answered, and after some time."""
         self.log.pass_time(INTERVAL_MS)
         for number in range(first, first + count):
             client = self.client(number)
@@ -135,7 +135,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.clients)
     @rule(who=WHO)
     def die(self, who: int) -> None:
-        """It reads on, and is never heard of again: counted until its member is removed."""
+        """Let a client read on without a heartbeat; it counts until its member is removed."""
         self.client(who).is_gone = True
 
     @rule(count=st.integers(1, 4))
@@ -147,7 +147,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.log.waiting)
     @rule(kept=st.integers(0, 3))
     def coordinator_dies(self, kept: int) -> None:
-        """At any record, but the batches that wait are lost from their end."""
+        """Let the coordinator die at any record; waiting batches are lost from their end."""
         self.log.load_anew(kept)
         for client in self.clients:
             client.waiting = None
@@ -162,7 +162,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         before = 0 if topic is None else len(topic.partitions)
         self.log.set_topic(name, min(before + partitions, 8))
 
-    # -- what always holds
+    # -- invariants
 
     def owners(self) -> dict[Partition, list[str]]:
         members = self.log.table.groups["g"].members if "g" in self.log.table.groups else {}
@@ -184,7 +184,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
             assert 0 not in client.epochs
 
     def teardown(self) -> None:
-        """When nothing fails any more all partitions have one owner, and nothing is written."""
+        """Without failures all partitions have one owner in the end, and nothing is written."""
         self.log.holds = False
         self.log.commit()
         alive = [client for client in self.clients if not client.is_gone]

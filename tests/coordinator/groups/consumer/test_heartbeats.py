@@ -1,4 +1,4 @@
-"""The heartbeats of consumer groups: who is fenced, what is written, what is told."""
+"""The heartbeats of consumer groups: fencing, records and answers."""
 
 import re
 from typing import Any
@@ -104,7 +104,7 @@ def test_heartbeat_of_a_group_with_records_under_way_needs_the_full_decision(
     assert log.beat(client.short_request(), log.turn(), replayed=7) is not None
 
 
-def test_answer_waits_for_the_commit_of_what_it_says(log: ConsumerLog) -> None:
+def test_answer_waits_for_the_commit_of_its_records(log: ConsumerLog) -> None:
     log.holds = True
     ticket = log.ask(ObedientClient(log, "m").request())
     again = log.ask(ObedientClient(log, "m").request())
@@ -114,7 +114,7 @@ def test_answer_waits_for_the_commit_of_what_it_says(log: ConsumerLog) -> None:
     assert ticket.answer.member_epoch == again.answer.member_epoch == 1
 
 
-def test_second_member_takes_what_the_first_has_given_up(log: ConsumerLog) -> None:
+def test_second_member_takes_the_partitions_that_the_first_has_revoked(log: ConsumerLog) -> None:
     first = member(log, "a")
     log.pass_time(INTERVAL_MS)
     second = member(log, "b")
@@ -155,7 +155,9 @@ def test_target_assignment_waits_for_its_interval(log: ConsumerLog) -> None:
         (0, {}, 0),
     ],
 )
-def test_member_epoch_is_judged(log: ConsumerLog, epoch: int, owned: Any, error: int) -> None:
+def test_heartbeat_with_another_member_epoch_is_fenced_unless_an_answer_was_lost(
+    log: ConsumerLog, epoch: int, owned: Any, error: int
+) -> None:
     client = member(log)
     log.set_topic("t", 8)
     log.pass_time(INTERVAL_MS)
@@ -165,7 +167,7 @@ def test_member_epoch_is_judged(log: ConsumerLog, epoch: int, owned: Any, error:
     assert log.ask(request(member_epoch=epoch, owned=owned)).answer.error == error
 
 
-def test_unknown_member_is_told_so(log: ConsumerLog) -> None:
+def test_heartbeat_of_an_unknown_member_is_refused(log: ConsumerLog) -> None:
     stranger = ObedientClient(log, "x", epoch=1)
     answer = log.ask(stranger.short_request()).answer
     assert answer.error == ErrorCode.GROUP_ID_NOT_FOUND
@@ -189,7 +191,7 @@ def test_member_that_leaves_gives_its_partitions_to_the_others_at_once(log: Cons
 def test_the_last_member_that_leaves_takes_the_target_of_the_group_with_it(
     log: ConsumerLog,
 ) -> None:
-    """As Kafka since 4.4: the next member has its partitions at once, not after the interval."""
+    """The next member has its partitions at once, not after the interval (Kafka since 4.4)."""
     client = member(log, "a")
     client.leave()
     group = log.group
@@ -201,7 +203,7 @@ def test_the_last_member_that_leaves_takes_the_target_of_the_group_with_it(
 
 
 def test_the_epoch_rises_with_the_assignor_of_the_group(log: ConsumerLog) -> None:
-    """As Kafka since 4.4."""
+    """The group keeps its epoch at later heartbeats, as in Kafka since 4.4."""
     client = member(log, "a")
     log.pass_time(INTERVAL_MS)
     assert log.ask(client.short_request(server_assignor="range")).answer.member_epoch == 2
@@ -221,7 +223,7 @@ def test_an_assignor_that_is_outvoted_raises_no_epoch(log: ConsumerLog) -> None:
 
 
 @pytest.mark.parametrize("votes", [("range", "uniform"), ("uniform", "range")])
-def test_tie_of_two_assignors_is_decided_by_their_names_and_not_by_who_came_first(
+def test_tie_of_two_assignors_is_decided_by_their_names_and_not_by_their_order(
     log: ConsumerLog, votes: tuple[str, str]
 ) -> None:
     log.set_topic("t", 5)
@@ -257,18 +259,18 @@ def test_sessions_that_end_together_begin_an_epoch_each(log: ConsumerLog) -> Non
 
 
 @pytest.mark.parametrize("is_loaded_anew", [False, True])
-def test_member_that_gives_nothing_up_is_removed_after_its_rebalance_timeout(
+def test_member_that_revokes_nothing_is_removed_after_its_rebalance_timeout(
     log: ConsumerLog, is_loaded_anew: bool
 ) -> None:
     first = member(log, "a")
     log.pass_time(INTERVAL_MS)
     second = member(log, "b")
-    log.ask(first.short_request())  # told what to give up
+    log.ask(first.short_request())  # told which partitions to revoke
     if is_loaded_anew:
         log.load_anew()
     for _ in range(REBALANCE_MS // 10_000):
         log.pass_time(10_000)
-        log.ask(first.short_request())  # it lives, and keeps all
+        log.ask(first.short_request())  # it is alive, and keeps all
         second.beat()
     log.pass_time(INTERVAL_MS)
     assert list(log.group.members) == ["b"]
@@ -277,7 +279,7 @@ def test_member_that_gives_nothing_up_is_removed_after_its_rebalance_timeout(
     assert first.beat().error == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_session_begins_anew_when_the_group_is_loaded(log: ConsumerLog) -> None:
+def test_session_starts_again_when_the_group_is_loaded(log: ConsumerLog) -> None:
     member(log)
     log.pass_time(SESSION_MS - 1)
     log.load_anew()
@@ -287,7 +289,7 @@ def test_session_begins_anew_when_the_group_is_loaded(log: ConsumerLog) -> None:
     assert not log.group.members
 
 
-def test_static_member_comes_back_to_what_it_had(log: ConsumerLog) -> None:
+def test_static_member_comes_back_to_its_partitions(log: ConsumerLog) -> None:
     first, second = member(log, "a", instance="i"), member(log, "b")
     settle(log, [first, second])
     had, epoch = indexes(first), log.group.epoch
@@ -302,7 +304,7 @@ def test_static_member_comes_back_to_what_it_had(log: ConsumerLog) -> None:
     assert first.beat(owned=None).error == ErrorCode.FENCED_INSTANCE_ID
 
 
-def test_instance_in_use_is_not_given_away(log: ConsumerLog) -> None:
+def test_join_with_an_instance_id_in_use_is_refused(log: ConsumerLog) -> None:
     member(log, "a", instance="i")
     answer = log.ask(ObedientClient(log, "b", instance="i").request()).answer
     assert answer.error == ErrorCode.UNRELEASED_INSTANCE_ID
@@ -320,7 +322,7 @@ def test_static_member_that_stays_away_is_removed(log: ConsumerLog) -> None:
     assert indexes(second) == list(range(6)) and not log.group.instances
 
 
-def test_topics_that_grow_or_come_or_go_begin_a_new_epoch(log: ConsumerLog) -> None:
+def test_created_deleted_and_extended_topics_begin_a_new_epoch(log: ConsumerLog) -> None:
     client = member(log, topics=("t", "u"))
     log.set_topic("t", 8)
     log.pass_time(INTERVAL_MS)
@@ -337,7 +339,7 @@ def test_topics_that_grow_or_come_or_go_begin_a_new_epoch(log: ConsumerLog) -> N
     assert log.group.epoch == 4
 
 
-def test_topic_that_nobody_reads_changes_nothing(log: ConsumerLog) -> None:
+def test_topic_without_subscribers_changes_nothing(log: ConsumerLog) -> None:
     client = member(log)
     written = len(log.committed)
     log.set_topic("other", 3)
@@ -372,13 +374,13 @@ def test_pattern_follows_the_topics_that_come(log: ConsumerLog) -> None:
     assert not log.group.patterns
 
 
-def test_pattern_that_is_none_is_refused_and_changes_nothing(log: ConsumerLog) -> None:
+def test_invalid_pattern_is_refused_and_changes_nothing(log: ConsumerLog) -> None:
     client = ObedientClient(log, "m", topics=None, pattern="(t")
     assert log.ask(client.request()).answer.error == ErrorCode.INVALID_REGULAR_EXPRESSION
     assert not log.committed and GROUP not in log.table.groups
 
 
-def test_group_that_is_full_takes_no_one_else(log: ConsumerLog) -> None:
+def test_full_group_refuses_another_member(log: ConsumerLog) -> None:
     member(log, "a")
     log.settings = type(log.settings)(max_size=1)
     answer = log.ask(ObedientClient(log, "b").request()).answer
@@ -408,7 +410,7 @@ def test_large_group_is_assigned_beside_its_heartbeats(log: ConsumerLog) -> None
     assert [len(client.owned) for client in clients] == [250] * 4
 
 
-def test_loaded_group_is_the_group_that_was_served(log: ConsumerLog) -> None:
+def test_loaded_group_equals_the_served_group(log: ConsumerLog) -> None:
     log.set_topic("u", 3)
     clients = [
         member(log, "a", topics=("t", "u"), assignor="range"),
@@ -460,7 +462,7 @@ def test_group_of_500_members_and_1000_partitions_is_assigned_in_short_steps(
 
 @pytest.mark.in_turn
 def test_members_of_many_patterns_are_assigned_in_short_steps(log: ConsumerLog) -> None:
-    """200 of them over 3,000 topics."""
+    """The group has 200 of them over 3,000 topics."""
     for number in range(3_000):
         log.set_topic(f"topic-{number}", 1)
     clients = [

@@ -1,4 +1,4 @@
-"""Consumer groups that are too large for one heartbeat, and members that say too much."""
+"""Consumer groups that are too large for one heartbeat, and members with large descriptions."""
 
 from dataclasses import replace
 
@@ -12,10 +12,10 @@ from .consumer_driver import ConsumerLog, ListedTopic, ObedientClient, settle, t
 
 
 @pytest.mark.parametrize("is_loaded_anew", [False, True])
-def test_first_member_of_a_large_group_is_told_an_epoch_that_is_no_join(
+def test_first_member_of_a_large_group_gets_an_epoch_above_zero(
     is_loaded_anew: bool,
 ) -> None:
-    """Its next heartbeat says only what has changed: with epoch 0 that would be refused."""
+    """Its next heartbeat has only changed fields: with epoch 0 it would be refused."""
     log = ConsumerLog()
     log.set_topic("t", 1_000)
     client = ObedientClient(log, "a")
@@ -33,7 +33,7 @@ def test_first_member_of_a_large_group_is_told_an_epoch_that_is_no_join(
     "more",
     [{"rack_id": "r" * 2_000}, {"topic_pattern": "p" * 2_000}, {"topic_names": ("n" * 2_000,)}],
 )
-def test_memory_of_what_a_member_says_later_is_bounded(
+def test_memory_of_a_member_s_later_descriptions_is_bounded(
     more: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(consumer_groups, "METADATA_BYTES_MAX", 3_000)
@@ -65,7 +65,7 @@ def test_static_member_takes_its_place_where_there_is_no_room_for_another(
     assert again.owned and list(log.group.members) == ["b"]
 
 
-def test_hash_tells_topics_that_come_go_grow_and_are_made_again() -> None:
+def test_hash_changes_with_created_deleted_extended_and_recreated_topics() -> None:
     known = {name: ListedTopic(topic_id(name), range(2)) for name in ("a", "b", "c")}
     hashes = [
         metadata_hash(names, known)

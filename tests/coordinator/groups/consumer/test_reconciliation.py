@@ -1,4 +1,4 @@
-"""Every state of a member and every event: what it has next, and in which epoch."""
+"""Every state of a member and every event, with its next assignment and epoch."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -29,15 +29,15 @@ def current(
 
 
 def after(state: int, epoch: int, assigned: Epochs, pending: Epochs = NOTHING) -> CurrentAssignment:
-    """What a member of epoch 5 becomes, in which all cases begin."""
+    """Return the next assignment of a member of epoch 5, in which all cases begin."""
     return CurrentAssignment(epoch, 5, state, assigned, pending)
 
 
 @dataclass(frozen=True)
 class Case:
-    """A member, an event, and what is expected; None is no change at all.
+    """A member, an event, and the expected assignment; None is no change at all.
 
-    `held` are partitions of other members; what the member itself has is held, too.
+    `held` are partitions of other members; the member's own are held, too.
     """
 
     name: str
@@ -84,7 +84,7 @@ CASES = [
          after(STABLE, 6, {A: {1: 6}})),
     Case("stable_skips_several_epochs", current(STABLE, 5, {A: {1: 3}}), 9, {A: {1, 2}},
          after(STABLE, 9, {A: {1: 3, 2: 9}})),
-    # A member that has to give something up.
+    # A member that has to revoke partitions.
     Case("unrevoked_that_does_not_say_what_it_owns_waits", OWES_TWO, 6, {A: {1, 3}}, None),
     Case("unrevoked_that_still_owns_one_waits", OWES_TWO, 6, {A: {1, 3}}, None,
          owned={A: {1}, B: {4}}),
@@ -172,7 +172,7 @@ def reconciled(case: Case) -> CurrentAssignment:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_member(case: Case) -> None:
+def test_reconcile_gives_the_assignment_of_the_table(case: Case) -> None:
     result = reconciled(case)
     if case.expected is None:
         assert result is case.before
@@ -210,7 +210,7 @@ steps = st.lists(
 def test_no_partition_has_two_owners_and_all_members_reach_the_target(
     events: list[tuple[str, list[int] | int]],
 ) -> None:
-    """Members do what they are told with the next heartbeat, and some answers are lost."""
+    """Members obey with their next heartbeat, and some answers are lost."""
     members = [CurrentAssignment(0, 0, STABLE, {}, {}) for _ in range(MEMBERS)]
     owned = [set[int]() for _ in members]
     subscribed = [frozenset({A}) for _ in members]

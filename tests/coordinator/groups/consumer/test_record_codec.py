@@ -89,7 +89,7 @@ def test_records_written_by_kafka_are_written_the_same() -> None:
             assert encode_consumer_value(key, value) == value_bytes
 
 
-def test_records_written_by_kafka_say_what_its_tools_print() -> None:
+def test_decode_records_of_kafka_have_the_content_that_its_tools_print() -> None:
     found: dict[str, Any] = {}
     for _, key_bytes, value_bytes in WRITTEN_BY_KAFKA:
         key = decode_consumer_key(key_bytes)
@@ -115,7 +115,7 @@ def test_value_is_encoded_as_by_kafkas_classes(
     assert decode_consumer_value(key, bytes.fromhex(text)) == value
 
 
-def test_partitions_without_epochs_have_the_members() -> None:
+def test_partitions_without_epochs_have_the_member_epoch() -> None:
     value = decode_consumer_value(CURRENT_KEY, bytes.fromhex(WITHOUT_EPOCHS_OF_REVOKED))
     assert value == CurrentAssignment(3, 2, 1, {ONE: {0: 3, 5: 2}}, {THREE: {1: 3}})
 
@@ -192,7 +192,7 @@ VALUES: dict[type[ConsumerKey], st.SearchStrategy[ConsumerValue]] = {
 
 
 @given(st.data())
-def test_record_comes_back(data: st.DataObject) -> None:
+def test_decoded_record_equals_the_encoded_one(data: st.DataObject) -> None:
     key_type = data.draw(st.sampled_from(list(VALUES)))
     key = data.draw(st.builds(key_type, *[texts for _ in fields(key_type)]))
     value = data.draw(VALUES[key_type])

@@ -1,7 +1,7 @@
-"""Members of the classic protocol that do what a client does, in groups of any kind.
+"""Members of the classic protocol that behave as a client does, in groups of any kind.
 
-An eager one gives everything up before it joins; a cooperative one goes on with what it has, gives
-up what it is not assigned any more, and joins again for others to take it.
+An eager one revokes all its partitions before it joins; a cooperative one keeps reading, revokes
+the partitions that it is no longer assigned, and joins again for others to take them.
 """
 
 from collections.abc import Iterable
@@ -45,7 +45,7 @@ LOST = (
 
 @dataclass(eq=False)
 class ClassicClient:
-    """One member; `owned` is what it reads from. Call `step` again and again."""
+    """One member; `owned` is the set of partitions it reads. Call `step` repeatedly."""
 
     log: ConsumerLog
     name: str
@@ -55,9 +55,9 @@ class ClassicClient:
     member_id: str = ""
     generation: int = -1
     owned: set[Partition] = field(default_factory=set[Partition])
-    is_in: bool = False  # it has joined, and need not do so again so far as it knows
+    is_in: bool = False  # it has joined, and knows of no reason to join again
     waiting: AnswerOnce | None = None
-    joins: int = 0  # that were answered well
+    joins: int = 0  # with a successful answer
     errors: list[int] = field(default_factory=list[int])
 
     def step(self) -> None:
@@ -109,7 +109,7 @@ class ClassicClient:
             self.member_id = ""
 
     def _assigned(self, answer: JoinAnswer) -> dict[str, bytes]:
-        """Assign as a leader: what a member has and nobody else claims stays its own."""
+        """Assign as a leader; a member keeps its partitions unless another one claims them."""
         if answer.leader != answer.member_id or answer.skip_assignment:
             return {}
         ids = sorted(member.member_id for member in answer.members)
@@ -192,7 +192,7 @@ AnyClient = ClassicClient | ObedientClient
 
 
 def settle(log: ConsumerLog, clients: Iterable[AnyClient], rounds: int = 16) -> None:
-    """Let every client go on, each a second, until all have what they shall have."""
+    """Let every client step each second until all have their targets."""
     clients = list(clients)
     for _ in range(rounds):
         for client in clients:
@@ -205,7 +205,7 @@ def settle(log: ConsumerLog, clients: Iterable[AnyClient], rounds: int = 16) -> 
 
 
 def check_owners(clients: Iterable[AnyClient]) -> None:
-    """No partition has two owners."""
+    """Check that no partition has two owners."""
     owners: dict[Partition, AnyClient] = {}
     for client in clients:
         for where in client.owned:
@@ -222,6 +222,6 @@ def all_numbers(clients: Iterable[AnyClient]) -> list[int]:
 
 
 def kind(log: ConsumerLog) -> str:
-    """What the group is, as ListGroups says."""
+    """Return the kind and state of the group, as in ListGroups."""
     group = log.table.groups[GROUP]
     return f"{group.type.value}/{group.state_name}"

@@ -74,7 +74,7 @@ def test_group_with_a_consumer_for_a_while_is_classic_mixed_and_classic_again(
     assert first.generation > generation
 
 
-def test_upgrade_is_one_batch_with_the_heartbeat_that_brings_it_about(log: ConsumerLog) -> None:
+def test_upgrade_is_one_batch_with_the_heartbeat_that_causes_it(log: ConsumerLog) -> None:
     classic_group(log)
     before, batches = len(log.committed), log.batches
     ObedientClient(log, "n1").beat()
@@ -83,7 +83,7 @@ def test_upgrade_is_one_batch_with_the_heartbeat_that_brings_it_about(log: Consu
     assert decode_key(written[0][0]) == GroupKey(GROUP) and written[0][1] is None
 
 
-def test_downgrade_is_one_batch_with_all_that_goes(log: ConsumerLog) -> None:
+def test_downgrade_is_one_batch_with_all_tombstones(log: ConsumerLog) -> None:
     clients = classic_group(log)
     consumer = ObedientClient(log, "n1")
     settle(log, [*clients, consumer])
@@ -111,7 +111,7 @@ def test_group_too_large_for_one_batch_stays_a_consumer_group_without_the_last_c
     assert sorted(numbers(clients[0]) + numbers(clients[1])) == ALL
 
 
-def test_last_consumer_is_removed_though_its_group_fits_into_no_batch_as_a_classic_one(
+def test_last_consumer_is_removed_although_the_classic_group_exceeds_a_batch(
     log: ConsumerLog,
 ) -> None:
     clients = classic_group(log)
@@ -129,7 +129,7 @@ def test_last_consumer_is_removed_though_its_group_fits_into_no_batch_as_a_class
     assert set(log.group.members) == {client.member_id for client in clients}
 
 
-def test_member_that_leaves_after_an_upgrade_is_told_to_ask_again(log: ConsumerLog) -> None:
+def test_leave_after_an_upgrade_is_answered_with_a_retriable_error(log: ConsumerLog) -> None:
     (client,) = classic_group(log, 1)
     settle(log, [client, ObedientClient(log, "n1")])
     with pytest.raises(CoordinatorNotAvailable):
@@ -137,9 +137,7 @@ def test_member_that_leaves_after_an_upgrade_is_told_to_ask_again(log: ConsumerL
 
 
 @pytest.mark.parametrize("kept", [0, 1])
-def test_upgrade_under_way_when_the_coordinator_dies_is_there_whole_or_not_at_all(
-    log: ConsumerLog, kept: int
-) -> None:
+def test_upgrade_under_way_when_the_coordinator_dies_is_atomic(log: ConsumerLog, kept: int) -> None:
     clients = classic_group(log)
     log.holds = True
     consumer = ObedientClient(log, "n1")
@@ -153,7 +151,7 @@ def test_upgrade_under_way_when_the_coordinator_dies_is_there_whole_or_not_at_al
 
 
 @pytest.mark.parametrize("kept", [0, 1])
-def test_downgrade_under_way_when_the_coordinator_dies_is_there_whole_or_not_at_all(
+def test_downgrade_under_way_when_the_coordinator_dies_is_atomic(
     log: ConsumerLog, kept: int
 ) -> None:
     clients = classic_group(log)
@@ -168,14 +166,14 @@ def test_downgrade_under_way_when_the_coordinator_dies_is_there_whole_or_not_at_
     assert kind(log) == expected
     if not kept:
         log.pass_time(SESSION_MS // 2)
-        settle(log, clients)  # until the session of the one that has left is over
+        settle(log, clients)  # until the session of the member that left has expired
         settle(log, clients, rounds=45)
     settle(log, clients)
     assert kind(log) == "classic/Stable"
     assert sorted(numbers(clients[0]) + numbers(clients[1])) == ALL
 
 
-def test_members_who_wait_in_a_rebalance_hear_of_the_upgrade_when_it_is_written(
+def test_members_waiting_in_a_rebalance_are_answered_when_the_upgrade_is_written(
     log: ConsumerLog,
 ) -> None:
     first, second = classic_group(log)
@@ -204,7 +202,7 @@ def test_upgrade_that_cannot_be_written_leaves_the_classic_group_as_it_was(
 
 
 @pytest.mark.parametrize("may_upgrade, may_downgrade", [(False, True), (True, False)])
-def test_policy_that_forbids_it_keeps_the_groups_protocol(
+def test_migration_policy_disabled_keeps_the_groups_protocol(
     log: ConsumerLog, may_upgrade: bool, may_downgrade: bool
 ) -> None:
     (client,) = classic_group(log, 1)
@@ -244,7 +242,7 @@ def test_group_with_bytes_that_are_no_subscription_is_not_upgraded(
     assert answer.message and "malformed" in answer.message
 
 
-def test_group_whose_assignor_keeps_bytes_of_its_own_is_not_upgraded(log: ConsumerLog) -> None:
+def test_group_with_an_assignor_that_keeps_own_bytes_is_not_upgraded(log: ConsumerLog) -> None:
     (client,) = classic_group(log, 1)
     group = log.table.find_classic(GROUP)
     group.members[client.member_id].assignment = b"\0\1" + bytes(4) + b"\0\0\0\1x"
@@ -294,7 +292,7 @@ def test_classic_member_that_does_not_join_again_in_time_is_removed(log: Consume
     first, second = classic_group(log)
     consumer = ObedientClient(log, "n1")
     consumer.beat()
-    for _ in range(REBALANCE_MS // INTERVAL_MS + 2):  # it lives, and does not do as it is told
+    for _ in range(REBALANCE_MS // INTERVAL_MS + 2):  # it is alive, and does not rejoin
         second.heartbeat()
         settle(log, [first, consumer], rounds=1)
     second.owned.clear()
@@ -356,7 +354,7 @@ def test_static_consumer_that_comes_back_to_a_group_at_work_has_all_join_again(
     stays = ClassicClient(log, "a", instance="a")
     leaves = ObedientClient(log, "n1", instance="b")
     settle(log, [leaves])
-    stays.step()  # waits for what the other one has yet to give up
+    stays.step()  # waits for the partitions that the other one has yet to revoke
     successor = ClassicClient(log, "b", instance="b")
     successor.step()
     leaves.owned.clear()

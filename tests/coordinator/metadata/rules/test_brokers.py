@@ -1,4 +1,4 @@
-"""Registrations, deaths, returns, and what they do to partitions (isr rules; KIP-903, 966)."""
+"""Registrations, deaths, returns, and their effects on partitions (ISR rules; KIP-903, 966)."""
 
 from dataclasses import replace
 
@@ -32,7 +32,7 @@ def lists(cluster: MetadataCluster) -> tuple[int, tuple[int, ...], tuple[int, ..
 
 @pytest.fixture
 def cluster() -> MetadataCluster:
-    """Three brokers, and the topic `t`."""
+    """Return three brokers, and the topic `t`."""
     cluster = MetadataCluster()
     cluster.topic()
     return cluster
@@ -62,7 +62,7 @@ def test_the_broker_epoch_is_the_log_index_and_the_same_incarnation_keeps_it() -
         ),
     ],
 )
-def test_a_registration_that_cannot_be_ours_is_refused(
+def test_malformed_or_foreign_registration_is_refused(
     command: RegisterBroker, error: ErrorCode
 ) -> None:
     cluster = MetadataCluster(())
@@ -78,8 +78,8 @@ def test_a_registration_that_cannot_be_ours_is_refused(
         (3, "former", False),
         (3, "future", False),
         (3, "none", False),
-        (3, "any", True),  # a journal of the time before registrations expected anything
-        (2, "former", True),  # this is the incarnation that stands, asking again
+        (3, "any", True),  # a journal from before registrations had an expectation
+        (2, "former", True),  # this is the present incarnation, asking again
         (1, "former", False),
         (1, "none", False),  # the very command that registered it, late or twice
     ],
@@ -144,7 +144,7 @@ def test_a_dead_follower_leaves_the_isr_and_the_leader_epoch_stays(
     assert (partition.leader_epoch, partition.partition_epoch) == (0, 1)
 
 
-def test_who_leaves_a_small_isr_is_eligible_and_the_last_leader_comes_first(
+def test_replica_that_leaves_a_small_isr_is_eligible_and_the_last_leader_comes_first(
     cluster: MetadataCluster,
 ) -> None:
     cluster.die(3, 1)
@@ -203,10 +203,10 @@ def test_a_single_replica_that_comes_back_leads_again_in_a_new_epoch() -> None:
     cluster.topic("t", (1,))
     cluster.start(1)
     assert lists(cluster) == (1, (1,), ())
-    assert cluster.partition().leader_epoch == 2  # nobody, then the same broker
+    assert cluster.partition().leader_epoch == 2  # no leader, then the same broker
 
 
-def test_who_lost_power_is_not_eligible(cluster: MetadataCluster) -> None:
+def test_broker_that_lost_power_is_not_eligible(cluster: MetadataCluster) -> None:
     cluster.die(3, 2)
     assert lists(cluster) == (1, (1,), (2,))
     cluster.start(2, lost_power=True)
@@ -215,7 +215,7 @@ def test_who_lost_power_is_not_eligible(cluster: MetadataCluster) -> None:
     assert lists(cluster) == (-1, (), (1,))
 
 
-def test_who_lost_power_unnoticed_leaves_the_isr_and_is_not_eligible(
+def test_broker_that_lost_power_unnoticed_leaves_the_isr_and_is_not_eligible(
     cluster: MetadataCluster,
 ) -> None:
     cluster.die(3)
@@ -223,7 +223,7 @@ def test_who_lost_power_unnoticed_leaves_the_isr_and_is_not_eligible(
     assert lists(cluster) == (2, (2,), ())
 
 
-def test_the_very_last_holder_stays_even_without_its_power(cluster: MetadataCluster) -> None:
+def test_last_holder_that_lost_power_stays_in_the_elr(cluster: MetadataCluster) -> None:
     cluster.die(1, 2, 3)
     assert lists(cluster) == (-1, (), (2, 3))
     cluster.register(2, lost_power=True)
@@ -241,7 +241,7 @@ def last_known_elr(cluster: MetadataCluster) -> tuple[int, ...]:
 
 
 def after_power_cuts(*nodes: int, min_isr: int) -> MetadataCluster:
-    """A partition on 1, 2, 3, of whose nodes these have lost power, one after the other."""
+    """Return a partition on 1, 2, 3 after these nodes have lost power, one after the other."""
     cluster = MetadataCluster(min_isr=min_isr)
     cluster.topic()
     for node in nodes:
@@ -249,7 +249,7 @@ def after_power_cuts(*nodes: int, min_isr: int) -> MetadataCluster:
     return cluster
 
 
-def test_an_empty_directory_is_never_the_last_holder_of_what_others_may_have() -> None:
+def test_broker_with_an_empty_directory_is_never_the_last_known_holder() -> None:
     """Its data directory was replaced, and before it registers again all nodes lose power."""
     cluster = after_power_cuts(min_isr=2)
     cluster.register(1, lost_power=True)
@@ -276,8 +276,8 @@ def test_last_known_replicas_are_kept_until_the_isr_commits_without_them() -> No
     assert lists(cluster) == (2, (2, 3, 1), ()) and last_known_elr(cluster) == ()
 
 
-def test_of_the_last_known_the_one_that_left_last_is_waited_for() -> None:
-    """1 lost records; later all lost power, whose logs were synced, and 3 its directory."""
+def test_election_waits_for_the_last_known_replica_that_left_last() -> None:
+    """1 lost records; later all lost power with synced logs, and 3 its directory."""
     cluster = after_power_cuts(1, min_isr=3)
     cluster.die(2, 3)
     cluster.register(2, lost_power=True)
@@ -290,7 +290,7 @@ def test_of_the_last_known_the_one_that_left_last_is_waited_for() -> None:
     assert lists(cluster) == (2, (2,), ()) and last_known_elr(cluster) == (1,)
 
 
-def test_who_is_last_known_and_loses_its_directory_is_forgotten() -> None:
+def test_last_known_replica_that_loses_its_directory_is_removed() -> None:
     cluster = after_power_cuts(1, 2, min_isr=3)
     cluster.start(1, lost_directory=True)
     assert last_known_elr(cluster) == (2,)
@@ -353,7 +353,7 @@ def test_unclean_elections_happen_where_they_are_allowed_only() -> None:
     assert partition.leader_epoch == 1
 
 
-def test_an_unclean_election_waits_for_anybody_to_live() -> None:
+def test_unclean_election_waits_for_any_live_replica() -> None:
     cluster = MetadataCluster(min_isr=1, unclean=True)
     cluster.topic()
     cluster.set_isr(1)
@@ -437,7 +437,7 @@ def test_fencing_a_broker_that_leads_2000_partitions_is_one_small_command_of_few
 
 
 def test_a_replica_that_failed_must_fetch_in_a_new_leader_epoch(cluster: MetadataCluster) -> None:
-    """Its leader knows what it held; it may be copied anew, and hold nothing."""
+    """Its leader knows its former log end; it may be copied again, from nothing."""
     failed = FailReplicas(2, cluster.epoch(2), ((topic_id("t"), 0),))
     for _ in range(2):  # the second time it is not in the ISR any more
         before = cluster.partition("t")
@@ -449,13 +449,13 @@ def test_a_replica_that_failed_must_fetch_in_a_new_leader_epoch(cluster: Metadat
     cluster.do(FailReplicas(3, cluster.epoch(3), ((topic_id("t"), 0),)))
     before = cluster.partition("t")
     cluster.do(FailReplicas(1, cluster.epoch(1), ((topic_id("t"), 0),)))
-    assert cluster.partition("t") == before  # the last one leads on: nobody else is there
+    assert cluster.partition("t") == before  # the last one leads on: there is no other
 
 
 def test_a_replica_that_failed_outside_of_the_isr_is_no_candidate_either(
     cluster: MetadataCluster,
 ) -> None:
-    """It may be in the ELR: elected from there it could not serve, and nobody would know."""
+    """It may be in the ELR: elected from there it could not serve, unnoticed."""
     cluster.set_isr(1, 2)
     cluster.set_isr(1)
     assert lists(cluster) == (1, (1,), (2,))

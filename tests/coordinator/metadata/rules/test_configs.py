@@ -1,4 +1,4 @@
-"""Configurations: what changes, who may have them, and what takes effect at once."""
+"""Configurations: changes, resources that may have them, and immediate effects."""
 
 import pytest
 
@@ -66,7 +66,7 @@ def test_lists_are_appended_to_and_subtracted_from(cluster: MetadataCluster) -> 
     assert cluster.state.topics["t"].configs["cleanup.policy"] == "delete,compact"
 
 
-def test_the_old_way_replaces_everything(cluster: MetadataCluster) -> None:
+def test_replaces_all_removes_keys_that_are_not_mentioned(cluster: MetadataCluster) -> None:
     alter(cluster, ConfigOperation("segment.bytes", SET, "1000000"), replaces_all=True)
     assert cluster.state.topics["t"].configs == {"segment.bytes": "1000000"}
 
@@ -107,7 +107,7 @@ def test_brokers_have_configs_one_by_one_and_all_together(cluster: MetadataClust
         ("t", 0, "a", ErrorCode.UNSUPPORTED_VERSION),
     ],
 )
-def test_resources_that_cannot_be_configured_so(
+def test_invalid_changes_of_configs_are_refused(
     cluster: MetadataCluster, name: str, kind: int, key: str, error: ErrorCode
 ) -> None:
     before = cluster.state.snapshot()
@@ -168,7 +168,7 @@ def test_the_topics_own_value_comes_before_the_clusters(cluster: MetadataCluster
     assert cluster.state.min_insync_replicas(topic) == 1
 
 
-def test_group_that_is_not_there_has_configs(cluster: MetadataCluster) -> None:
+def test_unknown_group_may_have_configs(cluster: MetadataCluster) -> None:
     key = "consumer.session.timeout.ms"
     assert not alter(cluster, ConfigOperation(key, SET, "50000"), name="g", kind=32).error
     assert cluster.state.group_configs == {"g": {key: "50000"}}
@@ -208,7 +208,7 @@ def test_groups_with_configs_are_bounded(cluster: MetadataCluster) -> None:
 
 def test_snapshot_has_group_configs_and_is_the_old_one_without(cluster: MetadataCluster) -> None:
     without = cluster.state.snapshot()
-    assert without[:2] == b"\x9a\x01"  # ten parts of version 1, as ever
+    assert without[:2] == b"\x9a\x01"  # ten parts of version 1, unchanged
     operation = ConfigOperation("consumer.session.timeout.ms", SET, "50000")
     alter(cluster, operation, name="g", kind=GROUP_RESOURCE)
     assert cluster.state.snapshot()[:2] == b"\x9c\x03"

@@ -1,4 +1,4 @@
-"""ISR changes by compare-and-set, and elections that people ask for (KIP-497, 841, 903, 460)."""
+"""ISR changes by compare-and-set, and elections that users ask for (KIP-497, 841, 903, 460)."""
 
 import pytest
 
@@ -47,7 +47,7 @@ def test_a_leader_of_another_incarnation_gets_stale_broker_epoch(cluster: Metada
     assert error == ErrorCode.STALE_BROKER_EPOCH and item is None
 
 
-def test_a_topic_or_partition_that_is_gone(cluster: MetadataCluster) -> None:
+def test_isr_change_of_an_unknown_topic_or_partition_is_refused(cluster: MetadataCluster) -> None:
     proposal = IsrProposal(bytes(16), 0, 0, 0, ((1, cluster.epoch(1)),))
     result = cluster.do(AlterPartition(1, cluster.epoch(1), (proposal,)))
     assert result.items[0].error == ErrorCode.UNKNOWN_TOPIC_ID
@@ -72,7 +72,7 @@ def test_a_topic_or_partition_that_is_gone(cluster: MetadataCluster) -> None:
         ({"member_epochs": {2: 1}}, (1, 2), ErrorCode.INELIGIBLE_REPLICA),
     ],
 )
-def test_a_proposal_must_be_right_in_everything(
+def test_isr_change_with_any_wrong_field_is_refused(
     cluster: MetadataCluster, arguments: dict, isr: tuple[int, ...], error: ErrorCode
 ) -> None:
     top, item = cluster.propose(*isr, **arguments)
@@ -82,7 +82,7 @@ def test_a_proposal_must_be_right_in_everything(
     assert item.partition_epoch == cluster.partition().partition_epoch
 
 
-def test_a_member_that_has_not_fetched_yet_is_in_no_new_members_way(
+def test_member_that_has_not_fetched_yet_does_not_prevent_an_expansion(
     cluster: MetadataCluster,
 ) -> None:
     """After a fail-over the leader does not know its members' broker epochs (KIP-903)."""
@@ -133,7 +133,7 @@ def test_the_preferred_leader_is_elected_when_it_is_in_sync(cluster: MetadataClu
     assert elect(cluster, PREFERRED, ("t", 0)).error == ErrorCode.ELECTION_NOT_NEEDED
 
 
-def test_an_unclean_election_on_request(cluster: MetadataCluster) -> None:
+def test_unclean_election_on_request_elects_any_live_replica(cluster: MetadataCluster) -> None:
     assert elect(cluster, UNCLEAN, ("t", 0)).error == ErrorCode.ELECTION_NOT_NEEDED
     cluster.set_isr(1)
     cluster.set_isr(1, 2)
@@ -148,7 +148,7 @@ def test_an_unclean_election_on_request(cluster: MetadataCluster) -> None:
     assert (partition.leader, partition.isr, partition.elr) == (3, (3,), ())
 
 
-def test_elections_of_what_does_not_exist(cluster: MetadataCluster) -> None:
+def test_elections_of_unknown_partitions_and_types_are_refused(cluster: MetadataCluster) -> None:
     for key in (("none", 0), ("t", 1), ("t", -1)):
         item = elect(cluster, PREFERRED, key)
         assert item.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -156,7 +156,7 @@ def test_elections_of_what_does_not_exist(cluster: MetadataCluster) -> None:
     assert result.error == ErrorCode.INVALID_REQUEST and not result.items
 
 
-def test_elections_of_everything_leave_out_what_needs_none(cluster: MetadataCluster) -> None:
+def test_elections_of_all_partitions_leave_out_those_without_need(cluster: MetadataCluster) -> None:
     cluster.topic("u", (2, 1), (1, 2))
     cluster.die(1)
     cluster.start(1)

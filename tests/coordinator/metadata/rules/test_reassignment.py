@@ -1,4 +1,4 @@
-"""Partitions move (KIP-455): started, completed by the ISR, replaced, taken back."""
+"""Reassignments (KIP-455): started, completed by the ISR, replaced, cancelled."""
 
 import pytest
 
@@ -72,7 +72,7 @@ def test_more_replicas_join_one_by_one(cluster: MetadataCluster) -> None:
     assert len(cluster.partition().replicas) == 5
 
 
-def test_a_plan_can_be_replaced_and_the_first_state_still_be_had_back(
+def test_replaced_reassignment_can_be_cancelled_to_the_first_state(
     cluster: MetadataCluster,
 ) -> None:
     reassign(cluster, 4, 2, 3)
@@ -136,7 +136,7 @@ def test_taking_back_uncleanly_where_that_is_allowed() -> None:
     assert (partition.replicas, partition.isr, partition.leader) == ((1,), (1,), 1)
 
 
-def test_what_cannot_be_reassigned_is_refused(cluster: MetadataCluster) -> None:
+def test_invalid_reassignments_are_refused(cluster: MetadataCluster) -> None:
     for replicas in ((), (1, 1), (1, 9)):
         item = reassign(cluster, *replicas)
         assert item.error == ErrorCode.INVALID_REPLICA_ASSIGNMENT and item.message

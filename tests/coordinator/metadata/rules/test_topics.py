@@ -44,7 +44,9 @@ def test_a_topic_is_placed_where_the_command_is_applied(cluster: MetadataCluster
     assert leaders == [1, 2], "small topics go round the brokers, too"
 
 
-def test_the_clusters_defaults_fill_in(cluster: MetadataCluster) -> None:
+def test_create_without_count_and_factor_uses_the_clusters_defaults(
+    cluster: MetadataCluster,
+) -> None:
     item = create(cluster, NewTopic("t", topic_id("t")))
     assert (item.partition_count, item.replication_factor) == (3, 2)
 
@@ -100,7 +102,7 @@ def test_the_clusters_defaults_fill_in(cluster: MetadataCluster) -> None:
         ),
     ],
 )
-def test_what_cannot_be_created_is_refused_with_a_sentence(
+def test_invalid_topics_are_refused_with_a_sentence(
     cluster: MetadataCluster, topic: NewTopic, error: ErrorCode
 ) -> None:
     cluster.topic("is_here", (1,))
@@ -157,7 +159,7 @@ def test_fenced_brokers_hold_replicas_only_when_there_is_no_choice(
     assert create(cluster, assigned).error == ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
-def test_more_partitions(cluster: MetadataCluster) -> None:
+def test_create_partitions_extends_a_topic(cluster: MetadataCluster) -> None:
     cluster.topic("t", (1, 2))
     item = extend(cluster, MorePartitions("t", 4))
     assert item.error == 0 and item.partition_count == 4
@@ -180,7 +182,7 @@ def test_more_partitions(cluster: MetadataCluster) -> None:
         (MorePartitions("t", 2, ()), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
     ],
 )
-def test_what_cannot_be_extended_is_refused(
+def test_invalid_extensions_are_refused(
     cluster: MetadataCluster, wanted: MorePartitions, error: ErrorCode
 ) -> None:
     cluster.topic("t", (1, 2))
@@ -223,7 +225,7 @@ def test_topics_are_deleted_by_name_or_by_id(cluster: MetadataCluster) -> None:
         ),
     ],
 )
-def test_what_cannot_be_deleted_is_refused(
+def test_invalid_deletions_are_refused(
     cluster: MetadataCluster, references: tuple, errors: tuple[ErrorCode, ...]
 ) -> None:
     cluster.topic("t")

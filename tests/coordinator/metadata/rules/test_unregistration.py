@@ -48,7 +48,7 @@ def test_a_partition_keeps_its_unregistered_replica_which_may_come_back(
 def test_an_unregistered_broker_with_another_disk_does_not_lead(
     by_snapshot: bool, lost_directory: bool, leader: int
 ) -> None:
-    """1 and 2 lost power, so 3 alone has all records; without its disk, 2 is the likeliest."""
+    """1 and 2 lost power, so 3 alone has all records; without its disk, 2 most likely has them."""
     cluster = MetadataCluster(min_isr=3)
     cluster.topic("t", (1, 2, 3))
     for node in (1, 2):

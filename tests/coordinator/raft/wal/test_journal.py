@@ -21,7 +21,7 @@ SEGMENT_BYTES = 4_096
 
 
 class Model:
-    """What a group's log should be."""
+    """A model of a group's log."""
 
     def __init__(self) -> None:
         self.term, self.voted_for, self.is_voter = 0, -1, False
@@ -73,7 +73,7 @@ def disk(tmp_path: Path) -> Iterator[DirectoryDisk]:
 
 
 def change(journal: Journal, g: int, model: Model, rng: random.Random) -> None:
-    """One random change, to the journal and to the model."""
+    """Make one random change, to the journal and to the model."""
     choice = rng.random()
     if choice < 0.6:
         model.end += 1
@@ -109,7 +109,7 @@ def change(journal: Journal, g: int, model: Model, rng: random.Random) -> None:
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 1 << 32), power=st.booleans())
 def test_recovery_gives_the_log_of_a_finished_commit(seed: int, power: bool) -> None:
-    """After any crash: the last synced state, or a later one if its frame got to the disk."""
+    """After any crash it is the last synced state, or a later one if its frame got to the disk."""
     rng = random.Random(seed)
     disk = VirtualDisk(rng)
     journal, models = open_journal(disk)
@@ -120,7 +120,7 @@ def test_recovery_gives_the_log_of_a_finished_commit(seed: int, power: bool) -> 
                 g = rng.choice(GROUPS)
                 change(journal, g, models[g], rng)
             batch = journal.take()
-            if batch is None:  # the lots gave no change
+            if batch is None:  # the random choice gave no change
                 continue
             journal.write(batch)
             journal.finish(batch)
@@ -146,7 +146,7 @@ def test_recovery_gives_the_log_of_a_finished_commit(seed: int, power: bool) -> 
 
 
 def test_segments_are_deleted_when_snapshots_cover_them(disk: DirectoryDisk) -> None:
-    """Oldest first, never the current one, and what is left can be read."""
+    """They go oldest first, never the current one, and the rest can be read."""
     journal, _ = open_journal(disk)
     for index in range(1, 200):
         journal.append_entry(0, index, 1, b"x" * 100)
@@ -165,7 +165,7 @@ def test_segments_are_deleted_when_snapshots_cover_them(disk: DirectoryDisk) -> 
 
 
 def test_a_missing_segment_is_noticed(tmp_path: Path, disk: DirectoryDisk) -> None:
-    """In the middle, at the beginning."""
+    """It is noticed in the middle and at the beginning."""
     journal, _ = open_journal(disk)
     for index in range(1, 200):
         journal.append_entry(0, index, 1, b"x" * 100)
@@ -195,7 +195,7 @@ def test_a_sealed_log_proves_that_its_last_frame_was_synced(disk: DirectoryDisk)
 
 
 def test_another_node_or_other_voters_are_refused(disk: DirectoryDisk) -> None:
-    """The directory tells whose it is."""
+    """The directory records its owner."""
     journal, _ = open_journal(disk)
     journal.append_voter(0)
     commit(journal)
@@ -216,7 +216,7 @@ def test_a_directory_has_one_user(tmp_path: Path) -> None:
     second.close()
 
 
-def test_what_a_newer_version_wrote_is_refused() -> None:
+def test_record_of_a_newer_version_is_refused() -> None:
     """An unknown record is not skipped."""
     disk = VirtualDisk(random.Random(1))
     journal, _ = open_journal(disk)
@@ -228,7 +228,7 @@ def test_what_a_newer_version_wrote_is_refused() -> None:
 
 
 def test_the_head_of_a_segment_repeats_every_group() -> None:
-    """So that a group that is silent for long keeps its vote when old segments go."""
+    """A group that is silent for long keeps its vote when old segments are deleted."""
     disk = VirtualDisk(random.Random(1))
     journal, _ = open_journal(disk)
     journal.append_term(1, 7, 3)
