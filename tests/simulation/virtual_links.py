@@ -78,7 +78,7 @@ class Exchange:
 
 
 class VirtualLinks(PeerHandlers):
-    """All links of one broker; see replication.transport.PeerTransport."""
+    """All links of one broker; see replication.peer.transport.PeerTransport."""
 
     def __init__(
         self, node_id: int, peers: Iterable[int], exchange: Exchange, loop: ProcessLoop

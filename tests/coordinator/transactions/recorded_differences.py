@@ -10,7 +10,7 @@ from ...interop.recorded.cases import Case
 
 
 class Meant(NamedTuple):
-    """A difference, as patterns of a case and of answers in `transaction_stage`'s form."""
+    """A difference; all but the reason are patterns, of answers as in `recorded/stage`."""
 
     reason: str
     state: str = "*"
