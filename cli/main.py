@@ -34,7 +34,7 @@ from . import (
     transactions,
 )
 from .look import events, metrics, page
-from .proof import conformance, lesson
+from .proof import certify, conformance, lesson
 from .security import acls
 
 GROUPS = {
@@ -53,7 +53,7 @@ GROUPS = {
     "Data": ("topic", "produce", "consume", "group", "acl", "log"),
     "To look at": ("ui", "top", "events", "metrics", "lesson"),
     "Transactions": ("why", "txn"),
-    "Proof": ("prove", "observe", "inject", "chaos", "check", "conformance"),
+    "Proof": ("prove", "certify", "observe", "inject", "chaos", "check", "conformance"),
     "Figures": ("demo", "bench"),
     "This program": ("profile", "completion", "help"),
 }
@@ -75,7 +75,7 @@ def build(width: int | None = None) -> App:
     )
     for family in (
         cluster, clock, topics, groups, acls, transactions, data, bench, check, chaos, inject,
-        observe, prove, profile, conformance, lesson, page, metrics,
+        observe, prove, certify, profile, conformance, lesson, page, metrics,
         events,
     ):  # fmt: skip
         family.register(app)

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.xdist_group("tidy")  # what is parsed is parsed once
 # are named in rooms of their own, in braces.
 ROOMS: dict[str, list[list[set[str]]]] = {
     "proof": [
+        [{"certify"}],
         [{"demo"}, {"bench"}, {"chaos"}, {"prove"}, {"pytest_plugin"}, {"audit"}, {"lesson"}],
         [{"judge"}, {"conformance"}, {"pages"}],
     ],

@@ -1,0 +1,80 @@
+"""`oncelog certify`: does a system keep what its documentation promises?"""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from ...deploy.cluster.terminal import say, show, tell
+from ..common import Format, check_bootstrap
+
+LISTED = {"recipe": "RECIPE", "system": "SYSTEM", "mode": "MODE", "promise": "PROMISES"}
+
+
+def register(app: App) -> None:
+    """Add this file's command."""
+    app.command(certify)
+
+
+def certify(
+    recipe: Annotated[
+        str | None, Parameter(help="A folder with a recipe.toml, or the name of one of ours.")
+    ] = None,
+    /,
+    *,
+    seeds: Annotated[str, Parameter(help="FIRST:LAST, or single ones with commas.")] = "1:10",
+    bootstrap: Annotated[
+        str | None,
+        Parameter(
+            help="HOST:PORT,... of any Kafka, instead of a cluster made for each run.",
+            validator=check_bootstrap,
+        ),
+    ] = None,
+    resume: Annotated[
+        bool, Parameter(help="Run only the seeds that verdict.json lacks.", negative=())
+    ] = False,
+    seconds: Annotated[float, Parameter(help="How long faults are made, each seed.")] = 20.0,
+    shrink: Annotated[
+        bool, Parameter(help="Look for the fewest faults that break it.", negative=())
+    ] = False,
+    out: Annotated[
+        Path | None, Parameter(help="Where verdict.json goes; without: certified/RECIPE.")
+    ] = None,
+    format: Format = "table",
+) -> int:
+    """Install a system, run `prove` by seeds, and hold what comes out against its promise.
+
+    Without RECIPE: the recipes that there are. verdict.json has all that a run found; JUnit XML
+    and SARIF lie beside it, and a report.md where the promise was broken (docs/certified.md).
+
+    Exit code 0: kept in all seeds. 1: broken. 3: proves nothing. 2: called wrongly, or it cannot
+    be installed.
+    """
+    from ...proof.certify.certifying import certify as run_recipe
+    from ...proof.certify.certifying import parse_seeds
+    from ...proof.certify.recipe import all_recipes, find_recipe
+    from ...proof.certify.verdict import EXIT_CODES
+
+    if recipe is None:
+        rows = [
+            {"recipe": r.name, "system": f"{r.system} {r.version}", "mode": r.mode,
+             "promise": r.promise} for r in all_recipes()
+        ]  # fmt: skip
+        show(rows, format, columns=LISTED, optional=("mode",))
+        return 0
+    wanted = find_recipe(recipe)
+    folder = out or Path("certified") / wanted.name
+    fields = run_recipe(
+        wanted, parse_seeds(seeds), folder, seconds=seconds, bootstrap=bootstrap, resume=resume,
+        shrink=shrink, say=say,
+    )  # fmt: skip
+    if format == "json":
+        print(json.dumps(fields))
+    else:
+        for run in fields["runs"]:
+            tell(f"seed {run['seed']} on {run['cluster']}: {run['verdict']}: {run['why']}")
+        tell(
+            f"{fields['promise']} by {fields['page']}: {fields['verdict']}", f"all of it: {folder}"
+        )
+    return EXIT_CODES[fields["verdict"]]

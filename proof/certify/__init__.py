@@ -1,0 +1,1 @@
+"""certify: what systems on Kafka promise, held against `prove`; begin with certifying.py."""

@@ -1,0 +1,199 @@
+"""A recipe by seeds: install, run `prove` for each seed, and keep what came of it after each."""
+
+import asyncio
+import json
+import os
+import platform
+import secrets
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ...client.admin import BROKER_RESOURCE, Admin
+from ...deploy.cluster.ends.guardian import guardian
+from ...deploy.cluster.failure import Failure
+from ...node.linux import processor_model
+from ...version import __version__
+from ..prove.api import shrunk
+from ..prove.outcome import ProveOutcome
+from ..prove.run import Run
+from .environment import Environment, install
+from .recipe import VERDICT, Recipe
+from .results import write_results
+from .verdict import (
+    NOTHING,
+    OURS,
+    PEER,
+    CertifiedRun,
+    certified_run,
+    runs_in,
+    verdict_fields,
+)
+
+FENCE_KEY = "oncelog.transaction.connection.fence"  # a key that no other broker has
+PEER_METADATA_LEVEL = 33  # metadata.version of Apache Kafka 4.4 (4.4-IV2)
+SEEDS_MAX, SEED_MAX = 1_000, 10**9
+Say = Callable[[str], None]
+
+
+def parse_seeds(text: str) -> list[int]:
+    """`3`, `1:10` or `1,4,7`; Failure for anything else."""
+    found: list[int] = []
+    try:
+        for part in text.split(","):
+            first, colon, last = part.partition(":")
+            end = int(last) if colon else int(first)
+            if not 0 <= int(first) <= end <= SEED_MAX or end - int(first) >= SEEDS_MAX:
+                raise ValueError
+            found += range(int(first), end + 1)
+    except ValueError:
+        raise Failure(
+            f"--seeds {text} is no FIRST:LAST, as 1:10, of at most {SEEDS_MAX}.", exit_code=2
+        ) from None
+    return list(dict.fromkeys(found))[:SEEDS_MAX]
+
+
+def certify(
+    recipe: Recipe,
+    seeds: Sequence[int],
+    out: Path,
+    *,
+    seconds: float = 20.0,
+    bootstrap: str | None = None,
+    resume: bool = False,
+    shrink: bool = False,
+    say: Say = lambda _: None,
+) -> dict[str, Any]:
+    """Return the fields of verdict.json, which is in `out` with all else after each seed.
+
+    Runs on other clusters stay in it. resume: those on this cluster do, too, and only the seeds
+    that are missing are run.
+    """
+    recipe.settings(recipe.command, seconds=seconds, bootstrap=bootstrap)  # Failure: before all
+    cluster = OURS if bootstrap is None else asyncio.run(cluster_kind(bootstrap))
+    before = _runs_before(out / VERDICT, recipe)
+    runs = [run for run in before if resume or run.cluster != cluster]
+    done = {run.seed for run in runs if run.cluster == cluster and run.fault_seconds == seconds}
+    environment = install(recipe, say)
+    versions = {"oncelog": __version__, **environment.versions}
+    fields = verdict_fields(recipe, runs, versions=versions, machine=machine())
+    for number, seed in enumerate(seeds, 1):
+        if seed in done:
+            continue
+        say(f"{recipe.name} on {cluster}: seed {seed}, run {number} of {len(seeds)}")
+        run = _one(recipe, environment, seed, cluster, seconds, bootstrap, shrink, say)
+        runs = [r for r in runs if (r.seed, r.cluster) != (seed, cluster)] + [run]
+        fields = verdict_fields(recipe, runs, versions=versions, machine=machine())
+        write_results(recipe, fields, runs, out)
+        say(f"seed {seed}: {run.verdict}: {run.why}")
+    return fields
+
+
+def _one(
+    recipe: Recipe,
+    environment: Environment,
+    seed: int,
+    cluster: str,
+    seconds: float,
+    bootstrap: str | None,
+    shrink: bool,
+    say: Say,
+) -> CertifiedRun:
+    on, begun_s = time.strftime("%Y-%m-%d"), time.monotonic()
+    with ExitStack() as stack:
+        name = Path(tempfile.gettempdir()) / f"oncelog-certify-{secrets.token_hex(4)}"
+        stack.enter_context(guardian.kept("directory", name))
+        name.mkdir(mode=0o700)
+        stack.callback(shutil.rmtree, name, ignore_errors=True)
+        places = {**environment.places, "recipe": str(recipe.folder), "state": str(name)}
+        values = _filled_settings(recipe, places, environment)
+        if bootstrap:  # what others have left in its topics is not its input
+            topic = f"{recipe.name}-{seed}-{secrets.token_hex(2)}"
+            values |= {"outputs": (f"{topic}-out",), **values, "inputs": (f"{topic}-in",)}
+        settings = recipe.settings(
+            [word for part in recipe.command for word in _filled(part, places)],
+            **values, seed=seed, seconds=seconds, bootstrap=bootstrap,
+        )  # fmt: skip
+        try:
+            outcome = Run(settings, None, say).go()
+        except Failure as problem:  # it never worked, or something of ours did not
+            why = str(problem).splitlines()[0].replace(str(name), "{state}")
+            return CertifiedRun(
+                seed=seed, cluster=cluster, on=on, fault_seconds=seconds, is_kept=None,
+                verdict=NOTHING.upper(), why=f"no run: {why}",
+                seconds=round(time.monotonic() - begun_s, 1),
+            )  # fmt: skip
+        run = certified_run(
+            recipe.promise, outcome.as_fields(), cluster=cluster, on=on, fault_seconds=seconds
+        )
+        smallest = _smallest(outcome, say) if shrink and run.is_kept is False else ""
+    return replace(run, smallest=smallest)
+
+
+def _smallest(outcome: ProveOutcome, say: Say) -> str:
+    say("looking for the fewest faults that break it")
+    return shrunk(outcome, say)
+
+
+def _filled_settings(
+    recipe: Recipe, places: dict[str, str], environment: Environment
+) -> dict[str, Any]:
+    given: dict[str, str] = dict(recipe.prove.get("environment", {}))
+    filled = {key: " ".join(_filled(value, places)) for key, value in given.items()}
+    found: dict[str, Any] = {"environment": {**environment.variables, **filled}}
+    if sink := recipe.prove.get("sink"):
+        found |= {"sink": _filled(sink, places)[0], "outputs": ()}
+    return found
+
+
+def _filled(part: str, places: dict[str, str]) -> list[str]:
+    """A part of a command; {java} stands for several."""
+    if part == "{java}":
+        return places.get("java", "java").split(" ")
+    for name, value in places.items():
+        part = part.replace(f"{{{name}}}", value)
+    return [part]
+
+
+def _runs_before(file: Path, recipe: Recipe) -> list[CertifiedRun]:
+    if not file.exists():
+        return []
+    try:
+        return runs_in(json.loads(file.read_text(encoding="utf-8")), recipe)
+    except ValueError as problem:
+        raise Failure(
+            f"{file} is no verdict: {problem}. Choose another --out.", exit_code=2
+        ) from None
+
+
+async def cluster_kind(bootstrap: str) -> str:
+    """Return OURS, PEER, or words for another cluster."""
+    async with Admin({"bootstrap.servers": bootstrap}) as admin:
+        broker = (await admin.describe_cluster()).brokers[0]
+        configs = await admin.describe_configs(str(broker.node_id), BROKER_RESOURCE)
+        if any(config.name == FENCE_KEY for config in configs):
+            return OURS
+        level = (await admin.view.any_broker()).features.get("metadata.version", 0)
+        return PEER if level == PEER_METADATA_LEVEL else f"Kafka, metadata.version {level}"
+
+
+def machine() -> str:
+    """Return what a run's times mean nothing without; no name of the machine."""
+    model = processor_model() or platform.processor() or "unknown processor"
+    return f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, {model}"
+
+
+def kept_verdicts(recipes: Iterable[Recipe]) -> list[dict[str, Any]]:
+    """Return the verdicts that lie beside the recipes; one of another program does not count."""
+    found: list[dict[str, Any]] = []
+    for recipe in recipes:
+        if runs := _runs_before(recipe.folder / VERDICT, recipe):
+            fields = json.loads((recipe.folder / VERDICT).read_text(encoding="utf-8"))
+            versions, where = fields["versions"], fields["machine"]
+            found.append(verdict_fields(recipe, runs, versions=versions, machine=where))
+    return found

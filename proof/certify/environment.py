@@ -1,0 +1,172 @@
+"""Where a system is installed: an environment for each set of packages, below a cache directory.
+
+What stands there whole has a file `installed.json`, written last; what does not is made anew.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+from ...deploy.cluster.ends.guardian import environment_of, guardian, new_run
+from ...deploy.cluster.failure import Failure
+from ...deploy.cluster.private import make_private_directory
+from ...deploy.faults.supervisor import end_session
+from .recipe import Recipe
+
+INSTALL_TIMEOUT_S = 900.0
+WORDS_BYTES_MAX = 2_000
+DONE = "installed.json"
+PROGRAMS = {
+    "python": "Python", "node": "Node.js (https://nodejs.org)", "npm": "npm, which comes with Node.js",
+    "java": "Java 17 or later", "javac": "a Java development kit, 17 or later",
+    "mvn": "Maven (https://maven.apache.org)",
+}  # fmt: skip
+NEEDS = {"pip": ("python",), "npm": ("node", "npm"), "maven": ("java", "javac", "mvn")}
+JVM_FLAGS = ("-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """places: what stands for {python}, {java}, ... in a command. versions: of all packages."""
+
+    places: Mapping[str, str]
+    versions: Mapping[str, str]
+    variables: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+def cache_directory() -> Path:
+    """Return where environments are kept: below XDG_CACHE_HOME, or ~/.cache."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "oncelog" / "certify"
+
+
+def install(recipe: Recipe, say: Say) -> Environment:
+    """Return the environment of a recipe, made where it is missing; Failure in words."""
+    if not recipe.install:
+        return Environment({"python": sys.executable}, {"Python": platform.python_version()})
+    for installer in recipe.install:
+        _require(recipe, NEEDS[installer])
+    wanted = json.dumps([recipe.install, sys.version, _own_source(recipe)], sort_keys=True)
+    kind = "-".join(recipe.install)
+    folder = cache_directory() / f"{kind}-{hashlib.sha256(wanted.encode()).hexdigest()[:12]}"
+    make_private_directory(folder.parent)
+    with (folder.parent / f"{folder.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two at once: the second finds what the first has made
+        if not (folder / DONE).exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            say(f"installing {recipe.system} {recipe.version}: once for this machine")
+            for installer, packages in recipe.install.items():
+                MAKERS[installer](folder, packages, recipe)
+            versions = {k: v for each in recipe.install for k, v in VERSIONS[each](folder).items()}
+            (folder / DONE).write_text(json.dumps(versions))
+    versions = json.loads((folder / DONE).read_text())
+    java = ["java", *JVM_FLAGS, "-cp", f"{folder}/jars/*:{folder}/classes"]
+    places = {"python": f"{folder}/bin/python", "java": " ".join(java)}
+    return Environment(places, versions, {"NODE_PATH": f"{folder}/node_modules"})
+
+
+def _own_source(recipe: Recipe) -> str:
+    return (
+        recipe.digest if "maven" in recipe.install else ""
+    )  # its classes are kept beside the jars
+
+
+def _require(recipe: Recipe, programs: Sequence[str]) -> None:
+    for program in programs:
+        if program != "python" and shutil.which(program) is None:
+            raise Failure(
+                f"{recipe.name} needs {PROGRAMS[program]}, which is not on this machine's PATH.",
+                exit_code=2,
+            )
+
+
+def _python(folder: Path, packages: Sequence[str], recipe: Recipe) -> None:
+    _run([sys.executable, "-m", "venv", str(folder)], folder)
+    _run([f"{folder}/bin/python", "-m", "pip", "install", "-q", *packages], folder)
+
+
+def _node(folder: Path, packages: Sequence[str], recipe: Recipe) -> None:
+    _run(["npm", "install", "--no-audit", "--no-fund", "--prefix", str(folder), *packages], folder)
+
+
+def _java(folder: Path, packages: Sequence[str], recipe: Recipe) -> None:
+    """Fetch the jars, and compile the recipe's program once: each start would do it again."""
+    parts = [package.split(":") for package in packages]
+    if any(len(each) != 3 for each in parts):
+        raise Failure(f"{recipe.name}: maven's packages are GROUP:ARTIFACT:VERSION.", exit_code=2)
+    needed = "".join(
+        f"<dependency><groupId>{escape(group)}</groupId><artifactId>{escape(artifact)}</artifactId>"
+        f"<version>{escape(version)}</version></dependency>"
+        for group, artifact, version in parts
+    )
+    (folder / "pom.xml").write_text(
+        "<project><modelVersion>4.0.0</modelVersion><groupId>certify</groupId>"
+        "<artifactId>recipe</artifactId><version>1</version>"
+        f"<dependencies>{needed}</dependencies></project>"
+    )
+    command = ["mvn", "-q", "-B", "-f", f"{folder}/pom.xml", "dependency:copy-dependencies"]
+    _run([*command, "-DincludeScope=runtime", f"-DoutputDirectory={folder}/jars"], folder)
+    sources = sorted(map(str, recipe.folder.glob("*.java")))
+    _run(["javac", "-cp", f"{folder}/jars/*", "-d", f"{folder}/classes", *sources], folder)
+
+
+def _run(command: Sequence[str], folder: Path) -> None:
+    """Run an installer to its end; whatever ends us ends all that it has started."""
+    run = new_run()
+    with guardian.kept("run", run), tempfile.TemporaryFile() as words:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=words, stderr=words, cwd=folder,
+            env=environment_of(run), start_new_session=True,
+        )  # fmt: skip
+        try:
+            code = process.wait(INSTALL_TIMEOUT_S)
+        except BaseException as problem:
+            end_session(process.pid)
+            process.wait()
+            if isinstance(problem, subprocess.TimeoutExpired):
+                problem = Failure(f"{command[0]} was not done in {INSTALL_TIMEOUT_S:.0f} s.")
+            raise problem from None
+        if code:
+            words.seek(max(0, words.tell() - WORDS_BYTES_MAX))
+            told = words.read().decode(errors="replace")
+            raise Failure(f"{Path(command[0]).name} ended with code {code}:\n{told}", exit_code=2)
+
+
+def _python_versions(folder: Path) -> dict[str, str]:
+    command = [f"{folder}/bin/python", "-m", "pip", "list", "--format", "json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    return {"Python": platform.python_version()} | {
+        package["name"]: package["version"] for package in json.loads(done.stdout)
+    }
+
+
+def _node_versions(folder: Path) -> dict[str, str]:
+    locked = json.loads((folder / "node_modules/.package-lock.json").read_text())["packages"]
+    found = {name.removeprefix("node_modules/"): at["version"] for name, at in locked.items()}
+    return {"Node.js": _first_line("node", "--version")} | found
+
+
+def _java_versions(folder: Path) -> dict[str, str]:
+    jars = [file.stem.rpartition("-") for file in sorted((folder / "jars").glob("*.jar"))]
+    return {"Java": _first_line("java", "--version")} | {name: at for name, _, at in jars}
+
+
+def _first_line(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    return done.stdout.splitlines()[0]
+
+
+MAKERS = {"pip": _python, "npm": _node, "maven": _java}
+VERSIONS = {"pip": _python_versions, "npm": _node_versions, "maven": _java_versions}

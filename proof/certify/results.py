@@ -1,0 +1,134 @@
+"""What a verdict leaves in its directory: verdict.json, JUnit XML, SARIF, a report for maintainers."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+from ...wire.printable import printable
+from ..prove.diagnosis.catalogue import CATALOGUE
+from .recipe import VERDICT, Recipe
+from .verdict import BROKEN, CertifiedRun
+
+JUNIT, SARIF, REPORT = "verdict.xml", "verdict.sarif", "report.md"
+SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+LEVELS = {"wrong": "error", "exposed": "note"}
+
+
+def write_results(
+    recipe: Recipe, fields: Mapping[str, Any], runs: Sequence[CertifiedRun], out: Path
+) -> None:
+    """Write all of it; report.md only of a promise that was seen broken."""
+    out.mkdir(parents=True, exist_ok=True)
+    texts = {
+        VERDICT: json.dumps(fields, indent=1) + "\n",
+        JUNIT: junit(recipe, runs),
+        SARIF: json.dumps(sarif(recipe, runs), indent=1) + "\n",
+        REPORT: report(recipe, fields, runs) if any(r.is_kept is False for r in runs) else "",
+    }
+    for name, text in texts.items():
+        if text:
+            (out / name).write_text(text, encoding="utf-8")
+        else:
+            (out / name).unlink(missing_ok=True)
+
+
+def junit(recipe: Recipe, runs: Sequence[CertifiedRun]) -> str:
+    """Return a test case for each run: failed where the promise broke, skipped where nothing is
+    proved."""
+    suite = ElementTree.Element(
+        "testsuite", name=f"certify {recipe.name}", tests=str(len(runs)), errors="0",
+        failures=str(sum(run.is_kept is False for run in runs)),
+        skipped=str(sum(run.is_kept is None for run in runs)),
+        time=f"{sum(run.seconds for run in runs):.1f}",
+    )  # fmt: skip
+    for run in runs:
+        case = ElementTree.SubElement(
+            suite, "testcase", classname=f"certify.{recipe.name}",
+            name=f"seed {run.seed} on {run.cluster}", time=f"{run.seconds:.1f}",
+        )  # fmt: skip
+        if run.is_kept is not True:
+            kind = "failure" if run.is_kept is False else "skipped"
+            told = ElementTree.SubElement(case, kind, message=f"{run.verdict}: {run.why}")
+            told.text = printable("\n".join(run.story), keep="\n")
+    ElementTree.indent(suite)
+    return (
+        '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(suite, "unicode") + "\n"
+    )
+
+
+def sarif(recipe: Recipe, runs: Sequence[CertifiedRun]) -> dict[str, Any]:
+    """Return the findings of all runs as results on the recipe's program."""
+    seeds: dict[str, list[int]] = {}
+    for run in runs:
+        for finding in run.findings:
+            seeds.setdefault(finding.partition(" ")[0], []).append(run.seed)
+    kinds = [CATALOGUE[name] for name in sorted(seeds) if name in CATALOGUE]
+    program = next((p for p in recipe.command if p.startswith("{recipe}/")), "recipe.toml")
+    place = {"artifactLocation": {"uri": program.removeprefix("{recipe}/")}}
+    return {
+        "$schema": SARIF_SCHEMA, "version": "2.1.0",
+        "runs": [{
+            "tool": {"driver": {"name": "oncelog certify", "rules": [
+                {"id": kind.name, "shortDescription": {"text": kind.title},
+                 "help": {"text": f"{kind.remedy}. See {kind.section}."}} for kind in kinds
+            ]}},
+            "results": [
+                {"ruleId": kind.name, "level": LEVELS[kind.weight],
+                 "message": {"text": f"{kind.title}; seen with seeds "
+                                     f"{', '.join(map(str, sorted(set(seeds[kind.name]))))}"},
+                 "locations": [{"physicalLocation": place}]} for kind in kinds
+            ],
+        }],
+    }  # fmt: skip
+
+
+def report(recipe: Recipe, fields: Mapping[str, Any], runs: Sequence[CertifiedRun]) -> str:
+    """Return a text for the system's maintainers, of the first run that broke the promise."""
+    broken = [run for run in runs if run.is_kept is False]
+    worst = min(broken, key=lambda run: (not run.story, len(run.story), run.seed))
+    is_sure = fields["verdict"] == BROKEN
+    kinds = [CATALOGUE[n] for f in worst.findings if (n := f.partition(" ")[0]) in CATALOGUE]
+    lines = [
+        f"# {printable(recipe.title)}", "",
+        *([] if is_sure else [f"**{fields['verdict']}.** Do not send this yet: a promise is called "
+          "broken when it was seen in two seeds, on Apache Kafka 4.4 too, and when a second reader "
+          "has held the program against the documentation.", ""]),
+        "## What was done", "",
+        f"`{fields['command']}` starts a cluster, feeds unique inputs, starts "
+        f"{recipe.prove.get('instances', 2)} instances of the program in the recipe "
+        f"`{recipe.name}`, makes faults for {worst.fault_seconds:g} s, mends all, and reads what was "
+        "committed. It was run with " + ", ".join(
+            f"{name} {fields['versions'][name]}" for name in list(fields["versions"])[:2]
+        ) + f", on {fields['machine']}.", "",
+        "## What is expected", "",
+        f"{recipe.promise.capitalize()}: {recipe.says} ({recipe.page})", "",
+        "## What was seen", "",
+        "| seed | on | verdict | faults that met work | findings |", "|---|---|---|---|---|",
+        *(f"| {run.seed} | {run.cluster} | {run.verdict}: {run.why} | {run.met} | "
+          f"{', '.join(run.findings) or 'none'} |" for run in runs), "",
+        f"## One record, seed {worst.seed}", "",
+        f"What the protocol showed of {worst.story_of or 'it'}:", "", "```", *worst.story, "```", "",
+        "## The smallest plan", "",
+        f"`--faults {worst.smallest}`" if worst.smallest else
+        "Not looked for: `oncelog certify ... --shrink`. The plan was " + ", ".join(worst.faults)
+        + ".", "",
+        *(line for kind in kinds for line in
+          (f"## {kind.name}", "", f"{kind.title.capitalize()}: {kind.why}. Remedy: {kind.remedy}.",
+           "")),
+    ]  # fmt: skip
+    return "\n".join(printable(line) for line in lines).rstrip() + "\n"
+
+
+def sentences(run: CertifiedRun) -> str:
+    """Return the story of a run in three sentences."""
+    faults = [line.partition("FAULT ")[2] for line in run.story if "FAULT " in line]
+    told = [f"Seed {run.seed} on {run.cluster}: {run.why}."]
+    if run.story_of:
+        told.append(
+            f"The record {run.story_of}" + (f" met: {faults[0]}." if faults else " met no fault.")
+        )
+    wrong = [f.partition(" ")[0] for f in run.findings if f.endswith("(wrong)")]
+    told.append(f"The protocol shows {', '.join(wrong) if wrong else 'no mistake of the program'}.")
+    return " ".join(told)

@@ -1,0 +1,151 @@
+"""What runs say of a promise. Pure.
+
+A run keeps a promise, breaks it, or proves nothing. `broken` is said of a system only when it broke
+in two seeds at least, on Apache Kafka 4.4 too, and when a second reader has held the program
+against the system's own documentation. Until then the word is SEEN.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, cast
+
+from .recipe import Recipe
+
+SCHEMA = 1
+KEPT, BROKEN, NOTHING = "kept", "broken", "proves nothing"
+SEEN = "seen broken here, not yet repeated"
+EXIT_CODES = {KEPT: 0, BROKEN: 1, SEEN: 1, NOTHING: 3}
+OURS, PEER = "oncelog", "Apache Kafka 4.4"
+SEEDS_MIN = 2
+STORY_LINES_MAX, FINDINGS_MAX, FAULTS_MAX = 60, 20, 60
+BREAKS = {
+    "exactly once": ("doubled", "lost", "stray", "aborted", "wrong"),
+    "at least once": ("lost", "stray", "aborted", "wrong"),
+    "at most once": ("doubled", "stray", "aborted", "wrong"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CertifiedRun:
+    """One run of `prove`. cluster: OURS, PEER, or words for another one. counts: of inputs, of
+    outputs, and of all that is wrong. smallest: the fewest faults that broke it, where looked for.
+    is_kept: None where it proves nothing."""
+
+    seed: int
+    cluster: str
+    on: str
+    fault_seconds: float
+    is_kept: bool | None
+    verdict: str
+    why: str
+    counts: Mapping[str, int] = field(default_factory=dict[str, int])
+    faults: Sequence[str] = ()
+    met: int = 0
+    findings: Sequence[str] = ()
+    story_of: str = ""
+    story: Sequence[str] = ()
+    smallest: str = ""
+    seconds: float = 0.0
+
+
+def certified_run(
+    promise: str, fields: Mapping[str, Any], *, cluster: str, on: str, fault_seconds: float
+) -> CertifiedRun:
+    """Return the run of an outcome, given as its fields."""
+    counts = {name: len(fields[name]) for name in BREAKS["exactly once"]}
+    counts = {"inputs": fields["inputs"], "outputs": fields["outputs"], **counts}
+    counts["pending"] = fields["pending"]
+    kept = keeps(promise, fields["verdict"], counts, has_rested=fields["rest"])
+    made = [fault for fault in fields["faults"] if fault["is_made"]]
+    return CertifiedRun(
+        seed=fields["seed"], cluster=cluster, on=on, fault_seconds=fault_seconds, is_kept=kept,
+        verdict=fields["verdict"], why=fields["why"], counts=counts,
+        faults=[fault["name"] for fault in made][:FAULTS_MAX],
+        met=sum(fault["met"] > 0 for fault in made),
+        findings=sorted({f"{f['name']} ({f['weight']})" for f in fields["findings"]})[:FINDINGS_MAX],
+        story_of=fields["story_of"] if kept is False else "",
+        story=fields["story"][:STORY_LINES_MAX] if kept is False else (),
+        seconds=fields["seconds"],
+    )  # fmt: skip
+
+
+def keeps(
+    promise: str, verdict: str, counts: Mapping[str, int], *, has_rested: bool
+) -> bool | None:
+    """Whether a run kept a promise; None where it proves nothing of it."""
+    if any(counts[name] for name in BREAKS[promise]):
+        return False
+    if verdict == "PROVES NOTHING" or not has_rested or counts["pending"]:
+        return None
+    return True
+
+
+def verdict_on(runs: Sequence[CertifiedRun], second_reading: str) -> str:
+    """Return the word for all runs of a recipe."""
+    broken = [run for run in runs if run.is_kept is False]
+    if broken:
+        is_repeated = len({run.seed for run in broken}) >= SEEDS_MIN
+        is_everywhere = {OURS, PEER} <= {run.cluster for run in broken}
+        return BROKEN if is_repeated and is_everywhere and second_reading else SEEN
+    return KEPT if runs and all(run.is_kept for run in runs) else NOTHING
+
+
+def verdict_fields(
+    recipe: Recipe, runs: Sequence[CertifiedRun], *, versions: Mapping[str, str], machine: str
+) -> dict[str, Any]:
+    """Return verdict.json; docs/certified.md has its schema."""
+    ordered = sorted(runs, key=lambda run: (run.cluster != OURS, run.cluster, run.seed))
+    seeds = [run.seed for run in ordered if run.cluster == OURS] or [run.seed for run in ordered]
+    seconds = max((run.fault_seconds for run in ordered), default=0.0)
+    return {
+        "schema": SCHEMA,
+        "recipe": recipe.name,
+        "digest": recipe.digest,
+        "system": recipe.system,
+        "version": recipe.version,
+        "language": recipe.language,
+        "mode": recipe.mode,
+        "promise": recipe.promise,
+        "page": recipe.page,
+        "verdict": verdict_on(ordered, recipe.second_reading),
+        "runs": [asdict(run) for run in ordered],
+        "versions": dict(versions),
+        "machine": machine,
+        "seconds": round(sum(run.seconds for run in ordered), 1),
+        "command": f"oncelog certify {recipe.name} --seeds {seed_words(seeds)} "
+        f"--seconds {seconds:g}",
+    }
+
+
+def runs_in(fields: object, recipe: Recipe) -> list[CertifiedRun]:
+    """Return the runs of a verdict.json that are of this recipe; ValueError for what is none."""
+    if not isinstance(fields, dict):
+        raise ValueError("it is no JSON object")
+    values = cast("dict[str, Any]", fields)
+    if values.get("schema") != SCHEMA:
+        raise ValueError(f"its schema is not {SCHEMA}")
+    if values.get("digest") != recipe.digest:
+        return []
+    try:
+        return [CertifiedRun(**run) for run in values["runs"]]
+    except (TypeError, KeyError) as problem:
+        raise ValueError(f"a run is not as it should be ({problem})") from None
+
+
+def seed_words(seeds: Sequence[int]) -> str:
+    """`1:10`, or the single seeds where some are missing between."""
+    found = sorted(set(seeds))
+    if len(found) > 1 and found == list(range(found[0], found[-1] + 1)):
+        return f"{found[0]}:{found[-1]}"
+    return ",".join(map(str, found))
+
+
+def tally(runs: Sequence[CertifiedRun], cluster: str) -> str:
+    """`kept 4 of 5, proves nothing 1`: the runs on one cluster in words."""
+    here = [run for run in runs if run.cluster == cluster]
+    counts = [(word, sum(r.is_kept is kept for r in here)) for word, kept in WORDS]
+    told = [f"{word} {count}" for word, count in counts if count]
+    return f"{', '.join(told)} of {len(here)}" if here else "not run"
+
+
+WORDS: Sequence[tuple[str, bool | None]] = (("kept", True), ("broken", False), (NOTHING, None))
