@@ -49,8 +49,7 @@ with (
             if problem.fatal:
                 raise
             producer.abort_transaction()
-            for place, offset in {
-                (r.topic, r.partition): r.offset for r in reversed(records)
-            }.items():
+            first = {(r.topic, r.partition): r.offset for r in reversed(records)}
+            for place, offset in first.items():
                 if place in consumer.assignment:
                     consumer.seek(*place, offset)

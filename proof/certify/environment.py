@@ -27,7 +27,7 @@ INSTALL_TIMEOUT_S = 900.0
 WORDS_BYTES_MAX = 2_000
 DONE = "installed.json"
 PROGRAMS = {
-    "python": "Python", "node": "Node.js (https://nodejs.org)", "npm": "npm, which comes with Node.js",
+    "python": "Python", "node": "Node.js (https://nodejs.org)", "npm": "npm (of Node.js)",
     "java": "Java 17 or later", "javac": "a Java development kit, 17 or later",
     "mvn": "Maven (https://maven.apache.org)",
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""What a verdict leaves in its directory: verdict.json, JUnit XML, SARIF, a report for maintainers."""
+"""What a verdict leaves in its directory: verdict.json, JUnit XML, SARIF, a report."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -98,8 +98,8 @@ def report(recipe: Recipe, fields: Mapping[str, Any], runs: Sequence[CertifiedRu
         "## What was done", "",
         f"`{fields['command']}` starts a cluster, feeds unique inputs, starts "
         f"{recipe.prove.get('instances', 2)} instances of the program in the recipe "
-        f"`{recipe.name}`, makes faults for {worst.fault_seconds:g} s, mends all, and reads what was "
-        "committed. It was run with " + ", ".join(
+        f"`{recipe.name}`, makes faults for {worst.fault_seconds:g} s, mends all, and reads what "
+        "was committed. It was run with " + ", ".join(
             f"{name} {fields['versions'][name]}" for name in list(fields["versions"])[:2]
         ) + f", on {fields['machine']}.", "",
         "## What is expected", "",
@@ -109,7 +109,8 @@ def report(recipe: Recipe, fields: Mapping[str, Any], runs: Sequence[CertifiedRu
         *(f"| {run.seed} | {run.cluster} | {run.verdict}: {run.why} | {run.met} | "
           f"{', '.join(run.findings) or 'none'} |" for run in runs), "",
         f"## One record, seed {worst.seed}", "",
-        f"What the protocol showed of {worst.story_of or 'it'}:", "", "```", *worst.story, "```", "",
+        f"What the protocol showed of {worst.story_of or 'it'}:", "",
+        "```", *worst.story, "```", "",
         "## The smallest plan", "",
         f"`--faults {worst.smallest}`" if worst.smallest else
         "Not looked for: `oncelog certify ... --shrink`. The plan was " + ", ".join(worst.faults)

@@ -56,13 +56,14 @@ def certified_run(
     counts = {"inputs": fields["inputs"], "outputs": fields["outputs"], **counts}
     counts["pending"] = fields["pending"]
     kept = keeps(promise, fields["verdict"], counts, has_rested=fields["rest"])
+    found = {f"{f['name']} ({f['weight']})" for f in fields["findings"]}
     made = [fault for fault in fields["faults"] if fault["is_made"]]
     return CertifiedRun(
         seed=fields["seed"], cluster=cluster, on=on, fault_seconds=fault_seconds, is_kept=kept,
         verdict=fields["verdict"], why=fields["why"], counts=counts,
         faults=[fault["name"] for fault in made][:FAULTS_MAX],
         met=sum(fault["met"] > 0 for fault in made),
-        findings=sorted({f"{f['name']} ({f['weight']})" for f in fields["findings"]})[:FINDINGS_MAX],
+        findings=sorted(found)[:FINDINGS_MAX],
         story_of=fields["story_of"] if kept is False else "",
         story=fields["story"][:STORY_LINES_MAX] if kept is False else (),
         seconds=fields["seconds"],

@@ -1,0 +1,26 @@
+"""Orders become invoices, with FastStream on confluent-kafka."""
+
+import asyncio
+import os
+
+from faststream import AckPolicy, FastStream
+from faststream.confluent import KafkaBroker
+from faststream.confluent.annotations import KafkaMessage
+
+broker = KafkaBroker(os.environ["KAFKA_BOOTSTRAP_SERVERS"])
+app = FastStream(broker)
+
+
+@broker.subscriber(
+    os.environ["ONCELOG_IN"],
+    group_id="invoicing",
+    auto_offset_reset="earliest",
+    ack_policy=AckPolicy(os.environ["POLICY"]),
+)
+async def invoicing(body: bytes, message: KafkaMessage) -> None:
+    """Write an invoice for each order."""
+    await broker.publish(body, os.environ["ONCELOG_OUT"], key=message.raw_message.key())
+
+
+if __name__ == "__main__":
+    asyncio.run(app.run())
