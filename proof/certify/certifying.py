@@ -26,7 +26,7 @@ from .environment import Environment, install
 from .recipe import VERDICT, Recipe
 from .results import write_results
 from .verdict import (
-    NOTHING,
+    NO_RUN,
     OURS,
     PEER,
     CertifiedRun,
@@ -72,13 +72,17 @@ def certify(
     """Return the fields of verdict.json, which is in `out` with all else after each seed.
 
     Runs on other clusters stay in it. resume: those on this cluster do, too, and only the seeds
-    that are missing are run.
+    that are missing, or never came to a run, are run.
     """
     recipe.settings(recipe.command, seconds=seconds, bootstrap=bootstrap)  # Failure: before all
     cluster = OURS if bootstrap is None else asyncio.run(cluster_kind(bootstrap))
     before = _runs_before(out / VERDICT, recipe)
     runs = [run for run in before if resume or run.cluster != cluster]
-    done = {run.seed for run in runs if run.cluster == cluster and run.fault_seconds == seconds}
+    done = {
+        run.seed
+        for run in runs
+        if (run.cluster, run.fault_seconds) == (cluster, seconds) and run.verdict != NO_RUN
+    }
     environment = install(recipe, say)
     versions = {"oncelog": __version__, **environment.versions}
     fields = verdict_fields(recipe, runs, versions=versions, machine=machine())
@@ -125,7 +129,7 @@ def _one(
             why = str(problem).splitlines()[0].replace(str(name), "{state}")
             return CertifiedRun(
                 seed=seed, cluster=cluster, on=on, fault_seconds=seconds, is_kept=None,
-                verdict=NOTHING.upper(), why=f"no run: {why}",
+                verdict=NO_RUN, why=why,
                 seconds=round(time.monotonic() - begun_s, 1),
             )  # fmt: skip
         run = certified_run(

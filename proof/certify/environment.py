@@ -23,7 +23,7 @@ from ...deploy.cluster.private import make_private_directory
 from ...deploy.faults.supervisor import end_session
 from .recipe import Recipe
 
-INSTALL_TIMEOUT_S = 900.0
+INSTALL_TIMEOUT_S = 1_800.0
 WORDS_BYTES_MAX = 2_000
 DONE = "installed.json"
 PROGRAMS = {

@@ -15,6 +15,7 @@ SCHEMA = 1
 KEPT, BROKEN, NOTHING = "kept", "broken", "proves nothing"
 SEEN = "seen broken here, not yet repeated"
 EXIT_CODES = {KEPT: 0, BROKEN: 1, SEEN: 1, NOTHING: 3}
+NO_RUN = "NO RUN"  # the application, or the cluster, never worked before the first fault
 OURS, PEER = "oncelog", "Apache Kafka 4.4"
 SEEDS_MIN = 2
 STORY_LINES_MAX, FINDINGS_MAX, FAULTS_MAX = 60, 20, 60
@@ -60,7 +61,7 @@ def certified_run(
     made = [fault for fault in fields["faults"] if fault["is_made"]]
     return CertifiedRun(
         seed=fields["seed"], cluster=cluster, on=on, fault_seconds=fault_seconds, is_kept=kept,
-        verdict=fields["verdict"], why=fields["why"], counts=counts,
+        verdict=fields["verdict"], why=fields["why"].partition("\n")[0], counts=counts,
         faults=[fault["name"] for fault in made][:FAULTS_MAX],
         met=sum(fault["met"] > 0 for fault in made),
         findings=sorted(found)[:FINDINGS_MAX],

@@ -35,7 +35,7 @@ observe --seconds 1; observe --group readers --seconds 1; txn abort open; why or
 kill 1; ps; doctor; start 1; pause 1; resume 1; restart 1; stop 2; topic list; start 2
 partition 1/2,3; slow 2 20ms; ps; doctor; heal; clock show; clock advance 1s
 profile list; profile set here --bootstrap 127.0.0.1:1; profile use here; profile list
-profile delete here; conformance
+profile delete here; conformance; certify
 help; help consume; check --catalogue; nosuch; topic describe nosuch; kill nobody
 """
 LONG = """
@@ -43,6 +43,7 @@ bench replication --rf 1,3 --acks all --record-size 100 --batch-size 16384 -r 1 
 bench txn --records 10 --partitions 1 --repetitions 1 --seconds 0.5; bench failover --kills 1
 chaos run --seconds 5 --out RUN; chaos report RUN; check RUN; chaos replay RUN
 prove --in orders-in --out invoices --seconds 5 --seed 7 -- python transactional.py
+certify oncelog-transactional --seeds 1 --seconds 4
 demo --job transfers --seconds 10; down
 """
 REWRITTEN = re.compile(r"\r(?:\x1b\[K)?")  # what comes behind it is written over the line

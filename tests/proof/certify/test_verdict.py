@@ -79,7 +79,7 @@ def test_broken_needs_two_seeds_both_clusters_and_a_second_reader(runs, second_r
 
 def outcome(**found: Any) -> dict[str, Any]:
     return {
-        "verdict": "AT LEAST ONCE", "why": "1 doubled", "rest": True, "inputs": 9, "outputs": 10,
+        "verdict": "AT LEAST ONCE", "why": "1 doubled\n  instance-1 | its last words", "rest": True, "inputs": 9, "outputs": 10,
         "doubled": {"a": 1}, "lost": {}, "pending": 0, "stray": [], "aborted": {}, "wrong": [],
         "seed": 7, "story_of": "a, doubled", "story": ["  1.0 s  FAULT kill -9"] * 100,
         "faults": [{"name": "cut", "met": 2, "is_made": True},
@@ -92,6 +92,7 @@ def outcome(**found: Any) -> dict[str, Any]:
 def test_certified_run_keeps_the_story_of_a_violation_only() -> None:
     found = {"cluster": OURS, "on": "2026-11-29", "fault_seconds": 20.0}
     broken = certified_run("exactly once", outcome(), **found)
+    assert broken.why == "1 doubled"  # words of a process may name the machine
     assert broken.is_kept is False and broken.counts["doubled"] == 1
     assert broken.faults == ["cut", "stop"] and broken.met == 1
     assert broken.findings == ["no-idempotence (wrong)"] and len(broken.story) == 60

@@ -1,0 +1,23 @@
+"""The scoreboard from the verdicts that are kept: python -m tests.proof.certify.page"""
+
+from pathlib import Path
+
+from oncelog.proof.certify.board import board_page, with_table
+from oncelog.proof.certify.certifying import kept_verdicts
+from oncelog.proof.certify.recipe import all_recipes
+
+DOCS = Path(__file__).parents[3] / "docs"
+PAGE, HTML = DOCS / "certified.md", DOCS / "certified.html"
+
+
+def pages() -> dict[Path, str]:
+    """Return what the two pages must hold today."""
+    verdicts = kept_verdicts(all_recipes())
+    by_hand = PAGE.read_text(encoding="utf-8")
+    return {PAGE: with_table(by_hand, verdicts), HTML: board_page(verdicts) + "\n"}
+
+
+if __name__ == "__main__":
+    for file, text in pages().items():
+        file.write_text(text, encoding="utf-8")
+        print("written:", file.name)

@@ -1,0 +1,132 @@
+"""`oncelog certify` from the recipe to the verdict: a right program, and wrong ones."""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from oncelog.cli import main as cli
+from oncelog.deploy.cluster.failure import Failure
+from oncelog.proof.certify import certifying
+from oncelog.proof.certify.certifying import certify, parse_seeds
+from oncelog.proof.certify.recipe import RECIPES, all_recipes, read_recipe
+from oncelog.proof.certify.verdict import KEPT, OURS, CertifiedRun
+
+from ...programs import CLI
+
+OTHERS = [recipe.name for recipe in all_recipes() if recipe.install]
+COMMITS_FIRST = Path(__file__).parents[1] / "prove/programs/commits_first.py"
+
+
+@pytest.mark.parametrize(
+    ("text", "seeds"), [("3", [3]), ("1:4", [1, 2, 3, 4]), ("1,4,1", [1, 4]), ("0:0", [0])]
+)
+def test_parse_seeds_takes_ranges_and_single_ones(text: str, seeds: list[int]) -> None:
+    assert parse_seeds(text) == seeds
+
+
+@pytest.mark.parametrize("text", ["", "a", "4:1", "-1", "1:", "1:99999", "1:2:3"])
+def test_parse_seeds_refuses_the_rest_with_a_sentence(text: str) -> None:
+    with pytest.raises(Failure, match="is no FIRST:LAST") as told:
+        parse_seeds(text)
+    assert told.value.exit_code == 2
+
+
+def test_resume_runs_the_missing_seeds_and_those_without_a_run(tmp_path, monkeypatch) -> None:
+    ran: list[int] = []
+    verdicts = {1: "EXACTLY ONCE", 2: "NO RUN"}
+
+    def one(recipe, environment, seed, cluster, seconds, *others) -> CertifiedRun:
+        ran.append(seed)
+        verdict = verdicts.get(seed, "EXACTLY ONCE")
+        return CertifiedRun(
+            seed=seed, cluster=cluster, on="2026-11-29", fault_seconds=seconds,
+            is_kept=True if verdict == "EXACTLY ONCE" else None, verdict=verdict, why="-",
+        )  # fmt: skip
+
+    monkeypatch.setattr(certifying, "_one", one)
+    recipe = read_recipe(RECIPES / "oncelog-transactional")
+    assert certify(recipe, [1, 2], tmp_path)["verdict"] == "proves nothing"
+    verdicts[2] = "EXACTLY ONCE"
+    fields = certify(recipe, [1, 2, 3], tmp_path, resume=True)
+    assert fields["verdict"] == KEPT and ran == [1, 2, 2, 3]
+    certify(recipe, [1], tmp_path)
+    kept = json.loads((tmp_path / "verdict.json").read_text())
+    assert [run["seed"] for run in kept["runs"]] == [1]
+
+
+def test_a_file_that_is_no_verdict_is_not_written_over(tmp_path: Path) -> None:
+    (tmp_path / "verdict.json").write_text("[]")
+    with pytest.raises(Failure, match=r"is no verdict.*--out"):
+        certify(read_recipe(RECIPES / "oncelog-transactional"), [1], tmp_path)
+    assert (tmp_path / "verdict.json").read_text() == "[]"
+
+
+def test_a_missing_language_is_named(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for name, word in (("kafkajs-transactions", "Node.js"), ("kafka-streams-exactly-once", "Java")):
+        with pytest.raises(Failure, match=f"needs {word}") as told:
+            certify(read_recipe(RECIPES / name), [1], tmp_path / name)
+        assert told.value.exit_code == 2 and not (tmp_path / name).exists()
+
+
+def test_certify_without_a_recipe_lists_them(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["certify", "--format", "json"]) == 0
+    assert {row["recipe"] for row in json.loads(capsys.readouterr().out)} >= set(OTHERS)
+
+
+@pytest.mark.cluster
+def test_our_own_recipe_keeps_its_promise(tmp_path: Path, capsys) -> None:
+    out = tmp_path / "out"
+    command = ["certify", "oncelog-transactional", "--seeds", "1", "--seconds", "4"]
+    assert cli.run([*command, "--out", str(out)]) == 0, capsys.readouterr().out
+    fields = json.loads((out / "verdict.json").read_text())
+    assert fields["verdict"] == KEPT and fields["promise"] == "exactly once"
+    (run,) = fields["runs"]
+    assert run["cluster"] == OURS and run["met"] > 0 and run["counts"]["inputs"] > 100
+    assert str(tmp_path) not in (out / "verdict.json").read_text()
+
+
+@pytest.mark.cluster
+@pytest.mark.chaos
+def test_a_program_against_its_promise_is_broken_with_a_report(tmp_path: Path, capsys) -> None:
+    folder = Path(shutil.copytree(RECIPES / "oncelog-transactional", tmp_path / "planted"))
+    shutil.copy(COMMITS_FIRST, folder / "copier.py")
+    out = tmp_path / "out"
+    assert cli.run(["certify", str(folder), "--seeds", "1", "--out", str(out)]) == 1
+    fields = json.loads((out / "verdict.json").read_text())
+    assert fields["runs"][0]["counts"]["lost"] > 0
+    assert "commit-before-output (wrong)" in fields["runs"][0]["findings"]
+    assert "Do not send this yet" in (out / "report.md").read_text()
+
+
+@pytest.mark.cluster
+@pytest.mark.chaos
+def test_sigterm_in_a_run_leaves_nothing_behind(tmp_path: Path) -> None:
+    command = [*CLI, "certify", "oncelog-transactional", "--seeds", "1:3", "--out", "out"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, env={"TMPDIR": str(tmp_path),
+        "PATH": str(Path(sys.executable).parent), "HOME": str(tmp_path)},
+    ) as process:  # fmt: skip
+        assert process.stderr is not None
+        assert any("at work" in line for line in process.stderr)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 130
+    deadline = time.monotonic() + 20
+    while left := [p for p in tmp_path.iterdir() if p.name.startswith("oncelog")]:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.1)
+
+
+@pytest.mark.cluster
+@pytest.mark.chaos
+@pytest.mark.parametrize("name", OTHERS)
+def test_recipe_of_others_is_judged(name: str, tmp_path: Path) -> None:
+    """Each installs, works, and gets a verdict of its own seed 1, whatever it is."""
+    fields = certify(read_recipe(RECIPES / name), [1], tmp_path)
+    assert fields["runs"][0]["verdict"] != "NO RUN", fields["runs"][0]["why"]

@@ -1,0 +1,69 @@
+"""JUnit XML, SARIF and the report say what the runs found."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+from oncelog.proof.certify.recipe import RECIPES, read_recipe
+from oncelog.proof.certify.results import report, sarif, sentences, write_results
+from oncelog.proof.certify.verdict import OURS, SEEN, CertifiedRun, verdict_fields
+
+RECIPE = read_recipe(RECIPES / "oncelog-transactional")
+KEPT = CertifiedRun(
+    seed=1, cluster=OURS, on="2026-11-29", fault_seconds=20, is_kept=True,
+    verdict="EXACTLY ONCE", why="9 inputs, 9 outputs", faults=["cut"], met=1, seconds=60,
+)  # fmt: skip
+BROKEN = replace(
+    KEPT, seed=2, is_kept=False, verdict="AT LEAST ONCE", why="1 doubled",
+    findings=["no-idempotence (wrong)", "v1-late-requests (exposed)"],
+    story_of="r1-000001, doubled", story=["    1.0 s  instance-1   FAULT kill -9 of instance-1"],
+)  # fmt: skip
+RUNS = [KEPT, BROKEN, replace(KEPT, seed=3, is_kept=None, verdict="PROVES NOTHING", why="stands")]
+FIELDS = verdict_fields(RECIPE, RUNS, versions={"oncelog": "1", "Python": "3"}, machine="m")
+
+
+def test_write_results_leaves_four_files_and_no_report_of_a_promise_that_was_kept(
+    tmp_path: Path,
+) -> None:
+    write_results(RECIPE, FIELDS, RUNS, tmp_path)
+    names = {file.name for file in tmp_path.iterdir()}
+    assert names == {"verdict.json", "verdict.xml", "verdict.sarif", "report.md"}
+    assert json.loads((tmp_path / "verdict.json").read_text())["verdict"] == SEEN
+    write_results(RECIPE, FIELDS, [KEPT], tmp_path)
+    assert not (tmp_path / "report.md").exists()
+
+
+def test_junit_fails_what_broke_and_skips_what_proves_nothing(tmp_path: Path) -> None:
+    write_results(RECIPE, FIELDS, RUNS, tmp_path)
+    suite = ElementTree.parse(tmp_path / "verdict.xml").getroot()
+    assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("3", "1", "1")
+    kinds = [[child.tag for child in case] for case in suite]
+    assert kinds == [[], ["failure"], ["skipped"]]
+    assert "FAULT kill -9" in (suite[1][0].text or "")
+
+
+def test_sarif_names_each_finding_once_with_its_level() -> None:
+    run = sarif(RECIPE, [BROKEN, replace(BROKEN, seed=4)])["runs"][0]
+    results = {each["ruleId"]: each for each in run["results"]}
+    assert results.keys() == {"no-idempotence", "v1-late-requests"}
+    assert results["no-idempotence"]["level"] == "error"
+    assert results["v1-late-requests"]["level"] == "note"
+    assert "seeds 2, 4" in results["no-idempotence"]["message"]["text"]
+    place = results["no-idempotence"]["locations"][0]["physicalLocation"]
+    assert place["artifactLocation"]["uri"] == "copier.py"
+
+
+def test_report_says_that_an_unrepeated_one_is_not_to_be_sent() -> None:
+    text = report(RECIPE, FIELDS, RUNS)
+    assert "Do not send this yet" in text and RECIPE.page in text
+    assert "FAULT kill -9 of instance-1" in text and "## no-idempotence" in text
+    sure = report(RECIPE, {**FIELDS, "verdict": "broken"}, RUNS)
+    assert "Do not send" not in sure
+
+
+def test_sentences_are_three_for_a_violation() -> None:
+    assert sentences(BROKEN) == (
+        "Seed 2 on oncelog: 1 doubled. The record r1-000001, doubled met: kill -9 of instance-1. "
+        "The protocol shows no-idempotence."
+    )
