@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, cast
 
+from ...deploy.cluster.advice import shell_command
 from .recipe import Recipe
 
 SCHEMA = 1
@@ -114,8 +115,9 @@ def verdict_fields(
         "versions": dict(versions),
         "machine": machine,
         "seconds": round(sum(run.seconds for run in ordered), 1),
-        "command": f"oncelog certify {recipe.name} --seeds {seed_words(seeds)} "
-        f"--seconds {seconds:g}",
+        "command": shell_command(
+            "certify", recipe.name, seeds=seed_words(seeds), seconds=f"{seconds:g}"
+        ),
     }
 
 

@@ -47,8 +47,8 @@ COMMANDS: list[tuple[str, ...]] = [
 ]  # fmt: skip
 NO_NAMES = {
     # of clusters, nodes and runs of our own; what a person types is that person's
-    "bench", "certify", "chaos", "check", "clock", "demo", "down", "env", "heal", "kill", "node", "partition",
-    "pause", "produce", "prove", "restart", "resume", "slow", "start", "stop", "up",
+    "bench", "certify", "chaos", "check", "clock", "demo", "down", "env", "heal", "kill", "node",
+    "partition", "pause", "produce", "prove", "restart", "resume", "slow", "start", "stop", "up",
     "acl",  # of administrators
     "topic create", "topic alter", "topic delete", "txn check-back",
     "completion", "help", "profile",
