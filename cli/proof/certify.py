@@ -6,6 +6,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
+from ...deploy.cluster.failure import Failure
 from ...deploy.cluster.terminal import say, show, tell
 from ..common import Format, check_bootstrap
 
@@ -55,6 +56,7 @@ def certify(
     from ...proof.certify.certifying import parse_seeds
     from ...proof.certify.recipe import all_recipes, find_recipe
     from ...proof.certify.verdict import EXIT_CODES
+    from ...wire.errors import KafkaError
 
     if recipe is None:
         rows = [
@@ -65,10 +67,13 @@ def certify(
         return 0
     wanted = find_recipe(recipe)
     folder = out or Path("certified") / wanted.name
-    fields = run_recipe(
-        wanted, parse_seeds(seeds), folder, seconds=seconds, bootstrap=bootstrap, resume=resume,
-        shrink=shrink, say=say,
-    )  # fmt: skip
+    try:
+        fields = run_recipe(
+            wanted, parse_seeds(seeds), folder, seconds=seconds, bootstrap=bootstrap, resume=resume,
+            shrink=shrink, say=say,
+        )  # fmt: skip
+    except (Failure, KafkaError, OSError) as problem:
+        raise Failure(str(problem), exit_code=2) from problem  # 1 says: broken
     if format == "json":
         print(json.dumps(fields))
     else:

@@ -37,6 +37,7 @@ from .verdict import (
 
 FENCE_KEY = "oncelog.transaction.connection.fence"  # a key that no other broker has
 PEER_METADATA_LEVEL = 33  # metadata.version of Apache Kafka 4.4 (4.4-IV2)
+ASK_TIMEOUT_MS = 10_000
 SEEDS_MAX, SEED_MAX = 1_000, 10**9
 Say = Callable[[str], None]
 
@@ -177,7 +178,7 @@ def _runs_before(file: Path, recipe: Recipe) -> list[CertifiedRun]:
 
 async def cluster_kind(bootstrap: str) -> str:
     """Return OURS, PEER, or words for another cluster."""
-    async with Admin({"bootstrap.servers": bootstrap}) as admin:
+    async with Admin({"bootstrap.servers": bootstrap}, timeout_ms=ASK_TIMEOUT_MS) as admin:
         broker = (await admin.describe_cluster()).brokers[0]
         configs = await admin.describe_configs(str(broker.node_id), BROKER_RESOURCE)
         if any(config.name == FENCE_KEY for config in configs):

@@ -75,6 +75,12 @@ def test_a_missing_language_is_named(tmp_path, monkeypatch) -> None:
         assert told.value.exit_code == 2 and not (tmp_path / name).exists()
 
 
+def test_a_cluster_that_is_not_there_is_no_broken_promise(tmp_path, capsys) -> None:
+    command = ["certify", "oncelog-transactional", "--bootstrap", "127.0.0.1:1"]
+    assert cli.run([*command, "--out", str(tmp_path / "out")]) == 2
+    assert "127.0.0.1:1" in capsys.readouterr().err
+
+
 def test_certify_without_a_recipe_lists_them(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["certify", "--format", "json"]) == 0
     assert {row["recipe"] for row in json.loads(capsys.readouterr().out)} >= set(OTHERS)
