@@ -22,8 +22,9 @@ def story(fields: Mapping[str, Any]) -> str:
     return sentences(min(broken, key=lambda run: (not run.story, run.seed))) if broken else ""
 
 
-def with_table(page: str, verdicts: Verdicts) -> str:
-    """Return the Markdown page with today's table behind the line MADE."""
+def with_table(page: str, verdicts: Verdicts, missing: Sequence[str] = ()) -> str:
+    """Return the Markdown page with today's table behind the line MADE; missing: recipes that have
+    no verdict."""
     by_hand = page.partition(MADE)[0]
     lines = ["", f"| {' | '.join(HEADINGS)} |", f"|{'---|' * len(HEADINGS)}"]
     for each in verdicts:
@@ -34,6 +35,8 @@ def with_table(page: str, verdicts: Verdicts) -> str:
             tally(runs, OURS), tally(runs, PEER), story(each) or "-", f"`{each['command']}`",
         )  # fmt: skip
         lines.append(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |")
+    if missing:
+        lines += ["", f"Recipes without a verdict: {', '.join(missing)}."]
     return f"{by_hand}{MADE}\n" + "\n".join(lines) + "\n"
 
 

@@ -12,9 +12,11 @@ PAGE, HTML = DOCS / "certified.md", DOCS / "certified.html"
 
 def pages() -> dict[Path, str]:
     """Return what the two pages must hold today."""
-    verdicts = kept_verdicts(all_recipes())
+    recipes = all_recipes()
+    verdicts = kept_verdicts(recipes)
+    missing = sorted({recipe.name for recipe in recipes} - {each["recipe"] for each in verdicts})
     by_hand = PAGE.read_text(encoding="utf-8")
-    return {PAGE: with_table(by_hand, verdicts), HTML: board_page(verdicts) + "\n"}
+    return {PAGE: with_table(by_hand, verdicts, missing), HTML: board_page(verdicts) + "\n"}
 
 
 if __name__ == "__main__":
