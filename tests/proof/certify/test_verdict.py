@@ -79,7 +79,8 @@ def test_broken_needs_two_seeds_both_clusters_and_a_second_reader(runs, second_r
 
 def outcome(**found: Any) -> dict[str, Any]:
     return {
-        "verdict": "AT LEAST ONCE", "why": "1 doubled\n  instance-1 | its last words", "rest": True, "inputs": 9, "outputs": 10,
+        "verdict": "AT LEAST ONCE", "why": "1 doubled\n  instance-1 | its last words",
+        "rest": True, "inputs": 9, "outputs": 10,
         "doubled": {"a": 1}, "lost": {}, "pending": 0, "stray": [], "aborted": {}, "wrong": [],
         "seed": 7, "story_of": "a, doubled", "story": ["  1.0 s  FAULT kill -9"] * 100,
         "faults": [{"name": "cut", "met": 2, "is_made": True},
