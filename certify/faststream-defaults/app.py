@@ -17,7 +17,7 @@ app = FastStream(broker)
     auto_offset_reset="earliest",
     ack_policy=AckPolicy(os.environ["POLICY"]),
 )
-async def invoicing(body: bytes, message: KafkaMessage) -> None:
+async def invoicing(body: dict, message: KafkaMessage) -> None:
     """Write an invoice for each order."""
     await broker.publish(body, os.environ["ONCELOG_OUT"], key=message.raw_message.key())
 
