@@ -59,6 +59,7 @@ def certified_run(
     counts["pending"] = fields["pending"]
     kept = keeps(promise, fields["verdict"], counts, has_rested=fields["rest"])
     found = {f"{f['name']} ({f['weight']})" for f in fields["findings"]}
+    is_told = kept is False and tells_break(promise, fields["story_of"])
     made = [fault for fault in fields["faults"] if fault["is_made"]]
     return CertifiedRun(
         seed=fields["seed"], cluster=cluster, on=on, fault_seconds=fault_seconds, is_kept=kept,
@@ -66,10 +67,17 @@ def certified_run(
         faults=[fault["name"] for fault in made][:FAULTS_MAX],
         met=sum(fault["met"] > 0 for fault in made),
         findings=sorted(found)[:FINDINGS_MAX],
-        story_of=fields["story_of"] if kept is False else "",
-        story=fields["story"][:STORY_LINES_MAX] if kept is False else (),
+        story_of=fields["story_of"] if is_told else "",
+        story=fields["story"][:STORY_LINES_MAX] if is_told else (),
         seconds=fields["seconds"],
     )  # fmt: skip
+
+
+def tells_break(promise: str, story_of: str) -> bool:
+    """Whether the story of a record is of what breaks the promise: `r1-000001, doubled` is not,
+    where at least once is promised."""
+    kind = story_of.rpartition(", ")[2]
+    return kind in BREAKS[promise] or kind not in BREAKS["exactly once"]
 
 
 def keeps(

@@ -97,6 +97,8 @@ def test_certified_run_keeps_the_story_of_a_violation_only() -> None:
     assert broken.is_kept is False and broken.counts["doubled"] == 1
     assert broken.faults == ["cut", "stop"] and broken.met == 1
     assert broken.findings == ["no-idempotence (wrong)"] and len(broken.story) == 60
+    lost = certified_run("at least once", outcome(lost={"b": 1}), **found)
+    assert lost.is_kept is False and lost.story == ()  # which is of a doubled record
     kept = certified_run("at least once", outcome(), **found)
     assert kept.is_kept is True and kept.story == ()
 
