@@ -12,7 +12,9 @@ from oncelog.client.admin import EARLIEST, LATEST
 from ..awaiting import until
 
 pytest.importorskip("uvicorn", reason="the extra ui is not installed")
-from .sites import OpenSite, Visitor, open_site
+from oncelog.ui.web.site import FIRST_VIEW_S
+
+from .sites import OpenSite, Visitor, open_site, site_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 HOSTILE = "<script>alert('x')</script>\"&\x07"
@@ -144,6 +146,15 @@ async def test_names_and_contents_of_a_hostile_cluster_are_never_markup(tmp_path
         known = await opened.visitor.get(f"/transactions?{named}")
         assert known.status == 200
         await producer.close()
+
+
+async def test_first_view_of_a_cluster_that_is_silent_says_so_within_a_second() -> None:
+    async with site_of("127.0.0.1:1") as opened:
+        page = (await opened.visitor.get("/")).body
+        assert "No fresh answer about" in page
+        assert "<strong>groups</strong>: not answered yet" in page
+        assert 'id="age"' in page and "nothing is known yet" in page
+    assert FIRST_VIEW_S < 1
 
 
 async def test_stream_says_when_something_new_is_known(tmp_path: Path):

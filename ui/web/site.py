@@ -12,7 +12,8 @@ from ..observer import Observer
 from ..pages.frame import PageFrame
 from .access import PageAccess
 
-FIRST_FACTS_S = 2.0  # how long the first page waits for them
+FIRST_FACTS_S = 2.0  # how long the first answer waits for them
+FIRST_VIEW_S = 0.8  # and the first page, which says what it has not heard of, and is completed
 PARTS = ("cluster", "offsets", "transactions", "groups")
 Change = Callable[[Mapping[str, str]], Awaitable[str]]  # by the fields of a form; its words
 
@@ -45,16 +46,17 @@ class Site:
         """What is known now."""
         return self.observer.facts
 
-    async def first_facts(self, parts: tuple[str, ...] = PARTS) -> ClusterFacts:
-        """Return what is known, after a little while where a part was not asked for yet."""
-        end_s = time.monotonic() + FIRST_FACTS_S
-        while (left_s := end_s - time.monotonic()) > 0:
-            known = self.facts
-            told = known.as_of_ms.keys() | known.silent.keys() | known.not_exposed.keys()
-            if all(part in told for part in parts):
-                break
+    async def first_facts(self, within_s: float = FIRST_FACTS_S) -> ClusterFacts:
+        """Return what is known, after a little while where a part was not told yet."""
+        end_s = time.monotonic() + within_s
+        while (left_s := end_s - time.monotonic()) > 0 and self._not_told():
             await self.observer.changed(left_s)
         return self.facts
+
+    def _not_told(self) -> list[str]:
+        known = self.facts
+        told = known.as_of_ms.keys() | known.silent.keys() | known.not_exposed.keys()
+        return [part for part in PARTS if part not in told]
 
     def end(self) -> None:
         """Let streams end."""
@@ -72,6 +74,7 @@ class Site:
     ) -> PageFrame:
         """Return the frame of a view that shows these parts."""
         facts = self.facts
+        silent = {**facts.silent, **dict.fromkeys(self._not_told(), "not answered yet")}
         return PageFrame(
             address=address,
             cluster_name=self.cluster_name,
@@ -80,6 +83,6 @@ class Site:
             can_write=self.abort is not None,
             has_faults=self.fault is not None,
             not_exposed=[s for part, s in facts.not_exposed.items() if part in parts],
-            silent={part: why for part, why in facts.silent.items() if part in parts},
+            silent={part: why for part, why in silent.items() if part in parts},
             **others,
         )

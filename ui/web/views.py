@@ -21,7 +21,7 @@ from ..pages.topics import partition_page, topic_page, topics_page
 from ..pages.transactions import transaction_page, transactions_page
 from ..window import TimeWindow
 from .questions import events_about, records_asked
-from .site import PARTS, Site, now_ms
+from .site import FIRST_VIEW_S, PARTS, Site, now_ms
 
 EVERYTHING = (*PARTS, "replicas", "nodes")
 NAME = "name"
@@ -51,7 +51,7 @@ class Views:
         ]
 
     async def now(self, request: Request) -> Response:
-        facts = await self._site.first_facts()
+        facts = await self._site.first_facts(FIRST_VIEW_S)
         cluster = documents.cluster(facts, now_ms())
         transactions = documents.transactions(facts, now_ms())
         events = documents.events(facts, now_ms(), limit=EVENTS_LOOKED_AT)
@@ -59,7 +59,7 @@ class Views:
         return HTMLResponse(now_page(frame, cluster, transactions, events, facts.samples))
 
     async def topics(self, request: Request) -> Response:
-        facts = await self._site.first_facts()
+        facts = await self._site.first_facts(FIRST_VIEW_S)
         found = documents.topics(facts, now_ms())
         frame = self._site.frame("/topics", found, ("cluster", "offsets", "transactions"))
         return HTMLResponse(topics_page(frame, found))
@@ -104,7 +104,7 @@ class Views:
     async def transactions(self, request: Request) -> Response:
         if NAME in request.query_params:
             return await self._transaction(request, request.query_params[NAME])
-        facts = await self._site.first_facts()
+        facts = await self._site.first_facts(FIRST_VIEW_S)
         found = documents.transactions(facts, now_ms())
         frame = self._site.frame("/transactions", found, ("transactions",))
         return HTMLResponse(transactions_page(frame, found))
@@ -124,7 +124,7 @@ class Views:
     async def groups(self, request: Request) -> Response:
         if NAME in request.query_params:
             return await self._group(request, request.query_params[NAME])
-        facts = await self._site.first_facts()
+        facts = await self._site.first_facts(FIRST_VIEW_S)
         found = documents.groups(facts, now_ms())
         frame = self._site.frame("/groups", found, ("groups", "offsets"))
         return HTMLResponse(groups_page(frame, found))
@@ -142,7 +142,7 @@ class Views:
         return HTMLResponse(group_page(frame, found["groups"][0], events))
 
     async def timeline(self, request: Request) -> Response:
-        facts = await self._site.first_facts()
+        facts = await self._site.first_facts(FIRST_VIEW_S)
         try:
             window = TimeWindow.asked(request.query_params, now_ms())
         except ValueError as problem:
@@ -153,7 +153,7 @@ class Views:
         return HTMLResponse(timeline_page(frame, found, started_ms, facts.samples, window))
 
     async def faults(self, request: Request) -> Response:
-        facts = await self._site.first_facts()
+        facts = await self._site.first_facts(FIRST_VIEW_S)
         if self._site.fault is None:
             words = "Faults are done to a cluster on this machine, and not with --read-only."
             return self._missing(request, words, status=403)
