@@ -82,8 +82,11 @@ def topics(facts: ClusterFacts, now_ms: int, rows: RowRange = ALL) -> Document:
         row["replication_factor"] = max(row["replication_factor"], len(info.replicas))
         row["leaderless"] += info.leader < 0
         row["under_replicated"] += len(info.isr) < len(info.replicas)
-        row["records"] += max(0, (offsets.high_watermark or 0) - (offsets.log_start or 0))
-        row["held_back"] += offsets.held_back
+        if offsets.high_watermark is None:  # without a leader nobody tells how many there are
+            row["records"] = row["held_back"] = None
+        elif row["records"] is not None:
+            row["records"] += max(0, offsets.high_watermark - (offsets.log_start or 0))
+            row["held_back"] += offsets.held_back
         row["open_transactions"] += len(facts.holders.get(key, ()))
     return {"as_of_ms": facts.newest_ms("cluster", "offsets", "transactions"), **found}
 

@@ -63,6 +63,7 @@ class Observer:
         self._samples = deque[ClusterSample](maxlen=SAMPLES_MAX)
         self._written = self._read = 0.0  # records and bytes, by the brokers of this machine
         self._log_starts: dict[TopicPartition, int] = {}
+        self._ends: dict[TopicPartition, int] = {}  # as they were told last
         self._log_starts_s = float("-inf")
         self._tasks: list[asyncio.Task[None]] = []
         self._changed = asyncio.Event()
@@ -153,7 +154,10 @@ class Observer:
     def _sample(self, facts: ClusterFacts, at_ms: int) -> ClusterSample:
         is_own = facts.internal_topics
         counted = {key: each for key, each in facts.offsets.items() if key[0] not in is_own}
-        ends = {key: each.high_watermark or 0 for key, each in counted.items()}
+        # a partition without a leader tells nothing, and has not lost what it had
+        ends = {key: end for key, end in self._ends.items() if key in facts.partitions}
+        ends |= {key: each.high_watermark or 0 for key, each in counted.items()}
+        self._ends = ends
         lags = [
             max(0, ends[key] - offset)
             for group in facts.groups.values()

@@ -1,4 +1,7 @@
-"""Each command that owns a cluster leaves nothing when it is ended by any signal at any moment."""
+"""Each command that owns a cluster, or looks at one, leaves nothing when any signal ends it.
+
+The signal comes at each moment of its life.
+"""
 
 import fcntl
 import os
@@ -6,6 +9,7 @@ import pty
 import select
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -19,6 +23,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from oncelog.deploy.cluster.local_cluster import Cluster
 from oncelog.deploy.cluster.ports import is_refused
 
 from ..waiting import until
@@ -44,15 +49,26 @@ COMMANDS = {
     "block": [sys.executable, "-P", "-c", BLOCK],
     "no block": [sys.executable, "-P", "-c", NO_BLOCK],
     "up": [*ONCELOG, "up", "--data", "{data}"],
+    "up --metrics": [*ONCELOG, "up", "--metrics", "--data", "{data}"],
     "demo": [*ONCELOG, "demo", "--engine", "workers", "--seed", "1"],
     "transfers": [*ONCELOG, "demo", "--job", "transfers", "--seed", "1"],
     "bench": [*ONCELOG, "bench", "replication", "--rf", "3", "--seconds", "60"],
     "chaos": [*ONCELOG, "chaos", "run", "--out", "{out}", "--seconds", "60", "--rate", "60"],
     "prove": [*ONCELOG, "prove", "--seconds", "60", "--seed", "1", "--", sys.executable,
               str(APPLICATION)],
+    "lesson": [*ONCELOG, "lesson", "--no-open"],
+    "lesson --text": [*ONCELOG, "lesson", "--text"],
 }  # fmt: skip
+LOOKERS = {
+    "ui": [*ONCELOG, "ui", "--no-open"],
+    "ui in a browser": [*ONCELOG, "ui"],
+    "top": [*ONCELOG, "top"],
+    "metrics": [*ONCELOG, "metrics"],
+}
+SHOWN = {"ui": "/?token=", "ui in a browser": "/?token=", "top": "q end", "metrics": "/metrics"}
+LOOKING = ["starting", "at work", "ending"]
 SCRIPTS = ("block", "no block")
-HAVE_CHILDREN = ("demo", "transfers", "chaos", "prove")
+HAVE_CHILDREN = ("demo", "transfers", "chaos", "prove", "lesson", "lesson --text")
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL]
 MOMENTS = ["before its nodes", "starting", "at work", "ending"]
 NODES = 3
@@ -69,6 +85,12 @@ def scratch() -> Iterator[Path]:
         with suppress(psutil.Error):
             process.kill()
     shutil.rmtree(short, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster(1, data=tmp_path_factory.mktemp("looked at") / "data") as running:
+        yield running
 
 
 def living(scratch: Path) -> list[psutil.Process]:
@@ -108,12 +130,21 @@ class Started:
         places = {"data": str(scratch / "data"), "out": str(folder / "out")}
         command = [part.format(**places) if "{" in part else part for part in COMMANDS[name]]
         environment = {k: v for k, v in os.environ.items() if k != "XDG_RUNTIME_DIR"}
+        keys, self._keys = os.pipe()  # nobody types, and nobody ends it by an end of input
         with self._told.open("wb") as told:
             self.process = subprocess.Popen(
-                command, stdin=terminal, stdout=terminal or told, stderr=terminal or told,
+                command, stdin=keys if terminal is None else terminal,
+                stdout=terminal or told, stderr=terminal or told,
                 env={**environment, "TMPDIR": str(scratch)}, start_new_session=True,
                 preexec_fn=None if terminal is None else take_terminal,
             )  # fmt: skip
+        os.close(keys)
+
+    def ended(self) -> int:
+        """Wait for its end; its exit code."""
+        code = self.process.wait(END_TIMEOUT_S)
+        os.close(self._keys)
+        return code
 
     def told(self) -> str:
         return self._told.read_text()
@@ -139,6 +170,66 @@ class Started:
         return [*map(words, living(self.scratch)), *map(str, self.scratch.iterdir())]
 
 
+class Looker:
+    """A command looks at a cluster elsewhere; it has a terminal of its own."""
+
+    def __init__(self, name: str, scratch: Path, cluster: Cluster) -> None:
+        self.scratch, self._wanted = scratch, SHOWN[name]
+        self.told = self.shown = b""
+        self.terminal, theirs = pty.openpty()
+        self.before = termios.tcgetattr(theirs)
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        environment = {k: v for k, v in os.environ.items() if k != "XDG_RUNTIME_DIR"}
+        environment |= {
+            "TMPDIR": str(scratch),
+            "DISPLAY": ":0",
+            "BROWSER": "true %s",
+            "TERM": "xterm",
+        }
+        self.process = subprocess.Popen(
+            [*LOOKERS[name], "--data", str(cluster.data)], stdin=theirs, stdout=theirs,
+            stderr=theirs, env=environment, start_new_session=True, preexec_fn=take_terminal,
+        )  # fmt: skip
+        self._theirs = theirs
+
+    def wait_for(self, moment: str) -> None:
+        if moment == "starting":
+            until(lambda: living(self.scratch), timeout_s=60)
+        else:
+            self.wait_for_words(self._wanted)
+        if moment == "ending":
+            self.process.send_signal(signal.SIGINT)
+
+    def wait_for_words(self, wanted: str) -> None:
+        """Read until it shows this, anew."""
+        until(lambda: wanted in self._read(), self._read, timeout_s=60)
+        self.told, self.shown = self.told + self.shown, b""
+
+    def close(self) -> None:
+        """Close the window."""
+        os.close(self._theirs)
+        os.close(self.terminal)
+
+    def ended(self) -> int:
+        """Read what it shows until it has ended; its exit code."""
+
+        def has_ended() -> bool:
+            self._read()
+            return self.process.poll() is not None
+
+        until(has_ended, timeout_s=END_TIMEOUT_S)
+        self.after = termios.tcgetattr(self._theirs)
+        self._read()
+        self.told += self.shown
+        self.close()
+        return self.process.returncode
+
+    def _read(self) -> str:
+        while select.select([self.terminal], [], [], 0)[0]:
+            self.shown += os.read(self.terminal, 65536)
+        return self.shown.decode(errors="replace")
+
+
 def read_until(terminal: int, is_over: threading.Event) -> None:
     """Read the output of a terminal, then close its window."""
     while not is_over.is_set():
@@ -157,15 +248,14 @@ def take_terminal() -> None:
 def test_ended_command_leaves_no_process_no_file_and_no_port(
     name: str, number: signal.Signals, moment: str, scratch: Path, tmp_path: Path
 ) -> None:
-    if name == "up" and moment in ("at work", "ending"):
+    if name.startswith("up") and moment in ("at work", "ending"):
         pytest.skip("it has ended by then, and its cluster is to stay")
     command = Started(name, scratch, tmp_path)
     command.wait_for(moment)
     ports = listening(scratch)
     command.process.send_signal(number)
-    command.process.wait(END_TIMEOUT_S)
     codes = (130, -number, -signal.SIGINT) if moment == "ending" else (130, -number)
-    assert command.process.returncode in codes, command.told()
+    assert command.ended() in codes, command.told()
     assert "Traceback" not in command.told() or name in SCRIPTS
     until(lambda: not command.left(), lambda: f"{command.left()}", timeout_s=LEFT_TIMEOUT_S)
     assert all(is_refused(port) for port in ports)
@@ -183,9 +273,61 @@ def test_closed_terminal_leaves_no_process_and_no_file(
     window = threading.Thread(target=read_until, args=(ours, is_over))
     window.start()
     try:
-        command.wait_for("starting" if name == "up" else "at work")
+        command.wait_for("starting" if name.startswith("up") else "at work")
     finally:
         is_over.set()
         window.join()
-    command.process.wait(END_TIMEOUT_S)
+    command.ended()
     until(lambda: not command.left(), lambda: f"{command.left()}", timeout_s=LEFT_TIMEOUT_S)
+
+
+@pytest.mark.parametrize("moment", LOOKING)
+@pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
+@pytest.mark.parametrize("name", LOOKERS)
+def test_ended_look_leaves_no_process_no_file_no_port_and_a_terminal_as_it_was(
+    name: str, number: signal.Signals, moment: str, scratch: Path, cluster: Cluster
+) -> None:
+    command = Looker(name, scratch, cluster)
+    command.wait_for(moment)
+    ports = listening(scratch)
+    command.process.send_signal(number)
+    code, told = command.ended(), command.told.decode(errors="replace")
+    if moment != "starting":  # then Python is ended while it imports
+        codes = (-number,) if number == signal.SIGKILL else (0,)
+        assert code in (codes if moment == "at work" else (0, 130, -number)), told
+        assert "Traceback" not in told
+    if code != -signal.SIGKILL:
+        assert command.after == command.before
+        assert told.count("\x1b[?1049h") == told.count("\x1b[?1049l")
+    left = lambda: [*map(words, living(scratch)), *map(str, scratch.iterdir())]  # noqa: E731
+    until(lambda: not left(), lambda: f"{left()}", timeout_s=LEFT_TIMEOUT_S)
+    assert all(is_refused(port) for port in ports)
+
+
+def test_top_in_a_terminal_obeys_keys_and_gives_the_terminal_back(
+    scratch: Path, cluster: Cluster
+) -> None:
+    command = Looker("top", scratch, cluster)
+    command.wait_for("at work")
+    for keys, words_shown in (
+        (b"s", "s sort (LEADERS)"),
+        (b"\t", "groups"),
+        (b"/abc", "filter: abc"),
+    ):
+        os.write(command.terminal, keys)
+        command.wait_for_words(words_shown)
+    os.write(command.terminal, b"\x1b")
+    command.wait_for_words("q end")
+    os.write(command.terminal, b"q")
+    assert command.ended() == 0
+    assert command.after == command.before
+    until(lambda: not living(scratch), lambda: f"{living(scratch)}")
+
+
+def test_top_at_a_closed_terminal_leaves_no_process(scratch: Path, cluster: Cluster) -> None:
+    command = Looker("top", scratch, cluster)
+    command.wait_for("at work")
+    command.close()
+    command.process.wait(END_TIMEOUT_S)
+    until(lambda: not living(scratch), lambda: f"{living(scratch)}")
+    assert not list(scratch.iterdir())

@@ -36,8 +36,8 @@ class Browser:
     def go(self, address: str) -> None:
         self.driver.get(self.base + address)
 
-    def wait(self, holds: Callable[[], Any]) -> Any:
-        return WebDriverWait(self.driver, SHOWN_S, 0.1).until(lambda _: holds())
+    def wait(self, holds: Callable[[], Any], timeout_s: float = SHOWN_S) -> Any:
+        return WebDriverWait(self.driver, timeout_s, 0.1).until(lambda _: holds())
 
     def text(self) -> str:
         return self.driver.execute_script("return document.body.innerText")

@@ -58,6 +58,7 @@ async def write(bootstrap: str, name: str) -> None:
             if number % 10:
                 await producer.commit_transaction()
             else:
+                await producer.flush()  # what was not sent would never be seen
                 await producer.abort_transaction()
             await asyncio.sleep(0.5)
 
@@ -84,7 +85,7 @@ async def read(bootstrap: str, group: str, isolation: str) -> None:
 
 
 @contextlib.asynccontextmanager
-async def load(bootstrap: str) -> AsyncIterator[None]:
+async def load(bootstrap: str) -> AsyncIterator[list[asyncio.Task[None]]]:
     """Topics, and programs that write and read until the block ends."""
     async with Admin(bootstrap) as admin:
         for topic, partitions in (("orders", 6), ("payments", 1), ("audit", 1)):
@@ -98,7 +99,7 @@ async def load(bootstrap: str) -> AsyncIterator[None]:
     await asyncio.sleep(6)
     work.append(asyncio.create_task(hold(bootstrap)))
     try:
-        yield
+        yield work
     finally:
         for task in work:
             task.cancel()

@@ -15,8 +15,10 @@ from oncelog.wire.identifiers import TopicPartition
 from ..awaiting import until
 
 pytest.importorskip("uvicorn", reason="the extra ui is not installed")
+from oncelog.ui.facts import ObservedOffsets
 from oncelog.ui.observer import Observer
 
+from .known_facts import facts, partition
 from .sites import open_site
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
@@ -85,6 +87,19 @@ async def test_part_is_as_old_as_its_first_question() -> None:
         answered.set()
         await until(lambda: "doctor" in observer.facts.as_of_ms)
         assert observer.facts.as_of_ms["doctor"] <= told_ms
+    finally:
+        await observer.close()
+
+
+async def test_count_of_what_is_written_keeps_a_partition_that_has_lost_its_leader() -> None:
+    observer = Observer({"bootstrap.servers": "127.0.0.1:1"})
+    known = {("orders", 0): partition("orders", 0), ("orders", 1): partition("orders", 1)}
+    told = {("orders", 0): ObservedOffsets(0, 5, 5), ("orders", 1): ObservedOffsets(0, 7, 7)}
+    observer.start({})
+    try:
+        assert observer._sample(facts(partitions=known, offsets=told), 1).end_offsets == 12
+        del told["orders", 1]
+        assert observer._sample(facts(partitions=known, offsets=told), 2).end_offsets == 12
     finally:
         await observer.close()
 

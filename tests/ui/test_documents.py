@@ -47,6 +47,14 @@ def test_document_is_as_old_as_the_oldest_part_of_it(make: Any, parts: tuple[str
         assert found["as_of_ms"] == (NOW_MS if len(parts) > 1 else 0), part
 
 
+def test_topic_of_a_partition_without_a_leader_has_no_count_that_is_too_low() -> None:
+    keys = ("orders", 0), ("orders", 1)
+    known = {key: partition(*key, leader=1 - 2 * key[1]) for key in keys}
+    told = {keys[0]: ObservedOffsets(0, 10, 30)}
+    (row,) = documents.topics(facts(partitions=known, offsets=told), NOW_MS)["topics"]
+    assert (row["records"], row["held_back"], row["leaderless"]) == (None, None, 1)
+
+
 def test_transactions_open_ones_come_first_and_the_oldest_of_them() -> None:
     known = {
         "done": transaction("done", state="CompleteCommit", start_ms=-1, partitions=()),
