@@ -84,13 +84,17 @@ class Setting:
 
 
 COMMON = (
-    Setting("bootstrap.servers", list, (), "host:port of some brokers."),
-    Setting("client.id", str, "oncelog", "How brokers' logs name this client."),
-    Setting("request.timeout.ms", int, 30_000, "How long an answer may take.", 1),
-    Setting("metadata.max.age.ms", int, 300_000, "After this the cluster is looked at anew."),
-    Setting("retry.backoff.ms", int, 20, "The first pause before a retry (Kafka: 100)."),
-    Setting("retry.backoff.max.ms", int, 500, "The longest pause (Kafka: 1000)."),
-)
+    Setting("bootstrap.servers", list, (), "The client finds the cluster by these brokers, each "
+            "host:port."),
+    Setting("client.id", str, "oncelog", "The brokers' logs name the client so."),
+    Setting("request.timeout.ms", int, 30_000, "A request fails when its answer takes longer.", 1),
+    Setting("metadata.max.age.ms", int, 300_000, "The client asks for the cluster's metadata again "
+            "after this time."),
+    Setting("retry.backoff.ms", int, 20, "The client pauses so long before its first retry (Kafka: "
+            "100)."),
+    Setting("retry.backoff.max.ms", int, 500, "Pauses between retries grow up to this time (Kafka: "
+            "1000)."),
+)  # fmt: skip
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 OAUTH = "org.apache.kafka.common.security.oauthbearer."
 LOGIN_HANDLERS = (
@@ -99,118 +103,139 @@ LOGIN_HANDLERS = (
 )
 RETRIEVERS = (f"{OAUTH}ClientCredentialsJwtRetriever", f"{OAUTH}DefaultJwtRetriever")
 SECURITY = (
-    Setting("security.protocol", str, "PLAINTEXT", "How brokers are spoken to.", choices=(
-        "PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL",
-    )),
-    Setting("ssl.ca.location", str, None, "A PEM file (or a folder) with the CAs to trust; "
-            "without: those of this machine.", aliases=("ssl.truststore.location",)),
-    Setting("ssl.ca.pem", str, None, "The same as text.", aliases=("ssl.truststore.certificates",)),
-    Setting("ssl.truststore.type", str, None, "PEM; others are refused with the way to convert."),
-    Setting("ssl.truststore.password", Secret, None, "Of a JKS or PKCS12 file, which is refused."),
-    Setting("ssl.certificate.location", str, None, "A PEM file with the client's certificate."),
-    Setting("ssl.certificate.pem", str, None, "The same as text.",
-            aliases=("ssl.keystore.certificate.chain",)),
-    Setting("ssl.key.location", str, None, "A PEM file with its private key."),
-    Setting("ssl.key.pem", Secret, None, "The same as text.", aliases=("ssl.keystore.key",)),
-    Setting("ssl.key.password", Secret, None, "Of the private key."),
-    Setting("ssl.keystore.location", str, None, "One PEM file with certificate and private key."),
-    Setting("ssl.keystore.type", str, None, "PEM; others are refused with the way to convert."),
-    Setting("ssl.keystore.password", Secret, None, "Of a JKS or PKCS12 file, which is refused."),
-    Setting("ssl.endpoint.identification.algorithm", str, "https", "none (or empty): a certificate "
-            "may be of another host.", choices=("https", "none", "")),
-    Setting("enable.ssl.certificate.verification", bool, True, "false: whoever answers is trusted; "
-            "for tests."),
-    Setting("ssl.enabled.protocols", list, ("TLSv1.2", "TLSv1.3"), "Versions of TLS."),
-    Setting("sasl.mechanism", str, None, ", ".join(MECHANISMS) + ".", aliases=("sasl.mechanisms",)),
-    Setting("sasl.username", str, None, "For PLAIN and SCRAM."),
-    Setting("sasl.password", Secret, None, "For PLAIN and SCRAM."),
-    Setting("sasl.jaas.config", Secret, None, "User and password, or client id and secret, in the "
-            "form of Java's clients."),
-    Setting("sasl.oauthbearer.token.provider", FunctionType, None, "A function, or a coroutine "
-            "function: the token, or (token, wall-clock seconds of its end); as text "
+    Setting("security.protocol", str, "PLAINTEXT", "It says whether connections use TLS, SASL or "
+            "both.", choices=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")),
+    Setting("ssl.ca.location", str, None, "The client trusts the CAs of this PEM file (or folder), "
+            "by default those of the machine.", aliases=("ssl.truststore.location",)),
+    Setting("ssl.ca.pem", str, None, "It holds the PEM of ssl.ca.location as text.",
+            aliases=("ssl.truststore.certificates",)),
+    Setting("ssl.truststore.type", str, None, "It may be PEM; the error for another type says how "
+            "to convert the file."),
+    Setting("ssl.truststore.password", Secret, None, "It belongs to a JKS or PKCS12 file, which is "
+            "refused."),
+    Setting("ssl.certificate.location", str, None, "This PEM file holds the client's certificate."),
+    Setting("ssl.certificate.pem", str, None, "It holds the PEM of ssl.certificate.location as "
+            "text.", aliases=("ssl.keystore.certificate.chain",)),
+    Setting("ssl.key.location", str, None, "This PEM file holds the client's private key."),
+    Setting("ssl.key.pem", Secret, None, "It holds the PEM of ssl.key.location as text.",
+            aliases=("ssl.keystore.key",)),
+    Setting("ssl.key.password", Secret, None, "It decrypts the private key."),
+    Setting("ssl.keystore.location", str, None, "This PEM file holds both the certificate and the "
+            "private key."),
+    Setting("ssl.keystore.type", str, None, "It may be PEM; the error for another type says how to "
+            "convert the file."),
+    Setting("ssl.keystore.password", Secret, None, "It belongs to a JKS or PKCS12 file, which is "
+            "refused."),
+    Setting("ssl.endpoint.identification.algorithm", str, "https", "With none (or empty) the "
+            "client accepts a certificate of another host.", choices=("https", "none", "")),
+    Setting("enable.ssl.certificate.verification", bool, True, "With false the client trusts any "
+            "server; use that in tests only."),
+    Setting("ssl.enabled.protocols", list, ("TLSv1.2", "TLSv1.3"), "Connections may use these "
+            "versions of TLS."),
+    Setting("sasl.mechanism", str, None, f"It is one of {', '.join(MECHANISMS)}.",
+            aliases=("sasl.mechanisms",)),
+    Setting("sasl.username", str, None, "PLAIN and SCRAM log in with this name."),
+    Setting("sasl.password", Secret, None, "PLAIN and SCRAM log in with this password."),
+    Setting("sasl.jaas.config", Secret, None, "It gives user and password, or client id and "
+            "secret, in the form of Java's clients."),
+    Setting("sasl.oauthbearer.token.provider", FunctionType, None, "This function, or coroutine "
+            "function, returns the token, or (token, wall-clock seconds of its end); as text it is "
             "package.module:function."),
-    Setting("sasl.oauthbearer.token.endpoint.url", str, None, "Where tokens are asked for by "
-            "client credentials."),
-    Setting("sasl.oauthbearer.client.credentials.client.id", str, None, "The name there.",
-            aliases=("sasl.oauthbearer.client.id",)),
-    Setting("sasl.oauthbearer.client.credentials.client.secret", Secret, None, "The secret there.",
+    Setting("sasl.oauthbearer.token.endpoint.url", str, None, "The client requests tokens here by "
+            "its credentials."),
+    Setting("sasl.oauthbearer.client.credentials.client.id", str, None, "The token endpoint knows "
+            "the client by this id.", aliases=("sasl.oauthbearer.client.id",)),
+    Setting("sasl.oauthbearer.client.credentials.client.secret", Secret, None, "The client proves "
+            "its id to the token endpoint by this secret.",
             aliases=("sasl.oauthbearer.client.secret",)),
-    Setting("sasl.oauthbearer.scope", str, None, "What the token is asked for."),
-    Setting("sasl.oauthbearer.extensions", list, (), "name=value,... for the broker (KIP-342)."),
-    Setting("sasl.oauthbearer.header.urlencode", bool, False, "Id and secret as RFC 6749 says."),
-    Setting("sasl.oauthbearer.method", str, "default", "oidc: by client credentials, as without.",
+    Setting("sasl.oauthbearer.scope", str, None, "The client requests tokens of this scope."),
+    Setting("sasl.oauthbearer.extensions", list, (), "The broker gets these name=value,... "
+            "(KIP-342)."),
+    Setting("sasl.oauthbearer.header.urlencode", bool, False, "The client encodes its id and "
+            "secret as RFC 6749 says."),
+    Setting("sasl.oauthbearer.method", str, "default", "Both values mean client credentials.",
             choices=("default", "oidc")),
-    Setting("sasl.login.callback.handler.class", str, None, "Java's, for client credentials; of "
-            "no effect.", choices=LOGIN_HANDLERS),
-    Setting("sasl.oauthbearer.jwt.retriever.class", str, None, "The same.", choices=RETRIEVERS),
-    Setting("sasl.login.connect.timeout.ms", int, 5_000, "To the token endpoint.", 1),
-    Setting("sasl.login.read.timeout.ms", int, 5_000, "Of its answer.", 1),
-    Setting("https.ca.location", str, None, "As ssl.ca.location, for the token endpoint."),
+    Setting("sasl.login.callback.handler.class", str, None, "Java's name for client credentials "
+            "has no effect.", choices=LOGIN_HANDLERS),
+    Setting("sasl.oauthbearer.jwt.retriever.class", str, None, "Java's name for client credentials "
+            "has no effect.", choices=RETRIEVERS),
+    Setting("sasl.login.connect.timeout.ms", int, 5_000, "A connection to the token endpoint fails "
+            "after this time.", 1),
+    Setting("sasl.login.read.timeout.ms", int, 5_000, "An answer of the token endpoint may take "
+            "this long.", 1),
+    Setting("https.ca.location", str, None, "The client trusts these CAs at the token endpoint."),
 )  # fmt: skip
 PRODUCER = (
     *COMMON,
     *SECURITY,
-    Setting("acks", str, "all", "Who must have a record.", choices=("all", "-1", "1", "0")),
-    Setting("enable.idempotence", bool, None, "Each record once and in order; true with acks=all."),
-    Setting("transactional.id", str, None, "Makes the producer transactional."),
-    Setting("transaction.timeout.ms", int, 60_000, "The cluster aborts after this.", 1),
-    Setting(
-        "transaction.two.phase.commit.enable",
-        bool,
-        False,
-        "Transactions never time out and may be prepared (KIP-939).",
-    ),
-    Setting("oncelog.transaction.version.max", int, 2, "1: as clients before KIP-890.", 1, 2),
-    Setting("linger.ms", int, 5, "How long a batch waits for more records."),
-    Setting("batch.size", int, 256 * 1024, "Bytes (Kafka: 16384; Python works by batches).", 1),
-    Setting("buffer.memory", int, 32 * 1024 * 1024, "Bytes not decided yet.", 1, LONG_MAX),
-    Setting("max.block.ms", int, 60_000, "How long a call may wait for the cluster."),
-    Setting(
-        "max.request.size", int, 1024 * 1024, "Bytes of a record, and of batches sent at once.", 1
-    ),
-    Setting(
-        "compression.type",
-        str,
-        "none",
-        "Of batches.",
-        choices=("none", "gzip", "snappy", "lz4", "zstd"),
-    ),
-    Setting("delivery.timeout.ms", int, 120_000, "After this a record has failed.", 1),
-    Setting("retries", int, INT_MAX, "Bounded by delivery.timeout.ms in any case."),
-    Setting("max.in.flight.requests.per.connection", int, 5, "Batches of one partition.", 1),
-    Setting("partitioner.ignore.keys", bool, False, "Stick to a partition in spite of keys."),
-)
+    Setting("acks", str, "all", "A record is acknowledged by all in-sync replicas, the leader (1) "
+            "or none (0).", choices=("all", "-1", "1", "0")),
+    Setting("enable.idempotence", bool, None, "Retries write each record once and in order; it is "
+            "true by default with acks=all."),
+    Setting("transactional.id", str, None, "This id makes the producer transactional."),
+    Setting("transaction.timeout.ms", int, 60_000, "The cluster aborts a transaction that is open "
+            "longer.", 1),
+    Setting("transaction.two.phase.commit.enable", bool, False, "Transactions never time out and "
+            "may be prepared (KIP-939)."),
+    Setting("oncelog.transaction.version.max", int, 2, "With 1 the producer works as clients "
+            "before KIP-890.", 1, 2),
+    Setting("linger.ms", int, 5, "A batch waits so long for more records."),
+    Setting("batch.size", int, 256 * 1024, "A batch holds up to this many bytes (Kafka: 16384; "
+            "large batches cost Python less).", 1),
+    Setting("buffer.memory", int, 32 * 1024 * 1024, "The producer holds up to this many bytes of "
+            "unacknowledged records.", 1, LONG_MAX),
+    Setting("max.block.ms", int, 60_000, "A call waits so long for the cluster."),
+    Setting("max.request.size", int, 1024 * 1024, "A record, and the batches of a request, have at "
+            "most this many bytes.", 1),
+    Setting("compression.type", str, "none", "The producer compresses its batches with this.",
+            choices=("none", "gzip", "snappy", "lz4", "zstd")),
+    Setting("delivery.timeout.ms", int, 120_000, "A record fails when it is not acknowledged in "
+            "this time.", 1),
+    Setting("retries", int, INT_MAX, "A batch is sent again so often; delivery.timeout.ms bounds "
+            "it in any case."),
+    Setting("max.in.flight.requests.per.connection", int, 5, "Up to this many batches of one "
+            "partition are sent before the first is answered.", 1),
+    Setting("partitioner.ignore.keys", bool, False, "The producer fills one partition after "
+            "another in spite of keys."),
+)  # fmt: skip
 RESETS = ("latest", "earliest", "none")
 ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
 CONSUMER = (
     *COMMON,
     *SECURITY,
-    Setting("group.id", str, None, "Makes the consumer a member of a group."),
-    Setting("group.instance.id", str, None, "Makes it a static member (KIP-345)."),
-    Setting("group.protocol", str, "classic", "consumer: the brokers assign (KIP-848).", choices=(
-        "classic", "consumer",
-    )),
-    Setting("group.remote.assignor", str, None, "Of group.protocol=consumer: uniform, range, or "
-            "another one that brokers have; without: their first."),
-    Setting("client.rack", str, None, "Of group.protocol=consumer: where it runs, for the brokers' "
-            "assignors."),
-    Setting("isolation.level", str, "read_uncommitted", "Which records are seen.", choices=(
-        "read_uncommitted", "read_committed",
-    )),
-    Setting("auto.offset.reset", str, "latest", "Where to begin without one.", choices=RESETS),
-    Setting("enable.auto.commit", bool, True, "Commit what was polled, by time and at the end."),
-    Setting("auto.commit.interval.ms", int, 5_000, "How often."),
-    Setting("fetch.min.bytes", int, 1, "How much a broker waits for."),
-    Setting("fetch.max.wait.ms", int, 500, "How long it waits."),
-    Setting("fetch.max.bytes", int, 16 * 1024 * 1024, "In one answer (Kafka: 50 MB)."),
-    Setting("max.partition.fetch.bytes", int, 4 * 1024 * 1024, "Of one partition (Kafka: 1 MB)."),
-    Setting("max.poll.records", int, 10_000, "The most that one poll gives (Kafka: 500).", 1),
-    Setting("max.poll.interval.ms", int, 300_000, "Who polls less often leaves its group.", 1),
-    Setting("session.timeout.ms", int, 45_000, "Silence after which a member is dead.", 1),
-    Setting("heartbeat.interval.ms", int, 3_000, "How often a member shows that it lives.", 1),
+    Setting("group.id", str, None, "This id makes the consumer a member of a group."),
+    Setting("group.instance.id", str, None, "This id makes it a static member (KIP-345)."),
+    Setting("group.protocol", str, "classic", "With consumer the brokers assign (KIP-848).",
+            choices=("classic", "consumer")),
+    Setting("group.remote.assignor", str, None, "With group.protocol=consumer the brokers assign "
+            "by uniform, range or another assignor they have, by default by their first."),
+    Setting("client.rack", str, None, "With group.protocol=consumer it tells the brokers' "
+            "assignors where the consumer runs."),
+    Setting("isolation.level", str, "read_uncommitted", "With read_committed the consumer skips "
+            "aborted records and stops before open transactions.",
+            choices=("read_uncommitted", "read_committed")),
+    Setting("auto.offset.reset", str, "latest", "The consumer begins here where it has no valid "
+            "offset.", choices=RESETS),
+    Setting("enable.auto.commit", bool, True, "The consumer commits polled offsets regularly and "
+            "when it closes."),
+    Setting("auto.commit.interval.ms", int, 5_000, "The consumer commits this often."),
+    Setting("fetch.min.bytes", int, 1, "A broker waits for this many bytes before it answers."),
+    Setting("fetch.max.wait.ms", int, 500, "A broker waits no longer than this."),
+    Setting("fetch.max.bytes", int, 16 * 1024 * 1024, "One answer has up to this many bytes "
+            "(Kafka: 50 MB)."),
+    Setting("max.partition.fetch.bytes", int, 4 * 1024 * 1024, "One answer has up to this many "
+            "bytes of a partition (Kafka: 1 MB)."),
+    Setting("max.poll.records", int, 10_000, "One poll returns at most this many records (Kafka: "
+            "500).", 1),
+    Setting("max.poll.interval.ms", int, 300_000, "A consumer that polls less often leaves its "
+            "group.", 1),
+    Setting("session.timeout.ms", int, 45_000, "A member without a heartbeat for this time is "
+            "removed from its group.", 1),
+    Setting("heartbeat.interval.ms", int, 3_000, "A member sends heartbeats this often.", 1),
     Setting("partition.assignment.strategy", list, ("range", "cooperative-sticky"),
-            "range, roundrobin, sticky, cooperative-sticky; the last alone is cooperative."),
-    Setting("default.api.timeout.ms", int, 60_000, "How long a call may wait for the cluster."),
+            "The group chooses among range, roundrobin, sticky and cooperative-sticky; the last "
+            "alone is cooperative."),
+    Setting("default.api.timeout.ms", int, 60_000, "A call waits so long for the cluster."),
 )  # fmt: skip
 ADMIN = (*COMMON[:3], *SECURITY)
 ADMIN_NAMES = frozenset(name for row in ADMIN for name in (row.name, *row.aliases))
