@@ -131,7 +131,11 @@ _PERFORMANCE = (
 )
 _VERIFIABLE = "--topic t --max-messages 30 --reset-policy earliest --group-id"
 RECORDS = (
-    *of_tool("VerifiableProducer", row("verifiable-producer", "--topic t --max-messages 60")),
+    # Keys, so that each partition has records, and always as many: later offsets depend on that.
+    *of_tool(
+        "VerifiableProducer",
+        row("verifiable-producer", "--topic t --max-messages 60 --repeating-keys 20"),
+    ),
     *of_tool("ConsoleProducer", row("console-producer", "--topic t", "one\ntwo\nthree\n")),
     *of_tool(
         "consumer.ConsoleConsumer",
