@@ -107,101 +107,103 @@ TABLES: dict[str, Table] = {
     for table in (
         Table(
             "transactions",
-            "one row a transaction of a client",
+            "one for each transaction of a client",
             "transaction:i8 process:i4 transactional_id:name producer_id:i8 producer_epoch:i2 "
             "begun_ns:i8 commit_invoked_ns:i8 ended_ns:i8 outcome:i1 attempts:i2 error:name",
         ),
         Table(
             "initializations",
-            "calls of init_transactions (InitProducerId) and what they returned",
+            "one for each call of init_transactions (InitProducerId), with its result",
             "process:i4 transactional_id:name producer_id:i8 producer_epoch:i2 invoked_ns:i8 "
             "returned_ns:i8 outcome:i1 error:name",
         ),
         Table(
             "sends",
-            "one row a record handed to a producer; transaction -1: a plain send",
+            "one for each record handed to a producer; transaction -1: a plain send",
             "transaction:i8 process:i4 session:i4 partition:name value:i8 offset:i8 invoked_ns:i8 "
             "acknowledged_ns:i8 outcome:i1 error:name",
         ),
         Table(
             "polls",
-            "one row a record that a consumer got; transaction: the one it was polled for",
+            "one for each record that a consumer got; transaction: the one it was polled for",
             "transaction:i8 process:i4 session:i4 call:i8 partition:name offset:i8 value:i8 "
             "returned_ns:i8 isolation:i1",
         ),
         Table(
             "poll_calls",
-            "one row a poll call, also an empty one",
+            "one for each poll call, empty ones included",
             "transaction:i8 process:i4 call:i8 invoked_ns:i8 returned_ns:i8",
         ),
         Table(
             "assignments",
-            "a partition that a consumer reads for a while; start_offset: where from",
+            "one for each period in which a consumer reads a partition; start_offset: where it "
+            "begins",
             "process:i4 session:i4 partition:name start_offset:i8 assigned_ns:i8 revoked_ns:i8",
         ),
         Table(
             "offset_commits",
-            "offsets of a transaction, or committed plainly: [from_offset, to_offset) is done",
+            "offsets committed in a transaction, or plainly: [from_offset, to_offset) is done",
             "transaction:i8 process:i4 group:name partition:name from_offset:i8 to_offset:i8 "
             "invoked_ns:i8 outcome:i1",
         ),
         Table(
             "group_commits",
-            "offsets that a member of a group committed plainly; generation: of a consumer group's "
-            "the epoch that it took the partition with; attempts: requests that it took",
+            "offsets that a member of a group committed plainly; generation: in a consumer "
+            "group the epoch with which the member took the partition; attempts: the number of "
+            "its requests",
             "process:i4 group:name generation:i4 partition:name offset:i8 invoked_ns:i8 "
             "returned_ns:i8 attempts:i2 outcome:i1 error:name",
         ),
         Table(
             "ownerships",
-            "a partition that a member of a group had in a generation, as it was told; owner: its "
-            "group.instance.id, if it has one, else its member id",
+            "a partition that a member of a group was told it had in a generation; owner: its "
+            "group.instance.id, else its member id",
             "process:i4 group:name generation:i4 partition:name owner:name seen_ns:i8",
         ),
         Table(
             "tenures",
-            "a partition that a member of a consumer group (KIP-848) had for a while; epoch: its "
-            "own when it took it; asked_ns: when the heartbeat began whose answer gave it; "
-            "taken_ns: when that answer came; "
-            "confirmed_ns: when the last heartbeat began that was answered "
-            "well meanwhile",
+            "a period in which a member of a consumer group (KIP-848) had a partition; epoch: "
+            "the member's when it took the partition; asked_ns: the start of the heartbeat "
+            "whose answer gave it; taken_ns: the time of that answer; confirmed_ns: the start "
+            "of the last successful heartbeat of the period",
             "process:i4 group:name partition:name owner:name epoch:i4 asked_ns:i8 taken_ns:i8 "
             "confirmed_ns:i8 ended_ns:i8",
         ),
         Table(
             "member_epochs",
-            "an epoch that a member of a consumer group was told, where it was another one; said: "
-            "the epoch of its heartbeat, 0 to join",
+            "one for each new epoch that a member of a consumer group was told; said: the "
+            "epoch of its heartbeat, 0 to join",
             "process:i4 group:name owner:name said:i4 epoch:i4 invoked_ns:i8 returned_ns:i8",
         ),
         Table(
             "reconciliations",
-            "a while in which a member of a consumer group had not the partitions that it had been "
-            "told to have; begun_ns: when the answer came that told it; until_ns: when the last "
-            "heartbeat began that was answered well, up to the one that said that it has them",
+            "a period in which a member of a consumer group did not yet have the partitions "
+            "that it was told to have; begun_ns: the time of the answer that told it; "
+            "until_ns: the start of the last successful heartbeat, up to the one that reports "
+            "the partitions",
             "process:i4 group:name begun_ns:i8 until_ns:i8",
         ),
         Table(
             "derivations",
-            "of a read-process-write job: the record that a sent value was made from",
+            "in a read-process-write job: the record from which a sent value was made",
             "value:i8 group:name partition:name offset:i8",
         ),
         Table(
             "scan",
-            "the last reading of every partition from its start to its end, when all is healed",
+            "the last reading of every partition from its start to its end, after the healing",
             "isolation:i1 partition:name offset:i8 value:i8 scanned_ns:i8",
         ),
         Table(
             "ends",
-            "of each partition at the end; replica -1: what its leader says over the protocol",
+            "one for each partition at the end; replica -1: its leader's answer over the protocol",
             "replica:i4 partition:name log_start_offset:i8 last_stable_offset:i8 "
             "high_watermark:i8 log_end_offset:i8 leader:i4 leader_epoch:i4 replicas:i2 in_sync:i2 "
             "is_compacted:i1 taken_ns:i8",
         ),
         Table(
             "batches",
-            "the headers of the batches of each replica's log, control batches too; replica -1: "
-            "fetched from the leader; marker: -1 data, 0 abort, 1 commit",
+            "the headers of the batches of each replica's log, control batches included; "
+            "replica -1: fetched from the leader; marker: -1 data, 0 abort, 1 commit",
             "replica:i4 partition:name base_offset:i8 last_offset:i8 leader_epoch:i4 crc:i8 "
             "size_bytes:i4 attributes:i2 producer_id:i8 producer_epoch:i2 base_sequence:i4 "
             "last_sequence:i4 records:i4 max_timestamp_ms:i8 marker:i1 coordinator_epoch:i4",
@@ -213,12 +215,12 @@ TABLES: dict[str, Table] = {
         ),
         Table(
             "committed",
-            "what each group has committed at the end",
+            "the committed offsets of each group at the end",
             "group:name partition:name offset:i8 taken_ns:i8",
         ),
         Table(
             "decisions",
-            "what the transaction coordinators' log says, in its order, and at the end",
+            "the contents of the transaction coordinators' log, in its order, and at the end",
             "transactional_id:name producer_id:i8 producer_epoch:i2 state:name timeout_ms:i4 "
             "started_ns:i8 updated_ns:i8",
         ),
@@ -229,12 +231,12 @@ TABLES: dict[str, Table] = {
         ),
         Table(
             "faults",
-            "what was done to the cluster and to its clients; ended_ns -1: until the end",
+            "one for each fault of the cluster or its clients; ended_ns -1: until the end",
             "kind:name target:name started_ns:i8 ended_ns:i8 seed:i8",
         ),
         Table(
             "file_findings",
-            "files beside a log that do not say what the log says (check W3)",
+            "files beside a log that contradict the log (check W3)",
             "replica:i4 partition:name file:name problem:name found_ns:i8",
         ),
     )

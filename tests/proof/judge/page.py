@@ -50,80 +50,107 @@ JEPSEN: dict[str, tuple[str, ...]] = {
 # The meaning of columns with names that do not say it.
 MEANINGS = {
     "attempts": "commit calls, or requests, that were seen",
-    "call": "number of the poll call, of its recorder",
+    "call": "the number of the poll call within its recorder",
     "is_compacted": "1: cleanup.policy=compact",
     "isolation": "0 read_uncommitted, 1 read_committed",
     "outcome": "0 ok, 1 fail (certainly not), 2 info (not known)",
-    "seed": "of the schedule that made the fault",
+    "seed": "the seed of the schedule that made the fault",
 }
 
 
 def page() -> str:
-    schema = "\n".join(_table_section(name) for name in TABLES)
+    schema = table(("table", "its rows", "columns"), schema_rows())
     meanings = table(("column", "meaning"), [(f"`{k}`", v) for k, v in MEANINGS.items()])
     return f"""# The judge
 
-`oncelog check RUN` judges what clients recorded during a run; `oncelog check TOPIC --bootstrap
-HOST:PORT` audits a live topic of any Kafka-compatible cluster by its raw batches; `oncelog check
-DIR` judges the files of a cluster (raw logs, replicas, files beside the logs). Exit code 0: no
-promise was broken. `--evidence` prints all that is known of a case, `--format json` everything for
-programs, `--only J3` chooses among the checks, `--catalogue` lists what is looked for. It needs
-`pip install '.[check]'` in a checkout.
+`oncelog check` judges three things:
+
+- `oncelog check RUN` judges what clients recorded during a run.
+- `oncelog check TOPIC --bootstrap HOST:PORT` audits a live topic of any Kafka-compatible cluster
+  by its raw batches.
+- `oncelog check DIR` judges the files of a cluster: raw logs, replicas, files beside the logs.
+
+Exit code 0 means that no promise was broken. With `--evidence` it prints everything known about a
+case, with `--format json` everything for programs. A single check is chosen by `--only J3`, and
+`--catalogue` lists all anomalies. In a checkout it needs `pip install '.[check]'`.
 
 This page is made from the code by `.venv/bin/python -m tests.proof.judge.page`, and a test keeps
 it true.
 
 ## What is looked for, and who judges the judge
 
-Every violation is *planted*: a legal history of a model (tests/proof/judge/model_cluster.py) is
-falsified in one place by chance, and the judge must name the anomaly. Legal histories of the same
-model must raise no alarm. *Jepsen*: the numbers of the cases of Jepsen's tests of its own Kafka
-checker that speak of the anomaly, told anew in tests/proof/judge/test_jepsen_cases.py with the
-same verdicts. *Audit*: `oncelog check TOPIC` looks for it, too. Full size (500 legal histories, 50
-of each kind planted): `.venv/bin/python -m tests.proof.judge.page --measure`.
+Two tests judge the judge. Legal histories of a model (tests/proof/judge/model_cluster.py) must
+raise no alarm. Then a legal history is falsified in one place, chosen at random, and the judge
+must name the anomaly. The full size is 500 legal histories and 50 of each falsified kind:
+`.venv/bin/python -m tests.proof.judge.page --measure`.
+
+Three columns of the table need a word:
+
+- *planted*: histories with this anomaly were made and found. That holds for every violation.
+- *Jepsen*: the numbers of the cases in Jepsen's tests of its own Kafka checker that concern this
+  anomaly. The file tests/proof/judge/test_jepsen_cases.py has those cases in this project's terms,
+  with the same verdicts.
+- *audit*: `oncelog check TOPIC` looks for this anomaly, too.
 
 {table(("check", "anomaly", "what it is", "verdict", "planted", "Jepsen", "audit"), anomaly_rows())}
-Only an audit can see the next three, since it reads under both isolation levels:
+The next three are seen by an audit only, since it reads under both isolation levels:
 
 {table(("anomaly", "what it is"), audit_rows())}
-Legal are findings that Kafka promises nothing about: writers are not isolated from one another, so
-other values stand between those of a transaction, and transactions precede each other in turns.
-Gaps in offsets (markers, aborted records) and partitions of one transaction that become visible at
-different moments are not findings at all.
+A *legal* finding breaks no promise of Kafka. Writers are not isolated from one another. So values
+of other writers stand between those of a transaction, and each of two transactions may stand
+before the other.
+
+Two things are not findings at all: gaps in offsets (markers, aborted records), and partitions of
+one transaction that become visible at different moments.
 
 ### Jepsen's cases
 
 {table(("case", "what is shown"), jepsen_rows())}
-16 is about how far readers are behind, which is no promise; 24 is a measurement of speed:
-`.venv/bin/python -m tests.proof.judge.speed 10000000`. Jepsen's
-verdicts rest on operations; ours on transactions and records, so two things are stricter here. A
-failed value that a reader got is G1a also when the reader's own transaction failed afterwards. A
-value that nobody sent is a finding (`phantom-read`), not an error of the checker. One thing is told
-otherwise: Jepsen forgives sends out of order after a consumer's assignment changed; here that is
-what a producer's `session` is for.
+Two cases are missing. Case 16 is about the lag of readers, which is no promise. Case 24 is a
+measurement of speed: `.venv/bin/python -m tests.proof.judge.speed 10000000`.
+
+Jepsen's verdicts rest on operations, ours on transactions and records. So two verdicts are
+stricter here:
+
+- A failed value that a reader got is G1a, also when the reader's own transaction failed
+  afterwards.
+- A value that was never sent is a finding (`phantom-read`), not an error of the checker.
+
+One verdict differs: Jepsen accepts sends out of order after a consumer's assignment has changed.
+Here a producer's `session` changes only when the producer is made anew.
 
 ## Bug switches
 
-A run without findings proves nothing unless a bug would have been found. So bugs are put into the
-code of the brokers (tests/switches/), one at a time, and each must be found under its right name.
-They are patches that a test installs; a released broker has no switch. Each is played in a scenario
-that meets it, with the bug and without, by `.venv/bin/python -m tests.switches`, which prints this
-table; `--write` keeps it, `--processes` plays on real processes instead of in the simulation. In
-each build some have their turn in both; `.venv/bin/python -m pytest -m chaos tests/switches` tries
-them all.
+A run without findings proves something only if a bug would have been found. So bugs are put into
+the code of the brokers (tests/switches/), one at a time. Each must be found under its right name.
+The bugs are patches that a test installs; a released broker has no switch.
+
+Each bug is played in a scenario that meets it, with the bug and without:
+
+- `.venv/bin/python -m tests.switches` plays all in the simulation, and prints this table.
+- Its option `--write` keeps the table, and `--processes` plays on real processes.
+- Each build plays some of the bugs in both.
+- `.venv/bin/python -m pytest -m chaos tests/switches` plays them all.
 
 {switch_table()}
-*seeds*: with how many of them it was caught (a scenario of Raft tries up to 60 histories each);
-*s*: the longest play, with its verdict; *without it*: what was found in the same scenario, with the
-same seeds, without the bug; *by chance*: which seed of random simulation finds it, of seeds that
-nothing was tuned on, and after how many seconds of the processor (`--chance S`): a measure of the
-simulation, and no proof. Where a shape is named the seeds have that one (docs/simulation.md), else
-their own; `raft` is the simulation of Raft alone. The scenario `random` is that simulation itself.
+The columns mean:
+
+- *seeds*: the seeds with which the bug was caught, of those that were played. A scenario of Raft
+  tries up to 60 histories a seed.
+- *s*: the seconds of the longest play, with its verdict.
+- *without it*: the findings in the same scenario, with the same seeds, without the bug.
+- *by chance*: the seed of random simulation that finds the bug, and the seconds of the processor
+  until then (`--chance S`). Nothing was tuned on these seeds. The column measures the simulation;
+  it proves nothing.
+
+A name before the seed is the shape of the simulation (docs/simulation.md); without one, each seed
+has its own shape. The shape `raft` is the simulation of Raft alone. The scenario `random` is the
+random simulation itself.
 
 ### Ten classes of bugs
 
-Of bugs that were found in Kafka-like systems in 2025 and 2026 these are the classes, with what sees
-each of them here; `tests/proof/judge/bug_classes.py`.
+These are the classes of the bugs that were found in Kafka-like systems in 2025 and 2026. The second
+column names what detects them here. The list is in `tests/proof/judge/bug_classes.py`.
 
 {table(("class", "seen by", "switch: by chance"), class_rows())}
 ## The checks
@@ -131,61 +158,69 @@ each of them here; `tests/proof/judge/bug_classes.py`.
 {table(("check", "promise", "judged when there are rows in one of"), check_rows())}
 A check that has nothing to judge says so; it never counts as passed.
 
-Cycles (J9) need no search. Each transaction has a time, its commit call; a value is read after its
-writer's commit call (A2) and before its reader's, so edges from writers to readers go forward in
-time, as does the order of real time, and no circle can close. Only edges that do not go forward
-are searched.
+Cycles (J9) need no search. The time of a transaction is that of its commit call. A value is read
+after its writer's commit call (A2), and before its reader's. So edges from writers to readers go
+forward in time, as does the order of real time, and no cycle can close. Only edges that do not go
+forward are searched.
 
 ## How a run is recorded
 
-`proof/judge/history/recorder.py` needs only the standard library. Any number of processes may
-record into one run at once: `Recorder.open(RUN)` takes the next free folder
-`RUN/history/NNNN`, whose number makes its process,
-transaction and value numbers differ from all others. Rows have a fixed
-width and are packed into a mapped file: about 3 us each, no system call, and nothing is lost when
-the process is killed. A row is written *before* its request leaves, with the outcome `info`, and
-completed in place; so what a killed client was doing is in the history, with its outcome unknown.
-Memory is bounded by the rows that are under way. `seal(RUN)` (`proof/judge/history/files.py`)
-turns the rows into Parquet, names as strings; sealed and unsealed runs are judged alike. A
-simulation records with
+The recorder is `proof/judge/history/recorder.py`, which needs only the standard library. Any
+number of processes may record into one run at once. Each calls `Recorder.open(RUN)`, which takes
+the next free folder `RUN/history/NNNN`. The number of the folder makes the numbers of processes,
+transactions and values unique in the run.
+
+Rows have a fixed width and are packed into a mapped file. A row takes about 3 us and no system
+call, and none is lost when the process is killed. A row is written *before* its request leaves,
+with the outcome `info`, and is completed in place. So the last request of a killed client is in
+the history, with its outcome unknown. Memory is bounded by the rows that are under way.
+
+At the end `seal(RUN)` (`proof/judge/history/files.py`) turns the rows into Parquet, with names as
+strings. Sealed and unsealed runs are judged alike. A simulation records with
 `Recorder.in_memory(clock_ns=...)` and judges `History.of(recorder)`.
 
-At the end `scan_topics` (`proof/judge/logs/scan.py`) reads everything once more under
-read_committed (`scan`, `ends`), `dump_logs` takes the batch headers of all replicas and looks at
-the files beside the logs (`batches`, `ends`, `file_findings`); `committed`, `decisions`, `probes`
-and `survivors` go in by `Recorder.add`. `RUN/run.json` may hold `scan_interval_ms` (the
-coordinators' scan for timeouts), `is_at_rest` (false: open transactions are no finding) and
-`keeps_all` (true: no log may begin above 0).
+When the run is over the cluster is read once more:
 
-What an error says of an operation (ok, fail, info) is decided in one place:
+- `scan_topics` (`proof/judge/logs/scan.py`) reads everything under read_committed: `scan`, `ends`.
+- `dump_logs` reads the batch headers of all replicas, and the files beside the logs: `batches`,
+  `ends`, `file_findings`.
+- `Recorder.add` takes the rest: `committed`, `decisions`, `probes`, `survivors`.
+
+The file `RUN/run.json` may hold three settings:
+
+- `scan_interval_ms`: how often the coordinators look for timeouts.
+- `is_at_rest`: if false, open transactions are no finding.
+- `keeps_all`: if true, no log may begin above 0.
+
+The meaning of an error for its operation (ok, fail, info) is decided in one file,
 `proof/judge/history/outcomes.py`.
 
-Rules that recorders keep:
-- A *process* is one incarnation of one client and does one thing after another. When it may be
-  broken, a new one is made.
-- All times are nanoseconds of CLOCK_MONOTONIC (a simulation: of its own clock); -1 is "none",
-  "never", "not known". `commit_invoked_ns` is taken before the commit call, `returned_ns` after the
-  poll call.
-- A *value* is an integer that is sent once in the whole history. What is tried again after a
-  failure gets a new value.
-- A consumer's *session* changes when it is assigned, subscribed, rebalanced or sought elsewhere. It
-  does not change when the consumer goes back to where its own failed transaction began: there the
-  next poll has to begin. A producer's session changes when it is made anew.
-- A partition is called `topic/number`; `transaction` -1 is a plain operation.
+Recorders keep these rules:
+
+- A *process* is one incarnation of one client, and does one thing after another. A client that may
+  be broken is replaced by a new process.
+- All times are nanoseconds of CLOCK_MONOTONIC, or of a simulation's own clock. The value -1 stands
+  for "none", "never" and "not known". The time `commit_invoked_ns` is taken before the commit
+  call, `returned_ns` after the poll call.
+- A *value* is an integer that is sent once in the whole history. A retry of the application after
+  a failure gets a new value.
+- A consumer's *session* changes with an assignment, a subscription, a rebalance and a seek to
+  another place. It does not change when the consumer returns to the start of its own failed
+  transaction: there the next poll has to begin. A producer's session changes when it is made anew.
+- A partition is called `topic/number`. The `transaction` -1 is a plain operation.
 
 ## The schema
 
-Columns end in their types: i1, i2, i4, i8 are signed integers of so many bytes, `name` is a string.
-What a name does not tell:
+The type stands behind each column. The types i1, i2, i4 and i8 are signed integers of so many
+bytes, and `name` is a string. These columns need a word:
 
 {meanings}
 {schema}"""
 
 
-def _table_section(name: str) -> str:
-    one = TABLES[name]
-    columns = ", ".join(f"`{c.name}` {c.kind}" for c in one.columns)
-    return f"**{name}**: {one.what}.\n{columns}\n"
+def schema_rows() -> Iterable[tuple[str, ...]]:
+    for name, one in TABLES.items():
+        yield f"`{name}`", one.what, ", ".join(f"`{c.name}` {c.kind}" for c in one.columns)
 
 
 def anomaly_rows() -> Iterable[tuple[str, ...]]:
