@@ -1,0 +1,58 @@
+"""Print the mean words of a page's sentences: .venv/bin/python -m tests.tidy.pages [-v PAGE].
+
+Code, tables and headings do not count; an item of a list is a paragraph; code in a sentence, and
+the target of a link, is a word.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+from .house import ROOT
+
+MEAN_WORDS_MAX = 18
+PAGES = sorted(
+    [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")],
+    key=lambda page: str(page),
+)
+_FENCED = re.compile(r"```.*?```", re.DOTALL)
+_PARAGRAPH = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) )")
+_MARK = re.compile(r"^\s*(?:[-*]|\d+\.) ")
+_SENTENCE = re.compile(r"(?<=[.!?:])\s+(?=[A-Z`*\"(\[])")
+
+
+def sentences(text: str) -> list[str]:
+    """Return the sentences of a page of Markdown; those of less than three words do not count."""
+    found: list[str] = []
+    for block in _PARAGRAPH.split(_FENCED.sub("", text)):
+        lines = [line for line in block.strip().splitlines() if not line.lstrip().startswith("|")]
+        paragraph = _MARK.sub("", " ".join(lines))
+        if paragraph.startswith(("#", "<")):
+            continue
+        paragraph = re.sub(r"`[^`]*`", "code", paragraph)
+        paragraph = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", paragraph)
+        found += [s for s in _SENTENCE.split(paragraph) if word_count(s) >= 3]
+    return found
+
+
+def word_count(sentence: str) -> int:
+    return len(re.findall(r"[\w'.-]+", sentence))
+
+
+def mean_words(page: Path) -> float:
+    """Return the mean number of words in a sentence; 0 without sentences."""
+    counts = [word_count(each) for each in sentences(page.read_text(encoding="utf-8"))]
+    return sum(counts) / len(counts) if counts else 0.0
+
+
+def main(arguments: list[str]) -> None:
+    wanted = [ROOT / name for name in arguments if name != "-v"] or PAGES
+    for page in wanted:
+        print(f"{mean_words(page):5.1f}  {page.relative_to(ROOT)}")
+        if "-v" in arguments:
+            for each in sentences(page.read_text(encoding="utf-8")):
+                print(f"  {word_count(each):3}  {each}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
