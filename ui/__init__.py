@@ -1,5 +1,5 @@
-"""What people look at: a page, a terminal view and metrics of any Kafka-compatible cluster.
+"""Views of any Kafka-compatible cluster: a page, a terminal view and metrics.
 
-`observer.py` asks the cluster, `facts.py` is what it was told, `documents.py` makes JSON of that,
+`observer.py` asks the cluster, `facts.py` has its answers, `documents.py` makes JSON of that,
 `pages/` HTML, `web/` serves both. Cores are facts, documents, changes and pages.
 """

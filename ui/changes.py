@@ -1,4 +1,4 @@
-"""What has happened between two looks at a cluster, as events in words; pure.
+"""Events in words, made from the differences of two looks at a cluster; pure.
 
 An event is what a look tells that the look before did not: its time is that of the look, so it is
 late by the age of the part at most, and what began and ended between two looks is not seen.

@@ -179,7 +179,7 @@ def groups(
 def events(
     facts: ClusterFacts, now_ms: int, limit: int = 1_000, window: TimeWindow | None = None
 ) -> Document:
-    """What has happened, at all or in a stretch of time, the newest first."""
+    """Return the newest events first, of all times or of a window."""
     known = facts.events
     if window is not None:
         known = [e for e in known if window.start_ms <= e.at_ms <= window.end_ms]
@@ -202,7 +202,7 @@ def events(
 
 
 def records_per_s(samples: tuple[ClusterSample, ...]) -> float | None:
-    """How many offsets a second were written lately; None while nobody can tell."""
+    """Return the offsets written per second lately; None while there are too few samples."""
     if len(samples) < 2:
         return None
     last = samples[-1]

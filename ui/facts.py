@@ -1,4 +1,4 @@
-"""What is known of a cluster at one moment, as it was told; values only.
+"""The known facts of a cluster at one moment; values only.
 
 Parts are asked for at different times, so each has its own `as_of_ms` (wall clock): when its first
 question was asked, so that all of it was true then or later. A part that a cluster does not tell
@@ -21,7 +21,7 @@ NOTHING: Mapping[Any, Any] = {}
 
 @dataclass(frozen=True, slots=True)
 class ObservedOffsets:
-    """Where a partition begins and ends; None where its leader did not say."""
+    """The offsets of a partition; None where its leader did not answer."""
 
     log_start: int | None = None
     last_stable: int | None = None
@@ -29,7 +29,7 @@ class ObservedOffsets:
 
     @property
     def held_back(self) -> int:
-        """How many offsets readers of committed data cannot reach yet."""
+        """The number of offsets that readers of committed data cannot reach yet."""
         if self.last_stable is None or self.high_watermark is None:
             return 0
         return max(0, self.high_watermark - self.last_stable)
@@ -49,7 +49,7 @@ class ObservedGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedNode:
-    """What the machine and the node itself say; only of a cluster on this machine."""
+    """Facts of a node from its machine and its admin socket; only of a cluster on this machine."""
 
     node_id: int
     state: str  # running, paused, down
@@ -96,10 +96,10 @@ class ClusterSample:
 
 @dataclass(frozen=True, slots=True)
 class ClusterEvent:
-    """Something that happened. `address` is that of a view, "" for none.
+    """An event of the cluster. `address` is that of a view, "" for none.
 
-    node and line: whose log it was read from, and how it stands there; only of own clusters.
-    alike: what several events that come together have in common, but for their subjects.
+    node and line: the node and line of the log that it was read from; only of own clusters.
+    alike: the part that several simultaneous events have in common, except their subjects.
     """
 
     at_ms: int

@@ -58,7 +58,7 @@ class MetricsServer:
     """Serves from `start` to `close`, in a thread of its own."""
 
     def __init__(self, known: Callable[[], ClusterFacts], port: int | None) -> None:
-        """Listen; a free port without one. Failure: it is taken. known: returns the facts of now"""
+        """Listen on a port, or a free one; Failure if it is taken. known: returns the facts."""
         registry = CollectorRegistry(auto_describe=False)
         registry.register(_FactsCollector(known))
         self._app = make_wsgi_app(registry)
@@ -74,7 +74,7 @@ class MetricsServer:
 
     @property
     def url(self) -> str:
-        """Where the page is."""
+        """The address of the metrics page."""
         return f"http://{HOST}:{self.port}{PATH}"
 
     def start(self) -> None:

@@ -193,7 +193,7 @@ class Observer:
                 await asyncio.sleep(LOGS_EVERY_S)
 
     def tell(self) -> None:
-        """Wake everybody who waits in `changed`."""
+        """Wake all waiters of `changed`."""
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -252,7 +252,7 @@ class Observer:
         keys: list[TopicPartition],
         described: Iterable[DescribedTransaction],
     ) -> dict[TopicPartition, tuple[PartitionTransaction, ...]]:
-        """What is open in partitions whose last stable offset is behind, oldest first."""
+        """Return open transactions where the last stable offset is behind, oldest first."""
         if not keys:
             return {}
         known = {each.producer_id: each for each in described}

@@ -1,4 +1,4 @@
-"""What only a cluster on this machine tells: processes, event loops, broken links; a shell.
+"""Facts of a cluster on this machine alone: processes, event loops, broken links; a shell.
 
 Asks the operating system and the admin sockets of the nodes, in a thread of the caller.
 """

@@ -69,7 +69,7 @@ async def watch(observer: Observer, cluster_name: str) -> None:
 
 
 class Keys:
-    """What keys have chosen."""
+    """The keyboard of `oncelog top`, and the choice made by it."""
 
     def __init__(self) -> None:
         self.choice = Choice()

@@ -1,4 +1,4 @@
-"""What `oncelog top` shows: nodes with their lags, and a list below; pure.
+"""The rows of `oncelog top`: nodes with their lags, and a list below; pure.
 
 A lag is counted at the node that leads the partition: how far the groups are behind the end, and
 behind the last stable offset, which is as far as committed readers can get.
@@ -23,7 +23,7 @@ Lines = list[tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What a person has chosen by keys."""
+    """The sort column, the list and the filter that keys choose."""
 
     sort: str = "NODE"
     shown: str = "transactions"

@@ -1,4 +1,4 @@
-"""What is wrong in a cluster, in sentences with a next step; pure.
+"""Problems of a cluster, in sentences with a next step; pure.
 
 The worst first. What `oncelog doctor` found of a cluster on this machine is taken over; the rest is
 told by the protocol, so it holds for any Kafka.

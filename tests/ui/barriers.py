@@ -1,4 +1,4 @@
-"""What keeps somebody from a page who has no mouse, does not see it, or sees no colours.
+"""Barriers of a page for readers without a mouse, without sight, or without colours.
 
 Names and roles are those that chromium gives to screen readers. Contrast is WCAG's, level AA.
 """

@@ -1,4 +1,4 @@
-"""Pictures of the page for docs/ui.md and the README: python -m tests.ui.screenshots
+"""Make the pictures of docs/ui.md and the README: python -m tests.ui.screenshots.
 
 Needs chromium, chromium-driver and the extra test-ui. A cluster of three nodes has two writers, one
 transaction that stays open, two groups, and a node that is killed and started again. The run is one

@@ -29,7 +29,7 @@ ANSWER_S = 20
 
 @dataclass(slots=True)
 class Answer:
-    """What came back; header names are in small letters."""
+    """A response; header names are in small letters."""
 
     status: int
     headers: Mapping[str, str]
@@ -83,7 +83,7 @@ class OpenSite:
     visitor: Visitor
 
     async def open_transaction(self, name: str, topic: str, count: int = 3, **values: str) -> Any:
-        """Begin a transaction, write records, and leave it open; the producer, which is to close"""
+        """Begin a transaction, write records, and leave it open; return its producer."""
         settings = {"bootstrap.servers": self.bootstrap, "transactional.id": name, **values}
         producer = Producer(settings)
         await producer.init_transactions()

@@ -75,7 +75,7 @@ async def test_each_view_fits_1280_and_390_pixels_without_an_error(tmp_path: Pat
         await asyncio.to_thread(look, chrome)
 
 
-async def test_open_partition_follows_what_is_written_without_a_reload(tmp_path: Path) -> None:
+async def test_open_partition_follows_new_records_without_a_reload(tmp_path: Path) -> None:
     async with browser(tmp_path) as (opened, chrome, producer):
         await asyncio.to_thread(chrome.go, "/topics/orders/0")
         await asyncio.to_thread(chrome.shows, "stop at offset 0; the log goes on to 3.")
@@ -89,7 +89,7 @@ async def test_open_partition_follows_what_is_written_without_a_reload(tmp_path:
         assert await asyncio.to_thread(chrome.driver.execute_script, "return window.here") == 1
 
 
-async def test_page_that_nobody_sees_keeps_no_stream(tmp_path: Path) -> None:
+async def test_hidden_page_keeps_no_stream(tmp_path: Path) -> None:
     script = """
       Object.defineProperty(document, "hidden", { value: arguments[0], configurable: true });
       document.dispatchEvent(new Event("visibilitychange"));
@@ -114,7 +114,7 @@ async def test_why_a_consumer_stands_still_is_two_clicks_from_the_start(tmp_path
         await asyncio.to_thread(look, chrome)
 
 
-async def test_who_fenced_a_producer_is_two_clicks_from_the_start(tmp_path: Path) -> None:
+async def test_fence_of_a_producer_is_two_clicks_from_the_start(tmp_path: Path) -> None:
     def look(chrome: Browser) -> None:
         chrome.go("/")
         chrome.press("Transactions")
@@ -133,7 +133,7 @@ async def test_who_fenced_a_producer_is_two_clicks_from_the_start(tmp_path: Path
             await newer.close()
 
 
-async def test_what_happened_at_a_time_is_two_clicks_from_the_start(tmp_path: Path) -> None:
+async def test_events_around_a_time_are_two_clicks_from_the_start(tmp_path: Path) -> None:
     def look(chrome: Browser, at: str) -> None:
         chrome.go("/")
         chrome.press("Timeline")
@@ -170,7 +170,7 @@ async def test_abort_is_typed_and_ends_the_transaction(tmp_path: Path) -> None:
         assert (await opened.admin.transactions.describe("app-1")).state != "Ongoing"
 
 
-async def test_keys_reach_every_link_and_what_has_the_focus_keeps_it(tmp_path: Path) -> None:
+async def test_keys_reach_every_link_and_the_focus_stays(tmp_path: Path) -> None:
     def walk(chrome: Browser) -> None:
         chrome.go("/topics/orders/0")
         chrome.shows("app-1")

@@ -71,7 +71,7 @@ def test_commits_are_no_events() -> None:
     assert sentences("transactions", facts(), after) == []
 
 
-def test_rebalance_names_who_came_and_who_left() -> None:
+def test_rebalance_names_new_and_departed_members() -> None:
     described = group().described
     assert described is not None
     new = replace(described, members=(member("m-2", KEY),), state="PreparingRebalance")

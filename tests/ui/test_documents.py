@@ -112,7 +112,7 @@ def test_group_whose_coordinator_is_silent_is_listed_without_members() -> None:
     assert (row["members"], row["offsets"][0]["committed"]) == ([], 4)
 
 
-def test_node_that_runs_no_more_is_down_whatever_metadata_says() -> None:
+def test_stopped_node_is_down_whatever_metadata_says() -> None:
     nodes = {1: ObservedNode(node_id=1, state="down"), 4: ObservedNode(node_id=4, state="paused")}
     found = documents.cluster(facts(nodes=nodes), NOW_MS)["nodes"]
     assert {each["node"]: each["state"] for each in found} == {

@@ -47,7 +47,7 @@ def test_timeline_and_its_document_show_the_line_of_the_log() -> None:
     assert "<script>alert" not in text
 
 
-def test_what_happens_to_many_partitions_at_once_is_one_row() -> None:
+def test_alike_events_of_many_partitions_are_one_row() -> None:
     start, node = START.replace("22.528", "{}.000"), '"reason": "fenced", "node": 2'
     lines = [
         f'{start.format(20 + at)} isr {{"subject": "t/{n}", "topic": "t", "partition": {n},'

@@ -46,7 +46,7 @@ def test_families_have_kafkas_names_and_both_lags() -> None:
     assert found["kafka_server_replicamanager_leadercount", (("broker", "1"),)] == 1
 
 
-def test_what_is_not_known_is_left_out_rather_than_zero() -> None:
+def test_unknown_figures_are_left_out_rather_than_zero() -> None:
     assert [name for name, _ in values(ClusterFacts())] == ["oncelog_series_left_out"]
 
 
@@ -62,7 +62,7 @@ def test_docs_list_the_names_of_all_families() -> None:
     assert sorted(listed) == sorted({name for name, _ in values(whole)})
 
 
-def test_families_are_bounded_and_say_what_is_left_out(monkeypatch) -> None:
+def test_families_are_bounded_and_count_the_series_left_out(monkeypatch) -> None:
     monkeypatch.setattr(page, "SERIES_MAX", 2)
     found = values(facts())
     assert sum(name == "kafka_server_replicamanager_leadercount" for name, _ in found) == 2

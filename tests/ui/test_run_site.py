@@ -1,4 +1,4 @@
-"""`oncelog ui RUN/` as a process: what it serves, who may see it, how it ends."""
+"""`oncelog ui RUN/` as a process: its answers, its access, its end."""
 
 import asyncio
 import signal
@@ -48,7 +48,7 @@ async def test_run_is_served_behind_the_guard_and_ends_cleanly_by_each_signal(tm
     "arguments",
     [("none",), (".",), ("run", "--bootstrap", "127.0.0.1:9"), ("run", "--allow-writes")],
 )
-def test_what_is_no_run_is_refused_with_one_sentence(
+def test_folder_without_a_run_is_refused_with_one_sentence(
     arguments: tuple[str, ...], tmp_path: Path, monkeypatch, capsys
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -43,7 +43,7 @@ def test_window_is_around_the_last_time_the_clock_showed(
     assert (local(found.start_ms), local(found.end_ms)) == (start, end)
 
 
-def test_window_that_nobody_asks_for_is_none() -> None:
+def test_window_without_a_time_is_none() -> None:
     assert TimeWindow.asked({"at": " ", "other": "1"}, NOW_MS) is None
 
 

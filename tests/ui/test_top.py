@@ -32,7 +32,7 @@ def test_plain_table_has_the_columns_in_order_and_obeys_the_width() -> None:
         assert max(map(len, lines)) <= width
 
 
-def test_lists_show_what_has_the_filters_text() -> None:
+def test_lists_show_rows_with_the_filters_text() -> None:
     known = {name: transaction(name) for name in ("app-1", "job\x1b[31m")}
     headings, lines = listed(facts(transactions=known), NOW_MS, Choice())
     assert headings[0] == "ID"

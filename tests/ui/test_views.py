@@ -28,7 +28,7 @@ async def filled(opened: OpenSite) -> None:
     await producer.close()
 
 
-async def test_partition_with_an_open_transaction_says_what_the_protocol_says(tmp_path: Path):
+async def test_partition_with_an_open_transaction_equals_the_protocol(tmp_path: Path):
     async with open_site(tmp_path) as opened:
         await filled(opened)
         producer = await opened.open_transaction("app-1", "orders")

@@ -1,1 +1,1 @@
-"""What the page does to a cluster on this machine: faults, and a load to see them by."""
+"""Faults of a cluster on this machine, and a load that shows their effects."""

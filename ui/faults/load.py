@@ -27,7 +27,7 @@ class Load:
 
     @property
     def words(self) -> str:
-        """What it does or did; "" before the first one."""
+        """The state of the load in words; "" before the first one."""
         if self._task is None:
             return ""
         done = f"{self._committed} transactions committed, {self._aborted} aborted"

@@ -26,7 +26,7 @@ RELOAD_S = 5  # where there is no JavaScript
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageFrame:
-    """What all views of one moment share. `not_exposed`: sentences of what this view lacks."""
+    """The frame of all views at one moment. `not_exposed`: sentences about missing parts."""
 
     address: str
     cluster_name: str

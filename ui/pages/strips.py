@@ -17,7 +17,7 @@ Row = Mapping[str, Any]
 
 
 class Shape(NamedTuple):
-    """Where things are, in pixels: the picture is drawn once for a screen and once for a phone."""
+    """A layout in pixels: the picture is drawn once for a screen and once for a phone."""
 
     name: str
     width: int

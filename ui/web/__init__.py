@@ -1,1 +1,1 @@
-"""The page's server: who may see it, what lies at which address, how it begins and ends."""
+"""The page's server: its access, its addresses, its start and end."""

@@ -1,10 +1,10 @@
-"""Who may see the page: whoever has the token, from this machine, by a page of ours; pure.
+"""Access to the page: by the token, from this machine, and from our own pages; pure.
 
 - The Host header must name this server, or a name of another site could lead to it (DNS rebinding).
 - The token is shown once, in the address that the command prints. It is exchanged for a cookie that
   scripts cannot read and that no other site's page can send.
 - Pages of other addresses, also of other ports of this machine, may link here and no more.
-- What changes something is a POST whose Origin is this server.
+- A change is a POST whose Origin is this server.
 """
 
 import hmac
@@ -42,7 +42,7 @@ class PageAccess:
         return (f"127.0.0.1:{self.port}", f"localhost:{self.port}")
 
     def refused(self, method: str, headers: Mapping[str, str]) -> str | None:
-        """Return why a request is not for us, whoever asks; None when it may be looked at."""
+        """Return why a request is refused, before its token is examined; None if it is not."""
         host = headers.get("host", "").lower()
         if host not in self.hosts:
             return REFUSED_HOST

@@ -1,4 +1,4 @@
-"""What a query string asks for, held against bounds before anything is done."""
+"""Parse query strings within bounds, before anything is done."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What all addresses share: the facts, who may change something, how the process ends."""
+"""The state that all addresses share: the facts, the permissions, the end of the process."""
 
 import asyncio
 import contextlib
@@ -43,7 +43,7 @@ class Site:
 
     @property
     def facts(self) -> ClusterFacts:
-        """What is known now."""
+        """The facts that are known now."""
         return self.observer.facts
 
     async def first_facts(self, within_s: float = FIRST_FACTS_S) -> ClusterFacts:
