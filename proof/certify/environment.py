@@ -1,4 +1,4 @@
-"""Where a system is installed: an environment for each set of packages, below a cache directory.
+"""Environments of systems: one for each set of packages, below a cache directory.
 
 What stands there whole has a file `installed.json`, written last; what does not is made anew.
 """

@@ -1,4 +1,4 @@
-"""What a verdict leaves in its directory: verdict.json, JUnit XML, SARIF, a report."""
+"""The files of a verdict: verdict.json, JUnit XML, SARIF, a report."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What runs say of a promise. Pure.
+"""The verdict of runs about a promise. Pure.
 
 A run keeps a promise, breaks it, or proves nothing. `broken` is said of a system only when it broke
 in two seeds at least, on Apache Kafka 4.4 too, and when a second reader has held the program

@@ -39,7 +39,7 @@ Rows = list[dict[str, str]]
 
 
 class Shown(NamedTuple):
-    """What a view said; tables by their caption, facts by their name."""
+    """A view as it was shown; tables by their caption, facts by their name."""
 
     as_of_ms: int
     read_ms: int
@@ -53,7 +53,7 @@ class Shown(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """What the protocol said of a part at some moment of this time."""
+    """An answer of the protocol, true at some moment of this time."""
 
     began_ms: int
     ended_ms: int
@@ -75,7 +75,7 @@ def read(chrome: Browser, address: str, shows: Callable[[Shown], Any] | None = N
 
 @dataclass(slots=True)
 class Told:
-    """What the protocol says, asked for again and again without the page."""
+    """Answers of the protocol, asked for repeatedly without the page."""
 
     admin: Admin
     samples: dict[str, list[Sample]] = field(default_factory=dict[str, list[Sample]])
@@ -152,7 +152,7 @@ class Beside:
     shown: Shown
 
     def was(self, part: str, pick: Callable[[Any], Any], said: Any) -> None:
-        """What is said was told."""
+        """Assert that a shown value equals one of the protocol's answers."""
         found = self._told(part, pick)
         assert said in found, f"{said!r} was never told, but {found}: {self._when()}"
 

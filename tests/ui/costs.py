@@ -1,4 +1,5 @@
-"""What it costs to look: python -m tests.ui.costs [--only NAME,...] [--rounds N] [--seconds S]
+"""Measure the costs of the page: python -m tests.ui.costs [--only NAME,...] [--rounds N]
+[--seconds S].
 
 page    60 partitions, 100 open transactions, 20 groups; two refreshes a second
 growth  ten minutes of that under load: memory of the page's process
@@ -41,7 +42,7 @@ VIEWS = ("/", "/topics/orders/0", "/transactions", "/groups", "/timeline", "/top
 
 
 class Bounds:
-    """What was measured, each held against its bound."""
+    """Measured figures, each compared with its bound."""
 
     def __init__(self) -> None:
         self.are_held = True
@@ -92,7 +93,7 @@ def cpu_s(cluster: Cluster) -> float:
 
 
 async def percent(cluster: Cluster, seconds: float, doing: Coroutine[Any, Any, None]) -> float:
-    """Of a core, by all nodes together, while something is done."""
+    """Return the percent of a core that all nodes use while something is done."""
     before, began_s = cpu_s(cluster), time.monotonic()
     await doing
     return (cpu_s(cluster) - before) / (time.monotonic() - began_s) * 100

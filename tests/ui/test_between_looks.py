@@ -91,7 +91,7 @@ async def test_part_is_as_old_as_its_first_question() -> None:
         await observer.close()
 
 
-async def test_count_of_what_is_written_keeps_a_partition_that_has_lost_its_leader() -> None:
+async def test_count_of_records_keeps_a_partition_without_a_leader() -> None:
     observer = Observer({"bootstrap.servers": "127.0.0.1:1"})
     known = {("orders", 0): partition("orders", 0), ("orders", 1): partition("orders", 1)}
     told = {("orders", 0): ObservedOffsets(0, 5, 5), ("orders", 1): ObservedOffsets(0, 7, 7)}

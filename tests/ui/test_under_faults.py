@@ -176,7 +176,7 @@ class Views:
         both.was("groups", lambda g: sorted(m.member_id for m in g["billing"][0].members), said)
 
     async def records(self, bootstrap: str) -> None:
-        """Of payments/0: what readers of both kinds get, where some transactions are aborted."""
+        """Compare the records of payments/0 with readers of both isolation levels."""
         address = f"/topics/payments/0/records?offset={FIRST}&isolation=read_uncommitted"
         shown = await asyncio.to_thread(read, self._chrome, address, None)
         rows = [r for r in shown.tables["Records"] if not r["Outcome"].endswith("marker")]
@@ -267,7 +267,7 @@ def ids(shown: Shown) -> dict[str, tuple[int, dict[str, str]]]:
 
 
 async def read_by(bootstrap: str, isolation: str, last: int) -> dict[int, str]:
-    """What a reader gets of payments/0, from FIRST to an offset."""
+    """Read payments/0 from FIRST to an offset."""
     found: dict[int, str] = {}
     config = {"bootstrap.servers": bootstrap, "isolation.level": isolation}
     async with Consumer(config) as consumer, asyncio.timeout(60):
