@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..pages.document import document, masthead, own_style
-from ..pages.markup import Child, element, joined
+from ..pages.markup import Child, Html, element, joined
 from ..pages.parts import facts, link, section, state, table
 from .results import sentences
 from .verdict import BROKEN, KEPT, OURS, PEER, SEEN, CertifiedRun, tally
@@ -67,6 +67,7 @@ def _part(each: Mapping[str, Any]) -> Child:
          ", ".join(run.findings) or "none") for run in runs
     ]  # fmt: skip
     told = next((run.story for run in runs if run.story), ())
+    lines = [joined(line, Html("\n")) for line in told]
     pairs: list[tuple[str, Child]] = [
         ("verdict", _sign(each["verdict"])), ("mode", each["mode"]),
         ("promises", link(each["page"], each["promise"])), ("machine", each["machine"]),
@@ -74,8 +75,8 @@ def _part(each: Mapping[str, Any]) -> Child:
     ]  # fmt: skip
     return section(
         each["recipe"], f"{each['system']} {each['version']}", facts(pairs),
-        element("p", story(each)) if told else None,
-        element("pre", "\n".join(told)) if told else None,
+        element("p", story(each)),
+        element("div", element("pre", lines), class_="wide", tabindex="0") if told else None,
         table("Runs", ("seed", "on", "day", "verdict", "faults", "met work", "findings"), rows),
     )  # fmt: skip
 

@@ -40,5 +40,6 @@ def test_nothing_is_called_broken_without_a_second_reading() -> None:
 def test_board_page_escapes_what_a_system_says() -> None:
     page = board_page([{**FIELDS, "system": "<script>", "mode": "a | b"}])
     assert "<script>" not in page and "&lt;script&gt;" in page
+    assert "FAULT kill -9 of instance-1\n</pre>" in page
     table = with_table("by hand", [{**FIELDS, "mode": "a | b"}])
     assert "| a / b |" in table
