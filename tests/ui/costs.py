@@ -156,13 +156,15 @@ async def first(bounds: Bounds, rounds: int, seconds: float) -> None:
         for _ in range(rounds):
             async with page(cluster.data) as (_, visitor, started_s):
                 began_s = time.monotonic()
-                answer = await visitor.get("/")
+                words = (await visitor.get("/")).body
                 views.append(time.monotonic() - began_s)
-                assert "1,0" in answer.body
-                topic = time.monotonic()
-                await visitor.get("/topics/orders")
-                topic = time.monotonic() - topic
-            print(f"  started {started_s:.2f} s, Now {views[-1]:.2f} s, topic {topic:.2f} s")
+                while "not answered yet" in words:  # the page is completed as answers come
+                    await asyncio.sleep(0.05)
+                    words = (await visitor.get("/")).body
+                whole_s = time.monotonic() - began_s
+                assert "1,0" in words
+            words = f"started {started_s:.2f} s, first {views[-1]:.2f} s, whole {whole_s:.2f} s"
+            print(f"  {words}", flush=True)
         bounds.tell("first view of 1,000 partitions", min(views), FIRST_MAX_S, "s")
 
 
