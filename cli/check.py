@@ -26,9 +26,16 @@ def check(
     ] = None,
     /,
     *,
-    only: Annotated[list[str] | None, Parameter(help="Only these checks.", negative=())] = None,
-    evidence: Annotated[bool, Parameter(help="All that is known of a case.", negative=())] = False,
-    catalogue: Annotated[bool, Parameter(help="What is looked for.", negative=())] = False,
+    only: Annotated[
+        list[str] | None,
+        Parameter(help="Run only these checks (--catalogue lists them).", negative=()),
+    ] = None,
+    evidence: Annotated[
+        bool, Parameter(help="Print all that is known of each case.", negative=())
+    ] = False,
+    catalogue: Annotated[
+        bool, Parameter(help="List the anomalies that are looked for.", negative=())
+    ] = False,
     query: Query = QUERY,
 ) -> int:
     """Judge a recorded run, the files of a cluster, or a topic of any Kafka-compatible cluster.

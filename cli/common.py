@@ -76,7 +76,7 @@ DEFAULT_CLUSTER, QUERY = ClusterOptions(), Query()
 
 
 def registry_url(url: str | None, cluster: ClusterChoice) -> str:
-    """Return where the Schema Registry is; Failure where nothing says so."""
+    """Return the URL of the Schema Registry; raise Failure if no option or profile has one."""
     found = url or cluster.registry()
     if not found:
         raise Failure(

@@ -127,7 +127,7 @@ def _member_row(member: "MemberDescription") -> dict[str, Any]:
 
 
 def _show_members(group: "GroupDescription") -> None:
-    """The members of a consumer group: what each has and shall have, and what it waits for."""
+    """Return the members of a consumer group with owned, target and awaited partitions."""
     rows = [
         {
             "member": member.member_id,

@@ -19,7 +19,7 @@ class LongWork:
 
     @property
     def is_idle(self) -> bool:
-        """Whether `begin` would begin."""
+        """Whether no work is running, so that `begin` starts new work."""
         return self._task is None or self._task.done()
 
     def begin(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -42,7 +42,7 @@ class LongWork:
         return True
 
     async def ended(self) -> None:
-        """Return when the piece of an interrupted call is done; raise none of its errors."""
+        """Wait until the work that an interrupted call left running has ended; ignore its error."""
         task = self._task
         if task is not None:
             await asyncio.wait([task])

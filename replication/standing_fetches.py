@@ -47,7 +47,7 @@ class StandingFetch:
 
 
 class StandingFetches:
-    """All links of one broker, from partitions to places."""
+    """An index of the fetch sessions of one broker that read each partition."""
 
     __slots__ = ("places",)
 

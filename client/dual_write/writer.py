@@ -88,7 +88,7 @@ class DualWriter(WriterFlow):
         await self.close()
 
     async def start(self) -> None:
-        """Take the name over, and end the transactions of older writers: as decided, or aborted."""
+        """Fence older writers of this name; commit their decided transactions, abort the others."""
         try:
             await drive_async(self._start())
         except BaseException:

@@ -268,7 +268,9 @@ class RaftEngine:
     def fail(self, error: BaseException) -> None:
         """Stop everything: Raft's promises cannot be kept any more."""
         if self._is_running:
-            self._logger.critical("the engine stops: %s", error, exc_info=error)
+            self._logger.critical(
+                "Raft stops on this node, as it cannot keep its promises: %s", error, exc_info=error
+            )
             self.halt()
             self._on_fatal(error)
 

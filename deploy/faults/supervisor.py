@@ -162,7 +162,7 @@ class Supervisor:
                 each.callback(self._end_for_good, self.unwanted(name).process)
 
     def wait(self, condition: Callable[[], bool], timeout_s: float) -> bool:
-        """Wait until a report makes this true; False when time is up."""
+        """Return True once the condition holds, else False at the end; raise on a failed child."""
         with self._changed:
             self._changed.wait_for(lambda: self.failed is not None or condition(), timeout_s)
             if condition():

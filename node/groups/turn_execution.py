@@ -190,7 +190,7 @@ def call_safely(waiting: Callable[[Any], object], outcome: object) -> None:
     try:
         waiting(outcome)
     except Exception:
-        logger.exception("answering a request that had waited")
+        logger.exception("a request that waited could not be answered")
 
 
 def _give(ticket: object, answer: Answer) -> None:

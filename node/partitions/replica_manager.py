@@ -399,4 +399,4 @@ class ReplicaManager:
         try:
             context(operation)
         except Exception:  # an error of one answer must not affect the others
-            logger.exception("answering a request that had waited")
+            logger.exception("a request that waited could not be answered")

@@ -122,7 +122,7 @@ class Worker:
         self._next, self._sums = {}, {}
 
     def _load(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        """Load offset and sums of each; waits while a transaction holds them."""
+        """Load committed offset and sums of each partition; retry while a transaction is open."""
         self._next, self._sums = {}, {}
         if not partitions:
             return []

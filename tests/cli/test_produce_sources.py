@@ -17,7 +17,7 @@ def lines_of(source: Path) -> list[bytes]:
     return [line for chunk in _lines(str(source)) for _, line in chunk]
 
 
-def test_named_pipe_is_a_source_as_a_shell_makes_them(tmp_path: Path) -> None:
+def test_named_pipe_of_a_shell_is_a_source(tmp_path: Path) -> None:
     """`oncelog produce orders <(generate)` is one, too."""
     os.mkfifo(pipe := tmp_path / "pipe")
     assert _sources((pipe,)) == [str(pipe)]

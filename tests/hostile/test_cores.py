@@ -32,7 +32,7 @@ def test_untyped_error_is_reported_with_its_input() -> None:
     assert found.data == (b"\xff",) and "KeyError" in found.problem
 
 
-def test_hostile_bytes_meet_typed_errors_alone(tmp_path: Path) -> None:
+def test_hostile_bytes_raise_only_typed_errors(tmp_path: Path) -> None:
     write_keys(tmp_path)
     assert attack(cores_of(tmp_path), random.Random(40), 60_000) == []
 

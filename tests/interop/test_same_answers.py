@@ -212,7 +212,7 @@ def _needs(scenario) -> set[int]:
     )
 
 
-def test_frames_that_are_no_requests(kafka, ours):
+def test_frames_that_are_no_requests_are_answered_as_by_kafka(kafka, ours):
     found = _judge("frames", 0, *_answers(cases_cluster.frames, 0, kafka, ours))
     runs.update({(FRAMES, False), (FRAMES, True)})
     assert not found, f"{len(found)} differences\n" + "\n".join(found)

@@ -98,7 +98,7 @@ def test_a_node_that_has_started_again_is_read_from_its_beginning(tmp_path: Path
     assert look(invariants) == ["replicas differ"]
 
 
-def test_at_the_end_everything_is_read_again(tmp_path: Path) -> None:
+def test_look_at_all_compares_bytes_again(tmp_path: Path) -> None:
     cluster, invariants = looked_at(tmp_path)
     cluster.put(2, replica(tmp_path / "changed", [b"won", b"two"]))
     invariants.look_at_all()

@@ -43,7 +43,7 @@ def zstd(target: Target) -> dict[str, Figures]:
 
 
 def _event(number: int) -> bytes:
-    """1 kB of JSON as services write it: zstd leaves a fifth of a batch."""
+    """Return 1 kB of JSON like a service's events; zstd compresses a batch of them to a fifth."""
     draw = random.Random(number)
     fields = {f"measured-{key}": round(draw.gauss(100, 15), 2) for key in range(50)}
     event = {"id": number, "host": f"host-{draw.randrange(50)}", "level": "info", **fields}

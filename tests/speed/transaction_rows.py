@@ -1,4 +1,4 @@
-"""Rows of transactions: how many a second, and how their records are read with read_committed."""
+"""Rows of transactions: commits a second, throughput and latency of read_committed readers."""
 
 import threading
 import time

@@ -50,7 +50,7 @@ class Axis:
 
 
 def strips(row: Row) -> Html:
-    """Strips of one partition as `documents.partition` has it."""
+    """Draw replicas, open transactions and groups of a partition; `row`: `documents.partition`."""
     end, stable = row["high_watermark"], row["last_stable"]
     if end is None or stable is None:
         return element("p", "no leader tells offsets", class_="empty")

@@ -25,7 +25,7 @@ from .order import Order
 
 @dataclass(slots=True)
 class Reads:
-    """Readings of one table under one isolation level; `rows` are their numbers in it."""
+    """The rows of a history table read under one isolation level; `rows` are their numbers."""
 
     table: str
     rows: Array

@@ -130,7 +130,8 @@ _KINDS = (
         "retry-in-fresh-producer",
         "records whose answer was lost are sent again by a new producer",
         "its sequence numbers begin anew, so brokers cannot see that they have the record",
-        "keep the producer and let it retry; after a fatal error abort, and begin from the offsets",
+        "keep the producer and let it retry; after a fatal error begin from the committed offsets,"
+        " with a new producer of the same transactional.id",
     ),
     FindingKind(
         "transaction-too-long",

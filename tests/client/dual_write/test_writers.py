@@ -1,4 +1,4 @@
-"""Both writers on a real cluster, with sqlite and PostgreSQL: blocks that count or are refused."""
+"""Writers on a real cluster, SQLite and PostgreSQL: blocks take effect in both, or in neither."""
 
 import asyncio
 import sqlite3

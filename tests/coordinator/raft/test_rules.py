@@ -97,7 +97,7 @@ class Alone:
 
 @pytest.fixture
 def alone() -> Alone:
-    """All others know nothing: this is a new cluster, and it may vote."""
+    """Return node 1 of a new cluster, which may vote: the census found empty logs everywhere."""
     alone = Alone()
     alone.answer_census()
     return alone

@@ -140,7 +140,7 @@ async def test_a_broken_link_is_noticed_at_once(cluster: SmallCluster) -> None:
     assert broker(cluster, 3).is_active
 
 
-async def test_a_silent_broker_is_noticed() -> None:
+async def test_broker_silent_for_its_session_is_fenced() -> None:
     async with running_cluster(session_timeout_ms=200) as cluster:
         await bring_up(cluster, 3)
         await until(lambda: broker(cluster, 3).is_fenced)

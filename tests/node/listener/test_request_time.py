@@ -187,7 +187,7 @@ def test_the_place_of_the_throttle_is_known_of_each_api_and_version():
     [(18, 0), (18, 1), (18, 2), (18, 3), (18, 5), (3, 2), (3, 3), (3, 12), (47, 0), (16, 5),
      (39, 1), (39, 2), (41, 3)],
 )  # fmt: skip
-def test_the_throttle_is_written_where_it_stands(key: int, version: int):
+def test_throttle_time_is_written_into_its_field_of_the_answer(key: int, version: int):
     values: dict[str, Any] = {}
     if key == API_VERSIONS:
         values["api_keys"] = [{"api_key": 1, "min_version": 2, "max_version": 3}] * 50

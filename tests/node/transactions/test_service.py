@@ -311,7 +311,7 @@ async def test_a_wall_clock_that_is_set_back_keeps_no_transaction_open() -> None
     await node.coordinators.stop()
 
 
-async def test_a_prepared_transaction_has_no_timeout_and_any_holder_ends_it() -> None:
+async def test_prepared_transaction_does_not_time_out_and_any_connection_ends_it() -> None:
     node = OneNode(timeout_scan_interval_ms=5)
     node.connection_ids.newest = 5
     who = await node.init(timeout_ms=1, enables_two_phase_commit=True)

@@ -337,7 +337,7 @@ class SinkModel:
                 self.cluster.time_out(name)
 
     def unfinished(self) -> set[str]:
-        """Return the decided children that may not be committed yet."""
+        """Return the ids in the newest decision that may still have to be committed."""
         decision = decode(SINK, self.cluster.decisions)
         return set() if decision is None else {c.transactional_id for c in decision.unfinished}
 

@@ -41,7 +41,7 @@ decisions = st.builds(
 
 
 @given(st.lists(decisions, min_size=1, max_size=4), st.integers(60, 400))
-def test_the_newest_decision_comes_back_in_any_number_of_parts(
+def test_newest_decision_decodes_from_any_number_of_chunks(
     written: list[Decision], chunk_bytes: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:

@@ -105,7 +105,7 @@ def test_settings_of_the_client_are_handed_on() -> None:
     assert not options.is_committed
 
 
-def test_raw_reads_everything_and_log_folders_need_no_cluster() -> None:
+def test_raw_reads_uncommitted_records_and_logs_need_no_bootstrap_servers() -> None:
     assert not read(raw="true").is_committed
     options = read_options({"raw": "true", "logs": "1=/a, 2=/b"}, is_streaming=False)
     assert options.logs == {1: "/a", 2: "/b"}

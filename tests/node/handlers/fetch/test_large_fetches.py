@@ -105,7 +105,7 @@ async def test_many_partitions_without_records_are_answered_at_the_deadline(tmp_
 @pytest.mark.parametrize(
     ("held_bytes", "batches"), [(0, 4), (40_000, 2), (99_000, 1), (500_000, 1)]
 )
-async def test_a_read_is_as_large_as_the_memory_that_is_left(
+async def test_read_takes_half_of_the_free_memory_and_a_batch_at_least(
     broker: LeadingBroker, held_bytes: int, batches: int
 ) -> None:
     """A read takes half of the free memory, but one batch at least, for progress."""
