@@ -1,4 +1,4 @@
-"""`oncelog certify`: does a system keep what its documentation promises?"""
+"""`oncelog certify` finds out if a system keeps the promise of its documentation."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The scoreboard from the verdicts that are kept: python -m tests.proof.certify.page"""
+"""Make the scoreboard from the kept verdicts: python -m tests.proof.certify.page."""
 
 from pathlib import Path
 
