@@ -122,6 +122,7 @@ class Confluent(Member):
         """Read, and commit the records, until the end."""
         from confluent_kafka import KafkaException
 
+        owes_commit = False
         while not self._end.is_set():
             messages = consumer.consume(100, timeout=0.05)
             self.errors += [m.error() for m in messages if m.error()]
@@ -129,13 +130,15 @@ class Confluent(Member):
                 (m.partition(), m.offset()) for m in messages if not m.error()
             ]
             self.note(frozenset(p.partition for p in consumer.assignment()))
-            if messages:
+            owes_commit |= bool(messages)
+            if owes_commit:
                 try:
                     places = consumer.commit(asynchronous=False)
                     self.acknowledged |= {p.partition: p.offset for p in places if not p.error}
                     self.committed += 1
+                    owes_commit = False
                 except KafkaException:
-                    pass  # a rebalance; the records are read again
+                    pass  # a rebalance; it commits later, or the records are read again
 
 
 class ConsumerProtocol(Confluent):
