@@ -177,7 +177,10 @@ class Liveness:
             )
             is_due = False
             try:
+                began_s = loop.time()
                 reply = await self._controller.heartbeat(heartbeat, timeout_ms=4 * interval_ms)
+                if reply.term != seen_term or loop.time() - began_s > interval_ms / 1000:
+                    self._awaited_index = None  # a gap: it took more than one attempt
                 seen_term, seen_ms = reply.term, reply.stamp_ms
                 self._take_reply(reply)
                 is_behind = self._is_behind(reply)

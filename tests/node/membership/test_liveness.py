@@ -13,7 +13,7 @@ from oncelog.node.controller.client import ControllerClient
 from oncelog.node.membership.liveness import Liveness, Replaced
 from oncelog.wire.errors import RequestTimedOut
 
-from ...awaiting import settle, turns_until
+from ...awaiting import settle, turns_until, until
 from ..controller.small_cluster import SmallCluster
 from ..fake_broker import broker_config
 
@@ -85,6 +85,31 @@ async def test_an_answer_counts_when_its_metadata_is_applied(
         await settle()
         await liveness.stop()
     assert counted == beats
+
+
+@pytest.mark.parametrize(("term", "delay_s"), [(2, 0.0), (1, 0.05)])
+async def test_an_answer_behind_a_gap_is_waited_for_anew(term: int, delay_s: float) -> None:
+    """Another controller, or a later attempt, may know what was decided during the gap."""
+    group, counted, replies = SimpleNamespace(applied_index=6), list[int](), list[int]()
+    liveness = _liveness(group=group)
+    liveness._config = cast(Any, SimpleNamespace(node_id=1, broker_heartbeat_interval_ms=20))
+
+    async def heartbeat(heartbeat: object, timeout_ms: int) -> HeartbeatReply:
+        is_first = not replies
+        await asyncio.sleep(0 if is_first else delay_s)
+        replies.append(1)
+        index = 7 if is_first else 9
+        return HeartbeatReply(is_fenced=False, term=1 if is_first else term, metadata_index=index)
+
+    liveness._controller = cast(Any, SimpleNamespace(heartbeat=heartbeat))
+    liveness.start(lambda: counted.append(1))
+    await until(lambda: len(replies) == 2)
+    group.applied_index = 7
+    await until(lambda: len(replies) >= 5)
+    assert not counted
+    group.applied_index = 9
+    await until(lambda: counted)
+    await liveness.stop()
 
 
 def _process(cluster: SmallCluster, number: int, *, state: ClusterState | None = None) -> Liveness:
