@@ -3,11 +3,12 @@
 An entry of a time index names a batch and its timestamp. An aborted transaction's marker lies in
 the segment, and bears the same producer id; the transaction begins with a batch, and so does the
 one at the last stable offset: where these lie in the segment, and compaction has not taken them,
-they are compared, too. So a damaged entry is told from a right one in nearly all cases, and the
-segment is not read for it.
+they are compared, too. The headers of a segment with aborted transactions are read: an entry hides
+all batches of its producer since the marker before, and none from before that marker.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Protocol
 
 from ...runtime.steps import Steps
@@ -15,11 +16,12 @@ from ...wire.control_record import ControlType, decode_marker
 from ...wire.errors import CorruptMessage, InvalidRecord
 from ...wire.record_batch import BatchHeader, check_crc, decode_header
 from .index import NO_TIMESTAMP, CorruptIndex, TimeIndex
-from .log_file import LogFile
+from .log_file import LogFile, scan_headers
 from .transaction_index import AbortedTransaction, CorruptTransactionIndex, TransactionIndex
 
 REBUILT = "It is rebuilt when the broker starts again"
 _ENTRIES_A_STEP = 16
+_HEADERS_A_STEP = 128  # some 0.3 ms
 _REMEDY = "It is made again from the log"
 
 
@@ -32,6 +34,9 @@ class IndexedSegment(Protocol):
 
     @property
     def base_offset(self) -> int: ...
+
+    @property
+    def size_bytes(self) -> int: ...
 
     def headers_near(self, offset: int) -> Iterator[tuple[int, BatchHeader]]: ...
 
@@ -57,7 +62,8 @@ def check_time_entry(segment: IndexedSegment, entry: tuple[int, int]) -> tuple[i
 def checking_aborts(segment: IndexedSegment) -> Steps[None]:
     """Raise CorruptTransactionIndex unless the batches that its entries name exist."""
     index, least_stable = segment.transaction_index, 0
-    for number, entry in enumerate(index.all(), 1):
+    entries = index.all()
+    for number, entry in enumerate(entries, 1):
         try:
             is_right = least_stable <= entry.last_stable_offset and _is_right(segment, entry)
         except (CorruptMessage, InvalidRecord):
@@ -66,6 +72,37 @@ def checking_aborts(segment: IndexedSegment) -> Steps[None]:
             raise CorruptTransactionIndex(index.path, f"the log has no {entry}", _REMEDY)
         least_stable = entry.last_stable_offset
         if number % _ENTRIES_A_STEP == 0:
+            yield
+    if entries:
+        with suppress(CorruptMessage):  # the log itself is damaged, which its readers find
+            yield from _checking_first_offsets(
+                segment, {each.last_offset: each for each in entries}
+            )
+
+
+def _checking_first_offsets(
+    segment: IndexedSegment, entries: Mapping[int, AbortedTransaction]
+) -> Steps[None]:
+    """Raise CorruptTransactionIndex unless each entry covers exactly its transaction's batches.
+
+    entries: by the offset of the marker. Batches that compaction removed are not missed.
+    """
+    last_offset, markers, firsts = max(entries), dict[int, int](), dict[int, int]()
+    headers = scan_headers(segment.file, 0, segment.size_bytes)
+    for number, (_, header) in enumerate(headers, 1):
+        producer_id = header.producer_id
+        if header.is_control:
+            first_offset = firsts.pop(producer_id, header.base_offset)
+            entry = entries.get(header.base_offset)
+            if entry and not markers.get(producer_id, -1) < entry.first_offset <= first_offset:
+                path = segment.transaction_index.path
+                raise CorruptTransactionIndex(path, f"the log has no {entry}", _REMEDY)
+            if header.base_offset >= last_offset:
+                return
+            markers[producer_id] = header.base_offset
+        elif header.is_transactional:
+            firsts.setdefault(producer_id, header.base_offset)
+        if number % _HEADERS_A_STEP == 0:
             yield
 
 

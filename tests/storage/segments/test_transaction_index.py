@@ -1,5 +1,7 @@
 """The aborted transactions of a segment: Kafka's bytes, and the entries that a fetch needs."""
 
+import struct
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -9,7 +11,12 @@ from oncelog.storage.segments.transaction_index import (
     AbortedTransaction,
     CorruptTransactionIndex,
     TransactionIndex,
+    encode,
 )
+from oncelog.wire.control_record import ControlType
+
+from ...log_batches import end_transaction
+from ..conftest import NOW_MS
 
 
 @pytest.fixture
@@ -143,3 +150,35 @@ def test_a_marker_below_the_segment_is_found(tmp_path):
     index.append(AbortedTransaction(1, 50, 99, 100))
     with pytest.raises(CorruptTransactionIndex):
         list(index.checking())
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+def test_start_finds_each_first_offset_that_hides_other_batches(logs, compacted) -> None:
+    """Producer 7 commits one transaction and aborts the next, of two batches; 8 aborts beside."""
+    config = {"segment_bytes": 1 << 20} | ({"is_compacted": True} if compacted else {})
+    log = logs.open(**config)
+    logs.lead_transaction(log, sequence=0)  # 0
+    end_transaction(log, 7, ControlType.COMMIT, at_ms=NOW_MS)  # 1
+    logs.lead_transaction(log, sequence=0, producer_id=8)  # 2
+    logs.lead_transaction(log, sequence=1)  # 3
+    end_transaction(log, 8, ControlType.ABORT, at_ms=NOW_MS)  # 4
+    logs.lead_transaction(log, sequence=2)  # 5
+    end_transaction(log, 7, ControlType.ABORT, at_ms=NOW_MS)  # 6
+    log.roll(NOW_MS)
+    log.advance_high_watermark(log.log_end_offset)
+    expected = log.aborted_transactions.between(0, 7)
+    assert expected == [(8, 2), (7, 3)]
+    path = log.segments.first.transaction_index.path
+    log.close()
+    content = path.read_bytes()
+    entries = [AbortedTransaction(*struct.unpack_from(">qqqq", content, at + 2)) for at in (0, 34)]
+    for number in (0, 1):
+        for first_offset in range(entries[number].last_offset + 1):
+            wrong = list(entries)
+            wrong[number] = entries[number]._replace(first_offset=first_offset)
+            path.write_bytes(encode(wrong))
+            log = logs.open(**config)
+            log.advance_high_watermark(log.log_end_offset)
+            found = log.aborted_transactions.between(0, 7)
+            log.close()
+            assert found == expected, (number, first_offset, found)
