@@ -1,8 +1,13 @@
 """`oncelog certify` finds out if a system keeps the promise of its documentation."""
 
 import json
+import os
+import sys
+import traceback
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
@@ -52,34 +57,72 @@ def certify(
     Exit code 0: kept in all seeds. 1: broken. 3: proves nothing. 2: called wrongly, or it cannot
     be installed.
     """
+    from ...proof.certify.verdict import EXIT_CODES
+
+    fields: dict[str, Any] = {}
+    try:
+        if recipe is None:
+            _list(format)
+            return 0
+        folder, fields = _certified(recipe, seeds, out, seconds, bootstrap, resume, shrink)
+        _tell(fields, folder, format)
+    except BrokenPipeError as problem:
+        if recipe is not None and not fields:  # a connection of the run
+            raise Failure(str(problem), exit_code=2) from problem
+        # else the reader of our output has seen enough, and the verdict stands
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except Failure as problem:
+        raise Failure(str(problem), exit_code=2) from problem  # 1 says: broken
+    except Exception as problem:
+        from ...wire.errors import KafkaError
+
+        if not isinstance(problem, (KafkaError, OSError)):
+            traceback.print_exc()
+        raise Failure(str(problem) or type(problem).__name__, exit_code=2) from problem
+    return EXIT_CODES[fields["verdict"]] if fields else 0
+
+
+def _list(format: str) -> None:
+    from ...proof.certify.recipe import all_recipes
+
+    rows = [
+        {"recipe": r.name, "system": f"{r.system} {r.version}", "mode": r.mode,
+         "promise": r.promise} for r in all_recipes()
+    ]  # fmt: skip
+    show(rows, format, columns=LISTED, optional=("mode",))
+    sys.stdout.flush()
+
+
+def _certified(
+    name: str,
+    seeds: str,
+    out: Path | None,
+    seconds: float,
+    bootstrap: str | None,
+    resume: bool,
+    shrink: bool,
+) -> tuple[Path, dict[str, Any]]:
     from ...proof.certify.certifying import certify as run_recipe
     from ...proof.certify.certifying import parse_seeds
-    from ...proof.certify.recipe import all_recipes, find_recipe
-    from ...proof.certify.verdict import EXIT_CODES
-    from ...wire.errors import KafkaError
+    from ...proof.certify.recipe import find_recipe
 
-    if recipe is None:
-        rows = [
-            {"recipe": r.name, "system": f"{r.system} {r.version}", "mode": r.mode,
-             "promise": r.promise} for r in all_recipes()
-        ]  # fmt: skip
-        show(rows, format, columns=LISTED, optional=("mode",))
-        return 0
-    wanted = find_recipe(recipe)
-    folder = out or Path("certified") / wanted.name
-    try:
-        fields = run_recipe(
-            wanted, parse_seeds(seeds), folder, seconds=seconds, bootstrap=bootstrap, resume=resume,
-            shrink=shrink, say=say,
-        )  # fmt: skip
-    except (Failure, KafkaError, OSError) as problem:
-        raise Failure(str(problem), exit_code=2) from problem  # 1 says: broken
+    recipe = find_recipe(name)
+    folder = out or Path("certified") / recipe.name
+    return folder, run_recipe(
+        recipe, parse_seeds(seeds), folder, seconds=seconds, bootstrap=bootstrap, resume=resume,
+        shrink=shrink, say=_say,
+    )  # fmt: skip
+
+
+def _say(*lines: str) -> None:
+    with suppress(BrokenPipeError):  # nobody reads of the progress: the run goes on
+        say(*lines)
+
+
+def _tell(fields: Mapping[str, Any], folder: Path, format: str) -> None:
     if format == "json":
-        print(json.dumps(fields))
-    else:
-        for run in fields["runs"]:
-            tell(f"seed {run['seed']} on {run['cluster']}: {run['verdict']}: {run['why']}")
-        tell(
-            f"{fields['promise']} by {fields['page']}: {fields['verdict']}", f"all of it: {folder}"
-        )
-    return EXIT_CODES[fields["verdict"]]
+        print(json.dumps(fields), flush=True)
+        return
+    for run in fields["runs"]:
+        tell(f"seed {run['seed']} on {run['cluster']}: {run['verdict']}: {run['why']}")
+    tell(f"{fields['promise']} by {fields['page']}: {fields['verdict']}", f"all of it: {folder}")

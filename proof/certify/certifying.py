@@ -1,6 +1,7 @@
 """A recipe by seeds: install, run `prove` for each seed, and keep what came of it after each."""
 
 import asyncio
+import fcntl
 import json
 import os
 import platform
@@ -8,8 +9,8 @@ import secrets
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from ..prove.api import shrunk
 from ..prove.outcome import ProveOutcome
 from ..prove.run import Run
 from .environment import Environment, install
-from .recipe import VERDICT, Recipe
+from .recipe import LOCK, VERDICT, Recipe
 from .results import write_results
 from .verdict import (
     NO_RUN,
@@ -73,18 +74,51 @@ def certify(
     """Return the fields of verdict.json, which is in `out` with all else after each seed.
 
     Runs on other clusters stay in it. resume: those on this cluster do, too, and only the seeds
-    that are missing, or never came to a run, are run.
+    that are missing, or never came to a run, are run. Failure while another run writes to `out`.
     """
     recipe.settings(recipe.command, seconds=seconds, bootstrap=bootstrap)  # Failure: before all
     cluster = OURS if bootstrap is None else asyncio.run(cluster_kind(bootstrap))
-    before = _runs_before(out / VERDICT, recipe)
-    runs = [run for run in before if resume or run.cluster != cluster]
+    _runs_before(out / VERDICT, recipe)  # Failure: before anything is installed, or made in `out`
+    environment = install(recipe, say)
+    with _alone_in(out):
+        before = _runs_before(out / VERDICT, recipe)
+        runs = [run for run in before if resume or run.cluster != cluster]
+        return _by_seeds(
+            recipe, environment, seeds, out, cluster, runs, seconds, bootstrap, shrink, say
+        )
+
+
+@contextmanager
+def _alone_in(out: Path) -> Iterator[None]:
+    out.mkdir(parents=True, exist_ok=True)
+    with (out / LOCK).open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Failure(
+                f"Another run writes to {out}. Wait for it, or choose another --out.",
+                exit_code=2,
+            ) from None
+        yield
+
+
+def _by_seeds(
+    recipe: Recipe,
+    environment: Environment,
+    seeds: Sequence[int],
+    out: Path,
+    cluster: str,
+    runs: list[CertifiedRun],
+    seconds: float,
+    bootstrap: str | None,
+    shrink: bool,
+    say: Say,
+) -> dict[str, Any]:
     done = {
         run.seed
         for run in runs
         if (run.cluster, run.fault_seconds) == (cluster, seconds) and run.verdict != NO_RUN
     }
-    environment = install(recipe, say)
     versions = {"oncelog": __version__, **environment.versions}
     fields = verdict_fields(recipe, runs, versions=versions, machine=machine())
     for number, seed in enumerate(seeds, 1):
@@ -172,7 +206,7 @@ def _runs_before(file: Path, recipe: Recipe) -> list[CertifiedRun]:
         return runs_in(json.loads(file.read_text(encoding="utf-8")), recipe)
     except ValueError as problem:
         raise Failure(
-            f"{file} is no verdict: {problem}. Choose another --out.", exit_code=2
+            f"{file} is no verdict of {recipe.name}: {problem}. Choose another --out.", exit_code=2
         ) from None
 
 

@@ -15,12 +15,14 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, cast
 from xml.sax.saxutils import escape
 
 from ...deploy.cluster.ends.guardian import environment_of, guardian, new_run
 from ...deploy.cluster.failure import Failure
 from ...deploy.cluster.private import make_private_directory
 from ...deploy.faults.supervisor import end_session
+from ...storage.checkpoint import write_atomically
 from .recipe import Recipe
 
 INSTALL_TIMEOUT_S = 1_800.0
@@ -32,6 +34,7 @@ PROGRAMS = {
     "mvn": "Maven (https://maven.apache.org)",
 }  # fmt: skip
 NEEDS = {"pip": ("python",), "npm": ("node", "npm"), "maven": ("java", "javac", "mvn")}
+NOT_PASSED_ON = ("PYTHONPATH", "PYTHONHOME")  # they would put other packages before the installed
 JVM_FLAGS = ("-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 Say = Callable[[str], None]
 
@@ -63,18 +66,30 @@ def install(recipe: Recipe, say: Say) -> Environment:
     make_private_directory(folder.parent)
     with (folder.parent / f"{folder.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # two at once: the second finds what the first has made
-        if not (folder / DONE).exists():
+        versions = _installed(folder / DONE)
+        if versions is None:
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
             say(f"installing {recipe.system} {recipe.version}: once for this machine")
             for installer, packages in recipe.install.items():
                 MAKERS[installer](folder, packages, recipe)
             versions = {k: v for each in recipe.install for k, v in VERSIONS[each](folder).items()}
-            (folder / DONE).write_text(json.dumps(versions))
-    versions = json.loads((folder / DONE).read_text())
+            write_atomically(folder / DONE, json.dumps(versions).encode())
     java = ["java", *JVM_FLAGS, "-cp", f"{folder}/jars/*:{folder}/classes"]
     places = {"python": f"{folder}/bin/python", "java": " ".join(java)}
-    return Environment(places, versions, {"NODE_PATH": f"{folder}/node_modules"})
+    variables = dict.fromkeys(NOT_PASSED_ON, "")  # which Python takes for not set
+    return Environment(places, versions, variables | {"NODE_PATH": f"{folder}/node_modules"})
+
+
+def _installed(file: Path) -> dict[str, str] | None:
+    """Return the versions that stand there; None: nothing does, or nothing that can be read."""
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    if not isinstance(found, dict):
+        return None
+    return {str(k): str(v) for k, v in cast("dict[str, Any]", found).items()}
 
 
 def _own_source(recipe: Recipe) -> str:
@@ -93,8 +108,8 @@ def _require(recipe: Recipe, programs: Sequence[str]) -> None:
 
 
 def _python(folder: Path, packages: Sequence[str], recipe: Recipe) -> None:
-    _run([sys.executable, "-m", "venv", str(folder)], folder)
-    _run([f"{folder}/bin/python", "-m", "pip", "install", "-q", *packages], folder)
+    _run([sys.executable, "-I", "-m", "venv", str(folder)], folder)
+    _run([f"{folder}/bin/python", "-I", "-m", "pip", "install", "-q", *packages], folder)
 
 
 def _node(folder: Path, packages: Sequence[str], recipe: Recipe) -> None:
@@ -103,13 +118,10 @@ def _node(folder: Path, packages: Sequence[str], recipe: Recipe) -> None:
 
 def _java(folder: Path, packages: Sequence[str], recipe: Recipe) -> None:
     """Fetch the jars, and compile the recipe's program once: each start would do it again."""
-    parts = [package.split(":") for package in packages]
-    if any(len(each) != 3 for each in parts):
-        raise Failure(f"{recipe.name}: maven's packages are GROUP:ARTIFACT:VERSION.", exit_code=2)
     needed = "".join(
         f"<dependency><groupId>{escape(group)}</groupId><artifactId>{escape(artifact)}</artifactId>"
         f"<version>{escape(version)}</version></dependency>"
-        for group, artifact, version in parts
+        for group, artifact, version in (package.split(":") for package in packages)
     )
     (folder / "pom.xml").write_text(
         "<project><modelVersion>4.0.0</modelVersion><groupId>certify</groupId>"
@@ -125,10 +137,11 @@ def _java(folder: Path, packages: Sequence[str], recipe: Recipe) -> None:
 def _run(command: Sequence[str], folder: Path) -> None:
     """Run an installer to its end; whatever ends us ends all that it has started."""
     run = new_run()
+    passed_on = {key: value for key, value in os.environ.items() if key not in NOT_PASSED_ON}
     with guardian.kept("run", run), tempfile.TemporaryFile() as words:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=words, stderr=words, cwd=folder,
-            env=environment_of(run), start_new_session=True,
+            env=environment_of(run, passed_on), start_new_session=True,
         )  # fmt: skip
         try:
             code = process.wait(INSTALL_TIMEOUT_S)
@@ -145,7 +158,7 @@ def _run(command: Sequence[str], folder: Path) -> None:
 
 
 def _python_versions(folder: Path) -> dict[str, str]:
-    command = [f"{folder}/bin/python", "-m", "pip", "list", "--format", "json"]
+    command = [f"{folder}/bin/python", "-I", "-m", "pip", "list", "--format", "json"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     return {"Python": platform.python_version()} | {
         package["name"]: package["version"] for package in json.loads(done.stdout)

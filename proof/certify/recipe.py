@@ -10,21 +10,28 @@
 import hashlib
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import date
 from pathlib import Path
 from typing import Any, cast
 
 from ...deploy.cluster.failure import Failure
+from ...storage.checkpoint import TEMPORARY_SUFFIX
 from ..prove.settings import ProveSettings
 
 RECIPES = Path(__file__).resolve().parents[2] / "certify"
 RECIPE, EXPECTED, VERDICT = "recipe.toml", "expected.toml", "verdict.json"
+LOCK = "certify.lock"  # of the run that writes to a folder
 PROMISES = ("exactly once", "at least once", "at most once")
-INSTALLERS = {"pip": "==", "npm": "@", "maven": ":"}  # with what stands before a version
 FILE_BYTES_MAX, FILES_MAX = 1_000_000, 50
 NOT_IN_RECIPES = {"command", "seed", "seconds", "bootstrap", "command_config", "faults"}
-PINNED = re.compile(r"[\w.\-]+")
+PACKAGES = {
+    "pip": re.compile(r"(?!-).+==[\w.\-]+"),
+    "npm": re.compile(r"(?!-).+@[0-9]+\.[0-9]+\.[0-9]+([\-+][\w.\-+]+)?"),  # no range, no tag
+    "maven": re.compile(r"(?!-)[^:]+:(?!-)[^:]+:[0-9][\w.\-]*"),
+}
+HOW = {"pip": "NAME==VERSION", "npm": "NAME@1.2.3", "maven": "GROUP:ARTIFACT:VERSION"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +98,7 @@ def read_recipe(folder: Path) -> Recipe:
         prove=_prove(folder / RECIPE, recipe), digest=_digest(folder), promise=promise,
         page=_text(folder / EXPECTED, expected, "page"),
         says=_text(folder / EXPECTED, expected, "says"),
-        second_reading=str(expected.get("second_reading", "")), **texts,
+        second_reading=_day(folder / EXPECTED, expected), **texts,
     )  # fmt: skip
     try:
         found.settings(command)
@@ -114,38 +121,79 @@ def _text(file: Path, table: Mapping[str, Any], key: str) -> str:
     return value.strip()
 
 
+def _day(file: Path, expected: Mapping[str, Any]) -> str:
+    value = expected.get("second_reading", "")
+    if not isinstance(value, (str, date)):
+        raise Failure(f"{file}: second_reading is a day.", exit_code=2)
+    return str(value)
+
+
+def _table(file: Path, recipe: Mapping[str, Any], key: str) -> dict[str, Any]:
+    value = recipe.get(key, {})
+    if not isinstance(value, dict):
+        raise Failure(f"{file}: {key} is no table.", exit_code=2)
+    return cast("dict[str, Any]", value)
+
+
 def _install(file: Path, recipe: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     """Packages without a version are refused: a verdict is about one version."""
     found: dict[str, tuple[str, ...]] = {}
-    for installer, packages in cast("dict[str, Any]", recipe.get("install", {})).items():
-        if installer not in INSTALLERS or not isinstance(packages, list):
-            raise Failure(
-                f"{file}: [install] holds lists for {', '.join(INSTALLERS)}.", exit_code=2
-            )
+    for installer, packages in _table(file, recipe, "install").items():
+        if installer not in PACKAGES or not isinstance(packages, list):
+            raise Failure(f"{file}: [install] holds lists for {', '.join(PACKAGES)}.", exit_code=2)
         for package in cast("list[Any]", packages):
-            name, _, version = str(package).rpartition(INSTALLERS[installer])
-            if not name or not PINNED.fullmatch(version):
-                raise Failure(f"{file}: {package} names no version.", exit_code=2)
+            if not isinstance(package, str) or not PACKAGES[installer].fullmatch(package):
+                raise Failure(
+                    f"{file}: {package} names no version as {HOW[installer]} does.", exit_code=2
+                )
         found[installer] = tuple(map(str, cast("list[Any]", packages)))
     return found
 
 
 def _prove(file: Path, recipe: Mapping[str, Any]) -> dict[str, Any]:
+    types = {each.name: each.type for each in fields(ProveSettings)}
+    given = _table(file, recipe, "prove")
+    for key, value in given.items():
+        if key in types and (kind := _wrong_kind(types[key], value)):
+            raise Failure(f"{file}: {key} of [prove] is no {kind}.", exit_code=2)
     found = {
         key: tuple(cast("list[Any]", value)) if isinstance(value, list) else value
-        for key, value in cast("dict[str, Any]", recipe.get("prove", {})).items()
+        for key, value in given.items()
     }
     if wrong := sorted(found.keys() & NOT_IN_RECIPES):
         raise Failure(f"{file}: [prove] does not hold {', '.join(wrong)}.", exit_code=2)
     return found
 
 
+def _wrong_kind(wanted: Any, value: Any) -> str:
+    """Return in words what a setting should have been; empty where it is."""
+    if wanted is bool:
+        return "" if isinstance(value, bool) else "true or false"
+    if wanted in (int, float):
+        kinds = (int,) if wanted is int else (int, float)
+        return "" if type(value) in kinds else "number" if wanted is float else "whole number"
+    if wanted == tuple[str, ...]:
+        return "" if isinstance(value, list) and _are_texts(value) else "list of texts"
+    if wanted == Mapping[str, str]:
+        is_right = isinstance(value, dict) and _are_texts(cast("dict[str, Any]", value).values())
+        return "" if is_right else "table of texts"
+    return "" if isinstance(value, str) else "text"
+
+
+def _are_texts(values: Iterable[Any]) -> bool:
+    return all(isinstance(value, str) for value in values)
+
+
 def _digest(folder: Path) -> str:
     """Return what a verdict is bound to: all files of the recipe but the promise and verdicts."""
+    others = (EXPECTED, VERDICT, f"{VERDICT}{TEMPORARY_SUFFIX}", LOCK)
+    endings = (".md", ".xml", ".sarif")
     hashed = hashlib.sha256()
     files = [file for file in sorted(folder.iterdir()) if file.is_file()]
     for file in files[:FILES_MAX]:
-        if file.name not in (EXPECTED, VERDICT) and file.suffix not in (".md", ".xml", ".sarif"):
+        if file.name not in others and not file.name.removesuffix(TEMPORARY_SUFFIX).endswith(
+            endings
+        ):
             with file.open("rb") as opened:
                 hashed.update(f"{file.name}\n".encode() + opened.read(FILE_BYTES_MAX) + b"\n")
     return hashed.hexdigest()[:16]

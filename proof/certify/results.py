@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+from ...storage.checkpoint import write_atomically
 from ...wire.printable import printable
 from ..prove.diagnosis.catalogue import CATALOGUE
 from .recipe import VERDICT, Recipe
@@ -19,8 +20,12 @@ LEVELS = {"wrong": "error", "exposed": "note"}
 def write_results(
     recipe: Recipe, fields: Mapping[str, Any], runs: Sequence[CertifiedRun], out: Path
 ) -> None:
-    """Write all of it; report.md only of a promise that was seen broken."""
+    """Write all of it, each file whole; report.md only of a promise that was seen broken.
+
+    A report.md goes when the verdict before had one: another is not ours.
+    """
     out.mkdir(parents=True, exist_ok=True)
+    had_report = _says_broken(out / VERDICT)
     texts = {
         VERDICT: json.dumps(fields, indent=1) + "\n",
         JUNIT: junit(recipe, runs),
@@ -29,28 +34,38 @@ def write_results(
     }
     for name, text in texts.items():
         if text:
-            (out / name).write_text(text, encoding="utf-8")
-        else:
+            write_atomically(out / name, text.encode())
+        elif had_report:
             (out / name).unlink(missing_ok=True)
+
+
+def _says_broken(file: Path) -> bool:
+    """Whether a verdict of ours lies there, with a run that broke the promise."""
+    try:
+        runs = json.loads(file.read_text(encoding="utf-8"))["runs"]
+        return any(run["is_kept"] is False for run in runs)
+    except (OSError, ValueError, TypeError, KeyError):
+        return False
 
 
 def junit(recipe: Recipe, runs: Sequence[CertifiedRun]) -> str:
     """Return a test case for each run: failed where the promise broke, skipped where nothing is
     proved."""
     suite = ElementTree.Element(
-        "testsuite", name=f"certify {recipe.name}", tests=str(len(runs)), errors="0",
+        "testsuite", name=printable(f"certify {recipe.name}"), tests=str(len(runs)), errors="0",
         failures=str(sum(run.is_kept is False for run in runs)),
         skipped=str(sum(run.is_kept is None for run in runs)),
         time=f"{sum(run.seconds for run in runs):.1f}",
     )  # fmt: skip
     for run in runs:
         case = ElementTree.SubElement(
-            suite, "testcase", classname=f"certify.{recipe.name}",
-            name=f"seed {run.seed} on {run.cluster}", time=f"{run.seconds:.1f}",
+            suite, "testcase", classname=printable(f"certify.{recipe.name}"),
+            name=printable(f"seed {run.seed} on {run.cluster}"), time=f"{run.seconds:.1f}",
         )  # fmt: skip
         if run.is_kept is not True:
             kind = "failure" if run.is_kept is False else "skipped"
-            told = ElementTree.SubElement(case, kind, message=f"{run.verdict}: {run.why}")
+            words = printable(f"{run.verdict}: {run.why}")
+            told = ElementTree.SubElement(case, kind, message=words)
             told.text = printable("\n".join(run.story), keep="\n")
     ElementTree.indent(suite)
     return (
@@ -93,8 +108,8 @@ def report(recipe: Recipe, fields: Mapping[str, Any], runs: Sequence[CertifiedRu
     lines = [
         f"# {printable(recipe.title)}", "",
         *([] if is_sure else [f"**{fields['verdict']}.** Do not send this yet: a promise is called "
-          "broken when it was seen in two seeds, on Apache Kafka 4.4 too, and when a second reader "
-          "has held the program against the documentation.", ""]),
+          "broken when it was seen in two seeds here and in two on Apache Kafka 4.4, and when a "
+          "second reader has held the program against the documentation.", ""]),
         "## What was done", "",
         f"`{fields['command']}` starts a cluster, feeds unique inputs, starts "
         f"{recipe.prove.get('instances', 2)} instances of the program in the recipe "

@@ -1,8 +1,8 @@
 """The verdict of runs about a promise. Pure.
 
 A run keeps a promise, breaks it, or proves nothing. `broken` is said of a system only when it broke
-in two seeds at least, on Apache Kafka 4.4 too, and when a second reader has held the program
-against the system's own documentation. Until then the word is SEEN.
+in two seeds at least on each of two clusters, ours and Apache Kafka 4.4, and when a second reader
+has held the program against the system's own documentation. Until then the word is SEEN.
 """
 
 from collections.abc import Mapping, Sequence
@@ -93,11 +93,10 @@ def keeps(
 
 def verdict_on(runs: Sequence[CertifiedRun], second_reading: str) -> str:
     """Return the word for all runs of a recipe."""
-    broken = [run for run in runs if run.is_kept is False]
+    broken = {(run.cluster, run.seed) for run in runs if run.is_kept is False}
     if broken:
-        is_repeated = len({run.seed for run in broken}) >= SEEDS_MIN
-        is_everywhere = {OURS, PEER} <= {run.cluster for run in broken}
-        return BROKEN if is_repeated and is_everywhere and second_reading else SEEN
+        seeds = [sum(cluster == where for where, _ in broken) for cluster in (OURS, PEER)]
+        return BROKEN if min(seeds) >= SEEDS_MIN and second_reading else SEEN
     return KEPT if runs and all(run.is_kept for run in runs) else NOTHING
 
 
@@ -130,13 +129,18 @@ def verdict_fields(
 
 
 def runs_in(fields: object, recipe: Recipe) -> list[CertifiedRun]:
-    """Return the runs of a verdict.json that are of this recipe; ValueError for what is none."""
+    """Return the runs of a verdict.json that are of this program and promise.
+
+    ValueError for what is no verdict, or another recipe's.
+    """
     if not isinstance(fields, dict):
         raise ValueError("it is no JSON object")
     values = cast("dict[str, Any]", fields)
     if values.get("schema") != SCHEMA:
         raise ValueError(f"its schema is not {SCHEMA}")
-    if values.get("digest") != recipe.digest:
+    if (name := values.get("recipe", recipe.name)) != recipe.name:
+        raise ValueError(f"it is of the recipe {name!r}")
+    if (values.get("digest"), values.get("promise")) != (recipe.digest, recipe.promise):
         return []
     try:
         return [CertifiedRun(**run) for run in values["runs"]]

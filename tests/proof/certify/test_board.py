@@ -27,8 +27,8 @@ def test_a_kept_verdict_is_of_its_recipe_and_names_no_machine() -> None:
             text = file.read_text(encoding="utf-8")
             assert len(text) < 100_000, recipe.name
             assert runs_in(json.loads(text), recipe), f"{recipe.name}: of another program"
-            assert not {"/tmp", "/root", "/home", "/work"} & set(text.split('"')), recipe.name
-            assert "/tmp/" not in text and "/work/" not in text, recipe.name
+            places = ("/home/", "/root/", "/tmp/", "/work/")
+            assert not [place for place in places if place in text], recipe.name
 
 
 def test_nothing_is_called_broken_without_a_second_reading() -> None:

@@ -1,6 +1,8 @@
 """`oncelog certify` from the recipe to the verdict: a right program, and wrong ones."""
 
+import fcntl
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -12,7 +14,7 @@ import pytest
 
 from oncelog.cli import main as cli
 from oncelog.deploy.cluster.failure import Failure
-from oncelog.proof.certify import certifying
+from oncelog.proof.certify import certifying, environment
 from oncelog.proof.certify.certifying import certify, parse_seeds
 from oncelog.proof.certify.recipe import RECIPES, all_recipes, read_recipe
 from oncelog.proof.certify.verdict import KEPT, OURS, CertifiedRun
@@ -65,6 +67,85 @@ def test_a_file_that_is_no_verdict_is_not_written_over(tmp_path: Path) -> None:
     with pytest.raises(Failure, match=r"is no verdict.*--out"):
         certify(read_recipe(RECIPES / "oncelog-transactional"), [1], tmp_path)
     assert (tmp_path / "verdict.json").read_text() == "[]"
+
+
+def test_two_runs_do_not_write_to_one_place(tmp_path: Path) -> None:
+    with (tmp_path / "certify.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(Failure, match=r"Another run writes.*--out") as told:
+            certify(read_recipe(RECIPES / "oncelog-transactional"), [1], tmp_path)
+    assert told.value.exit_code == 2
+
+
+def test_the_verdict_of_another_recipe_is_refused(tmp_path: Path, capsys) -> None:
+    shutil.copy(RECIPES / "aiokafka-defaults/verdict.json", tmp_path)
+    assert cli.run(["certify", "oncelog-transactional", "--out", str(tmp_path)]) == 2
+    assert "of the recipe 'aiokafka-defaults'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", [ZeroDivisionError, BrokenPipeError])
+def test_a_mistake_of_ours_is_neither_kept_nor_broken(
+    tmp_path: Path, monkeypatch, capsys, kind: type[Exception]
+) -> None:
+    def wrong(*_: object, **__: object) -> None:
+        raise kind("a mistake")
+
+    monkeypatch.setattr(certifying, "install", wrong)
+    assert cli.run(["certify", "oncelog-transactional", "--out", str(tmp_path)]) == 2
+    told = capsys.readouterr().err
+    assert ("Traceback" in told) == (kind is ZeroDivisionError) and "oncelog: a mistake" in told
+
+
+@pytest.mark.parametrize("format", ["table", "json"])
+def test_a_closed_stdout_leaves_the_exit_code(tmp_path: Path, monkeypatch, format: str) -> None:
+    def one(recipe, environment, seed, cluster, seconds, *others) -> CertifiedRun:
+        return CertifiedRun(
+            seed=seed, cluster=cluster, on="2026-11-29", fault_seconds=seconds, is_kept=False,
+            verdict="AT LEAST ONCE", why="1 doubled",
+        )  # fmt: skip
+
+    monkeypatch.setattr(certifying, "_one", one)
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "w") as closed:
+        monkeypatch.setattr(sys, "stdout", closed)
+        command = ["certify", "oncelog-transactional", "--format", format]
+        assert cli.run([*command, "--out", str(tmp_path)]) == 1
+
+
+@pytest.mark.parametrize("kept", ["", "[]", "{"])
+def test_an_environment_that_does_not_say_what_it_has_is_made_anew(
+    tmp_path: Path, monkeypatch, kept: str
+) -> None:
+    made: list[Path] = []
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setitem(environment.MAKERS, "pip", lambda folder, *_: made.append(folder))
+    monkeypatch.setitem(environment.VERSIONS, "pip", lambda _: {"Python": "3"})
+    recipe = read_recipe(RECIPES / "aiokafka-defaults")
+    for _ in range(2):
+        environment.install(recipe, lambda _: None)
+    assert len(made) == 1
+    (made[0] / "installed.json").write_text(kept)
+    assert environment.install(recipe, lambda _: None).versions == {"Python": "3"}
+    assert len(made) == 2
+
+
+def test_paths_of_our_python_reach_neither_installers_nor_programs(
+    tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", "/elsewhere")
+    show = "import json, os; json.dump(dict(os.environ), open('env', 'w'))"
+    monkeypatch.setitem(
+        environment.MAKERS, "pip",
+        lambda folder, *_: environment._run([sys.executable, "-I", "-c", show], folder),
+    )  # fmt: skip
+    monkeypatch.setitem(
+        environment.VERSIONS, "pip", lambda folder: json.loads((folder / "env").read_text())
+    )
+    found = environment.install(read_recipe(RECIPES / "aiokafka-defaults"), lambda _: None)
+    assert "PYTHONPATH" not in found.versions
+    assert (found.variables["PYTHONPATH"], found.variables["PYTHONHOME"]) == ("", "")
 
 
 def test_a_missing_language_is_named(tmp_path, monkeypatch) -> None:

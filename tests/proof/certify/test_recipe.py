@@ -44,6 +44,9 @@ def test_find_recipe_takes_a_name_of_ours_and_a_folder(folder: Path) -> None:
         ("recipe.toml", "command = [", "command = 3 #", "command is a list of texts"),
         ("recipe.toml", "command = [", "command = [[", "cannot be read"),
         ("recipe.toml", "\ncommand", f"\n{PINS}\n[x]\ncommand", "command is a list"),
+        ("recipe.toml", "command = [", "install = 5\ncommand = [", "install is no table"),
+        ("recipe.toml", "command = [", "prove = [1]\ncommand = [", "prove is no table"),
+        ("expected.toml", "page", "second_reading = 3\npage", "second_reading is a day"),
         ("expected.toml", '"exactly once"', '"always"', "promise is one of exactly once"),
         ("expected.toml", "page", "pages", "page is missing"),
     ],
@@ -64,6 +67,23 @@ def test_read_recipe_says_what_is_wrong_and_where(folder, file, old, new, words)
         ('[install]\npip = ["a>=1"]\n', "names no version"),
         ('[install]\npip = ["a==1.0 --index-url=x"]\n', "names no version"),
         ('[install]\nbrew = ["a==1"]\n', "holds lists for pip, npm, maven"),
+        ('[install]\npip = ["--index-url=x==1"]\n', "names no version"),
+        ("[install]\npip = [1]\n", "names no version"),
+        *(
+            (f'[install]\nnpm = ["{package}"]\n', "names no version as NAME@1.2.3")
+            for package in ("a@latest", "a@1", "a@1.x", "a@1.2.x", "a@^1.2.3", "-a@1.2.3")
+        ),
+        *(
+            (f'[install]\nmaven = ["{package}"]\n', "names no version as GROUP:ARTIFACT")
+            for package in ("a:b:LATEST", "a:b:[1,2)", "a:1", "-a:b:1", "a:b:c:1")
+        ),
+        ("[prove]\nmatch = 5\n", r"match of \[prove\] is no text"),
+        ('[prove]\nrate = "9"\n', "rate of .* is no number"),
+        ("[prove]\ninstances = 2.5\n", "instances of .* is no whole number"),
+        ('[prove]\ninputs = "a"\n', "inputs of .* is no list of texts"),
+        ("[prove]\naborts = 1\n", "aborts of .* is no true or false"),
+        ("[prove]\nenvironment = 3\n", "environment of .* is no table of texts"),
+        ("[prove.environment]\nA = 3\n", "environment of .* is no table of texts"),
         ("[prove]\nseed = 3\n", "does not hold seed"),
         ("[prove]\nnosuch = 3\n", "nosuch"),
         ("[prove]\nrate = 1e9\n", "--rate lies in"),
@@ -79,7 +99,8 @@ def test_read_recipe_refuses_what_a_run_would_not_take(folder: Path, added, word
 def test_digest_follows_the_program_and_not_the_promise_or_the_verdict(folder: Path) -> None:
     digest = read_recipe(folder).digest
     (folder / "verdict.json").write_text("{}")
-    (folder / "report.md").write_text("what was seen")
+    for name in ("report.md", "certify.lock", "verdict.json.tmp", "verdict.xml.tmp"):
+        (folder / name).write_text("what was seen")
     expected = folder / "expected.toml"
     expected.write_text(expected.read_text().replace("exactly once", "at least once", 1))
     assert read_recipe(folder).digest == digest

@@ -1,12 +1,15 @@
 """JUnit XML, SARIF and the report say what the runs found."""
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
+import pytest
+
 from oncelog.proof.certify.recipe import RECIPES, read_recipe
-from oncelog.proof.certify.results import report, sarif, sentences, write_results
+from oncelog.proof.certify.results import junit, report, sarif, sentences, write_results
 from oncelog.proof.certify.verdict import OURS, SEEN, CertifiedRun, verdict_fields
 
 RECIPE = read_recipe(RECIPES / "oncelog-transactional")
@@ -32,6 +35,33 @@ def test_write_results_leaves_four_files_and_no_report_of_a_promise_that_was_kep
     assert json.loads((tmp_path / "verdict.json").read_text())["verdict"] == SEEN
     write_results(RECIPE, FIELDS, [KEPT], tmp_path)
     assert not (tmp_path / "report.md").exists()
+
+
+def test_a_report_of_somebody_else_stays(tmp_path: Path) -> None:
+    (tmp_path / "report.md").write_text("mine")
+    kept = verdict_fields(RECIPE, [KEPT], versions={"oncelog": "1", "Python": "3"}, machine="m")
+    for _ in range(2):
+        write_results(RECIPE, kept, [KEPT], tmp_path)
+    assert (tmp_path / "report.md").read_text() == "mine"
+
+
+def test_a_full_disk_leaves_the_verdict_before(tmp_path: Path, monkeypatch) -> None:
+    write_results(RECIPE, FIELDS, RUNS, tmp_path)
+    before = (tmp_path / "verdict.json").read_text()
+
+    def full(*_: object) -> None:
+        raise OSError("no room")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="no room"):
+        write_results(RECIPE, {**FIELDS, "machine": "n"}, RUNS, tmp_path)
+    assert (tmp_path / "verdict.json").read_text() == before
+
+
+def test_junit_can_be_parsed_whatever_a_program_said() -> None:
+    text = junit(RECIPE, [replace(BROKEN, why="a\x00b\x1b", cluster="c\x01")])
+    (case,) = ElementTree.fromstring(text)
+    assert (case.get("name") or "").startswith("seed 2 on c")
 
 
 def test_junit_fails_what_broke_and_skips_what_proves_nothing(tmp_path: Path) -> None:

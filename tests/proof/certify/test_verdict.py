@@ -68,8 +68,11 @@ def test_a_doubled_record_of_a_restless_run_proves_nothing_of_at_least_once() ->
         ([run(1), run(2, None)], "", NOTHING),
         ([run(1, False), run(2, False)], "2026-11-29", SEEN),
         ([run(1, False), run(1, False, PEER)], "2026-11-29", SEEN),
-        ([run(1, False), run(2, False, PEER)], "2026-11-29", BROKEN),
-        ([run(1, False), run(2, False, PEER)], "", SEEN),
+        ([run(1, False), run(2, False, PEER)], "2026-11-29", SEEN),
+        ([run(1, False), run(2, False), run(1, False, PEER)], "2026-11-29", SEEN),
+        ([run(1, False), run(1, False, PEER), run(2, False, PEER)], "2026-11-29", SEEN),
+        ([run(s, False, at) for s in (1, 2) for at in (OURS, PEER)], "2026-11-29", BROKEN),
+        ([run(s, False, at) for s in (1, 2) for at in (OURS, PEER)], "", SEEN),
         ([run(1, False), run(2, False, "Kafka, metadata.version 30")], "2026-11-29", SEEN),
     ],
 )
@@ -109,6 +112,9 @@ def test_verdict_json_gives_its_runs_back_and_none_to_another_program() -> None:
     assert runs_in(fields, RECIPE) == [run(1, None), run(2), run(1, True, PEER)]
     assert fields["command"] == "oncelog certify oncelog-transactional --seeds 1:2 --seconds 20"
     assert runs_in(fields, replace(RECIPE, digest="other")) == []
+    assert runs_in(fields, replace(RECIPE, promise="at least once")) == []
+    with pytest.raises(ValueError, match="it is of the recipe 'oncelog-transactional'"):
+        runs_in(fields, replace(RECIPE, folder=RECIPE.folder.with_name("other")))
 
 
 @pytest.mark.parametrize("fields", [None, [], {}, {"schema": 99}])
@@ -119,7 +125,10 @@ def test_runs_in_refuses_what_is_no_verdict(fields: object) -> None:
 
 def test_runs_in_refuses_a_run_of_another_form() -> None:
     with pytest.raises(ValueError, match="a run is not as it should be"):
-        runs_in({"schema": 1, "digest": RECIPE.digest, "runs": [{"nosuch": 1}]}, RECIPE)
+        runs_in(
+            {**verdict_fields(RECIPE, [], versions={}, machine="m"), "runs": [{"nosuch": 1}]},
+            RECIPE,
+        )
 
 
 def test_words_for_seeds_and_tallies() -> None:
