@@ -32,6 +32,7 @@ LOG_START_OFFSETS = "log-start-offset-checkpoint"
 CLEANED_OFFSETS = "cleaner-offset-checkpoint"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
+PARTITION_METADATA_BYTES_MIN = 43  # without a checksum
 META_PROPERTIES = "meta.properties"
 _OFFSET_LINE = re.compile(r"\s*(\S+)\s+(\d+)\s+(-?\d+)\s*")
 _CHECKSUM: TopicPartition = ("crc32c:", 0)

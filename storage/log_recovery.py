@@ -26,6 +26,8 @@ from ..runtime.steps import Steps
 from ..wire.errors import CorruptMessage, InconsistentTopicId, InvalidRecord
 from ..wire.record_batch import BatchHeader
 from .checkpoint import (
+    PARTITION_METADATA,
+    PARTITION_METADATA_BYTES_MIN,
     TEMPORARY_SUFFIX,
     CorruptCheckpoint,
     LeaderEpochCheckpoint,
@@ -389,8 +391,10 @@ def _check_topic(directory: Path, topic_id: bytes) -> None:
     """Check that the directory is this topic's, or claim it."""
     try:
         known = PartitionMetadata.read(directory)
-    except CorruptCheckpoint:  # created a moment before the power went; nothing was synced yet
-        known = None
+    except CorruptCheckpoint as problem:
+        if _has_damaged_metadata(directory):
+            raise CorruptMessage(str(problem)) from problem
+        known = None  # created a moment before the power went; nothing was synced yet
     if known is None:
         PartitionMetadata(topic_id).write(directory, fsync=False)
     elif known.topic_id != topic_id:
@@ -398,3 +402,14 @@ def _check_topic(directory: Path, topic_id: bytes) -> None:
             f"{directory} belongs to topic id {encode_uuid(known.topic_id)}, "
             f"not to {encode_uuid(topic_id)}"
         )
+
+
+def _has_damaged_metadata(directory: Path) -> bool:
+    """Whether unreadable metadata was whole once, in a directory with batches.
+
+    They may be another topic's of the same name. A power cut leaves nothing, zeros or a part of a
+    file that was not synced.
+    """
+    content = (directory / PARTITION_METADATA).read_bytes()
+    is_whole = len(content) >= PARTITION_METADATA_BYTES_MIN and any(content)
+    return is_whole and any(path.stat().st_size for path in directory.glob("*.log"))

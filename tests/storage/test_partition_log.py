@@ -351,6 +351,30 @@ def test_a_directory_of_another_topic_is_refused(logs):
         logs.open(topic_id=bytes(16))
 
 
+@pytest.mark.parametrize("at", [0, 19, 30, 55])
+def test_directory_with_batches_and_damaged_metadata_is_not_claimed(logs, at):
+    """Its batches may be of a deleted topic of this name; they were taken for the new one's."""
+    log = logs.open()
+    logs.lead(log)
+    log.close()
+    path = logs.directory / "partition.metadata"
+    content = bytearray(path.read_bytes())
+    content[at] ^= 2
+    path.write_bytes(content)
+    with pytest.raises(KafkaStorageError, match=r"partition\.metadata"):
+        logs.open(topic_id=bytes(16))
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("left", [b"", bytes(60), b"version: 0\ntopic_id: A"])
+def test_directory_whose_metadata_was_never_synced_is_claimed(logs, left):
+    logs.open().close()
+    path = logs.directory / "partition.metadata"
+    path.write_bytes(left)
+    logs.open().close()
+    assert b"crc32c" in path.read_bytes()
+
+
 # -- failure ---------------------------------------------------------------------------------
 
 
