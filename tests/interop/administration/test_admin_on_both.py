@@ -16,7 +16,7 @@ from .meant_outcomes import CALLS, SAME_CALLS, reason
 pytestmark = [pytest.mark.kafka, pytest.mark.cluster, pytest.mark.soak]  # minutes
 SOURCE = Path(__file__).parents[1] / "java" / "AdminCalls.java"
 STOPPED = 3
-_OF_A_CLUSTER = re.compile(r"[\w-]{22}|broker \d")
+_OF_A_CLUSTER = re.compile(r"[\w-]{22}|(?:broker|controller) \d")
 
 
 class Call(NamedTuple):
