@@ -21,7 +21,10 @@ CONNECTING = {
     "produce", "consume", "check", "conformance", "bench replication", "bench txn", "doctor",
     "acl list", "acl add", "acl remove", "ui", "top", "metrics", "events",
 }  # fmt: skip
-PLAINTEXT_ONLY = {"prove"}  # its proxy reads what passes, and cannot log in
+PLAINTEXT_ONLY = {
+    "prove",  # takes a login by settings of its own
+    "certify",  # the programs of its recipes speak plain text
+}
 REMEMBERED = {"profile set"}  # address and login for other commands
 
 
