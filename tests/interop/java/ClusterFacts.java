@@ -146,11 +146,20 @@ public class ClusterFacts {
         return found.contains(resource);
       });
     }
-    tell("list all", () -> {
-      Set<Type> types = new TreeSet<>();
+    tell("list all", () -> typesOnce(0));
+  }
+
+  /** The types of resources with configurations, as soon as the broker has heard of so many. */
+  private Object typesOnce(int expected) throws Exception {
+    Set<Type> types = new TreeSet<>();
+    for (int look = 0; look < LOOKS; look++) {
       admin.listConfigResources().all().get().forEach(each -> types.add(each.type()));
-      return types;
-    });
+      if (types.size() >= expected) {
+        break;
+      }
+      Thread.sleep(LOOK_MS);
+    }
+    return types;
   }
 
   private Object changed(ConfigResource resource, String key, String value) throws Exception {
@@ -189,11 +198,7 @@ public class ClusterFacts {
       String name = String.join(" ", each);
       tell("set " + name, () -> changed(resource, each[2], each[3]));
     }
-    tell("list all, then", () -> {
-      Set<Type> types = new TreeSet<>();
-      admin.listConfigResources().all().get().forEach(each -> types.add(each.type()));
-      return types;
-    });
+    tell("list all, then", () -> typesOnce(5));
     for (String[] each : wanted) {
       ConfigResource resource = new ConfigResource(Type.valueOf(each[0]), each[1]);
       tell("delete " + String.join(" ", each), () -> changed(resource, each[2], null));
