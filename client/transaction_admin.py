@@ -75,7 +75,7 @@ class PartitionProducer:
 
     @property
     def is_open(self) -> bool:
-        """Whether it has an open transaction in this partition."""
+        """Return whether the producer has an open transaction in this partition."""
         return self.first_offset != NO_TRANSACTION
 
 

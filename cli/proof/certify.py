@@ -115,7 +115,7 @@ def _certified(
 
 
 def _say(*lines: str) -> None:
-    with suppress(BrokenPipeError):  # nobody reads of the progress: the run goes on
+    with suppress(BrokenPipeError):  # a closed output does not end the run
         say(*lines)
 
 

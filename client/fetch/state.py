@@ -103,7 +103,7 @@ class FetchState:
 
     @property
     def is_read(self) -> bool:
-        """Whether it is fetched, and returned by polls."""
+        """Return whether the partition is fetched, and polls return its records."""
         return not (self.is_paused or self.is_frozen)
 
     def seek(self, offset: int, leader_epoch: int = NO_EPOCH) -> None:

@@ -104,7 +104,7 @@ class GroupSettings:
 
     max_size: int = (1 << 31) - 1
     initial_rebalance_delay_ms: int = 0
-    # A member that cannot have been told its id sends no heartbeats; this bounds its wait.
+    # A member that has not received its id sends no heartbeats; this bounds its wait.
     new_member_join_timeout_ms: int = 300_000
     consumer: Callable[[str], ConsumerGroupSettings] = lambda group_id: ConsumerGroupSettings()
     # Whether groups change to the consumer protocol, and back to the classic one.

@@ -29,7 +29,7 @@ from .rebalance import (
 )
 from .turn import HEARTBEAT, Turn
 
-PENDING_MAX = 10_000  # members of one group that have been told their id and have not joined yet
+PENDING_MAX = 10_000  # members of one group that received an id and have not joined yet
 NOT_GIVEN = "not provided"
 
 

@@ -210,7 +210,7 @@ class RaftEngine:
                     self._touched[group_id] = group
             if not self._touched and not self._leading:
                 # Messages without any effect here: heartbeats, or their answers. The timer stays: a
-                # deadline that was drawn nearer is met late, but no later than the longest one
+                # deadline that has moved nearer fires late, but no later than the longest one
                 # after the last contact. Where a group is led, the answers leave with the next
                 # heartbeat: half the frames of an idle cluster. A leader that lost an answer
                 # without noticing waits for that heartbeat, too.

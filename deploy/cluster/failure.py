@@ -1,4 +1,4 @@
-"""The one exception whose text is for people, and system errors in such words."""
+"""The exception with a text for users, and the conversion of system errors into it."""
 
 import errno
 import os

@@ -78,7 +78,7 @@ class TimeAxis:
             [self._curve(curve, TOP + at * CURVE) for at, curve in enumerate(curves)],
             [self._row(row, below + (at + 1 / 2) * ROW) for at, row in enumerate(rows)],
             viewBox=f"0 0 {WIDTH} {height + 20}",
-            role="img" if self.address is None else "group",  # nobody is told of a picture's links
+            role="img" if self.address is None else "group",  # an image hides its links
             class_="timeline",
         )
         return element(

@@ -103,7 +103,7 @@ class Traits:
     has_brokers: bool = False
 
 
-# Output outside of Kafka is written between two commits, where no request can be met.
+# Output outside of Kafka is written between two commits, where there is no request to aim at.
 AT_WORK = AimedFault(Act.KILL_AT_WORK, COMMITS, unless=PRODUCE)
 AT_WORK_IN_A_ROW = 4
 AT_COMMIT = AimedFault(Act.PAUSE, COMMITS, Point.BEFORE, "before-commit")
@@ -139,7 +139,7 @@ THEN = (
     AimedFault(Act.BROKER_BEHIND, PRODUCE, Point.AFTER, "leader"),
 )
 MORE = (
-    # An application with positions beside its output, in a database, is met when inputs have come.
+    # An application that keeps its positions in a database is struck right after a fetch.
     AimedFault(Act.KILL, FETCH, Point.AFTER, "after-Fetch", unless=PRODUCE | COMMITS),
     AimedFault(Act.PAUSE_AT_WORK, FETCH, Point.AFTER, unless=PRODUCE | COMMITS),
     AimedFault(Act.PAUSE, INIT, Point.BEFORE, "before-InitProducerId"),

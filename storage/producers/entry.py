@@ -116,7 +116,7 @@ class ProducerEntry:
         self.next_sequence = 0
 
     def is_idle(self, now_ms: int, expiration_ms: int) -> bool:
-        """Whether it may be forgotten: idle for so long, and with no open transaction."""
+        """Return whether the producer has expired: idle for that long, without a transaction."""
         return (
             self.transaction_first_offset == NO_OFFSET
             and now_ms - self.last_seen_ms >= expiration_ms

@@ -253,7 +253,7 @@ def test_decided_transaction_is_finished_and_undecided_one_is_aborted(
 @pytest.mark.chaos
 @pytest.mark.parametrize("version, is_commit", [(1, True), (1, False), (2, False)])
 @pytest.mark.parametrize("moment", MOMENTS, ids=_name)
-def test_the_same_of_clients_of_all_kinds(
+def test_outcome_is_kept_for_clients_of_all_kinds(
     cluster: Cluster, moment: Moment, version: int, is_commit: bool
 ) -> None:
     judge(cluster, moment, version=version, is_commit=is_commit)

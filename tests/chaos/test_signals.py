@@ -130,7 +130,7 @@ class Started:
         places = {"data": str(scratch / "data"), "out": str(folder / "out")}
         command = [part.format(**places) if "{" in part else part for part in COMMANDS[name]]
         environment = {k: v for k, v in os.environ.items() if k != "XDG_RUNTIME_DIR"}
-        keys, self._keys = os.pipe()  # nobody types, and nobody ends it by an end of input
+        keys, self._keys = os.pipe()  # an input that stays open and empty
         with self._told.open("wb") as told:
             self.process = subprocess.Popen(
                 command, stdin=keys if terminal is None else terminal,

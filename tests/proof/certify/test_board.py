@@ -1,6 +1,7 @@
 """The scoreboard is made from the verdicts that lie beside the recipes."""
 
 import json
+import re
 
 import pytest
 
@@ -27,8 +28,7 @@ def test_a_kept_verdict_is_of_its_recipe_and_names_no_machine() -> None:
             text = file.read_text(encoding="utf-8")
             assert len(text) < 100_000, recipe.name
             assert runs_in(json.loads(text), recipe), f"{recipe.name}: of another program"
-            places = ("/home/", "/root/", "/tmp/", "/work/")
-            assert not [place for place in places if place in text], recipe.name
+            assert not re.search(r"[\"' ](?:/\w[\w.-]*){2,}", text), f"{recipe.name}: a path"
 
 
 def test_nothing_is_called_broken_without_a_second_reading() -> None:
