@@ -33,6 +33,7 @@ CLEANED_OFFSETS = "cleaner-offset-checkpoint"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 PARTITION_METADATA_BYTES_MIN = 43  # without a checksum
+PARTITION_METADATA_DAMAGE_MAX = 4  # bytes; ids of two topics differ in some twenty
 META_PROPERTIES = "meta.properties"
 _OFFSET_LINE = re.compile(r"\s*(\S+)\s+(\d+)\s+(-?\d+)\s*")
 _CHECKSUM: TopicPartition = ("crc32c:", 0)
@@ -253,11 +254,21 @@ class PartitionMetadata:
         self, directory: Path, fault_point: FaultPoint = no_fault_point, *, fsync: bool = True
     ) -> None:
         """Replace the file. Raises OSError."""
-        text = f"version: {PARTITION_METADATA_VERSION}\ntopic_id: {encode_uuid(self.topic_id)}"
         path = directory / PARTITION_METADATA
+        write_atomically(path, self._encoded(), fsync=fsync, fault_point=fault_point)
+
+    def is_nearly(self, content: bytes) -> bool:
+        """Return whether a file's content is this topic's but for a few damaged bytes."""
+        pairs = zip(content, self._encoded(), strict=False)
+        wrong = sum(found != written for found, written in pairs)
+        return len(content) >= PARTITION_METADATA_BYTES_MIN and (
+            wrong <= PARTITION_METADATA_DAMAGE_MAX
+        )
+
+    def _encoded(self) -> bytes:
+        text = f"version: {PARTITION_METADATA_VERSION}\ntopic_id: {encode_uuid(self.topic_id)}"
         content = text.encode()
-        content += b"\ncrc32c: " + _checksum_of(content)
-        write_atomically(path, content, fsync=fsync, fault_point=fault_point)
+        return content + b"\ncrc32c: " + _checksum_of(content)
 
 
 def _checksum_of(content: bytes) -> bytes:

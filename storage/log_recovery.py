@@ -392,9 +392,9 @@ def _check_topic(directory: Path, topic_id: bytes) -> None:
     try:
         known = PartitionMetadata.read(directory)
     except CorruptCheckpoint as problem:
-        if _has_damaged_metadata(directory):
+        if _has_damaged_metadata(directory, topic_id):
             raise CorruptMessage(str(problem)) from problem
-        known = None  # created a moment before the power went; nothing was synced yet
+        known = None  # created just before a power cut that left none of it, or damaged since
     if known is None:
         PartitionMetadata(topic_id).write(directory, fsync=False)
     elif known.topic_id != topic_id:
@@ -404,12 +404,16 @@ def _check_topic(directory: Path, topic_id: bytes) -> None:
         )
 
 
-def _has_damaged_metadata(directory: Path) -> bool:
-    """Whether unreadable metadata was whole once, in a directory with batches.
+def _has_damaged_metadata(directory: Path, topic_id: bytes) -> bool:
+    """Return whether a directory with batches has unreadable metadata, perhaps of another topic.
 
-    They may be another topic's of the same name. A power cut leaves nothing, zeros or a part of a
-    file that was not synced.
+    A power cut leaves nothing, zeros or a part of a file that was not synced. Metadata that differs
+    from this topic's in a few bytes is this topic's.
     """
     content = (directory / PARTITION_METADATA).read_bytes()
     is_whole = len(content) >= PARTITION_METADATA_BYTES_MIN and any(content)
-    return is_whole and any(path.stat().st_size for path in directory.glob("*.log"))
+    return (
+        is_whole
+        and not PartitionMetadata(topic_id).is_nearly(content)
+        and any(path.stat().st_size for path in directory.glob("*.log"))
+    )

@@ -164,8 +164,10 @@ class Liveness:
 
     async def _beat(self, on_answered: Callable[[], None]) -> None:
         interval_ms = self._config.broker_heartbeat_interval_ms
+        session_s = self._config.broker_session_timeout_ms / 1000
         seen_term = seen_ms = -1
         loop = asyncio.get_running_loop()
+        live_s = loop.time()  # the controller has heard from this broker since
         while True:
             heartbeat = Heartbeat(
                 self._config.node_id,
@@ -179,9 +181,9 @@ class Liveness:
             try:
                 began_s = loop.time()
                 reply = await self._controller.heartbeat(heartbeat, timeout_ms=4 * interval_ms)
-                if reply.term != seen_term or loop.time() - began_s > interval_ms / 1000:
-                    self._awaited_index = None  # a gap: it took more than one attempt
-                seen_term, seen_ms = reply.term, reply.stamp_ms
+                if reply.term != seen_term or loop.time() - live_s > session_s:
+                    self._awaited_index = None  # the controller may have fenced this broker since
+                seen_term, seen_ms, live_s = reply.term, reply.stamp_ms, began_s
                 self._take_reply(reply)
                 is_behind = self._is_behind(reply)
                 if not is_behind:

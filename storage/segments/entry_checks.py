@@ -16,7 +16,7 @@ from ...wire.control_record import ControlType, decode_marker
 from ...wire.errors import CorruptMessage, InvalidRecord
 from ...wire.record_batch import BatchHeader, check_crc, decode_header
 from .index import NO_TIMESTAMP, CorruptIndex, TimeIndex
-from .log_file import LogFile, scan_headers
+from .log_file import LogFile, scan_closed, scan_headers
 from .transaction_index import AbortedTransaction, CorruptTransactionIndex, TransactionIndex
 
 REBUILT = "It is rebuilt when the broker starts again"
@@ -74,7 +74,7 @@ def checking_aborts(segment: IndexedSegment) -> Steps[None]:
         if number % _ENTRIES_A_STEP == 0:
             yield
     if entries:
-        with suppress(CorruptMessage):  # the log itself is damaged, which its readers find
+        with suppress(CorruptMessage, OSError):  # readers of the damaged batch find it
             yield from _checking_first_offsets(
                 segment, {each.last_offset: each for each in entries}
             )
@@ -86,15 +86,17 @@ def _checking_first_offsets(
     """Raise CorruptTransactionIndex unless each entry covers exactly its transaction's batches.
 
     entries: by the offset of the marker. Batches that compaction removed are not missed.
+    Raises CorruptMessage instead where a batch up to the marker is damaged.
     """
     last_offset, markers, firsts = max(entries), dict[int, int](), dict[int, int]()
     headers = scan_headers(segment.file, 0, segment.size_bytes)
-    for number, (_, header) in enumerate(headers, 1):
+    for number, (position, header) in enumerate(headers, 1):
         producer_id = header.producer_id
         if header.is_control:
             first_offset = firsts.pop(producer_id, header.base_offset)
             entry = entries.get(header.base_offset)
             if entry and not markers.get(producer_id, -1) < entry.first_offset <= first_offset:
+                yield from _checking_batches(segment, position + header.size_bytes, header)
                 path = segment.transaction_index.path
                 raise CorruptTransactionIndex(path, f"the log has no {entry}", _REMEDY)
             if header.base_offset >= last_offset:
@@ -103,6 +105,14 @@ def _checking_first_offsets(
         elif header.is_transactional:
             firsts.setdefault(producer_id, header.base_offset)
         if number % _HEADERS_A_STEP == 0:
+            yield
+
+
+def _checking_batches(segment: IndexedSegment, end: int, last: BatchHeader) -> Steps[None]:
+    """Raise CorruptMessage unless the segment is whole up to the position behind a batch."""
+    offsets = range(segment.base_offset, last.next_offset)
+    for number, _ in enumerate(scan_closed(segment.file, 0, end, offsets), 1):
+        if number % _ENTRIES_A_STEP == 0:
             yield
 
 

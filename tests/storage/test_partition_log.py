@@ -366,6 +366,24 @@ def test_directory_with_batches_and_damaged_metadata_is_not_claimed(logs, at):
     assert path.read_bytes() == content
 
 
+@pytest.mark.parametrize("damaged", [(0,), (19, 30), (8, 33, 44, 51)])
+def test_directory_whose_metadata_is_this_topics_but_for_some_bytes_is_opened(logs, damaged):
+    """A single replica stayed offline until an operator removed the file."""
+    log = logs.open()
+    logs.lead(log)
+    log.close()
+    path = logs.directory / "partition.metadata"
+    whole = path.read_bytes()
+    content = bytearray(whole)
+    for at in damaged:
+        content[at] ^= 2
+    path.write_bytes(content)
+    log = logs.open()
+    assert log.log_end_offset == 1
+    log.close()
+    assert path.read_bytes() == whole
+
+
 @pytest.mark.parametrize("left", [b"", bytes(60), b"version: 0\ntopic_id: A"])
 def test_directory_whose_metadata_was_never_synced_is_claimed(logs, left):
     logs.open().close()

@@ -1,6 +1,7 @@
 """Registrations of successive processes, and heartbeats that end when they are stopped."""
 
 import asyncio
+import time
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -46,7 +47,9 @@ class _Controller:
 
 
 def _liveness(*indexes: int | None, group: Any = None) -> Liveness:
-    config: Any = SimpleNamespace(node_id=1, broker_heartbeat_interval_ms=1000)
+    config: Any = SimpleNamespace(
+        node_id=1, broker_heartbeat_interval_ms=1000, broker_session_timeout_ms=9000
+    )
     controller, state = cast(Any, _Controller(*indexes)), cast(Any, None)
     raft_group: Any = group or SimpleNamespace(applied_index=0)
     return Liveness(
@@ -87,28 +90,43 @@ async def test_an_answer_counts_when_its_metadata_is_applied(
     assert counted == beats
 
 
-@pytest.mark.parametrize(("term", "delay_s"), [(2, 0.0), (1, 0.05)])
-async def test_an_answer_behind_a_gap_is_waited_for_anew(term: int, delay_s: float) -> None:
-    """Another controller, or a later attempt, may know what was decided during the gap."""
+@pytest.mark.parametrize(
+    ("term", "delay_s", "pause_s", "expected_index"),
+    [
+        (2, 0.0, 0.0, 9),  # another controller
+        (1, 0.6, 0.0, 9),  # a late answer
+        (1, 0.0, 0.6, 9),  # a process that was suspended between two heartbeats
+        (1, 0.05, 0.0, 7),  # a link that is slower than the interval of heartbeats
+    ],
+)
+async def test_answer_after_a_session_timeout_is_waited_for_anew(
+    term: int, delay_s: float, pause_s: float, expected_index: int
+) -> None:
+    """The controller may have fenced the broker since, and elected other leaders."""
     group, counted, replies = SimpleNamespace(applied_index=6), list[int](), list[int]()
     liveness = _liveness(group=group)
-    liveness._config = cast(Any, SimpleNamespace(node_id=1, broker_heartbeat_interval_ms=20))
+    liveness._config = cast(
+        Any,
+        SimpleNamespace(node_id=1, broker_heartbeat_interval_ms=20, broker_session_timeout_ms=400),
+    )
 
     async def heartbeat(heartbeat: object, timeout_ms: int) -> HeartbeatReply:
         is_first = not replies
         await asyncio.sleep(0 if is_first else delay_s)
         replies.append(1)
+        if is_first:
+            asyncio.get_running_loop().call_soon(time.sleep, pause_s)
         index = 7 if is_first else 9
         return HeartbeatReply(is_fenced=False, term=1 if is_first else term, metadata_index=index)
 
     liveness._controller = cast(Any, SimpleNamespace(heartbeat=heartbeat))
-    liveness.start(lambda: counted.append(1))
+    liveness.start(lambda: counted.append(group.applied_index))
     await until(lambda: len(replies) == 2)
     group.applied_index = 7
-    await until(lambda: len(replies) >= 5)
-    assert not counted
+    await until(lambda: len(replies) >= 5 or counted)
     group.applied_index = 9
     await until(lambda: counted)
+    assert counted[0] == expected_index
     await liveness.stop()
 
 

@@ -1,12 +1,16 @@
 """The aborted transactions of a segment: Kafka's bytes, and the entries that a fetch needs."""
 
+import errno
+import os
 import struct
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from oncelog.storage.segments import entry_checks
 from oncelog.storage.segments.entry_file import EntryFile
+from oncelog.storage.segments.log_file import scan_headers
 from oncelog.storage.segments.transaction_index import (
     AbortedTransaction,
     CorruptTransactionIndex,
@@ -182,3 +186,34 @@ def test_start_finds_each_first_offset_that_hides_other_batches(logs, compacted)
             found = log.aborted_transactions.between(0, 7)
             log.close()
             assert found == expected, (number, first_offset, found)
+
+
+@pytest.mark.parametrize("trouble", ["changed bit", "bad sector"])
+def test_start_opens_a_log_whose_closed_segment_has_a_damaged_marker(
+    logs, monkeypatch, trouble
+) -> None:
+    """The walk took the commit of producer 7 for data, and the index for wrong."""
+    log = logs.open(segment_bytes=1 << 20, index_interval_bytes=1)
+    logs.lead_transaction(log, sequence=0)  # 0
+    end_transaction(log, 7, ControlType.COMMIT, at_ms=NOW_MS)  # 1
+    logs.lead_transaction(log, sequence=1)  # 2
+    end_transaction(log, 7, ControlType.ABORT, at_ms=NOW_MS)  # 3
+    segment = log.segments.first
+    log.roll(NOW_MS)
+    headers = scan_headers(segment.file, 0, segment.size_bytes)
+    attributes_at = [at for at, _ in headers][1] + 22
+    if trouble == "changed bit":
+        low_byte = segment.file.read(attributes_at, 1)[0]
+        segment.file.write_at(attributes_at, bytes([low_byte ^ 0x20]))  # no control batch any more
+    log.close()
+    if trouble == "bad sector":
+
+        def scan(file, start, end):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+        monkeypatch.setattr(entry_checks, "scan_headers", scan)
+    log = logs.open(segment_bytes=1 << 20, index_interval_bytes=1)
+    assert log.log_end_offset == 4
+    log.advance_high_watermark(4)
+    assert log.aborted_transactions.between(0, 4) == [(7, 2)]
+    log.close()
