@@ -80,11 +80,13 @@ def load_log(
     recovery_point: int,
     clean_shutdown: bool,
     machine_restarted: bool,
+    may_have_gaps: bool,
     now_ms: int,
 ) -> Steps[LoadedLog]:
     """Open the files of a partition, creating or repairing them as needed; see the top.
 
     machine_restarted: it was without power since, so that more than the end may be missing.
+    may_have_gaps: compaction may have removed batches, here or where they were copied from.
     Raises OSError, InconsistentTopicId when the directory is another topic's, and CorruptMessage
     when a batch that was once synced cannot be read any more.
     """
@@ -112,6 +114,7 @@ def load_log(
         now_ms,
         whole_to=recovery_point if may_lack_pages else LONG_MAX,
         synced_to=recovery_point,
+        may_have_gaps=may_have_gaps,
     )
     if may_lack_pages:
         snapshots.remove_unreadable()
@@ -173,6 +176,7 @@ class _Recovery:
     now_ms: int
     whole_to: int  # no batch below may be missing before one that is there
     synced_to: int
+    may_have_gaps: bool
     producers: ProducerStateTable = field(default_factory=ProducerStateTable)
     epochs: LeaderEpochs = field(default_factory=LeaderEpochs)
     saved_epochs: tuple[EpochStart, ...] = ()
@@ -295,7 +299,7 @@ class _Recovery:
         producers, epochs = self.producers, self.epochs
         known_to = producers.end_offset
         end = segment.file.size_on_disk()
-        count, has_falling_epoch = 0, False
+        count, has_falling_epoch, gap = 0, False, 0
         try:
             for _, header, batch in scan_batches(segment.file, segment.size_bytes, end):
                 if not _belongs(segment, header):
@@ -306,6 +310,7 @@ class _Recovery:
                 if header.base_offset >= known_to:
                     note_aborted = segment.transaction_index.append
                     take_in(producers, header, header.base_offset, batch, self.now_ms, note_aborted)
+                gap = header.base_offset - segment.next_offset
                 segment.add_batch(header.size_bytes, header.last_offset, header.max_timestamp)
                 assign_epoch(epochs, header)
                 count += 1
@@ -315,6 +320,9 @@ class _Recovery:
             pass  # torn, garbled, or a control batch that is no marker: the log ends before it
         if has_falling_epoch:  # an earlier batch's epoch was altered
             raise CorruptMessage(f"{segment.file.path}: an epoch before {segment.next_offset}")
+        if gap and not self.may_have_gaps and self.segments.after(segment) is None:
+            last = segment.next_offset - 1  # no batch after it contradicts its offsets
+            raise CorruptMessage(f"{segment.file.path}: a gap before the last offset {last}")
         if segment.size_bytes == end:
             return False
         self._check_tail(segment, end)

@@ -529,7 +529,7 @@ def offsets_in(log):
 
 def test_a_gap_that_a_follower_was_sent_is_no_hole_after_a_power_cut(tmp_path):
     """The leader's compaction left the gap, and all but the checkpoint was synced."""
-    config = LogConfig(segment_bytes=400)
+    config = LogConfig(segment_bytes=400, is_compacted=True)
     log = open_log(tmp_path / "t-0", config=config)
     offsets = list(range(0, 300, 7))
     follow(log, offsets)
@@ -649,3 +649,25 @@ def test_log_with_a_damaged_marker_is_refused_by_itself(logs, is_in_last_segment
     recovery_point = 0 if is_in_last_segment else 3  # a whole batch follows
     with pytest.raises(KafkaStorageError, match="is damaged: "):
         logs.open(recovery_point=recovery_point)
+
+
+@pytest.mark.parametrize("was_killed", [False, True])
+@pytest.mark.parametrize("count", [1, 6])
+@pytest.mark.parametrize("byte", range(8))
+def test_log_whose_last_batch_has_a_damaged_base_offset_is_refused(
+    log, was_killed, count, byte
+) -> None:
+    """No checksum covers the offset, no later batch contradicts it, and followers copied it."""
+    for _ in range(count):
+        lead(log, 1)
+    path = log.segments.active.file.path
+    headers = scan_batches(log.segments.active.file, 0, log.segments.active.size_bytes)
+    at = [position for position, _, _ in headers][-1] + byte
+    if not was_killed:
+        log.close()
+    content = bytearray(path.read_bytes())
+    content[at] ^= 8
+    path.write_bytes(content)
+    with pytest.raises(KafkaStorageError, match="damaged"):
+        open_log(path.parent, clean_shutdown=not was_killed, recovery_point=count)
+    assert path.read_bytes() == content

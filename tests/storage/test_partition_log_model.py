@@ -40,8 +40,9 @@ class LogAgainstList(RuleBasedStateMachine):
         interval=st.integers(0, 300),
         retention_bytes=st.integers(0, 2000),
         recent_bytes=st.integers(0, 1000),
+        is_compacted=st.booleans(),
     )
-    def create(self, segment_bytes, interval, retention_bytes, recent_bytes):
+    def create(self, segment_bytes, interval, retention_bytes, recent_bytes, is_compacted):
         self.recent = RecentWrites(recent_bytes, min_bytes=100)
         self.config = LogConfig(
             segment_bytes=segment_bytes,
@@ -49,6 +50,7 @@ class LogAgainstList(RuleBasedStateMachine):
             retention_bytes=retention_bytes,
             retention_ms=-1,
             file_delete_delay_ms=0,
+            is_compacted=is_compacted,
         )
         self.open(clean=False)
 
@@ -103,7 +105,7 @@ class LogAgainstList(RuleBasedStateMachine):
     @rule(counts=st.lists(st.integers(1, 3), min_size=1, max_size=4), gap=st.integers(0, 2))
     def append_as_follower(self, counts, gap):
         pending: list[bytes] = []
-        offset = self.log_end + gap
+        offset = self.log_end + (gap if self.config.is_compacted else 0)
         for count in counts:
             batch = bytearray(self.encode(count, 1, offset, pending))
             batch[12:16] = self.epoch.to_bytes(4, "big")
