@@ -238,11 +238,14 @@ class PartitionRoles:
         return False
 
     def _is_led_elsewhere(self, record: PartitionRegistration | None) -> bool:
-        """Return whether this replica may be removed, and copied again."""
+        """Return whether this replica may be removed, and copied again.
+
+        A replica in the ELR might be elected before the controller learns that its log is empty.
+        """
         return (
             record is not None
             and record.leader not in (NO_LEADER, self._node_id)
-            and self._node_id not in record.isr
+            and self._node_id not in (*record.isr, *record.elr)
         )
 
     def _clear_up(self, hosted: HostedPartition) -> None:

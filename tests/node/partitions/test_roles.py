@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.coordinator.metadata.cluster_model import NO_LEADER
+from oncelog.coordinator.metadata.cluster_model import NO_LEADER, PartitionRegistration
 from oncelog.coordinator.metadata.commands import (
     AlterPartitionReassignments,
     CreateTopics,
@@ -299,3 +299,26 @@ async def test_elected_replica_leads_only_after_its_truncation_is_synced(
         await until(lambda: hosted.leader is not None)
         assert not hosted.log.flushing.is_cut_unsynced
         assert hosted.log.leader_epochs.latest_epoch == hosted.leader_epoch
+
+
+@pytest.mark.parametrize(
+    ("isr", "elr", "leader", "is_removable"),
+    [
+        ((2, 3), (), 2, True),
+        ((2,), (), 2, True),
+        ((1, 2), (), 2, False),
+        ((2,), (1,), 2, False),  # an election from the ELR would take its empty log
+        ((), (1, 2), NO_LEADER, False),
+        ((1,), (), 1, False),
+    ],
+)
+async def test_damaged_replica_is_copied_anew_only_after_it_left_isr_and_elr(
+    tmp_path: Path,
+    isr: tuple[int, ...],
+    elr: tuple[int, ...],
+    leader: int,
+    is_removable: bool,
+) -> None:
+    record = PartitionRegistration((1, 2, 3), isr, leader, elr=elr)
+    async with running(tmp_path) as broker:
+        assert broker._roles._is_led_elsewhere(record) is is_removable
