@@ -114,6 +114,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except Failure as failure:
         return _complain(failure.exit_code, *str(failure).split("\n"))
     except KeyboardInterrupt:
+        exec("")  # Python forgets an interrupt within an exec, which would be its exit status
         return _complain(130, "interrupted")
     except BrokenPipeError:  # the reader of our output has seen enough
         sys.stderr.close()

@@ -1,6 +1,9 @@
 """Options of `oncelog group`, and members as the client reads them."""
 
+import subprocess
+import sys
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -84,6 +87,19 @@ def test_a_command_that_is_interrupted_says_so(
     monkeypatch.setattr(lookup, "bootstrap_line", interrupted)
     assert run(["group", "list"]) == 130
     assert capsys.readouterr().err == "oncelog: interrupted\n"
+
+
+def test_command_interrupted_while_a_dataclass_is_made_exits_with_130(tmp_path: Path) -> None:
+    """Dataclasses are made by exec; `python -m` remembers an interrupt in it until its own end."""
+    (tmp_path / "interrupted.py").write_text(
+        "from oncelog.cli import main\n"
+        "def build(width):\n    exec('raise KeyboardInterrupt')\n"
+        "main.build = build\n"
+        "main.main([])"
+    )
+    command = [sys.executable, "-m", "interrupted"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
+    assert (ended.returncode, ended.stderr) == (130, b"oncelog: interrupted\n")
 
 
 def test_assignments_are_read_and_nonsense_is_not() -> None:
