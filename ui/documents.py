@@ -49,6 +49,7 @@ def cluster(facts: ClusterFacts, now_ms: int) -> Document:
             {"state": t.state, "about": t.about, "found": t.found, "advice": t.advice}
             for t in troubles(facts, now_ms)
         ],
+        "log_starts_as_of_ms": facts.newest_ms("log starts"),
         "silent": dict(facts.silent),
         "not_exposed": dict(facts.not_exposed),
     }
@@ -88,7 +89,11 @@ def topics(facts: ClusterFacts, now_ms: int, rows: RowRange = ALL) -> Document:
             row["records"] += max(0, offsets.high_watermark - (offsets.log_start or 0))
             row["held_back"] += offsets.held_back
         row["open_transactions"] += len(facts.holders.get(key, ()))
-    return {"as_of_ms": facts.newest_ms("cluster", "offsets", "transactions"), **found}
+    return {
+        "as_of_ms": facts.newest_ms("cluster", "offsets", "transactions"),
+        "log_starts_as_of_ms": facts.newest_ms("log starts"),
+        **found,
+    }
 
 
 def partitions(
@@ -98,6 +103,7 @@ def partitions(
     wanted = sorted(key for key in facts.partitions if topic is None or key[0] == topic)
     return {
         "as_of_ms": facts.newest_ms("cluster", "offsets", "transactions"),
+        **_slower_ages(facts),
         **rows.of("partitions", wanted, lambda key: _partition(facts, key, now_ms)),
     }
 
@@ -110,7 +116,17 @@ def partition(facts: ClusterFacts, key: TopicPartition, now_ms: int, min_insync:
     row["why"] = _in_words(why(partition_facts(facts, key, now_ms, min_insync)))
     return {
         "as_of_ms": facts.newest_ms("cluster", "offsets", "transactions", "groups"),
+        **_slower_ages(facts),
+        "min_insync_replicas_as_of_ms": facts.min_insync_ms.get(key[0], 0),
         "partitions": [row],
+    }
+
+
+def _slower_ages(facts: ClusterFacts) -> Document:
+    """Return the ages of what is asked for less often than the rest of a partition."""
+    return {
+        "log_starts_as_of_ms": facts.newest_ms("log starts"),
+        "replicas_as_of_ms": facts.newest_ms("replicas"),
     }
 
 

@@ -6,7 +6,7 @@ has a sentence in `not_exposed`.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..client.admin import ClusterDescription, LogDirEntry
@@ -21,11 +21,14 @@ NOTHING: Mapping[Any, Any] = {}
 
 @dataclass(frozen=True, slots=True)
 class ObservedOffsets:
-    """The offsets of a partition; None where its leader did not answer."""
+    """The offsets of a partition; None where its leader did not answer.
 
-    log_start: int | None = None
+    The log start is asked for less often, so `ClusterFacts.offsets_of` adds it.
+    """
+
     last_stable: int | None = None
     high_watermark: int | None = None
+    log_start: int | None = None
 
     @property
     def held_back(self) -> int:
@@ -126,6 +129,7 @@ class ClusterFacts:
     offsets: Mapping[TopicPartition, ObservedOffsets] = field(
         default_factory=dict[TopicPartition, ObservedOffsets]
     )
+    log_starts: Mapping[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
     transactions: Mapping[str, DescribedTransaction] = field(
         default_factory=dict[str, DescribedTransaction]
     )
@@ -138,6 +142,7 @@ class ClusterFacts:
     )
     answer_ms: Mapping[int, float] = field(default_factory=dict[int, float])
     min_insync: Mapping[str, int] = field(default_factory=dict[str, int])
+    min_insync_ms: Mapping[str, int] = field(default_factory=dict[str, int])  # when it was asked
     nodes: Mapping[int, ObservedNode] = field(default_factory=dict[int, ObservedNode])
     checks: tuple[Trouble, ...] = ()
     silent: Mapping[str, str] = field(default_factory=dict[str, str])  # part -> why not
@@ -154,5 +159,11 @@ class ClusterFacts:
         return min((self.as_of_ms.get(part, 0) for part in told), default=0)
 
     def offsets_of(self, key: TopicPartition) -> ObservedOffsets:
-        """ObservedOffsets of a partition, empty ones where nothing is known."""
-        return self.offsets.get(key, ObservedOffsets())
+        """Return the offsets of a partition, with its log start where that is known.
+
+        A log start beyond the end is that of a deleted topic of the same name.
+        """
+        found, start = self.offsets.get(key, ObservedOffsets()), self.log_starts.get(key)
+        if start is None or found.high_watermark is None or start > found.high_watermark:
+            return found
+        return replace(found, log_start=start)

@@ -1,8 +1,8 @@
 """Asks a cluster again and again, and keeps what it was told as `ClusterFacts`; a shell.
 
-Each part (the cluster, offsets, transactions, groups, replicas) has its own period and its own age,
-so a part that is slow or refused does not hold up the others. What a cluster does not serve is said
-in `not_exposed` and asked for again after a minute. Requests wait for their turn in
+Each part (the cluster, offsets, log starts, transactions, groups, replicas) has its own period and
+its own age, so a part that is slow or refused does not hold up the others. What a cluster does not
+serve is said in `not_exposed` and asked for again after a minute. Requests wait for their turn in
 `paced_connection`; nothing here writes.
 """
 
@@ -30,14 +30,22 @@ from .paced_connection import PacedConnection
 
 TIMEOUT_MS, REQUEST_TIMEOUT_MS = 4_000, 2_000
 REFUSED_AGAIN_S = 60.0
-LOG_STARTS_EVERY_S = 10.0
+MIN_INSYNC_EVERY_MS = 10_000
 LOGS_EVERY_S = 0.5
 DESCRIBED_MAX = 1_000  # transactional ids, those with something open first
 EVENTS_MAX, SAMPLES_MAX = 2_000, 1_800  # an hour
-PERIODS_S = {"cluster": 2.0, "offsets": 2.0, "transactions": 2.0, "groups": 5.0, "replicas": 10.0}
+PERIODS_S = {
+    "cluster": 2.0,
+    "offsets": 2.0,
+    "log starts": 10.0,
+    "transactions": 2.0,
+    "groups": 5.0,
+    "replicas": 10.0,
+}
 WORDS = {
     "cluster": "nodes and leaders",
     "offsets": "offsets",
+    "log starts": "the first offsets of logs",
     "transactions": "transactions",
     "groups": "consumer groups",
     "replicas": "sizes and lags of replicas",
@@ -62,9 +70,7 @@ class Observer:
         self._events = deque[ClusterEvent](maxlen=EVENTS_MAX)
         self._samples = deque[ClusterSample](maxlen=SAMPLES_MAX)
         self._written = self._read = 0.0  # records and bytes, by the brokers of this machine
-        self._log_starts: dict[TopicPartition, int] = {}
         self._ends: dict[TopicPartition, int] = {}  # as they were told last
-        self._log_starts_s = float("-inf")
         self._tasks: list[asyncio.Task[None]] = []
         self._changed = asyncio.Event()
 
@@ -73,6 +79,7 @@ class Observer:
         asked: dict[str, Callable[[], Awaitable[Changes]]] = {
             "cluster": self._cluster,
             "offsets": self._offsets,
+            "log starts": self._log_starts,
             "transactions": self._transactions,
             "groups": self._groups,
             "replicas": self._replicas,
@@ -98,17 +105,22 @@ class Observer:
                 await self._changed.wait()
 
     async def min_insync(self, topic: str) -> int:
-        """Return min.insync.replicas of a topic; asked once in a while."""
+        """Return min.insync.replicas of a topic, at most 10 s old where its brokers answer."""
+        asked_ms = _now_ms()
         known = self.facts.min_insync.get(topic)
-        if known is None:
+        if known is None or asked_ms - self.facts.min_insync_ms[topic] > MIN_INSYNC_EVERY_MS:
             try:
                 configs = await self.admin.describe_configs(topic)
-                named = {c.name: c.value for c in configs}
-                known = int(named.get("min.insync.replicas") or 1)
             except KafkaError:
-                return 1
-            kept = dict(list(self.facts.min_insync.items())[-100:])
-            self.facts = replace(self.facts, min_insync={**kept, topic: known})
+                return known or 1
+            named = {c.name: c.value for c in configs}
+            known = int(named.get("min.insync.replicas") or 1)
+            values, times = self.facts.min_insync, self.facts.min_insync_ms
+            self.facts = replace(
+                self.facts,
+                min_insync={**dict(list(values.items())[-100:]), topic: known},
+                min_insync_ms={**dict(list(times.items())[-100:]), topic: asked_ms},
+            )
         return known
 
     # --- one part after the other
@@ -217,19 +229,17 @@ class Observer:
         led = await self._led()
         ends = await self.admin.list_offsets(dict.fromkeys(led, LATEST))
         stable = await self.admin.list_offsets(dict.fromkeys(led, LATEST), read_committed=True)
-        now_s = time.monotonic()
-        if now_s - self._log_starts_s > LOG_STARTS_EVERY_S:
-            self._log_starts = await self.admin.list_offsets(dict.fromkeys(led, EARLIEST))
-            self._log_starts_s = now_s
         return {
             "offsets": {
                 # asked for one after the other, so an end may be younger than a stable offset
-                key: ObservedOffsets(
-                    self._log_starts.get(key), min(stable[key], ends[key]), ends[key]
-                )
+                key: ObservedOffsets(min(stable[key], ends[key]), ends[key])
                 for key in led
             }
         }
+
+    async def _log_starts(self) -> Changes:
+        led = await self._led()
+        return {"log_starts": await self.admin.list_offsets(dict.fromkeys(led, EARLIEST))}
 
     async def _led(self) -> list[TopicPartition]:
         while "cluster" not in self.facts.as_of_ms:

@@ -66,6 +66,11 @@ def clock(at_ms: float, *, with_date: bool = False) -> Html:
     return element("time", words, datetime=f"{at:%Y-%m-%dT%H:%M:%S}")
 
 
+def as_of(words: str, as_of_ms: int) -> Html:
+    """Return a sentence that states the age of something older than its view."""
+    return element("p", words, " as of ", clock(as_of_ms), ".", class_="about")
+
+
 def state(name: str) -> Html:
     """Return a state as sign and word, so that the colour adds no information."""
     kind = "good" if name in GOOD else "bad" if name in BAD else "calm" if name in CALM else "busy"

@@ -11,7 +11,7 @@ from oncelog.ui.facts import ClusterFacts, ObservedGroup, ObservedOffsets
 
 KEY = ("orders", 0)
 NOW_MS = 1_000_000
-PARTS = ("cluster", "offsets", "transactions", "groups", "replicas", "nodes")
+PARTS = ("cluster", "offsets", "log starts", "transactions", "groups", "replicas", "nodes")
 
 
 def partition(topic: str = "orders", index: int = 0, **fields: Any) -> PartitionInfo:
@@ -78,7 +78,8 @@ def facts(**fields: Any) -> ClusterFacts:
         ),
         "controller": 1,
         "partitions": {KEY: partition()},
-        "offsets": {KEY: ObservedOffsets(0, 10, 30)},
+        "offsets": {KEY: ObservedOffsets(10, 30)},
+        "log_starts": {KEY: 0},
         "transactions": {"app-1": opened},
         "holders": {KEY: (PartitionTransaction(producer(), opened),)},
         "groups": {"readers": group(offset=10)},

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +95,7 @@ async def test_part_is_as_old_as_its_first_question() -> None:
 async def test_count_of_records_keeps_a_partition_without_a_leader() -> None:
     observer = Observer({"bootstrap.servers": "127.0.0.1:1"})
     known = {("orders", 0): partition("orders", 0), ("orders", 1): partition("orders", 1)}
-    told = {("orders", 0): ObservedOffsets(0, 5, 5), ("orders", 1): ObservedOffsets(0, 7, 7)}
+    told = {("orders", 0): ObservedOffsets(5, 5), ("orders", 1): ObservedOffsets(7, 7)}
     observer.start({})
     try:
         assert observer._sample(facts(partitions=known, offsets=told), 1).end_offsets == 12
@@ -102,6 +103,29 @@ async def test_count_of_records_keeps_a_partition_without_a_leader() -> None:
         assert observer._sample(facts(partitions=known, offsets=told), 2).end_offsets == 12
     finally:
         await observer.close()
+
+
+async def test_log_start_and_min_insync_are_asked_anew_and_have_their_own_time(tmp_path: Path):
+    async with open_site(tmp_path) as opened:
+        observer = opened.site.observer
+        await opened.admin.create_topic("orders", partitions=1)
+        producer = await opened.open_transaction("app-1", "orders", 3)
+        await producer.commit_transaction()
+        await producer.close()
+        await until(lambda: KEY in observer.facts.log_starts)
+        assert await observer.min_insync("orders") == 1
+        await opened.admin.delete_records(*KEY, 2)
+        await opened.admin.alter_configs("orders", {"min.insync.replicas": "2"})
+        began_ms = time.time_ns() // 1_000_000
+        observer.facts = replace(observer.facts, min_insync_ms={"orders": 0})
+        await opened.told("log starts")
+        assert await observer.min_insync("orders") == 2
+        found = (await opened.visitor.get("/api/partitions?topic=orders&partition=0")).json()
+        assert found["partitions"][0]["log_start"] == 2
+        assert found["min_insync_replicas_as_of_ms"] >= began_ms
+        assert began_ms <= found["log_starts_as_of_ms"] != found["as_of_ms"]
+        page = (await opened.visitor.get("/topics/orders/0")).body
+        assert "<dt>log start</dt><dd>2 as of <time" in page
 
 
 @pytest.mark.in_turn

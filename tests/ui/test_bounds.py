@@ -26,7 +26,6 @@ def many() -> ClusterFacts:
     """A cluster with a lot of everything; each group has lost what it has yet to read."""
     keys = [(f"t-{n}", 0) for n in range(COUNT)]
     known = facts()
-    starts = {key: replace(known.offsets["orders", 0], log_start=5) for key in keys}
     first = replace(group("g-0", 1), committed=dict.fromkeys(keys, 1))
     assert first.described is not None
     members = tuple(member(f"m-{n}") for n in range(COUNT))
@@ -35,7 +34,8 @@ def many() -> ClusterFacts:
     return replace(
         known,
         partitions={key: partition(*key) for key in keys},
-        offsets=starts,
+        offsets=dict.fromkeys(keys, known.offsets["orders", 0]),
+        log_starts=dict.fromkeys(keys, 5),
         groups={"g-0": first, **others},
         transactions={"app-1": transaction(partitions=tuple(keys))},
     )

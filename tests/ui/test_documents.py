@@ -9,6 +9,7 @@ from oncelog.client.admin import LogDirEntry
 from oncelog.deploy.inspect.explain import NO_TIMEOUT_MS, PartitionTransaction
 from oncelog.ui import documents
 from oncelog.ui.facts import ClusterFacts, ClusterSample, ObservedNode, ObservedOffsets
+from oncelog.ui.troubles import troubles
 
 from .known_facts import KEY, NOW_MS, PARTS, facts, group, partition, producer, transaction
 
@@ -47,10 +48,32 @@ def test_document_is_as_old_as_the_oldest_part_of_it(make: Any, parts: tuple[str
         assert found["as_of_ms"] == (NOW_MS if len(parts) > 1 else 0), part
 
 
+def test_parts_that_are_asked_for_less_often_have_an_age_of_their_own() -> None:
+    told = {
+        **dict.fromkeys(PARTS, NOW_MS),
+        "log starts": NOW_MS - 9_000,
+        "replicas": NOW_MS - 8_000,
+    }
+    known = facts(as_of_ms=told, min_insync_ms={"orders": NOW_MS - 7_000})
+    assert documents.topics(known, NOW_MS)["log_starts_as_of_ms"] == NOW_MS - 9_000
+    assert documents.cluster(known, NOW_MS)["log_starts_as_of_ms"] == NOW_MS - 9_000
+    for found in (documents.partitions(known, NOW_MS), documents.partition(known, KEY, NOW_MS, 2)):
+        assert found["as_of_ms"] == NOW_MS
+        assert found["log_starts_as_of_ms"] == NOW_MS - 9_000
+        assert found["replicas_as_of_ms"] == NOW_MS - 8_000
+    assert found["min_insync_replicas_as_of_ms"] == NOW_MS - 7_000
+
+
+def test_log_start_beyond_the_end_is_that_of_a_deleted_topic_and_unknown() -> None:
+    known = facts(log_starts={KEY: 31}, groups={"readers": group(offset=10)})
+    assert known.offsets_of(KEY).log_start is None
+    assert [each.about for each in troubles(known, NOW_MS) if each.about.startswith("group")] == []
+
+
 def test_topic_of_a_partition_without_a_leader_has_no_count_that_is_too_low() -> None:
     keys = ("orders", 0), ("orders", 1)
     known = {key: partition(*key, leader=1 - 2 * key[1]) for key in keys}
-    told = {keys[0]: ObservedOffsets(0, 10, 30)}
+    told = {keys[0]: ObservedOffsets(10, 30)}
     (row,) = documents.topics(facts(partitions=known, offsets=told), NOW_MS)["topics"]
     assert (row["records"], row["held_back"], row["leaderless"]) == (None, None, 1)
 
@@ -130,7 +153,7 @@ def test_troubles_name_owner_partitions_and_next_step_worst_first() -> None:
     other = ("orders", 1)
     known = facts(
         partitions={KEY: partition(), other: partition(index=1, leader=-1, isr=(2,))},
-        offsets={KEY: ObservedOffsets(0, 10, 30)},
+        offsets={KEY: ObservedOffsets(10, 30)},
     )
     found = documents.cluster(known, NOW_MS)["troubles"]
     assert [(each["state"], each["about"]) for each in found] == [

@@ -6,6 +6,7 @@ from typing import Any
 from ...proof.pages.markup import NOTHING, Child, Html, element, joined
 from ...proof.pages.parts import (
     advice,
+    as_of,
     duration,
     facts,
     link,
@@ -85,7 +86,8 @@ def _troubles(cluster: Document) -> Html:
         empty="● Nothing is wrong that this page can see.",
     )
     words = more(len(cluster["troubles"]) - TROUBLES_MAX, "/api/cluster")
-    return section("troubles", "What is wrong", body, words)
+    since = as_of("Groups behind a log start are found by those", cluster["log_starts_as_of_ms"])
+    return section("troubles", "What is wrong", body, words, since)
 
 
 def _about(words: str) -> Child:

@@ -5,6 +5,7 @@ from typing import Any
 
 from ...proof.pages.markup import Child, Html, element, joined
 from ...proof.pages.parts import (
+    as_of,
     clock,
     duration,
     explanation,
@@ -58,7 +59,8 @@ def topics_page(frame: PageFrame, topics: Document) -> str:
     )
     body = table("Topics", headings, rows, numbers=(1, 2, 4, 5, 6))
     words = more(len(listed) - TOPICS_MAX, "/api/topics")
-    return page(frame, "Topics", section("topics", "All topics", body, words))
+    since = as_of("Offsets count from the log starts", topics["log_starts_as_of_ms"])
+    return page(frame, "Topics", section("topics", "All topics", body, words, since))
 
 
 def _replicas(topic: Document) -> Html:
@@ -99,7 +101,10 @@ def topic_page(frame: PageFrame, topic: str, partitions: Document) -> str:
     )
     body = table(f"Partitions of {topic}", headings, rows, numbers=(0, 3, 4, 5, 6, 7))
     words = more(len(found) - PARTITIONS_MAX, "/api/partitions")
-    return page(frame, topic, section("partitions", "Partitions", body, words))
+    since = as_of(
+        "Log starts are asked for every 10 s; these are", partitions["log_starts_as_of_ms"]
+    )
+    return page(frame, topic, section("partitions", "Partitions", body, words, since))
 
 
 def _isr(row: Document) -> Html:
@@ -112,8 +117,9 @@ def _without(away: list[str]) -> str:
     return f" (not {', '.join(away)})" if away else ""
 
 
-def partition_page(frame: PageFrame, row: Document) -> str:
-    """Return the view of one partition."""
+def partition_page(frame: PageFrame, found: Document) -> str:
+    """Return the view of one partition; `found`: `documents.partition`."""
+    (row,) = found["partitions"]
     key = (row["topic"], row["partition"])
     heading = joined(link(topic_address(key[0]), key[0]), f"/{key[1]}")
     leader = row["leader"]
@@ -127,8 +133,11 @@ def partition_page(frame: PageFrame, row: Document) -> str:
                 [
                     ("leader", "none" if leader is None else f"node {leader}"),
                     ("leader epoch", number(row["leader_epoch"])),
-                    ("min.insync.replicas", number(row["min_insync_replicas"])),
-                    ("log start", number(row["log_start"])),
+                    (
+                        "min.insync.replicas",
+                        _aged(row["min_insync_replicas"], found["min_insync_replicas_as_of_ms"]),
+                    ),
+                    ("log start", _aged(row["log_start"], found["log_starts_as_of_ms"])),
                     ("last stable offset", number(row["last_stable"])),
                     ("high watermark", number(row["high_watermark"])),
                     ("held back", number(row["held_back"])),
@@ -139,7 +148,7 @@ def partition_page(frame: PageFrame, row: Document) -> str:
         ),
         _open(row, can_write=frame.can_write),
         _readers(row),
-        _replicas_of(row),
+        _replicas_of(row, found["replicas_as_of_ms"]),
     )
     return page(frame, f"{key[0]}/{key[1]}", *sections, heading=heading)
 
@@ -217,7 +226,12 @@ def _reading(reader: Document) -> str:
     return "all it may: the rest is held back" if stable == 0 else "on"
 
 
-def _replicas_of(row: Document) -> Html:
+def _aged(value: int | None, as_of_ms: int) -> Child:
+    """Return a number that is older than the view, with its time."""
+    return number(value) if not as_of_ms else joined(number(value), " as of ", clock(as_of_ms))
+
+
+def _replicas_of(row: Document, as_of_ms: int) -> Html:
     rows = [
         [
             f"node {each['node']}",
@@ -230,5 +244,5 @@ def _replicas_of(row: Document) -> Html:
     ]
     headings = ("Replica", "Role", "ISR", "Offsets behind", "Size")
     body = table("Replicas", headings, rows, numbers=(3, 4))
-    about = "Offsets behind and size are asked for every 10 s."
-    return section("replicas", "Replicas", body, about=about)
+    since = as_of("Offsets behind and size are asked for every 10 s; these are", as_of_ms)
+    return section("replicas", "Replicas", body, since)

@@ -24,6 +24,7 @@ from .questions import events_about, records_asked
 from .site import FIRST_VIEW_S, PARTS, Site, now_ms
 
 EVERYTHING = (*PARTS, "replicas", "nodes")
+OF_TOPICS = ("cluster", "offsets", "log starts", "transactions")
 NAME = "name"
 EVENTS_LOOKED_AT = 200  # for the rows of the first view: many are one row
 
@@ -61,7 +62,7 @@ class Views:
     async def topics(self, request: Request) -> Response:
         facts = await self._site.first_facts(FIRST_VIEW_S)
         found = documents.topics(facts, now_ms())
-        frame = self._site.frame("/topics", found, ("cluster", "offsets", "transactions"))
+        frame = self._site.frame("/topics", found, OF_TOPICS)
         return HTMLResponse(topics_page(frame, found))
 
     async def topic(self, request: Request) -> Response:
@@ -70,7 +71,7 @@ class Views:
         found = documents.partitions(facts, now_ms(), name)
         if not found["partitions"]:
             return self._missing(request, f"There is no topic {name}.")
-        frame = self._site.frame(request.url.path, found, ("cluster", "offsets", "transactions"))
+        frame = self._site.frame(request.url.path, found, OF_TOPICS)
         return HTMLResponse(topic_page(frame, name, found))
 
     async def partition(self, request: Request) -> Response:
@@ -84,7 +85,7 @@ class Views:
             return self._missing(request, f"There is no partition {key[0]}/{key[1]}.")
         found = documents.partition(facts, key, now_ms(), min_insync)
         frame = self._site.frame(request.url.path, found, EVERYTHING)
-        return HTMLResponse(partition_page(frame, found["partitions"][0]))
+        return HTMLResponse(partition_page(frame, found))
 
     async def records(self, request: Request) -> Response:
         facts = await self._site.first_facts()
