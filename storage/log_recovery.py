@@ -299,13 +299,15 @@ class _Recovery:
         producers, epochs = self.producers, self.epochs
         known_to = producers.end_offset
         end = segment.file.size_on_disk()
-        count, has_falling_epoch, gap = 0, False, 0
+        count, problem, gap = 0, "", 0
         try:
             for _, header, batch in scan_batches(segment.file, segment.size_bytes, end):
                 if not _belongs(segment, header):
+                    if self.whole_to == LONG_MAX:  # no torn write has a checksum
+                        problem = f"offset {header.base_offset} after"
                     break
                 if -1 < header.partition_leader_epoch < (epochs.latest_epoch or 0):
-                    has_falling_epoch = True
+                    problem = "an epoch before"  # an earlier batch's epoch was altered
                     break
                 if header.base_offset >= known_to:
                     note_aborted = segment.transaction_index.append
@@ -318,11 +320,12 @@ class _Recovery:
                     yield
         except (CorruptMessage, InvalidRecord):
             pass  # torn, garbled, or a control batch that is no marker: the log ends before it
-        if has_falling_epoch:  # an earlier batch's epoch was altered
-            raise CorruptMessage(f"{segment.file.path}: an epoch before {segment.next_offset}")
-        if gap and not self.may_have_gaps and self.segments.after(segment) is None:
-            last = segment.next_offset - 1  # no batch after it contradicts its offsets
-            raise CorruptMessage(f"{segment.file.path}: a gap before the last offset {last}")
+        newer = self.segments.after(segment)
+        is_confirmed = newer is not None and newer.base_offset >= segment.next_offset
+        if gap and not (problem or self.may_have_gaps or is_confirmed):
+            problem = "a gap, which no later batch confirms, before"
+        if problem:
+            raise CorruptMessage(f"{segment.file.path}: {problem} {segment.next_offset}")
         if segment.size_bytes == end:
             return False
         self._check_tail(segment, end)

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -651,23 +652,33 @@ def test_log_with_a_damaged_marker_is_refused_by_itself(logs, is_in_last_segment
         logs.open(recovery_point=recovery_point)
 
 
-@pytest.mark.parametrize("was_killed", [False, True])
+@pytest.mark.parametrize(
+    ("start", "byte"),
+    [
+        *product(["clean", "killed"], range(8)),
+        *product(["power cut", "power cut of a newer segment"], range(4, 8)),
+    ],
+)
 @pytest.mark.parametrize("count", [1, 6])
-@pytest.mark.parametrize("byte", range(8))
-def test_log_whose_last_batch_has_a_damaged_base_offset_is_refused(
-    log, was_killed, count, byte
-) -> None:
+def test_log_whose_last_batch_has_a_damaged_base_offset_is_refused(log, start, count, byte) -> None:
     """No checksum covers the offset, no later batch contradicts it, and followers copied it."""
     for _ in range(count):
         lead(log, 1)
-    path = log.segments.active.file.path
-    headers = scan_batches(log.segments.active.file, 0, log.segments.active.size_bytes)
-    at = [position for position, _, _ in headers][-1] + byte
-    if not was_killed:
+    segment = log.segments.active
+    at = [position for position, _, _ in scan_batches(segment.file, 0, segment.size_bytes)][-1]
+    if "newer" in start:
+        log.roll(NOW_MS)
+        lead(log, 1)
+    if start == "clean":
         log.close()
-    content = bytearray(path.read_bytes())
-    content[at] ^= 8
-    path.write_bytes(content)
+    content = bytearray(segment.file.path.read_bytes())
+    content[at + byte] ^= 8
+    segment.file.path.write_bytes(content)
     with pytest.raises(KafkaStorageError, match="damaged"):
-        open_log(path.parent, clean_shutdown=not was_killed, recovery_point=count)
-    assert path.read_bytes() == content
+        open_log(
+            log.directory,
+            clean_shutdown=start == "clean",
+            machine_restarted="power" in start,
+            recovery_point=count if start == "clean" else 0,
+        )
+    assert segment.file.path.read_bytes() == content
