@@ -134,7 +134,7 @@ def partition_facts(
     facts: ClusterFacts, key: TopicPartition, now_ms: int, min_insync: int
 ) -> PartitionFacts:
     """The same as `oncelog why` goes by."""
-    offsets = facts.offsets_of(key)
+    now_ms, offsets = facts.transactions_ms(now_ms), facts.offsets_of(key)
     return PartitionFacts(
         partition=facts.partitions[key],
         min_insync=min_insync,
@@ -148,7 +148,7 @@ def partition_facts(
 
 def transactions(facts: ClusterFacts, now_ms: int, rows: RowRange = ALL) -> Document:
     """All transactional ids that were described: those with something open first, oldest first."""
-    now_ms = facts.as_of_ms.get("transactions", now_ms)  # ages are those of the look
+    now_ms = facts.transactions_ms(now_ms)
     found = sorted(
         facts.transactions.values(),
         key=lambda t: (t.state not in OPEN, t.start_ms if t.state in OPEN else 0),
@@ -162,7 +162,7 @@ def transactions(facts: ClusterFacts, now_ms: int, rows: RowRange = ALL) -> Docu
 def transaction(facts: ClusterFacts, name: str, now_ms: int) -> Document:
     """One transactional id, what it holds back, and what will become of it."""
     known = facts.transactions[name]
-    now_ms = facts.as_of_ms.get("transactions", now_ms)
+    now_ms = facts.transactions_ms(now_ms)
     leaderless = [k for k in known.partitions if k in facts.partitions and not _is_led(facts, k)]
     holds = [
         {
@@ -270,6 +270,7 @@ def _node(facts: ClusterFacts, node: int, broker: Any) -> Document:
 
 def _partition(facts: ClusterFacts, key: TopicPartition, now_ms: int) -> Document:
     info, offsets = facts.partitions[key], facts.offsets_of(key)
+    now_ms = facts.transactions_ms(now_ms)
     sizes = {entry.node_id: entry for entry in facts.replicas.get(key, ())}
     return {
         "topic": key[0],

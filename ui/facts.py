@@ -158,6 +158,10 @@ class ClusterFacts:
         told = [part for part in parts if part in self.as_of_ms or part not in self.not_exposed]
         return min((self.as_of_ms.get(part, 0) for part in told), default=0)
 
+    def transactions_ms(self, now_ms: int) -> int:
+        """Return when transactions were looked at: ages are those of the look, not of now."""
+        return self.as_of_ms.get("transactions", now_ms)
+
     def offsets_of(self, key: TopicPartition) -> ObservedOffsets:
         """Return the offsets of a partition, with its log start where that is known.
 

@@ -18,7 +18,8 @@ FROM_THE_PROTOCOL = ("without leader", "not fully in sync", "controller")  # tol
 
 def troubles(facts: ClusterFacts, now_ms: int) -> list[Trouble]:
     """Return what is wrong (bad) or worth knowing (note)."""
-    found = [*_partitions(facts), *_transactions(facts, now_ms), *_groups(facts)]
+    looked_ms = facts.transactions_ms(now_ms)
+    found = [*_partitions(facts), *_transactions(facts, looked_ms), *_groups(facts)]
     found += [c for c in facts.checks if c.state != "ok" and c.about not in FROM_THE_PROTOCOL]
     for part, problem in facts.silent.items():
         found.append(Trouble(f"no news of {part}", "bad", problem, "what is shown of it is old"))
@@ -38,7 +39,7 @@ def _partitions(facts: ClusterFacts) -> Iterator[Trouble]:
         yield Trouble("not fully in sync", "note", _named(behind), nodes)
 
 
-def _transactions(facts: ClusterFacts, now_ms: int) -> Iterator[Trouble]:
+def _transactions(facts: ClusterFacts, looked_ms: int) -> Iterator[Trouble]:
     """One line an owner: what hangs, and what has been open for long."""
     held: dict[str, list[TopicPartition]] = {}
     for key, holders in sorted(facts.holders.items()):
@@ -49,12 +50,12 @@ def _transactions(facts: ClusterFacts, now_ms: int) -> Iterator[Trouble]:
             end = shell_command("txn abort", partition=name_of(key), producer_id=producer)
             words = f"producer {producer} hangs in it: no coordinator ends that"
             yield Trouble(name_of(key), "bad", f"{words}; {_held_back(facts, [key])}", end)
-        elif now_ms - known.start_ms >= LONG_OPEN_MS:
+        elif looked_ms - known.start_ms >= LONG_OPEN_MS:
             held.setdefault(known.transactional_id, []).append(key)
     for name, keys in held.items():
         known = facts.transactions.get(name)
         if known is not None:  # ended meanwhile
-            seconds = max(0, now_ms - known.start_ms) / 1000
+            seconds = max(0, looked_ms - known.start_ms) / 1000
             words = f"open for {seconds:.0f} s, holds {_named(keys)}; {_held_back(facts, keys)}"
             yield Trouble(f"transaction {name}", "note", words, shell_command("txn explain", name))
 

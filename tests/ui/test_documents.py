@@ -94,6 +94,15 @@ def test_transaction_ages_are_those_of_the_look_not_of_the_request() -> None:
     assert (row["age_ms"], row["ends_in_ms"]) == (20_000, 40_000)
 
 
+def test_partition_and_trouble_have_the_age_of_the_look_too() -> None:
+    (row,) = documents.partition(facts(), KEY, NOW_MS + 9_000, 2)["partitions"]
+    (holder,) = row["open_transactions"]
+    assert (holder["age_ms"], holder["ends_in_ms"]) == (20_000, 40_000)
+    assert "last record written 19 s ago" in str(row["why"])
+    (found,) = documents.cluster(facts(), NOW_MS + 9_000)["troubles"]
+    assert "open for 20 s" in found["found"]
+
+
 def test_prepared_transaction_has_no_timeout() -> None:
     known = {"app-1": transaction(timeout_ms=NO_TIMEOUT_MS)}
     (row,) = documents.transactions(facts(transactions=known), NOW_MS)["transactions"]
