@@ -336,6 +336,15 @@ async def visit(cluster: Cluster, views: Views, chrome: Browser) -> None:
     await asyncio.to_thread(do, chrome, "heal", "all links are whole")
     await asyncio.to_thread(cluster.wait_for_isr, "orders")
 
+    away = await asyncio.to_thread(cluster.leader, *KEY)
+    await asyncio.to_thread(do, chrome, f"cut node {away}", "is cut off from node")
+    others = (cluster.file.entry(n) for n in everyone if n != away)
+    majority = ",".join(f"{each.host}:{each.port}" for each in others)
+    async with telling(majority) as told:  # the node that is away answers with leaders of before
+        await Views(chrome, told).all_agree({**everyone, away: "fenced"})
+    await asyncio.to_thread(do, chrome, "heal", "all links are whole")
+    await asyncio.to_thread(cluster.wait_for_isr, "orders")
+
     slow = next(n for n in everyone if n not in (leader_id, controller))
     await asyncio.to_thread(do, chrome, f"slow node {slow}", "200 ms")
     await views.all_agree(everyone)
@@ -348,6 +357,7 @@ async def visit(cluster: Cluster, views: Views, chrome: Browser) -> None:
     events = await asyncio.to_thread(views.timeline, cluster)
     for kind, words in (
         ("broker", f"node {leader_id}"), ("broker", f"node {controller}"), ("controller", "node"),
-        ("fault", f"node {slow}"), ("election", "orders"), ("isr", "orders"),
+        ("fault", f"node {away}"), ("fault", f"node {slow}"),
+        ("election", "orders"), ("isr", "orders"),
     ):  # fmt: skip
         assert any(e["Kind"] == kind and words in e["What"] for e in events), (kind, words)
