@@ -38,8 +38,9 @@ async def test_page_says_its_address_first_and_ends_cleanly_by_each_signal(tmp_p
             address, token = line.split()[2].split("/?token=")
             port = int(address.rpartition(":")[2])
             visitor = Visitor(port, {"Authorization": f"Bearer {token}"})
-            found = (await visitor.get("/api/cluster")).json()
-            assert [node["node"] for node in found["nodes"]] == [1]
+            while not (nodes := (await visitor.get("/api/cluster")).json()["nodes"]):
+                pass  # each answer waits a moment for the broker's
+            assert [node["node"] for node in nodes] == [1]
             process.send_signal(number)
             _, err = await process.communicate()
             assert (process.returncode, b"Traceback" in err) == (0, False), err
