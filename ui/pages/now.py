@@ -86,7 +86,7 @@ def _troubles(cluster: Document) -> Html:
         empty="● Nothing is wrong that this page can see.",
     )
     words = more(len(cluster["troubles"]) - TROUBLES_MAX, "/api/cluster")
-    since = as_of("Groups behind a log start are found by those", cluster["log_starts_as_of_ms"])
+    since = as_of("Groups are compared with log starts", cluster["log_starts_as_of_ms"])
     return section("troubles", "What is wrong", body, words, since)
 
 
