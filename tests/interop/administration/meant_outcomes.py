@@ -5,6 +5,7 @@ from fnmatch import fnmatchcase
 SHARE = "share groups are not served"
 STREAMS = "streams groups are not served"
 NO_KRAFT = "decisions are kept by Raft groups whose voters never change; there is no KRaft"
+ALL_ALIKE = "max.connection.creation.rate limits addresses, of all alike"
 NO_SUCH_GROUPS = "share and streams groups are not served, and there is no KRaft"
 
 CALLS = {
@@ -24,7 +25,8 @@ COMMANDS = {
     "configs broker describe": "a key without a value of its own has no default",
     "configs broker default describe*": "Kafka's cluster has its own min.insync.replicas",
     "configs broker loggers": "Java's loggers are others than Python's",
-    "configs quota ip *": "max.connection.creation.rate limits addresses, of all alike",
+    "configs quota ip alter": ALL_ALIKE,
+    "configs quota ip delete": ALL_ALIKE,
     "console-share-consumer": SHARE,
     "share-groups describe": SHARE,
     "streams-groups describe": STREAMS,

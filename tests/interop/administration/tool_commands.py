@@ -78,16 +78,20 @@ def _alter(entity: str, config: str) -> str:
 
 
 def _entity(name: str, entity: str, config: str) -> tuple[Command, ...]:
-    keys = ",".join(_KEY.findall(config))
+    """Return the commands of a change; the broker that is asked may have yet to hear of it."""
+    keys = _KEY.findall(config)
+    is_there, is_gone = re.escape(keys[0]), rf"\A(?!.*{re.escape(keys[0])})"
+    delete = f"--alter {entity} --delete-config {','.join(keys)}"
     return (
         row(f"configs {name} alter", _alter(entity, config), is_exact=True),
-        row(f"configs {name} describe", f"--describe {entity}"),
-        row(f"configs {name} delete", f"--alter {entity} --delete-config {keys}", is_exact=True),
-        row(f"configs {name} describe then", f"--describe {entity}"),
+        row(f"configs {name} describe", f"--describe {entity}", until=is_there),
+        row(f"configs {name} delete", delete, is_exact=True),
+        row(f"configs {name} describe then", f"--describe {entity}", until=is_gone),
     )
 
 
 OF_TOPIC = "--entity-type topics --entity-name t"
+OF_IP = "--entity-type ips --entity-name 127.0.0.9"
 OF_BROKER = "--entity-type brokers --entity-name 1"
 CONFIGS = of_tool(
     "ConfigCommand",
@@ -116,7 +120,9 @@ CONFIGS = of_tool(
         "request_percentage=50",
     ),
     *_entity("quota default", "--entity-type users --entity-default", "producer_byte_rate=9000"),
-    *_entity("quota ip", "--entity-type ips --entity-name 127.0.0.9", "connection_creation_rate=9"),
+    row("configs quota ip alter", _alter(OF_IP, "connection_creation_rate=9"), is_exact=True),
+    row("configs quota ip delete", f"--alter {OF_IP} --delete-config connection_creation_rate"),
+    row("configs quota ip describe", f"--describe {OF_IP}", until=r"\A\s*\Z"),
     row("configs quota unknown", _alter("--entity-type users --entity-name u", "no.such.key=1")),
     *_entity(
         "scram",
