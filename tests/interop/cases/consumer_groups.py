@@ -13,7 +13,7 @@ HEARTBEAT, DESCRIBE, LIST_GROUPS = 68, 69, 16
 INCREMENTAL_ALTER_CONFIGS, OF_GROUP = 44, 32
 TOPIC, OTHER, PARTITIONS = "consumer-groups", "consumer-groups-too", 4
 
-
+RARE_HEARTBEATS_MS = "9000"
 EPOCHS = ("member_epoch", "group_epoch", "assignment_epoch")
 
 
@@ -93,6 +93,14 @@ class ConsumerMembers(Group):
                 return [self.beat(label) for label in labels]
             time.sleep(0.02)
         raise AssertionError(f"{self.peer.name}: the group does not settle: {self.stated()}")
+
+    def heard(self, label: str, heartbeat_ms: str) -> None:
+        """Send heartbeats until an answer has this interval; Kafka applies it after its answer."""
+        for _ in range(500):
+            if self.beat(label)["heartbeat_interval"] == int(heartbeat_ms):
+                return
+            time.sleep(0.02)
+        raise AssertionError(f"{self.peer.name}: {heartbeat_ms} ms are never applied")
 
     def stated(self, *group_ids: str, operations: bool = False) -> Any:
         """Send ConsumerGroupDescribe."""
@@ -209,9 +217,10 @@ def consumer_rebalance(peer: RawPeer, version: int) -> Scenario:
 def consumer_assigning(peer: RawPeer, version: int) -> Scenario:
     """Join two members to a group with rare targets: it waits for the next one."""
     with ConsumerMembers(peer, f"assigning-{version}", version) as group:
-        yield "its interval", _set_interval(group, "600000")
         yield "first", group.joined("a")
         group.owning("a", 0, 1, 2, 3)
+        yield "its configs", _set_configs(group, "600000", RARE_HEARTBEATS_MS)
+        group.heard("a", RARE_HEARTBEATS_MS)
         yield "second", group.joined("b")
         yield "assigning", group.stated()
         yield "first beats", group.beat("a")
@@ -228,16 +237,22 @@ def consumer_assigning(peer: RawPeer, version: int) -> Scenario:
         yield "still assigning", group.stated()
         yield "first leaves", group.beat("a", -1)
         yield "empty", group.stated()
-        yield "its interval no more", _set_interval(group, None)
+        yield "its configs no more", _set_configs(group, None, None)
 
 
-def _set_interval(group: ConsumerMembers, value: str | None) -> Any:
-    """Set how long a group waits between two targets; None: the default."""
-    name = "consumer.assignment.interval.ms"
+def _set_configs(group: ConsumerMembers, interval_ms: str | None, heartbeat_ms: str | None) -> Any:
+    """Set the times between two targets and between two heartbeats; None: the default."""
+    wanted = {
+        "consumer.assignment.interval.ms": interval_ms,
+        "consumer.heartbeat.interval.ms": heartbeat_ms,
+    }
     resource = {
         "resource_type": OF_GROUP,
         "resource_name": group.group_id,
-        "configs": [{"name": name, "config_operation": int(value is None), "value": value}],
+        "configs": [
+            {"name": name, "config_operation": int(value is None), "value": value}
+            for name, value in wanted.items()
+        ],
     }
     return group.peer.ask(
         INCREMENTAL_ALTER_CONFIGS, 1, {"resources": [resource], "validate_only": False}
