@@ -19,7 +19,6 @@ ONE_DIRECTORY = "a broker has one data directory"
 _APIS = {
     NO_SHARE: ("Share*", "*Share*"),
     NO_STREAMS: ("Streams*",),
-    FIXED_VOTERS: ("UnregisterController",),
 }
 _FEATURES = {
     NO_SHARE: ("share.version",),

@@ -113,6 +113,7 @@ SCENARIOS = {
     74: (cases_cluster.list_config_resources,),
     75: (cases_cluster.describe_topic_partitions,),
     80: (fixed_facts.raft_voters,),
+    94: (fixed_facts.unregister_controller,),
 }
 ASKED_ELSEWHERE = {
     30: 29,

@@ -54,6 +54,7 @@ REMARKS = {
     64: "of a broker that has stopped; Kafka forgets live ones, whose processes go on",
     80: "voters never change: UNSUPPORTED_VERSION, as where kraft.version is 0",
     81: "voters never change: UNSUPPORTED_VERSION, as where kraft.version is 0",
+    94: "of a voter nothing is kept that could be forgotten: NONE, each time",
     31: "SECURITY_DISABLED where no `authorizer.class.name` is given",
 }
 

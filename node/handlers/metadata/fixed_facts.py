@@ -3,6 +3,7 @@
 AlterReplicaLogDirs 1-2  KIP-113: there is one directory; a replica in it needs no move.
 Create-, Renew-, Expire-, DescribeDelegationToken  KIP-48: not allowed on a plain text listener.
 AddRaftVoter 0-1, RemoveRaftVoter 0  KIP-853: as where kraft.version is 0.
+UnregisterController 0  a voter's registration has nothing that could be forgotten.
 """
 
 from collections.abc import Callable
@@ -97,6 +98,23 @@ def _voter_change(what: str) -> Callable[[RequestContext, RequestHeader, Any], A
     return refuse
 
 
+async def unregister_controller(
+    context: RequestContext, header: RequestHeader, request: "requests.UnregisterControllerRequest"
+) -> "responses.UnregisterController.Response":
+    """Refuse an unknown controller and the active one; a voter that lives registers again."""
+    broker, number = context.broker, request.controller_id
+    timeout_ms = broker.config.request_timeout_ms
+    quorum = await broker.controller.describe_quorum(timeout_ms=timeout_ms)
+    if number not in {voter.node_id for voter in quorum.voters}:
+        raise error_for(
+            ErrorCode.CONTROLLER_ID_NOT_REGISTERED,
+            f"Controller ID {number} is not currently registered.",
+        )
+    if number == quorum.leader_id:
+        raise InvalidRequest("Controller cannot unregister itself while it is active.")
+    return {"error_message": ""}
+
+
 def _no_token(context: RequestContext, header: RequestHeader, request: Any) -> Any:
     return _NO_TOKEN
 
@@ -137,6 +155,13 @@ def apis() -> tuple[Api, ...]:
             api_keys.REMOVE_RAFT_VOTER,
             (0, 0),
             _voter_change("removing"),
+            code_with_message,
+            rights=altering,
+        ),
+        control_api(
+            api_keys.UNREGISTER_CONTROLLER,
+            (0, 0),
+            unregister_controller,
             code_with_message,
             rights=altering,
         ),

@@ -13,7 +13,6 @@ CALLS = {
     "describeStreamsGroups *": STREAMS,
     "describeFeatures": NO_SUCH_GROUPS,
     "updateFeatures kraft.version *": NO_KRAFT,
-    "unregisterController": NO_KRAFT,
 }
 # Share groups are deleted by a request that is served, of which they are no part.
 SAME_CALLS = ("deleteShareGroups",)

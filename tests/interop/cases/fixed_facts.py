@@ -12,6 +12,7 @@ Scenario = Iterator[tuple[str, Any]]
 LOG_DIRS, DESCRIBE_LOG_DIRS, CLUSTER = 34, 35, 60
 CREATE, RENEW, EXPIRE, DESCRIBE = 38, 39, 40, 41
 FEATURES, UNREGISTER, ADD_VOTER, REMOVE_VOTER = 57, 64, 80, 81
+UNREGISTER_CONTROLLER = 94
 HEARTBEAT, GROUP_DESCRIBE = 68, 69
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 APPLIED_S = 10.0
@@ -119,3 +120,10 @@ def raft_voters(peer: RawPeer, version: int) -> Scenario:
         yield f"remove, {case} cluster", peer.ask(REMOVE_VOTER, 0, voter)
     nowhere = {"cluster_id": own, "timeout": 1_000, "voter_id": 9, "voter_directory_id": b"d" * 16}
     yield "add, without a listener", peer.ask(ADD_VOTER, version, nowhere | {"listeners": []})
+
+
+def unregister_controller(peer: RawPeer, version: int) -> Scenario:
+    """Send the numbers of no controllers, and of the active one; there is one node."""
+    for number in (9, -1, 2**31 - 1, 1):
+        values = {"controller_id": number}
+        yield f"controller {number}", peer.ask(UNREGISTER_CONTROLLER, version, values)

@@ -211,6 +211,7 @@ BY_API: dict[str, tuple[Asked, ...]] = {
     "DescribeTopicPartitions": (Asked(("Describe Topic",), {"topics": [{"name": TOPIC}]}),),
     "AddRaftVoter": (Asked(_ALTER),),
     "RemoveRaftVoter": (Asked(_ALTER),),
+    "UnregisterController": (Asked(_ALTER),),
 }  # fmt: skip
 
 

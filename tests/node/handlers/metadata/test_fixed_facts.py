@@ -9,7 +9,7 @@ from oncelog.wire.errors import ErrorCode
 from ...fake_broker import CLUSTER_ID, FakeBroker
 
 LOG_DIRS, CREATE, RENEW, EXPIRE, DESCRIBE = 34, 38, 39, 40, 41
-ADD, REMOVE = 80, 81
+ADD, REMOVE, UNREGISTER_CONTROLLER = 80, 81, 94
 
 
 @pytest.fixture
@@ -70,6 +70,22 @@ def test_voters_never_change(broker: FakeBroker, cluster_id: str | None, error: 
     for version in (0, 1):
         answer = broker.ask(ADD, version, values | {"listeners": listeners, "timeout": 1_000})
         assert answer.error_code == error
+
+
+@pytest.mark.parametrize(
+    ("number", "error", "message"),
+    [
+        (1, ErrorCode.INVALID_REQUEST, "Controller cannot unregister itself while it is active."),
+        (2, ErrorCode.NONE, ""),
+        (77, ErrorCode.CONTROLLER_ID_NOT_REGISTERED, "ID 77 is not currently registered."),
+        (-1, ErrorCode.CONTROLLER_ID_NOT_REGISTERED, "ID -1 is not currently registered."),
+    ],
+)
+def test_controller_is_unregistered_where_it_is_a_voter_and_not_active(
+    broker: FakeBroker, number: int, error: int, message: str
+) -> None:
+    answer = broker.ask(UNREGISTER_CONTROLLER, 0, {"controller_id": number})
+    assert answer.error_code == error and answer.error_message.endswith(message)
 
 
 def test_many_partitions_are_answered_in_steps(broker: FakeBroker) -> None:
