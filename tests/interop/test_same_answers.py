@@ -106,6 +106,7 @@ SCENARIOS = {
         consumer_groups.consumer_patterns,
         migration.refused_upgrades,
         migration.mixed_groups,
+        migration.downgraded_groups,
         migration.mixed_instances,
         migration.later_targets,
     ),

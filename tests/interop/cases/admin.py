@@ -8,7 +8,7 @@ from ..raw_peer import CREATE_TOPICS, UNKNOWN_ID, RawPeer
 from .cluster import NAMES
 from .log import batch
 
-APPLIED_WITHIN_S = 5.0
+APPLIED_WITHIN_S = 30.0
 
 Scenario = Iterator[tuple[str, Any]]
 DELETE_TOPICS, DESCRIBE_CONFIGS, ALTER_CONFIGS = 20, 32, 33

@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from ...waiting import until
 from ..group_member import OFFSET_COMMIT, Group, subscription
 from ..raw_peer import UNKNOWN_ID, RawPeer
 from ..transactional_owner import wait_for_coordinator
@@ -96,11 +97,8 @@ class ConsumerMembers(Group):
 
     def heard(self, label: str, heartbeat_ms: str) -> None:
         """Send heartbeats until an answer has this interval; Kafka applies it after its answer."""
-        for _ in range(500):
-            if self.beat(label)["heartbeat_interval"] == int(heartbeat_ms):
-                return
-            time.sleep(0.02)
-        raise AssertionError(f"{self.peer.name}: {heartbeat_ms} ms are never applied")
+        what = f"{self.peer.name}: {heartbeat_ms} ms are never applied"
+        until(lambda: self.beat(label)["heartbeat_interval"] == int(heartbeat_ms), what)
 
     def stated(self, *group_ids: str, operations: bool = False) -> Any:
         """Send ConsumerGroupDescribe."""

@@ -162,6 +162,21 @@ def mixed_groups(peer: RawPeer, version: int) -> Scenario:
         yield from group.everything("c1")
 
 
+def downgraded_groups(peer: RawPeer, version: int) -> Scenario:
+    """Turn a group back while its classic member is behind its target, and when it is not."""
+    for case, owned in {"behind": None, "gives up": ALL, "at its target": ALL[:3]}.items():
+        with MixedMembers(peer, f"downgraded-{case.replace(' ', '-')}-{version}", version) as group:
+            group.alone("c1")
+            group.joined("n1", TOPIC)
+            if owned is not None:
+                group.joins("c1", *owned)
+                group.sync("c1", 5, {})
+            yield f"{case}: consumer leaves", group.beat("n1", -1)
+            yield f"{case}: listed", group.listed()
+            yield f"{case}: described", group.described(6)
+            yield f"{case}: heartbeat", group.heartbeat("c1")
+
+
 def mixed_instances(peer: RawPeer, version: int) -> Scenario:
     """Let static members change their protocol."""
     with MixedMembers(peer, f"mixed-instances-{version}", version) as group:
