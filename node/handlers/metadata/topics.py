@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ....coordinator.metadata.cluster_model import INTERNAL_TOPICS
+from ....coordinator.metadata.cluster_state import ClusterState
 from ....coordinator.metadata.commands import (
     CreatePartitions,
     CreateTopics,
@@ -23,7 +24,7 @@ from ....coordinator.metadata.commands import (
     TopicReference,
 )
 from ....coordinator.metadata.results import Item
-from ....runtime.steps import made
+from ....runtime.steps import StepCounter, Steps, made
 from ....wire.acls import AclOperation, ResourceType
 from ....wire.errors import (
     ErrorCode,
@@ -37,14 +38,17 @@ from ....wire.framing import RequestHeader
 from ....wire.messages import api_keys, requests, responses
 from ....wire.messages.schema_encoder import Each
 from ...listener.dispatch import Api, RequestContext, control_api
-from ...security.rights import ByHandler, on_cluster, on_each_topic
+from ...listener.partial_decision import DecisionInPart
+from ...security.rights import ByHandler, judge, on_cluster, on_each_topic
 from ..answers import NO_ERROR, CodeAndMessage, code_and_message, of_each, outcome_of
 from .config_entries import CONFIGS_MAX, effective_topic_configs
 from .topic_ids import new_topic_id
 
 ZERO_ID = bytes(16)
 ASSIGNMENTS_MAX = 10_000  # of one topic, as many as one command creates partitions
+REFERENCES_FROM = 6  # versions of DeleteTopics with names or ids
 TIMEOUT_MS_MIN = 100  # a shorter one would expire before most decisions
+_MAY_DELETE = (on_each_topic(AclOperation.DELETE),)
 UNDECIDED = Item(error=ErrorCode.UNKNOWN_SERVER_ERROR)  # so that success is never the default
 
 
@@ -176,8 +180,37 @@ def _refused_topic(
 async def delete_topics(
     context: RequestContext, header: RequestHeader, request: "requests.DeleteTopicsRequest"
 ) -> "responses.DeleteTopics.Response":
-    """Delete topics by name or by id; return the outcome of each."""
-    if header.api_version < 6:
+    """Delete topics by name or by id, those that the client may; return the outcome of each.
+
+    Kafka's controller judges the rights, by topics that this broker may have yet to hear of.
+    """
+    broker = context.broker
+    if broker.authorizer is None or header.api_version < REFERENCES_FROM:
+        return await _delete_topics(context, header, request)
+    finish = broker.work.finish
+    if await finish("DeleteTopics", _names_unknown_id(broker.state, request)):
+        timeout_ms = bounded_timeout_ms(request.timeout)
+        await broker.controller.catch_up(broker.controller.now_ms() + timeout_ms)
+    judging = judge(_MAY_DELETE, context.access, broker.state, request)
+    verdict = await finish("DeleteTopics", judging)
+    in_part = DecisionInPart(verdict, _delete_topics, _deletion_error, name="DeleteTopics")
+    return await in_part.decide(context, header, request)
+
+
+def _names_unknown_id(state: ClusterState, request: "requests.DeleteTopicsRequest") -> Steps[bool]:
+    counter = StepCounter()
+    for topic in request.topics:
+        if topic.topic_id != ZERO_ID and state.topic_by_id(topic.topic_id) is None:
+            return True
+        if counter.ends_step():
+            yield
+    return False
+
+
+async def _delete_topics(
+    context: RequestContext, header: RequestHeader, request: "requests.DeleteTopicsRequest"
+) -> "responses.DeleteTopics.Response":
+    if header.api_version < REFERENCES_FROM:
         making = made(TopicReference, request.topic_names)
     else:
         making = made(_reference, request.topics)
@@ -291,7 +324,7 @@ def apis() -> tuple[Api, ...]:
             _deletion_error,
             rights=(
                 on_each_topic(AclOperation.DELETE, "topic_names"),
-                on_each_topic(AclOperation.DELETE),
+                ByHandler(((AclOperation.DELETE, ResourceType.TOPIC),)),
             ),
         ),
         control_api(

@@ -69,15 +69,17 @@ def _error(answer: Any) -> int:
     return topic.partitions[0].error_code if hasattr(topic, "partitions") else topic.error_code
 
 
-@pytest.mark.parametrize(("key", "version", "values", "topic"), [DELETION, COMMIT])
+@pytest.mark.parametrize(
+    ("looks", "key", "version", "values", "topic"), [(2, *DELETION), (1, *COMMIT)]
+)
 async def test_id_that_becomes_known_after_rights_are_judged_stays_unknown(
-    tmp_path: Path, key: int, version: int, values: Any, topic: Any
+    tmp_path: Path, looks: int, key: int, version: int, values: Any, topic: Any
 ) -> None:
     async with secured(tmp_path) as (admin, alice):
         await admin.allow(AclOperation.READ, "g", resource_type=ResourceType.GROUP)
         state = alice.context.broker.state
         topic_id, known = state.topics["a"].topic_id, type(state).topic_by_id
-        lags = iter((True,))
+        lags = iter((True,) * looks)
 
         def lagging(self: Any, asked: bytes) -> Any:
             return None if next(lags, False) else known(self, asked)
@@ -88,6 +90,31 @@ async def test_id_that_becomes_known_after_rights_are_judged_stays_unknown(
         assert next(lags, None) is None
         assert _error(answer) == ErrorCode.UNKNOWN_TOPIC_ID
         assert "a" in state.topics
+
+
+@pytest.mark.parametrize(
+    ("user", "error"),
+    [("alice", ErrorCode.TOPIC_AUTHORIZATION_FAILED), ("admin", ErrorCode.NONE)],
+)
+async def test_deletion_by_an_id_that_is_known_elsewhere_waits_until_this_broker_knows_it(
+    tmp_path: Path, user: str, error: int
+) -> None:
+    async with secured(tmp_path) as (admin, alice):
+        client = admin if user == "admin" else alice
+        state = client.context.broker.state
+        topic_id, known = state.topics["a"].topic_id, type(state).topic_by_id
+        key, version, values, topic = DELETION
+        lags = iter((True,))
+
+        def lagging(self: Any, asked: bytes) -> Any:
+            return None if next(lags, False) else known(self, asked)
+
+        with mock.patch.object(type(state), "topic_by_id", lagging):
+            answer = await client.ask(
+                key, version, **values, topics=[topic | {"topic_id": topic_id}]
+            )
+        assert _error(answer) == error
+        assert ("a" in state.topics) == bool(error)
 
 
 async def test_offsets_of_an_id_that_becomes_known_between_two_steps_are_not_shown(
