@@ -9,6 +9,9 @@ from collections.abc import Iterable
 from ...storage.topic_configs import ConfigType
 from .keys import BOOLEAN, INT, LONG, SHORT, STRING, BrokerKey, Check, anything, at_least
 
+_LIST = ConfigType.LIST
+_NO_PLUGINS = "policies and providers of configurations are classes of Java"
+_ONE_DIRECTORY = "a broker has one data directory, that of log.dirs"
 WITHOUT_EFFECT = "It tunes what only Kafka has: threads, buffers, timers, internal topics, tiers."
 DOUBLE = ConfigType.DOUBLE
 _THREADS, _ANY = at_least(1), anything
@@ -128,6 +131,11 @@ KNOWN_KEYS = {
         not_served=reason,
     )
     for name, config_type, default, is_dynamic, reason in (
+        ("alter.config.policy.class.name", STRING, "", False, _NO_PLUGINS),
+        ("config.providers", _LIST, "", True, _NO_PLUGINS),
+        ("cordoned.log.dirs", _LIST, "", True, _ONE_DIRECTORY),
+        ("create.topic.policy.class.name", STRING, "", False, _NO_PLUGINS),
+        ("log.dir", _LIST, "/tmp/kafka-logs", False, _ONE_DIRECTORY),
         ("offsets.topic.compression.codec", INT, "0", False, "offsets are not compressed"),
         ("remote.log.storage.system.enable", BOOLEAN, "false", False, "there is no tiered storage"),
         ("replica.selector.class", STRING, "", False, "followers serve no consumers"),

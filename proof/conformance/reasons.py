@@ -12,9 +12,7 @@ NO_QUOTAS = "quotas are the byte rates and request_percentage of users and clien
 NO_SHARE = "share groups are not served"
 NO_STREAMS = "streams groups are not served"
 NO_METRICS = "clients push no metrics, and brokers have no reporters as plugins"
-NO_PLUGINS = "Kafka's plugins are classes of Java"
 FIXED_VOTERS = "decisions are kept by Raft groups whose voters never change; there is no KRaft"
-ONE_DIRECTORY = "a broker has one data directory"
 
 _APIS = {
     NO_SHARE: ("Share*", "*Share*"),
@@ -38,20 +36,11 @@ _BROKER_KEYS = {
     NO_SHARE: ("group.share.*", "share.*", "errors.deadletterqueue.*"),
     NO_STREAMS: ("group.streams.*",),
     NO_METRICS: ("metric.reporters", "kafka.metrics.reporters"),
-    NO_PLUGINS: (
-        "alter.config.policy.class.name",
-        "create.topic.policy.class.name",
-        "config.providers",
-    ),
     FIXED_VOTERS: (
         "controller.*",
         "metadata.log.dir",
         "process.roles",
         "broker.id",
-    ),
-    ONE_DIRECTORY: (
-        "log.dir",
-        "cordoned.log.dirs",
     ),
 }
 OWN_KEYS = "oncelog."  # only brokers of ours have such configuration keys

@@ -41,3 +41,24 @@ def test_none_of_them_has_an_effect_elsewhere() -> None:
     """A key of the effective tables would override the same key here."""
     assert all(BROKER_KEYS[name] is key for name, key in TUNING_KEYS.items())
     assert all(key.topic_config is None and not key.not_served for key in TUNING_KEYS.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "other", "reason"),
+    [
+        ("log.dir", "/data", "one data directory, that of log.dirs"),
+        ("cordoned.log.dirs", "/data", "one data directory, that of log.dirs"),
+        ("config.providers", "env", "classes of Java"),
+        ("create.topic.policy.class.name", "a.Policy", "classes of Java"),
+        ("alter.config.policy.class.name", "a.Policy", "classes of Java"),
+    ],
+)
+def test_key_that_kafka_shows_and_no_broker_here_honours_is_taken_with_its_default_only(
+    name: str, other: str, reason: str
+) -> None:
+    default = BROKER_KEYS[name].default
+    assert default is not None
+    config = BrokerConfig.from_properties(REQUIRED | {name: default})
+    assert config.text_of(name) == (default or None)
+    with pytest.raises(InvalidConfig, match=reason):
+        BrokerConfig.from_properties(REQUIRED | {name: other})
