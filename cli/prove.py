@@ -83,6 +83,9 @@ def prove(
         bool, Parameter(help="Look for the fewest faults that break it.", negative=())
     ] = False,
     keep: Annotated[Path | None, Parameter(help="A new directory for all of it.")] = None,
+    junit: Annotated[
+        Path | None, Parameter(help="A file for JUnit XML: one test, with all of the output.")
+    ] = None,
     format: Format = "table",
 ) -> int:
     """Feed an application, break it at what it is about to do, and judge what it wrote.
@@ -96,16 +99,19 @@ def prove(
     Exit code 0: exactly once. 1: violated. 3: nothing is proved. 2: no verdict: it never worked.
     """
     from ..proof.prove.api import shrunk
-    from ..proof.prove.page import keep_outcome
+    from ..proof.prove.page import junit_of, keep_outcome
     from ..proof.prove.plan import FAULTS
     from ..proof.prove.run import Run
     from ..proof.prove.settings import ProveSettings
+    from ..storage.checkpoint import write_atomically
 
     if faults == "help":
         tell(*FAULTS)
         return 0
     if not command:
         raise Failure("Say what to run: oncelog prove --in A --out B -- COMMAND", exit_code=2)
+    if junit is not None and not junit.absolute().parent.is_dir():
+        raise Failure(f"--junit {junit} lies in no directory that there is.", exit_code=2)
     chosen = seed if seed is not None else random.SystemRandom().randrange(1_000_000)
     settings = ProveSettings(
         command=command, inputs=tuple(inputs or ("prove-in",)),
@@ -120,6 +126,8 @@ def prove(
     outcome = Run(settings, keep, say).go()
     if keep is not None:
         keep_outcome(outcome, keep)
+    if junit is not None:
+        write_atomically(junit, junit_of(outcome).encode())
     print_report(outcome.as_fields(), outcome.lines(), format)
     if shrink and outcome.judgement.is_violated:
         found = shrunk(outcome, say)

@@ -1,12 +1,16 @@
 """The files of a run's directory: outcome.json, its report, the logs of the application."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
+from ..pages.junit import Case, Problem, junit_xml
 from ..pages.run_folder import keep_report
 from ..pages.run_report import FaultSpan, RunReport, RunTable, StoryLine, WorkMark
 from .facts import TransactionEnded, Wrote
+from .judgement import PROVED, VIOLATED
 from .outcome import ProveOutcome
 
+PROBLEMS: Mapping[int, Problem] = {PROVED: "", VIOLATED: "failure"}
 MARKS_A_ROW_MAX = 800  # more cannot be told apart on the axis
 
 
@@ -16,6 +20,20 @@ def keep_outcome(outcome: ProveOutcome, directory: Path) -> Path:
     (directory / "outcome.json").write_text(outcome.as_json())
     (directory / "settings.json").write_text(outcome.settings.as_json())
     return keep_report(report_of(outcome), directory)
+
+
+def junit_of(outcome: ProveOutcome) -> str:
+    """Return JUnit XML of the run: violated is a failure, and a run that proves nothing an error.
+
+    An error, because a test that was not made must not pass.
+    """
+    case = Case(
+        suite="oncelog.prove", name=f"{' '.join(outcome.settings.command)}, seed "
+        f"{outcome.settings.seed}", seconds=outcome.seconds,
+        problem=PROBLEMS.get(outcome.exit_code, "error"),
+        message=outcome.verdict.line, text="\n".join(outcome.lines()),
+    )  # fmt: skip
+    return junit_xml("oncelog prove", [case])
 
 
 def report_of(outcome: ProveOutcome) -> RunReport:

@@ -1,6 +1,7 @@
 """The view of an outcome in a failing test."""
 
 from collections.abc import Sequence
+from xml.etree import ElementTree
 
 import pytest
 
@@ -9,7 +10,7 @@ from oncelog.proof.prove.diagnosis.catalogue import CATALOGUE, ApplicationFindin
 from oncelog.proof.prove.facts import Struck, Wrote
 from oncelog.proof.prove.judgement import Judgement, verdict_of
 from oncelog.proof.prove.outcome import REPR_MAX, ProveOutcome
-from oncelog.proof.prove.page import report_of
+from oncelog.proof.prove.page import junit_of, report_of
 from oncelog.proof.prove.settings import ProveSettings
 from oncelog.proof.prove.story import Line
 from oncelog.proof.pytest_plugin.plugin import _outcomes
@@ -40,6 +41,21 @@ def test_assertion_about_an_outcome_shows_all_of_it_in_the_report() -> None:
         assert found.is_exactly_once
     ((title, text),) = _outcomes(failed)
     assert title == "oncelog prove" and text == str(found) and "fetched it (in/0@7)" in text
+
+
+def test_junit_of_an_outcome_is_one_test_that_passes_only_where_something_is_proved() -> None:
+    kinds: dict[str, list[str]] = {}
+    for name, doubled in (("violated", {"r-7": 1}), ("proved", {}), ("stood", {})):
+        found = outcome(doubled=doubled)
+        if name == "stood":
+            found.verdict = verdict_of(found.judgement, 0)
+        (case,) = ElementTree.fromstring(junit_of(found))
+        kinds[name] = [each.tag for each in case]
+        assert case.get("name") == "true, seed 41"
+        if name == "violated":
+            assert case[0].get("message") == "AT LEAST ONCE: 1 doubled"
+            assert "fetched it (in/0@7)" in str(case[0].text)
+    assert kinds == {"violated": ["failure"], "proved": [], "stood": ["error"]}
 
 
 def test_class_of_a_lazy_local_of_a_failed_test_is_not_read() -> None:
