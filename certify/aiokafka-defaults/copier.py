@@ -1,4 +1,7 @@
-"""Orders become invoices, one at a time, with auto-commit."""
+"""Orders become invoices, one at a time, with auto-commit.
+
+acks="all": the page promises nothing of a leader that dies with what it alone had.
+"""
 
 import asyncio
 import os
@@ -11,10 +14,10 @@ SERVERS = os.environ["KAFKA_BOOTSTRAP_SERVERS"]
 
 async def main() -> None:
     consumer = AIOKafkaConsumer(
-        os.environ["ONCELOG_IN"], bootstrap_servers=SERVERS, group_id="invoicing",
+        os.environ["ONCELOG_IN"], bootstrap_servers=SERVERS, group_id=os.environ["ONCELOG_GROUP"],
         auto_offset_reset="earliest",
     )  # fmt: skip
-    producer = AIOKafkaProducer(bootstrap_servers=SERVERS)
+    producer = AIOKafkaProducer(bootstrap_servers=SERVERS, acks="all")
     await consumer.start()
     await producer.start()
     task = asyncio.current_task()

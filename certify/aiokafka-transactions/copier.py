@@ -6,7 +6,7 @@ import signal
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
-SERVERS, GROUP = os.environ["KAFKA_BOOTSTRAP_SERVERS"], "invoicing"
+SERVERS, GROUP = os.environ["KAFKA_BOOTSTRAP_SERVERS"], os.environ["ONCELOG_GROUP"]
 
 
 async def main() -> None:
@@ -17,7 +17,7 @@ async def main() -> None:
         auto_offset_reset="earliest", enable_auto_commit=False, isolation_level="read_committed",
     )  # fmt: skip
     producer = AIOKafkaProducer(
-        bootstrap_servers=SERVERS, transactional_id=f"invoicing-{os.environ['ONCELOG_INSTANCE']}"
+        bootstrap_servers=SERVERS, transactional_id=f"{GROUP}-{os.environ['ONCELOG_INSTANCE']}"
     )
     await consumer.start()
     await producer.start()

@@ -8,7 +8,7 @@ from bytewax.connectors.kafka import operators as kop
 from bytewax.dataflow import Dataflow
 
 BROKERS = os.environ["KAFKA_BOOTSTRAP_SERVERS"].split(",")
-flow = Dataflow("invoicing")
+flow = Dataflow("invoices")
 orders = kop.input("orders", flow, brokers=BROKERS, topics=[os.environ["ONCELOG_IN"]])
 op.inspect("errors", orders.errs).then(op.raises, "crash")
 invoices = op.map("invoice", orders.oks, lambda order: KafkaSinkMessage(order.key, order.value))

@@ -11,7 +11,7 @@ signal.signal(signal.SIGTERM, lambda number, _: over.append(number))
 servers = os.environ["KAFKA_BOOTSTRAP_SERVERS"]
 consumer = Consumer({
     "bootstrap.servers": servers,
-    "group.id": "invoicing",
+    "group.id": os.environ["ONCELOG_GROUP"],
     "auto.offset.reset": "earliest",
     "enable.auto.commit": False,
 })  # fmt: skip

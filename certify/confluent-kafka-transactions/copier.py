@@ -7,21 +7,18 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 over: list[int] = []
 signal.signal(signal.SIGTERM, lambda number, _: over.append(number))
-servers, instance = os.environ["KAFKA_BOOTSTRAP_SERVERS"], os.environ["ONCELOG_INSTANCE"]
+servers, group = os.environ["KAFKA_BOOTSTRAP_SERVERS"], os.environ["ONCELOG_GROUP"]
 consumer = Consumer({
     "bootstrap.servers": servers,
-    "group.id": "invoicing",
+    "group.id": group,
     "auto.offset.reset": "earliest",
     "enable.auto.commit": False,
     "isolation.level": "read_committed",
 })  # fmt: skip
-producer = Producer({"bootstrap.servers": servers, "transactional.id": f"invoicing-{instance}"})
-membership = []
-
-
-def assigned(consumer, partitions):
-    """Keep the membership of the generation in which the partitions came."""
-    membership[:] = [consumer.consumer_group_metadata()]
+producer = Producer({
+    "bootstrap.servers": servers,
+    "transactional.id": f"{group}-{os.environ['ONCELOG_INSTANCE']}",
+})  # fmt: skip
 
 
 def insist(call, *arguments):
@@ -35,7 +32,7 @@ def insist(call, *arguments):
 
 
 insist(producer.init_transactions)
-consumer.subscribe([os.environ["ONCELOG_IN"]], on_assign=assigned)
+consumer.subscribe([os.environ["ONCELOG_IN"]])
 while not over:
     messages = [m for m in consumer.consume(50, 0.2) if m.error() is None]
     if not messages:
@@ -45,7 +42,8 @@ while not over:
         for message in messages:
             producer.produce(os.environ["ONCELOG_OUT"], message.value(), message.key())
         positions = consumer.position(consumer.assignment())
-        insist(producer.send_offsets_to_transaction, positions, *membership)
+        membership = consumer.consumer_group_metadata()
+        insist(producer.send_offsets_to_transaction, positions, membership)
         insist(producer.commit_transaction)
     except KafkaException as problem:
         if not problem.args[0].txn_requires_abort():

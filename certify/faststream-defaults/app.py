@@ -1,21 +1,23 @@
-"""Orders become invoices, with FastStream on confluent-kafka."""
+"""Orders become invoices, with FastStream on confluent-kafka.
+
+enable_idempotence: the page speaks of consuming, so retries of the producer must not count.
+"""
 
 import asyncio
 import os
 
-from faststream import AckPolicy, FastStream
+from faststream import FastStream
 from faststream.confluent import KafkaBroker
 from faststream.confluent.annotations import KafkaMessage
 
-broker = KafkaBroker(os.environ["KAFKA_BOOTSTRAP_SERVERS"])
+broker = KafkaBroker(os.environ["KAFKA_BOOTSTRAP_SERVERS"], enable_idempotence=True)
 app = FastStream(broker)
 
 
 @broker.subscriber(
     os.environ["ONCELOG_IN"],
-    group_id="invoicing",
+    group_id=os.environ["ONCELOG_GROUP"],
     auto_offset_reset="earliest",
-    ack_policy=AckPolicy(os.environ["POLICY"]),
 )
 async def invoicing(body: dict, message: KafkaMessage) -> None:
     """Write an invoice for each order."""

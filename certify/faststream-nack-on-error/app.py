@@ -13,9 +13,9 @@ app = FastStream(broker)
 
 @broker.subscriber(
     os.environ["ONCELOG_IN"],
-    group_id="invoicing",
+    group_id=os.environ["ONCELOG_GROUP"],
     auto_offset_reset="earliest",
-    ack_policy=AckPolicy(os.environ["POLICY"]),
+    ack_policy=AckPolicy.NACK_ON_ERROR,
 )
 async def invoicing(body: dict, message: KafkaMessage) -> None:
     """Write an invoice for each order."""

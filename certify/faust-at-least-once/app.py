@@ -6,11 +6,10 @@ import faust
 
 servers = os.environ["KAFKA_BOOTSTRAP_SERVERS"].split(",")
 app = faust.App(
-    "invoicing",
+    os.environ["ONCELOG_GROUP"],
     broker=[f"kafka://{server}" for server in servers],
     processing_guarantee=os.environ["GUARANTEE"],
     datadir=f"{os.environ['STATE']}/{os.environ['ONCELOG_INSTANCE']}",
-    topic_disable_leader=True,
 )
 orders = app.topic(
     os.environ["ONCELOG_IN"], key_type=bytes, value_type=bytes, value_serializer="raw"

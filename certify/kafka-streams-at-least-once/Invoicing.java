@@ -10,7 +10,7 @@ import org.apache.kafka.streams.errors.StreamsUncaughtExceptionHandler.StreamThr
 public class Invoicing {
     public static void main(String[] arguments) {
         Properties settings = new Properties();
-        settings.put(StreamsConfig.APPLICATION_ID_CONFIG, "invoicing");
+        settings.put(StreamsConfig.APPLICATION_ID_CONFIG, System.getenv("ONCELOG_GROUP"));
         settings.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, System.getenv("KAFKA_BOOTSTRAP_SERVERS"));
         settings.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, System.getenv("GUARANTEE"));
         settings.put(

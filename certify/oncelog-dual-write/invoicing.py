@@ -20,7 +20,7 @@ setup.execute("CREATE TABLE IF NOT EXISTS invoices (order_id TEXT)")  # nothing 
 setup.commit()
 setup.close()
 consumer = BlockingConsumer(
-    servers, group_id="invoicing", isolation_level="read_committed",
+    servers, group_id=os.environ["ONCELOG_GROUP"], isolation_level="read_committed",
     auto_offset_reset="earliest", enable_auto_commit=False,
 )  # fmt: skip
 consumer.subscribe([orders])

@@ -9,6 +9,7 @@ from oncelog.wire.errors import KafkaError
 servers, orders, invoices = (
     os.environ[name] for name in ("KAFKA_BOOTSTRAP_SERVERS", "ONCELOG_IN", "ONCELOG_OUT")
 )
+group = os.environ["ONCELOG_GROUP"]
 over: list[int] = []
 signal.signal(signal.SIGTERM, lambda number, _: over.append(number))
 
@@ -25,10 +26,10 @@ def commit(producer: BlockingProducer) -> None:
 
 with (
     BlockingProducer(
-        servers, transactional_id=f"invoicing-{os.environ['ONCELOG_INSTANCE']}"
+        servers, transactional_id=f"{group}-{os.environ['ONCELOG_INSTANCE']}"
     ) as producer,
     BlockingConsumer(
-        servers, group_id="invoicing", isolation_level="read_committed",
+        servers, group_id=group, isolation_level="read_committed",
         auto_offset_reset="earliest", enable_auto_commit=False,
     ) as consumer,
 ):  # fmt: skip

@@ -6,7 +6,7 @@ import pathway as pw
 
 settings = {
     "bootstrap.servers": os.environ["KAFKA_BOOTSTRAP_SERVERS"],
-    "group.id": "invoicing",
+    "group.id": os.environ["ONCELOG_GROUP"],
     "auto.offset.reset": "earliest",
 }
 orders = pw.io.kafka.read(

@@ -6,10 +6,9 @@ from quixstreams import Application
 
 app = Application(
     broker_address=os.environ["KAFKA_BOOTSTRAP_SERVERS"],
-    consumer_group="invoicing",
+    consumer_group=os.environ["ONCELOG_GROUP"],
     auto_offset_reset="earliest",
     processing_guarantee=os.environ["GUARANTEE"],
-    commit_interval=1.0,
     state_dir=os.environ["STATE"],
 )
 orders = app.topic(os.environ["ONCELOG_IN"], value_deserializer="json")

@@ -6,7 +6,7 @@ from quixstreams import Application
 
 app = Application(
     broker_address=os.environ["KAFKA_BOOTSTRAP_SERVERS"],
-    consumer_group="invoicing",
+    consumer_group=os.environ["ONCELOG_GROUP"],
     auto_offset_reset="earliest",
     processing_guarantee=os.environ["GUARANTEE"],
     commit_interval=1.0,

@@ -1,6 +1,8 @@
 """The scoreboard: verdicts as a table in Markdown, and as one HTML page without a server. Pure."""
 
+import re
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from ..pages.document import document, masthead, own_style
@@ -22,11 +24,43 @@ def story(fields: Mapping[str, Any]) -> str:
     return sentences(min(broken, key=lambda run: (not run.story, run.seed))) if broken else ""
 
 
-def with_table(page: str, verdicts: Verdicts, missing: Sequence[str] = ()) -> str:
-    """Return the Markdown page with today's table behind the line MADE; missing: recipes that have
-    no verdict."""
-    by_hand = page.partition(MADE)[0]
-    lines = ["", f"| {' | '.join(HEADINGS)} |", f"|{'---|' * len(HEADINGS)}"]
+def with_table(
+    page: str,
+    verdicts: Verdicts,
+    missing: Sequence[str] = (),
+    refused: Mapping[str, str] = MappingProxyType({}),
+) -> str:
+    """Return the Markdown page with today's tables behind the line MADE.
+
+    missing: recipes that have no verdict. refused: why the second reading of a recipe refused it.
+    """
+    lines: list[str] = []
+    for version, alike in by_version(verdicts):
+        lines += ["", f"### With oncelog {version}", "", *_table_lines(alike)]
+    if missing:
+        lines += ["", f"Recipes without a verdict: {', '.join(missing)}."]
+    for name, why in refused.items():
+        lines += ["", f"Refused by its second reading, and without a verdict: {name} ({why})."]
+    return f"{page.partition(MADE)[0]}{MADE}\n" + "\n".join(lines) + "\n"
+
+
+def by_version(verdicts: Verdicts) -> list[tuple[str, Verdicts]]:
+    """Return the verdicts by the version of oncelog that gave them, the newest first.
+
+    Two versions are not one table: the second may find what the first did not look for.
+    """
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for each in verdicts:
+        found.setdefault(each["versions"]["oncelog"], []).append(each)
+    return sorted(found.items(), key=lambda item: _numbers(item[0]), reverse=True)
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in re.findall(r"\d+", version)]
+
+
+def _table_lines(verdicts: Verdicts) -> list[str]:
+    lines = [f"| {' | '.join(HEADINGS)} |", f"|{'---|' * len(HEADINGS)}"]
     for each in verdicts:
         runs = [CertifiedRun(**run) for run in each["runs"]]
         promise = f"[{each['promise']}]({each['page']})"
@@ -35,14 +69,22 @@ def with_table(page: str, verdicts: Verdicts, missing: Sequence[str] = ()) -> st
             tally(runs, OURS), tally(runs, PEER), story(each) or "-", f"`{each['command']}`",
         )  # fmt: skip
         lines.append(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |")
-    if missing:
-        lines += ["", f"Recipes without a verdict: {', '.join(missing)}."]
-    return f"{by_hand}{MADE}\n" + "\n".join(lines) + "\n"
+    return lines
 
 
 def board_page(verdicts: Verdicts) -> str:
     """Return the HTML page."""
     links = [element("a", each["recipe"], href=f"#{each['recipe']}") for each in verdicts]
+    main = element(
+        "main", element("h1", TITLE),
+        [_table(version, alike) for version, alike in by_version(verdicts)],
+        [_part(each) for each in verdicts],
+        id="content", tabindex="-1",
+    )  # fmt: skip
+    return document("Certified", masthead("certified", links), main, *own_style())
+
+
+def _table(version: str, verdicts: Verdicts) -> Child:
     rows = [
         (
             element("a", f"{each['system']} {each['version']}", href=f"#{each['recipe']}"),
@@ -51,13 +93,8 @@ def board_page(verdicts: Verdicts) -> str:
         )
         for each in verdicts
     ]  # fmt: skip
-    main = element(
-        "main", element("h1", TITLE),
-        section("all", "Verdicts", table(TITLE, HEADINGS[:-2], rows)),
-        [_part(each) for each in verdicts],
-        id="content", tabindex="-1",
-    )  # fmt: skip
-    return document("Certified", masthead("certified", links), main, *own_style())
+    title = f"With oncelog {version}"
+    return section(f"oncelog-{version}", title, table(title, HEADINGS[:-2], rows))
 
 
 def _part(each: Mapping[str, Any]) -> Child:
@@ -71,7 +108,9 @@ def _part(each: Mapping[str, Any]) -> Child:
     pairs: list[tuple[str, Child]] = [
         ("verdict", _sign(each["verdict"])), ("mode", each["mode"]),
         ("promises", link(each["page"], each["promise"])), ("machine", each["machine"]),
-        ("oncelog", each["versions"]["oncelog"]), ("again", element("code", each["command"])),
+        ("oncelog", each["versions"]["oncelog"]),
+        ("second reading", each["second_reading"] or "none"),
+        ("again", element("code", each["command"])),
     ]  # fmt: skip
     return section(
         each["recipe"], f"{each['system']} {each['version']}", facts(pairs),

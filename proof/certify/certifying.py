@@ -5,15 +5,17 @@ import fcntl
 import json
 import os
 import platform
+import re
 import secrets
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from ...client.admin import BROKER_RESOURCE, Admin
 from ...deploy.cluster.ends.guardian import guardian
@@ -23,11 +25,14 @@ from ...version import __version__
 from ..prove.api import shrunk
 from ..prove.outcome import ProveOutcome
 from ..prove.run import Run
+from .digest import LOCK, VERDICT
 from .environment import Environment, install
-from .recipe import LOCK, VERDICT, Recipe
+from .own_names import deleted_behind, run_name
+from .recipe import Recipe
 from .results import write_results
 from .verdict import (
     NO_RUN,
+    OTHER_MODE,
     OURS,
     PEER,
     CertifiedRun,
@@ -40,6 +45,7 @@ FENCE_KEY = "oncelog.transaction.connection.fence"  # a key that no other broker
 PEER_METADATA_LEVEL = 33  # metadata.version of Apache Kafka 4.4 (4.4-IV2)
 ASK_TIMEOUT_MS = 10_000
 SEEDS_MAX, SEED_MAX = 1_000, 10**9
+PLACE = re.compile(r"\{([a-z]+)\}")
 Say = Callable[[str], None]
 
 
@@ -82,10 +88,29 @@ def certify(
     environment = install(recipe, say)
     with _alone_in(out):
         before = _runs_before(out / VERDICT, recipe)
-        runs = [run for run in before if resume or run.cluster != cluster]
+        versions = {"oncelog": __version__, **environment.versions}
+        alike = _alike(before, _fields_of(out / VERDICT), versions, seconds)
+        if others := len(before) - len(alike):
+            say(
+                f"{others} {'run' if others == 1 else 'runs'} of other versions, of another "
+                "machine or with other --seconds do not count any more"
+            )
+        runs = [run for run in alike if resume or run.cluster != cluster]
         return _by_seeds(
             recipe, environment, seeds, out, cluster, runs, seconds, bootstrap, shrink, say
         )
+
+
+def _alike(
+    runs: Sequence[CertifiedRun],
+    fields: Mapping[str, Any],
+    versions: Mapping[str, str],
+    seconds: float,
+) -> list[CertifiedRun]:
+    """Return the runs that may stand beside new ones in one verdict."""
+    if (fields.get("versions"), fields.get("machine")) != (versions, machine()):
+        return []
+    return [run for run in runs if run.fault_seconds == seconds]
 
 
 @contextmanager
@@ -117,7 +142,8 @@ def _by_seeds(
     done = {
         run.seed
         for run in runs
-        if (run.cluster, run.fault_seconds) == (cluster, seconds) and run.verdict != NO_RUN
+        if (run.cluster, run.fault_seconds) == (cluster, seconds)
+        and run.verdict not in (NO_RUN, OTHER_MODE)
     }
     versions = {"oncelog": __version__, **environment.versions}
     fields = verdict_fields(recipe, runs, versions=versions, machine=machine())
@@ -149,13 +175,16 @@ def _one(
         stack.enter_context(guardian.kept("directory", name))
         name.mkdir(mode=0o700)
         stack.callback(shutil.rmtree, name, ignore_errors=True)
-        places = {**environment.places, "recipe": str(recipe.folder), "state": str(name)}
+        own = run_name(recipe.name, seed)
+        stack.enter_context(deleted_behind(bootstrap, own, say))
+        places = {
+            **environment.places, "recipe": str(recipe.folder), "state": str(name), "run": own
+        }  # fmt: skip
         values = _filled_settings(recipe, places, environment)
         if bootstrap:  # what others have left in its topics is not its input
-            topic = f"{recipe.name}-{seed}-{secrets.token_hex(2)}"
-            values |= {"outputs": (f"{topic}-out",), **values, "inputs": (f"{topic}-in",)}
+            values |= {"outputs": (f"{own}-out",), **values, "inputs": (f"{own}-in",)}
         settings = recipe.settings(
-            [word for part in recipe.command for word in _filled(part, places)],
+            [word for part in recipe.command for word in _filled(part, places, environment.java)],
             **values, seed=seed, seconds=seconds, bootstrap=bootstrap,
         )  # fmt: skip
         try:
@@ -168,8 +197,9 @@ def _one(
                 seconds=round(time.monotonic() - begun_s, 1),
             )  # fmt: skip
         run = certified_run(
-            recipe.promise, outcome.as_fields(), cluster=cluster, on=on, fault_seconds=seconds
-        )
+            recipe.promise, outcome.as_fields(), cluster=cluster, on=on, fault_seconds=seconds,
+            uses=recipe.uses,
+        )  # fmt: skip
         smallest = _smallest(outcome, say) if shrink and run.is_kept is False else ""
     return replace(run, smallest=smallest)
 
@@ -180,30 +210,34 @@ def _smallest(outcome: ProveOutcome, say: Say) -> str:
 
 
 def _filled_settings(
-    recipe: Recipe, places: dict[str, str], environment: Environment
+    recipe: Recipe, places: Mapping[str, str], environment: Environment
 ) -> dict[str, Any]:
     given: dict[str, str] = dict(recipe.prove.get("environment", {}))
-    filled = {key: " ".join(_filled(value, places)) for key, value in given.items()}
-    found: dict[str, Any] = {"environment": {**environment.variables, **filled}}
-    if sink := recipe.prove.get("sink"):
-        found |= {"sink": _filled(sink, places)[0], "outputs": ()}
+    filled = {key: _placed(value, places) for key, value in given.items()}
+    own = {"ONCELOG_GROUP": places["run"]}
+    found: dict[str, Any] = {"environment": {**environment.variables, **own, **filled}}
+    if sink := recipe.prove.get("sink"):  # an address, in which a path is quoted
+        quoted = {name: quote(value) for name, value in places.items()}
+        found |= {"sink": _placed(sink, quoted), "outputs": ()}
     return found
 
 
-def _filled(part: str, places: dict[str, str]) -> list[str]:
-    """A part of a command; {java} stands for several."""
-    if part == "{java}":
-        return places.get("java", "java").split(" ")
-    for name, value in places.items():
-        part = part.replace(f"{{{name}}}", value)
-    return [part]
+def _filled(part: str, places: Mapping[str, str], java: Sequence[str]) -> list[str]:
+    """Return the arguments of a part of a command; {java} stands for several."""
+    return list(java) if part == "{java}" else [_placed(part, places)]
+
+
+def _placed(text: str, places: Mapping[str, str]) -> str:
+    return PLACE.sub(lambda found: places.get(found[1], found[0]), text)
+
+
+def _fields_of(file: Path) -> dict[str, Any]:
+    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
 
 
 def _runs_before(file: Path, recipe: Recipe) -> list[CertifiedRun]:
-    if not file.exists():
-        return []
     try:
-        return runs_in(json.loads(file.read_text(encoding="utf-8")), recipe)
+        return runs_in(fields, recipe) if (fields := _fields_of(file)) != {} else []
     except ValueError as problem:
         raise Failure(
             f"{file} is no verdict of {recipe.name}: {problem}. Choose another --out.", exit_code=2
@@ -228,11 +262,16 @@ def machine() -> str:
 
 
 def kept_verdicts(recipes: Iterable[Recipe]) -> list[dict[str, Any]]:
-    """Return the verdicts that lie beside the recipes; one of another program does not count."""
+    """Return the verdicts that lie beside the recipes.
+
+    One of another program does not count, nor does one whose program a second reading refused.
+    """
     found: list[dict[str, Any]] = []
     for recipe in recipes:
+        if recipe.refusal:
+            continue
         if runs := _runs_before(recipe.folder / VERDICT, recipe):
-            fields = json.loads((recipe.folder / VERDICT).read_text(encoding="utf-8"))
+            fields = _fields_of(recipe.folder / VERDICT)
             versions, where = fields["versions"], fields["machine"]
             found.append(verdict_fields(recipe, runs, versions=versions, machine=where))
     return found

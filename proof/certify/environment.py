@@ -34,6 +34,7 @@ PROGRAMS = {
     "mvn": "Maven (https://maven.apache.org)",
 }  # fmt: skip
 NEEDS = {"pip": ("python",), "npm": ("node", "npm"), "maven": ("java", "javac", "mvn")}
+RUNNERS = {"pip": (), "npm": ("node", "npm"), "maven": ("java", "javac")}  # parts of a key
 NOT_PASSED_ON = ("PYTHONPATH", "PYTHONHOME")  # they would put other packages before the installed
 JVM_FLAGS = ("-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 Say = Callable[[str], None]
@@ -41,17 +42,26 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """places: what stands for {python}, {java}, ... in a command. versions: of all packages."""
+    """places: what stands for {python}, ... in a command. java: the command that stands for {java}.
+    versions: of all packages."""
 
     places: Mapping[str, str]
     versions: Mapping[str, str]
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
+    java: tuple[str, ...] = ("java",)
 
 
 def cache_directory() -> Path:
     """Return where environments are kept: below XDG_CACHE_HOME, or ~/.cache."""
     base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "oncelog" / "certify"
+    found = (Path(base) if base else Path.home() / ".cache") / "oncelog" / "certify"
+    if os.pathsep in str(found):
+        raise Failure(
+            f"Environments cannot lie in {found}: a {os.pathsep!r} ends a path in the lists of "
+            "Java, Node.js and Python. Set XDG_CACHE_HOME to another directory.",
+            exit_code=2,
+        )
+    return found
 
 
 def install(recipe: Recipe, say: Say) -> Environment:
@@ -60,9 +70,12 @@ def install(recipe: Recipe, say: Say) -> Environment:
         return Environment({"python": sys.executable}, {"Python": platform.python_version()})
     for installer in recipe.install:
         _require(recipe, NEEDS[installer])
-    wanted = json.dumps([recipe.install, sys.version, _own_source(recipe)], sort_keys=True)
+    cache = cache_directory()
+    runners = [_first_line(p, "--version") for each in recipe.install for p in RUNNERS[each]]
+    python = [sys.version, sys.base_prefix, platform.machine()]
+    wanted = json.dumps([recipe.install, python, runners, _own_source(recipe)], sort_keys=True)
     kind = "-".join(recipe.install)
-    folder = cache_directory() / f"{kind}-{hashlib.sha256(wanted.encode()).hexdigest()[:12]}"
+    folder = cache / f"{kind}-{hashlib.sha256(wanted.encode()).hexdigest()[:12]}"
     make_private_directory(folder.parent)
     with (folder.parent / f"{folder.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # two at once: the second finds what the first has made
@@ -75,10 +88,10 @@ def install(recipe: Recipe, say: Say) -> Environment:
                 MAKERS[installer](folder, packages, recipe)
             versions = {k: v for each in recipe.install for k, v in VERSIONS[each](folder).items()}
             write_atomically(folder / DONE, json.dumps(versions).encode())
-    java = ["java", *JVM_FLAGS, "-cp", f"{folder}/jars/*:{folder}/classes"]
-    places = {"python": f"{folder}/bin/python", "java": " ".join(java)}
-    variables = dict.fromkeys(NOT_PASSED_ON, "")  # which Python takes for not set
-    return Environment(places, versions, variables | {"NODE_PATH": f"{folder}/node_modules"})
+    java = ("java", *JVM_FLAGS, "-cp", f"{folder}/jars/*:{folder}/classes")
+    empty: dict[str, str] = dict.fromkeys(NOT_PASSED_ON, "")  # which Python takes for not set
+    variables = empty | {"NODE_PATH": f"{folder}/node_modules"}
+    return Environment({"python": f"{folder}/bin/python"}, versions, variables, java)
 
 
 def _installed(file: Path) -> dict[str, str] | None:

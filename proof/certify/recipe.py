@@ -1,30 +1,29 @@
 """A recipe: what a stranger needs to repeat a verdict, and what the system promises.
 
     NAME/recipe.toml     system, version, language, mode, command; [install], [prove]
-    NAME/expected.toml   promise, the page that says so, what it says, second_reading
+    NAME/expected.toml   promise, the page that says so, what it says, uses, [second_reading]
     NAME/...             the program
 
 [prove] holds settings of `ProveSettings` by their names.
 """
 
-import hashlib
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from datetime import date
 from pathlib import Path
 from typing import Any, cast
 
 from ...deploy.cluster.failure import Failure
-from ...storage.checkpoint import TEMPORARY_SUFFIX
+from ...wire.messages.apis import APIS
 from ..prove.settings import ProveSettings
+from .digest import EXPECTED, digest_of, program_files
+from .reading import Reading, reading_of, settings_not_made
 
 RECIPES = Path(__file__).resolve().parents[2] / "certify"
-RECIPE, EXPECTED, VERDICT = "recipe.toml", "expected.toml", "verdict.json"
-LOCK = "certify.lock"  # of the run that writes to a folder
+RECIPE = "recipe.toml"
+REQUESTS = frozenset(api.name for api in APIS.values())
 PROMISES = ("exactly once", "at least once", "at most once")
-FILE_BYTES_MAX, FILES_MAX = 1_000_000, 50
 NOT_IN_RECIPES = {"command", "seed", "seconds", "bootstrap", "command_config", "faults"}
 PACKAGES = {
     "pip": re.compile(r"(?!-).+==[\w.\-]+"),
@@ -36,8 +35,8 @@ HOW = {"pip": "NAME==VERSION", "npm": "NAME@1.2.3", "maven": "GROUP:ARTIFACT:VER
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """install: packages with their versions by installer; empty: this oncelog. second_reading: the
-    day on which another person has held the program against the page, or empty."""
+    """install: packages with their versions by installer; empty: this oncelog. uses: requests that
+    an application in this mode sends."""
 
     folder: Path
     system: str
@@ -50,12 +49,25 @@ class Recipe:
     promise: str
     page: str
     says: str
-    second_reading: str
+    uses: tuple[str, ...]
+    reading: Reading | None
     digest: str
 
     @property
     def name(self) -> str:
         return self.folder.name
+
+    @property
+    def second_reading(self) -> str:
+        """Return the day on which another person found the program right; empty: not as it is."""
+        found = self.reading
+        return found.on if found and found.agrees and found.digest == self.digest else ""
+
+    @property
+    def refusal(self) -> str:
+        """Return why the second reading refused the program as it is; empty where it did not."""
+        found = self.reading
+        return found.note if found and not found.agrees and found.digest == self.digest else ""
 
     @property
     def title(self) -> str:
@@ -93,13 +105,17 @@ def read_recipe(folder: Path) -> Recipe:
     command = recipe.get("command")
     if not isinstance(command, list) or not command or not all(isinstance(x, str) for x in command):
         raise Failure(f"{folder / RECIPE}: command is a list of texts.", exit_code=2)
+    for part in cast("list[str]", command):
+        _require_whole_places(folder / RECIPE, part)
     found = Recipe(
         folder=folder, command=tuple(command), install=_install(folder / RECIPE, recipe),
-        prove=_prove(folder / RECIPE, recipe), digest=_digest(folder), promise=promise,
+        prove=_prove(folder / RECIPE, recipe), digest=digest_of(folder), promise=promise,
         page=_text(folder / EXPECTED, expected, "page"),
         says=_text(folder / EXPECTED, expected, "says"),
-        second_reading=_day(folder / EXPECTED, expected), **texts,
+        uses=_uses(folder / EXPECTED, expected), reading=_reading(folder / EXPECTED, expected),
+        **texts,
     )  # fmt: skip
+    _require_settings_of_mode(found)
     try:
         found.settings(command)
     except (Failure, TypeError) as problem:
@@ -121,11 +137,44 @@ def _text(file: Path, table: Mapping[str, Any], key: str) -> str:
     return value.strip()
 
 
-def _day(file: Path, expected: Mapping[str, Any]) -> str:
-    value = expected.get("second_reading", "")
-    if not isinstance(value, (str, date)):
-        raise Failure(f"{file}: second_reading is a day.", exit_code=2)
-    return str(value)
+def _require_whole_places(file: Path, part: str) -> None:
+    """Raise Failure for a place in a shell's text: a path with blanks would come apart there."""
+    if " " in part and (place := re.search(r"\{[a-z]+\}", part)):
+        raise Failure(
+            f"{file}: {place[0]} stands among other words in {part!r}. Hand it over as an argument "
+            'of its own: ["sh", "-c", "exec "$1" app.py", "sh", "{python}"].',
+            exit_code=2,
+        )
+
+
+def _require_settings_of_mode(recipe: Recipe) -> None:
+    given: Mapping[str, Any] = recipe.prove.get("environment", {})
+    texts = [*recipe.command, *map(str, given.values())]
+    for file in program_files(recipe.folder):
+        if file != recipe.folder / RECIPE:
+            texts.append(file.read_text(encoding="utf-8", errors="replace"))
+    if wrong := settings_not_made(recipe.mode, texts):
+        raise Failure(
+            f"{recipe.folder / RECIPE}: the mode says {', '.join(wrong)}, and neither the program "
+            "nor [prove.environment] sets it.",
+            exit_code=2,
+        )
+
+
+def _reading(file: Path, expected: Mapping[str, Any]) -> Reading | None:
+    try:
+        return reading_of(expected.get("second_reading"))
+    except ValueError as problem:
+        raise Failure(f"{file}: {problem}.", exit_code=2) from None
+
+
+def _uses(file: Path, expected: Mapping[str, Any]) -> tuple[str, ...]:
+    value = expected.get("uses", [])
+    if not isinstance(value, list) or not _are_texts(cast("list[Any]", value)):
+        raise Failure(f"{file}: uses is a list of requests, as EndTxn.", exit_code=2)
+    if unknown := sorted({str(each) for each in cast("list[Any]", value)} - REQUESTS):
+        raise Failure(f"{file}: Kafka has no request {', '.join(unknown)}.", exit_code=2)
+    return tuple(cast("list[str]", value))
 
 
 def _table(file: Path, recipe: Mapping[str, Any], key: str) -> dict[str, Any]:
@@ -182,18 +231,3 @@ def _wrong_kind(wanted: Any, value: Any) -> str:
 
 def _are_texts(values: Iterable[Any]) -> bool:
     return all(isinstance(value, str) for value in values)
-
-
-def _digest(folder: Path) -> str:
-    """Return what a verdict is bound to: all files of the recipe but the promise and verdicts."""
-    others = (EXPECTED, VERDICT, f"{VERDICT}{TEMPORARY_SUFFIX}", LOCK)
-    endings = (".md", ".xml", ".sarif")
-    hashed = hashlib.sha256()
-    files = [file for file in sorted(folder.iterdir()) if file.is_file()]
-    for file in files[:FILES_MAX]:
-        if file.name not in others and not file.name.removesuffix(TEMPORARY_SUFFIX).endswith(
-            endings
-        ):
-            with file.open("rb") as opened:
-                hashed.update(f"{file.name}\n".encode() + opened.read(FILE_BYTES_MAX) + b"\n")
-    return hashed.hexdigest()[:16]

@@ -1,19 +1,21 @@
-"""The files of a verdict: verdict.json, JUnit XML, SARIF, a report."""
+"""The files of a verdict: verdict.json, JUnit XML, SARIF, a badge, a report."""
 
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 from ...storage.checkpoint import write_atomically
 from ...wire.printable import printable
+from ..pages.junit import Case, Problem, junit_xml
 from ..prove.diagnosis.catalogue import CATALOGUE
-from .recipe import VERDICT, Recipe
-from .verdict import BROKEN, CertifiedRun
+from .digest import BADGE, JUNIT, REPORT, SARIF, VERDICT
+from .recipe import Recipe
+from .verdict import BROKEN, KEPT, NOTHING, SEEN, CertifiedRun
 
-JUNIT, SARIF, REPORT = "verdict.xml", "verdict.sarif", "report.md"
 SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+PROBLEMS: Mapping[bool | None, Problem] = {True: "", False: "failure", None: "skipped"}
+COLORS = {KEPT: "brightgreen", BROKEN: "red", SEEN: "orange", NOTHING: "lightgrey"}
 LEVELS = {"wrong": "error", "exposed": "note"}
 
 
@@ -29,6 +31,7 @@ def write_results(
     texts = {
         VERDICT: json.dumps(fields, indent=1) + "\n",
         JUNIT: junit(recipe, runs),
+        BADGE: json.dumps(badge(fields), indent=1) + "\n",
         SARIF: json.dumps(sarif(recipe, runs), indent=1) + "\n",
         REPORT: report(recipe, fields, runs) if any(r.is_kept is False for r in runs) else "",
     }
@@ -51,26 +54,33 @@ def _says_broken(file: Path) -> bool:
 def junit(recipe: Recipe, runs: Sequence[CertifiedRun]) -> str:
     """Return a test case for each run: failed where the promise broke, skipped where nothing is
     proved."""
-    suite = ElementTree.Element(
-        "testsuite", name=printable(f"certify {recipe.name}"), tests=str(len(runs)), errors="0",
-        failures=str(sum(run.is_kept is False for run in runs)),
-        skipped=str(sum(run.is_kept is None for run in runs)),
-        time=f"{sum(run.seconds for run in runs):.1f}",
+    return junit_xml(
+        f"certify {recipe.name}",
+        [
+            Case(
+                suite=f"certify.{recipe.name}", name=f"seed {run.seed} on {run.cluster}",
+                seconds=run.seconds,
+                problem=PROBLEMS[run.is_kept],
+                message=f"{run.verdict}: {run.why}", text="\n".join(run.story),
+            )
+            for run in runs
+        ],
     )  # fmt: skip
-    for run in runs:
-        case = ElementTree.SubElement(
-            suite, "testcase", classname=printable(f"certify.{recipe.name}"),
-            name=printable(f"seed {run.seed} on {run.cluster}"), time=f"{run.seconds:.1f}",
-        )  # fmt: skip
-        if run.is_kept is not True:
-            kind = "failure" if run.is_kept is False else "skipped"
-            words = printable(f"{run.verdict}: {run.why}")
-            told = ElementTree.SubElement(case, kind, message=words)
-            told.text = printable("\n".join(run.story), keep="\n")
-    ElementTree.indent(suite)
-    return (
-        '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(suite, "unicode") + "\n"
-    )
+
+
+def badge(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the badge of a verdict, as an endpoint of shields.io gives it.
+
+    It counts the runs, since one that was run once is not one that was run ten times.
+    """
+    runs = [CertifiedRun(**run) for run in fields["runs"]]
+    kept = sum(run.is_kept is True for run in runs)
+    return {
+        "schemaVersion": 1,
+        "label": f"{fields['promise']} (oncelog certify)",
+        "message": f"kept in {kept} of {len(runs)} runs",
+        "color": COLORS[fields["verdict"]],
+    }
 
 
 def sarif(recipe: Recipe, runs: Sequence[CertifiedRun]) -> dict[str, Any]:

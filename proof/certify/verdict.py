@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, cast
 
 from ...deploy.cluster.advice import shell_command
+from .reading import requests_not_sent
 from .recipe import Recipe
 
 SCHEMA = 1
@@ -17,6 +18,7 @@ KEPT, BROKEN, NOTHING = "kept", "broken", "proves nothing"
 SEEN = "seen broken here, not yet repeated"
 EXIT_CODES = {KEPT: 0, BROKEN: 1, SEEN: 1, NOTHING: 3}
 NO_RUN = "NO RUN"  # the application, or the cluster, never worked before the first fault
+OTHER_MODE = "OTHER MODE"  # the program did not send the requests of the mode
 OURS, PEER = "oncelog", "Apache Kafka 4.4"
 SEEDS_MIN = 2
 STORY_LINES_MAX, FINDINGS_MAX, FAULTS_MAX = 60, 20, 60
@@ -51,9 +53,25 @@ class CertifiedRun:
 
 
 def certified_run(
-    promise: str, fields: Mapping[str, Any], *, cluster: str, on: str, fault_seconds: float
+    promise: str,
+    fields: Mapping[str, Any],
+    *,
+    cluster: str,
+    on: str,
+    fault_seconds: float,
+    uses: Sequence[str] = (),
 ) -> CertifiedRun:
-    """Return the run of an outcome, given as its fields."""
+    """Return the run of an outcome, given as its fields.
+
+    uses: the requests of the mode. A program that did not send one of them proves nothing of it.
+    """
+    if unsent := requests_not_sent(uses, fields["apis"]):
+        return CertifiedRun(
+            seed=fields["seed"], cluster=cluster, on=on, fault_seconds=fault_seconds, is_kept=None,
+            verdict=OTHER_MODE, seconds=fields["seconds"],
+            why=f"the program sent no {' and no '.join(unsent)}, which an application in this mode "
+                "does: hold it against the documentation",
+        )  # fmt: skip
     counts = {name: len(fields[name]) for name in BREAKS["exactly once"]}
     counts = {"inputs": fields["inputs"], "outputs": fields["outputs"], **counts}
     counts["pending"] = fields["pending"]
@@ -117,6 +135,7 @@ def verdict_fields(
         "mode": recipe.mode,
         "promise": recipe.promise,
         "page": recipe.page,
+        "second_reading": recipe.second_reading,
         "verdict": verdict_on(ordered, recipe.second_reading),
         "runs": [asdict(run) for run in ordered],
         "versions": dict(versions),

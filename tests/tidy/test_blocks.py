@@ -22,6 +22,8 @@ ELSEWHERE: dict[Key, str] = {
     "test_our_own_recipe_keeps_its_promise",
     ("docs/certified.md", 'system = "Quix Streams"'): "tests/proof/certify/test_recipe.py::"
     "test_every_recipe_of_ours_is_whole_and_says_where_its_promise_stands",
+    ("docs/certified.md", "[second_reading]"): "tests/proof/certify/test_recipe.py::"
+    "test_a_second_reading_is_of_the_program_that_was_read",
     ("docs/conformance.md", "--against OTHER:PORT"): "tests/proof/conformance/test_clusters.py::"
     "test_a_cluster_beside_itself_is_equal",
     ("docs/conformance.md", "--bootstrap OURS"): "tests/proof/conformance/test_recorded.py::"
@@ -80,6 +82,7 @@ NOT_RUN: dict[Key, str] = {
     ("docs/ARCHITECTURE.md", "Fetch(offset 7)"): "a drawing",
     ("docs/ARCHITECTURE.md", "AddPartitions, Produce"): "a drawing",
     ("docs/internals.md", "DIR/cluster.json"): "a list of files",
+    ("docs/certified.md", "./quixstreams --seeds 1 "): "minutes, and packages of others",
     ("docs/chaos.md", "--seconds 2700"): "45 minutes",
     ("docs/chaos.md", "RUN/run.json"): "a list of files",
     ("docs/measuring.md", "tests.pipeline.measured_speed kafka"): "minutes on a quiet machine",

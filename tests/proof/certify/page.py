@@ -14,9 +14,14 @@ def pages() -> dict[Path, str]:
     """Return what the two pages must hold today."""
     recipes = all_recipes()
     verdicts = kept_verdicts(recipes)
-    missing = sorted({recipe.name for recipe in recipes} - {each["recipe"] for each in verdicts})
+    refused = {recipe.name: recipe.refusal for recipe in recipes if recipe.refusal}
+    there = {each["recipe"] for each in verdicts} | refused.keys()
+    missing = sorted({recipe.name for recipe in recipes} - there)
     by_hand = PAGE.read_text(encoding="utf-8")
-    return {PAGE: with_table(by_hand, verdicts, missing), HTML: board_page(verdicts) + "\n"}
+    return {
+        PAGE: with_table(by_hand, verdicts, missing, refused),
+        HTML: board_page(verdicts) + "\n",
+    }
 
 
 if __name__ == "__main__":

@@ -7,7 +7,8 @@ import pytest
 
 from oncelog.proof.certify.board import board_page, with_table
 from oncelog.proof.certify.certifying import kept_verdicts
-from oncelog.proof.certify.recipe import VERDICT, all_recipes
+from oncelog.proof.certify.digest import VERDICT
+from oncelog.proof.certify.recipe import all_recipes
 from oncelog.proof.certify.verdict import BROKEN, runs_in
 
 from .page import pages
@@ -43,3 +44,15 @@ def test_board_page_escapes_what_a_system_says() -> None:
     assert "FAULT kill -9 of instance-1\n</pre>" in page
     table = with_table("by hand", [{**FIELDS, "mode": "a | b"}])
     assert "| a / b |" in table
+
+
+def test_one_table_holds_the_verdicts_of_one_version_of_oncelog() -> None:
+    older = {**FIELDS, "system": "of before", "versions": {"oncelog": "0.1.0"}}
+    newer = {**FIELDS, "system": "of today", "versions": {"oncelog": "0.2.0"}}
+    tables = with_table("by hand", [older, newer]).split("With oncelog ")
+    assert [part[:5] for part in tables[1:]] == ["0.2.0", "0.1.0"]
+    assert "of today" in tables[1] and "of before" not in tables[1]
+    assert "of before" in tables[2] and "of today" not in tables[2]
+    page = board_page([older, newer])
+    assert page.count("</table>") == 2 + 2  # a table of verdicts for each, and of runs
+    assert "With oncelog 0.1.0" in page

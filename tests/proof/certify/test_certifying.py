@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -18,6 +19,7 @@ from oncelog.proof.certify import certifying, environment
 from oncelog.proof.certify.certifying import certify, parse_seeds
 from oncelog.proof.certify.recipe import RECIPES, all_recipes, read_recipe
 from oncelog.proof.certify.verdict import KEPT, OURS, CertifiedRun
+from oncelog.proof.prove.outputs.database import DatabaseOutputs
 
 from ...programs import CLI
 
@@ -62,6 +64,30 @@ def test_resume_runs_the_missing_seeds_and_those_without_a_run(tmp_path, monkeyp
     assert [run["seed"] for run in kept["runs"]] == [1]
 
 
+@pytest.mark.parametrize("other", ["versions", "machine", "seconds"])
+def test_runs_of_other_versions_machines_or_lengths_do_not_count(
+    tmp_path, monkeypatch, other: str
+) -> None:
+    def one(recipe, environment, seed, cluster, seconds, *others) -> CertifiedRun:
+        return CertifiedRun(
+            seed=seed, cluster=cluster, on="2026-11-29", fault_seconds=seconds, is_kept=True,
+            verdict="EXACTLY ONCE", why="-",
+        )  # fmt: skip
+
+    monkeypatch.setattr(certifying, "_one", one)
+    recipe = read_recipe(RECIPES / "oncelog-transactional")
+    certify(recipe, [1, 2], tmp_path)
+    if other == "versions":
+        monkeypatch.setattr(certifying, "__version__", "9.9.9")
+    elif other == "machine":
+        monkeypatch.setattr(certifying, "machine", lambda: "another machine")
+    seconds = 30.0 if other == "seconds" else 20.0
+    said: list[str] = []
+    fields = certify(recipe, [3], tmp_path, seconds=seconds, resume=True, say=said.append)
+    assert [run["seed"] for run in fields["runs"]] == [3]
+    assert any("2 runs" in line and "do not count" in line for line in said), said
+
+
 def test_a_file_that_is_no_verdict_is_not_written_over(tmp_path: Path) -> None:
     (tmp_path / "verdict.json").write_text("[]")
     with pytest.raises(Failure, match=r"is no verdict.*--out"):
@@ -78,7 +104,8 @@ def test_two_runs_do_not_write_to_one_place(tmp_path: Path) -> None:
 
 
 def test_the_verdict_of_another_recipe_is_refused(tmp_path: Path, capsys) -> None:
-    shutil.copy(RECIPES / "aiokafka-defaults/verdict.json", tmp_path)
+    other = json.dumps({"schema": 1, "recipe": "aiokafka-defaults"})
+    (tmp_path / "verdict.json").write_text(other)
     assert cli.run(["certify", "oncelog-transactional", "--out", str(tmp_path)]) == 2
     assert "of the recipe 'aiokafka-defaults'" in capsys.readouterr().err
 
@@ -128,6 +155,54 @@ def test_an_environment_that_does_not_say_what_it_has_is_made_anew(
     (made[0] / "installed.json").write_text(kept)
     assert environment.install(recipe, lambda _: None).versions == {"Python": "3"}
     assert len(made) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "installer"),
+    [("kafkajs-transactions", "npm"), ("kafka-streams-at-least-once", "maven")],
+)
+def test_an_environment_of_another_java_or_node_is_made_anew(
+    tmp_path: Path, monkeypatch, name: str, installer: str
+) -> None:
+    made: list[Path] = []
+    version = ["1"]
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(environment, "_require", lambda *_: None)
+    monkeypatch.setattr(environment, "_first_line", lambda *_: version[0])
+    monkeypatch.setitem(environment.MAKERS, installer, lambda folder, *_: made.append(folder))
+    monkeypatch.setitem(environment.VERSIONS, installer, lambda _: {"language": version[0]})
+    recipe = read_recipe(RECIPES / name)
+    for version[0] in ("1", "1", "2"):
+        assert environment.install(recipe, lambda _: None).versions == {"language": version[0]}
+    assert len(made) == 2
+
+
+def test_paths_with_blanks_stay_whole(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a b"))
+    monkeypatch.setattr(environment, "_require", lambda *_: None)
+    monkeypatch.setattr(environment, "_first_line", lambda *_: "17")
+    monkeypatch.setitem(environment.MAKERS, "maven", lambda *_: None)
+    monkeypatch.setitem(environment.VERSIONS, "maven", lambda _: {"Java": "17"})
+    recipe = read_recipe(RECIPES / "kafka-streams-at-least-once")
+    found = environment.install(recipe, lambda _: None)
+    command = certifying._filled("{java}", found.places, found.java)
+    assert command[0] == "java" and command[-2] == "-cp"
+    assert all(path.startswith(str(tmp_path / "a b")) for path in command[-1].split(":"))
+
+
+def test_a_sink_in_a_path_with_signs_of_urls_is_that_file(tmp_path: Path) -> None:
+    folder = tmp_path / "a b?c#d%20e"
+    recipe = read_recipe(RECIPES / "oncelog-dual-write")
+    places = {"state": str(folder), "run": "mine"}
+    values = certifying._filled_settings(recipe, places, environment.Environment(places, {}))
+    assert DatabaseOutputs(values["sink"])._file == folder / "invoices.sqlite"
+    assert values["environment"]["DATABASE"] == str(folder / "invoices.sqlite")
+
+
+def test_a_cache_whose_path_no_class_path_can_hold_is_refused(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a:b"))
+    with pytest.raises(Failure, match="XDG_CACHE_HOME"):
+        environment.install(read_recipe(RECIPES / "aiokafka-defaults"), lambda _: None)
 
 
 def test_paths_of_our_python_reach_neither_installers_nor_programs(
@@ -184,12 +259,25 @@ def test_our_own_recipe_keeps_its_promise(tmp_path: Path, capsys) -> None:
 def test_a_program_against_its_promise_is_broken_with_a_report(tmp_path: Path, capsys) -> None:
     folder = Path(shutil.copytree(RECIPES / "oncelog-transactional", tmp_path / "planted"))
     shutil.copy(COMMITS_FIRST, folder / "copier.py")
+    expected = folder / "expected.toml"
+    expected.write_text(re.sub("uses = .*", "", expected.read_text()))
     out = tmp_path / "out"
     assert cli.run(["certify", str(folder), "--seeds", "1", "--out", str(out)]) == 1
     fields = json.loads((out / "verdict.json").read_text())
     assert fields["runs"][0]["counts"]["lost"] > 0
     assert "commit-before-output (wrong)" in fields["runs"][0]["findings"]
     assert "Do not send this yet" in (out / "report.md").read_text()
+
+
+@pytest.mark.cluster
+@pytest.mark.chaos
+def test_a_program_of_another_mode_breaks_nothing(tmp_path: Path, capsys) -> None:
+    folder = Path(shutil.copytree(RECIPES / "oncelog-transactional", tmp_path / "planted"))
+    shutil.copy(COMMITS_FIRST, folder / "copier.py")
+    out = tmp_path / "out"
+    assert cli.run(["certify", str(folder), "--seeds", "1", "--out", str(out)]) == 3
+    assert "the program sent no TxnOffsetCommit" in capsys.readouterr().out
+    assert not (out / "report.md").exists()
 
 
 @pytest.mark.cluster

@@ -1,14 +1,21 @@
 """Recipes are read with care, and a verdict is bound to the files that it was about."""
 
+import json
 import shutil
 from pathlib import Path
 
 import pytest
 
 from oncelog.deploy.cluster.failure import Failure
+from oncelog.proof.certify.board import with_table
+from oncelog.proof.certify.certifying import kept_verdicts
 from oncelog.proof.certify.recipe import RECIPES, all_recipes, find_recipe, read_recipe
+from oncelog.proof.certify.verdict import OURS as OURS_CLUSTER
+from oncelog.proof.certify.verdict import CertifiedRun, verdict_fields
 
+COMMITS_FIRST = Path(__file__).parents[1] / "prove/programs/commits_first.py"
 OURS = RECIPES / "oncelog-transactional"
+USES = 'uses = ["TxnOffsetCommit", "EndTxn"]'
 PINS = '[install]\npip = ["confluent-kafka"]\n'
 
 
@@ -46,8 +53,16 @@ def test_find_recipe_takes_a_name_of_ours_and_a_folder(folder: Path) -> None:
         ("recipe.toml", "\ncommand", f"\n{PINS}\n[x]\ncommand", "command is a list"),
         ("recipe.toml", "command = [", "install = 5\ncommand = [", "install is no table"),
         ("recipe.toml", "command = [", "prove = [1]\ncommand = [", "prove is no table"),
-        ("expected.toml", "page", "second_reading = 3\npage", "second_reading is a day"),
+        ("expected.toml", "page", "second_reading = 3\npage", "second_reading is a table"),
+        ("expected.toml", USES, 'uses = "EndTxn"', "uses is a list of requests"),
+        ("expected.toml", USES, 'uses = ["Endtxn"]', "Kafka has no request Endtxn"),
         ("expected.toml", '"exactly once"', '"always"', "promise is one of exactly once"),
+        (
+            "recipe.toml",
+            '"{python}", ',
+            '"sh", "-c", "exec {python} x", ',
+            "stands among other words",
+        ),
         ("expected.toml", "page", "pages", "page is missing"),
     ],
 )
@@ -107,3 +122,106 @@ def test_digest_follows_the_program_and_not_the_promise_or_the_verdict(folder: P
     with (folder / "copier.py").open("a") as program:
         program.write("\n")
     assert read_recipe(folder).digest != digest
+
+
+@pytest.mark.parametrize("name", ["lib/helper.py", "z.py", "settings.xml", "notes.md", ".env"])
+def test_digest_follows_every_file_that_a_program_may_read(folder: Path, name: str) -> None:
+    file = folder / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("a")
+    digest = read_recipe(folder).digest
+    file.write_text("b")
+    assert read_recipe(folder).digest != digest
+
+
+def test_digest_keeps_two_files_and_one_that_holds_both_apart(folder: Path) -> None:
+    (folder / "a").write_text("1\nb\n2")
+    digest = read_recipe(folder).digest
+    (folder / "a").write_text("1")
+    (folder / "b").write_text("2")
+    assert read_recipe(folder).digest != digest
+
+
+@pytest.mark.parametrize("kind", ["many files", "a large file", "a link"])
+def test_read_recipe_refuses_files_that_its_digest_would_not_hold(folder: Path, kind) -> None:
+    if kind == "many files":
+        for number in range(60):
+            (folder / f"part{number}.py").write_text("")
+    elif kind == "a large file":
+        (folder / "data").write_bytes(bytes(1_000_001))
+    else:
+        (folder / "lib").symlink_to(folder.parent)
+    with pytest.raises(Failure, match=r"at most 50 files|more than 1000000 bytes|is a link"):
+        read_recipe(folder)
+
+
+@pytest.mark.parametrize("mode", ["guarantee=exactly_once", 'guarantee="exactly-once"'])
+def test_read_recipe_refuses_a_mode_that_the_program_does_not_set(folder: Path, mode: str) -> None:
+    text = (folder / "recipe.toml").read_text()
+    in_mode = text.replace("consume, transform, produce in a transaction", mode.replace('"', '\\"'))
+    assert in_mode != text
+    file = folder / "recipe.toml"
+    file.write_text(f'{in_mode}\n[prove.environment]\nGUARANTEE = "at_least_once"\n')
+    with pytest.raises(Failure, match=r"guarantee=.*neither the program"):
+        read_recipe(folder)
+    file.write_text(f'{in_mode}\n[prove.environment]\nGUARANTEE = "exactly_once"\n')
+    assert read_recipe(folder).mode == mode
+
+
+READING = """
+[second_reading]
+on = 2026-11-29
+digest = "{digest}"
+agrees = {agrees}
+note = "It is the example of the page."
+"""
+
+
+def test_a_second_reading_is_of_the_program_that_was_read(folder: Path) -> None:
+    digest = read_recipe(folder).digest
+    with (folder / "expected.toml").open("w") as file:
+        file.write('promise = "exactly once"\npage = "https://x"\nsays = "It says so."\n')
+        file.write(READING.format(digest=digest, agrees="true"))
+    assert read_recipe(folder).second_reading == "2026-11-29"
+    with (folder / "copier.py").open("a") as program:
+        program.write("# changed after it was read\n")
+    changed = read_recipe(folder)
+    assert changed.reading is not None and changed.second_reading == ""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("on = 2026-11-29", 'on = "today"', "on of .* is a day"),
+        ("agrees = true", 'agrees = "yes"', "agrees of .* is true or false"),
+        ("note = ", "notes = ", "digest and note of .* are texts"),
+    ],
+)
+def test_read_recipe_refuses_a_second_reading_that_says_too_little(folder, old, new, words) -> None:
+    text = READING.format(digest="a", agrees="true")
+    assert old in text
+    with (folder / "expected.toml").open("w") as file:
+        file.write('promise = "exactly once"\npage = "https://x"\nsays = "It says so."\n')
+        file.write(text.replace(old, new))
+    with pytest.raises(Failure, match=words):
+        read_recipe(folder)
+
+
+def test_the_board_leaves_out_a_program_that_its_second_reading_refused(folder: Path) -> None:
+    shutil.copy(COMMITS_FIRST, folder / "copier.py")
+    recipe = read_recipe(folder)
+    run = CertifiedRun(
+        seed=1, cluster=OURS_CLUSTER, on="2026-11-29", fault_seconds=20, is_kept=False,
+        verdict="AT MOST ONCE", why="6 lost",
+    )  # fmt: skip
+    versions = {"oncelog": "0.2.0", "Python": "3"}
+    fields = verdict_fields(recipe, [run], versions=versions, machine="m")
+    (folder / "verdict.json").write_text(json.dumps(fields))
+    assert [each["recipe"] for each in kept_verdicts([recipe])] == ["mine"]
+    with (folder / "expected.toml").open("a") as file:
+        file.write(READING.format(digest=recipe.digest, agrees="false"))
+    refused = read_recipe(folder)
+    assert refused.refusal == "It is the example of the page." and refused.second_reading == ""
+    assert kept_verdicts([refused]) == []
+    page = with_table("by hand", [], refused={"mine": refused.refusal})
+    assert "Refused by its second reading" in page and "mine" in page

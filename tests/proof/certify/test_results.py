@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from oncelog.proof.certify.recipe import RECIPES, read_recipe
-from oncelog.proof.certify.results import junit, report, sarif, sentences, write_results
+from oncelog.proof.certify.results import badge, junit, report, sarif, sentences, write_results
 from oncelog.proof.certify.verdict import OURS, SEEN, CertifiedRun, verdict_fields
 
 RECIPE = read_recipe(RECIPES / "oncelog-transactional")
@@ -26,12 +26,14 @@ RUNS = [KEPT, BROKEN, replace(KEPT, seed=3, is_kept=None, verdict="PROVES NOTHIN
 FIELDS = verdict_fields(RECIPE, RUNS, versions={"oncelog": "1", "Python": "3"}, machine="m")
 
 
-def test_write_results_leaves_four_files_and_no_report_of_a_promise_that_was_kept(
+def test_write_results_leaves_five_files_and_no_report_of_a_promise_that_was_kept(
     tmp_path: Path,
 ) -> None:
     write_results(RECIPE, FIELDS, RUNS, tmp_path)
     names = {file.name for file in tmp_path.iterdir()}
-    assert names == {"verdict.json", "verdict.xml", "verdict.sarif", "report.md"}
+    assert names == {
+        "verdict.json", "verdict.xml", "verdict.sarif", "badge.json", "report.md"
+    }  # fmt: skip
     assert json.loads((tmp_path / "verdict.json").read_text())["verdict"] == SEEN
     write_results(RECIPE, FIELDS, [KEPT], tmp_path)
     assert not (tmp_path / "report.md").exists()
@@ -97,3 +99,12 @@ def test_sentences_are_three_for_a_violation() -> None:
         "Seed 2 on oncelog: 1 doubled. The record r1-000001, doubled met: kill -9 of instance-1. "
         "The protocol shows no-idempotence."
     )
+
+
+def test_badge_counts_its_runs_and_is_green_only_where_the_promise_was_kept() -> None:
+    kept = verdict_fields(RECIPE, [KEPT], versions={"oncelog": "1"}, machine="m")
+    assert badge(kept) == {
+        "schemaVersion": 1, "label": "exactly once (oncelog certify)",
+        "message": "kept in 1 of 1 runs", "color": "brightgreen",
+    }  # fmt: skip
+    assert badge(FIELDS)["color"] == "orange" and "1 of 3" in badge(FIELDS)["message"]

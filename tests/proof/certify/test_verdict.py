@@ -83,7 +83,7 @@ def test_broken_needs_two_seeds_both_clusters_and_a_second_reader(runs, second_r
 def outcome(**found: Any) -> dict[str, Any]:
     return {
         "verdict": "AT LEAST ONCE", "why": "1 doubled\n  instance-1 | its last words",
-        "rest": True, "inputs": 9, "outputs": 10,
+        "rest": True, "apis": [], "inputs": 9, "outputs": 10,
         "doubled": {"a": 1}, "lost": {}, "pending": 0, "stray": [], "aborted": {}, "wrong": [],
         "seed": 7, "story_of": "a, doubled", "story": ["  1.0 s  FAULT kill -9"] * 100,
         "faults": [{"name": "cut", "met": 2, "is_made": True},
@@ -104,6 +104,16 @@ def test_certified_run_keeps_the_story_of_a_violation_only() -> None:
     assert lost.is_kept is False and lost.story == ()  # which is of a doubled record
     kept = certified_run("at least once", outcome(), **found)
     assert kept.is_kept is True and kept.story == ()
+
+
+def test_a_run_without_the_requests_of_its_mode_proves_nothing() -> None:
+    found = {"cluster": OURS, "on": "2026-11-29", "fault_seconds": 20.0}
+    uses = ["TxnOffsetCommit", "EndTxn"]
+    other = certified_run("exactly once", outcome(apis=["OffsetCommit"]), **found, uses=uses)
+    assert (other.is_kept, other.verdict) == (None, "OTHER MODE")
+    assert "no TxnOffsetCommit and no EndTxn" in other.why and other.story == ()
+    same = certified_run("exactly once", outcome(apis=["Fetch", *uses]), **found, uses=uses)
+    assert same.is_kept is False and same.verdict != "OTHER MODE"
 
 
 def test_verdict_json_gives_its_runs_back_and_none_to_another_program() -> None:

@@ -1,0 +1,67 @@
+"""The second reading of a recipe: another person compares its program with the documentation.
+
+It is of one state of the files, named by their digest. Two parts are mechanical: settings that the
+mode names stand in the program, and a run sends the requests that the mode cannot do without.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import date
+from typing import Any, cast
+
+SETTING = re.compile(r"\b([A-Za-z_][\w.]*)=\"?([\w.-]+)\"?")
+DEFAULTS = "defaults"  # a mode that begins so sets nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """on: the day. agrees: the program is what a user writes from the documentation. note: the
+    differences that were found."""
+
+    on: str
+    digest: str
+    agrees: bool
+    note: str
+
+
+def reading_of(given: object) -> Reading | None:
+    """Return the reading of a table of expected.toml; ValueError in words."""
+    if given is None:
+        return None
+    if not isinstance(given, dict):
+        raise ValueError("second_reading is a table of on, digest, agrees and note")
+    table = cast("Mapping[str, Any]", given)
+    on, agrees = table.get("on"), table.get("agrees")
+    if not isinstance(on, date):
+        raise ValueError("on of [second_reading] is a day, as 2026-11-29")
+    if not isinstance(agrees, bool):
+        raise ValueError("agrees of [second_reading] is true or false")
+    texts = [table.get(key) for key in ("digest", "note")]
+    if not all(isinstance(text, str) and text.strip() for text in texts):
+        raise ValueError("digest and note of [second_reading] are texts")
+    return Reading(on.isoformat(), str(texts[0]), agrees, str(texts[1]).strip())
+
+
+def settings_not_made(mode: str, texts: Iterable[str]) -> list[str]:
+    """Return the settings that the mode names and the program does not make.
+
+    A value counts as made where it stands in a file, a command or a variable of the program.
+    """
+    if mode.startswith(DEFAULTS):
+        return []
+    made = _plain("\n".join(texts))
+    return [
+        found[0]
+        for found in SETTING.finditer(mode)
+        if _plain(found[2].rpartition(".")[2]) not in made
+    ]
+
+
+def requests_not_sent(uses: Collection[str], apis: Collection[str]) -> list[str]:
+    """Return the requests that the mode needs and no instance has sent."""
+    return [name for name in uses if name not in apis]
+
+
+def _plain(text: str) -> str:
+    return text.lower().replace("-", "_")
