@@ -1,4 +1,7 @@
-"""Orders become invoices, with FastStream on confluent-kafka."""
+"""Orders become invoices, with FastStream on confluent-kafka.
+
+acks="all": the page promises nothing of a leader that dies with what it alone had.
+"""
 
 import asyncio
 import os
@@ -7,7 +10,7 @@ from faststream import AckPolicy, FastStream
 from faststream.confluent import KafkaBroker
 from faststream.confluent.annotations import KafkaMessage
 
-broker = KafkaBroker(os.environ["KAFKA_BOOTSTRAP_SERVERS"])
+broker = KafkaBroker(os.environ["KAFKA_BOOTSTRAP_SERVERS"], acks="all")
 app = FastStream(broker)
 
 
