@@ -15,7 +15,7 @@ DEFAULTS = "defaults"  # a mode that begins so sets nothing
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class SecondReading:
     """on: the day. agrees: the program is what a user writes from the documentation. note: the
     differences that were found."""
 
@@ -25,7 +25,7 @@ class Reading:
     note: str
 
 
-def reading_of(given: object) -> Reading | None:
+def reading_of(given: object) -> SecondReading | None:
     """Return the reading of a table of expected.toml; ValueError in words."""
     if given is None:
         return None
@@ -40,7 +40,7 @@ def reading_of(given: object) -> Reading | None:
     texts = [table.get(key) for key in ("digest", "note")]
     if not all(isinstance(text, str) and text.strip() for text in texts):
         raise ValueError("digest and note of [second_reading] are texts")
-    return Reading(on.isoformat(), str(texts[0]), agrees, str(texts[1]).strip())
+    return SecondReading(on.isoformat(), str(texts[0]), agrees, str(texts[1]).strip())
 
 
 def settings_not_made(mode: str, texts: Iterable[str]) -> list[str]:

@@ -18,7 +18,7 @@ from ...deploy.cluster.failure import Failure
 from ...wire.messages.apis import APIS
 from ..prove.settings import ProveSettings
 from .digest import EXPECTED, digest_of, program_files
-from .reading import Reading, reading_of, settings_not_made
+from .reading import SecondReading, reading_of, settings_not_made
 
 RECIPES = Path(__file__).resolve().parents[2] / "certify"
 RECIPE = "recipe.toml"
@@ -50,7 +50,7 @@ class Recipe:
     page: str
     says: str
     uses: tuple[str, ...]
-    reading: Reading | None
+    reading: SecondReading | None
     digest: str
 
     @property
@@ -161,7 +161,7 @@ def _require_settings_of_mode(recipe: Recipe) -> None:
         )
 
 
-def _reading(file: Path, expected: Mapping[str, Any]) -> Reading | None:
+def _reading(file: Path, expected: Mapping[str, Any]) -> SecondReading | None:
     try:
         return reading_of(expected.get("second_reading"))
     except ValueError as problem:

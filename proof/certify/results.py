@@ -7,7 +7,7 @@ from typing import Any
 
 from ...storage.checkpoint import write_atomically
 from ...wire.printable import printable
-from ..pages.junit import Case, Problem, junit_xml
+from ..pages.junit import JunitCase, Problem, junit_xml
 from ..prove.diagnosis.catalogue import CATALOGUE
 from .digest import BADGE, JUNIT, REPORT, SARIF, VERDICT
 from .recipe import Recipe
@@ -22,18 +22,20 @@ LEVELS = {"wrong": "error", "exposed": "note"}
 def write_results(
     recipe: Recipe, fields: Mapping[str, Any], runs: Sequence[CertifiedRun], out: Path
 ) -> None:
-    """Write all of it, each file whole; report.md only of a promise that was seen broken.
+    """Write all of it, each file whole; report.md only of a promise that was seen broken, by a
+    program that no second reading refused.
 
     A report.md goes when the verdict before had one: another is not ours.
     """
     out.mkdir(parents=True, exist_ok=True)
     had_report = _says_broken(out / VERDICT)
+    is_told = any(run.is_kept is False for run in runs) and not recipe.refusal
     texts = {
         VERDICT: json.dumps(fields, indent=1) + "\n",
         JUNIT: junit(recipe, runs),
         BADGE: json.dumps(badge(fields), indent=1) + "\n",
         SARIF: json.dumps(sarif(recipe, runs), indent=1) + "\n",
-        REPORT: report(recipe, fields, runs) if any(r.is_kept is False for r in runs) else "",
+        REPORT: report(recipe, fields, runs) if is_told else "",
     }
     for name, text in texts.items():
         if text:
@@ -57,7 +59,7 @@ def junit(recipe: Recipe, runs: Sequence[CertifiedRun]) -> str:
     return junit_xml(
         f"certify {recipe.name}",
         [
-            Case(
+            JunitCase(
                 suite=f"certify.{recipe.name}", name=f"seed {run.seed} on {run.cluster}",
                 seconds=run.seconds,
                 problem=PROBLEMS[run.is_kept],

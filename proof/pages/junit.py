@@ -12,7 +12,7 @@ HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class JunitCase:
     """One run as a test case. problem: empty for a passed one; message and text tell of it."""
 
     suite: str
@@ -23,7 +23,7 @@ class Case:
     text: str = ""
 
 
-def junit_xml(name: str, cases: Sequence[Case]) -> str:
+def junit_xml(name: str, cases: Sequence[JunitCase]) -> str:
     """Return a suite of cases, with characters that XML cannot hold as escapes."""
     suite = ElementTree.Element(
         "testsuite", name=printable(name), tests=str(len(cases)),
@@ -42,5 +42,5 @@ def junit_xml(name: str, cases: Sequence[Case]) -> str:
     return f"{HEAD}{ElementTree.tostring(suite, 'unicode')}\n"
 
 
-def _count(cases: Sequence[Case], problem: str) -> str:
+def _count(cases: Sequence[JunitCase], problem: str) -> str:
     return str(sum(case.problem == problem for case in cases))

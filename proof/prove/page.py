@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from ..pages.junit import Case, Problem, junit_xml
+from ..pages.junit import JunitCase, Problem, junit_xml
 from ..pages.run_folder import keep_report
 from ..pages.run_report import FaultSpan, RunReport, RunTable, StoryLine, WorkMark
 from .facts import TransactionEnded, Wrote
@@ -27,7 +27,7 @@ def junit_of(outcome: ProveOutcome) -> str:
 
     An error, because a test that was not made must not pass.
     """
-    case = Case(
+    case = JunitCase(
         suite="oncelog.prove", name=f"{' '.join(outcome.settings.command)}, seed "
         f"{outcome.settings.seed}", seconds=outcome.seconds,
         problem=PROBLEMS.get(outcome.exit_code, "error"),

@@ -18,7 +18,7 @@ ELSEWHERE: dict[Key, str] = {
     "test_the_readme_gives_the_test_command_that_the_build_runs",
     ("README.md", ".venv/bin/oncelog demo"): "tests/proof/demo/test_run.py::"
     "test_three_seeds_are_exactly_once_with_spark",
-    ("docs/certified.md", "$ oncelog certify"): "tests/proof/certify/test_certifying.py::"
+    ("docs/certified.md", "$ oncelog certify\n"): "tests/proof/certify/test_certifying.py::"
     "test_our_own_recipe_keeps_its_promise",
     ("docs/certified.md", 'system = "Quix Streams"'): "tests/proof/certify/test_recipe.py::"
     "test_every_recipe_of_ours_is_whole_and_says_where_its_promise_stands",

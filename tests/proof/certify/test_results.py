@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from oncelog.proof.certify.reading import SecondReading
 from oncelog.proof.certify.recipe import RECIPES, read_recipe
 from oncelog.proof.certify.results import badge, junit, report, sarif, sentences, write_results
 from oncelog.proof.certify.verdict import OURS, SEEN, CertifiedRun, verdict_fields
@@ -37,6 +38,12 @@ def test_write_results_leaves_five_files_and_no_report_of_a_promise_that_was_kep
     assert json.loads((tmp_path / "verdict.json").read_text())["verdict"] == SEEN
     write_results(RECIPE, FIELDS, [KEPT], tmp_path)
     assert not (tmp_path / "report.md").exists()
+
+
+def test_a_program_that_a_second_reading_refused_gets_no_report(tmp_path: Path) -> None:
+    reading = SecondReading("2026-11-29", RECIPE.digest, agrees=False, note="It is another mode.")
+    write_results(replace(RECIPE, reading=reading), FIELDS, RUNS, tmp_path)
+    assert not (tmp_path / "report.md").exists() and (tmp_path / "verdict.json").exists()
 
 
 def test_a_report_of_somebody_else_stays(tmp_path: Path) -> None:
