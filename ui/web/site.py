@@ -13,7 +13,7 @@ from ..pages.frame import PageFrame
 from .access import PageAccess
 
 FIRST_FACTS_S = 2.0  # how long the first answer waits for them
-FIRST_VIEW_S = 0.8  # and the first page, which says what it has not heard of, and is completed
+FIRST_VIEW_S = 0.6  # and the first page, which says what it has not heard of, and is completed
 PARTS = ("cluster", "offsets", "log starts", "transactions", "groups")
 Change = Callable[[Mapping[str, str]], Awaitable[str]]  # by the fields of a form; its words
 
