@@ -1,9 +1,8 @@
 """The metrics page of one broker, on loopback: `GET /metrics`.
 
 A connection is for one request; its bytes, its time and the number of connections are bounded, so
-scrapers cannot hold the broker. One page is made at a time: figures are taken in steps of the
-event loop, and a thread makes text of them. Scrapers that ask meanwhile, or shortly after, share
-the page.
+scrapers cannot hold the broker. One page is made at a time, in steps of the event loop. Scrapers
+that ask meanwhile, or shortly after, share the page.
 """
 
 import asyncio
@@ -101,14 +100,16 @@ class MetricsPage:
         return await asyncio.shield(self._page)
 
     async def _make(self) -> bytes:
-        loop = asyncio.get_running_loop()
-        figures = await self._work.run("metrics", self._taking())
-        page = await loop.run_in_executor(self._executor, self._page_of, figures)
-        self._made_s = loop.time()
+        page = await self._work.run("metrics", self._making())
+        self._made_s = asyncio.get_running_loop().time()
         return page
 
+    def _making(self) -> Steps[bytes]:
+        figures = yield from self._taking()
+        return (yield from self._page_of(figures))
 
-def _renderer() -> tuple[Callable[[Figures], bytes], str]:
+
+def _renderer() -> tuple[Callable[[Figures], Steps[bytes]], str]:
     try:
         from .page import CONTENT_TYPE_LATEST, page_of
     except ImportError:
