@@ -31,7 +31,7 @@ def words_of(process: psutil.Process) -> str:
 
 
 @pytest.mark.in_turn
-def test_a_run_that_is_ended_in_the_middle_leaves_no_process_and_no_port(tmp_path: Path) -> None:
+def test_chaos_run_terminated_midway_leaves_no_process_and_no_open_port(tmp_path: Path) -> None:
     run = tmp_path / "run"
     with subprocess.Popen(command(run, "--seconds", "60"), stderr=subprocess.PIPE) as process:
         deadline = time.monotonic() + TIMEOUT_S
@@ -50,7 +50,7 @@ def test_a_run_that_is_ended_in_the_middle_leaves_no_process_and_no_port(tmp_pat
         time.sleep(0.1)
 
 
-def test_a_directory_that_is_not_empty_is_left_alone(tmp_path: Path) -> None:
+def test_chaos_run_into_a_nonempty_directory_is_refused_and_changes_no_file(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("precious")
     done = subprocess.run(command(tmp_path), capture_output=True, timeout=60, check=False)
     assert done.returncode == 1 and b"is not empty" in done.stderr

@@ -75,7 +75,7 @@ def run_and_judge(run: Path, *, seconds: int, timeout_s: float) -> dict[str, Any
     return found
 
 
-def test_faults_of_every_kind_break_no_promise(tmp_path: Path) -> None:
+def test_chaos_run_with_faults_of_many_kinds_has_a_clean_verdict(tmp_path: Path) -> None:
     run, before = tmp_path / "run", cpu_s_of_children()
     found = run_and_judge(run, seconds=24, timeout_s=240)
     wanted = attainable(300, cpu_s_of_children() - before)
@@ -97,7 +97,7 @@ def test_faults_of_every_kind_break_no_promise(tmp_path: Path) -> None:
 
 
 @pytest.mark.chaos
-def test_the_full_size(tmp_path: Path) -> None:
+def test_chaos_run_of_two_minutes_with_60_faults_has_a_clean_verdict(tmp_path: Path) -> None:
     before = cpu_s_of_children()
     found = run_and_judge(tmp_path / "run", seconds=120, timeout_s=400)
     wanted = attainable(3_000, cpu_s_of_children() - before)

@@ -244,7 +244,7 @@ def _name(value: object) -> str:
 
 @pytest.mark.in_turn
 @pytest.mark.parametrize("moment", MOMENTS, ids=_name)
-def test_decided_transaction_is_finished_and_undecided_one_is_aborted(
+def test_coordinator_killed_around_its_decision_finishes_decided_and_aborts_undecided_transactions(
     cluster: Cluster, moment: Moment
 ) -> None:
     judge(cluster, moment, version=2, is_commit=True)
@@ -253,7 +253,7 @@ def test_decided_transaction_is_finished_and_undecided_one_is_aborted(
 @pytest.mark.chaos
 @pytest.mark.parametrize("version, is_commit", [(1, True), (1, False), (2, False)])
 @pytest.mark.parametrize("moment", MOMENTS, ids=_name)
-def test_outcome_is_kept_for_clients_of_all_kinds(
+def test_coordinator_killed_around_its_decision_keeps_the_outcome_for_each_produce_version(
     cluster: Cluster, moment: Moment, version: int, is_commit: bool
 ) -> None:
     judge(cluster, moment, version=version, is_commit=is_commit)
@@ -265,5 +265,7 @@ def test_outcome_is_kept_for_clients_of_all_kinds(
     [MOMENTS[4], *(pytest.param(m, marks=pytest.mark.chaos) for m in MOMENTS[3:6:2])],
     ids=_name,
 )
-def test_a_decided_abort_of_an_old_client_is_finished(cluster: Cluster, moment: Moment) -> None:
+def test_coordinator_killed_after_deciding_an_abort_finishes_it_for_a_v1_client(
+    cluster: Cluster, moment: Moment
+) -> None:
     judge(cluster, moment, version=1, is_commit=False)

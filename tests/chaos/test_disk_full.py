@@ -25,7 +25,9 @@ RECORDS, RECORD_BYTES = 2500, 10_000
 
 
 @pytest.mark.in_turn
-def test_a_full_disk_moves_the_leader_and_loses_nothing(tmp_path: Path) -> None:
+def test_leader_with_a_full_disk_hands_over_and_no_acknowledged_record_is_lost(
+    tmp_path: Path,
+) -> None:
     with Cluster(nodes=3, data=tmp_path / "cluster") as cluster:
         quiet = {"bootstrap.servers": cluster.bootstrap, "log_level": 0}
         cluster.ask(lambda admin: admin.create_topic(TOPIC, partitions=1, replication_factor=3))
@@ -73,7 +75,7 @@ def test_a_full_disk_moves_the_leader_and_loses_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.in_turn
-def test_a_follower_that_has_room_again_is_in_sync_without_a_restart(tmp_path: Path) -> None:
+def test_follower_with_a_freed_disk_rejoins_the_isr_without_a_restart(tmp_path: Path) -> None:
     with FaultyCluster(nodes=3, data=tmp_path / "cluster") as cluster:
         quiet = {"bootstrap.servers": cluster.bootstrap, "log_level": 0}
         cluster.ask(lambda admin: admin.create_topic(TOPIC, partitions=1, replication_factor=3))

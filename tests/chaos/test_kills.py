@@ -152,10 +152,10 @@ def _judge(
             assert position in allowed, f"{value} acknowledged at {position}; seed {seed}"
 
 
-def test_kills_lose_and_double_nothing(tmp_path: Path) -> None:
+def test_brokers_killed_repeatedly_lose_and_duplicate_no_record(tmp_path: Path) -> None:
     _run(tmp_path, seconds=8)
 
 
 @pytest.mark.chaos
-def test_two_minutes_of_kills_lose_and_double_nothing(tmp_path: Path) -> None:
+def test_brokers_killed_for_two_minutes_lose_and_duplicate_no_record(tmp_path: Path) -> None:
     _run(tmp_path, seconds=120)

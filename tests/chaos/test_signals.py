@@ -245,7 +245,7 @@ def take_terminal() -> None:
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
 @pytest.mark.parametrize("name", COMMANDS)
-def test_ended_command_leaves_no_process_no_file_and_no_port(
+def test_command_ended_by_a_signal_leaves_no_process_no_file_and_no_open_port(
     name: str, number: signal.Signals, moment: str, scratch: Path, tmp_path: Path
 ) -> None:
     if name.startswith("up") and moment in ("at work", "ending"):
@@ -262,7 +262,7 @@ def test_ended_command_leaves_no_process_no_file_and_no_port(
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_closed_terminal_leaves_no_process_and_no_file(
+def test_command_whose_terminal_is_closed_leaves_no_process_and_no_file(
     name: str, scratch: Path, tmp_path: Path
 ) -> None:
     """SIGHUP comes, and output fails from then on."""
@@ -284,7 +284,7 @@ def test_closed_terminal_leaves_no_process_and_no_file(
 @pytest.mark.parametrize("moment", LOOKING)
 @pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
 @pytest.mark.parametrize("name", LOOKERS)
-def test_ended_look_leaves_no_process_no_file_no_port_and_a_terminal_as_it_was(
+def test_live_view_ended_by_a_signal_leaves_no_process_and_restores_the_terminal(
     name: str, number: signal.Signals, moment: str, scratch: Path, cluster: Cluster
 ) -> None:
     command = Looker(name, scratch, cluster)
@@ -304,7 +304,7 @@ def test_ended_look_leaves_no_process_no_file_no_port_and_a_terminal_as_it_was(
     assert all(is_refused(port) for port in ports)
 
 
-def test_top_in_a_terminal_obeys_keys_and_gives_the_terminal_back(
+def test_top_in_a_terminal_obeys_keys_and_restores_the_terminal_at_its_end(
     scratch: Path, cluster: Cluster
 ) -> None:
     command = Looker("top", scratch, cluster)

@@ -28,7 +28,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[RunSettings, Path]]:
     return found
 
 
-def test_options_become_settings(asked: list) -> None:
+def test_chaos_options_are_translated_to_run_settings(asked: list) -> None:
     assert run(["chaos", "run", "--seconds", "5", "--seed", "4", "-n", "5", "--faults",
                 "kill, isolate", "--rate", "60", "--pause", "3"]) == 0  # fmt: skip
     ((settings, out),) = asked
@@ -39,7 +39,9 @@ def test_options_become_settings(asked: list) -> None:
     )
 
 
-def test_a_replay_has_the_same_settings_and_another_directory(asked: list, tmp_path: Path) -> None:
+def test_chaos_replay_has_the_settings_of_the_first_run_and_a_new_directory(
+    asked: list, tmp_path: Path
+) -> None:
     settings = replace(RunSettings(seed=11), load=LoadSettings(pause_ms=9))
     first = ChaosRun(tmp_path / "run", settings)
     first.out.mkdir()
@@ -55,29 +57,29 @@ def test_a_replay_has_the_same_settings_and_another_directory(asked: list, tmp_p
     [["--faults", "earthquake"], ["--nodes", "2"], ["--nodes", "6"], ["--seconds", "0"],
      ["--rate", "0"]],
 )  # fmt: skip
-def test_impossible_options_are_refused(asked: list, wrong: list[str]) -> None:
+def test_chaos_run_with_impossible_options_is_refused(asked: list, wrong: list[str]) -> None:
     assert run(["chaos", "run", *wrong]) == 2
     assert asked == []
 
 
-def test_the_kinds_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_chaos_faults_help_lists_all_kinds(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["chaos", "run", "--faults", "help"]) == 0
     assert capsys.readouterr().out.split() == list(ALL_KINDS)
 
 
 @pytest.mark.parametrize("command", ["replay", "report"])
-def test_a_directory_without_a_run_is_refused(
+def test_chaos_command_on_a_directory_without_a_run_is_refused(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["chaos", command, str(tmp_path)]) == 1
     assert "not the directory of" in capsys.readouterr().err
 
 
-def test_the_nodes_know_every_setting_of_a_run() -> None:
+def test_chaos_broker_settings_are_all_known_keys() -> None:
     assert {*CONFIG} <= set(BROKER_KEYS)
 
 
-def test_less_than_half_seen_proves_too_little() -> None:
+def test_chaos_outcome_with_fewer_than_half_of_its_faults_done_proves_too_little() -> None:
     assert RunOutcome(faults={"kill": 2}, tried=3).has_hit
     assert not RunOutcome(faults={"kill": 2}, tried=4).has_hit
     assert not RunOutcome().has_hit

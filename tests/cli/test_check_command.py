@@ -31,7 +31,9 @@ def written(folder: Path, history: History, without: frozenset[str] = frozenset(
     return folder
 
 
-def test_a_clean_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_of_a_clean_history_exits_zero_and_lists_what_was_not_judged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     written(tmp_path, History.of(ModelCluster(2).recorder), frozenset({"batches"}))
     assert run(["check", str(tmp_path)]) == 0
     out = capsys.readouterr().out
@@ -40,7 +42,7 @@ def test_a_clean_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "legal J7 int-send-skip" in out
 
 
-def test_a_broken_run_is_reported_with_its_evidence(
+def test_check_of_a_broken_history_reports_the_violation_with_its_evidence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     edit = Edit(ModelCluster(2).recorder, random.Random(1))
@@ -58,7 +60,7 @@ def test_a_broken_run_is_reported_with_its_evidence(
     assert '"markers"' in capsys.readouterr().out
 
 
-def test_faults_that_were_active_are_named(tmp_path: Path) -> None:
+def test_check_finding_during_a_fault_names_the_fault(tmp_path: Path) -> None:
     world = ModelCluster(2)
     world.recorder.add("faults", "kill", "leader:in/0", 0, world.now_ns, 7)
     edit = Edit(world.recorder, random.Random(1))
@@ -71,7 +73,7 @@ def test_faults_that_were_active_are_named(tmp_path: Path) -> None:
     assert (writer["faults"][0]["kind"], writer["faults"][0]["target"]) == ("kill", "leader:in/0")
 
 
-def test_the_catalogue(capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_catalogue_lists_every_anomaly_and_check(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["check", "--catalogue", "--format", "json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert {row["anomaly"] for row in rows} == set(ANOMALIES)
@@ -81,7 +83,9 @@ def test_the_catalogue(capsys: pytest.CaptureFixture[str]) -> None:
     ]  # fmt: skip
 
 
-def test_wrong_calls(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_with_an_invalid_directory_or_check_name_exits_two(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(["check"]) == 2
     assert run(["check", str(tmp_path)]) == 2
     written(tmp_path, History.of(ModelCluster(2, steps=50).recorder))
@@ -89,7 +93,9 @@ def test_wrong_calls(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "there are J1, J2" in capsys.readouterr().err
 
 
-def test_ctrl_c_ends_a_judging_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_interrupted_by_ctrl_c_ends_before_its_judging_is_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     Recorder.open(tmp_path).close()
     went_on: list[bool] = []
 
@@ -103,7 +109,9 @@ def test_ctrl_c_ends_a_judging_at_once(tmp_path: Path, monkeypatch: pytest.Monke
     assert not went_on
 
 
-def test_a_damaged_history_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_of_a_damaged_history_names_the_damaged_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     written(tmp_path, History.of(ModelCluster(2).recorder))
     seal(tmp_path)
     file = tmp_path / "history" / "0000" / "polls.parquet"

@@ -60,7 +60,7 @@ def listed(text: str) -> Iterator[list[str]]:
             yield command.split()
 
 
-def test_each_command_is_tried_in_a_terminal() -> None:
+def test_every_command_is_listed_for_a_run_in_a_terminal_or_exempt() -> None:
     every = set(commands(build()))
     leaves = {path for path in every if not any(p[:-1] == path for p in every if p)}
     tried = {tuple(words[:n]) for words in listed(SHORT + LONG) for n in (1, 2)}
@@ -71,7 +71,9 @@ def test_each_command_is_tried_in_a_terminal() -> None:
 @pytest.mark.cluster
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("listing", [SHORT, LONG], ids=["short", "long"])
-def test_no_command_breaks_a_word(tmp_path: Path, listing: str, width: int) -> None:
+def test_every_command_on_a_narrow_terminal_breaks_lines_only_between_words(
+    tmp_path: Path, listing: str, width: int
+) -> None:
     (tmp_path / "lines.txt").write_text("one\ntwo\n")
     shutil.copy(PROGRAMS / "transactional.py", tmp_path)
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"

@@ -16,13 +16,13 @@ from ..interop.client_peers import new_topic, values
 @pytest.mark.parametrize(
     "text", ["transaction.version=3", "group.version=x", "metadata.version=7", "share.version=0"]
 )
-def test_a_level_that_no_cluster_can_have_is_refused_before_one_starts(text: str) -> None:
+def test_feature_level_outside_the_known_range_is_refused_before_a_start(text: str) -> None:
     with pytest.raises(Failure, match=r"transaction\.version 0-2\.$") as caught:
         feature_levels([text])
     assert caught.value.exit_code == 2
 
 
-def test_levels_are_read_by_name() -> None:
+def test_feature_levels_are_parsed_by_name() -> None:
     given = ["transaction.version=0", "group.version=1", "metadata.version=33"]
     assert feature_levels(given) == {
         "transaction.version": 0,
@@ -49,7 +49,9 @@ async def commit(bootstrap: str, topic: str, value: bytes) -> None:
 
 @pytest.mark.cluster
 @pytest.mark.in_turn
-async def test_levels_survive_a_kill_of_all_nodes_and_clients_go_by_them(tmp_path: Path) -> None:
+async def test_feature_levels_set_by_an_admin_persist_after_a_kill_of_all_nodes(
+    tmp_path: Path,
+) -> None:
     with Cluster(nodes=3, data=tmp_path / "data") as cluster:
         async with Admin(cluster.bootstrap) as admin:
             await admin.update_features({"transaction.version": 0, "group.version": 0})

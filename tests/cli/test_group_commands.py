@@ -14,7 +14,7 @@ from oncelog.deploy.cluster import lookup
 from oncelog.deploy.cluster.failure import Failure
 
 
-def test_targets_of_a_reset() -> None:
+def test_group_reset_target_is_parsed_as_time_or_offset() -> None:
     assert target("earliest") == ("time", -2)
     assert target("latest") == ("time", -1)
     assert target("17") == ("offset", 17)
@@ -39,7 +39,7 @@ def test_targets_of_a_reset() -> None:
         (None, 4, None, None, 14),
     ],
 )
-def test_a_reset_never_leaves_the_log(
+def test_group_reset_destination_stays_between_log_start_and_log_end(
     asked: tuple[str, int] | None,
     by: int | None,
     before: int | None,
@@ -59,7 +59,7 @@ def test_a_reset_never_leaves_the_log(
         ["delete"],
     ],
 )
-def test_a_wrong_call_is_refused_in_words(
+def test_group_command_with_wrong_arguments_is_refused_with_a_sentence(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["group", *arguments]) == 2
@@ -68,7 +68,7 @@ def test_a_wrong_call_is_refused_in_words(
 
 @pytest.mark.parametrize("address", ["no-port", "", "a:b", "a:1,b:99999"])
 @pytest.mark.parametrize("command", ["group list", "consume t", "bench replication", "why t/0"])
-def test_a_missing_address_is_refused_in_words(
+def test_command_with_an_invalid_bootstrap_address_is_refused_with_a_sentence(
     command: str, address: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as left:
@@ -78,7 +78,7 @@ def test_a_missing_address_is_refused_in_words(
     assert "for --bootstrap" in told.err and "Traceback" not in told.err
 
 
-def test_a_command_that_is_interrupted_says_so(
+def test_command_interrupted_by_ctrl_c_prints_interrupted_and_exits_130(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def interrupted(_: object) -> str:
@@ -102,7 +102,7 @@ def test_command_interrupted_while_a_dataclass_is_made_exits_with_130(tmp_path: 
     assert (ended.returncode, ended.stderr) == (130, b"oncelog: interrupted\n")
 
 
-def test_assignments_are_read_and_nonsense_is_not() -> None:
+def test_consumer_assignment_bytes_are_parsed_and_malformed_bytes_are_empty() -> None:
     assignment = b"\0\1\0\0\0\2\0\1u\0\0\0\1\0\0\0\7\0\1t\0\0\0\2\0\0\0\1\0\0\0\0\xff\xff\xff\xff"
     assert assigned_partitions(assignment) == (("t", 0), ("t", 1), ("u", 7))
     assert assigned_partitions(b"") == ()

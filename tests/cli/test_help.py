@@ -35,13 +35,13 @@ def undescribed(app: App, path: tuple[str, ...] = ()) -> list[str]:
     return found
 
 
-def test_each_option_has_a_help_text() -> None:
+def test_every_option_of_the_command_line_has_a_help_text() -> None:
     assert undescribed(build()) == []
 
 
 @pytest.mark.in_turn
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_is_a_script_of_the_shell(
+def test_completion_script_is_valid_in_its_shell(
     shell: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["completion", shell]) == 0
@@ -57,7 +57,9 @@ def test_completion_is_a_script_of_the_shell(
 @pytest.mark.parametrize(
     ("line", "expected"), [("oncelog top", "topic"), ("oncelog consume t --iso", "--isolation")]
 )
-def test_bash_completes(line: str, expected: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_completion_in_bash_suggests_the_expected_word(
+    line: str, expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     run(["completion", "bash"])
     words = line.split()
     script = (

@@ -127,7 +127,9 @@ def in_terminal(*arguments: str) -> str:
 
 @pytest.mark.in_turn
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda words: " ".join(words[:2]))
-def test_command_writes_hostile_names_printably(cluster: Cluster, command: tuple[str, ...]) -> None:
+def test_command_output_with_hostile_topic_names_has_no_control_characters(
+    cluster: Cluster, command: tuple[str, ...]
+) -> None:
     told = in_terminal(*command, "--data", str(cluster.data))
     assert told.strip()
     lines = told.split("\n")
@@ -137,7 +139,7 @@ def test_command_writes_hostile_names_printably(cluster: Cluster, command: tuple
     assert "Traceback" not in told
 
 
-def test_consume_into_a_pipe_gives_the_bytes(cluster: Cluster) -> None:
+def test_consume_into_a_pipe_writes_hostile_bytes_unchanged(cluster: Cluster) -> None:
     command = [sys.executable, "-P", "-m", "oncelog.cli", "consume", "esc", "-n", "1"]
     done = subprocess.run(
         [*command, "--data", str(cluster.data)], capture_output=True, check=True, timeout=60
@@ -145,14 +147,14 @@ def test_consume_into_a_pipe_gives_the_bytes(cluster: Cluster) -> None:
     assert done.stdout == b"0@0\t" + EVIL.encode() + b"\t" + EVIL.encode() + b"\xff\n"
 
 
-def test_node_log_holds_hostile_names_printably(cluster: Cluster) -> None:
+def test_node_log_with_hostile_names_has_only_printable_lines(cluster: Cluster) -> None:
     log = cluster.node(1).log.read_text()
     assert "OWNED" in log
     assert not [line for line in log.split("\n") if not line.isprintable()]
     assert f"\n{FORGED}" not in log
 
 
-def test_every_command_is_tried_or_has_no_names_of_clients() -> None:
+def test_every_command_that_prints_client_names_is_tested_with_hostile_ones() -> None:
     known = {" ".join(command[:size]) for command in COMMANDS for size in (1, 2)} | NO_NAMES
     commands: set[str] = set()
     app = build()
@@ -163,7 +165,7 @@ def test_every_command_is_tried_or_has_no_names_of_clients() -> None:
     assert commands - known == set()
 
 
-def test_events_name_a_hostile_group_printably(
+def test_events_command_with_a_hostile_group_name_prints_printable_lines(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["events", "--data", str(cluster.data)]) == 0

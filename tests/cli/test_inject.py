@@ -38,12 +38,12 @@ TIMEOUT_S = 30
         (["--api", "EndTxn", "--lose-answer", "--seconds", "0"], "--seconds has to be more than 0"),
     ],
 )
-def test_contradicting_options_are_refused_with_a_reason(capsys, arguments, words):
+def test_inject_with_contradicting_options_is_refused_with_a_reason(capsys, arguments, words):
     assert main.run(["inject", *arguments]) == 2
     assert words in " ".join(capsys.readouterr().err.split())
 
 
-def test_no_cluster_no_proxy(capsys, monkeypatch):
+def test_inject_without_a_reachable_cluster_starts_no_proxy(capsys, monkeypatch):
     monkeypatch.setattr(proxy, "START_TIMEOUT_MS", 300)
     arguments = ["--api", "EndTxn", "--lose-answer", "--bootstrap", "127.0.0.1:1"]
     assert main.run(["inject", *arguments]) == 1
@@ -85,7 +85,7 @@ def commit_one(bootstrap: str) -> None:
 
 
 @pytest.mark.cluster
-def test_it_ends_when_it_is_done(cluster):
+def test_inject_with_exit_when_done_exits_after_its_fault(cluster):
     options = ["--api", "EndTxn", "--client-id", "app", "--lose-answer", "--exit-when-done"]
     with injecting(cluster, *options, "--seconds", "60") as (process, address):
         commit_one(address)
@@ -98,7 +98,7 @@ def test_it_ends_when_it_is_done(cluster):
 
 
 @pytest.mark.cluster
-def test_ctrl_c_ends_it_and_tls_is_refused_in_words(cluster):
+def test_inject_ended_by_ctrl_c_exits_zero_and_reports_a_refused_tls_client(cluster):
     options = ["--api", "EndTxn", "--client-id", "app", "--delay", "100ms", "--times", "0"]
     with injecting(cluster, *options) as (process, address):
         commit_one(address)
@@ -114,7 +114,7 @@ def test_ctrl_c_ends_it_and_tls_is_refused_in_words(cluster):
 
 
 @pytest.mark.cluster
-def test_the_exit_code_says_that_nothing_was_done(cluster, capsys):
+def test_inject_without_a_matching_request_exits_three(cluster, capsys):
     options = ["--api", "EndTxn", "--lose-answer", "--seconds", "0.2", "--exit-when-done"]
     assert main.run(["inject", *options, "--data", str(cluster.data)]) == 3
     told = capsys.readouterr().err

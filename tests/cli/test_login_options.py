@@ -69,7 +69,7 @@ def test_broken_properties_file_is_reported_in_one_sentence(tmp_path, capsys, co
     assert "geheim" not in said
 
 
-def test_programs_of_the_pipeline_say_it_as_well(tmp_path):
+def test_pipeline_command_with_wrong_connection_options_exits_two_with_a_sentence(tmp_path):
     pytest.importorskip("pyspark")
     file = tmp_path / "client.properties"
     file.write_text("security.protocol=SASL_SSL\nsasl.mechanism=GSSAPI\n")

@@ -17,7 +17,7 @@ def lines_of(source: Path) -> list[bytes]:
     return [line for chunk in _lines(str(source)) for _, line in chunk]
 
 
-def test_named_pipe_of_a_shell_is_a_source(tmp_path: Path) -> None:
+def test_produce_source_may_be_a_named_pipe_and_not_a_directory(tmp_path: Path) -> None:
     """`oncelog produce orders <(generate)` is one, too."""
     os.mkfifo(pipe := tmp_path / "pipe")
     assert _sources((pipe,)) == [str(pipe)]
@@ -30,12 +30,12 @@ def test_named_pipe_of_a_shell_is_a_source(tmp_path: Path) -> None:
             _sources((missing,))
 
 
-def test_line_loses_one_carriage_return_and_no_more(tmp_path: Path) -> None:
+def test_produce_line_ending_in_carriage_returns_loses_only_the_last(tmp_path: Path) -> None:
     (file := tmp_path / "lines").write_bytes(b"a\r\nb\r\r\n\r\nc\r")
     assert lines_of(file) == [b"a", b"b\r", b"", b"c"]
 
 
-def test_closed_streams_are_no_reason_for_a_traceback(tmp_path: Path) -> None:
+def test_command_with_all_standard_streams_closed_exits_zero(tmp_path: Path) -> None:
     program = "from oncelog.cli.main import main; main(['profile', 'use'])"
     environment = {**os.environ, "ONCELOG_PROFILES": str(tmp_path / "profiles.json")}
     shell = f'exec "{sys.executable}" -c "{program}" <&- >&- 2>&-'
@@ -43,7 +43,7 @@ def test_closed_streams_are_no_reason_for_a_traceback(tmp_path: Path) -> None:
     assert '"current": null' in (tmp_path / "profiles.json").read_text()
 
 
-def test_ctrl_c_ends_a_produce_that_waits_for_input() -> None:
+def test_produce_waiting_for_input_ends_at_ctrl_c() -> None:
     program = (
         "from oncelog.cli import produce; before = produce._lines\n"
         "def lines(source):\n    print('reads', flush=True)\n    yield from before(source)\n"

@@ -31,7 +31,7 @@ def bootstrap(**options: Any) -> str:
     return ClusterOptions(**options).client_config()["bootstrap.servers"]
 
 
-def test_nearest_word_names_the_cluster(
+def test_bootstrap_address_comes_from_option_then_environment_then_profile(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(Failure, match="There is no cluster in"):
@@ -54,19 +54,23 @@ def test_nearest_word_names_the_cluster(
     assert bootstrap(bootstrap="given:1", profile="near") == "given:1"
 
 
-def test_directory_that_is_named_is_not_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bootstrap_with_a_data_option_ignores_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("ONCELOG_BOOTSTRAP", "ours:1")
     with pytest.raises(Failure, match="There is no cluster in"):
         bootstrap(data=Path("elsewhere"))
 
 
-def test_environment_without_an_address_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bootstrap_environment_variable_without_a_port_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", "no-port")
     with pytest.raises(Failure, match="KAFKA_BOOTSTRAP_SERVERS: 'no-port' is not an address"):
         bootstrap()
 
 
-def test_profile_names_a_client_properties(place: Path) -> None:
+def test_profile_with_a_client_properties_file_has_its_security_settings(place: Path) -> None:
     (place / "client.properties").write_text("bootstrap.servers=b:1\nsecurity.protocol=SSL\n")
     assert run(["profile", "set", "tls", "--command-config", "client.properties"]) == 0
     for profile in (None, "tls"):
@@ -74,7 +78,9 @@ def test_profile_names_a_client_properties(place: Path) -> None:
         assert config == {"bootstrap.servers": "b:1", "security.protocol": "SSL"}
 
 
-def test_registry_comes_from_the_environment_or_a_profile(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_registry_url_comes_from_named_profile_then_environment_then_current_profile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     assert ClusterOptions().registry() is None
     run(["profile", "set", "p", "--registry", "http://r"])
     assert ClusterOptions().registry() == "http://r"
@@ -109,12 +115,12 @@ def test_profiles_are_listed_used_and_deleted(capsys: pytest.CaptureFixture[str]
         ["topic", "list", "--profile", "nosuch"],
     ],
 )
-def test_wrong_call_is_refused_in_words(arguments, capsys) -> None:
+def test_profile_command_with_wrong_arguments_is_refused_with_a_sentence(arguments, capsys) -> None:
     assert run(arguments) == 2
     assert capsys.readouterr().err.startswith("oncelog: ")
 
 
-def test_file_of_something_else_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_profile_file_without_profiles_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     file = profiles.file_of_profiles()
     file.parent.mkdir()
     file.write_text("[]")
@@ -130,7 +136,9 @@ def test_file_of_something_else_is_refused(capsys: pytest.CaptureFixture[str]) -
         ({"bootstrap": "far"}, "the profile's bootstrap: 'far' is not an address"),
     ],
 )
-def test_profile_that_an_editor_has_spoilt_is_refused_in_words(profile, words: str) -> None:
+def test_profile_entry_edited_to_a_wrong_type_is_refused_with_a_sentence(
+    profile, words: str
+) -> None:
     file = profiles.file_of_profiles()
     file.parent.mkdir(parents=True)
     file.write_text(json.dumps({"current": "far", "profiles": {"far": profile}}))

@@ -69,7 +69,9 @@ def consumed(cluster: Cluster, capsys: pytest.CaptureFixture[str]):
         (("numbers/0", "--isolation", "read_committed", "--offset", "9"), (9,)),
     ],
 )
-def test_consume_reads_between_two_places(consumed, arguments, expected) -> None:
+def test_consume_from_a_start_to_an_end_prints_the_records_between(
+    consumed, arguments, expected
+) -> None:
     assert consumed(*arguments, "--template", "%v") == [str(n) for n in expected]
 
 
@@ -113,13 +115,15 @@ def test_consume_reads_the_partitions_that_have_the_offset(cluster, capsys) -> N
         (("numbers/0", "--decode-key", "json"), 1, "The key of numbers/0 at offset 0 cannot"),
     ],
 )
-def test_consume_is_refused_in_words(cluster, capsys, arguments, code, words) -> None:
+def test_consume_with_wrong_arguments_is_refused_with_a_sentence(
+    cluster, capsys, arguments, code, words
+) -> None:
     assert called(cluster, "consume", *arguments) == code
     said = capsys.readouterr().err
     assert any(word in said for word in words.split("|")) and "Traceback" not in said
 
 
-def test_group_goes_on_where_it_has_stopped(consumed) -> None:
+def test_consume_with_a_group_resumes_after_the_last_printed_record(consumed) -> None:
     for place, total in (("numbers/0", 10), ("numbers", 15)):
         options = ("--group", place.replace("/", "-"), "--template", "%p@%o")
         first = consumed(place, *options, "-n", "4")
@@ -128,13 +132,13 @@ def test_group_goes_on_where_it_has_stopped(consumed) -> None:
         assert consumed(place, *options) == []
 
 
-def test_group_resumes_at_the_offset_of_until(cluster, consumed) -> None:
+def test_consume_with_a_group_and_until_resumes_at_that_offset(cluster, consumed) -> None:
     options = ("numbers/0", "--group", "until", "--template", "%o")
     assert consumed(*options, "--until", "3") == ["0", "1", "2"]
     assert consumed(*options) == [str(n) for n in range(3, 10)]
 
 
-def test_values_are_decoded(consumed) -> None:
+def test_consume_with_a_decode_option_prints_the_decoded_value(consumed) -> None:
     options = ("numbers/0", "-n", "1", "--offset", "9")
     assert consumed(*options, "--decode", "hex", "--template", "%k=%v") == ["k9=39"]
     (line,) = consumed(*options, "--decode", "json", "--format", "json")
@@ -151,7 +155,7 @@ ODD = [
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_records_go_round_byte_for_byte(
+def test_records_consumed_as_json_and_produced_again_are_equal_byte_for_byte(
     cluster: Cluster, capsys, monkeypatch, compression: str
 ) -> None:
     start = sum(cluster.ask(ends_of("copy")).values())
@@ -211,7 +215,9 @@ def test_produce_options_apply_to_all_records(cluster, consumed, tmp_path: Path)
         (("--json",), 1, "-:2 is no record: it is no JSON"),
     ],
 )
-def test_produce_is_refused_in_words(cluster, capsys, monkeypatch, arguments, code, words) -> None:
+def test_produce_with_wrong_arguments_is_refused_with_a_sentence(
+    cluster, capsys, monkeypatch, arguments, code, words
+) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"value": "v"}\nline\n')))
     assert called(cluster, "produce", "copy", *arguments) == code
     assert words in capsys.readouterr().err

@@ -30,7 +30,7 @@ THERE = ["__consumer_offsets", "orders", "orders-eu", "orders.us", "ordersXus"]
         (["x+"], None),
     ],
 )
-def test_pattern_chooses_whole_names(names: list[str], chosen: list[str] | None) -> None:
+def test_topic_pattern_matches_only_whole_names(names: list[str], chosen: list[str] | None) -> None:
     if chosen is not None:
         assert chosen_topics(names, THERE) == chosen
         return
@@ -38,7 +38,7 @@ def test_pattern_chooses_whole_names(names: list[str], chosen: list[str] | None)
         chosen_topics(names, THERE)
 
 
-def test_words_are_names_values_and_additions() -> None:
+def test_topic_arguments_are_split_into_names_values_and_additions() -> None:
     words = ["a", "retention.ms=5", "b", "+cleanup.policy=compact", "a"]
     assert split_words(words) == (["a", "b"], {"retention.ms": "5"}, {"cleanup.policy": "compact"})
     with pytest.raises(Failure, match="key=value"):
@@ -52,7 +52,7 @@ def test_words_are_names_values_and_additions() -> None:
         ["alter", "t"], ["describe"], ["delete"],
     ],
 )  # fmt: skip
-def test_wrong_call_is_refused_in_words(arguments, capsys) -> None:
+def test_topic_command_with_wrong_arguments_is_refused_with_a_sentence(arguments, capsys) -> None:
     assert run(["topic", *arguments, "--bootstrap", "127.0.0.1:1"]) == 2
     assert capsys.readouterr().err.startswith("oncelog: ")
 
@@ -64,7 +64,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.mark.cluster
-def test_many_topics_are_made_altered_and_deleted(cluster: Cluster, capsys) -> None:
+def test_topic_commands_create_alter_and_delete_many_topics(cluster: Cluster, capsys) -> None:
     def told(*arguments: str, code: int = 0) -> str:
         capsys.readouterr()
         assert run(["topic", *arguments, "--data", str(cluster.data)]) == code
@@ -92,6 +92,6 @@ def test_many_topics_are_made_altered_and_deleted(cluster: Cluster, capsys) -> N
 
 
 @pytest.mark.parametrize("words_of", [parse, target])
-def test_digits_that_are_no_number_are_refused_in_words(words_of) -> None:
+def test_option_with_a_superscript_digit_is_refused_as_no_number(words_of) -> None:
     with pytest.raises(Failure, match="'²' is n"):
         words_of("²")

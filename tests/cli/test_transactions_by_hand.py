@@ -58,7 +58,7 @@ def ask(cluster: Cluster, capsys) -> Callable[..., Any]:
 
 
 @pytest.mark.in_turn
-def test_the_life_of_an_open_transaction_as_people_see_it(cluster, ask):
+def test_txn_commands_show_explain_and_abort_an_open_transaction(cluster, ask):
     name = "app-silent"
     with open_transaction(cluster, name, **{"transaction.timeout.ms": 60_000}) as producer:
         (row,) = ask("txn", "list", "--prefix", name, "--format", "json")
@@ -89,7 +89,7 @@ def test_the_life_of_an_open_transaction_as_people_see_it(cluster, ask):
     assert "has nothing open" in ask("txn", "explain", name)
 
 
-def test_a_marker_written_by_hand_frees_a_partition(cluster, ask):
+def test_txn_abort_by_partition_writes_a_marker_and_releases_the_last_stable_offset(cluster, ask):
     with open_transaction(cluster, "app-lost"):
 
         async def write_marker(admin: Any) -> None:
@@ -102,7 +102,7 @@ def test_a_marker_written_by_hand_frees_a_partition(cluster, ask):
         ask("txn", "abort", "app-lost")
 
 
-def test_coordinators_are_targets_of_faults(cluster, ask):
+def test_kill_command_with_a_txn_or_group_target_kills_its_coordinator(cluster, ask):
     with open_transaction(cluster, "app-1"):
         old = cluster.coordinator("txn", "app-1")
         told = ask("kill", "txn:app-1")
@@ -129,5 +129,5 @@ def test_coordinators_are_targets_of_faults(cluster, ask):
         (("why", "orders"), 1),
     ],
 )
-def test_missing_transaction_is_reported(ask, arguments, code):
+def test_txn_command_for_a_missing_transaction_reports_an_error(ask, arguments, code):
     assert "oncelog: " in ask(*arguments, code=code)

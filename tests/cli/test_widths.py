@@ -181,7 +181,9 @@ def broken(lines: Sequence[str], width: int) -> list[str]:
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", TABLES)
-def test_table_fits_and_breaks_no_word(on_screen, name: str, width: int) -> None:
+def test_table_on_a_narrow_terminal_fits_and_wraps_only_between_words(
+    on_screen, name: str, width: int
+) -> None:
     row, columns, optional = TABLES[name]
     lines = on_screen(width, lambda: show([row, row], "table", columns=columns, optional=optional))
     assert not broken(lines, width)
@@ -193,7 +195,7 @@ def test_table_fits_and_breaks_no_word(on_screen, name: str, width: int) -> None
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_table_is_one_line_a_row_for_a_program(name: str, capsys) -> None:
+def test_table_written_to_a_pipe_has_one_line_a_row(name: str, capsys) -> None:
     row, columns, optional = TABLES[name]
     show([row, row], "table", columns=columns, optional=optional)
     told = capsys.readouterr()
@@ -202,7 +204,7 @@ def test_table_is_one_line_a_row_for_a_program(name: str, capsys) -> None:
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_catalogue_fits(on_screen, width: int) -> None:
+def test_catalogue_table_on_a_narrow_terminal_fits(on_screen, width: int) -> None:
     assert not broken(on_screen(width, lambda: show(catalogue_rows(), "table")), width)
 
 
@@ -210,7 +212,9 @@ SENTENCE = "readers of committed data stop at offset 200; the log goes on to 251
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_sentence_is_wrapped_between_words_below_its_text(on_screen, width: int) -> None:
+def test_sentence_on_a_narrow_terminal_is_wrapped_between_words_and_indented(
+    on_screen, width: int
+) -> None:
     why = Explanation(f"orders/0: {SENTENCE}", (("held by", SENTENCE), ("to end it", "x" * 60)))
 
     def work() -> None:
@@ -251,7 +255,9 @@ def helps(paths: Sequence[tuple[str, ...]], width: int, room: int) -> list[str]:
 
 
 @pytest.mark.parametrize("paths", [WIDEST, pytest.param([], marks=pytest.mark.chaos)])
-def test_help_fits_and_breaks_no_word(paths: Sequence[tuple[str, ...]]) -> None:
+def test_help_on_a_narrow_terminal_fits_and_wraps_only_between_words(
+    paths: Sequence[tuple[str, ...]],
+) -> None:
     pages = paths or list(commands(build()))
     for width in WIDTHS:
         lines, wide = helps(pages, width, width), set(" ".join(helps(pages, width, 500)).split())

@@ -51,19 +51,21 @@ def at_once(*works: Callable[[], object]) -> list[BaseException]:
 
 
 @pytest.mark.parametrize("make", [BlockingProducer, BlockingConsumer])
-def test_two_threads_may_close_a_client(make: type[BlockingProducer | BlockingConsumer]) -> None:
+def test_blocking_client_closed_by_two_threads_raises_no_error(
+    make: type[BlockingProducer | BlockingConsumer],
+) -> None:
     for _ in range(5):
         client = make(NOWHERE)
         assert at_once(client.close, client.close) == []
 
 
-def test_second_close_does_not_end_the_flush_of_the_first() -> None:
+def test_blocking_client_closed_twice_completes_the_flush_of_the_first_close() -> None:
     client = BlockingClient(slow := Slow(), "slow")
     assert at_once(client.close, client.close) == []
     assert slow.has_flushed
 
 
-def test_call_that_waits_raises_when_the_client_is_closed() -> None:
+def test_blocking_poll_that_waits_raises_client_closed_at_a_close() -> None:
     consumer = BlockingConsumer(NOWHERE)
     consumer.assign({("t", 0): 0})
     begun = threading.Event()
@@ -79,7 +81,7 @@ def test_call_that_waits_raises_when_the_client_is_closed() -> None:
         consumer.poll(0)
 
 
-def test_record_that_waits_for_its_topic_is_decided_when_the_close_is_interrupted(
+def test_record_waiting_for_its_topic_fails_when_the_close_is_interrupted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     producer = BlockingProducer(NOWHERE)
@@ -104,7 +106,7 @@ def test_record_that_waits_for_its_topic_is_decided_when_the_close_is_interrupte
             delivery.result()
 
 
-def test_callback_that_closes_its_own_client_is_refused() -> None:
+def test_blocking_client_closed_inside_its_own_callback_is_refused() -> None:
     client = BlockingClient(slow := Slow(), "slow")
 
     async def closes(_: Slow) -> None:
@@ -116,7 +118,7 @@ def test_callback_that_closes_its_own_client_is_refused() -> None:
     assert slow.has_flushed
 
 
-def test_signal_handler_may_close_a_client_that_is_closing() -> None:
+def test_blocking_client_closed_by_a_signal_handler_during_a_close_is_closed_once() -> None:
     client = BlockingClient(slow := Slow(), "slow")
     main = threading.main_thread().ident
     assert main is not None

@@ -38,7 +38,7 @@ CALLS: dict[str, Callable[[Consumer], Any]] = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-async def test_call_of_a_closed_consumer_raises(name: str) -> None:
+async def test_consumer_call_after_close_raises(name: str) -> None:
     consumer = Consumer(NOWHERE, group_id="g", enable_auto_commit=False)
     consumer.assign({PLACE: 0})
     await consumer.close()
@@ -65,7 +65,7 @@ async def test_poll_is_ended_by_a_close_of_another_task(group_id: str | None) ->
             await poll
 
 
-async def test_callbacks_of_the_close_may_commit_and_not_poll() -> None:
+async def test_consumer_callbacks_during_close_may_commit_and_not_poll() -> None:
     """Kafka's consumer behaves the same: it is closed only after it has left."""
     consumer = Consumer(NOWHERE, group_id="g", enable_auto_commit=False)
     committed, said = [], []
@@ -91,7 +91,7 @@ async def test_callbacks_of_the_close_may_commit_and_not_poll() -> None:
 
 
 @pytest.mark.parametrize("steps", [0, 1, 2, 3, 5])
-async def test_cancelled_close_leaves_no_task_running(steps: int) -> None:
+async def test_consumer_close_that_was_cancelled_leaves_no_task_running(steps: int) -> None:
     consumer = Consumer(NOWHERE, group_id="g", enable_auto_commit=False)
     consumer.subscribe(["t"])
     await consumer.poll(20)

@@ -46,7 +46,7 @@ class _Open(asyncio.Transport):
         pass
 
 
-async def test_callers_waiting_for_a_failed_connection_do_not_try_again(
+async def test_connection_that_fails_fails_all_waiting_callers_without_another_attempt(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     hosts, view = Hosts(monkeypatch), ClusterView("127.0.0.1:1")
@@ -60,7 +60,7 @@ async def test_callers_waiting_for_a_failed_connection_do_not_try_again(
     assert hosts.opened == [DEAF, DEAF], "who comes later tries anew"
 
 
-async def test_cancelled_caller_leaves_the_connection_to_the_next_one(
+async def test_connection_attempt_of_a_cancelled_caller_is_used_by_the_next_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     hosts, view = Hosts(monkeypatch), ClusterView("127.0.0.1:1")
@@ -72,7 +72,7 @@ async def test_cancelled_caller_leaves_the_connection_to_the_next_one(
     assert hosts.opened == [DEAF, DEAF]
 
 
-async def test_lost_broker_is_asked_after_connected_ones(
+async def test_broker_with_a_lost_connection_is_asked_only_after_connected_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     hosts, view = Hosts(monkeypatch), ClusterView("127.0.0.1:1")
@@ -98,7 +98,7 @@ class _Full(_Open):
         self.is_aborted = True
 
 
-async def test_request_without_an_answer_has_a_deadline() -> None:
+async def test_request_without_an_answer_fails_at_its_deadline() -> None:
     connection = BrokerConnection("127.0.0.1", 1, "test", 50)
     transport = connection._transport = _Full()
     connection.writable.clear()
@@ -165,7 +165,7 @@ def test_partitions_of_many_topics_are_found_with_one_scan() -> None:
 
 
 @pytest.mark.parametrize("size_bytes, is_aside", [(1_000, False), (1_000_000, True)])
-async def test_large_answer_is_decoded_in_a_thread(
+async def test_large_metadata_answer_is_decoded_in_a_thread(
     monkeypatch: pytest.MonkeyPatch, size_bytes: int, is_aside: bool
 ) -> None:
     """The metadata of ten thousand partitions takes half a second to decode."""

@@ -56,7 +56,9 @@ UNKNOWN, MOVED = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_CONTROLLER
         ([{}], UnknownServerError),
     ],
 )
-async def test_topic_is_deleted_or_has_an_error(answers: Any, outcome: type) -> None:
+async def test_delete_topics_reports_success_or_an_error_for_each_topic(
+    answers: Any, outcome: type
+) -> None:
     admin = Admin("127.0.0.1:1")
     admin.view = LossyView(*answers)  # type: ignore[assignment]
     found = await admin.delete_topics_each(["a"])

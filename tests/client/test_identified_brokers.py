@@ -85,7 +85,7 @@ class Node:
         }
 
 
-async def test_known_broker_is_asked_with_its_id() -> None:
+async def test_broker_with_a_known_id_is_asked_for_that_id_in_api_versions() -> None:
     async with Node(1, "c", 5).serving() as one, Node(2, "c", 5).serving() as two:
         one.known = [one, two]
         view = ClusterView(f"127.0.0.1:{one.port}")
@@ -96,7 +96,7 @@ async def test_known_broker_is_asked_with_its_id() -> None:
         await view.close()
 
 
-async def test_older_brokers_are_asked_without_an_id() -> None:
+async def test_broker_of_an_older_version_is_asked_without_an_id() -> None:
     async with Node(1, "c", 4).serving() as one, Node(2, "c", 4).serving() as two:
         one.known = [one, two]
         view = ClusterView(f"127.0.0.1:{one.port}")
@@ -107,7 +107,7 @@ async def test_older_brokers_are_asked_without_an_id() -> None:
 
 
 @pytest.mark.parametrize(("node_id", "cluster_id"), [(3, "c"), (2, "another")])
-async def test_address_of_another_broker_sends_the_client_back_to_the_bootstrap_list(
+async def test_broker_address_that_belongs_to_another_broker_makes_the_client_rebootstrap(
     node_id: int, cluster_id: str
 ) -> None:
     first = Node(1, "c", 5)

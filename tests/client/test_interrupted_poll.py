@@ -58,14 +58,14 @@ def interrupted(
         yield consumer, request.param
 
 
-def test_poll_after_an_interrupted_one_returns_its_records(interrupted: Any) -> None:
+def test_poll_after_an_interrupted_poll_returns_the_same_records(interrupted: Any) -> None:
     consumer, poll = interrupted
     assert len(poll(consumer)) == 1
     assert consumer.position(*PLACE) == 1
     assert len(poll(consumer)) == 0
 
 
-def test_poll_interrupted_before_it_begins_returns_no_record_twice(
+def test_poll_interrupted_before_it_begins_does_not_return_older_records_again(
     interrupted: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     consumer, poll = interrupted
@@ -82,7 +82,7 @@ def test_poll_interrupted_before_it_begins_returns_no_record_twice(
     assert len(poll(consumer)) == 0
 
 
-def test_poll_that_ends_after_its_caller_was_interrupted_is_taken_back(
+def test_poll_that_ends_after_its_caller_was_interrupted_returns_its_records_to_the_next_poll(
     interrupted: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     consumer, poll = interrupted
@@ -99,12 +99,12 @@ def test_poll_that_ends_after_its_caller_was_interrupted_is_taken_back(
     assert len(poll(consumer)) == 1
 
 
-def test_interrupted_poll_does_not_move_the_position(interrupted: Any) -> None:
+def test_poll_that_was_interrupted_does_not_move_the_position(interrupted: Any) -> None:
     consumer, _ = interrupted
     assert consumer.position(*PLACE) == 0
 
 
-def test_interrupted_poll_is_not_committed(interrupted: Any) -> None:
+def test_commit_after_an_interrupted_poll_does_not_commit_its_records(interrupted: Any) -> None:
     consumer, _ = interrupted
     consumer.commit()
     assert committed == [0]
@@ -116,7 +116,7 @@ def test_close_after_an_interrupted_poll_does_not_commit_it(interrupted: Any) ->
     assert committed == [0]
 
 
-def test_poll_interrupted_before_it_begins_takes_nothing_back() -> None:
+def test_poll_interrupted_before_it_begins_keeps_the_position() -> None:
     with BlockingConsumer("127.0.0.1:1") as consumer:
         consumer.assign({PLACE: 0})
         load(consumer)
@@ -127,7 +127,7 @@ def test_poll_interrupted_before_it_begins_takes_nothing_back() -> None:
         assert consumer.position(*PLACE) == 1
 
 
-def test_refused_poll_takes_nothing_back() -> None:
+def test_poll_refused_on_the_event_loop_keeps_the_position() -> None:
     with BlockingConsumer("127.0.0.1:1") as consumer:
         consumer.assign({PLACE: 0})
         load(consumer)
@@ -146,14 +146,14 @@ def leave_before_it_begins(work: Any, timeout_s: float | None = None) -> None:
     raise Interrupted
 
 
-def test_seek_after_an_interrupted_poll_is_kept(interrupted: Any) -> None:
+def test_seek_after_an_interrupted_poll_sets_the_position(interrupted: Any) -> None:
     consumer, _ = interrupted
     consumer.seek(*PLACE, 7)
     assert consumer.position(*PLACE) == 7
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # in a finalizer
-def test_polls_between_signals_return_every_record_once(bootstrap: str, topic: str) -> None:
+def test_polls_interrupted_by_signals_return_every_record_once(bootstrap: str, topic: str) -> None:
     count = 1_000
     with BlockingProducer(bootstrap) as producer:
         producer.send_many(topic, [b"%d" % n for n in range(count)], partition=0)

@@ -11,17 +11,17 @@ from oncelog.client.produce.accumulator import ProducerBatch
 from oncelog.client.settings import consumer_settings
 
 
-def test_batch_is_named_by_its_partition_and_size() -> None:
+def test_log_line_about_a_batch_names_its_partition_and_size() -> None:
     assert repr(ProducerBatch("orders", 3, 0, 0)) == "a batch of 0 records of orders/3"
 
 
-def test_many_partitions_take_one_short_line() -> None:
+def test_log_line_about_many_partitions_is_short() -> None:
     line = named({("t", index) for index in range(10_000)})
     assert line.startswith("10000 partitions (t/0, t/1, ") and line.endswith(", ...)")
     assert line.count("t/") == NAMED_MAX
 
 
-def test_position_that_is_reset_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_log_line_is_written_for_each_position_reset(caplog: pytest.LogCaptureFixture) -> None:
     view: Any = None  # no broker is asked
     settings = consumer_settings({"bootstrap.servers": "h:1", "auto.offset.reset": "latest"}, {})
     positions = Positions(view, settings, None)

@@ -35,12 +35,12 @@ sys.exit(1)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="on_exit is glibc's")
-def test_loop_left_open_does_not_crash_the_exit_of_a_program() -> None:
+def test_blocking_client_left_open_does_not_crash_the_exit_of_its_program() -> None:
     done = run_to_end([sys.executable, "-c", BEGIN + LATE])
     assert (done.returncode, done.stderr) == (1, "")
 
 
-def test_loop_serves_later_exit_handlers() -> None:
+def test_blocking_client_used_in_an_exit_handler_still_answers() -> None:
     end = """
 def say():
     print(thread.run(answer()), thread.run(answer(), 5))

@@ -26,7 +26,7 @@ from .produce.filling import put
         (b"abc", 479470107),
     ],
 )
-def test_murmur2_is_that_of_the_java_client(data, signed):
+def test_murmur2_equals_the_hash_of_the_java_client(data, signed):
     assert murmur2(data) == signed & 0xFFFFFFFF
 
 
@@ -74,20 +74,20 @@ def test_batch_is_sent_when_full_or_after_its_linger():
     assert len(batches.take(4)) == 1, "a second batch has begun: the first is full"
 
 
-def test_records_of_a_batch_have_offsets_from_zero():
+def test_records_of_a_batch_have_offset_deltas_from_zero():
     batches = make(batch_bytes=10_000)
     fill(batches, 4)
     (batch,) = batches.take(100)
     assert [r.offset for r in decode_batch(batch.builder.build())] == [0, 1, 2, 3]
 
 
-def test_at_most_five_batches_are_in_flight():
+def test_partition_has_at_most_five_batches_in_flight():
     batches = make()
     fill(batches, 9)
     assert [len(batches.take(100)) for _ in range(7)] == [1, 1, 1, 1, 1, 0, 0]
 
 
-def test_retry_returns_to_its_place_and_holds_back_the_others():
+def test_batch_that_is_retried_keeps_its_place_and_delays_the_others():
     batches = make()
     fill(batches, 6)
     sent = [number(batches.take(100), i) for i in range(3)]
@@ -102,7 +102,7 @@ def test_retry_returns_to_its_place_and_holds_back_the_others():
     assert number(batches.take(100), -1) is sent[2]
 
 
-def test_expired_batch_reports_the_error_of_its_last_attempt():
+def test_batch_that_expires_raises_the_error_of_its_last_attempt():
     batches = make()
     fill(batches, 1)
     batch = number(batches.take(100), 0)
@@ -126,7 +126,7 @@ def test_flush_waits_for_the_backoff_of_a_retry():
     assert batches.take(200, is_flushing=True)
 
 
-def test_batches_expire_and_keep_their_place_in_flight():
+def test_batches_that_expire_keep_their_place_in_flight():
     batches = make(delivery_timeout_ms=50)
     fill(batches, 1, now_ms=0)
     first = number(batches.take(40), 0)
@@ -142,7 +142,7 @@ def test_batches_expire_and_keep_their_place_in_flight():
     assert batches.unfinished_bytes == HEADER_BYTES + 159
 
 
-def test_renumber_begins_with_the_refused_batch():
+def test_renumbering_begins_with_the_refused_batch():
     batches = make()
     fill(batches, 4)
     sent = [number(batches.take(100), i) for i in range(4)]
@@ -153,7 +153,7 @@ def test_renumber_begins_with_the_refused_batch():
 
 
 @given(st.lists(st.sampled_from(["add", "take", "ok", "retry"]), max_size=60))
-def test_sequences_are_decided_in_order_whatever_happens(steps):
+def test_sequence_numbers_complete_in_order_under_random_answers(steps):
     batches, next_sequence, decided, flying = make(), 0, [], []
     for now, step in enumerate(steps, 100):
         if step == "add":
@@ -177,11 +177,11 @@ def test_sequences_are_decided_in_order_whatever_happens(steps):
 
 
 @pytest.mark.parametrize("text", ["", "host", "host:", "host:0", "host:70000", "host:x"])
-def test_malformed_address_is_refused(text):
+def test_bootstrap_address_of_a_malformed_text_is_refused(text):
     with pytest.raises(ValueError, match="address"):
         parse_address(text)
 
 
-def test_address_is_parsed_with_its_port():
+def test_bootstrap_address_is_parsed_with_its_port():
     assert parse_address(" localhost:9092") == ("localhost", 9092)
     assert parse_address("[::1]:9092") == ("::1", 9092)

@@ -5,19 +5,19 @@ import pytest
 from oncelog.client.settings import CONSUMER, PRODUCER, consumer_settings, producer_settings
 
 
-def test_dotted_names_and_keywords_mean_the_same():
+def test_setting_given_by_dotted_name_or_keyword_has_the_same_value():
     one = producer_settings({"linger.ms": "20", "compression.type": "zstd"}, {})
     other = producer_settings(None, {"linger_ms": 20, "compression_type": "zstd"})
     assert vars(one) == vars(other)
     assert (one.linger_ms, one.acks, one.enable_idempotence) == (20, -1, True)
 
 
-def test_keyword_overrides_the_configuration():
+def test_setting_given_as_a_keyword_overrides_the_config_dictionary():
     assert producer_settings({"linger.ms": 20}, {"linger_ms": 0}).linger_ms == 0
 
 
 @pytest.mark.parametrize("row", [*PRODUCER, *CONSUMER], ids=lambda row: row.name)
-def test_every_default_passes_its_own_check(row):
+def test_setting_default_passes_its_own_validation(row):
     assert row.read(row.default) == row.default or row.default is None
     assert row.name == row.name.lower() and row.keyword.isidentifier()
 
@@ -77,7 +77,7 @@ def test_consumer_settings_refuse_an_invalid_value(keywords, sentence):
         consumer_settings(None, keywords)
 
 
-def test_lists_are_read_from_text():
+def test_setting_with_a_list_is_parsed_from_comma_separated_text():
     s = consumer_settings({"partition.assignment.strategy": "range, sticky"}, {})
     assert s.partition_assignment_strategy == ("range", "sticky")
     with pytest.raises(AttributeError, match="nonsense"):

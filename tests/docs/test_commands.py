@@ -17,19 +17,19 @@ pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("docs")]
 STARTED = "oncelog start $(grep -o 'killed node [0-9]' shell.log | cut -c 13)"
 
 
-def test_cluster_loses_its_leader_as_the_readme_shows(folder: Path) -> None:
+def test_readme_example_of_a_lost_leader_prints_the_output_shown(folder: Path) -> None:
     shown = block("README.md", "oncelog start 1", {"oncelog start 1": STARTED})
     assert wrong_in(run(shown.steps(), folder)) == {}
 
 
-def test_program_of_the_page_prints_the_output_shown(folder: Path) -> None:
+def test_cluster_page_client_program_prints_the_output_shown(folder: Path) -> None:
     (folder / "orders.py").write_text(block("docs/cluster.md", "import confluent_kafka").text)
     step = Step(f"{sys.executable} orders.py", ("10000 records, each once and in order",))
     assert wrong_in(run([step], folder)) == {}
 
 
 @pytest.mark.chaos
-def test_clock_is_advanced_as_the_page_shows(folder: Path) -> None:
+def test_testing_page_clock_commands_print_the_output_shown(folder: Path) -> None:
     steps = block("docs/testing.md", "oncelog up --clock controlled").steps()
     assert wrong_in(run(steps, folder)) == {}
 
@@ -46,7 +46,7 @@ os.kill(os.getpid(), 9)
 """
 
 
-def test_stuck_reader_is_explained_as_the_page_shows(running: Cluster) -> None:
+def test_cluster_page_stuck_reader_commands_print_the_output_shown(running: Cluster) -> None:
     with BlockingAdmin(running.bootstrap) as admin:
         admin.create_topic("orders", partitions=1)
     with BlockingProducer(running.bootstrap) as producer:
@@ -64,7 +64,7 @@ def test_stuck_reader_is_explained_as_the_page_shows(running: Cluster) -> None:
 
 
 @pytest.mark.chaos
-def test_records_are_read_and_written_as_the_page_shows(running: Cluster) -> None:
+def test_records_page_commands_print_the_output_shown(running: Cluster) -> None:
     folder = running.data.parent
     with BlockingAdmin(running.bootstrap) as admin:
         for topic in ("billed", "images", "copy", "orders-1", "orders-2", "test-1"):
@@ -85,7 +85,9 @@ def test_records_are_read_and_written_as_the_page_shows(running: Cluster) -> Non
     assert wrong_in(run(steps, folder)) == {}
 
 
-def test_profiles_name_a_cluster_as_the_page_shows(running: Cluster, tmp_path: Path) -> None:
+def test_records_page_profile_commands_print_the_output_shown(
+    running: Cluster, tmp_path: Path
+) -> None:
     (tmp_path / "client.properties").write_text("security.protocol=PLAINTEXT\n")
     first = f"oncelog profile set other --bootstrap {running.bootstrap}"
     shown = block("docs/records.md", "oncelog profile use", {"10.0.0.7:9092": running.bootstrap})

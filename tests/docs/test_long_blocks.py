@@ -33,7 +33,7 @@ def proved(folder: Path, steps: list[Step]) -> list[Done]:
         ("docs/prove.md", "-- python transactional.py"),
     ],
 )
-def test_application_is_judged_as_the_page_shows(tmp_path: Path, page: str, has: str) -> None:
+def test_prove_page_command_gives_the_verdict_shown(tmp_path: Path, page: str, has: str) -> None:
     """Only the verdict is compared: each run strikes other requests."""
     (step,) = block(page, has).steps()
     (done,) = proved(tmp_path, [step])
@@ -41,14 +41,16 @@ def test_application_is_judged_as_the_page_shows(tmp_path: Path, page: str, has:
     assert verdict and done.lines[-1].startswith(verdict[0]), done.lines
 
 
-def test_first_command_and_test_of_the_page_clear_a_right_application(tmp_path: Path) -> None:
+def test_prove_page_first_command_and_pytest_example_pass_a_correct_application(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "test_invoices.py").write_text(block("docs/prove.md", "import oncelog").text)
     asks = block("docs/prove.md", "--instances 2 --seconds 20").steps()
     done = proved(tmp_path, [*asks, Step("python -m pytest -q test_invoices.py")])
     assert wrong_in(done) == {}
 
 
-def test_benchmark_prints_the_rows_of_the_page(tmp_path: Path) -> None:
+def test_measuring_page_benchmark_prints_the_rows_shown(tmp_path: Path) -> None:
     steps = block("docs/measuring.md", "oncelog bench replication").steps()
     (done,) = run(steps[1:], tmp_path, timeout_s=LONG_S)  # behind the installation
     assert re.findall(r"^ +\d+ +\w+", "\n".join(done.lines), re.MULTILINE) == re.findall(
@@ -56,14 +58,14 @@ def test_benchmark_prints_the_rows_of_the_page(tmp_path: Path) -> None:
     )
 
 
-def test_run_of_chaos_is_judged_replayed_and_drawn(tmp_path: Path) -> None:
+def test_chaos_page_commands_judge_replay_and_report_a_run(tmp_path: Path) -> None:
     steps = block("docs/chaos.md", "oncelog chaos replay RUN").steps()
     assert wrong_in(run(steps, tmp_path, timeout_s=LONG_S)) == {}
     there = {path.name for path in (tmp_path / "RUN").iterdir()}
     assert {"run.json", "history", "nodes", "workers", "report.html"} <= there
 
 
-def test_simulation_runs_the_seeds_of_its_page() -> None:
+def test_simulation_page_commands_print_the_output_shown() -> None:
     many = ("--seeds 0:160", "--seeds 0:30")  # minutes; `-m soak` runs thousands
     steps = block("docs/simulation.md", "--seed 7 --logs").steps()
     few = [step for step in steps if not any(each in step.command for each in many)]
@@ -71,14 +73,14 @@ def test_simulation_runs_the_seeds_of_its_page() -> None:
     assert wrong_in(run(few, ROOT, timeout_s=LONG_S)) == {}
 
 
-def test_clock_of_the_page_fences_a_writer(tmp_path: Path) -> None:
+def test_testing_page_clock_example_fences_a_slow_writer(tmp_path: Path) -> None:
     helpers = block("docs/testing.md", "def writer_of").text.split("@pytest.mark.oncelog", 1)[0]
     fenced = block("docs/testing.md", '@pytest.mark.oncelog(clock="controlled")').text
     (tmp_path / "test_clock.py").write_text(f"{helpers}{fenced}")
     assert wrong_in(run([Step("python -m pytest -q test_clock.py")], tmp_path)) == {}
 
 
-def test_killed_query_of_the_readme_counts_each_order_once(folder: Path) -> None:
+def test_readme_spark_query_killed_midway_writes_each_order_once(folder: Path) -> None:
     (folder / "invoices.py").write_text(block("README.md", "from oncelog.pipeline import").text)
     steps = block("README.md", "python invoices.py &").steps()
     more = {"SPARK_LOCAL_IP": "127.0.0.1"}
@@ -90,7 +92,7 @@ def test_killed_query_of_the_readme_counts_each_order_once(folder: Path) -> None
     assert 0 < int(counts[0][0]) < 100_000
 
 
-def test_audit_takes_topics_and_logs_as_its_page_shows(folder: Path) -> None:
+def test_audit_page_commands_check_topics_and_logs_as_shown(folder: Path) -> None:
     with Cluster(3, data=folder / ".oncelog") as cluster:
         bootstrap = cluster.bootstrap
         (folder / "client.properties").write_text(f"bootstrap.servers={bootstrap}\n")
@@ -103,7 +105,7 @@ def test_audit_takes_topics_and_logs_as_its_page_shows(folder: Path) -> None:
     assert wrong_in(done) == {}
 
 
-def test_pieces_of_the_page_about_spark_run_one_after_another(running: Cluster) -> None:
+def test_spark_page_examples_run_one_after_another(running: Cluster) -> None:
     folder = running.data.parent
     here = {"127.0.0.1:9092": running.bootstrap}
     data = {"/data/": f"{folder}/"}

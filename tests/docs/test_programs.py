@@ -32,7 +32,7 @@ async def execute(piece: Block, names: dict[str, Any]) -> None:
         await result
 
 
-def test_columns_are_sent_and_read_as_the_page_says(running: Cluster) -> None:
+def test_client_page_column_example_sends_and_reads_all_records(running: Cluster) -> None:
     values = [b"%d" % number for number in range(100)]
     names: dict[str, Any] = {"values": values}
     with BlockingAdmin(running.bootstrap) as admin:
@@ -59,7 +59,7 @@ def test_columns_are_sent_and_read_as_the_page_says(running: Cluster) -> None:
     assert sum(each.record_count for each in names["ranges"]) == len(values)
 
 
-def test_consumer_takes_the_login_of_the_page(tmp_path: Path, monkeypatch) -> None:
+def test_client_page_login_example_creates_a_consumer(tmp_path: Path, monkeypatch) -> None:
     trustme.CA().cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"Consumer": Consumer, "password": "secret"}
@@ -103,7 +103,9 @@ def values_in(file: Path) -> list[bytes]:
             return []
 
 
-def test_records_become_rows_as_the_page_says(running: Cluster, tmp_path: Path) -> None:
+def test_databases_page_consumer_example_writes_each_record_as_a_row(
+    running: Cluster, tmp_path: Path
+) -> None:
     with BlockingAdmin(running.bootstrap) as admin:
         admin.create_topic("transfers", partitions=3)
     with BlockingProducer(running.bootstrap) as producer:
@@ -119,7 +121,7 @@ def test_records_become_rows_as_the_page_says(running: Cluster, tmp_path: Path) 
     assert sorted(values_in(file)) == sorted(b"%d" % number for number in range(10)), told
 
 
-def test_rows_of_an_outbox_become_records_as_the_page_says(
+def test_databases_page_outbox_example_sends_each_row_as_a_record(
     running: Cluster, tmp_path: Path
 ) -> None:
     with BlockingAdmin(running.bootstrap) as admin:
@@ -151,9 +153,7 @@ def test_rows_of_an_outbox_become_records_as_the_page_says(
         ("docs/prove.md", "producer.begin_transaction()", "transactional.py"),
     ],
 )
-def test_piece_of_a_page_stands_in_the_program_that_it_is_of(
-    page: str, has: str, file: str
-) -> None:
+def test_page_excerpt_matches_the_lines_of_its_program_file(page: str, has: str, file: str) -> None:
     there = [line.strip() for line in (PROGRAMS / file).read_text(encoding="utf-8").splitlines()]
     at = 0
     for line in map(str.strip, block(page, has).text.splitlines()):

@@ -16,28 +16,28 @@ LEAST = {
 PLAIN = {"listeners": "PLAINTEXT://127.0.0.1:9092"}
 
 
-def test_listeners_of_the_page_are_taken_by_a_broker() -> None:
+def test_security_page_listeners_are_accepted_by_the_broker_config() -> None:
     shown = parse_properties(block("docs/security.md", "listeners=CLIENTS").text)
     clients, inside = BrokerConfig.from_properties(LEAST | shown).endpoints
     assert clients.advertised == ("broker-1.example.org", 9092)
     assert (clients.overrides, inside.overrides) == ({"max_connections": 500}, {})
 
 
-def test_authorizer_of_the_page_is_taken_by_a_broker() -> None:
+def test_security_page_authorizer_is_accepted_by_the_broker_config() -> None:
     text = block("docs/security.md", "authorizer.class.name=").text
     shown = BrokerConfig.from_properties({**LEAST, **PLAIN, **parse_properties(text)})
     assert shown.authorizer_class_name == STANDARD_AUTHORIZER
     assert shown.super_users == "User:admin"
 
 
-def test_tls_of_the_page_is_taken_by_a_broker() -> None:
+def test_security_page_tls_settings_are_accepted_by_the_broker_config() -> None:
     shown = parse_properties(block("docs/security.md", "ssl.client.auth=required").text)
     config = BrokerConfig.from_properties(LEAST | shown)
     assert [each.protocol.name for each in config.endpoints] == ["SSL"]
     assert config.ssl_client_auth == "required"
 
 
-def test_logins_of_the_page_are_taken_by_a_broker() -> None:
+def test_security_page_logins_are_accepted_by_the_broker_config() -> None:
     shown = parse_properties(block("docs/security.md", "connections.max.reauth.ms=").text)
     config = BrokerConfig.from_properties(LEAST | shown)
     (listener,) = config.endpoints

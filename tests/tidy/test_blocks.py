@@ -34,7 +34,7 @@ ELSEWHERE: dict[Key, str] = {
     ("docs/databases.md", "CheckBackTask("): "tests/client/dual_write/test_check_back_task.py::"
     "test_check_back_task_ends_an_open_transaction",
     ("docs/databases.md", "async_session(work)"): "tests/client/adapters/test_sqlalchemy.py::"
-    "test_sqlalchemy_asyncio_block_cancelled_in_a_session_does_not_count",
+    "test_sqlalchemy_asyncio_block_cancelled_in_a_session_commits_neither_rows_nor_events",
     ("docs/databases.md", "adapters.asyncpg"): "tests/client/adapters/test_asyncpg.py::"
     "test_asyncpg_program_in_the_docs_runs_as_shown",
     ("docs/databases.md", "settings.configure("): "tests/client/adapters/test_django.py::"
@@ -50,12 +50,12 @@ ELSEWHERE: dict[Key, str] = {
     ("docs/install.md", "runs-on:"): "tests/tidy/test_install.py::"
     "test_workflow_is_yaml_with_jobs_and_steps",
     ("docs/inject.md", "oncelog inject --api EndTxn"): "tests/cli/test_inject.py::"
-    "test_it_ends_when_it_is_done",
+    "test_inject_with_exit_when_done_exits_after_its_fault",
     ("docs/inject.md", "oncelog observe --bootstrap"): "tests/prove/test_observe.py",
     ("docs/records.md", "--encode avro"): "tests/cli/records/test_registry.py::"
-    "test_record_encoded_by_produce_is_decoded_by_consume",
+    "test_consume_of_a_record_encoded_by_produce_prints_the_produced_value",
     ("docs/security.md", "oncelog acl add --allow User:bob"): "tests/cli/security/"
-    "test_acl_commands.py::test_commands_of_the_page_have_the_effect_it_names",
+    "test_acl_commands.py::test_acl_commands_of_the_security_page_add_and_remove_the_acls_shown",
     ("docs/security.md", "oncelog up --secure"): "tests/deploy/cluster/secured/"
     "test_secured_cluster.py::test_command_line_logs_in_as_admin_and_prints_passwords",
     ("docs/security.md", "refused User:alice"): "tests/node/security/test_refusals.py::"

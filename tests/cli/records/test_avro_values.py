@@ -57,7 +57,9 @@ def logical(kind: str, name: str, **more: int) -> dict[str, Any]:
         (["int", "string"], "tea"),
     ],
 )
-def test_values_come_back_as_the_decoder_prints_them(schema: Any, content: Any) -> None:
+def test_avro_value_written_from_json_is_printed_as_the_same_json(
+    schema: Any, content: Any
+) -> None:
     avro = schema_of(schema)
     out = io.BytesIO()
     schemaless_writer(out, avro.parsed, avro.value(content))
@@ -65,7 +67,7 @@ def test_values_come_back_as_the_decoder_prints_them(schema: Any, content: Any) 
     assert json.loads(compact(schemaless_reader(out, avro.parsed, None))) == content
 
 
-def test_union_takes_the_branch_that_is_named() -> None:
+def test_avro_union_value_with_a_named_branch_has_that_branch() -> None:
     avro = schema_of(["int", "long", "bytes"])
     assert avro.value({"long": 7}) == ("long", 7)
     assert avro.value(7) == ("int", 7)
@@ -73,7 +75,7 @@ def test_union_takes_the_branch_that_is_named() -> None:
     assert avro.value({"bytes": "/wA="}) == ("bytes", b"\xff\0")
 
 
-def test_reference_is_another_schema() -> None:
+def test_avro_reference_to_another_schema_is_resolved() -> None:
     leaf = SimpleNamespace(name="shop.Leaf", text=json.dumps(LEAF))
     both = [{"n": 1}, {"n": 2}]
     avro = schema_of({"type": "array", "items": "shop.Leaf"}, leaf)
@@ -83,7 +85,7 @@ def test_reference_is_another_schema() -> None:
     assert out.getvalue() == b"\4\2\4\0"
 
 
-def test_references_without_end_are_refused() -> None:
+def test_avro_schema_with_endless_references_is_refused() -> None:
     def another(reference: Any) -> Any:
         further = SimpleNamespace(name=reference.name + "x")
         return SimpleNamespace(schema_str='"int"', references=[further])
@@ -107,6 +109,8 @@ def test_references_without_end_are_refused() -> None:
         (["null", "long"], "tea", "it is none of null, long"),
     ],
 )
-def test_value_outside_its_schema_is_named(schema: Any, content: Any, words: str) -> None:
+def test_avro_value_outside_its_schema_raises_a_named_error(
+    schema: Any, content: Any, words: str
+) -> None:
     with pytest.raises(ValueError, match=words):
         schema_of(schema).value(content)

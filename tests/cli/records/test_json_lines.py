@@ -25,13 +25,13 @@ headers = st.lists(st.tuples(st.text(max_size=5), data), max_size=3).map(tuple)
 
 
 @given(data, data, headers, st.integers(0, 2**40))
-def test_record_comes_back_byte_for_byte(key, value, headers, timestamp):
+def test_json_line_of_a_record_is_parsed_back_byte_for_byte(key, value, headers, timestamp):
     record = ConsumerRecord("t", 3, 17, timestamp, key, value, headers)
     back = record_of(json.dumps(fields_of(record)).encode())
     assert back == (key, value, headers, 3, timestamp)
 
 
-def test_bytes_that_are_no_text_are_named():
+def test_json_line_of_bytes_outside_utf8_has_base64_and_a_named_encoding():
     fields = fields_of(ConsumerRecord("t", 0, 1, 2, b"k", b"\xff", (("h", b"\xfe"), ("h", b"x"))))
     assert (fields["value"], fields["value_encoding"]) == ("/w==", "base64")
     assert "key_encoding" not in fields
@@ -41,7 +41,7 @@ def test_bytes_that_are_no_text_are_named():
     ]
 
 
-def test_decoded_json_is_written_back_as_json():
+def test_json_line_of_a_decoded_json_value_is_parsed_back_as_json():
     record = ConsumerRecord("t", 0, 1, 2, b"ab", b' {"a": [1, null]}', ())
     fields = fields_of(record, Decoded("6162", "hex"), Decoded({"a": [1, None]}, "json"))
     assert fields["value"] == {"a": [1, None]}
@@ -60,7 +60,7 @@ def test_decoded_json_is_written_back_as_json():
         ('{"key": 5, "value": "v", "headers": {"a": "b"}}', b"5", b"v"),
     ],
 )
-def test_line_of_a_person_is_a_record(line, key, value):
+def test_json_line_written_by_hand_is_parsed_as_a_record(line, key, value):
     found = record_of(line.encode())
     assert (found.key, found.value, found.partition, found.timestamp_ms) == (key, value, None, None)
 
@@ -86,18 +86,18 @@ def test_line_of_a_person_is_a_record(line, key, value):
         ("[" * 100_000, "nested too deeply"),
     ],
 )
-def test_line_that_is_no_record_is_refused_in_words(line, words):
+def test_json_line_without_a_record_is_refused_with_a_sentence(line, words):
     with pytest.raises(NotARecord, match=words):
         record_of(line.encode())
 
 
-def test_half_of_a_surrogate_pair_stays_an_escape():
+def test_json_line_with_half_a_surrogate_pair_keeps_its_escape():
     half = b'{"a":"\\ud800"}'
     assert compact(parsed(half)).encode() == half
     assert record_of(b'{"value": ' + half + b"}").value == half
 
 
-def test_avro_values_without_a_json_type_are_printed_as_text():
+def test_json_line_of_avro_values_without_a_json_type_has_them_as_text():
     """A registry's decoder makes dates, decimals, UUIDs and bytes of logical types."""
     at, number = datetime(2026, 1, 31, 12, tzinfo=UTC), uuid.UUID(int=7)
     content = {"at": at, "price": Decimal("1.50"), "id": number, "photo": b"\xff"}

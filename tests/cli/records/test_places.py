@@ -21,7 +21,7 @@ NOON_MS = round(datetime(2026, 1, 31, 12, tzinfo=UTC).timestamp() * 1000)
         (f"@{NOON_MS}", LogPlace("time", NOON_MS)),
     ],
 )
-def test_start_is_read_in_each_form(text: str, place: LogPlace) -> None:
+def test_consume_start_is_parsed_from_each_form(text: str, place: LogPlace) -> None:
     assert parse_start(text) == place
 
 
@@ -29,12 +29,12 @@ BEYOND = ("9223372036854775808", "@9223372036854775808", f"@{'9' * 5_000}", "9" 
 
 
 @pytest.mark.parametrize("text", ["", "soon", "--5", "-", "1.5", "@", "@soon", "²", "-²", *BEYOND])
-def test_start_of_another_form_is_refused(text: str) -> None:
+def test_consume_start_of_an_unknown_form_is_refused(text: str) -> None:
     with pytest.raises(Failure, match="neither earliest"):
         parse_start(text)
 
 
-def test_end_is_an_offset_or_a_time() -> None:
+def test_consume_end_is_parsed_as_an_offset_or_a_time_and_otherwise_refused() -> None:
     assert parse_end("17") == LogPlace("offset", 17)
     assert parse_end(f"@{NOON_MS}") == LogPlace("time", NOON_MS)
     for text in ("latest", "-5", ""):
@@ -56,16 +56,18 @@ def test_end_is_an_offset_or_a_time() -> None:
         (LogPlace("time", 5), -1, 20),
     ],
 )
-def test_place_lies_in_the_log(place: LogPlace, at_time: int | None, offset: int) -> None:
+def test_consume_start_of_each_form_is_resolved_to_an_offset_of_the_log(
+    place: LogPlace, at_time: int | None, offset: int
+) -> None:
     assert start_of(place, 10, 20, at_time) == offset
 
 
 @pytest.mark.parametrize("number", [9, 21, 999_999])
-def test_offset_beyond_the_log_is_out_of_range(number: int) -> None:
+def test_consume_start_beyond_the_log_is_out_of_range(number: int) -> None:
     with pytest.raises(OutOfRange, match="offsets 10 to 19"):
         start_of(LogPlace("offset", number), 10, 20, None)
 
 
-def test_offset_of_an_empty_log_is_out_of_range() -> None:
+def test_consume_start_in_an_empty_log_is_out_of_range() -> None:
     with pytest.raises(OutOfRange, match="empty, and goes on at offset 10"):
         start_of(LogPlace("offset", 0), 10, 10, None)

@@ -32,7 +32,7 @@ class CountingConsumer:
         self.paused.add(key)
 
 
-def test_turn_looks_at_the_assignment_once_however_many_partitions_there_are() -> None:
+def test_record_reader_turn_with_10000_partitions_reads_the_assignment_once() -> None:
     """It is a sorted list, made anew each time: a search a partition took 5 s a poll at 10,000."""
     out: list[ConsumerRecord] = []
     reader = _Reader(ClusterView("127.0.0.1:1"), ReadOrder(topic="t"), out.extend)

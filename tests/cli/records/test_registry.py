@@ -44,7 +44,9 @@ def _collected() -> Iterator[None]:
         gc.collect()
 
 
-def test_missing_extra_ends_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_registry_format_without_its_extra_is_refused_in_one_sentence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(ours, "_is_there", lambda module: module == "confluent_kafka")
     for how in ("avro", "jsonschema", "protobuf"):
         with pytest.raises(Failure, match=r"In a checkout of oncelog: .*install '\.\[schema\]'"):
@@ -59,7 +61,7 @@ def needs_extra(how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["avro", "jsonschema", "protobuf"])
-def test_bytes_without_a_schema_id_are_named(how: Any) -> None:
+def test_registry_decoder_of_bytes_without_a_schema_id_raises_a_named_error(how: Any) -> None:
     needs_extra(how)
     decode = registry_decoder(how, "value", "http://127.0.0.1:1")
     for data in (b"", b"text", b"plain text"):
@@ -68,7 +70,7 @@ def test_bytes_without_a_schema_id_are_named(how: Any) -> None:
 
 
 @pytest.mark.parametrize("how", ["avro", "jsonschema", "protobuf"])
-def test_registry_that_does_not_answer_is_named(how: Any) -> None:
+def test_registry_decoder_with_an_unreachable_registry_names_its_address(how: Any) -> None:
     needs_extra(how)
     decode = registry_decoder(how, "value", "http://127.0.0.1:1")
     data = b"\0\0\0\0\1\0\2\4\6"
@@ -76,7 +78,7 @@ def test_registry_that_does_not_answer_is_named(how: Any) -> None:
         decode(data, ConsumerRecord("t", 0, 0, 0, None, data))
 
 
-def test_registry_that_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_registry_decoder_with_a_silent_registry_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     needs_extra("avro")
     monkeypatch.setattr(ours, "ANSWER_S", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -87,7 +89,7 @@ def test_registry_that_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch)
             decode(data, ConsumerRecord("t", 0, 0, 0, None, data))
 
 
-def test_protobuf_is_decoded_by_descriptors_alone() -> None:
+def test_registry_decoder_of_protobuf_needs_only_the_descriptors() -> None:
     """The library's own registry in memory, where none runs: nested, and with an import."""
     needs_extra("protobuf")
     from confluent_kafka.schema_registry import SchemaRegistryClient, protobuf
@@ -148,7 +150,9 @@ def consumed(
 
 @pytest.mark.kafka
 @pytest.mark.cluster
-def test_avro_is_decoded(cluster: Cluster, url: str, capsys: Any) -> None:
+def test_consume_with_an_avro_registry_prints_the_decoded_value(
+    cluster: Cluster, url: str, capsys: Any
+) -> None:
     from confluent_kafka.schema_registry import SchemaRegistryClient, avro
 
     made: Any = avro.AvroSerializer
@@ -162,7 +166,9 @@ def test_avro_is_decoded(cluster: Cluster, url: str, capsys: Any) -> None:
 
 @pytest.mark.kafka
 @pytest.mark.cluster
-def test_json_schema_is_decoded(cluster: Cluster, url: str, capsys: Any) -> None:
+def test_consume_with_a_json_schema_registry_prints_the_decoded_value(
+    cluster: Cluster, url: str, capsys: Any
+) -> None:
     from confluent_kafka.schema_registry import SchemaRegistryClient, json_schema
 
     made: Any = json_schema.JSONSerializer
@@ -175,7 +181,9 @@ def test_json_schema_is_decoded(cluster: Cluster, url: str, capsys: Any) -> None
 
 @pytest.mark.kafka
 @pytest.mark.cluster
-def test_protobuf_is_decoded(cluster: Cluster, url: str, capsys: Any) -> None:
+def test_consume_with_a_protobuf_registry_prints_the_decoded_value(
+    cluster: Cluster, url: str, capsys: Any
+) -> None:
     from confluent_kafka.schema_registry import SchemaRegistryClient, protobuf
 
     inner = order_type()
@@ -219,7 +227,7 @@ def schema_file(folder: Path, how: str) -> Path:
 @pytest.mark.kafka
 @pytest.mark.cluster
 @pytest.mark.parametrize("how", list(WRITTEN))
-def test_record_encoded_by_produce_is_decoded_by_consume(
+def test_consume_of_a_record_encoded_by_produce_prints_the_produced_value(
     cluster: Cluster, url: str, capsys: Any, tmp_path: Path, how: Any
 ) -> None:
     """First with a schema that it registers, then by the newest one, and from JSON as `consume`
@@ -238,7 +246,7 @@ def test_record_encoded_by_produce_is_decoded_by_consume(
 @pytest.mark.kafka
 @pytest.mark.cluster
 @pytest.mark.parametrize("how", list(WRITTEN))
-def test_produce_names_a_value_that_cannot_be_encoded(
+def test_produce_with_a_value_outside_its_schema_names_the_value(
     cluster: Cluster, url: str, capsys: Any, tmp_path: Path, how: Any
 ) -> None:
     topic, there = f"refused-{how}", ["--registry", url, "--data", str(cluster.data)]
@@ -283,7 +291,7 @@ def order_type() -> Any:
 
 @pytest.mark.kafka
 @pytest.mark.cluster
-def test_unknown_schema_and_foreign_bytes_are_named(
+def test_consume_with_an_unknown_schema_id_or_foreign_bytes_names_the_record(
     cluster: Cluster, url: str, capsys: Any
 ) -> None:
     produced(cluster, "odd", lambda content, _: content, b"\0\0\x0f\xff\xff\0rest")

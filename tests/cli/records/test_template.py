@@ -29,16 +29,16 @@ def by(template: str) -> bytes:
         ("", b"\n"),
     ],
 )
-def test_template_gives_the_bytes(template: str, expected: bytes) -> None:
+def test_output_template_of_each_field_writes_its_bytes(template: str, expected: bytes) -> None:
     assert by(template) == expected
 
 
 @pytest.mark.parametrize("template", ["%x", "%", r"\q", "a\\", r"\x1"])
-def test_template_with_an_unknown_field_is_refused(template: str) -> None:
+def test_output_template_with_an_unknown_field_is_refused(template: str) -> None:
     with pytest.raises(Failure, match=r"no (field|escape) of a template"):
         compiled(template)
 
 
-def test_date_that_no_calendar_has_is_a_number() -> None:
+def test_output_template_of_a_timestamp_beyond_the_calendar_writes_a_number() -> None:
     far = RECORD._replace(timestamp=2**62)
     assert compiled("%d")(far, (None, None)) == b"%d\n" % 2**62

@@ -102,12 +102,14 @@ def test_role_options_add_the_same_acls_as_kafka_acls(
         "remove",
     ],
 )
-def test_a_wrong_call_is_refused_in_words(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_acl_command_with_wrong_arguments_is_refused_with_a_sentence(
+    line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(["acl", *line.split(), "--bootstrap", "127.0.0.1:1"]) == 2
     assert capsys.readouterr().err.startswith("oncelog: ")
 
 
-def test_a_principal_without_a_type_is_refused_by_the_broker(
+def test_acl_command_with_a_principal_without_a_type_is_refused_by_the_broker(
     bootstrap: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["--allow", "alice", "--operation", "Read", "--topic", "t"]
@@ -115,7 +117,7 @@ def test_a_principal_without_a_type_is_refused_by_the_broker(
     assert "principalType:principalName" in capsys.readouterr().err
 
 
-def test_commands_of_the_page_have_the_effect_it_names(
+def test_acl_commands_of_the_security_page_add_and_remove_the_acls_shown(
     bootstrap: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for line in block("docs/security.md", "acl add --allow User:bob").text.splitlines():

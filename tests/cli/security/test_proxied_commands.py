@@ -52,7 +52,7 @@ def produced(cluster: Cluster, told: dict[str, str]) -> object:
 
 
 @pytest.mark.in_turn
-def test_clients_log_in_through_the_proxy_of_a_secured_cluster(
+def test_inject_proxy_of_a_secured_cluster_forwards_logged_in_clients(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     with started(*INJECT, "--data", str(cluster.data), cwd=tmp_path) as (process, told):
@@ -63,7 +63,7 @@ def test_clients_log_in_through_the_proxy_of_a_secured_cluster(
     assert "its answer was lost" in out
 
 
-def test_proxy_of_another_cluster_writes_a_ca_of_its_own(cluster: Cluster, tmp_path: Path) -> None:
+def test_inject_proxy_with_a_ca_file_writes_its_ca_there(cluster: Cluster, tmp_path: Path) -> None:
     file = client_file(cluster.data, "admin", "java")
     words = ["--command-config", str(file), "--ca-file", "proxy.pem"]
     with started(*INJECT, *words, cwd=tmp_path) as (process, told):
@@ -75,7 +75,9 @@ def test_proxy_of_another_cluster_writes_a_ca_of_its_own(cluster: Cluster, tmp_p
 
 
 @pytest.mark.in_turn
-def test_observe_sees_requests_of_a_logged_in_client(cluster: Cluster, tmp_path: Path) -> None:
+def test_observe_proxy_of_a_secured_cluster_sees_requests_of_a_logged_in_client(
+    cluster: Cluster, tmp_path: Path
+) -> None:
     words = ("observe", "--seconds", "10", "--data", str(cluster.data))
     with started(*words, cwd=tmp_path) as (process, told):
         assert produced(cluster, told) == [None]
@@ -83,7 +85,7 @@ def test_observe_sees_requests_of_a_logged_in_client(cluster: Cluster, tmp_path:
     assert process.returncode in (0, 1), err  # 3: nobody has used the address
 
 
-def test_cluster_with_tls_needs_a_file_for_the_ca(
+def test_inject_proxy_of_a_tls_cluster_without_a_ca_file_is_refused(
     cluster: Cluster,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -38,7 +38,7 @@ async def transfer(writer: DualWriter | WriterPool, topic: str, number: int) -> 
         await work.send(topic, b"%d" % number)
 
 
-async def test_asyncpg_block_counts_as_a_whole_or_not_at_all(
+async def test_asyncpg_block_commits_rows_and_events_both_or_neither(
     bootstrap: str, server: PostgresServer, ledger: Ledger, topic: str
 ) -> None:
     async with DualWriter(bootstrap, topic, connect(server.url)) as writer:
@@ -157,7 +157,7 @@ class Torn(AsyncpgConnection):
         await super().commit()
 
 
-async def test_asyncpg_commit_answered_by_rollback_does_not_count(
+async def test_asyncpg_commit_answered_by_rollback_commits_neither_rows_nor_events(
     bootstrap: str, server: PostgresServer, ledger: Ledger, topic: str
 ) -> None:
     torn = Torn((await connect(server.url)()).raw)
@@ -181,7 +181,7 @@ async def until_cut(call: Any, at: int) -> None:
 
 
 @pytest.mark.parametrize("is_given", [True, False], ids=["connection", "function"])
-async def test_asyncpg_block_after_a_cancelled_begin_counts(
+async def test_asyncpg_block_after_a_cancelled_begin_commits_rows_and_events(
     server: PostgresServer, ledger: Ledger, is_given: bool
 ) -> None:
     opens, numbers = connect(server.url), range(1, 12)
@@ -237,7 +237,9 @@ async def test_asyncpg_unsafe_setting_is_refused_at_the_start_and_before_a_commi
     assert ledger.rows() == []
 
 
-async def test_asyncpg_outbox_has_the_same_blocks(server: PostgresServer, ledger: Ledger) -> None:
+async def test_asyncpg_outbox_writer_supports_the_same_blocks_as_the_dual_writer(
+    server: PostgresServer, ledger: Ledger
+) -> None:
     async with (
         OutboxWriter("asyncpg", connect(server.url)) as writer,
         writer.transaction() as work,

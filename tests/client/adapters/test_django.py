@@ -53,7 +53,9 @@ def made(number: int) -> None:
     Transfer.objects.create(number=number)
 
 
-def test_django_models_count_with_the_block(bootstrap: str, ledger: Ledger, topic: str) -> None:
+def test_django_block_commits_model_rows_and_events_together(
+    bootstrap: str, ledger: Ledger, topic: str
+) -> None:
     called: list[int] = []
     with BlockingDualWriter(bootstrap, topic, adapter.connect) as writer:
         with adapter.transaction(writer) as work:
@@ -104,7 +106,7 @@ def test_django_hook_that_raises_leaves_its_block_committed(
     assert ledger.rows() == [1]
 
 
-def test_django_block_that_is_undone_or_ended_inside_does_not_count(
+def test_django_block_rolled_back_or_ended_inside_commits_neither_rows_nor_events(
     bootstrap: str, ledger: Ledger, topic: str
 ) -> None:
     with BlockingDualWriter(bootstrap, topic, adapter.connect) as writer:
@@ -152,7 +154,7 @@ def test_django_block_within_another_transaction_is_refused(
             pass
 
 
-def test_django_pool_and_outbox_have_the_same_blocks(
+def test_django_pool_and_outbox_support_the_same_blocks_as_the_dual_writer(
     bootstrap: str, ledger: Ledger, topic: str
 ) -> None:
     with BlockingWriterPool(bootstrap, topic, 2, adapter.connect) as pool:

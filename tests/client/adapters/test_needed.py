@@ -6,7 +6,7 @@ from oncelog.client.adapters.needed import needed
 from oncelog.wire.errors import InvalidConfig
 
 
-def test_needed_with_a_missing_framework_names_the_install_command() -> None:
+def test_adapter_with_a_missing_framework_names_the_install_command() -> None:
     with pytest.raises(InvalidConfig, match=r"^nowhere is not installed: pip install 'nowhere'$"):
         needed("nowhere.db")
     with pytest.raises(InvalidConfig, match=r"pip install 'nowhere\[asyncio\]'$"):

@@ -34,7 +34,7 @@ class Transfer:
 registry.map_imperatively(Transfer, table)
 
 
-def test_sqlalchemy_core_and_orm_count_with_the_block(
+def test_sqlalchemy_core_and_orm_writes_commit_with_the_events_of_their_block(
     bootstrap: str, ledger: Ledger, topic: str
 ) -> None:
     with BlockingDualWriter(bootstrap, topic, ledger.connect) as writer:
@@ -145,7 +145,7 @@ async def test_sqlalchemy_asyncio_rollback_removes_its_rows_from_the_block(
     assert ledger.rows() == [4]
 
 
-async def test_sqlalchemy_asyncio_block_cancelled_in_a_session_does_not_count(
+async def test_sqlalchemy_asyncio_block_cancelled_in_a_session_commits_neither_rows_nor_events(
     bootstrap: str, server: PostgresServer, topic: str
 ) -> None:
     ledger = Ledger(server.connect, "%s").create()

@@ -88,17 +88,19 @@ def assert_rolled_back(bootstrap: str, ledger: Ledger, topic: str) -> None:
     assert ledger.rows() == [1, 2]
 
 
-def test_cursor_after_its_block_commits_nothing(bootstrap: str, ledger: Ledger, topic: str) -> None:
+def test_cursor_used_after_its_block_commits_neither_row_nor_event(
+    bootstrap: str, ledger: Ledger, topic: str
+) -> None:
     assert_rolled_back(bootstrap, ledger, topic)
 
 
-def test_cursor_of_another_module_after_its_block_commits_nothing(
+def test_cursor_of_another_module_used_after_its_block_commits_neither_row_nor_event(
     bootstrap: str, other: Ledger, topic: str
 ) -> None:
     assert_rolled_back(bootstrap, other, topic)
 
 
-async def test_read_after_its_block_stops_no_writer_of_a_pool(
+async def test_cursor_read_after_its_block_leaves_the_pool_writer_usable(
     bootstrap: str, server: PostgresServer, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     ledger = Ledger(server.connect, "%s").create()

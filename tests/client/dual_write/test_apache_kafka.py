@@ -29,7 +29,7 @@ async def sweep(bootstrap: str, resolver: DatabaseResolver) -> int:
 
 
 @pytest.mark.xdist_group("our client")
-def test_dual_writes_on_apache_kafka_survive_kills_and_check_backs(
+def test_dual_writer_on_apache_kafka_keeps_rows_and_events_equal_after_kills_and_check_backs(
     kafka_that_prepares: str, tmp_path: Path
 ) -> None:
     file, bootstrap = tmp_path / "ledger", kafka_that_prepares
@@ -56,7 +56,7 @@ def test_dual_writes_on_apache_kafka_survive_kills_and_check_backs(
 
 
 @pytest.mark.xdist_group("kafka as it comes")
-def test_writer_without_two_phase_commit_names_the_missing_setting(
+def test_dual_writer_on_kafka_without_two_phase_commit_names_the_missing_setting(
     kafka_as_it_comes: str, tmp_path: Path
 ) -> None:
     ledger = sqlite_ledger(tmp_path / "ledger").create()

@@ -26,7 +26,7 @@ from .postgresql import PostgresServer
 KEY = TransactionKey(session_id("billing", "0badcafe", b"\0" * 8), 7, 3)
 
 
-def test_writer_of_reads_the_writer_from_a_transactional_id() -> None:
+def test_writer_of_a_transactional_id_returns_the_name_of_its_writer() -> None:
     assert writer_of(KEY.transactional_id) == "billing"
     assert writer_of(session_id("a.b", "0badcafe", b"12345678")) == "a.b"
     assert writer_of("billing") is None and writer_of(PREFIX + "billing") is None
@@ -75,7 +75,7 @@ async def test_http_resolver_accepts_three_outcomes_and_raises_for_other_answers
     }
 
 
-async def test_database_resolver_gives_the_same_answer_for_ever(tmp_path: Path) -> None:
+async def test_database_resolver_asked_repeatedly_returns_the_same_outcome(tmp_path: Path) -> None:
     """Two check-backs that ask at the same moment get it, too."""
     ledger = sqlite_ledger(tmp_path / "ledger")
     first, second = DatabaseResolver(ledger.connect), DatabaseResolver(ledger.connect)

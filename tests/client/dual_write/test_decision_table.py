@@ -48,7 +48,9 @@ def asked(ledger: Ledger, key: TransactionKey = KEY) -> steps.OutcomeRead:
     return done(ledger, decision_table.read_or_abort(key))
 
 
-def test_read_or_abort_ignores_sessions_of_another_database(table: Ledger) -> None:
+def test_decision_table_asked_about_a_session_of_another_database_aborts_no_transaction(
+    table: Ledger,
+) -> None:
     """Another database's writer may have the same name: `aborted` here would not stop it."""
     claimed(table)
     other = TransactionKey(session_id("bank", "1badcafe", b"\0" * 8), 7, 3)
@@ -58,7 +60,7 @@ def test_read_or_abort_ignores_sessions_of_another_database(table: Ledger) -> No
     assert table.rows(ABORTED) == [1]
 
 
-async def test_read_or_abort_aborts_a_transaction_begun_after_its_session_was_ended(
+async def test_decision_table_asked_about_a_transaction_begun_after_its_session_ended_aborts_it(
     table: Ledger,
 ) -> None:
     """The writer slept before InitProducerId, and died prepared; only a check-back can end that."""
@@ -74,7 +76,7 @@ async def test_read_or_abort_aborts_a_transaction_begun_after_its_session_was_en
     assert table.rows(ABORTED) == [0], "rows of sessions that are over would stay for ever"
 
 
-def test_read_or_abort_does_not_abort_a_decision_that_a_successor_has_completed(
+def test_decision_table_asked_about_a_completed_decision_does_not_abort_it(
     table: Ledger,
 ) -> None:
     """Its owner lost the answer to COMMIT, and slept: its transaction counts."""
@@ -136,7 +138,9 @@ async def test_resolver_with_a_cancelled_insert_inserts_again(table: Ledger) -> 
     await resolver.close()
 
 
-async def test_resolver_serializes_two_questions_at_once(table: Ledger) -> None:
+async def test_database_resolver_asked_twice_at_once_answers_one_after_the_other(
+    table: Ledger,
+) -> None:
     claimed(table)
     resolver, begun, may_go = slow_resolver(table)
     first = asyncio.create_task(resolver.resolve(KEY))

@@ -101,7 +101,7 @@ def stopped(job: Job) -> subprocess.Popen[str]:
 
 
 @pytest.mark.chaos
-def test_service_that_wakes_after_a_check_back_continues(
+def test_service_that_resumes_after_a_check_back_continues(
     cluster: Cluster, topic: str, server: PostgresServer, tmp_path: Path
 ) -> None:
     """Before its decision it finds `aborted` and rolls back; after it, all is complete."""
@@ -126,7 +126,7 @@ def test_service_that_wakes_after_a_check_back_continues(
 
 @pytest.mark.chaos
 @pytest.mark.parametrize("point", ["after Prepare", "after Decide"])
-def test_service_that_wakes_after_a_successor_started_is_superseded(
+def test_service_that_resumes_after_a_successor_started_is_superseded(
     bootstrap: str, topic: str, server: PostgresServer, tmp_path: Path, point: str
 ) -> None:
     ledger = Ledger(server.connect, "%s").create()

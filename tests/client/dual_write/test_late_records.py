@@ -38,7 +38,7 @@ def made(bootstrap: str, topic: str) -> str:
     [lambda to, topic: to.send(topic, b"9"), lambda to, topic: to.send_many(topic, [b"9"])],
     ids=["send", "send_many"],
 )
-async def test_record_that_waits_for_its_topic_joins_no_later_block(
+async def test_record_waiting_for_its_topic_is_refused_in_a_later_dual_write_block(
     bootstrap: str, server: PostgresServer, topic: str, send: Callable[..., Any]
 ) -> None:
     ledger = Ledger(server.connect, "%s").create()
@@ -62,7 +62,7 @@ async def test_record_that_waits_for_its_topic_joins_no_later_block(
     assert await asyncio.to_thread(events, bootstrap, f"{topic}.late") == []
 
 
-async def test_record_that_waits_for_its_topic_joins_no_later_transaction(
+async def test_record_waiting_for_its_topic_is_refused_in_a_later_transaction(
     bootstrap: str, topic: str
 ) -> None:
     async with Producer(bootstrap, transactional_id=topic) as producer:
@@ -79,7 +79,7 @@ async def test_record_that_waits_for_its_topic_joins_no_later_transaction(
     assert await asyncio.to_thread(events, bootstrap, f"{topic}.late") == []
 
 
-def test_record_of_another_thread_joins_no_later_transaction(
+def test_record_of_another_thread_is_refused_in_a_later_transaction(
     bootstrap: str, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("oncelog.client.blocking_producer.HANDED_MAX", 1)
@@ -100,7 +100,7 @@ def test_record_of_another_thread_joins_no_later_transaction(
     assert events(bootstrap, topic) == [1, 2]
 
 
-def test_record_of_a_thread_that_waits_for_room_joins_no_later_block(
+def test_record_of_a_thread_waiting_for_buffer_memory_is_refused_in_a_later_block(
     bootstrap: str, ledger: Ledger, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits, told, real = threading.Event(), list[Any](), BlockingProducer._wait_for_room
@@ -131,7 +131,7 @@ def test_record_of_a_thread_that_waits_for_room_joins_no_later_block(
 
 
 @pytest.mark.parametrize("call", ["send", "send_many"])
-def test_record_of_a_thread_stopped_inside_send_joins_no_later_block(
+def test_record_of_a_thread_interrupted_inside_send_is_refused_in_a_later_block(
     bootstrap: str, ledger: Ledger, topic: str, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     is_checked, may_go_on, told = threading.Event(), threading.Event(), list[Exception]()
@@ -169,7 +169,7 @@ def test_record_of_a_thread_stopped_inside_send_joins_no_later_block(
 
 
 @pytest.mark.parametrize("kind", ["dual write", "outbox"])
-async def test_position_that_is_half_written_joins_no_later_block(
+async def test_consumer_position_half_written_at_the_end_of_its_block_is_not_committed_by_a_later_one(
     bootstrap: str, server: PostgresServer, topic: str, kind: str
 ) -> None:
     updated, may_go_on = asyncio.Event(), asyncio.Event()

@@ -26,11 +26,11 @@ def verdicts(seeds: range, parts: Parts) -> Counter[str]:
 
 
 @pytest.mark.parametrize("part", range(3))
-def test_model_has_equal_rows_and_events_whatever_happens(part: int) -> None:
+def test_dual_write_model_with_random_faults_has_equal_rows_and_events(part: int) -> None:
     assert not verdicts(range(part * SEEDS // 3, (part + 1) * SEEDS // 3), Parts())
 
 
-def test_model_runs_complete_transfers() -> None:
+def test_dual_write_model_completes_transfers_in_most_runs() -> None:
     transfers = [run(seed).transfers for seed in range(100)]
     assert sum(transfers) > 300 and sum(count == 0 for count in transfers) < 10
 
@@ -66,7 +66,9 @@ def test_model_runs_complete_transfers() -> None:
         "a commit that was interrupted is taken for none",
     ],
 )
-def test_model_without_a_part_shows_a_difference(missed: str, parts: Parts) -> None:
+def test_dual_write_model_without_a_safeguard_shows_unequal_rows_and_events(
+    missed: str, parts: Parts
+) -> None:
     for seed in range(SEEDS):
         if getattr(run(seed, parts), missed):
             return

@@ -36,7 +36,7 @@ def transfer(writer: BlockingDualWriter, ledger: Ledger, topic: str, number: int
         work.send(topic, b"%d" % number)
 
 
-def test_other_module_block_counts_as_a_whole_or_not_at_all(
+def test_dbapi_module_block_commits_rows_and_events_both_or_neither(
     bootstrap: str, other: Ledger, topic: str
 ) -> None:
     with BlockingDualWriter(bootstrap, topic, other.connect) as writer:
@@ -54,7 +54,7 @@ def test_other_module_block_counts_as_a_whole_or_not_at_all(
     assert other.rows() == [0, 2, 3]
 
 
-def test_other_module_commits_no_block_without_its_decision(
+def test_dbapi_module_block_with_a_refused_decision_commits_no_row(
     bootstrap: str, other: Ledger, topic: str
 ) -> None:
     """RELEASE of the savepoint must not be the COMMIT: the decision after it may be refused."""
@@ -69,7 +69,9 @@ def test_other_module_commits_no_block_without_its_decision(
     assert other.rows() == [0]
 
 
-def test_other_module_in_autocommit_is_refused(bootstrap: str, other: Ledger, topic: str) -> None:
+def test_dbapi_module_connection_in_autocommit_is_refused(
+    bootstrap: str, other: Ledger, topic: str
+) -> None:
     connection = other.connect()
     if hasattr(connection, "in_transaction"):
         connection.isolation_level = None
@@ -80,7 +82,7 @@ def test_other_module_in_autocommit_is_refused(bootstrap: str, other: Ledger, to
     connection.close()
 
 
-def test_other_module_with_a_setting_that_loses_commits_is_refused(
+def test_dbapi_module_connection_with_a_setting_that_loses_commits_is_refused(
     bootstrap: str, other: Ledger, topic: str
 ) -> None:
     connection = other.connect()

@@ -41,7 +41,7 @@ def decided() -> WriterProtocol:
     return writer
 
 
-def test_start_ends_older_sessions_as_decided_then_fences_then_deletes() -> None:
+def test_writer_start_ends_older_sessions_as_decided_then_fences_and_deletes_them() -> None:
     writer = WriterProtocol("w")
     writer.step(steps.SessionStarted("id"))
     assert writer.step(steps.Claimed(3, ("a", "b"))) == steps.ReadDecisions("a")
@@ -59,7 +59,7 @@ def test_start_ends_older_sessions_as_decided_then_fences_then_deletes() -> None
     assert writer.step(steps.SessionStarted("id2")) == steps.Claim("w", "id2")
 
 
-def test_decided_block_without_an_answer_is_completed_before_the_next() -> None:
+def test_writer_without_an_answer_to_its_decided_commit_repeats_it_before_the_next_block() -> None:
     writer = decided()
     assert writer.step(AWAY) == steps.EndBlock(is_committed=True)
     for _ in range(2):
@@ -71,7 +71,9 @@ def test_decided_block_without_an_answer_is_completed_before_the_next() -> None:
     assert writer.phase is WriterPhase.OPENING
 
 
-def test_no_block_begins_after_a_successor_completed_the_last_one() -> None:
+def test_writer_whose_last_block_a_successor_completed_is_superseded_before_the_next_block() -> (
+    None
+):
     """The block would run on a connection that is never rolled back."""
     writer = decided()
     writer.step(AWAY)
@@ -84,7 +86,7 @@ def test_no_block_begins_after_a_successor_completed_the_last_one() -> None:
         writer.step(steps.BlockBegun())
 
 
-def test_abort_without_an_answer_is_repeated_before_the_next_block() -> None:
+def test_writer_without_an_answer_to_its_abort_repeats_it_before_the_next_block() -> None:
     writer = ready()
     at_decision(writer)
     reason = ValueError()
@@ -95,7 +97,9 @@ def test_abort_without_an_answer_is_repeated_before_the_next_block() -> None:
     assert writer.step(steps.Aborted()) == steps.BeginBoth()
 
 
-def test_decided_transaction_that_was_aborted_raises_an_alarm_for_ever() -> None:
+def test_writer_whose_decided_transaction_was_aborted_raises_decision_overruled_at_each_call() -> (
+    None
+):
     writer = decided()
     with pytest.raises(DecisionOverruled, match="aborted in Kafka by somebody else"):
         writer.step(steps.EndRefused(InvalidTxnState("aborted"), is_overruled=True))
@@ -103,7 +107,9 @@ def test_decided_transaction_that_was_aborted_raises_an_alarm_for_ever() -> None
         writer.step(steps.BlockBegun())
 
 
-def test_fencing_after_the_decision_is_harmless_only_by_a_successor() -> None:
+def test_writer_fenced_after_its_decision_commits_if_a_successor_exists_and_else_is_overruled() -> (
+    None
+):
     writer = decided()
     fenced = steps.EndRefused(ProducerFenced("fenced"))
     assert writer.step(fenced) == steps.ReadGeneration("w")
@@ -116,7 +122,7 @@ def test_fencing_after_the_decision_is_harmless_only_by_a_successor() -> None:
         writer.step(steps.GenerationRead(3))
 
 
-def test_commit_in_doubt_ends_as_the_table_has_it() -> None:
+def test_writer_in_doubt_about_its_database_commit_follows_the_decision_table() -> None:
     reason = ConnectionError()
     for outcome, follows in (
         (DecidedOutcome.COMMITTED, steps.EndAsDecided(KEY, is_commit=True)),
@@ -152,7 +158,7 @@ def test_cancelled_writer_refuses_the_next_block_without_cancelling_it() -> None
     ],
     ids=["opening", "open", "preparing", "rolling back", "aborting"],
 )
-def test_interrupted_block_without_a_decision_is_undone(
+def test_writer_interrupted_in_a_block_without_a_decision_rolls_it_back(
     events: tuple[steps.Event, ...], follows: steps.Effect
 ) -> None:
     writer, reason = ready(), KeyboardInterrupt()
@@ -168,7 +174,7 @@ def test_interrupted_block_without_a_decision_is_undone(
     assert writer.step(steps.BlockBegun()) == steps.BeginBoth()
 
 
-def test_interrupted_commit_is_in_doubt_and_its_next_steps_are_repeated() -> None:
+def test_writer_interrupted_in_a_commit_is_in_doubt_and_repeats_the_next_steps() -> None:
     writer, reason = ready(), KeyboardInterrupt()
     at_decision(writer)
     asks, ends = steps.ReadOrAbort(KEY), steps.EndAsDecided(KEY, is_commit=True)
@@ -179,7 +185,7 @@ def test_interrupted_commit_is_in_doubt_and_its_next_steps_are_repeated() -> Non
     assert writer.step(steps.GenerationRead(4)) == steps.EndBlock(is_committed=True)
 
 
-def test_decision_deletes_rows_of_finished_transactions() -> None:
+def test_writer_decision_deletes_the_rows_of_its_finished_transactions() -> None:
     writer = ready()
     for number in range(1, 4):
         key = TransactionKey("id", EMPTY, number)

@@ -62,7 +62,7 @@ def strict(database: str, request: pytest.FixtureRequest) -> Ledger:
 
 
 @pytest.mark.parametrize("kind", ["dual write", "outbox"])
-def test_block_with_a_deferred_constraint_violated_raises_that_error(
+def test_block_that_violates_a_deferred_constraint_raises_that_error(
     bootstrap: str, strict: Ledger, topic: str, kind: str
 ) -> None:
     dual = BlockingDualWriter(bootstrap, topic, strict.connect)

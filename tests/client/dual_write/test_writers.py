@@ -31,7 +31,7 @@ def transfer(writer: BlockingDualWriter, ledger: Ledger, topic: str, number: int
         work.send(topic, b"%d" % number)
 
 
-def test_dual_write_block_counts_as_a_whole_or_not_at_all(
+def test_dual_write_block_commits_rows_and_events_both_or_neither(
     bootstrap: str, ledger: Ledger, topic: str
 ) -> None:
     with BlockingDualWriter(bootstrap, topic, ledger.connect) as writer:
@@ -60,7 +60,7 @@ def test_dual_write_block_counts_as_a_whole_or_not_at_all(
     assert ledger.rows(f"{committed} AND writer = '{topic}'") == [1], "old rows are deleted"
 
 
-async def test_asynchronous_dual_write_block_counts_as_a_whole_or_not_at_all(
+async def test_asynchronous_dual_write_block_commits_rows_and_events_both_or_neither(
     bootstrap: str, server: PostgresServer, topic: str, tmp_path: Path
 ) -> None:
     import psycopg
@@ -155,7 +155,7 @@ def test_block_with_a_commit_or_rollback_inside_raises(
     assert_equal(bootstrap, topic, ledger)
 
 
-def test_connection_that_could_lose_a_decision_is_refused(
+def test_connection_with_a_setting_that_could_lose_a_decision_is_refused(
     bootstrap: str, server: PostgresServer, tmp_path: Path
 ) -> None:
     def refused(connection: Any, word: str) -> None:
@@ -179,7 +179,7 @@ def test_connection_that_could_lose_a_decision_is_refused(
         BlockingDualWriter(bootstrap, "a", sqlite, transactional_id="mine")
 
 
-def test_synchronous_commit_is_checked_again_before_the_commit(
+def test_connection_with_synchronous_commit_disabled_before_the_commit_is_refused(
     bootstrap: str, server: PostgresServer, topic: str
 ) -> None:
     ledger = Ledger(server.connect, "%s").create()

@@ -63,7 +63,9 @@ def at(index: int, offset: int) -> FetchPartition:
         max_size=12,
     )
 )
-def test_session_tells_the_broker_all_wanted_partitions(steps: list[tuple[Any, str]]) -> None:
+def test_fetch_session_first_request_names_all_wanted_partitions(
+    steps: list[tuple[Any, str]],
+) -> None:
     session, broker = BrokerSession(), Broker()
     topic_ids: dict[str, bytes] | None = None
     for offsets, event in steps:
@@ -87,7 +89,7 @@ def test_session_tells_the_broker_all_wanted_partitions(steps: list[tuple[Any, s
         assert broker.held == named(wanted, topic_ids)
 
 
-def test_session_names_only_changed_partitions() -> None:
+def test_fetch_session_next_request_names_only_changed_partitions() -> None:
     session, broker = BrokerSession(), Broker()
     wanted = {("a", index): at(index, 0) for index in range(100)}
     for moved, said in ((None, 100), (7, 1), (None, 0)):
@@ -99,7 +101,7 @@ def test_session_names_only_changed_partitions() -> None:
         assert sum(len(topic.partitions) for topic in request.topics) == said
 
 
-def test_session_epoch_after_the_last_is_one() -> None:
+def test_fetch_session_epoch_after_the_maximum_is_one() -> None:
     session, broker = BrokerSession(), Broker()
     for epoch in (0, EPOCH_MAX, 1, 2):
         if epoch == EPOCH_MAX:

@@ -36,7 +36,7 @@ async def test_poll_without_a_broker_ends_at_its_deadline() -> None:
                 await consumer.poll(300)
 
 
-async def test_member_poll_and_close_without_a_broker_end_soon() -> None:
+async def test_member_poll_and_close_without_a_broker_end_at_their_deadlines() -> None:
     consumer = Consumer(NOWHERE, group_id="g", default_api_timeout_ms=API_TIMEOUT_MS)
     consumer.subscribe(["t"])
     for _ in range(2):
@@ -48,7 +48,7 @@ async def test_member_poll_and_close_without_a_broker_end_soon() -> None:
     assert time.monotonic() - begun < SOON_S
 
 
-async def test_find_keeps_a_position_that_the_application_sets_meanwhile(
+async def test_consumer_position_set_by_the_application_during_an_offset_lookup_is_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     answered = asyncio.Event()

@@ -37,7 +37,7 @@ def load(consumer: Consumer, partition: int, *batches: bytearray) -> None:
 
 
 @pytest.mark.parametrize("poll", POLLS)
-async def test_poll_with_a_broken_batch_keeps_the_records_before_it(
+async def test_poll_that_reaches_a_corrupt_batch_returns_the_records_before_it(
     poll: Callable[[Consumer], Any],
 ) -> None:
     async with Consumer(NOWHERE) as consumer:
@@ -54,7 +54,7 @@ async def test_poll_with_a_broken_batch_keeps_the_records_before_it(
 
 
 @pytest.mark.parametrize("poll", POLLS)
-async def test_poll_cancelled_at_its_end_leaves_its_records_to_the_next_one(
+async def test_poll_cancelled_at_its_end_leaves_its_records_to_the_next_poll(
     poll: Callable[[Consumer], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with Consumer(NOWHERE) as consumer:
@@ -76,7 +76,7 @@ async def test_poll_cancelled_at_its_end_leaves_its_records_to_the_next_one(
 
 
 @pytest.mark.parametrize("poll", POLLS)
-async def test_poll_that_takes_long_returns_the_records_it_has(
+async def test_poll_of_many_tiny_batches_returns_the_records_it_has_after_its_time_limit(
     poll: Callable[[Consumer], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Batches of one record each cost a hundred times as much: ten thousand need half a second."""
@@ -101,7 +101,9 @@ async def test_poll_that_takes_long_returns_the_records_it_has(
         st.tuples(st.sampled_from(["poll", "columns", "raw", "back", "load"]), st.integers(1, 5))
     )
 )
-def test_taking_back_returns_the_same_records_again(steps: list[tuple[str, int]]) -> None:
+def test_fetch_state_reset_to_a_mark_returns_the_same_records_again(
+    steps: list[tuple[str, int]],
+) -> None:
     """The batches have records of three producers, one of which aborts; polls cut them."""
     loaded = 0
     state = FetchState("t", 0, 0)

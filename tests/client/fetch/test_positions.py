@@ -92,7 +92,7 @@ def test_records_only_fetched_ahead_are_fetched_again_after_a_truncation():
     assert not state.needs_check(3)
 
 
-def test_missing_records_that_were_returned_are_a_truncation():
+def test_missing_records_already_returned_are_reported_as_a_truncation():
     for known_epoch, end_offset in ((2, 1), (1, 2), (1, 50), (-1, -1)):
         state = FetchState("t", 0, 0)
         state.load(batch(0, epoch=2), None, 2)
@@ -170,7 +170,7 @@ async def test_truncation_without_a_reset_raises_in_every_poll_until_a_seek(monk
         assert [r.offset for r in await consumer.poll(1_000)] == [1, 2]
 
 
-def test_metadata_of_a_broker_behind_does_not_restore_an_old_leader():
+def test_metadata_of_a_lagging_broker_does_not_restore_an_old_leader():
     def snapshot(epoch: int, topic_id: bytes | None) -> ClusterSnapshot:
         made = ClusterSnapshot()
         made.partitions[KEY] = PartitionInfo(
@@ -189,7 +189,7 @@ def test_metadata_of_a_broker_behind_does_not_restore_an_old_leader():
     assert newer.partitions[KEY].leader_epoch == 6
 
 
-async def test_late_answer_about_the_last_position_does_not_undo_a_seek(monkeypatch):
+async def test_late_answer_about_the_previous_position_does_not_undo_a_seek(monkeypatch):
     peer = Peer(monkeypatch, "latest")
     async with peer.consumer as consumer:
         for late in ("out_of_range", "truncated"):
@@ -205,7 +205,9 @@ async def test_late_answer_about_the_last_position_does_not_undo_a_seek(monkeypa
 
 
 @pytest.mark.parametrize("begins_at, words", [(7, "; it begins at 7"), (-1, "")])
-async def test_out_of_range_without_a_log_start_names_none(monkeypatch, begins_at, words):
+async def test_out_of_range_error_without_a_log_start_names_no_offset(
+    monkeypatch, begins_at, words
+):
     peer = Peer(monkeypatch, "none")
     async with peer.consumer as consumer:
         consumer.assign({KEY: 50})
@@ -222,7 +224,7 @@ def beyond_the_end(log_start_offset: int = -1) -> FetchResponse:
     return FetchResponse(topics=[FetchedTopic("t", None, [partition])])
 
 
-async def test_deleted_partition_is_not_asked_for_epochs(monkeypatch):
+async def test_deleted_partition_is_left_out_of_epoch_requests(monkeypatch):
     peer = Peer(monkeypatch, "none")
     state = FetchState("t", 0, 0)
     state.load(batch(0, epoch=1), None, 1)
@@ -235,7 +237,7 @@ async def test_deleted_partition_is_not_asked_for_epochs(monkeypatch):
 # --- bounds
 
 
-async def test_fetcher_stops_while_enough_data_waits(monkeypatch):
+async def test_fetcher_with_enough_buffered_data_stops_fetching(monkeypatch):
     settings = consumer_settings({"bootstrap.servers": "x:1"}, {"fetch_max_bytes": 500})
     peer = Peer(monkeypatch, "none")
     fetcher = Fetcher(peer.view, settings)
@@ -253,7 +255,7 @@ async def test_fetcher_stops_while_enough_data_waits(monkeypatch):
 # --- offsets to commit
 
 
-async def test_records_still_in_process_are_not_committed_automatically(monkeypatch):
+async def test_records_returned_by_the_running_poll_are_not_auto_committed(monkeypatch):
     peer = Peer(monkeypatch, "none")
     async with peer.consumer as consumer:
         consumer.assign({KEY: 0})

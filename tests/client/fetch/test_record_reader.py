@@ -25,7 +25,7 @@ some_headers = st.lists(
     st.sampled_from([0, 1, 2, 3, 4]),
     st.integers(0, 1),
 )
-def test_read_records_agrees_with_decode_batch(rows, base, codec, timestamp_type):
+def test_read_records_and_decode_batch_return_equal_records(rows, base, codec, timestamp_type):
     records = [Record(base + 2 * i, *row) for i, row in enumerate(rows)]  # as after compaction
     batch = encode_batch(records, compression=codec, timestamp_type=timestamp_type)
     found = read_records("t", 3, batch, 0, decode_header(batch), 0)
@@ -34,7 +34,7 @@ def test_read_records_agrees_with_decode_batch(rows, base, codec, timestamp_type
 
 
 @given(st.data())
-def test_read_records_of_a_damaged_batch_raises_only_invalid_record(data):
+def test_read_records_of_a_damaged_batch_raises_only_invalid_record_errors(data):
     rows = [Record(i, 5 + i, b"key", b"value" * i, (("h", b"1"),)) for i in range(4)]
     batch = bytearray(encode_batch(rows))
     for _ in range(data.draw(st.integers(1, 3))):
@@ -138,7 +138,7 @@ def test_partial_last_batch_waits_for_the_next_answer():
     assert not state.has_data
 
 
-def test_wrong_checksum_is_reported():
+def test_record_reader_with_a_wrong_checksum_raises_corrupt_message():
     broken = bytearray(data(0, 7))
     broken[-2] ^= 1
     with pytest.raises(CorruptMessage):
@@ -147,7 +147,7 @@ def test_wrong_checksum_is_reported():
     take_all(loaded(bytes(broken)))
 
 
-def test_take_raw_returns_all_batches():
+def test_take_raw_returns_all_batches_with_markers():
     state = loaded(LOG, [(7, 0)])
     found = []
     while (batch := state.take_raw()) is not None:

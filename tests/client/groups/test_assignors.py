@@ -112,7 +112,7 @@ def _spread(given_) -> int:
     st.lists(st.sets(st.sampled_from("abcdef"), min_size=1), max_size=4),
     st.integers(1, 12),
 )
-def test_cooperative_never_assigns_a_partition_twice_and_settles(start, changes, count):
+def test_cooperative_assignor_assigns_no_partition_twice_and_converges(start, changes, count):
     counts = {"t": count}
     owned: dict[str, set] = {m: set() for m in start}
     generation, revoked = 0, False
@@ -134,7 +134,7 @@ def test_cooperative_never_assigns_a_partition_twice_and_settles(start, changes,
         assert _spread(owned) <= 1
 
 
-def test_newer_generation_wins_of_two_claims():
+def test_partition_claimed_by_two_members_goes_to_the_newer_generation():
     group = {
         "a": Subscription(("t",), (("t", 0), ("t", 1)), 1),
         "b": Subscription(("t",), (("t", 0),), 2),
@@ -142,7 +142,7 @@ def test_newer_generation_wins_of_two_claims():
     assert assign(COOPERATIVE, group, {"t": 2}) == {"a": [("t", 1)], "b": [("t", 0)]}
 
 
-def test_two_claims_of_one_generation_cancel_each_other():
+def test_partition_claimed_by_two_members_of_one_generation_goes_to_exactly_one():
     group = {m: Subscription(("t",), (("t", 0),), 1) for m in "ab"}
     given_ = assign("sticky", group, {"t": 1})
     assert sorted(map(len, given_.values())) == [0, 1]

@@ -83,7 +83,7 @@ async def test_callback_that_raises_during_a_leave_does_not_stop_it(scene: Scene
         assert on_revoked.calls == [[P]]
 
 
-async def test_close_leaves_the_group_though_the_callback_raises(scene: Scene) -> None:
+async def test_close_with_a_callback_that_raises_still_leaves_the_group(scene: Scene) -> None:
     scene.subscribe(on_revoked=Callback())
     await scene.is_given(OF_P)
     await scene.has(OF_P)
@@ -144,7 +144,7 @@ async def test_close_in_a_callback_is_refused_and_the_member_continues(scene: Sc
 
 
 @pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
-async def test_classic_member_takes_its_assignment_though_on_revoked_raises(
+async def test_classic_member_with_on_revoked_that_raises_still_gets_its_assignment(
     monkeypatch: pytest.MonkeyPatch, assignor: str
 ) -> None:
     on_revoked, taken = Callback(), list[TopicPartition]()

@@ -71,7 +71,7 @@ async def test_commit_for_partitions_of_another_member_is_refused(
 
 @pytest.mark.parametrize("is_interrupted", [False, True])
 @pytest.mark.parametrize("is_blocking", [False, True])
-async def test_exit_by_an_exception_does_not_commit_the_last_poll(
+async def test_consumer_block_left_by_an_exception_does_not_commit_the_last_poll(
     monkeypatch: pytest.MonkeyPatch, is_interrupted: bool, is_blocking: bool
 ) -> None:
     blocking = BlockingConsumer(NOWHERE, group_id="g") if is_blocking else None
@@ -95,7 +95,7 @@ async def test_exit_by_an_exception_does_not_commit_the_last_poll(
     ]
 
 
-async def test_partition_about_to_be_revoked_returns_no_records_and_goes_despite_the_callback(
+async def test_partition_about_to_be_revoked_returns_no_records_and_is_released_though_the_callback_raises(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     consumer = Consumer(NOWHERE, group_id="g", enable_auto_commit=False)

@@ -46,7 +46,9 @@ async def test_topic_revoked_as_a_whole_is_refreshed_before_its_offsets_are_comm
         assert scene.committed == [] and scene.happened[-1] == ("on_lost", [P])
 
 
-async def test_partition_with_a_name_in_use_waits_for_the_old_one(scene: Scene) -> None:
+async def test_partition_of_a_recreated_topic_waits_until_the_old_one_is_revoked(
+    scene: Scene,
+) -> None:
     async with scene.consumer:
         scene.subscribe()
         await scene.is_given(OF_P)
@@ -60,7 +62,7 @@ async def test_partition_with_a_name_in_use_waits_for_the_old_one(scene: Scene) 
         assert scene.happened[1:] == [("on_lost", [P]), ("on_assigned", [P])]
 
 
-async def test_newer_target_waits_for_a_poll_after_one_that_changed_nothing(
+async def test_member_with_an_unchanged_assignment_polls_once_before_a_newer_target(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The name of another topic stays unknown, so that no assignment changed."""
@@ -87,7 +89,7 @@ async def test_newer_target_waits_for_a_poll_after_one_that_changed_nothing(
         await scene.has(OF_P)
 
 
-async def test_polls_return_no_records_of_revoked_partitions_during_on_lost(
+async def test_poll_during_on_lost_returns_no_records_of_lost_partitions(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A poll that finds positions meanwhile may take records right after that."""
@@ -124,7 +126,9 @@ async def test_polls_return_no_records_of_revoked_partitions_during_on_lost(
         assert scene.happened[1:] == [("on_revoked", [("u", 0)])]
 
 
-async def test_poll_returns_no_records_of_partitions_missing_from_the_target(scene: Scene) -> None:
+async def test_poll_with_partitions_missing_from_the_target_returns_none_of_their_records(
+    scene: Scene,
+) -> None:
     """The name of another topic is unknown yet, so that revoking takes longer than the poll."""
     async with scene.consumer:
         scene.subscribe()
@@ -157,7 +161,9 @@ async def test_commit_of_positions_is_refused_if_partitions_were_lost(scene: Sce
         await scene.consumer.commit()
 
 
-async def test_watcher_is_called_with_the_answers_that_had_an_assignment(scene: Scene) -> None:
+async def test_assignment_watcher_is_called_only_for_answers_with_an_assignment(
+    scene: Scene,
+) -> None:
     heard: list[tuple[int, bool, bool]] = []
 
     class Watcher:

@@ -166,7 +166,7 @@ def test_transition_table_has_every_state() -> None:
 
 @pytest.mark.parametrize("event", EVENTS)
 @pytest.mark.parametrize("state", S)
-def test_member_in_a_state_moves_to_the_next_at_an_event(
+def test_member_in_each_state_moves_to_the_listed_state_at_an_event(
     state: MembershipState, event: str
 ) -> None:
     member = in_state(state, "i" if state is S.RELEASING else None)
@@ -177,7 +177,7 @@ def test_member_in_a_state_moves_to_the_next_at_an_event(
 # -- heartbeats
 
 
-def test_first_heartbeat_reports_everything_and_the_next_ones_changes() -> None:
+def test_heartbeat_reports_everything_at_first_and_then_only_changes() -> None:
     member = Membership("m", None, 300, "range", "rack-1")
     member.subscribe(("t",), None)
     first = member.heartbeat()
@@ -200,7 +200,7 @@ def test_first_heartbeat_reports_everything_and_the_next_ones_changes() -> None:
     assert fourth is not None and (fourth.member_epoch, fourth.owned) == (8, None)
 
 
-def test_heartbeat_after_a_lost_one_reports_everything_again() -> None:
+def test_heartbeat_after_a_lost_request_reports_everything_again() -> None:
     member = in_state(S.ACKNOWLEDGING)
     lost(member)
     again = member.heartbeat()
@@ -208,7 +208,7 @@ def test_heartbeat_after_a_lost_one_reports_everything_again() -> None:
     assert again.fields["subscribed_topic_names"] == ("t",)
 
 
-def test_pattern_is_reported_and_removed() -> None:
+def test_heartbeat_with_a_subscribed_pattern_reports_and_later_removes_it() -> None:
     member = in_state(S.STABLE)
     member.subscribe((), "t.*")
     assert member.is_urgent
@@ -236,14 +236,16 @@ def test_subscription_changed_during_a_heartbeat_is_reported_by_the_next() -> No
 
 
 @pytest.mark.parametrize(("instance", "epoch"), [(None, LEAVES), ("i", LEAVES_FOR_NOW)])
-def test_member_leaves_and_a_static_one_temporarily(instance: str | None, epoch: int) -> None:
+def test_member_leave_has_epoch_minus_one_or_minus_two_if_static(
+    instance: str | None, epoch: int
+) -> None:
     for leave in (Membership.leave, Membership.too_slow):
         heartbeat = leave(in_state(S.STABLE, instance))
         assert heartbeat is not None and heartbeat.member_epoch == epoch
     assert in_state(S.FENCED, instance).leave() is None, "nobody knows it"
 
 
-def test_answer_after_the_membership_ended_changes_nothing() -> None:
+def test_heartbeat_answer_after_the_membership_ended_changes_no_state() -> None:
     member = in_state(S.STABLE)
     heartbeat = member.heartbeat()
     assert heartbeat is not None
@@ -279,7 +281,7 @@ def test_topic_with_an_unknown_name_is_tried_again_after_the_next_answer() -> No
         assert member.state is S.STABLE and not member.is_urgent, "it was said already"
 
 
-def test_partition_assigned_and_removed_before_a_poll_is_reported_as_not_owned() -> None:
+def test_partition_assigned_and_removed_before_a_poll_is_reported_as_no_longer_owned() -> None:
     """Otherwise the coordinator waits for it until the rebalance timeout removes the member."""
     member = in_state(S.ACKNOWLEDGING)
     answered(member, 5)
@@ -295,7 +297,7 @@ def test_partition_assigned_and_removed_before_a_poll_is_reported_as_not_owned()
     assert following is not None and following.owned is None
 
 
-def test_answer_during_a_leave_brings_the_epoch_of_the_last_commit() -> None:
+def test_heartbeat_answer_during_a_leave_provides_the_epoch_of_the_last_commit() -> None:
     member = in_state(S.STABLE)
     heartbeat = member.heartbeat()
     assert heartbeat is not None
@@ -305,7 +307,7 @@ def test_answer_during_a_leave_brings_the_epoch_of_the_last_commit() -> None:
     assert member.target == NOWHERE, "it takes nothing more"
 
 
-def test_answer_to_a_release_during_a_leave_brings_no_epoch() -> None:
+def test_heartbeat_answer_to_a_released_instance_during_a_leave_provides_no_epoch() -> None:
     member = in_state(S.RELEASING, "i")
     heartbeat = member.heartbeat()
     assert heartbeat is not None
@@ -314,7 +316,7 @@ def test_answer_to_a_release_during_a_leave_brings_no_epoch() -> None:
     assert (member.state, member.identity) == (S.LEAVING, ("", -1))
 
 
-def test_member_identity_is_its_last_epoch_and_empty_outside() -> None:
+def test_member_identity_has_its_last_epoch_and_is_empty_outside_the_group() -> None:
     member = in_state(S.JOINING)
     assert member.identity == ("", -1)
     answered(member, 3, NOWHERE)
@@ -327,7 +329,9 @@ def test_member_identity_is_its_last_epoch_and_empty_outside() -> None:
 
 
 @pytest.mark.parametrize("code", [E.FENCED_MEMBER_EPOCH, E.UNKNOWN_MEMBER_ID])
-def test_static_member_releases_the_place_that_may_be_its_own(code: ErrorCode) -> None:
+def test_static_member_that_may_still_be_in_the_group_releases_its_instance_id(
+    code: ErrorCode,
+) -> None:
     member = in_state(S.STABLE, "i")
     refused(member, code)
     member.given_up()

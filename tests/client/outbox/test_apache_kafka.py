@@ -12,7 +12,7 @@ from .test_outbox import events, relayed, transfer
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka as it comes")]
 
 
-async def test_outbox_on_apache_kafka_sends_each_row_once(
+async def test_outbox_relay_on_apache_kafka_sends_each_row_once(
     kafka_as_it_comes: str, tmp_path: Path
 ) -> None:
     bootstrap = kafka_as_it_comes

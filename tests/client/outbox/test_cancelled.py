@@ -78,7 +78,9 @@ async def test_outbox_writer_continues_after_a_cancellation(
         assert writer.connection.info.transaction_status == 0
 
 
-async def test_outbox_start_that_was_cancelled_holds_no_lock(server: PostgresServer) -> None:
+async def test_outbox_start_that_was_cancelled_releases_its_database_lock(
+    server: PostgresServer,
+) -> None:
     """The lock would block each later writer of the name."""
     opened: list[Any] = []
 

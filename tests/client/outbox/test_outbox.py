@@ -43,7 +43,7 @@ async def relayed(bootstrap: str, ledger: Ledger, topic: str, **more: Any) -> in
         await relay.close()
 
 
-def test_record_is_the_same_after_its_row() -> None:
+def test_outbox_record_written_to_a_row_is_read_back_equal() -> None:
     headers = (("a", b"\x80"), ("a", None), ("", b""))
     text = records.to_text(b"\xff\0", b"", 3, 5, headers)
     assert records.of_text(text) == {
@@ -54,7 +54,7 @@ def test_record_is_the_same_after_its_row() -> None:
     }  # fmt: skip
 
 
-async def test_outbox_sends_committed_records_once_and_others_never(
+async def test_outbox_sends_records_of_committed_blocks_once_and_of_aborted_ones_never(
     bootstrap: str, ledger: Ledger, topic: str
 ) -> None:
     with BlockingOutboxWriter(topic, ledger.connect) as writer:
@@ -159,7 +159,9 @@ async def test_relay_killed_at_a_point_loses_and_repeats_no_row(
     assert sorted(await events(bootstrap, topic)) == ledger.rows() == [0, 1, 2, 3, 4]
 
 
-async def test_older_of_two_relays_ends(bootstrap: str, ledger: Ledger, topic: str) -> None:
+async def test_older_of_two_running_relays_stops(
+    bootstrap: str, ledger: Ledger, topic: str
+) -> None:
     unsent = f"{UNSENT} WHERE outbox = '{topic}'"
     with BlockingOutboxWriter(topic, ledger.connect) as writer:
         older = OutboxRelay(bootstrap, topic, ledger.connect)
@@ -180,7 +182,7 @@ async def test_older_of_two_relays_ends(bootstrap: str, ledger: Ledger, topic: s
     assert sorted(await events(bootstrap, topic)) == ledger.rows() == [0, 1, 2, 3]
 
 
-async def test_relay_fenced_by_no_other_relay_continues(
+async def test_relay_fenced_without_a_successor_continues(
     bootstrap: str, server: PostgresServer, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its transaction took too long, its id expired in an idle week, or was ended by hand."""
@@ -215,7 +217,7 @@ async def test_relay_fenced_by_no_other_relay_continues(
     assert sorted(await events(bootstrap, topic)) == ledger.rows() == [1, 2]
 
 
-async def test_relay_fenced_by_another_relay_ends(
+async def test_relay_fenced_by_a_newer_relay_stops(
     bootstrap: str, server: PostgresServer, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Kafka's error does not matter: a batch with an old epoch is no fatal error."""
@@ -239,7 +241,7 @@ async def test_relay_fenced_by_another_relay_ends(
     assert await events(bootstrap, topic) == [1]
 
 
-async def test_older_relay_with_numbered_rows_sends_nothing(
+async def test_older_relay_that_resumes_after_numbering_its_rows_sends_no_record(
     bootstrap: str, ledger: Ledger, topic: str
 ) -> None:
     """It slept after numbering its rows: its successor sends them."""
@@ -256,7 +258,7 @@ async def test_older_relay_with_numbered_rows_sends_nothing(
     assert await events(bootstrap, topic) == [1]
 
 
-async def test_older_relay_after_an_error_does_not_end_its_successor(
+async def test_older_relay_after_an_error_leaves_its_successor_running(
     bootstrap: str, ledger: Ledger, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     older, newer = (OutboxRelay(bootstrap, topic, ledger.connect) for _ in range(2))

@@ -21,7 +21,7 @@ SEEDS = int(os.environ.get("ONCELOG_OUTBOX_SEEDS", "100"))
 
 
 @pytest.mark.in_turn
-def test_model_sends_each_row_once_whatever_happens(tmp_path: Path) -> None:
+def test_outbox_model_with_random_faults_sends_each_row_once(tmp_path: Path) -> None:
     rows = 0
     for seed in range(SEEDS):
         verdict = run(seed, tmp_path)
@@ -119,7 +119,7 @@ def is_missed(tmp_path: Path, kind: type[ModelRelay], first: int = 0) -> bool:
         (TakesTheNextBatchForSent, 0),
     ],
 )
-def test_model_without_a_part_shows_a_difference(
+def test_outbox_model_without_a_safeguard_loses_or_repeats_a_row(
     tmp_path: Path, kind: type[ModelRelay], first: int
 ) -> None:
     assert is_missed(tmp_path, kind, first)
@@ -129,7 +129,7 @@ def test_model_without_a_part_shows_a_difference(
     ("part", "without", "first"),
     [("_hold_office", hold_no_office, 20), ("take_back", take_back_from_anyone, 25)],
 )
-def test_model_without_a_fence_in_the_database_shows_a_difference(
+def test_outbox_model_without_a_database_fence_loses_or_repeats_a_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str, without: Any, first: int
 ) -> None:
     monkeypatch.setattr(table, part, without)

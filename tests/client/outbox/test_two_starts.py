@@ -56,7 +56,7 @@ async def settle(
     return sorted(await events(bootstrap, topic))
 
 
-async def test_overtaken_relay_does_not_take_rows_back(
+async def test_relay_superseded_before_numbering_rows_sends_them_only_once(
     bootstrap: str, tmp_path: Path, topic: str
 ) -> None:
     """Its successor is sending them: they would be sent twice."""
@@ -68,7 +68,7 @@ async def test_overtaken_relay_does_not_take_rows_back(
         assert await settle(relay, bootstrap, topic, ledger, writer) == [1, 2]
 
 
-async def test_relay_that_numbers_rows_is_the_one_that_sends(
+async def test_relay_superseded_during_its_start_numbers_no_row_of_its_successor(
     bootstrap: str, tmp_path: Path, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise rows get the number of a batch that the other relay sends, and are lost."""

@@ -62,7 +62,7 @@ class Array:
 
 
 @given(fields, st.integers(0, 20), st.sampled_from(["binary", "large_string"]))
-def test_arrow_array_becomes_a_list_of_bytes(listed, offset, kind):
+def test_arrow_array_is_converted_to_a_list_of_bytes(listed, offset, kind):
     offset = min(offset, len(listed))
     given_array = Array(listed, offset, kind)
     assert as_column(given_array) == listed[offset:]
@@ -85,7 +85,9 @@ def test_other_columns_are_converted_or_refused():
     st.booleans(),
     st.booleans(),
 )
-def test_each_partition_gets_its_records_in_order(listed, has_partitions, has_keys):
+def test_send_many_with_a_partition_column_keeps_the_order_of_each_partition(
+    listed, has_partitions, has_keys
+):
     values: list[bytes | None] = [b"%d" % i for i in range(len(listed))]
     keys = [key for key, _ in listed] if has_keys else None
     partitions = [partition for _, partition in listed] if has_partitions else None
@@ -117,28 +119,28 @@ def numpy() -> Any:
 
 
 @given(keys=st.lists(st.none() | st.binary(max_size=13), max_size=40), partitions=some_partitions)
-def test_many_keys_get_the_partitions_of_single_keys(numpy, keys, partitions):
+def test_send_many_with_a_key_column_partitions_like_single_sends(numpy, keys, partitions):
     assert vector_library() is numpy
     keys = keys * (WORTH_IT // 4)  # enough of some lengths, too few of others
     found = KeyPartitions(partitions).of_many(keys)
     assert found == [-1 if k is None else partition_for_key(k, partitions) for k in keys]
 
 
-def test_keys_may_be_any_bytes_like_objects():
+def test_send_many_accepts_any_bytes_like_key():
     known = KeyPartitions(4)
     keys = [bytearray(b"1"), memoryview(b"1"), b"1"]
     ((_, rows),) = rows_by_partition([b""] * 3, keys, None, 0, None, known, 1 << 20, stick)
     assert len(rows) == 3
 
 
-def test_columns_of_different_lengths_are_refused():
+def test_send_many_with_columns_of_different_lengths_is_refused():
     with pytest.raises(ValueError, match="columns of 2 and 1 records"):
         rows_by_partition([b"", b""], [b""], None, 0, None, KeyPartitions(1), 1 << 20, stick)
     with pytest.raises(ValueError, match="columns of 2 and 3 records"):
         rows_by_partition([b"", b""], None, None, 0, [0, 1, 2], None, 1 << 20, stick)
 
 
-def test_partitions_of_keys_are_cached_within_bounds():
+def test_key_partition_cache_stays_within_its_bound():
     known = KeyPartitions(7)
     for number in range(KEYS_KEPT + 10):
         assert known[struct.pack(">i", number)] == partition_for_key(struct.pack(">i", number), 7)
@@ -150,7 +152,7 @@ def test_partitions_of_keys_are_cached_within_bounds():
 # --- in the accumulator
 
 
-def test_rows_fill_the_open_batch_and_open_others():
+def test_batch_with_room_is_filled_before_another_is_opened():
     batches = Accumulator(batch_bytes=1_000, linger_ms=5, delivery_timeout_ms=100)
     put(batches, b"first")
     rows = Rows([b"%0100d" % i for i in range(30)])
@@ -180,7 +182,7 @@ def test_rows_fill_the_open_batch_and_open_others():
     ]
 
 
-async def test_deliveries_are_awaited_through_splits_and_fail_as_one():
+async def test_send_many_delivery_completes_after_splits_and_fails_as_one():
     first, second = Outcome(), Outcome()
     deliveries = Deliveries()
     deliveries.add(first, 2, 5)
@@ -236,7 +238,9 @@ some_rows = st.lists(
     st.none() | st.integers(-2, 170),
     st.integers(0, 1),
 )
-def test_columns_equal_the_records(rows, base, step, first, last, timestamp_type):
+def test_poll_columns_returns_the_same_records_as_poll(
+    rows, base, step, first, last, timestamp_type
+):
     records = [Record(base + step * i, *row) for i, row in enumerate(rows)]
     state = FetchState("t", 3, 0)
     state.load(encode_batch(records, timestamp_type=timestamp_type), None)
@@ -262,7 +266,7 @@ def batch(base: int, count: int = 3, **fields: Any) -> bytes:
     return encode_batch(rows, base_offset=base, producer_epoch=0, base_sequence=0, **fields)
 
 
-def test_columns_leave_out_invisible_records():
+def test_poll_columns_at_read_committed_omits_aborted_records_and_markers():
     aborts = encode_marker(
         ControlType.ABORT,
         producer_id=1,
@@ -288,7 +292,7 @@ def test_columns_leave_out_invisible_records():
         raw.columns()
 
 
-def test_records_columns_and_raw_batches_may_be_mixed():
+def test_poll_poll_columns_and_poll_raw_may_be_mixed_in_one_consumer():
     state = FetchState("t", 0, 0)
     state.load(batch(0, 5) + batch(5, 5), None)
     assert [r.offset for r in state.take(2, read_committed=False)] == [0, 1]

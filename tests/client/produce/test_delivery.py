@@ -35,7 +35,7 @@ async def _await(delivery: Delivery) -> RecordMetadata:
     return await delivery
 
 
-def test_failure_of_a_batch_is_that_of_each_record():
+def test_delivery_in_a_failed_batch_raises_the_error_of_the_batch():
     outcome, called = Outcome(), []
     delivery = Delivery(outcome, 3)
     delivery.add_done_callback(called.append)
@@ -50,7 +50,7 @@ def test_failure_of_a_batch_is_that_of_each_record():
         delivery.result()
 
 
-async def test_cancelled_waiter_leaves_the_others_waiting():
+async def test_delivery_with_a_cancelled_waiter_still_completes_for_the_others():
     outcome = Outcome()
     first, second = (asyncio.ensure_future(_await(Delivery(outcome, i))) for i in range(2))
     await asyncio.sleep(0)
@@ -60,14 +60,14 @@ async def test_cancelled_waiter_leaves_the_others_waiting():
     assert (await second).offset == 41
 
 
-def test_batch_without_an_offset_has_records_without_one():
+def test_delivery_in_a_batch_without_an_offset_has_no_offset():
     outcome = Outcome()
     outcome.written(RecordMetadata("t", 1, -1))
     assert Delivery(outcome, 7).result().offset == -1
 
 
 @given(st.integers(2, 9), st.lists(st.integers(0, 8), max_size=5), st.integers(-1, 2**31 - 1))
-def test_split_batches_decide_their_own_records(count, cuts, sequence):
+def test_split_batch_parts_complete_the_deliveries_of_their_own_records(count, cuts, sequence):
     batch = ProducerBatch("t", 0, 0, 100)
     for i in range(count):
         batch.builder.append(5, None, b"%d" % i)
@@ -97,7 +97,7 @@ def test_split_batches_decide_their_own_records(count, cuts, sequence):
 
 
 @given(st.text(min_size=1), st.integers(0, 2**62), st.integers(0, 2**15 - 1), st.booleans())
-def test_token_is_parsed_from_its_text(name, producer_id, epoch, flag):
+def test_prepared_transaction_token_is_parsed_from_its_text(name, producer_id, epoch, flag):
     token = PreparedTransaction(name, producer_id, epoch, flag, is_empty=not flag)
     assert PreparedTransaction.parse(str(token)) == token
 
@@ -113,12 +113,12 @@ NO_TOKENS = [
 
 
 @pytest.mark.parametrize("text", NO_TOKENS)
-def test_text_that_is_no_token_is_refused(text):
+def test_prepared_transaction_token_of_invalid_text_is_refused(text):
     with pytest.raises(ValueError, match="no token"):
         PreparedTransaction.parse(text)
 
 
-async def test_callback_that_fails_does_not_stop_the_others(caplog):
+async def test_delivery_callback_that_raises_does_not_stop_the_others(caplog):
     outcome = Outcome()
 
     def fails(_):

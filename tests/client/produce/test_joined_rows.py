@@ -87,7 +87,7 @@ def batches(
     st.tuples(*[st.booleans()] * 4),
     st.integers(0, 9),
 )
-def test_arrow_rows_have_the_bytes_of_lists(rows, offset, kind, batch_bytes, has, partition):
+def test_arrow_rows_are_encoded_like_rows_of_lists(rows, offset, kind, batch_bytes, has, partition):
     rows = rows * (ENOUGH // len(rows) + 1)
     keys, values, headers, times, partitions = map(list, zip(*rows, strict=True))
     keys = keys if has[0] else None
@@ -106,21 +106,21 @@ def test_arrow_rows_have_the_bytes_of_lists(rows, offset, kind, batch_bytes, has
 
 @settings(deadline=None)
 @given(st.lists(st.none() | st.binary(max_size=13), min_size=1, max_size=40), st.integers(1, 1_000))
-def test_arrow_keys_get_the_partitions_of_single_keys(keys, partitions):
+def test_arrow_keys_are_partitioned_like_single_keys(keys, partitions):
     for many in (keys, keys * ENOUGH):  # too few of a length, and enough
         found = KeyPartitions(partitions).of_array(column(many, 1, "binary"))
         expected = [-1 if k is None else partition_for_key(k, partitions) for k in many]
         assert found.tolist() == expected
 
 
-def test_batch_has_no_more_rows_than_places():
+def test_batch_of_arrow_rows_ends_at_its_maximum_of_records():
     values = column([b"v"] * (ROWS_MAX + 100), 0, "binary")
     rows, builder = JoinedRows(values), BatchBuilder()
     assert [builder.extend(rows, at, 1 << 30) for at in (0, ROWS_MAX)] == [ROWS_MAX, 0]
     assert rows.largest_bytes() == Rows(values.to_pylist()).largest_bytes()
 
 
-def test_other_columns_are_read_as_lists(monkeypatch):
+def test_column_that_is_no_arrow_array_is_read_as_a_list(monkeypatch):
     array = column([b"v"] * ENOUGH, 0, "binary")
     assert can_join(array, None, BATCH_BYTES) and can_join(array, array, BATCH_BYTES)
     assert not can_join(array, array.to_pylist(), BATCH_BYTES)
@@ -129,7 +129,7 @@ def test_other_columns_are_read_as_lists(monkeypatch):
     assert not can_join(array, None, BATCH_BYTES)
 
 
-def test_few_rows_of_a_call_are_read_as_lists(monkeypatch):
+def test_send_many_with_few_rows_reads_arrow_columns_as_lists(monkeypatch):
     """A kernel costs as much as some hundred rows, also in small batches and small partitions."""
     for module in MODULES:
         monkeypatch.setattr(module, "ROWS_LEAST", ROWS_LEAST)

@@ -121,7 +121,7 @@ def calls(draw: st.DrawFn) -> dict[str, Any]:
 
 @pytest.mark.parametrize("form", FORMS)
 @given(case=calls())
-def test_columns_keep_the_order_of_send_in_a_loop(form: str, case: dict[str, Any]) -> None:
+def test_send_many_orders_records_like_a_loop_of_sends(form: str, case: dict[str, Any]) -> None:
     """Partitions are equal, too, unless a whole call may go anywhere: that fills batches."""
     if form == "arrow":
         pytest.importorskip("numpy")
@@ -149,7 +149,7 @@ def test_columns_keep_the_order_of_send_in_a_loop(form: str, case: dict[str, Any
 
 
 @pytest.mark.parametrize("form", FORMS)
-async def test_null_keys_between_others_keep_their_places(form: str) -> None:
+async def test_null_keys_among_keyed_records_keep_their_positions(form: str) -> None:
     unsent = Unsent(1)
     names = [b"insert", b"heartbeat", b"delete", b"a", b"b", b"c"]
     keys = [b"k", None, b"k", None, None, b""]
@@ -162,7 +162,7 @@ async def test_null_keys_between_others_keep_their_places(form: str) -> None:
 
 
 @pytest.mark.parametrize("as_array", [False, True])
-async def test_partition_below_anywhere_is_refused(as_array: bool) -> None:
+async def test_send_many_with_a_partition_below_minus_one_is_refused(as_array: bool) -> None:
     unsent = Unsent(2)
     partitions: Any = [0, -2, -1, 1, 0]
     if as_array:

@@ -153,7 +153,7 @@ def once(code: "int | Exception", at: int = 0) -> Script:
     return script
 
 
-async def test_refused_batch_does_not_fail_the_others(monkeypatch):
+async def test_batch_that_is_refused_does_not_fail_the_batches_after_it(monkeypatch):
     """After it the numbers have a gap; the others get new ones under a new id (KIP-360)."""
     context = SenderContext(monkeypatch)
     context.before = once(E.INVALID_RECORD, at=1)
@@ -171,7 +171,7 @@ async def test_refused_batch_does_not_fail_the_others(monkeypatch):
 
 
 @pytest.mark.parametrize("where", ["_encode", "_decide"])
-async def test_broken_loop_leaves_no_state_in_which_a_transaction_commits(monkeypatch, where):
+async def test_sender_whose_loop_failed_leaves_the_producer_in_a_fatal_error(monkeypatch, where):
     """Then a flush returns, since no batch is left; a commit after it would lose those records."""
     context = SenderContext(monkeypatch)
 
@@ -270,7 +270,7 @@ async def send_all(context: SenderContext, numbers):
     return sent
 
 
-async def test_batch_that_may_be_in_the_log_is_never_renumbered(monkeypatch):
+async def test_batch_that_may_be_in_the_log_keeps_its_sequence_numbers(monkeypatch):
     """Its first answer was lost, then the broker lost its window: it must fail."""
     context = SenderContext(monkeypatch)
     answers = [None, NetworkException("lost")]
@@ -295,7 +295,9 @@ async def test_batch_that_may_be_in_the_log_is_never_renumbered(monkeypatch):
 @pytest.mark.parametrize(
     "code", [E.NOT_LEADER_OR_FOLLOWER, E.UNKNOWN_TOPIC_OR_PARTITION, E.KAFKA_STORAGE_ERROR]
 )
-async def test_leader_deposed_after_its_append_leaves_the_outcome_unknown(monkeypatch, code):
+async def test_batch_refused_by_a_deposed_leader_after_its_append_has_an_unknown_outcome(
+    monkeypatch, code
+):
     """A leader that waits for replicas may answer this; the next leader has the batches.
 
     That one was restarted, and knows only the producer's last batch: Kafka's snapshots hold no
@@ -323,7 +325,7 @@ async def test_leader_deposed_after_its_append_leaves_the_outcome_unknown(monkey
         assert after.exception() is None
 
 
-async def test_parts_of_a_batch_that_may_be_in_the_log_are_never_renumbered(monkeypatch):
+async def test_batch_parts_that_may_be_in_the_log_keep_their_sequence_numbers(monkeypatch):
     """Its first answer was lost, then its topic got a smaller max.message.bytes."""
     context = SenderContext(monkeypatch)
     context.batches._batch_bytes = 500
@@ -346,7 +348,7 @@ async def test_parts_of_a_batch_that_may_be_in_the_log_are_never_renumbered(monk
         assert all(isinstance(d.exception(), OutOfOrderSequenceNumber) for d in sent)
 
 
-async def test_sequence_numbers_wrap_and_batches_stay_in_order(monkeypatch):
+async def test_sequence_numbers_that_wrap_keep_the_batches_in_order(monkeypatch):
     """0 follows 2^31 - 1: a retry must not be sorted after the batches that follow it."""
     context = SenderContext(monkeypatch)
     context.before = once(E.NOT_LEADER_OR_FOLLOWER, at=3)
@@ -384,7 +386,7 @@ async def test_record_expires_after_its_delivery_timeout_even_in_flight(monkeypa
         assert [int(v) for v in context.leaders[0].values] == [0, 1], "it was written, after all"
 
 
-async def test_request_stays_within_its_maximum_size(monkeypatch):
+async def test_produce_request_stays_within_max_request_size(monkeypatch):
     context = SenderContext(monkeypatch, partitions=10, max_request_size=400)
 
     async with context:
@@ -395,7 +397,7 @@ async def test_request_stays_within_its_maximum_size(monkeypatch):
         assert max(sizes) <= 400 and max(map(len, context.requests)) == 2
 
 
-async def test_batch_that_is_too_large_is_sent_in_parts_in_its_place(monkeypatch):
+async def test_batch_refused_as_too_large_is_split_and_resent_in_order(monkeypatch):
     context = SenderContext(monkeypatch)
     context.batches._batch_bytes = 500
     context.leaders[0].max_bytes = 300
@@ -407,7 +409,7 @@ async def test_batch_that_is_too_large_is_sent_in_parts_in_its_place(monkeypatch
         assert [int(v) for v in context.leaders[0].values] == list(range(40))
 
 
-async def test_parts_keep_the_producer_id_of_their_numbers(monkeypatch):
+async def test_batch_parts_keep_the_producer_id_of_their_sequence_numbers(monkeypatch):
     """Another partition's gap causes a new id while the parts of a batch wait."""
     context = SenderContext(monkeypatch, partitions=2)
     context.batches._batch_bytes = 500
@@ -436,7 +438,7 @@ FAULTS = (
 
 
 @pytest.mark.parametrize("seed", range(20))
-async def test_each_record_is_written_once_and_in_order_whatever_happens(monkeypatch, seed):
+async def test_sender_with_random_faults_writes_each_record_once_and_in_order(monkeypatch, seed):
     random_source = random.Random(seed)
     context = SenderContext(monkeypatch, partitions=3)
 

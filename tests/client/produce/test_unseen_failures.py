@@ -79,7 +79,7 @@ def leader(monkeypatch: pytest.MonkeyPatch) -> Leader:
     return Leader(monkeypatch)
 
 
-async def test_flush_raises_an_unseen_failure_once(leader: Leader) -> None:
+async def test_flush_after_an_unread_failure_raises_it_once(leader: Leader) -> None:
     producer = Producer(leader.view, linger_ms=0)
     leader.code = REFUSED
     await producer.send("t", b"lost")
@@ -91,7 +91,7 @@ async def test_flush_raises_an_unseen_failure_once(leader: Leader) -> None:
     await producer.close()
 
 
-async def test_close_raises_an_unseen_failure_without_a_flush(leader: Leader) -> None:
+async def test_close_without_a_flush_raises_an_unread_failure(leader: Leader) -> None:
     producer = Producer(leader.view, linger_ms=0)
     leader.code = REFUSED
     await producer.send("t", b"lost")
@@ -100,7 +100,7 @@ async def test_close_raises_an_unseen_failure_without_a_flush(leader: Leader) ->
     await producer.close()
 
 
-async def test_failure_that_was_read_is_not_raised_again(leader: Leader) -> None:
+async def test_delivery_failure_read_by_the_application_is_not_raised_again(leader: Leader) -> None:
     leader.code = REFUSED
     async with Producer(leader.view, linger_ms=0) as producer:
         with pytest.raises(TopicAuthorizationFailed):
@@ -125,7 +125,7 @@ async def test_exception_of_the_application_is_not_hidden_by_that_of_its_records
             raise ZeroDivisionError
 
 
-def test_blocking_producer_raises_unseen_failures_in_flush_and_close() -> None:
+def test_blocking_producer_flush_and_close_raise_unread_failures() -> None:
     producer = BlockingProducer(NOWHERE, max_block_ms=100, request_timeout_ms=100)
     producer.send("t", b"lost")
     with pytest.raises(KafkaError):
@@ -139,7 +139,7 @@ def test_blocking_producer_raises_unseen_failures_in_flush_and_close() -> None:
         producer.close()
 
 
-async def test_mistyped_topic_does_not_block_for_each_of_its_records(
+async def test_mistyped_topic_blocks_send_once_and_not_for_each_record(
     leader: Leader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with Producer(leader.view, linger_ms=0, max_block_ms=300) as producer:
@@ -157,7 +157,7 @@ async def test_mistyped_topic_does_not_block_for_each_of_its_records(
         await (await producer.send("typo", b"made since"))
 
 
-async def test_silent_cluster_is_waited_for_even_if_the_topic_was_missing_before(
+async def test_send_to_a_silent_cluster_waits_max_block_ms_even_for_a_topic_missing_before(
     leader: Leader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with Producer(leader.view, linger_ms=0, max_block_ms=2_000) as producer:
@@ -222,7 +222,9 @@ async def test_record_larger_than_half_the_buffer_does_not_block_the_loop(
         await (await producer.send("t", bytes(800)))
 
 
-async def test_failure_of_send_many_that_was_read_is_not_raised_again(leader: Leader) -> None:
+async def test_send_many_failure_read_by_the_application_is_not_raised_again(
+    leader: Leader,
+) -> None:
     leader.code = REFUSED
     leader.add("t", 1)
     async with Producer(leader.view, linger_ms=0) as producer:
@@ -254,7 +256,7 @@ async def test_flush_continues_when_another_one_is_cancelled(leader: Leader) -> 
         assert not lingering.done()
 
 
-def test_close_of_a_blocking_producer_refuses_a_send_that_waits_for_room() -> None:
+def test_blocking_producer_close_refuses_a_send_that_waits_for_buffer_memory() -> None:
     producer = BlockingProducer(NOWHERE, max_block_ms=100, request_timeout_ms=100)
     producer._given_bytes += 1 << 40
     refused: list[Exception] = []
@@ -273,7 +275,7 @@ def test_close_of_a_blocking_producer_refuses_a_send_that_waits_for_room() -> No
     assert [type(problem) for problem in refused] == [ClientClosed]
 
 
-def test_record_handed_over_after_the_close_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocking_producer_send_after_close_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     producer = BlockingProducer(NOWHERE, max_block_ms=100, request_timeout_ms=100)
     late: list[HandedDelivery] = []
     end = producer._thread.close

@@ -64,7 +64,7 @@ def in_librdkafka_s_words(config: dict[str, object]) -> dict[str, str]:
     return librdkafka_config(security_config(read_settings(ADMIN, config, {})))
 
 
-def test_client_files_of_java_and_librdkafka_mean_the_same(tmp_path):
+def test_client_file_in_java_and_in_librdkafka_form_gives_the_same_config(tmp_path):
     java, unused = read(tmp_path, JAVA)
     assert unused == ("ssl.protocol", "sasl.login.refresh.window.factor", "acks")
     librdkafka, unused = read(tmp_path, LIBRDKAFKA)
@@ -72,7 +72,7 @@ def test_client_files_of_java_and_librdkafka_mean_the_same(tmp_path):
     assert in_librdkafka_s_words(java) == in_librdkafka_s_words(librdkafka) == THEIRS
 
 
-def test_settings_read_from_a_file_show_no_secret(tmp_path):
+def test_client_file_settings_show_no_secret_when_printed(tmp_path):
     for text in (JAVA, LIBRDKAFKA, OAUTH):
         config, _ = read(tmp_path, text)
         assert "geheim" not in repr(config) and HIDDEN in repr(config)
@@ -87,13 +87,13 @@ def test_settings_read_from_a_file_show_no_secret(tmp_path):
         ("sasl.client.callback.handler.class=x", "is not honoured"),
     ],
 )
-def test_setting_that_would_lose_safety_is_refused(tmp_path, text, words):
+def test_client_file_setting_that_would_lose_records_is_refused(tmp_path, text, words):
     with pytest.raises(ValueError, match=f"client.properties: .*{words}") as failure:
         read(tmp_path, text)
     assert "geheim" not in str(failure.value)
 
 
-def test_unreadable_file_is_refused(tmp_path):
+def test_client_file_that_cannot_be_read_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"none\.properties cannot be read: No such file"):
         read_client_file(tmp_path / "none.properties")
     (tmp_path / "latin").write_bytes(b"sasl.username=M\xfcller")
@@ -101,7 +101,7 @@ def test_unreadable_file_is_refused(tmp_path):
         read_client_file(tmp_path / "latin")
 
 
-def test_secrets_are_hidden_under_each_of_their_names():
+def test_client_file_secret_is_hidden_under_each_of_its_names():
     given = {"sasl.password": "a", "ssl_keystore_key": "b", "sasl.username": "c", "linger_ms": 5}
     found = hidden_secrets(given)
     assert found == {**given, "sasl.password": Secret("a"), "ssl_keystore_key": Secret("b")}

@@ -38,12 +38,12 @@ def config(values: Mapping[str, object]) -> SecurityConfig | None:
     return security_config(read_settings(ADMIN, values, {}))
 
 
-def test_config_without_a_protocol_is_plaintext():
+def test_security_config_without_a_protocol_is_plaintext():
     assert config({}) is None
     assert config({"security.protocol": "plaintext"}) is None
 
 
-def test_config_of_scram_over_tls():
+def test_security_config_of_sasl_ssl_with_scram_has_login_and_tls():
     made = present(config(SCRAM))
     sasl, tls = present(made.sasl), present(made.tls)
     assert (sasl.mechanism, sasl.username) == ("SCRAM-SHA-512", "alice")
@@ -95,7 +95,7 @@ def test_config_of_scram_over_tls():
             f"{MODULE}.oauthbearer.OAuthBearerLoginModule required;"}),
     ],
 )  # fmt: skip
-def test_names_of_other_clients_mean_the_same(theirs, ours):
+def test_security_config_with_names_of_another_client_is_equal_to_ours(theirs, ours):
     assert config(theirs) == config(ours)
 
 
@@ -136,13 +136,13 @@ def test_names_of_other_clients_mean_the_same(theirs, ours):
         ({**OAUTH, "sasl.login.callback.handler.class": "my.Own"}, "is one of org.apache"),
     ],
 )  # fmt: skip
-def test_setting_without_effect_is_refused(values, words):
+def test_security_setting_without_effect_is_refused(values, words):
     with pytest.raises(ValueError, match=words) as failure:
         config(values)
     assert "geheim" not in str(failure.value)
 
 
-def test_no_secret_is_shown_anywhere():
+def test_security_config_printed_in_any_form_shows_no_secret():
     for values in (SCRAM, {**OAUTH, **CREDENTIALS}):
         settings = consumer_settings(values, {})
         made = security_config(settings)
@@ -152,13 +152,13 @@ def test_no_secret_is_shown_anywhere():
     assert present(present(present(config(SCRAM)).sasl).password).reveal() == "geheim"
 
 
-def test_every_setting_with_a_secret_is_hidden():
+def test_security_setting_with_a_secret_has_the_secret_type():
     for row in SECURITY:
         if any(word in row.name for word in ("password", "secret", "jaas", "key.pem")):
             assert row.kind is Secret, row.name
 
 
-def test_configuration_is_a_plain_value():
+def test_security_config_is_pickled_copied_and_hashed_as_an_equal_value():
     for values in (SCRAM, {**OAUTH, **CREDENTIALS}, {"security.protocol": "SSL"}):
         made = config(values)
         assert pickle.loads(pickle.dumps(made)) == made == copy.deepcopy(made)
@@ -169,7 +169,7 @@ def own_token() -> str:
     return "token"
 
 
-def test_provider_may_be_named_as_text():
+def test_token_provider_named_as_text_is_imported_or_refused():
     oauth = {k: v for k, v in OAUTH.items() if not k.endswith("url")}
     name = "sasl.oauthbearer.token.provider"
     made = present(config({**oauth, name: f"{__name__}:own_token"}))
@@ -184,7 +184,7 @@ def test_provider_may_be_named_as_text():
             config({**oauth, name: text})
 
 
-def test_secret_may_be_given_as_a_secret():
+def test_password_given_as_a_secret_object_equals_one_given_as_text():
     assert config({**SCRAM, "sasl.password": Secret("geheim")}) == config(SCRAM)
 
 
@@ -235,7 +235,7 @@ def test_parse_jaas_parses_or_refuses_any_text(text):
 
 
 @pytest.mark.parametrize("name", ["sasl.password", "sasl.username", "sasl.mechanism"])
-def test_setting_given_as_bytes_is_refused(name):
+def test_password_given_as_bytes_is_refused(name):
     """Converted to text they would be another password, a wrong one."""
     with pytest.raises(ValueError, match=f"{name} is given as text, not as bytes") as failure:
         config({**SCRAM, name: b"geheim"})

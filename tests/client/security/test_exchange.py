@@ -45,14 +45,14 @@ def end_of(exchange: Exchange, answer: object) -> int:
     return end.value.value
 
 
-def test_plain_takes_one_round():
+def test_sasl_plain_exchange_sends_one_authenticate_request():
     exchange = plain()
     assert next(exchange) == Ask(17, {"mechanism": "PLAIN"})
     assert exchange.send(handshake()) == Ask(36, {"auth_bytes": b"\0alice\0geheim"})
     assert end_of(exchange, accepted(lifetime_ms=5_000)) == 5_000
 
 
-def test_scram_takes_two_rounds_and_a_derivation():
+def test_sasl_scram_exchange_sends_two_authenticate_requests_around_a_key_derivation():
     scram = ScramClient("SCRAM-SHA-512", "alice", PASSWORD, "nonce")
     server = Server("SCRAM-SHA-512", "geheim", b"salt", 4096)
     exchange = sasl_exchange(scram, BROKER, WHO)
@@ -66,7 +66,7 @@ def test_scram_takes_two_rounds_and_a_derivation():
     assert end_of(exchange, accepted(server.final(final.values["auth_bytes"]), 60_000)) == 60_000
 
 
-def test_server_without_the_password_is_refused():
+def test_sasl_scram_server_that_does_not_know_the_password_is_refused():
     exchange = sasl_exchange(ScramClient("SCRAM-SHA-256", "a", PASSWORD, "n"), BROKER, WHO)
     next(exchange)
     exchange.send(handshake())
@@ -86,7 +86,7 @@ def test_server_without_the_password_is_refused():
         (handshake(35), KafkaError, "version"),
     ],
 )  # fmt: skip
-def test_refused_handshake_raises_a_fatal_error(answer, kind, words):
+def test_sasl_handshake_that_is_refused_raises_a_fatal_error(answer, kind, words):
     exchange = plain()
     next(exchange)
     with pytest.raises(kind, match=words) as failure:
@@ -101,7 +101,7 @@ def test_refused_handshake_raises_a_fatal_error(answer, kind, words):
         (None, "b:9093 refused user alice by PLAIN. The user is unknown"),
     ],
 )
-def test_refused_password_raises_with_advice(said, words):
+def test_sasl_password_that_is_refused_raises_an_error_with_advice(said, words):
     exchange = plain()
     next(exchange)
     exchange.send(handshake())
@@ -112,7 +112,7 @@ def test_refused_password_raises_with_advice(said, words):
     assert not failure.value.retriable
 
 
-def test_refused_token_is_explained_by_the_first_answer():
+def test_sasl_token_that_is_refused_raises_the_reason_of_the_first_answer():
     exchange = sasl_exchange(OauthbearerClient(Token(Secret("to.ke.n"))), BROKER, WHO)
     next(exchange)
     exchange.send(handshake())
@@ -123,7 +123,7 @@ def test_refused_token_is_explained_by_the_first_answer():
     assert "to.ke.n" not in str(failure.value)
 
 
-def test_exchange_without_an_end_is_refused():
+def test_sasl_exchange_with_endless_challenges_is_refused():
     class Endless(PlainClient):
         def respond(self, challenge: bytes) -> bytes:  # type: ignore[override]
             return b"more"
@@ -136,7 +136,7 @@ def test_exchange_without_an_end_is_refused():
             exchange.send(accepted(b"?"))
 
 
-def test_plain_refuses_data_in_the_answer():
+def test_sasl_plain_answer_with_data_is_refused():
     exchange = plain()
     next(exchange)
     exchange.send(handshake())

@@ -5,7 +5,7 @@ import pytest
 from .test_client_file import OAUTH, in_librdkafka_s_words, read
 
 
-def test_tokens_and_certificates_are_translated_for_confluent_kafka(tmp_path):
+def test_client_file_with_tokens_and_certificates_is_translated_for_confluent_kafka(tmp_path):
     config, _ = read(tmp_path, OAUTH)
     assert in_librdkafka_s_words(config) == {
         "security.protocol": "SASL_SSL",
@@ -26,7 +26,7 @@ def test_tokens_and_certificates_are_translated_for_confluent_kafka(tmp_path):
     assert in_librdkafka_s_words({}) == {}
 
 
-def test_confluent_kafka_accepts_all_these_names(tmp_path):
+def test_confluent_kafka_producer_accepts_all_translated_names(tmp_path):
     confluent_kafka = pytest.importorskip("confluent_kafka")
     config, _ = read(tmp_path, OAUTH)
     words = in_librdkafka_s_words(config)

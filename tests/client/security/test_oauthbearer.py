@@ -25,7 +25,7 @@ def client(value: str = "vF9dft4qmTc2Nvb3RlckBhbHRhdmlzdGEuY29tCg==", **extensio
     return OauthbearerClient(Token(Secret(value)), tuple(extensions.items()))
 
 
-def test_client_message_is_that_of_the_rfc():
+def test_oauthbearer_first_message_equals_the_example_of_rfc_7628():
     # RFC 7628, section 4.1, without the authorization id and with its host and port as extensions
     sent = client(host="server.example.com", port="143").start()
     assert sent == (
@@ -35,14 +35,14 @@ def test_client_message_is_that_of_the_rfc():
     assert client("token").start() == b"n,,\x01auth=Bearer token\x01\x01"
 
 
-def test_empty_answer_is_a_success():
+def test_oauthbearer_empty_server_message_means_success():
     oauth = client()
     oauth.start()
     assert oauth.respond(b"") is None
     assert oauth.state is OAuthState.DONE
 
 
-def test_refusal_is_acknowledged_and_kept():
+def test_oauthbearer_refusal_is_acknowledged_and_its_reason_kept():
     oauth = client()
     oauth.start()
     said = {"status": "invalid_token", "scope": "produce"}  # RFC 7628, section 4.3
@@ -53,14 +53,14 @@ def test_refusal_is_acknowledged_and_kept():
 
 
 @pytest.mark.parametrize("value", ["", "a b", "a\x01b", "tök", "a\n", "=a", "Bearer x"])
-def test_malformed_token_is_not_sent(value):
+def test_oauthbearer_malformed_token_is_never_sent(value):
     with pytest.raises(SaslAuthenticationFailed, match="not a bearer token") as failure:
         client(value).start()
     assert not value or value not in str(failure.value).replace("bearer token", "")
 
 
 @pytest.mark.parametrize(("now", "then"), list(product(OAuthState, OAuthState)))
-def test_oauthbearer_moves_only_as_the_table_allows(now, then):
+def test_oauthbearer_client_changes_state_only_along_allowed_transitions(now, then):
     oauth = client()
     oauth.state = now
     if then in ALLOWED[now]:
@@ -71,14 +71,14 @@ def test_oauthbearer_moves_only_as_the_table_allows(now, then):
 
 
 @given(st.binary(min_size=1, max_size=100))
-def test_any_server_challenge_is_a_refusal(challenge):
+def test_oauthbearer_server_challenge_is_treated_as_a_refusal(challenge):
     oauth = client()
     oauth.start()
     assert oauth.respond(challenge) == b"\x01"
     assert oauth.refusal.startswith("the broker refused the token")
 
 
-def test_extensions_have_letters_and_text():
+def test_oauthbearer_extension_with_an_invalid_name_or_value_is_refused():
     assert check_extensions({"traceId": "1-2"}) == (("traceId", "1-2"),)
     for name, value in (("auth", "x"), ("a-b", "x"), ("", "x"), ("a", "\x01"), ("a", "")):
         with pytest.raises(ValueError, match="extension"):
@@ -100,10 +100,10 @@ def part(value: object) -> str:
         ("a.b.c", None),
     ],
 )
-def test_expiry_is_read_from_a_token(token, expires_s):
+def test_oauthbearer_token_expiry_is_read_from_its_claims(token, expires_s):
     assert expiry_of(token) == expires_s
 
 
 @given(st.text(max_size=60))
-def test_claims_of_any_text_are_a_dictionary(token):
+def test_oauthbearer_token_of_any_text_has_a_dictionary_of_claims(token):
     assert isinstance(claims_of(token), dict)

@@ -25,14 +25,16 @@ _E = ErrorCode
          "--operation Alter --cluster"),
     ],
 )  # fmt: skip
-def test_missing_permission_is_named(code, operation, of_cluster, said, granted):
+def test_authorization_error_names_the_missing_permission_and_the_acl_command(
+    code, operation, of_cluster, said, granted
+):
     problem = error_about(int(code), "n", operation, "Not authorized", of_cluster=of_cluster)
     assert problem.number == code and not problem.retriable
     assert f"no permission for {said}" in str(problem)
     assert str(problem).endswith(f"kafka-acls --add --allow-principal User:NAME {granted}")
 
 
-def test_other_errors_keep_their_messages():
+def test_error_other_than_authorization_keeps_its_message():
     problem = error_about(int(_E.UNKNOWN_TOPIC_OR_PARTITION), "n", "Read", "There is no n")
     assert isinstance(problem, UnknownTopicOrPartition) and str(problem) == "There is no n"
 

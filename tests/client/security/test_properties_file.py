@@ -56,7 +56,7 @@ def test_parsed_properties_are_known_settings():
         ("ssl.keystore.passwort", "is ssl.keystore.password meant"),
     ],
 )
-def test_mistyped_name_of_security_is_refused(name, words):
+def test_properties_file_with_a_mistyped_security_setting_is_refused(name, words):
     with pytest.raises(ValueError, match=words) as failure:
         known_settings({name: "geheim"}, [n.name for n in ADMIN])
     assert "geheim" not in str(failure.value)
@@ -76,16 +76,16 @@ def test_properties_written_by_java_are_parsed(pairs):
 
 
 @given(st.text())
-def test_any_text_is_parsed(text):
+def test_properties_file_of_any_text_is_parsed_without_an_error(text):
     assert isinstance(parse_properties(text), dict)
 
 
-def test_characters_beyond_16_bits_are_two_escapes():
+def test_properties_file_character_beyond_16_bits_is_parsed_from_two_escapes():
     assert parse_properties(r"sasl.password=a\ud83d\ude00z") == {"sasl.password": "a\U0001f600z"}
 
 
 @pytest.mark.parametrize("character", "\x0b\x1c\x1d\x1e\x85\u2028\u2029")
-def test_only_line_ends_of_java_end_a_line(character):
+def test_properties_file_line_ends_only_at_line_ends_of_java(character):
     text = f"sasl.password=ge{character}heim\rsasl.username=alice\r\nclient.id=c"
     assert parse_properties(text) == {
         "sasl.password": f"ge{character}heim",
@@ -94,6 +94,6 @@ def test_only_line_ends_of_java_end_a_line(character):
     }
 
 
-def test_byte_order_mark_is_no_part_of_a_name():
+def test_properties_file_with_a_byte_order_mark_keeps_its_first_setting():
     """Otherwise the first setting, often security.protocol, would be ignored."""
     assert parse_properties("\ufeffsecurity.protocol=SSL") == {"security.protocol": "SSL"}

@@ -44,7 +44,9 @@ def client(password: str = "pencil", **options: str) -> ScramClient:
 
 
 @pytest.mark.parametrize(("hash_name", "ours", "both", "salt", "proof", "signature"), VECTORS)
-def test_scram_holds_the_conversations_of_the_rfcs(hash_name, ours, both, salt, proof, signature):
+def test_scram_client_repeats_the_example_conversations_of_the_rfcs(
+    hash_name, ours, both, salt, proof, signature
+):
     scram = ScramClient("SCRAM", "user", Secret("pencil"), ours, hash_name=hash_name)
     assert scram.start() == f"n,,n=user,r={ours}".encode()
     wanted = scram.respond(f"r={both},s={salt},i=4096".encode())
@@ -90,7 +92,9 @@ class Server:
     st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
     st.booleans(),
 )
-def test_scram_authenticates_only_the_right_password(mechanism, name, password, is_right):
+def test_scram_client_authenticates_only_with_the_right_password(
+    mechanism, name, password, is_right
+):
     server = Server(mechanism, password if is_right else password + "!", b"salt", 4096)
     scram = ScramClient(mechanism, name, Secret(password), "nonce")
     wanted = scram.respond(server.first(scram.start()))
@@ -126,7 +130,7 @@ def test_scram_authenticates_only_the_right_password(mechanism, name, password, 
     ],
     ids=lambda value: str(value)[:30],
 )
-def test_untrustworthy_first_message_is_refused(message, why):
+def test_scram_untrustworthy_first_server_message_is_refused(message, why):
     scram = client()
     scram.start()
     with pytest.raises(SaslAuthenticationFailed, match=why):
@@ -145,7 +149,7 @@ def test_untrustworthy_first_message_is_refused(message, why):
         (b"", "not of the form"),
     ],
 )
-def test_untrustworthy_last_message_is_refused(message, why):
+def test_scram_untrustworthy_last_server_message_is_refused(message, why):
     scram = client()
     scram.start()
     scram.derived(present(scram.respond(FIRST.encode())).compute())
@@ -156,14 +160,14 @@ def test_untrustworthy_last_message_is_refused(message, why):
         scram.respond(message)
 
 
-def test_extensions_after_the_iteration_count_are_skipped():
+def test_scram_extensions_after_the_iteration_count_are_skipped():
     scram = client()
     scram.start()
     assert isinstance(scram.respond(f"{FIRST},x=more".encode()), Derive)
 
 
 @pytest.mark.parametrize(("now", "then"), list(product(ScramState, ScramState)))
-def test_scram_moves_only_as_the_table_allows(now, then):
+def test_scram_client_changes_state_only_along_allowed_transitions(now, then):
     scram = client()
     scram.state = now
     if then in ALLOWED[now]:
@@ -176,7 +180,7 @@ def test_scram_moves_only_as_the_table_allows(now, then):
 
 
 @given(st.binary(max_size=200), st.booleans())
-def test_any_server_message_is_accepted_or_refused(message, is_last):
+def test_scram_server_message_of_any_text_is_refused(message, is_last):
     scram = client()
     scram.start()
     if is_last:

@@ -39,7 +39,7 @@ async def connect(listener: Listener) -> BrokerConnection:
     )
 
 
-async def test_session_without_an_end_is_begun_once():
+async def test_sasl_session_without_a_lifetime_authenticates_once():
     async with Listener().running() as listener:
         connection = await connect(listener)
         for _ in range(3):
@@ -48,7 +48,7 @@ async def test_session_without_an_end_is_begun_once():
         assert listener.asked == [[*FIRST, METADATA, METADATA, METADATA]]
 
 
-async def test_session_is_renewed_before_its_end_and_before_other_requests():
+async def test_sasl_session_is_renewed_before_its_end_and_before_other_requests():
     async with Listener(lifetime_ms=200).running() as listener:
         connection = await connect(listener)
         await asyncio.gather(*(connection.call(METADATA, ALL_TOPICS) for _ in range(3)))
@@ -58,7 +58,7 @@ async def test_session_is_renewed_before_its_end_and_before_other_requests():
         assert listener.asked == [[*FIRST, *[METADATA] * 3, *AGAIN, *[METADATA] * 3]]
 
 
-async def test_requests_wait_for_a_renewal_that_takes_long():
+async def test_sasl_session_renewal_that_takes_long_delays_the_requests_behind_it():
     async with Listener(lifetime_ms=100).running() as listener:
         connection = await connect(listener)
         listener.lifetime_ms = 0
@@ -108,7 +108,7 @@ async def test_connection_lost_during_a_renewal_raises_a_network_error():
 
 
 @pytest.mark.parametrize("problem", [ValueError("no file of CAs"), OverflowError()])
-async def test_renewal_that_fails_in_any_way_closes_the_connection(problem):
+async def test_session_renewal_that_fails_in_any_way_closes_the_connection(problem):
     """Otherwise it would fail every later request, in the middle of an exchange, and stay open."""
     async with Listener(lifetime_ms=100).running() as listener:
         made = security()
@@ -184,7 +184,7 @@ CALLS = (produce, transact, read, join, administer, end_prepared)
 
 
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: call.__name__)
-async def test_every_client_raises_a_wrong_password_at_once(call):
+async def test_client_of_each_kind_raises_a_wrong_password_immediately(call):
     async with Listener().running() as listener, asyncio.timeout(10):
         at = {"bootstrap.servers": f"{listener.host}:{listener.port}"}
         with pytest.raises(SaslAuthenticationFailed, match="refused user alice by PLAIN"):
@@ -192,7 +192,7 @@ async def test_every_client_raises_a_wrong_password_at_once(call):
         assert len(listener.asked) <= 2, "it was tried again and again"
 
 
-async def test_blocking_client_raises_a_wrong_password_at_once():
+async def test_blocking_client_raises_a_wrong_password_immediately():
     async with Listener().running() as listener:
         values = {"bootstrap.servers": f"{listener.host}:{listener.port}", **PLAIN}
 
@@ -213,7 +213,9 @@ async def test_blocking_client_raises_a_wrong_password_at_once():
         (PLAIN, False, "does not authenticate by SASL"),
     ],
 )
-async def test_error_that_a_retry_would_not_change_is_raised_at_once(values, has_sasl, words):
+async def test_connection_error_that_a_retry_cannot_change_is_raised_immediately(
+    values, has_sasl, words
+):
     async with Listener(has_sasl=has_sasl).running() as listener:
         view = view_of({"bootstrap.servers": f"{listener.host}:{listener.port}", **values})
         began_s = time.monotonic()

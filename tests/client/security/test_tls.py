@@ -104,7 +104,7 @@ def met(values: dict[str, object], context: ssl.SSLContext | None, *, has_sasl: 
     raise present(last)
 
 
-def test_trusted_broker_is_connected_to(files):
+def test_tls_broker_with_a_trusted_certificate_is_connected(files):
     text = (files.folder / "ca.pem").read_text()
     for trust in ({"ssl.ca.location": str(files.folder / "ca.pem")}, {"ssl.ca.pem": text},
                   {"enable.ssl.certificate.verification": "false"}):  # fmt: skip
@@ -114,7 +114,7 @@ def test_trusted_broker_is_connected_to(files):
 
 
 @pytest.mark.parametrize("form", ["one file", "two files", "texts", "a locked key"])
-def test_client_certificate_is_accepted_in_each_form(files, form):
+def test_tls_client_certificate_is_accepted_in_each_form(files, form):
     folder = files.folder
     given = {
         "one file": {"ssl.keystore.location": str(folder / "client.pem")},
@@ -142,7 +142,7 @@ def refusal(values: dict[str, object], context: ssl.SSLContext | None, has_sasl:
 
 
 @pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
-def test_untrusted_certificates_are_explained(files, version):
+def test_tls_broker_with_an_untrusted_certificate_raises_an_explanation(files, version):
     folder = files.folder
     ours = {"ssl.ca.location": str(folder / "ca.pem"), "ssl.enabled.protocols": version}
     said = refusal({"security.protocol": "SSL", **ours, "ssl.ca.location":
@@ -162,7 +162,7 @@ def test_untrusted_certificates_are_explained(files, version):
 
 
 @pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
-def test_expired_certificates_are_explained(files, version):
+def test_tls_broker_with_an_expired_certificate_raises_an_explanation(files, version):
     folder = files.folder
     ours = {"ssl.ca.location": str(folder / "ca.pem"), "ssl.enabled.protocols": version}
     said = refusal({"security.protocol": "SSL", **ours}, files.context(server=files.expired), False)
@@ -173,7 +173,7 @@ def test_expired_certificates_are_explained(files, version):
     assert "refuses our client certificate" in said and f"-dates -in {folder}/late.pem" in said
 
 
-def test_tls_against_plain_text_is_explained(files):
+def test_tls_client_against_a_plaintext_listener_raises_an_explanation(files):
     folder = files.folder
     ca = {"ssl.ca.location": str(folder / "ca.pem")}
     said = refusal({}, files.context(), False)
@@ -196,7 +196,7 @@ def test_tls_versions_without_an_overlap_are_explained(files):
     assert "ssl.enabled.protocols" in said
 
 
-def test_unusable_files_are_refused_by_name(files):
+def test_tls_file_that_cannot_be_used_is_refused_by_name(files):
     folder = files.folder
     (folder / "trust.jks").write_bytes(b"\xfe\xed\xfe\xed\0\0\0\2")
     (folder / "store.p12").write_bytes(b"\x30\x82\x01\x02")
@@ -222,7 +222,7 @@ def test_unusable_files_are_refused_by_name(files):
         assert "falsch" not in str(failure.value)
 
 
-def test_unusable_file_raises_value_error_in_the_caller(files):
+def test_tls_file_that_cannot_be_used_raises_value_error_in_the_caller(files):
     with pytest.raises(ValueError, match="No such file"):
         met(
             {"security.protocol": "SSL", "ssl.ca.location": str(files.folder / "none.pem")},
@@ -231,7 +231,7 @@ def test_unusable_file_raises_value_error_in_the_caller(files):
         )
 
 
-def test_other_failures_of_tls_are_retriable():
+def test_tls_failure_of_an_unknown_kind_is_retriable():
     problem = ssl.SSLError(1, "[SSL] unexpected eof")
     assert isinstance(explain(problem, "b", 1, TlsConfig()), NetworkException)
 
@@ -240,10 +240,10 @@ def test_other_failures_of_tls_are_retriable():
     ("start", "is_alert"),
     [(b"\x15\x03\x03\0", True), (b"\x16\x03\x01\2", True), (b"\0\0\0\x20", False), (b"", False)],
 )
-def test_is_tls_recognizes_alerts_and_handshakes(start, is_alert):
+def test_is_tls_recognizes_alert_and_handshake_bytes(start, is_alert):
     assert is_tls(start) is is_alert
 
 
-def test_text_between_certificates_may_be_in_any_language(files):
+def test_ca_file_with_text_in_any_language_between_certificates_is_read(files):
     text = f"Aussteller: Müller\n{files.ca.cert_pem.bytes().decode()}"
     assert make_context(TlsConfig(ca_pem=text)).cert_store_stats()["x509_ca"] == 1

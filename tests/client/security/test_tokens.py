@@ -79,7 +79,7 @@ def basic(text: str) -> str:
     return "Basic " + base64.b64encode(text.encode()).decode()
 
 
-def test_client_credentials_are_requested_by_the_rfc(server):
+def test_token_endpoint_is_asked_for_client_credentials_by_the_rfc(server):
     server.answer = (200, {"access_token": "a.b.c", "expires_in": 60, "token_type": "Bearer"}, {})
     before_s = time.time()
     token = request_token(config(server, scope="read write"))
@@ -106,7 +106,7 @@ def test_client_credentials_are_requested_by_the_rfc(server):
         (429, {}, NetworkException, "answered 429"),
     ],
 )  # fmt: skip
-def test_endpoint_without_a_token_raises(server, status, answer, kind, words):
+def test_token_endpoint_answer_without_a_token_raises(server, status, answer, kind, words):
     server.answer = (status, answer, {"Location": server.url})
     with pytest.raises(kind, match=words) as failure:
         request_token(config(server))
@@ -114,7 +114,7 @@ def test_endpoint_without_a_token_raises(server, status, answer, kind, words):
     assert len(server.asked) == 1, "a redirect would take the secret elsewhere"
 
 
-def test_endpoint_without_an_answer_in_time_raises(server):
+def test_token_endpoint_without_an_answer_in_time_raises(server):
     server.delay_s = 0.5
     with pytest.raises(NetworkException, match="gave no answer"):
         request_token(config(server, read_timeout_ms=50))
@@ -126,7 +126,7 @@ def test_endpoint_without_an_answer_in_time_raises(server):
         request_token(closed)
 
 
-def test_endpoint_with_tls_is_verified(server, tmp_path):
+def test_token_endpoint_over_tls_has_its_certificate_verified(server, tmp_path):
     trustme = pytest.importorskip("trustme")
     authority, other = trustme.CA(), trustme.CA()
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
@@ -168,7 +168,9 @@ async def test_token_is_requested_once_and_again_before_it_expires(monkeypatch):
     assert (await source.token()).value.reveal() == "token3"
 
 
-async def test_endpoint_that_is_away_for_a_while_does_no_harm(server, monkeypatch):
+async def test_token_endpoint_unavailable_before_the_expiry_leaves_the_old_token_in_use(
+    server, monkeypatch
+):
     now_s = 1_000_000.0
     monkeypatch.setattr(time, "time", lambda: now_s)
     server.answer = (200, {"access_token": "first", "expires_in": 100}, {})
@@ -185,7 +187,7 @@ async def test_endpoint_that_is_away_for_a_while_does_no_harm(server, monkeypatc
     assert (await source.token()).value.reveal() == "second"
 
 
-async def test_provider_that_fails_for_a_while_does_no_harm(monkeypatch):
+async def test_token_provider_failing_before_the_expiry_leaves_the_old_token_in_use(monkeypatch):
     """Kafka's clients, too, use a token until it expires, and ask again."""
     now_s = 1_000_000.0
     monkeypatch.setattr(time, "time", lambda: now_s)
@@ -251,7 +253,7 @@ async def test_token_is_used_while_a_provider_takes_long_for_the_next_one(monkey
         await asyncio.sleep(0.001)
 
 
-def test_endpoint_that_answers_slowly_is_cut_off(server):
+def test_token_endpoint_that_answers_slowly_is_cut_off_at_its_deadline(server):
     def drops(self: _Answering) -> None:
         with contextlib.suppress(OSError):
             self.wfile.write(b"HTTP/1.1 200 ")
@@ -272,14 +274,14 @@ def jwt(claims: str) -> str:
 
 
 @pytest.mark.parametrize("number", ["1EEE", "Infinity", "NaN", "true", '"3600"', "null"])
-def test_expiry_that_is_no_time_is_none(server, number):
+def test_token_expiry_that_is_no_valid_time_is_ignored(server, number):
     number = number.replace("E", "0" * 200)
     assert given_token(jwt(f'{{"exp": {number}}}')).expires_s is None
     server.answer = (200, f'{{"access_token": "t", "expires_in": {number}}}'.encode(), {})
     assert request_token(config(server)).expires_s is None
 
 
-def test_answer_nested_too_deeply_is_refused(server):
+def test_token_endpoint_answer_nested_too_deeply_is_refused(server):
     deep = "[" * 100_000
     assert given_token(jwt(deep)).expires_s is None
     server.answer = (200, deep.encode(), {})
@@ -287,7 +289,7 @@ def test_answer_nested_too_deeply_is_refused(server):
         request_token(config(server))
 
 
-async def test_loop_is_free_while_a_provider_runs():
+async def test_event_loop_stays_free_while_a_token_provider_runs():
     entered, may_end = threading.Event(), threading.Event()
 
     def provider() -> str:
@@ -303,7 +305,7 @@ async def test_loop_is_free_while_a_provider_runs():
     assert (await asking).value.reveal() == "token"
 
 
-def test_coroutine_function_as_provider_is_awaited():
+def test_token_provider_that_is_a_coroutine_function_is_awaited():
     async def provider() -> str:
         await asyncio.sleep(0)
         return "token"
@@ -313,12 +315,12 @@ def test_coroutine_function_as_provider_is_awaited():
 
 
 @pytest.mark.parametrize("given", [None, "", b"bytes", ("t", "soon"), ("t", 1, 2), ("t", True), 7])
-def test_invalid_result_of_a_provider_is_refused(given):
+def test_token_provider_with_an_invalid_result_is_refused(given):
     with pytest.raises(SaslAuthenticationFailed, match="has to return the token as text"):
         given_token(given)
 
 
-def test_provider_that_fails_is_named():
+def test_token_provider_that_raises_is_reported_with_the_exception_name():
     def provider() -> str:
         raise KeyError("geheim")
 

@@ -55,7 +55,7 @@ def slow(request: pytest.FixtureRequest) -> Slow:
     return Slow(is_v2=request.param)
 
 
-async def test_cancelled_offsets_are_sent_before_the_commit(slow: Slow) -> None:
+async def test_commit_sends_offsets_of_a_cancelled_call_first(slow: Slow) -> None:
     await slow.begun()
     await slow.interrupted_offset(5)
     commit = asyncio.create_task(slow.commit())
@@ -67,7 +67,7 @@ async def test_cancelled_offsets_are_sent_before_the_commit(slow: Slow) -> None:
     assert slow.coordinator.asked[-2:] == ["offsets", "commit"]
 
 
-async def test_cancelled_offsets_that_are_refused_make_the_commit_raise(slow: Slow) -> None:
+async def test_commit_raises_if_offsets_of_a_cancelled_call_are_refused(slow: Slow) -> None:
     await slow.begun()
     await slow.interrupted_offset(5)
     slow.outcomes.append(IllegalGeneration("the group has gone on"))
@@ -80,7 +80,7 @@ async def test_cancelled_offsets_that_are_refused_make_the_commit_raise(slow: Sl
     assert slow.state is S.READY
 
 
-async def test_offsets_that_fail_unexpectedly_make_the_commit_raise(slow: Slow) -> None:
+async def test_commit_raises_if_offsets_fail_unexpectedly(slow: Slow) -> None:
     await slow.begun()
     await slow.interrupted_offset(5)
     slow.outcomes.append(RuntimeError("a bug"))
@@ -101,7 +101,7 @@ async def test_offsets_of_several_calls_are_sent_in_the_order_of_the_calls(slow:
     assert slow.committed == [5, 6, 7, 8]
 
 
-async def test_abort_drops_cancelled_offsets(slow: Slow) -> None:
+async def test_abort_drops_offsets_of_a_cancelled_call(slow: Slow) -> None:
     await slow.begun()
     await slow.interrupted_offset(5)
     await slow.abort()
@@ -112,7 +112,7 @@ async def test_abort_drops_cancelled_offsets(slow: Slow) -> None:
     assert slow.committed == [6]
 
 
-async def test_commit_that_is_cancelled_meanwhile_may_be_repeated(slow: Slow) -> None:
+async def test_commit_cancelled_while_it_sends_offsets_may_be_repeated(slow: Slow) -> None:
     await slow.begun()
     await slow.interrupted_offset(5)
     for _ in range(2):
@@ -124,7 +124,9 @@ async def test_commit_that_is_cancelled_meanwhile_may_be_repeated(slow: Slow) ->
     assert slow.committed == [5]
 
 
-async def test_prepare_returns_its_token_after_cancelled_offsets_were_sent(slow: Slow) -> None:
+async def test_prepare_returns_its_token_after_offsets_of_a_cancelled_call_were_sent(
+    slow: Slow,
+) -> None:
     await slow.begun()
     await slow.interrupted_offset(5)
     prepare = asyncio.create_task(slow.session.prepare(slow.sending, may_time_out=True))
@@ -159,7 +161,7 @@ async def test_closed_session_sends_no_more_offsets(slow: Slow) -> None:
     assert slow.committed == []
 
 
-async def test_offsets_call_raises_when_its_transaction_is_aborted_meanwhile(slow: Slow) -> None:
+async def test_send_offsets_raises_when_its_transaction_is_aborted_meanwhile(slow: Slow) -> None:
     await slow.begun()
     call = asyncio.create_task(slow.offset(5))
     await slow.is_asked.wait()
@@ -170,7 +172,7 @@ async def test_offsets_call_raises_when_its_transaction_is_aborted_meanwhile(slo
     assert slow.state is S.IN_TRANSACTION
 
 
-async def test_offsets_call_cancelled_behind_another_makes_the_commit_raise(slow: Slow) -> None:
+async def test_commit_raises_if_a_queued_send_offsets_call_was_cancelled(slow: Slow) -> None:
     await slow.begun()
     await slow.interrupted_offset(5)
     later = asyncio.create_task(slow.offset(6))

@@ -51,7 +51,9 @@ def identity() -> ProducerIdentity:
 
 @pytest.mark.parametrize("before", list(S))
 @pytest.mark.parametrize("after", list(S))
-def test_producer_moves_only_as_the_table_allows(identity: ProducerIdentity, before, after):
+def test_producer_changes_state_only_along_allowed_transitions(
+    identity: ProducerIdentity, before, after
+):
     identity.state = before
     assert (after in ALLOWED[before]) == ((before, after) in STEPS)
     if (before, after) in STEPS:
@@ -65,7 +67,9 @@ def test_producer_moves_only_as_the_table_allows(identity: ProducerIdentity, bef
 
 @pytest.mark.parametrize("state", list(S))
 @pytest.mark.parametrize("call", list(Call))
-def test_call_is_accepted_only_in_its_states(identity: ProducerIdentity, call, state):
+def test_producer_call_is_accepted_only_in_its_listed_states(
+    identity: ProducerIdentity, call, state
+):
     identity.state = state
     assert (state in CALLS[call]) == (state.name in FITTING[call].split())
     if state in CALLS[call]:
@@ -76,7 +80,9 @@ def test_call_is_accepted_only_in_its_states(identity: ProducerIdentity, call, s
 
 
 @pytest.mark.parametrize("call", list(Call))
-def test_call_in_an_error_state_raises_its_cause(identity: ProducerIdentity, call):
+def test_producer_call_in_an_error_state_raises_the_original_error(
+    identity: ProducerIdentity, call
+):
     fatal, abortable = as_fatal(ProducerFenced()), as_abortable(RequestTimedOut("late"))
     identity.move_to(S.FATAL_ERROR, fatal)
     with pytest.raises(ProducerFenced) as caught:
@@ -91,14 +97,14 @@ def test_call_in_an_error_state_raises_its_cause(identity: ProducerIdentity, cal
         assert caught.value.abortable
 
 
-def test_error_is_cleared_with_the_state(identity: ProducerIdentity):
+def test_producer_leaving_an_error_state_forgets_the_error(identity: ProducerIdentity):
     identity.move_to(S.INITIALIZING)
     identity.move_to(S.ABORTABLE_ERROR, as_abortable(RequestTimedOut()))
     identity.move_to(S.ABORTING_TRANSACTION)
     assert identity.problem is None
 
 
-def test_error_has_its_code_and_marks():
+def test_producer_error_has_its_code_and_retriable_abortable_and_fatal_flags():
     error = ProducerFenced()
     assert (error.code, error.retriable) == (ErrorCode.PRODUCER_FENCED, False)
     assert (error.abortable, error.fatal) == (False, False)
@@ -106,7 +112,7 @@ def test_error_has_its_code_and_marks():
     assert str(error).endswith(".")
 
 
-def test_sequences_count_by_partition_and_wrap(identity: ProducerIdentity):
+def test_sequence_numbers_are_counted_by_partition_and_wrap(identity: ProducerIdentity):
     identity.move_to(S.INITIALIZING)
     identity.initialized(5, 0)
     assert identity.take_sequences("t", 0, 10) == 0
@@ -117,7 +123,7 @@ def test_sequences_count_by_partition_and_wrap(identity: ProducerIdentity):
     assert identity.take_sequences("t", 0, 1) == 2
 
 
-def test_new_epoch_counts_from_zero_and_the_same_one_continues(identity: ProducerIdentity):
+def test_sequence_numbers_restart_at_zero_with_a_new_epoch_only(identity: ProducerIdentity):
     identity.move_to(S.INITIALIZING)
     identity.initialized(5, 0)
     identity.take_sequences("t", 0, 10)

@@ -19,7 +19,7 @@ NEVER_AGAIN = [
 
 
 @pytest.mark.parametrize("request_", list(Request))
-def test_every_request_of_a_transaction_has_its_reactions(request_):
+def test_transaction_request_reacts_to_each_common_error_code(request_):
     assert reaction_to(request_, 0) is R.DONE
     for code in MOVED:
         assert reaction_to(request_, code) is R.FIND_COORDINATOR
@@ -32,7 +32,7 @@ def test_every_request_of_a_transaction_has_its_reactions(request_):
 
 
 @pytest.mark.parametrize("request_", [r for r in Request if r is not Request.INIT_PRODUCER_ID])
-def test_transaction_abortable_leads_to_an_abort(request_):
+def test_transaction_request_answered_by_transaction_abortable_requires_an_abort(request_):
     assert reaction_to(request_, E.TRANSACTION_ABORTABLE) is R.ABORTABLE
     assert reaction_to(Request.INIT_PRODUCER_ID, E.TRANSACTION_ABORTABLE) is R.RETRY
 
@@ -54,7 +54,7 @@ def test_transaction_abortable_leads_to_an_abort(request_):
         (Request.END_TRANSACTION, [E.UNKNOWN_PRODUCER_ID]),
     ],
 )
-def test_some_errors_cost_only_the_transaction(request_, codes):
+def test_transaction_request_with_an_abortable_error_leaves_the_producer_usable(request_, codes):
     for code in codes:
         assert reaction_to(request_, code) is R.ABORTABLE
 
@@ -71,7 +71,7 @@ def fate(code, *, retriable=False, oldest=True, transactional=False, doubtful=Fa
 
 
 @pytest.mark.parametrize("transactional", [False, True])
-def test_batch_is_written_retried_or_failed(transactional):
+def test_produce_error_makes_a_batch_done_retried_split_or_failed(transactional):
     t = {"transactional": transactional}
     assert fate(0, **t) is Fate.DONE
     assert fate(E.DUPLICATE_SEQUENCE_NUMBER, **t) is Fate.DONE
@@ -90,13 +90,13 @@ def test_batch_is_written_retried_or_failed(transactional):
         assert fate(code, **t) is Fate.FATAL
 
 
-def test_old_epoch_ends_a_producer_or_its_transaction():
+def test_produce_error_of_an_old_epoch_is_fatal_or_aborts_the_transaction():
     assert fate(E.INVALID_PRODUCER_EPOCH) is Fate.FATAL
     assert fate(E.INVALID_PRODUCER_EPOCH, transactional=True) is Fate.NEW_ID
 
 
 @pytest.mark.parametrize("request_", list(GroupRequest))
-def test_every_request_of_a_member_has_its_reactions(request_):
+def test_group_request_reacts_to_each_error_code(request_):
     assert group_reaction_to(request_, 0) is G.DONE
     for code in MOVED:
         assert group_reaction_to(request_, code) is G.FIND_COORDINATOR
@@ -118,7 +118,7 @@ def test_every_request_of_a_member_has_its_reactions(request_):
     assert named is (G.TAKE_MEMBER_ID if joins else G.FAIL)
 
 
-def test_unstable_offsets_are_waited_for():
+def test_offset_fetch_answered_by_unstable_offset_commit_is_retried():
     assert group_reaction_to(GroupRequest.FETCH_OFFSETS, E.UNSTABLE_OFFSET_COMMIT) is G.RETRY
 
 
@@ -132,5 +132,5 @@ def test_unstable_offsets_are_waited_for():
         (GroupRequest.FETCH_OFFSETS, E.GROUP_ID_NOT_FOUND, G.RETRY),
     ],
 )
-def test_offsets_under_a_member_epoch_have_their_reactions(request_, code, reaction):
+def test_offset_commit_with_a_member_epoch_reacts_to_each_error_code(request_, code, reaction):
     assert group_reaction_to(request_, code) is reaction

@@ -15,7 +15,9 @@ A, B = ("t", 0), ("t", 1)
     ("is_v2", "has_begun", "is_uncertain", "is_commit", "can_raise"),
     list(itertools.product([False, True], repeat=5)),
 )
-def test_ending_follows_its_table(is_v2, has_begun, is_uncertain, is_commit, can_raise):
+def test_transaction_end_request_is_chosen_from_version_and_uncertainty(
+    is_v2, has_begun, is_uncertain, is_commit, can_raise
+):
     scope = TransactionScope(is_v2=is_v2)
     scope.has_begun, scope.is_uncertain = has_begun, is_uncertain
     ending = scope.ending(is_commit=is_commit, can_raise_epoch=can_raise)
@@ -27,7 +29,7 @@ def test_ending_follows_its_table(is_v2, has_begun, is_uncertain, is_commit, can
         assert ending is Ending.END_TRANSACTION
 
 
-def test_v1_requests_partitions_one_request_at_a_time():
+def test_transaction_v1_adds_partitions_in_one_request_at_a_time():
     scope = TransactionScope(is_v2=False)
     assert scope.want(A) and not scope.want(A)
     assert scope.has_unadded and not scope.may_leave(A)
@@ -41,7 +43,7 @@ def test_v1_requests_partitions_one_request_at_a_time():
     assert not scope.has_unadded and scope.may_leave(B)
 
 
-def test_v2_batches_add_their_partitions_themselves():
+def test_transaction_v2_adds_partitions_by_its_produce_requests():
     scope = TransactionScope(is_v2=True)
     assert scope.want(A)
     assert scope.may_leave(A) and not scope.has_unadded
@@ -50,7 +52,7 @@ def test_v2_batches_add_their_partitions_themselves():
     assert scope.ending(is_commit=True) is Ending.END_TRANSACTION
 
 
-def test_addition_without_an_answer_is_uncertain():
+def test_add_partitions_request_without_an_answer_makes_the_transaction_uncertain():
     scope = TransactionScope(is_v2=False)
     scope.want(A)
     assert scope.ending(is_commit=False) is Ending.NOTHING

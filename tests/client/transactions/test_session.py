@@ -152,7 +152,7 @@ def is_v2(context: SessionContext) -> bool:
     return context.coordinator.is_v2
 
 
-def test_plain_transaction_sends_its_requests(context):
+def test_transaction_without_errors_sends_the_requests_of_its_version(context):
     asked = context.run("begin", "write", "write", "offsets", "offsets", "commit")
     if is_v2(context):
         assert asked == ["offsets", "offsets", "commit"]
@@ -182,7 +182,7 @@ def test_other_request_with_a_lost_answer_raises_the_epoch_under_v1(name):
     assert context.run("begin")[0] == "raise epoch"
 
 
-def test_lost_produce_is_aborted_by_a_new_epoch_under_v1(context):
+def test_abort_after_a_lost_produce_answer_takes_a_new_epoch_under_v1(context):
     context.run("begin", "write")
     context.session.uncertain()
     asked = context.run("abort")
@@ -192,13 +192,13 @@ def test_lost_produce_is_aborted_by_a_new_epoch_under_v1(context):
     assert context.run("begin") == []
 
 
-def test_batches_in_flight_are_aborted_by_a_new_epoch_under_v1(context):
+def test_abort_with_batches_in_flight_takes_a_new_epoch_under_v1(context):
     context.run("begin", "write")
     context.sending.on_their_way = True
     assert context.run("abort") == (["abort"] if is_v2(context) else ["raise epoch"])
 
 
-def test_uncertain_transaction_without_init_producer_id_v3_is_aborted_plainly():
+def test_abort_of_an_uncertain_transaction_without_init_producer_id_v3_sends_end_txn():
     context = SessionContext(is_v2=False)
     context.coordinator.can_raise_epoch = False
     context.run("init", "begin", "write")
@@ -206,7 +206,7 @@ def test_uncertain_transaction_without_init_producer_id_v3_is_aborted_plainly():
     assert context.run("abort") == ["abort"]
 
 
-def test_commit_not_decided_in_time_may_only_be_repeated(context):
+def test_commit_that_timed_out_accepts_only_another_commit(context):
     context.coordinator.plan("commit", RequestTimedOut("no answer"))
     with pytest.raises(RequestTimedOut) as caught:
         context.run("begin", "write", "commit")
@@ -218,7 +218,7 @@ def test_commit_not_decided_in_time_may_only_be_repeated(context):
     assert context.state is S.READY
 
 
-def test_abort_not_decided_in_time_may_only_be_repeated(context):
+def test_abort_that_timed_out_accepts_only_another_abort(context):
     context.coordinator.plan("abort", RequestTimedOut("no answer"))
     with pytest.raises(RequestTimedOut):
         context.run("begin", "write", "abort")
@@ -229,7 +229,7 @@ def test_abort_not_decided_in_time_may_only_be_repeated(context):
     assert context.identity.producer_epoch == 1
 
 
-def test_new_epoch_that_fails_leaves_the_abort_open():
+def test_abort_whose_new_epoch_request_failed_may_be_repeated():
     context = SessionContext(is_v2=False)
     context.run("init", "begin", "write")
     context.session.uncertain()
@@ -286,7 +286,7 @@ def test_producer_aborts_and_continues_after_an_abortable_error(name, problem):
     assert context.run("begin", "write", "commit") == ["add", "commit"]
 
 
-def test_batch_that_fails_in_the_flush_stops_the_commit(context):
+def test_batch_that_fails_in_the_flush_of_a_commit_stops_the_commit(context):
     context.run("begin", "write")
     problem = InvalidProducerEpoch()
     context.sending.at_flush = lambda: context.session.failed(problem)
@@ -296,13 +296,13 @@ def test_batch_that_fails_in_the_flush_stops_the_commit(context):
     assert context.state is S.ABORTABLE_ERROR
 
 
-def test_abort_refused_as_abortable_takes_a_new_epoch(context):
+def test_abort_answered_by_transaction_abortable_takes_a_new_epoch(context):
     context.coordinator.plan("abort", as_abortable(TransactionAbortable()))
     assert context.run("begin", "write", "abort")[-2:] == ["abort", "raise epoch"]
     assert context.state is S.READY
 
 
-def test_init_that_fails_may_be_repeated_unless_it_is_fatal():
+def test_init_transactions_that_failed_may_be_repeated_unless_the_error_is_fatal():
     context = SessionContext(is_v2=True)
     context.coordinator.plan("init", RequestTimedOut(), as_fatal(ProducerFenced()))
     with pytest.raises(RequestTimedOut):
@@ -315,7 +315,7 @@ def test_init_that_fails_may_be_repeated_unless_it_is_fatal():
 
 @pytest.mark.parametrize("is_v2", [False, True])
 @pytest.mark.parametrize("end", ["commit", "abort"])
-def test_kept_prepared_transaction_is_ended_by_its_new_producer(is_v2, end):
+def test_prepared_transaction_kept_at_init_is_ended_by_its_new_producer(is_v2, end):
     context = SessionContext(is_v2=is_v2, transaction_two_phase_commit_enable=True)
     context.coordinator.ongoing = (7, 4)
     kept = present(asyncio.run(context.session.init(keep_prepared=True)))
@@ -328,7 +328,7 @@ def test_kept_prepared_transaction_is_ended_by_its_new_producer(is_v2, end):
     assert context.identity.producer_epoch == 5 + is_v2
 
 
-def test_prepared_transaction_accepts_no_more_records_and_may_be_ended():
+def test_prepared_transaction_refuses_more_records_and_may_be_ended():
     context = SessionContext(is_v2=True, transaction_two_phase_commit_enable=True)
     context.run("init", "begin", "write")
     token = asyncio.run(context.session.prepare(context.sending))

@@ -50,7 +50,7 @@ def test_pool_names_are_the_prefix_and_a_number() -> None:
         PoolNames("b" * 149, 10)
 
 
-def test_waiting_tickets_are_served_in_order() -> None:
+def test_pool_tickets_are_served_in_the_order_they_were_taken() -> None:
     names, woken = PoolNames("bank", 1), list[str]()
     slot, holder = taken(names, "a")
     b, c = ticket_of(names, "b", woken), ticket_of(names, "c", woken)
@@ -61,7 +61,7 @@ def test_waiting_tickets_are_served_in_order() -> None:
     assert names.take(b, 1.0) is slot
 
 
-def test_ticket_that_leaves_wakes_the_next_one() -> None:
+def test_pool_ticket_that_gives_up_wakes_the_next_one() -> None:
     names, woken = PoolNames("bank", 1), list[str]()
     slot, holder = taken(names, "a")
     b, c = ticket_of(names, "b", woken), ticket_of(names, "c", woken)
@@ -71,7 +71,7 @@ def test_ticket_that_leaves_wakes_the_next_one() -> None:
     assert names.take(c, 1.0) is slot
 
 
-def test_only_the_first_ticket_looks_and_is_woken() -> None:
+def test_pool_ticket_is_woken_only_when_it_is_first_in_the_queue() -> None:
     names, woken = PoolNames("bank", 1), list[str]()
     taken(names, "a")
     b, c, d = (ticket_of(names, name, woken) for name in "bcd")
@@ -83,7 +83,7 @@ def test_only_the_first_ticket_looks_and_is_woken() -> None:
     assert woken == ["d"] and names.is_next(d)
 
 
-def test_writer_of_a_dead_holder_is_an_orphan_and_returned_once() -> None:
+def test_pool_writer_of_a_dead_holder_is_reclaimed_once() -> None:
     names = PoolNames("bank", 1)
     slot, dead = taken(names, "a")
     b = ticket_of(names, "b")
@@ -94,7 +94,7 @@ def test_writer_of_a_dead_holder_is_an_orphan_and_returned_once() -> None:
     assert slot.holder is b.holder
 
 
-def test_superseded_name_is_lent_to_no_ticket() -> None:
+def test_pool_name_that_was_superseded_is_never_lent_again() -> None:
     names = PoolNames("bank", 2)
     for _ in range(2):
         slot, holder = taken(names, "a")
@@ -104,7 +104,7 @@ def test_superseded_name_is_lent_to_no_ticket() -> None:
         names.take(ticket_of(names, "b"), 1.0)
 
 
-def test_timeout_names_the_holders_and_their_times() -> None:
+def test_pool_timeout_names_the_holders_and_their_holding_times() -> None:
     names = PoolNames("bank", 12)
     for number in range(12):
         taken(names, f"task {number}", float(number))
@@ -113,7 +113,7 @@ def test_timeout_names_the_holders_and_their_times() -> None:
     assert "2 more" in told and "within 30 s" in told
 
 
-def test_full_queue_refuses_another_ticket(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pool_with_a_full_queue_refuses_another_ticket(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("oncelog.client.writer_pool.pool_names.WAITING_MAX", 2)
     names = PoolNames("bank", 1)
     ticket_of(names, "a")

@@ -134,7 +134,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_writer_of_an_ended_task_is_taken_over(
+async def test_pool_writer_of_an_ended_task_is_reclaimed(
     bootstrap: str, server: PostgresServer, postgres_ledger: Ledger, topic: str
 ) -> None:
     async with pool_of(bootstrap, server, topic, 1) as pool:
@@ -197,7 +197,7 @@ async def test_only_the_first_of_many_waiting_tasks_looks_for_dead_holders(
     assert looks[0] < 3 * many, "one when it comes, one when it goes"
 
 
-async def test_stopped_writer_is_started_anew(
+async def test_pool_writer_that_stopped_is_replaced_by_a_new_one(
     bootstrap: str, server: PostgresServer, postgres_ledger: Ledger, topic: str
 ) -> None:
     async with pool_of(bootstrap, server, topic, 1) as pool:
@@ -272,7 +272,7 @@ def test_block_entered_by_another_thread_keeps_its_writer(
 
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_threads_share_a_pool_and_dead_ones_lose_their_writers(
+def test_blocking_pool_shared_by_threads_reclaims_writers_of_dead_threads(
     bootstrap: str, server: PostgresServer, topic: str, tmp_path: Path, kind: str
 ) -> None:
     def connect() -> Any:
@@ -334,7 +334,7 @@ def test_close_of_a_blocking_pool_fails_waiting_threads(
     closer.join()
 
 
-def test_forked_child_is_refused_and_does_no_harm(
+def test_blocking_pool_used_in_a_forked_child_is_refused(
     bootstrap: str, server: PostgresServer, topic: str, postgres_ledger: Ledger
 ) -> None:
     with BlockingWriterPool(bootstrap, topic, 2, server.connect) as pool:
