@@ -10,26 +10,26 @@ BUSY_S = 10.0  # for an answer, where other tests run
 
 
 @pytest.mark.in_turn
-def test_answers_that_are_late_are_told() -> None:
+def test_attack_on_a_cluster_reports_answers_later_than_its_limit() -> None:
     wrong = run.attack(200, ["plain"], 1, late_s=0.0)
     assert len(wrong) == 1 and "an ApiVersions came after" in wrong[0]
 
 
 @pytest.mark.in_turn
-def test_cluster_holds_under_hostile_frames_on_each_listener() -> None:
+def test_cluster_under_20000_hostile_frames_keeps_answering_on_each_listener() -> None:
     assert run.attack(20_000, (*PROTOCOLS, run.PEER), 40, late_s=BUSY_S) == []
 
 
 @pytest.mark.in_turn
-def test_cluster_holds_in_floods() -> None:
+def test_cluster_under_request_floods_keeps_answering() -> None:
     assert floods.floods(0.05, 1.0, late_s=BUSY_S) == []
 
 
 @pytest.mark.soak
-def test_cluster_holds_under_a_million_hostile_frames() -> None:
+def test_cluster_under_a_million_hostile_frames_keeps_answering() -> None:
     assert run.main(["--frames", "1000000"]) == 0
 
 
 @pytest.mark.soak
-def test_cluster_holds_in_floods_of_thousands() -> None:
+def test_cluster_under_floods_of_thousands_of_connections_keeps_answering() -> None:
     assert floods.main([]) == 0

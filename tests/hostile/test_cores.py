@@ -27,16 +27,16 @@ class Broken:
             raise KeyError(data)
 
 
-def test_untyped_error_is_reported_with_its_input() -> None:
+def test_decoder_that_raises_an_untyped_error_is_reported_with_the_input() -> None:
     (found,) = attack([Broken()], random.Random(1), 3_000)
     assert found.data == (b"\xff",) and "KeyError" in found.problem
 
 
-def test_hostile_bytes_raise_only_typed_errors(tmp_path: Path) -> None:
+def test_decoders_given_hostile_bytes_raise_only_typed_errors(tmp_path: Path) -> None:
     write_keys(tmp_path)
     assert attack(cores_of(tmp_path), random.Random(40), 60_000) == []
 
 
 @pytest.mark.soak
-def test_ten_million_inputs_meet_typed_errors_alone() -> None:
+def test_decoders_given_ten_million_inputs_raise_only_typed_errors() -> None:
     assert cores.main(["--inputs", "10000000"]) == 0

@@ -66,7 +66,7 @@ class TestConfluentKafka:
         assert not failed
         assert _confluent_rows(cluster.bootstrap, topic) == ROWS
 
-    def test_offsets_are_looked_up(self, cluster):
+    def test_confluent_kafka_looks_up_offsets_by_time(self, cluster):
         from confluent_kafka import Consumer, Producer, TopicPartition
         from confluent_kafka.admin import OffsetSpec
 
@@ -101,7 +101,7 @@ class TestConfluentKafka:
         (deleted,) = admin.delete_records([TopicPartition(topic, 0, 6)]).values()
         assert deleted.result(10).low_watermark == 6
 
-    def test_administration(self, cluster):
+    def test_confluent_kafka_administers_topics_configs_and_partitions(self, cluster):
         from confluent_kafka import ElectionType, TopicCollection
         from confluent_kafka.admin import (
             AlterConfigOpType,
@@ -164,7 +164,7 @@ class TestKafkaPython:
                 rows.append((message.key, message.value, list(message.headers)))
         assert rows == ROWS
 
-    def test_offsets_and_administration(self, cluster):
+    def test_kafka_python_looks_up_offsets_and_administers_topics(self, cluster):
         from kafka import KafkaConsumer, KafkaProducer, TopicPartition
         from kafka.admin import KafkaAdminClient, NewTopic
 
@@ -230,7 +230,7 @@ class TestAiokafka:
         assert asyncio.run(run()) == ROWS
         assert _confluent_rows(cluster.bootstrap, topic) == ROWS
 
-    def test_administration(self, cluster):
+    def test_aiokafka_creates_topics_and_adds_partitions(self, cluster):
         from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 
         async def run() -> None:
@@ -254,7 +254,7 @@ class TestAiokafka:
 
 
 @pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed")
-def test_kcat(cluster):
+def test_kcat_produces_consumes_and_lists(cluster):
     def kcat(*arguments: str, text: str = "") -> str:
         command = ["kcat", "-b", cluster.bootstrap, *arguments]
         return printed_by(command, input=text)

@@ -75,7 +75,9 @@ def transaction(producer: "Producer", marks: list[bytes]) -> bool:
         for point in FAULT_POINTS
     ],
 )
-def test_the_outcome_that_the_producer_saw_is_true(cluster: Cluster, fault_point: str) -> None:
+def test_producer_whose_coordinator_is_killed_gets_the_true_outcome(
+    cluster: Cluster, fault_point: str
+) -> None:
     from confluent_kafka import Producer
 
     name = fault_point.replace(".", "-")

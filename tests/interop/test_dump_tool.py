@@ -77,7 +77,7 @@ def _kill_in_turn(cluster: Cluster) -> None:
 
 
 @pytest.mark.in_turn
-def test_the_dump_tool_has_no_complaint(tmp_path: Path) -> None:
+def test_kafka_dump_tool_reads_our_segments_without_an_error(tmp_path: Path) -> None:
     failed: list[str] = []
     stop = threading.Event()
     with Cluster(nodes=3, data=tmp_path / "cluster") as cluster:
@@ -120,7 +120,7 @@ def _dump(nodes: list[Path]) -> None:
     assert text.count("| offset: ") > 300 * len(nodes), "hardly a record was read"
 
 
-def test_kafkas_tool_reads_our_committed_offsets(tmp_path):
+def test_kafka_dump_tool_decodes_our_committed_offsets(tmp_path):
     """Keys and values of __consumer_offsets are Kafka's own."""
     from confluent_kafka import Consumer, TopicPartition
 

@@ -99,7 +99,7 @@ LIBRARIES: dict[str, Commit] = {
 
 @pytest.mark.in_turn
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_a_library_commits_and_fetches(cluster: Cluster, library: str) -> None:
+def test_client_library_commits_and_fetches_group_offsets(cluster: Cluster, library: str) -> None:
     group = f"of {library}"
     for offset in (7, 3):
         LIBRARIES[library](cluster.bootstrap, group, offset)
@@ -108,7 +108,7 @@ def test_a_library_commits_and_fetches(cluster: Cluster, library: str) -> None:
     assert found["t", 0].metadata.rstrip("\0") == "met a data"  # confluent-kafka sends its NUL too
 
 
-def test_a_group_goes_on_where_it_was(cluster: Cluster) -> None:
+def test_consumer_group_of_each_library_resumes_at_its_committed_offsets(cluster: Cluster) -> None:
     """Members come and go; each record is read once, since each leaves after a commit."""
     from confluent_kafka import Consumer
 
@@ -145,7 +145,7 @@ def oncelog(cluster: Cluster, capsys: pytest.CaptureFixture[str], *arguments: st
     return printed.out + printed.err
 
 
-def test_the_command_line_lists_resets_and_deletes(
+def test_group_commands_list_reset_and_delete_offsets(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with_confluent(cluster.bootstrap, "by hand", 4)
@@ -166,7 +166,7 @@ def test_the_command_line_lists_resets_and_deletes(
     assert "by hand" not in oncelog(cluster, capsys, "list")
 
 
-def test_a_group_with_members_is_not_reset(
+def test_group_reset_of_a_group_with_members_is_refused(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from confluent_kafka import Consumer
@@ -196,7 +196,7 @@ def test_a_group_with_members_is_not_reset(
 
 
 @pytest.mark.in_turn
-def test_offsets_outlive_their_coordinator(cluster: Cluster) -> None:
+def test_group_offsets_are_kept_when_their_coordinator_is_killed(cluster: Cluster) -> None:
     expected: dict[str, dict[tuple[str, int], int]] = {}
     for number in range(12):
         group = f"survivor {number}"

@@ -42,7 +42,9 @@ def described(cluster: Cluster, group: str) -> Any:
 
 @pytest.mark.in_turn
 @every_library
-def test_members_share_and_hand_over(cluster: Cluster, stack: ExitStack, library: str) -> None:
+def test_consumer_group_members_of_each_library_share_and_hand_over_partitions(
+    cluster: Cluster, stack: ExitStack, library: str
+) -> None:
     group = f"shared by {library}"
 
     def member() -> Member:
@@ -66,7 +68,7 @@ def test_members_share_and_hand_over(cluster: Cluster, stack: ExitStack, library
 
 
 @every_library
-def test_a_static_member_restarts_without_a_rebalance(
+def test_static_member_that_restarts_causes_no_rebalance(
     cluster: Cluster, stack: ExitStack, library: str
 ) -> None:
     """KIP-345 has the rules."""
@@ -103,7 +105,7 @@ def test_cooperative_members_keep_partitions_that_need_not_move(
     assert all(len(each) >= 2 for each in first.history[changes - 1 :])
 
 
-def test_one_group_of_three_libraries_outlives_its_coordinator(
+def test_consumer_group_of_three_libraries_continues_after_its_coordinator_is_killed(
     cluster: Cluster, stack: ExitStack
 ) -> None:
     group = "mixed"
@@ -123,7 +125,9 @@ def test_one_group_of_three_libraries_outlives_its_coordinator(
 
 
 @pytest.mark.in_turn
-def test_a_coordinator_that_dies_in_a_rebalance(cluster: Cluster, stack: ExitStack) -> None:
+def test_consumer_group_whose_coordinator_is_killed_in_a_rebalance_completes_it(
+    cluster: Cluster, stack: ExitStack
+) -> None:
     group = "rebalancing"
     first = Aiokafka(cluster.bootstrap, group)
     stack.callback(first.stop)

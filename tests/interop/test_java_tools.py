@@ -15,7 +15,7 @@ TOOLS = "org.apache.kafka.tools"
 FACTS = Path(__file__).parent / "java" / "ClusterFacts.java"
 
 
-def test_javas_tools_work(cluster):
+def test_java_tools_create_describe_produce_and_consume(cluster):
     bootstrap = cluster.bootstrap
 
     def tool(name: str, *arguments: str) -> str:
@@ -49,7 +49,7 @@ def test_javas_tools_work(cluster):
 
 
 @pytest.mark.in_turn
-def test_javas_group_tool_works(cluster):
+def test_java_group_tool_lists_resets_and_deletes_groups(cluster):
     groups = f"{TOOLS}.consumer.group.ConsumerGroupCommand"
     found = r"^g\s+g\s+{partition}\s+(\d+|-)\s+(\d+)\s+(\d+|-)"
 
@@ -93,7 +93,9 @@ def facts(peer: RawPeer) -> dict[str, str]:
     return dict(line.split("\t") for line in done.stdout.splitlines())
 
 
-def test_javas_admin_is_told_the_same_by_both(kafka: RawPeer, ours: RawPeer) -> None:
+def test_java_admin_gets_the_same_answers_from_kafka_and_ours(
+    kafka: RawPeer, ours: RawPeer
+) -> None:
     theirs, mine = facts(kafka), facts(ours)
     assert len(theirs) >= 80
     differing = {

@@ -69,7 +69,7 @@ def server(request, tmp_path_factory) -> Iterator[Server]:
 
 
 @pytest.mark.in_turn
-def test_a_transactional_producer(server):
+def test_java_transactional_producer_program_prints_ok(server):
     server.create_topic("java-producer", 2)
     program = PROGRAMS / "TransactionalProducer.java"
     printed = printed_by(java_source(program, server.bootstrap, "java-producer"))
@@ -117,7 +117,9 @@ def _wait_for(server: Server, topic: str, partitions: int, count: int) -> None:
     ],
 )
 @pytest.mark.in_turn
-def test_kafkas_copier_is_killed(server, tmp_path, count, membership):
+def test_kafka_transactional_copier_killed_repeatedly_copies_each_record_once(
+    server, tmp_path, count, membership
+):
     """Each record is copied exactly once, while the copier and brokers are killed with -9.
 
     As a member of a group the next copier waits for the session of the killed one to end.
@@ -148,7 +150,7 @@ def test_kafkas_copier_is_killed(server, tmp_path, count, membership):
 
 
 @pytest.mark.in_turn
-def test_a_stream_is_killed(server, tmp_path):
+def test_kafka_streams_instance_killed_midway_leaves_exact_counts(server, tmp_path):
     """With exactly_once_v2 an instance is killed, another goes on; the counts are right."""
     count, keys, mark = 3_000, 7, random.randrange(10**6)
     source, target, counts = f"s-in-{mark}", f"s-out-{mark}", f"s-counts-{mark}"

@@ -67,7 +67,7 @@ def _outcome(process: subprocess.Popen[str]) -> Any:
 
 
 @pytest.mark.in_turn
-def test_kafkajs_writes_reads_and_administers(cluster, library):
+def test_kafkajs_through_the_proxy_writes_reads_and_administers(cluster, library):
     """The client goes through the protocol proxy; its transactions go to the brokers directly."""
     with ProtocolProxy(cluster.bootstrap) as proxy:
         outcome = _outcome(library.start(proxy.address_for("js"), "writeAndRead"))
@@ -104,7 +104,7 @@ def test_kafkajs_writes_reads_and_administers(cluster, library):
         ),
     ],
 )
-def test_kafkajs_transactions_count_once(cluster, library, count, victims):
+def test_kafkajs_transaction_commits_its_records_once(cluster, library, count, victims):
     for topic in ("js-input", "js-output"):
         new_topic(cluster, topic, 3)
     numbers = [(b"%d" % number, b"%d" % number, number % 3) for number in range(count)]

@@ -179,7 +179,7 @@ def arrive(broker: FencedBroker, proxy: DelayingProxy, client: OldClient) -> Non
 @pytest.mark.in_turn
 @pytest.mark.parametrize("moment", Moment)
 @pytest.mark.parametrize("first_commits", [True, False], ids=["late commit", "late abort"])
-def test_a_late_end_does_not_end_the_next_transaction(
+def test_end_txn_request_that_arrives_late_does_not_end_the_next_transaction(
     broker: FencedBroker, moment: Moment, first_commits: bool
 ) -> None:
     is_right = play(broker, f"{moment.name}-{first_commits}", moment, first_commits=first_commits)
@@ -187,7 +187,7 @@ def test_a_late_end_does_not_end_the_next_transaction(
     assert is_right == (broker.has_fence or not hits)
 
 
-def test_a_late_write_of_an_aborted_transaction_does_not_join_the_next(
+def test_produce_request_that_arrives_after_its_abort_does_not_join_the_next_transaction(
     broker: FencedBroker,
 ) -> None:
     """The client had it aborted, and continues its sequences from the acknowledged ones."""
@@ -212,7 +212,9 @@ def test_a_late_write_of_an_aborted_transaction_does_not_join_the_next(
         assert found == {b"elsewhere", b"aborted"}, "an aborted record is read, a written one lost"
 
 
-def test_a_client_that_is_closed_for_being_late_goes_on(broker: FencedBroker) -> None:
+def test_client_disconnected_for_being_slow_continues_on_a_new_connection(
+    broker: FencedBroker,
+) -> None:
     """The client is no zombie: its connection ends, and on a new one everything works."""
     with DelayingProxy(broker.address) as proxy:
         client = OldClient(broker, proxy, "goes-on")

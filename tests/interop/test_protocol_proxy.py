@@ -98,7 +98,7 @@ def bench(server) -> Iterator[Bench]:
 
 @pytest.mark.in_turn
 @pytest.mark.parametrize("client", [Confluent, KafkaPython, Aiokafka], ids=lambda one: one.__name__)
-def test_transaction_without_an_answer_to_its_commit_counts_once(bench, client: type[Producer]):
+def test_transaction_whose_commit_answer_is_lost_is_committed_once(bench, client: type[Producer]):
     topic, name = bench.new_topic(), f"tx-{uuid.uuid4().hex[:8]}"
     group = f"{name}-readers"
     lost = bench.lose("EndTxn", instance="app", transactional_id=name)
@@ -127,7 +127,7 @@ def test_transaction_without_an_answer_to_its_commit_counts_once(bench, client: 
 
 
 @pytest.mark.in_turn
-def test_librdkafka_in_a_group_with_errors_and_lost_commits(bench):
+def test_librdkafka_group_with_injected_errors_and_lost_commits_reads_all_records(bench):
     from confluent_kafka import Consumer, TopicPartition
 
     topic, group = bench.new_topic(), f"g-{uuid.uuid4().hex[:8]}"
@@ -162,7 +162,7 @@ def test_librdkafka_in_a_group_with_errors_and_lost_commits(bench):
 
 
 @more
-def test_kafka_python_in_a_group(bench):
+def test_kafka_python_group_through_the_proxy_reads_and_commits(bench):
     from kafka import KafkaConsumer
 
     topic = bench.new_topic()
@@ -180,7 +180,7 @@ def test_kafka_python_in_a_group(bench):
 
 
 @more
-def test_aiokafka_in_a_group(bench):
+def test_aiokafka_group_through_the_proxy_reads_and_commits(bench):
     from aiokafka import AIOKafkaConsumer
 
     topic = bench.new_topic()
@@ -203,7 +203,7 @@ def test_aiokafka_in_a_group(bench):
     assert len(asyncio.run(run())) == 100
 
 
-def test_a_successor_takes_over_while_a_commit_is_held(bench):
+def test_producer_successor_started_while_a_commit_is_held_fences_the_first(bench):
     """The commit of the first instance arrives after its successor's start."""
     topic, name = bench.new_topic(), f"tx-{uuid.uuid4().hex[:8]}"
     successors: list[Confluent] = []
@@ -232,7 +232,7 @@ def test_a_successor_takes_over_while_a_commit_is_held(bench):
 @pytest.mark.in_turn
 @more
 @pytest.mark.skipif(shutil.which("java") is None, reason="no Java")
-def test_java_with_transactions_of_the_second_kind(bench):
+def test_java_transactional_producer_through_the_proxy_retries_a_lost_v2_commit(bench):
     topic = bench.new_topic()
     lost = bench.lose("EndTxn", transactional_id=f"{topic}-id")
     printed_by(java_source(FOLDER / "java" / "TransactionalProducer.java", bench.address, topic))
@@ -242,7 +242,7 @@ def test_java_with_transactions_of_the_second_kind(bench):
     assert seen["Produce", 13] or seen["Produce", 12]
 
 
-def test_proxy_separates_instances_and_raises_errors_of_its_listeners(server):
+def test_proxy_with_two_instances_attributes_requests_and_reraises_listener_errors(server):
     def fail(event: Event) -> None:
         if isinstance(event, ConnectionClosed):
             raise RuntimeError("of a listener")
@@ -262,7 +262,7 @@ def test_proxy_separates_instances_and_raises_errors_of_its_listeners(server):
 
 
 @pytest.mark.chaos
-def test_a_broker_that_dies_and_returns_keeps_its_address():
+def test_proxy_address_of_a_broker_stays_after_its_restart():
     from confluent_kafka import Producer
 
     with Cluster(nodes=3) as cluster, ProtocolProxy(cluster.bootstrap) as proxy:

@@ -170,7 +170,7 @@ def served(kafka, ours) -> dict[int, range]:
     }
 
 
-def test_every_served_api_is_compared(served):
+def test_every_served_api_is_compared_with_apache_kafka(served):
     assert served.keys() == SCENARIOS.keys() | ASKED_ELSEWHERE.keys() | OF_SECURED_CLUSTERS
 
 
@@ -183,7 +183,7 @@ def _asked_by_default(versions: range) -> set[int]:
 @pytest.mark.parametrize(
     "others", [False, pytest.param(True, marks=pytest.mark.chaos)], ids=["every third", "others"]
 )
-def test_answers_are_those_of_kafka(key, others, kafka, ours, served):
+def test_answers_of_each_api_version_equal_those_of_apache_kafka(key, others, kafka, ours, served):
     if key not in served:
         pytest.skip(f"{API_NAMES[key]} is not served by both")
     found = []
@@ -214,13 +214,13 @@ def _needs(scenario) -> set[int]:
     )
 
 
-def test_frames_that_are_no_requests_are_answered_as_by_kafka(kafka, ours):
+def test_answers_to_malformed_frames_equal_those_of_apache_kafka(kafka, ours):
     found = _judge("frames", 0, *_answers(cases_cluster.frames, 0, kafka, ours))
     runs.update({(FRAMES, False), (FRAMES, True)})
     assert not found, f"{len(found)} differences\n" + "\n".join(found)
 
 
-def test_every_difference_on_the_list_is_still_there():
+def test_listed_difference_from_apache_kafka_still_exists():
     """This test runs last; it checks nothing when only some comparisons ran in this process."""
     if left_out or runs != {
         (key, other) for key in (FRAMES, *SCENARIOS) for other in (False, True)

@@ -74,11 +74,11 @@ def audit_of(peer: RawPeer) -> TopicAudit:
 
 @pytest.mark.kafka
 @pytest.mark.filterwarnings("ignore")
-def test_a_topic_of_apache_kafka(kafka: RawPeer) -> None:
+def test_audit_of_a_topic_on_apache_kafka_counts_its_transactions(kafka: RawPeer) -> None:
     assert judged(audit_of(kafka)) == [(22, 11, 0)] * 2
 
 
 @pytest.mark.cluster
 @pytest.mark.filterwarnings("ignore")
-def test_the_same_topic_of_ours(ours: RawPeer) -> None:
+def test_audit_of_a_topic_on_our_cluster_counts_its_transactions(ours: RawPeer) -> None:
     assert judged(audit_of(ours)) == [(22, 11, 0)] * 2

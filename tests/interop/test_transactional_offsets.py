@@ -39,7 +39,9 @@ def committed(cluster: Cluster, group: str, *, stable: bool = True) -> dict[int,
 
 @pytest.mark.in_turn
 @pytest.mark.parametrize("library", PRODUCERS)
-def test_a_commit_counts_and_an_abort_does_not(cluster: Cluster, library: str) -> None:
+def test_transactional_offsets_are_committed_by_a_commit_and_dropped_by_an_abort(
+    cluster: Cluster, library: str
+) -> None:
     group = f"of {library}"
     with closing(PRODUCERS[library](cluster.bootstrap, f"id {group}")) as producer:
         for offset, end in ((5, producer.commit), (9, producer.abort)):
@@ -77,7 +79,9 @@ def is_unstable(cluster: Cluster, group: str) -> bool:
 
 
 @pytest.mark.parametrize("commits", [True, False])
-def test_stable_readers_wait_for_the_end(cluster: Cluster, commits: bool) -> None:
+def test_offset_fetch_of_stable_offsets_is_unstable_until_the_transaction_ends(
+    cluster: Cluster, commits: bool
+) -> None:
     group = f"waits {commits}"
     producer = open_transaction(cluster, group)
     assert is_unstable(cluster, group)
@@ -89,7 +93,9 @@ def test_stable_readers_wait_for_the_end(cluster: Cluster, commits: bool) -> Non
 
 @pytest.mark.in_turn
 @pytest.mark.parametrize("commits", [True, False])
-def test_pending_offsets_outlive_the_groups_coordinator(cluster: Cluster, commits: bool) -> None:
+def test_pending_transactional_offsets_are_kept_when_the_group_coordinator_is_killed(
+    cluster: Cluster, commits: bool
+) -> None:
     group = f"moves {commits}"
     producer = open_transaction(cluster, group)
     killed = cluster.kill(f"group:{group}")
@@ -104,7 +110,7 @@ def test_pending_offsets_outlive_the_groups_coordinator(cluster: Cluster, commit
     assert committed(cluster, group) == ({0: 5} if commits else {})
 
 
-def test_a_member_that_was_replaced_commits_nothing(cluster: Cluster) -> None:
+def test_transactional_offsets_of_a_replaced_member_are_refused(cluster: Cluster) -> None:
     """KIP-447: the member's generation is over, and the transaction fails."""
     from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
@@ -137,7 +143,7 @@ def test_a_member_that_was_replaced_commits_nothing(cluster: Cluster) -> None:
     assert committed(cluster, "of generations")[0] == 8
 
 
-def test_fenced_offsets_are_refused(cluster: Cluster) -> None:
+def test_transactional_offsets_of_a_fenced_producer_are_refused(cluster: Cluster) -> None:
     """A second producer with the same id ends the first one's transaction, offsets and all."""
     from confluent_kafka import KafkaException
 
@@ -196,7 +202,9 @@ class OffsetRequests:
         return answer.error_code
 
 
-def test_a_new_clients_offsets_need_no_asking_first(cluster: Cluster) -> None:
+def test_txn_offset_commit_v5_without_add_offsets_commits_with_the_transaction(
+    cluster: Cluster,
+) -> None:
     """KIP-890: TxnOffsetCommit 5 adds the group to the transaction; each end raises the epoch."""
     requests = OffsetRequests(cluster, "new client", 5)
     for offset in range(5):
@@ -211,7 +219,9 @@ def test_a_new_clients_offsets_need_no_asking_first(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 3, 4])
-def test_late_offsets_of_an_old_client_open_nothing(cluster: Cluster, version: int) -> None:
+def test_txn_offset_commit_that_arrives_late_opens_no_transaction(
+    cluster: Cluster, version: int
+) -> None:
     """Without a guard they would open a transaction for good, and readers would wait for ever."""
     requests = OffsetRequests(cluster, f"late {version}", 4)
     assert requests.add_offsets() == 0
@@ -225,7 +235,7 @@ def test_late_offsets_of_an_old_client_open_nothing(cluster: Cluster, version: i
     assert committed(cluster, requests.group) == {0: 4}
 
 
-def test_offsets_without_a_transaction_are_refused(cluster: Cluster) -> None:
+def test_txn_offset_commit_without_a_transaction_is_refused(cluster: Cluster) -> None:
     requests = OffsetRequests(cluster, "never begun", 4)
     assert requests.commit_offset(5, 3) == ErrorCode.INVALID_TXN_STATE
     requests.producer_id += 1

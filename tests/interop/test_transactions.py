@@ -61,7 +61,7 @@ def assert_fenced(producer: Producer, work: Callable[[], object]) -> None:
 
 
 @every_library
-def test_commits_are_seen_and_aborts_are_not(
+def test_read_committed_client_gets_committed_records_and_no_aborted_ones(
     cluster: Cluster, stack: ExitStack, library: str
 ) -> None:
     topic = new_topic(cluster, f"ends-{library}", PARTITIONS)
@@ -78,7 +78,7 @@ def test_commits_are_seen_and_aborts_are_not(
 
 
 @every_library
-def test_an_open_transaction_holds_readers_of_committed_data(
+def test_read_committed_client_stops_at_the_first_open_transaction(
     cluster: Cluster, stack: ExitStack, library: str
 ) -> None:
     """The last stable offset is the first open record's, for later records, too."""
@@ -99,7 +99,9 @@ def test_an_open_transaction_holds_readers_of_committed_data(
 
 
 @every_library
-def test_a_zombie_is_fenced(cluster: Cluster, stack: ExitStack, library: str) -> None:
+def test_producer_fenced_by_a_new_session_cannot_commit(
+    cluster: Cluster, stack: ExitStack, library: str
+) -> None:
     """A new session ends the old one's transaction; the old one's later requests are refused."""
     topic = new_topic(cluster, f"fences-{library}", PARTITIONS)
     old = started(cluster, stack, library, topic)
@@ -120,7 +122,7 @@ def test_a_zombie_is_fenced(cluster: Cluster, stack: ExitStack, library: str) ->
 
 
 @every_library
-def test_a_transaction_that_takes_too_long_is_aborted(
+def test_transaction_beyond_its_timeout_is_aborted_and_its_producer_fenced(
     cluster: Cluster, stack: ExitStack, library: str
 ) -> None:
     """The producer is fenced, as by another session."""
@@ -137,7 +139,9 @@ def test_a_transaction_that_takes_too_long_is_aborted(
 
 
 @every_library
-def test_a_late_produce_is_refused(cluster: Cluster, stack: ExitStack, library: str) -> None:
+def test_produce_request_after_its_transaction_was_aborted_is_refused(
+    cluster: Cluster, stack: ExitStack, library: str
+) -> None:
     """KAFKA-19690: no late record joins a transaction that was aborted meanwhile."""
     topic = new_topic(cluster, f"produces-{library}", PARTITIONS)
     producer = started(cluster, stack, library, topic)
@@ -156,7 +160,7 @@ def test_a_late_produce_is_refused(cluster: Cluster, stack: ExitStack, library: 
     assert is_closed(cluster, topic, 2)
 
 
-def test_a_group_that_rebalances_in_the_middle_counts_every_record_once(
+def test_exactly_once_group_that_rebalances_midway_counts_every_record_once(
     cluster: Cluster, stack: ExitStack
 ) -> None:
     """KIP-447: two members of a group consume, transform and produce.

@@ -20,7 +20,7 @@ NAME = "confluent-offsets-outside"
 FOUND = ["offsets-outside-transaction"]
 
 
-def test_every_wrong_application_has_its_verdicts_and_findings() -> None:
+def test_gallery_entry_of_each_wrong_application_lists_its_verdicts_and_findings() -> None:
     assert len(WRONG) >= 14
     for entry in WRONG:
         assert entry.wrong, entry.name
@@ -50,12 +50,14 @@ def test_every_wrong_application_has_its_verdicts_and_findings() -> None:
         ("confluent-right", "NO RUN", [], False, True),
     ],
 )
-def test_a_cell_is_judged(name, verdict, found, is_as_expected, is_named) -> None:
+def test_gallery_cell_is_as_expected_by_its_verdict_and_findings(
+    name, verdict, found, is_as_expected, is_named
+) -> None:
     cell = Cell(name, 1, verdict, found, [], "", 1.0)
     assert (cell.is_as_expected, cell.is_named) == (is_as_expected, is_named)
 
 
-def test_cells_in_the_file_are_not_run_again(tmp_path, monkeypatch) -> None:
+def test_gallery_cells_already_in_the_file_are_not_run_again(tmp_path, monkeypatch) -> None:
     file, ran = tmp_path / "cells", list[int]()
 
     def run(entry, seed, folder, out, **options) -> Cell:
@@ -83,7 +85,7 @@ def test_cells_in_the_file_are_not_run_again(tmp_path, monkeypatch) -> None:
         ("oncelog-right-consumer", "lose-answer@ConsumerGroupHeartbeat,kill@rebalance"),
     ],
 )
-def test_applications_are_judged_within_seconds(
+def test_gallery_application_gets_its_expected_verdict(
     name: str, faults: str, tmp_path: Path, oncelog_cluster: oncelog.Cluster
 ) -> None:
     cell = run_one(ENTRIES[name], 1, tmp_path, faults=faults, bootstrap=oncelog_cluster.bootstrap)

@@ -22,16 +22,16 @@ async def handled(work: Any, *, cancel: bool = False) -> list[dict[str, Any]]:
     return contexts
 
 
-def test_an_exception_reaches_the_handler_with_the_name_of_the_task() -> None:
+def test_background_task_that_raises_reports_its_name_to_the_loop_handler() -> None:
     [context] = asyncio.run(handled(fail()))
     assert context[BACKGROUND_TASK] == "log maintenance"
     assert isinstance(context["exception"], KeyError)
     assert "log maintenance" in context["message"] and "unexpected" in context["message"]
 
 
-def test_a_task_that_is_stopped_is_no_failure() -> None:
+def test_background_task_that_is_cancelled_reports_no_failure() -> None:
     assert asyncio.run(handled(asyncio.sleep(3600), cancel=True)) == []
 
 
-def test_a_task_that_returns_is_no_failure() -> None:
+def test_background_task_that_returns_reports_no_failure() -> None:
     assert asyncio.run(handled(asyncio.sleep(0))) == []

@@ -15,7 +15,7 @@ def at_info(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
 
 
-async def test_event_is_a_line_of_kind_terms_and_sentence(caplog) -> None:
+async def test_event_log_line_has_kind_terms_and_sentence(caplog) -> None:
     EventLog().tell("fence", "app-1", "new session", "app-1: fenced", producer_id=7, isr=(1, 2))
     kind, rest = caplog.messages[0].split(" ", 1)
     terms, end = json.JSONDecoder().raw_decode(rest)
@@ -28,7 +28,7 @@ async def test_event_is_a_line_of_kind_terms_and_sentence(caplog) -> None:
     }
 
 
-async def test_flood_of_one_producer_leaves_room_for_the_fences_of_others(caplog) -> None:
+async def test_event_log_flooded_by_one_producer_still_logs_the_fences_of_others(caplog) -> None:
     now_s = 5.0
     events = EventLog(lambda: now_s)
     for _ in range(1_000):
@@ -42,7 +42,7 @@ async def test_flood_of_one_producer_leaves_room_for_the_fences_of_others(caplog
     assert f"{1_000 - ALIKE_PER_PERIOD} more within 10 s" in caplog.messages[-2]
 
 
-async def test_flood_of_many_producers_is_bounded(caplog) -> None:
+async def test_event_log_flooded_by_many_producers_is_bounded(caplog) -> None:
     events = EventLog(lambda: 5.0)
     for number in range(1_000):
         events.tell("fence", f"app-{number}", "older session", "refused")
@@ -50,7 +50,9 @@ async def test_flood_of_many_producers_is_bounded(caplog) -> None:
     assert len(caplog.messages) == EVENTS_PER_PERIOD + 1
 
 
-async def test_end_of_the_period_says_how_many_were_left_out(caplog, monkeypatch) -> None:
+async def test_event_log_at_the_end_of_a_period_reports_how_many_were_left_out(
+    caplog, monkeypatch
+) -> None:
     monkeypatch.setattr(event_log, "PERIOD_S", 0.05)
     events = EventLog()
     for _ in range(ALIKE_PER_PERIOD + 3):
@@ -60,6 +62,6 @@ async def test_end_of_the_period_says_how_many_were_left_out(caplog, monkeypatch
             await asyncio.sleep(0.01)
 
 
-async def test_names_of_clients_are_cut_off(caplog) -> None:
+async def test_event_log_line_with_a_long_client_name_is_cut(caplog) -> None:
     EventLog().tell("fence", "x" * 30_000, "new session", "y" * 30_000, asked_by="z" * 30_000)
     assert len(caplog.messages[0]) < 2_000

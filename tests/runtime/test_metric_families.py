@@ -12,7 +12,7 @@ BEAN = re.compile(r"kafka\.([\w.]+):type=([\w-]+),(?: attribute |name=)([\w-]+)"
 
 
 @pytest.mark.parametrize("name", KAFKA)
-def test_name_follows_from_its_mbean(name: str) -> None:
+def test_metric_name_is_derived_from_its_mbean(name: str) -> None:
     match = BEAN.fullmatch(KAFKA[name].mbean)
     assert match is not None
     joined = "_".join(("kafka", *match.groups())).lower()
@@ -20,12 +20,12 @@ def test_name_follows_from_its_mbean(name: str) -> None:
     assert name.removesuffix("_info") == derived
 
 
-def test_kafka_and_ours_do_not_share_a_name() -> None:
+def test_metric_names_of_kafka_and_ours_are_distinct() -> None:
     assert not KAFKA.keys() & OWN.keys()
     assert all(name.startswith("oncelog_") for name in OWN)
 
 
-def test_docs_list_each_family_with_its_mbean() -> None:
+def test_metric_docs_list_each_family_with_its_mbean() -> None:
     text = DOCS.read_text()
     part = text[text.index("## Of each broker") : text.index("## Of any cluster")]
     rows = re.findall(r"^\| `(\w+)` \| ([^|]*) \| ([^|]*) \|", part, re.MULTILINE)

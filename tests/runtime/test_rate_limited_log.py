@@ -7,7 +7,7 @@ import pytest
 from oncelog.runtime.rate_limited_log import LINES_PER_PERIOD, PERIOD_S, LimitedLog
 
 
-def test_ten_lines_a_minute_of_each_kind_and_then_how_many_more(
+def test_limited_log_beyond_ten_lines_a_minute_reports_how_many_were_left_out(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)

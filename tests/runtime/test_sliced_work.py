@@ -37,7 +37,7 @@ def counting(steps: int, trace: list[str], name: str = "") -> Generator[None, No
     return steps
 
 
-def test_a_generator_run_to_its_end_gives_its_result() -> None:
+def test_sliced_job_run_to_its_end_returns_its_result() -> None:
     assert run_to_end(counting(3, [])) == 3
 
 
@@ -67,7 +67,7 @@ def last(trace: list[str], name: str) -> int:
     return len(trace) - 1 - trace[::-1].index(name)
 
 
-async def test_own_jobs_share_one_slice_of_each_turn_and_take_turns() -> None:
+async def test_sliced_broker_jobs_share_one_slice_of_each_loop_turn() -> None:
     work = SlicedWork(StepClock())
     trace = await traced(work, [(work, name, 40) for name in "abc"])
     lengths = [len(steps) for steps in slices(trace)]
@@ -76,14 +76,14 @@ async def test_own_jobs_share_one_slice_of_each_turn_and_take_turns() -> None:
     assert trace.index("c") < last(trace, "a"), "none waits until another has ended"
 
 
-async def test_clients_jobs_end_one_after_the_other() -> None:
+async def test_sliced_client_jobs_run_one_after_the_other() -> None:
     work = SlicedWork(StepClock())
     trace = await traced(work, [(work.clients, name, 40) for name in "abc"])
     assert "".join(trace).replace("|", "") == 40 * "a" + 40 * "b" + 40 * "c"
     assert max(map(len, slices(trace))) <= STEPS_A_SLICE + 1
 
 
-async def test_a_very_long_job_of_a_client_lets_others_go_first() -> None:
+async def test_sliced_client_job_that_is_very_long_lets_shorter_ones_finish_first() -> None:
     work = SlicedWork(StepClock())
     steps_of_run = round(CLIENT_RUN_S / SLICE_S * STEPS_A_SLICE)
     lengths = {"a": 3 * steps_of_run, "b": 20, "c": 3 * steps_of_run, "d": 20}
@@ -93,14 +93,14 @@ async def test_a_very_long_job_of_a_client_lets_others_go_first() -> None:
     assert trace[: last(trace, "d")].count("c") <= steps_of_run + 1
 
 
-async def test_own_jobs_come_before_those_of_clients_that_came_first() -> None:
+async def test_sliced_broker_job_finishes_before_older_client_jobs() -> None:
     work = SlicedWork(StepClock())
     trace = await traced(work, [(work.clients, "c", 200), (work, "o", 20)])
     before = trace[: last(trace, "o")]
     assert before.count("c") <= 2 * (CLIENTS_S / SLICE_S * STEPS_A_SLICE + 1)
 
 
-async def test_endless_own_jobs_leave_clients_their_share() -> None:
+async def test_sliced_broker_jobs_without_an_end_leave_client_jobs_their_share() -> None:
     work = SlicedWork(StepClock())
     trace: list[str] = []
     own = work.run("own", counting(10**9, trace, "o"))
@@ -110,7 +110,7 @@ async def test_endless_own_jobs_leave_clients_their_share() -> None:
     work.close()
 
 
-async def test_many_own_jobs_that_wake_their_waiters_leave_clients_their_share() -> None:
+async def test_sliced_broker_jobs_that_wake_many_waiters_leave_client_jobs_their_share() -> None:
     """Each job that ends is charged for the waiter it wakes: together for more than a slice."""
     work = SlicedWork(StepClock())
     trace: list[str] = []
@@ -120,7 +120,7 @@ async def test_many_own_jobs_that_wake_their_waiters_leave_clients_their_share()
     await asyncio.gather(*own)
 
 
-async def test_exception_of_a_job_reaches_its_waiters_only() -> None:
+async def test_sliced_job_that_raises_fails_only_its_own_waiters() -> None:
     def failing() -> Generator[None, None, None]:
         yield
         raise LookupError("gone")
@@ -132,7 +132,7 @@ async def test_exception_of_a_job_reaches_its_waiters_only() -> None:
     assert await fine == 3
 
 
-async def test_a_cancelled_job_is_closed_at_its_next_step() -> None:
+async def test_sliced_job_that_is_cancelled_is_closed_at_its_next_step() -> None:
     closed = []
 
     def job() -> Generator[None, None, None]:
@@ -150,7 +150,7 @@ async def test_a_cancelled_job_is_closed_at_its_next_step() -> None:
     assert work.running == ""
 
 
-async def test_close_ends_all_jobs() -> None:
+async def test_sliced_work_close_cancels_all_jobs() -> None:
     work, trace = SlicedWork(StepClock()), []
     lines = {"a": work, "b": work, "c": work.clients}
     futures = [line.run(name, counting(10**9, trace, name)) for name, line in lines.items()]
@@ -177,7 +177,7 @@ class UptimeClock:
         return self.now_s
 
 
-async def test_job_when_the_rest_of_its_run_rounds_to_nothing_goes_on() -> None:
+async def test_sliced_job_with_a_remaining_time_that_rounds_to_zero_still_ends() -> None:
     work = SlicedWork(UptimeClock())
     done = work.run("long", counting(100, []))
     await turns_until(done.done, timeout_s=5)

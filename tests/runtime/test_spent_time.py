@@ -38,7 +38,7 @@ def measured(scenario: "Callable[[Clock, SpentTime], object]") -> float:
     return spent.seconds
 
 
-def test_calls_count_while_they_run_and_those_within_them_count_once():
+def test_spent_time_of_nested_calls_is_counted_once():
     def scenario(clock: Clock, spent: SpentTime) -> None:
         assert spent.call(clock.work, 2.0) == "done"
         clock.work(100.0)
@@ -53,7 +53,7 @@ def test_calls_count_while_they_run_and_those_within_them_count_once():
     assert measured(scenario) == 7.0
 
 
-def test_a_call_that_fails_counts():
+def test_spent_time_of_a_call_that_raises_is_counted():
     def scenario(clock: Clock, spent: SpentTime) -> None:
         def fail() -> None:
             clock.work(3.0)
@@ -65,7 +65,7 @@ def test_a_call_that_fails_counts():
     assert measured(scenario) == 3.0
 
 
-def test_a_coroutine_counts_while_it_runs_and_not_while_it_waits():
+def test_spent_time_of_a_coroutine_excludes_its_waiting():
     def scenario(clock: Clock, spent: SpentTime) -> None:
         async def ask(answer: asyncio.Future[int]) -> int:
             clock.work(1.0)
@@ -86,7 +86,7 @@ def test_a_coroutine_counts_while_it_runs_and_not_while_it_waits():
     assert measured(scenario) == 3.0
 
 
-def test_a_coroutine_that_is_cancelled_ends_as_it_would_without_being_measured():
+def test_spent_time_of_a_cancelled_coroutine_includes_its_cleanup():
     def scenario(clock: Clock, spent: SpentTime) -> None:
         ended: list[str] = []
 
@@ -110,7 +110,7 @@ def test_a_coroutine_that_is_cancelled_ends_as_it_would_without_being_measured()
     assert measured(scenario) == 1.0
 
 
-def test_sliced_work_that_a_measured_coroutine_begins_counts_with_it():
+def test_spent_time_of_a_coroutine_includes_the_sliced_work_it_started():
     def scenario(clock: Clock, spent: SpentTime) -> None:
         async def run() -> None:
             work = SlicedWork()
@@ -127,7 +127,7 @@ def test_sliced_work_that_a_measured_coroutine_begins_counts_with_it():
     assert measured(scenario) == 3.0
 
 
-def test_steps_that_are_given_up_are_closed():
+def test_spent_time_of_closed_steps_closes_the_inner_generator():
     def scenario(clock: Clock, spent: SpentTime) -> None:
         inner = clock.steps(1.0, 2.0)
         outer = spent.steps(inner)

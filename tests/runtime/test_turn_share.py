@@ -46,7 +46,7 @@ def run(test: Coroutine[Any, Any, None]) -> None:
     asyncio.run(test)
 
 
-async def test_share_actions_beyond_it_run_in_the_next_turns_in_order() -> None:
+async def test_turn_share_that_is_used_up_runs_further_actions_in_the_next_turns_in_order() -> None:
     counted = Counted()
     for name in "abcde":
         counted.do(name)
@@ -54,7 +54,7 @@ async def test_share_actions_beyond_it_run_in_the_next_turns_in_order() -> None:
     assert counted.done == [("a", 0), ("b", 0), ("c", 0), ("d", 0), ("e", 1)]
 
 
-async def test_share_later_action_waits_behind_waiting_ones() -> None:
+async def test_turn_share_runs_a_later_action_behind_the_waiting_ones() -> None:
     counted = Counted()
     for name in "abcdef":
         counted.do(name)
@@ -64,7 +64,7 @@ async def test_share_later_action_waits_behind_waiting_ones() -> None:
     assert "".join(name for name, _ in counted.done) == "abcdefg"
 
 
-async def test_an_early_action_that_charges_the_next_turn_ends_this_one() -> None:
+async def test_turn_share_early_action_that_charges_a_whole_share_ends_the_turn() -> None:
     counted = Counted()
     for name in "ab":
         counted.do(name)
@@ -77,7 +77,7 @@ async def test_an_early_action_that_charges_the_next_turn_ends_this_one() -> Non
     assert [name for name, _ in counted.done[2:]] == ["y", "z"]
 
 
-async def test_early_actions_have_the_first_half_of_each_turn() -> None:
+async def test_turn_share_early_actions_have_the_first_half_of_each_turn() -> None:
     counted = Counted()
     for name in "abcdef":  # a and b are done at once
         counted.do(name)
@@ -87,7 +87,7 @@ async def test_early_actions_have_the_first_half_of_each_turn() -> None:
     assert "".join(name for name, _ in counted.done) == "abxcydzef"
 
 
-async def test_every_turn_has_its_own_share() -> None:
+async def test_turn_share_is_renewed_in_every_turn() -> None:
     counted = Counted()
     for turn in range(4):
         counted.do("a")
@@ -97,7 +97,7 @@ async def test_every_turn_has_its_own_share() -> None:
         counted.clock.now_s += 2 * IDLE_S
 
 
-async def test_room_many_tasks_waiting_are_charged_for_their_work_in_advance() -> None:
+async def test_turn_share_tasks_waiting_for_room_are_charged_in_advance() -> None:
     counted = Counted()
     share = counted.share
     await share.room()
@@ -115,7 +115,7 @@ async def test_room_many_tasks_waiting_are_charged_for_their_work_in_advance() -
     await asyncio.gather(*waiting)
 
 
-async def test_room_many_tasks_waiting_wakes_a_few_a_turn() -> None:
+async def test_turn_share_tasks_waiting_for_room_are_woken_a_few_a_turn() -> None:
     counted = Counted()
     counted.do("a")
     counted.do("b")
@@ -129,7 +129,7 @@ async def test_room_many_tasks_waiting_wakes_a_few_a_turn() -> None:
     assert most <= 5
 
 
-async def test_put_early_actions_that_charge_a_whole_turn_leave_turns_to_the_others() -> None:
+async def test_turn_share_early_actions_that_charge_whole_turns_leave_turns_to_others() -> None:
     counted = Counted()
 
     def begin() -> None:
@@ -145,7 +145,7 @@ async def test_put_early_actions_that_charge_a_whole_turn_leave_turns_to_the_oth
     assert "old" in names
 
 
-async def test_share_answers_during_long_work_begin_no_share_of_their_own() -> None:
+async def test_turn_share_actions_during_long_work_belong_to_the_running_share() -> None:
     counted = Counted()
     assert counted.share.has_room()
     counted.do("a")
@@ -156,7 +156,7 @@ async def test_share_answers_during_long_work_begin_no_share_of_their_own() -> N
     assert counted.share.has_room()
 
 
-async def test_share_charged_time_is_not_available_to_others() -> None:
+async def test_turn_share_charged_time_is_unavailable_to_other_actions() -> None:
     counted = Counted()
     counted.do("a")
     counted.share.charge(SHARE_S)
@@ -166,7 +166,7 @@ async def test_share_charged_time_is_not_available_to_others() -> None:
     assert len(counted.done) == 2
 
 
-async def test_an_action_that_fails_does_not_stop_those_behind_it() -> None:
+async def test_turn_share_action_that_raises_does_not_stop_the_ones_behind_it() -> None:
     counted, failures = Counted(), []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
 
@@ -182,7 +182,7 @@ async def test_an_action_that_fails_does_not_stop_those_behind_it() -> None:
     assert len(failures) == 1
 
 
-async def test_a_cancelled_task_does_not_use_up_the_share() -> None:
+async def test_turn_share_task_that_is_cancelled_does_not_use_up_the_share() -> None:
     counted = Counted()
 
     async def wait() -> None:

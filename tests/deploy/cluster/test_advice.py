@@ -35,7 +35,9 @@ def pasted(command: str, directory: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_pasted_command_gives_the_name_as_one_word(name: str, tmp_path: Path) -> None:
+def test_pasted_command_with_any_name_passes_the_name_as_one_word(
+    name: str, tmp_path: Path
+) -> None:
     command = shell_command("txn abort", name)
     assert command.isprintable()
     words = pasted(command, tmp_path)
@@ -44,18 +46,20 @@ def test_a_pasted_command_gives_the_name_as_one_word(name: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_pasted_command_gives_the_option_as_it_is(name: str, tmp_path: Path) -> None:
+def test_pasted_command_with_an_option_passes_the_option_unchanged(
+    name: str, tmp_path: Path
+) -> None:
     words = pasted(shell_command("txn abort", group_id=name, left_out=None), tmp_path)
     assert "=".join(words[2:]) == f"--group-id={name}"
 
 
 @given(name=st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])))
 @example(name="'\n'")
-def test_a_command_of_any_name_is_printable(name: str) -> None:
+def test_advised_command_with_any_name_is_printable(name: str) -> None:
     assert shell_command("txn abort", name).isprintable()
 
 
-def test_advised_command_names_the_cluster_as_the_command_did() -> None:
+def test_advised_command_names_the_cluster_like_the_typed_command() -> None:
     with one_command():
         advise()
     assert shell_command("why", "t/0") == "oncelog why t/0"

@@ -40,19 +40,21 @@ HOUR_MS = 3_600_000
         ("250ms", 250), ("1m1s1ms", 61_001), (timedelta(days=1, milliseconds=2), 86_400_002),
     ],
 )  # fmt: skip
-def test_times_by_which_a_clock_is_advanced(by: str | timedelta, ms: int) -> None:
+def test_clock_advance_duration_is_parsed_to_milliseconds(by: str | timedelta, ms: int) -> None:
     assert duration_ms(by) == ms
 
 
 @pytest.mark.parametrize(
     "by", ["", "15", "m", "-15m", "1.5h", "15 m", "0s", "1y", timedelta(-1), "101000d", 900, None]
 )
-def test_malformed_time_is_refused_in_words(by: Any) -> None:
+def test_clock_advance_with_a_malformed_duration_is_refused_with_a_sentence(by: Any) -> None:
     with pytest.raises(Failure, match="Write for instance 15m"):
         duration_ms(by)
 
 
-def test_nodes_are_asked_for_one_operation_until_one_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clock_advance_is_retried_with_one_operation_id_until_a_node_has_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     nodes = [SimpleNamespace(node_id=i, state="running") for i in (1, 2)]
     cluster = SimpleNamespace(peer_directory=Path(), status=lambda: nodes)
     asked: list[tuple[int, str]] = []
@@ -136,7 +138,9 @@ def fences(cluster: Cluster) -> int:
 
 
 @pytest.mark.in_turn
-def test_advance_ends_expired_state_and_later_records_are_new(cluster: Cluster, topic: str) -> None:
+def test_clock_advance_expires_old_state_and_keeps_later_records(
+    cluster: Cluster, topic: str
+) -> None:
     settings = {"transactional.id": topic, "transaction.timeout.ms": 600_000, "log_level": 0}
     producer = Producer(cluster.client_config(**settings))
     producer.init_transactions(30)
@@ -169,7 +173,7 @@ def test_advance_ends_expired_state_and_later_records_are_new(cluster: Cluster, 
 
 
 @pytest.mark.in_turn
-def test_a_week_passes_while_a_node_is_down_and_is_kept_for_good(
+def test_clock_advanced_by_a_week_while_a_node_is_down_is_kept_after_restarts(
     cluster: Cluster, topic: str
 ) -> None:
     write(cluster, topic, "old", "older")
@@ -189,7 +193,9 @@ def test_a_week_passes_while_a_node_is_down_and_is_kept_for_good(
     assert offsets(cluster, topic) == (2, 3)  # later records are not older than their timestamps
 
 
-def test_members_of_a_group_and_brokers_live_on(cluster: Cluster, topic: str) -> None:
+def test_clock_advanced_by_a_month_keeps_group_members_and_broker_sessions(
+    cluster: Cluster, topic: str
+) -> None:
     consumer = Consumer(cluster.client_config(**{"group.id": topic, "log_level": 0}))
     lost: list[Any] = []
     consumer.subscribe([topic], on_revoke=lambda *_: lost.append(1))
@@ -202,7 +208,9 @@ def test_members_of_a_group_and_brokers_live_on(cluster: Cluster, topic: str) ->
     consumer.close()
 
 
-def test_operation_sent_to_all_nodes_is_done_once(cluster: Cluster) -> None:
+def test_clock_advance_sent_to_all_nodes_with_one_operation_id_is_done_once(
+    cluster: Cluster,
+) -> None:
     before = cluster.clock.show().advanced_ms
     request = {"op": "advance-clock", "by_ms": HOUR_MS, "operation_id": "ab" * 16}
     for node_id in cluster.node_ids:
@@ -210,7 +218,9 @@ def test_operation_sent_to_all_nodes_is_done_once(cluster: Cluster) -> None:
         assert answer["advanced_ms"] == before + HOUR_MS
 
 
-def test_the_commands(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+def test_clock_commands_advance_and_show_the_time(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
     before = cluster.clock.show().advanced_ms
     data = ["--data", str(cluster.data)]
     assert main.run(["clock", "advance", "1h", *data]) == 0
@@ -221,13 +231,15 @@ def test_the_commands(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> N
     assert main.run(["clock", "advance", "soon", *data]) == 2
 
 
-def test_a_test_lets_time_pass_and_its_timeline_says_so(cluster: Cluster) -> None:
+def test_clock_advanced_in_a_test_is_listed_in_its_timeline(cluster: Cluster) -> None:
     handle = ClusterInTest(cluster, Wanted(clock="controlled"), seed=1, test="t", number=1)
     handle.clock.advance("1h30m")
     assert "the clock was advanced by 1h30m" in dict(handle.sections())["oncelog timeline"]
 
 
-async def test_a_cluster_that_was_not_started_so_refuses_in_words(tmp_path: Path) -> None:
+async def test_clock_control_of_a_broker_with_the_system_clock_is_refused_with_a_sentence(
+    tmp_path: Path,
+) -> None:
     async with running(tmp_path) as broker:
         node = SimpleNamespace(node_id=1, state="running")
         directory = Path(broker.config.peer_directory)
@@ -238,7 +250,9 @@ async def test_a_cluster_that_was_not_started_so_refuses_in_words(tmp_path: Path
                 await asyncio.to_thread(wish)
 
 
-def test_a_plan_makes_a_clock_controlled_also_of_a_cluster_that_is_there(tmp_path: Path) -> None:
+def test_cluster_plan_with_a_controlled_clock_also_changes_an_existing_cluster(
+    tmp_path: Path,
+) -> None:
     plan = ClusterPlan(nodes=1, clock="controlled", overrides={"log.retention.hours": "1"})
     assert plan.settings["oncelog.clock"] == "controlled"
     known = ClusterPlan(nodes=1).new_file()
@@ -248,7 +262,9 @@ def test_a_plan_makes_a_clock_controlled_also_of_a_cluster_that_is_there(tmp_pat
         ClusterPlan(nodes=1, clock="atomic")
 
 
-def test_tests_with_another_clock_have_another_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tests_with_different_clocks_get_different_shared_clusters(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     clusters = Clusters()
     monkeypatch.setattr(clusters, "start", lambda nodes, clock: (nodes, clock, object()))
     kinds = [(3, None), (3, "controlled"), (1, None), (3, None), (3, "controlled")]

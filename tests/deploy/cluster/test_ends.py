@@ -49,7 +49,7 @@ def scratch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     shutil.rmtree(short)
 
 
-def test_terminated_block_leaves_nothing(scratch: Path) -> None:
+def test_cluster_block_ended_by_sigterm_leaves_no_process(scratch: Path) -> None:
     command = [sys.executable, "-c", IN_A_BLOCK]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as program:
         assert program.stdout is not None and program.stdout.readline()
@@ -62,7 +62,9 @@ def test_terminated_block_leaves_nothing(scratch: Path) -> None:
 @pytest.mark.parametrize(
     "number", [pytest.param(signal.SIGHUP, marks=pytest.mark.chaos), signal.SIGKILL]
 )
-def test_interrupted_up_leaves_nothing(scratch: Path, number: signal.Signals) -> None:
+def test_up_command_interrupted_midway_leaves_no_process_and_no_directory(
+    scratch: Path, number: signal.Signals
+) -> None:
     data = scratch / "deep" / "data"
     command = [sys.executable, "-m", "oncelog.cli", "up", "-n", "1", "--data", str(data)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as up:
@@ -75,7 +77,7 @@ def test_interrupted_up_leaves_nothing(scratch: Path, number: signal.Signals) ->
     assert data.parent.exists() == (number == signal.SIGKILL)
 
 
-def test_all_clusters_are_found_and_a_removed_directory_ends_its_broker(
+def test_ps_all_lists_every_cluster_and_down_ends_brokers_of_removed_directories(
     scratch: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     removed, bare = scratch / "removed", scratch / "bare"
@@ -115,7 +117,7 @@ def stopped_cluster(data: Path, owner: str) -> None:
     layout.node_directory(data, 1).mkdir()
 
 
-def test_cluster_that_another_up_has_started_since_is_left_alone(scratch: Path) -> None:
+def test_leftover_cluster_started_again_by_another_up_is_left_alone(scratch: Path) -> None:
     stopped_cluster(scratch / "data", "second")
     for how in ("purge first", "keep first"):
         leftovers.end_all([("cluster", str(scratch / "data"), how)])
@@ -140,7 +142,9 @@ def living_node(directory: Path, file: str) -> Iterator[subprocess.Popen[bytes]]
 
 
 @pytest.mark.parametrize("obstacle", ["torn file", "lock that is a link"])
-def test_nodes_end_where_their_directory_cannot_be_used(scratch: Path, obstacle: str) -> None:
+def test_leftover_nodes_with_an_unusable_cluster_directory_are_ended(
+    scratch: Path, obstacle: str
+) -> None:
     stopped_cluster(data := scratch / "data", "first")
     if obstacle == "torn file":
         (data / layout.CLUSTER_FILE).write_text("{")
@@ -153,7 +157,7 @@ def test_nodes_end_where_their_directory_cannot_be_used(scratch: Path, obstacle:
     assert layout.node_directory(data, 1).exists()
 
 
-def test_pipe_in_the_place_of_a_cluster_file_is_not_read(scratch: Path) -> None:
+def test_leftover_search_skips_a_named_pipe_in_place_of_a_cluster_file(scratch: Path) -> None:
     (scratch / "oncelog-x").mkdir()
     os.mkfifo(scratch / "oncelog-x" / layout.CLUSTER_FILE)
     (scratch / "oncelog-y").symlink_to(scratch / "oncelog-x")
@@ -161,13 +165,15 @@ def test_pipe_in_the_place_of_a_cluster_file_is_not_read(scratch: Path) -> None:
     assert not [data for data in found if scratch in data.parents]
 
 
-def test_node_with_a_relative_file_is_found_where_it_lies(scratch: Path) -> None:
+def test_leftover_node_started_with_a_relative_path_is_found(scratch: Path) -> None:
     with living_node(scratch, "node-1/server.properties") as node:
         files = {process.pid: file for file, process in leftovers._nodes()}
         assert files[node.pid] == scratch / "node-1" / "server.properties"
 
 
-def test_cluster_file_of_another_format_keeps_its_nodes(scratch: Path) -> None:
+def test_leftover_cluster_with_an_unknown_file_format_keeps_its_nodes_running(
+    scratch: Path,
+) -> None:
     stopped_cluster(scratch / "data", "first")
     file = scratch / "data" / layout.CLUSTER_FILE
     file.write_text(json.dumps({**json.loads(file.read_text()), "format": 99}))
@@ -177,7 +183,7 @@ def test_cluster_file_of_another_format_keeps_its_nodes(scratch: Path) -> None:
     assert process.mock_calls == []
 
 
-def test_cluster_that_cannot_be_ended_keeps_no_other(
+def test_down_all_with_one_cluster_that_cannot_be_ended_still_ends_the_others(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def end(found: leftovers.FoundCluster, *, is_purged: bool) -> bool:
@@ -196,7 +202,7 @@ def test_cluster_that_cannot_be_ended_keeps_no_other(
     assert told[2].startswith("ended: 2 processes")
 
 
-def test_demo_without_a_starting_cluster_says_why_and_keeps_nothing(
+def test_demo_whose_cluster_cannot_start_reports_the_reason_and_leaves_no_directory(
     scratch: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as holder:

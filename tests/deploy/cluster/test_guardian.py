@@ -66,7 +66,7 @@ def sleepers(folder: Path) -> list[psutil.Process]:
 
 
 @pytest.mark.parametrize("more", ["", FORKS], ids=["alone", "forked"])
-def test_killed_owner_leaves_neither_its_children_nor_its_directory(
+def test_guardian_of_a_killed_owner_removes_its_children_and_its_directory(
     tmp_path: Path, more: str
 ) -> None:
     folder = tmp_path / "kept"
@@ -78,7 +78,7 @@ def test_killed_owner_leaves_neither_its_children_nor_its_directory(
         until(lambda: not psutil.pid_exists(guardian))
 
 
-def test_guardian_hears_neither_signals_nor_that_its_directory_has_gone(tmp_path: Path) -> None:
+def test_guardian_ignores_signals_and_the_removal_of_its_working_directory(tmp_path: Path) -> None:
     """A service manager ends all processes of a service at once."""
     folder, working = tmp_path / "kept", tmp_path / "working"
     working.mkdir()
@@ -107,7 +107,7 @@ def ignores_termination(pid: int) -> bool:
     return bool(mask >> (signal.SIGTERM - 1) & 1)
 
 
-def test_guardian_holds_nothing_of_its_owner_but_a_pipe(tmp_path: Path) -> None:
+def test_guardian_holds_only_one_pipe_of_its_owner(tmp_path: Path) -> None:
     """It holds neither a terminal nor the pipe to `cat` in `oncelog up | cat`."""
     with started(tmp_path / "kept") as (_, _, guardian):
         until(lambda: ignores_termination(guardian))
@@ -117,7 +117,7 @@ def test_guardian_holds_nothing_of_its_owner_but_a_pipe(tmp_path: Path) -> None:
         assert os.getsid(guardian) == guardian
 
 
-def test_orphan_has_an_owner_that_is_gone_or_younger() -> None:
+def test_process_whose_owner_is_gone_or_younger_is_an_orphan() -> None:
     """A pid that has another owner now proves nothing."""
     us, parent = psutil.Process(), os.getppid()
     with subprocess.Popen(["sleep", "300"]) as younger:
@@ -128,7 +128,7 @@ def test_orphan_has_an_owner_that_is_gone_or_younger() -> None:
     assert not leftovers._is_orphan("x", us)
 
 
-def test_forgotten_children_and_directory_stay(tmp_path: Path) -> None:
+def test_guardian_dismissed_by_its_owner_keeps_children_and_directory(tmp_path: Path) -> None:
     folder = tmp_path / "kept"
     with started(folder, FORGETS) as (owner, child, guardian):
         assert guardian == 0  # dismissed with the last of them
@@ -139,7 +139,7 @@ def test_forgotten_children_and_directory_stay(tmp_path: Path) -> None:
         until(lambda: not sleepers(folder))
 
 
-def test_killed_guardian_is_replaced_at_the_next_word(tmp_path: Path) -> None:
+def test_guardian_that_was_killed_is_replaced_at_the_next_request(tmp_path: Path) -> None:
     guardian = Guardian()
     for name in ("a", "b"):
         (tmp_path / name).mkdir()

@@ -45,19 +45,19 @@ def cut(cluster: FakeCluster, one: list[int], other: list[int], *, one_way: bool
     link_faults.cut(cluster, one, other, one_way=one_way)  # type: ignore[arg-type]
 
 
-def test_cut_is_told_by_both_sides() -> None:
+def test_cut_link_is_reported_by_nodes_on_both_sides() -> None:
     cluster = FakeCluster()
     cut(cluster, [1, 2], [3])
     assert cluster.words() == {1: "cut from 3", 2: "cut from 3", 3: "cut from 1,2"}
 
 
-def test_cut_of_one_way_is_told_by_the_side_that_is_not_heard() -> None:
+def test_cut_link_in_one_direction_is_reported_only_by_the_unheard_side() -> None:
     cluster = FakeCluster()
     cut(cluster, [1], [2, 3], one_way=True)
     assert cluster.words() == {1: "sends nothing to 2,3"}
 
 
-def test_slowed_and_held_links_are_told() -> None:
+def test_slowed_and_held_links_are_reported() -> None:
     gate = LinkGate()
     gate.delay(2, 300)
     assert link_faults.in_words(gate.faults(), 2) == "300 ms late to 2"
@@ -70,7 +70,7 @@ def test_slowed_and_held_links_are_told() -> None:
 
 
 @pytest.mark.parametrize("state", ["down", "paused"])
-def test_cut_with_a_node_that_cannot_be_asked_cuts_nothing(state: str) -> None:
+def test_link_cut_with_an_unreachable_node_changes_no_link(state: str) -> None:
     cluster = FakeCluster(states={2: state})
     with pytest.raises(Failure, match=f"Nothing was cut: node 2 is {state}") as refusal:
         cut(cluster, [1, 2], [3])
@@ -78,7 +78,7 @@ def test_cut_with_a_node_that_cannot_be_asked_cuts_nothing(state: str) -> None:
     assert cluster.words() == {}
 
 
-def test_cut_that_fails_on_its_way_is_taken_back_and_earlier_faults_stay() -> None:
+def test_link_cut_that_fails_midway_is_undone_and_keeps_earlier_faults() -> None:
     cluster = FakeCluster(deaf=3)
     cut(cluster, [1], [2])
     cluster.gates[1].delay(3, 70)
@@ -88,6 +88,6 @@ def test_cut_that_fails_on_its_way_is_taken_back_and_earlier_faults_stay() -> No
     assert cluster.words() == before
 
 
-def test_node_on_both_sides_is_refused() -> None:
+def test_link_cut_with_a_node_on_both_sides_is_refused() -> None:
     with pytest.raises(Failure, match="Node 2 is on both sides"):
         cut(FakeCluster(), [1, 2], [2, 3])

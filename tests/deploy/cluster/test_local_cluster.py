@@ -50,7 +50,7 @@ def nodes_with(text: str) -> list[psutil.Process]:
     return found
 
 
-def test_a_killed_node_is_gone_and_its_port_refuses(whole):
+def test_killed_node_has_no_process_and_its_port_refuses_connections(whole):
     leader = whole.leader("orders", 0)
     pid = whole.node(leader).find().pid
     assert whole.kill("leader:orders/0") == leader
@@ -65,7 +65,7 @@ def test_a_killed_node_is_gone_and_its_port_refuses(whole):
         whole.start(leader)
 
 
-def test_a_paused_node_is_in_state_t_until_it_is_resumed(whole):
+def test_paused_node_has_a_stopped_process_until_it_is_resumed(whole):
     node = whole.pause("random")
     assert whole.node(node).status().state == "paused"
     assert psutil.Process(whole.node(node).find().pid).status() == psutil.STATUS_STOPPED
@@ -73,25 +73,25 @@ def test_a_paused_node_is_in_state_t_until_it_is_resumed(whole):
     assert whole.node(node).status().state == "running"
 
 
-def test_a_stopped_node_ends_by_itself(whole):
+def test_stopped_controller_node_ends_and_is_down(whole):
     node = whole.stop("controller")
     assert whole.node(node).status().state == "down"
 
 
-def test_a_second_up_on_the_same_directory_is_refused_and_harms_nothing(cluster, capsys):
+def test_second_up_on_a_running_directory_is_refused_and_leaves_its_nodes_running(cluster, capsys):
     assert run("up", cluster=cluster) == 1
     assert "A cluster runs in" in capsys.readouterr().err
     assert {status.state for status in cluster.status()} == {"running"}
 
 
-def test_a_taken_port_is_refused_with_its_holder(cluster, tmp_path):
+def test_up_with_a_port_in_use_is_refused_and_names_the_process(cluster, tmp_path):
     port = cluster.file.nodes[0].port
     with pytest.raises(Failure, match=f"Port {port} is taken by python"):
         Cluster(1, data=tmp_path / "other", port=port).up()
     assert not nodes_with(str(tmp_path))
 
 
-def test_read_commands_speak_json(cluster, capsys):
+def test_read_commands_with_format_json_print_valid_json(cluster, capsys):
     assert run("ps", "--format", "json", cluster=cluster) == 0
     rows = json.loads(capsys.readouterr().out)
     assert [row["node"] for row in rows] == [1, 2, 3]
@@ -105,7 +105,9 @@ def test_read_commands_speak_json(cluster, capsys):
     assert "nosuch" in capsys.readouterr().err
 
 
-def test_lines_go_in_and_come_out_and_stand_in_the_log(cluster, capsys, monkeypatch):
+def test_lines_produced_by_the_command_are_consumed_and_dumped_from_the_log(
+    cluster, capsys, monkeypatch
+):
     lines = "".join(f"k{i}:v{i}\n" for i in range(500)).encode()
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines)))
     assert run("produce", "orders", "--key-separator", ":", cluster=cluster) == 0
@@ -128,7 +130,7 @@ def test_delete_reports_the_result_for_each_topic(cluster, capsys):
     assert told[2].startswith("not deleted: nosuch. ") and told[3:] == ["deleted t1", "deleted t2"]
 
 
-def test_cut_and_slowed_links_are_shown(whole, capsys):
+def test_partition_and_slow_commands_report_their_link_faults_in_ps(whole, capsys):
     whole.kill(2)
     assert run("partition", "1,2/3", cluster=whole) == 1
     assert "Nothing was cut: node 2 is down" in capsys.readouterr().err
@@ -152,7 +154,7 @@ class Impatient(NodeProcess):
         return super().terminate(0.0 if self.node_id == 2 else timeout_s)
 
 
-def test_node_that_a_fault_starts_again_while_nodes_end_is_ended_too(tmp_path, monkeypatch):
+def test_node_restarted_by_a_fault_during_down_is_ended_too(tmp_path, monkeypatch):
     kill, started = NodeProcess.kill, list[int]()
     with Cluster(1, data=tmp_path / "data") as cluster:
 
@@ -167,7 +169,7 @@ def test_node_that_a_fault_starts_again_while_nodes_end_is_ended_too(tmp_path, m
 
 
 @pytest.mark.in_turn
-def test_node_that_a_fault_starts_while_others_end_is_ended_too(tmp_path, monkeypatch):
+def test_node_first_started_by_a_fault_during_down_is_ended_too(tmp_path, monkeypatch):
     kill, spawned = NodeProcess.kill, list[int]()
     with Cluster(3, data=tmp_path / "data") as cluster:
         cluster.kill(2)
@@ -183,7 +185,7 @@ def test_node_that_a_fault_starts_while_others_end_is_ended_too(tmp_path, monkey
         assert spawned == [2] and cluster.node(2).find(thorough=True) is None
 
 
-def test_node_that_a_fault_would_start_after_the_end_stays_down(tmp_path):
+def test_node_that_a_fault_would_start_after_down_stays_down(tmp_path):
     with Cluster(1, data=tmp_path / "data") as cluster:
         cluster.kill(1)
         cluster.down()
@@ -195,7 +197,7 @@ def test_node_that_a_fault_would_start_after_the_end_stays_down(tmp_path):
         assert cluster.status()[0].state == "running"
 
 
-def test_a_node_that_does_not_stop_is_killed_and_named(tmp_path, monkeypatch, capsys):
+def test_node_that_does_not_stop_is_killed_and_named(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(Cluster, "node_type", Impatient)
     with Cluster(3, data=tmp_path / "data") as running:
         pid = present(running.node(2).find()).pid
@@ -207,7 +209,7 @@ def test_a_node_that_does_not_stop_is_killed_and_named(tmp_path, monkeypatch, ca
     assert "node 1 did" not in said and "node 3 did" not in said
 
 
-def test_an_up_that_is_killed_leaves_nothing_that_down_does_not_find(tmp_path):
+def test_up_command_killed_midway_leaves_only_nodes_that_down_finds(tmp_path):
     data = tmp_path / "killed"
     command = [sys.executable, "-m", "oncelog.cli", "up", "-n", "3", "--data", str(data)]
     up = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -15,14 +15,14 @@ def metrics_ports(file: ClusterFile) -> list[int]:
     return [node.metrics_port for node in file.nodes]
 
 
-def test_metrics_are_off_unless_asked_for() -> None:
+def test_metrics_port_is_zero_unless_requested() -> None:
     file = ClusterPlan(nodes=3).new_file()
     assert metrics_ports(file) == [0, 0, 0]
     assert file.nodes[0].metrics_url is None
     assert "oncelog.metrics.port" not in node_properties(file.nodes[0], file, Path("/d"))
 
 
-def test_node_i_gets_the_port_that_follows() -> None:
+def test_metrics_ports_are_consecutive_from_the_first() -> None:
     file = ClusterPlan(nodes=3, has_metrics=True, first_metrics_port=19_404).new_file()
     assert metrics_ports(file) == [19_404, 19_405, 19_406]
     assert file.nodes[2].metrics_url == "http://127.0.0.1:19406/metrics"
@@ -30,19 +30,19 @@ def test_node_i_gets_the_port_that_follows() -> None:
     assert written["oncelog.metrics.port"] == "19405"
 
 
-def test_free_ports_are_those_of_no_node() -> None:
+def test_metrics_ports_chosen_freely_differ_from_all_node_ports() -> None:
     file = ClusterPlan(nodes=5, has_metrics=True).new_file()
     taken = [node.port for node in file.nodes] + metrics_ports(file)
     assert all(taken) and len(set(taken)) == 10
 
 
-def test_ports_of_kafka_and_metrics_that_meet_are_refused() -> None:
+def test_metrics_port_equal_to_a_kafka_port_is_refused() -> None:
     plan = ClusterPlan(nodes=3, first_port=19_402, has_metrics=True, first_metrics_port=19_404)
     with pytest.raises(Failure, match="19404 is for Kafka and metrics"):
         plan.new_file()
 
 
-def test_cluster_keeps_its_metrics_until_told_otherwise(tmp_path: Path) -> None:
+def test_metrics_ports_of_a_cluster_stay_until_changed_or_disabled(tmp_path: Path) -> None:
     known = ClusterPlan(nodes=3, has_metrics=True, first_metrics_port=19_404).new_file()
     again = ClusterPlan(nodes=3).reused_file(tmp_path, known, [])
     assert metrics_ports(again) == [19_404, 19_405, 19_406]
@@ -56,7 +56,7 @@ def test_cluster_keeps_its_metrics_until_told_otherwise(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "options", [("--metrics-port", "70000"), ("--no-metrics", "--metrics-port", "9404")]
 )
-def test_wrong_port_is_refused_with_one_sentence(
+def test_metrics_port_outside_the_range_is_refused_with_one_sentence(
     options: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["up", "--data", str(tmp_path / "data"), *options]) == 2

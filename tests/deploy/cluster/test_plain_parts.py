@@ -19,7 +19,7 @@ from oncelog.node.cluster_id import new_cluster_id
 from oncelog.node.config.keys import parse_properties
 
 
-def test_targets_are_numbers_or_roles():
+def test_fault_target_is_parsed_as_a_node_number_or_role():
     assert targets.parse("2") == ("node", "", 2)
     assert targets.parse("leader:my.topic-1/12") == ("leader", "my.topic-1", 12)
     assert targets.parse("txn:etl:7") == ("txn", "etl:7", -1)
@@ -29,19 +29,19 @@ def test_targets_are_numbers_or_roles():
 
 
 @pytest.mark.parametrize("text", ["", "banana", "leader:", "leader:t", "leader:t/x", "txn:", "-1"])
-def test_a_wrong_target_is_refused_with_the_syntax(text):
+def test_fault_target_of_a_wrong_form_is_refused_with_the_syntax(text):
     with pytest.raises(Failure, match=r"\."):
         targets.parse(text)
 
 
-def test_properties_come_back_as_they_were_written():
+def test_broker_properties_rendered_to_text_are_parsed_back_equal():
     values = {"log.dirs": "/a b/c", "x.y": "back\\slash", "z": ""}
     assert parse_properties(properties.render(values)) == values
     with pytest.raises(ValueError, match="lines"):
         properties.render({"a": "b\nc=d"})
 
 
-def test_given_settings_win_over_the_profile():
+def test_broker_settings_given_by_the_user_override_the_profile():
     plan = ClusterPlan(nodes=3, overrides={"replica.lag.time.max.ms": "9"}, transaction_shards=2)
     assert plan.settings["replica.lag.time.max.ms"] == "9"
     assert plan.settings["transaction.state.log.num.partitions"] == "2"
@@ -59,12 +59,12 @@ def test_given_settings_win_over_the_profile():
         ({"nodes": 3, "replication_factor": 2, "min_insync_replicas": 3}, "never be met"),
     ],
 )
-def test_a_plan_that_makes_no_sense_is_refused(options, words):
+def test_cluster_plan_with_contradicting_options_is_refused(options, words):
     with pytest.raises(Failure, match=words):
         ClusterPlan(**options)
 
 
-def test_a_directory_with_strange_things_is_not_touched(tmp_path):
+def test_cluster_directory_with_foreign_files_is_refused_unchanged(tmp_path):
     (tmp_path / "precious.txt").write_text("x")
     with pytest.raises(Failure, match="not empty"):
         layout.require_usable(tmp_path)
@@ -77,27 +77,27 @@ def make_file(port: int = 1000) -> ClusterFile:
     return ClusterFile("AAAA", "/tmp/oncelog-x", "local", nodes, {"a": "b"})
 
 
-def test_the_cluster_file_comes_back_as_it_was_written(tmp_path):
+def test_cluster_file_is_read_back_as_written(tmp_path):
     assert layout.read(tmp_path) is None
     layout.write(tmp_path, make_file())
     assert layout.read(tmp_path) == make_file()
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 99}', '{"format": 1, "odd": 2}'])
-def test_a_cluster_file_that_is_not_ours_is_refused(tmp_path, text):
+def test_cluster_file_of_a_foreign_format_is_refused(tmp_path, text):
     (tmp_path / layout.CLUSTER_FILE).write_text(text)
     with pytest.raises(Failure, match=r"cluster\.json"):
         layout.read(tmp_path)
 
 
-def test_a_node_folder_of_another_cluster_is_refused(tmp_path):
+def test_node_directory_of_another_cluster_is_refused(tmp_path):
     (tmp_path / "node-2").mkdir()
     (tmp_path / "node-2" / "meta.properties").write_text("version=1\ncluster.id=BBBB\nnode.id=2\n")
     with pytest.raises(Failure, match="belongs to cluster BBBB"):
         layout.require_same_cluster(tmp_path, make_file())
 
 
-def test_a_running_or_differently_sized_cluster_is_not_started_again(tmp_path):
+def test_cluster_plan_for_a_running_or_differently_sized_cluster_is_refused(tmp_path):
     with pytest.raises(Failure, match="runs in"):
         known = make_file()
         known.is_complete = True
@@ -110,7 +110,7 @@ def test_a_running_or_differently_sized_cluster_is_not_started_again(tmp_path):
     assert again.settings == {"a": "b", "c": "d"}
 
 
-def test_two_commands_do_not_work_on_one_directory(tmp_path):
+def test_cluster_directory_locked_by_one_command_refuses_another(tmp_path):
     with (
         layout.locked(tmp_path),
         pytest.raises(Failure, match="Another oncelog"),
@@ -121,7 +121,7 @@ def test_two_commands_do_not_work_on_one_directory(tmp_path):
         pass
 
 
-def test_the_peers_sockets_get_a_short_private_folder(tmp_path):
+def test_peer_socket_directory_is_short_and_private_to_its_owner(tmp_path):
     path = layout.peer_directory_for(new_cluster_id())
     assert len(os.fsencode(path)) + len(layout.LONGEST_SOCKET_NAME) <= layout.SOCKET_PATH_BYTES_MAX
     mine = tmp_path / "oncelog-test"
@@ -137,7 +137,7 @@ def test_the_peers_sockets_get_a_short_private_folder(tmp_path):
         layout.make_peer_directory(other)
 
 
-def test_a_taken_port_is_reported_with_its_holder():
+def test_port_in_use_is_reported_with_its_process():
     with socket.create_server(("127.0.0.1", 0)) as holder:
         port = holder.getsockname()[1]
         assert not ports.is_free(port)
@@ -147,7 +147,7 @@ def test_a_taken_port_is_reported_with_its_holder():
     assert ports.is_refused(port)
 
 
-def test_a_port_of_an_outgoing_connection_is_reported_as_such():
+def test_port_of_an_outgoing_connection_is_reported_as_that():
     """No process listens there, so none can be stopped."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         client = socket.create_connection(server.getsockname())
@@ -162,26 +162,26 @@ def test_a_port_of_an_outgoing_connection_is_reported_as_such():
 
 
 @pytest.mark.parametrize("port", [0, -1, 65_536, 70_000])
-def test_a_number_that_is_no_port_is_reported(port):
+def test_port_number_out_of_range_is_reported(port):
     with pytest.raises(Failure, match="not a port"):
         ports.require_free([port])
 
 
-def test_a_table_prints_brackets_as_they_are(capsys):
+def test_table_cell_with_brackets_is_printed_unchanged(capsys):
     from oncelog.deploy.cluster.terminal import show
 
     show([{"advice": "pip install 'oncelog[bench]'", "pid": None}], "table")
     assert "oncelog[bench]" in capsys.readouterr().out
 
 
-def test_free_ports_are_free_and_lie_outside_the_outgoing_range():
+def test_chosen_ports_are_free_and_outside_the_outgoing_range():
     found = ports.free_ports(5)
     assert len(set(found)) == 5
     first_outgoing = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     assert all(ports.is_free(p) and p < first_outgoing for p in found)
 
 
-def test_rows_are_printed_as_a_table_or_as_json(capsys):
+def test_table_rows_are_printed_as_a_table_or_as_json(capsys):
     from oncelog.deploy.cluster.terminal import show
 
     rows = [{"a": 1, "b": [1, 2], "c": None}]
@@ -194,7 +194,9 @@ def test_rows_are_printed_as_a_table_or_as_json(capsys):
 
 
 @pytest.mark.parametrize("is_there", [False, True])
-def test_wrong_configuration_is_refused_before_anything_is_written(tmp_path, capsys, is_there):
+def test_cluster_plan_with_a_wrong_setting_is_refused_before_a_file_is_written(
+    tmp_path, capsys, is_there
+):
     data = tmp_path / "deep" / "data"
     if is_there:
         file = make_file()
@@ -209,7 +211,7 @@ def test_wrong_configuration_is_refused_before_anything_is_written(tmp_path, cap
     assert (tmp_path / "deep").exists() == is_there
 
 
-def test_taken_port_leaves_no_directory(tmp_path):
+def test_up_command_with_a_port_in_use_leaves_no_directory(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as holder:
         port = holder.getsockname()[1]
         with pytest.raises(Failure, match="is taken"):
@@ -217,7 +219,7 @@ def test_taken_port_leaves_no_directory(tmp_path):
     assert not (tmp_path / "new").exists()
 
 
-def test_port_of_the_system_is_refused_as_such(monkeypatch):
+def test_port_reserved_for_root_is_refused_with_that_reason(monkeypatch):
     refusal = PermissionError(errno.EACCES, "Permission denied")
     monkeypatch.setattr(ports, "_refusal", lambda port: refusal)
     with pytest.raises(Failure, match="may not be used by this user"):
@@ -228,7 +230,7 @@ def test_port_of_the_system_is_refused_as_such(monkeypatch):
     ("number", "advice"),
     [(errno.EROFS, "can be written"), (errno.EACCES, "as its owner"), (errno.ENOSPC, "Make room")],
 )
-def test_directory_that_cannot_be_written_is_told_in_a_sentence(
+def test_up_command_with_an_unwritable_directory_reports_it_in_one_sentence(
     tmp_path, monkeypatch, capsys, number, advice
 ):
     def refuse(path, *_, **__):
@@ -240,7 +242,7 @@ def test_directory_that_cannot_be_written_is_told_in_a_sentence(
     assert f"{tmp_path / 'new'}: {os.strerror(number)}. " in line and advice in line
 
 
-def test_full_disk_is_named_and_nothing_is_left_on_it(tmp_path, monkeypatch, capsys):
+def test_up_command_on_a_full_disk_names_the_file_and_leaves_no_file(tmp_path, monkeypatch, capsys):
     def refuse(file):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -251,13 +253,13 @@ def test_full_disk_is_named_and_nothing_is_left_on_it(tmp_path, monkeypatch, cap
     assert list(tmp_path.iterdir()) == []
 
 
-def test_only_errors_of_the_system_that_a_person_can_mend_are_told(tmp_path):
+def test_system_error_gets_advice_only_if_a_user_can_fix_it(tmp_path):
     missing = FileNotFoundError(errno.ENOENT, "", str(tmp_path))
     assert told_by_system(missing) == f"{tmp_path}: No such file or directory. Check the path."
     assert told_by_system(OSError(errno.EBADF, "")) is None
 
 
-def test_doctor_tells_whether_the_directory_can_be_used(tmp_path, monkeypatch):
+def test_doctor_reports_whether_the_data_directory_is_usable(tmp_path, monkeypatch):
     from oncelog.deploy.inspect.doctor import _directory
 
     assert _directory(tmp_path / "new").state == "ok"

@@ -43,7 +43,7 @@ def of_another(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.cluster
-def test_cluster_leaves_nothing_that_others_may_read(tmp_path: Path) -> None:
+def test_cluster_directory_has_no_file_readable_by_other_users(tmp_path: Path) -> None:
     data, before = tmp_path / "data", os.umask(0o022)
     try:
         with Cluster(1, data=data, config={"log.roll.ms": "50"}) as cluster:
@@ -76,7 +76,7 @@ def use(cluster: Cluster) -> None:
 
 
 @pytest.mark.cluster
-def test_cluster_of_an_older_release_is_closed_at_its_start(
+def test_cluster_directory_of_an_older_release_is_made_private_at_its_start(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = tmp_path / "data"
@@ -91,7 +91,7 @@ def test_cluster_of_an_older_release_is_closed_at_its_start(
         assert "node-1 was open to other users" in cluster.node(1).log.read_text()
 
 
-def test_directory_that_is_no_cluster_keeps_its_mode(tmp_path: Path) -> None:
+def test_directory_without_a_cluster_keeps_its_mode(tmp_path: Path) -> None:
     """`oncelog up --data /tmp` of root is refused, and other users keep their access to /tmp."""
     tmp_path.chmod(0o777)
     (tmp_path / "of-others").touch()
@@ -100,7 +100,7 @@ def test_directory_that_is_no_cluster_keeps_its_mode(tmp_path: Path) -> None:
     assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o777
 
 
-def test_lock_that_is_a_link_is_refused_and_its_target_kept(tmp_path: Path) -> None:
+def test_lock_file_that_is_a_symbolic_link_is_refused_and_its_target_kept(tmp_path: Path) -> None:
     precious = tmp_path / "precious"
     precious.write_text("kept")
     (tmp_path / "data").mkdir()
@@ -113,7 +113,7 @@ def test_lock_that_is_a_link_is_refused_and_its_target_kept(tmp_path: Path) -> N
 
 
 @pytest.mark.usefixtures("of_another")
-def test_directory_of_another_user_is_refused(tmp_path: Path) -> None:
+def test_cluster_directory_of_another_user_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Failure, match="belongs to user"), layout.locked(tmp_path):
         pass
     with pytest.raises(Failure, match="belongs to user"):
@@ -123,7 +123,7 @@ def test_directory_of_another_user_is_refused(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_cluster_file_of_another_user_is_not_believed(
+def test_cluster_file_of_another_user_is_ignored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would name the processes that `down` ends and the directory that it removes."""
@@ -134,7 +134,9 @@ def test_cluster_file_of_another_user_is_not_believed(
         layout.existing(tmp_path)
 
 
-def test_directory_of_root_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cluster_directory_owned_by_root_and_group_writable_is_accepted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is a volume that a container has mounted: a group may write there, and its mode
     is fixed.
     """
@@ -150,7 +152,7 @@ def test_directory_of_root_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     os.close(take_lock(tmp_path))
 
 
-def test_private_file_does_not_follow_a_link(tmp_path: Path) -> None:
+def test_private_file_that_is_a_symbolic_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "there").write_text("kept")
     (tmp_path / "here").symlink_to(tmp_path / "there")
     with pytest.raises(OSError, match="here"):

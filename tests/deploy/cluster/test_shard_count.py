@@ -24,7 +24,9 @@ def properties() -> Iterator[str]:
 
 @pytest.mark.in_turn
 @pytest.mark.parametrize("count", [6, 2])
-def test_the_number_of_shards_is_for_ever(properties: str, tmp_path: Path, count: int) -> None:
+def test_broker_with_a_changed_number_of_shards_refuses_to_start(
+    properties: str, tmp_path: Path, count: int
+) -> None:
     assert f"{KEY}=4" in properties
     changed = tmp_path / "server.properties"
     changed.write_text(properties.replace(f"{KEY}=4", f"{KEY}={count}"))

@@ -21,7 +21,9 @@ from ...waiting import until
         ("ready at 127.0.0.1:9092,127.0.0.1:9093", 20, "ready at\n  127.0.0.1:9092,127.0.0.1:9093"),
     ],
 )
-def test_line_is_wrapped_between_words(line: str, width: int | None, expected: str) -> None:
+def test_terminal_line_wider_than_the_screen_is_wrapped_between_words(
+    line: str, width: int | None, expected: str
+) -> None:
     assert wrapped(line, width) == expected
 
 
@@ -40,16 +42,16 @@ CELLS = [{"id": "billing-worker", "why": "its producer is gone", "n": "12345"}]
         (10, ("n", "why"), None),
     ],
 )
-def test_columns_stay_while_they_fit(width, optional, expected) -> None:
+def test_table_drops_optional_columns_only_when_they_do_not_fit(width, optional, expected) -> None:
     assert fitted(HEADINGS, CELLS, width, optional) == expected
 
 
-def test_long_sentence_is_wrapped_before_a_column_goes() -> None:
+def test_table_wraps_a_long_sentence_before_it_drops_a_column() -> None:
     cells = [{**CELLS[0], "why": "its producer is gone and nobody knows when it comes again"}]
     assert fitted(HEADINGS, cells, 60, ("n",)) == {"id": 14, "why": 33, "n": 5}
 
 
-def test_last_words_come_again_until_there_are_others(
+def test_progress_line_is_repeated_until_another_one_follows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     said: list[str] = []

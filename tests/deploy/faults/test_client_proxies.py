@@ -82,14 +82,18 @@ def answer(connection: socket.socket) -> bytes:
     return received[4:]
 
 
-def test_frames_pass_both_ways(broker: Broker, proxies: ClientProxies) -> None:
+def test_client_proxy_forwards_frames_in_both_directions(
+    broker: Broker, proxies: ClientProxies
+) -> None:
     with connect(proxies, broker) as client:
         for number in range(3):
             send(client, frame(3, b"%d" % number))
             assert answer(client) == frame(3, b"%d" % number)
 
 
-def test_encrypted_bytes_pass_and_are_delayed_as_they_come(broker: Broker) -> None:
+def test_client_proxy_of_encrypted_bytes_forwards_and_delays_them_without_parsing(
+    broker: Broker,
+) -> None:
     proxies = ClientProxies([broker.port], is_encrypted=True)
     try:
         with connect(proxies, broker) as client:
@@ -106,7 +110,7 @@ def test_encrypted_bytes_pass_and_are_delayed_as_they_come(broker: Broker) -> No
         proxies.close()
 
 
-def test_a_held_request_arrives_when_its_client_has_gone(
+def test_client_proxy_forwards_a_held_request_after_its_client_disconnected(
     broker: Broker, proxies: ClientProxies
 ) -> None:
     proxies.hold(26)
@@ -125,7 +129,7 @@ def test_a_held_request_arrives_when_its_client_has_gone(
     assert broker.hears(frame(26, b"late"))
 
 
-def test_a_cut_way_says_nothing_and_is_reset_when_it_is_mended(
+def test_client_proxy_cut_from_its_broker_is_silent_and_reset_at_the_heal(
     broker: Broker, proxies: ClientProxies
 ) -> None:
     with connect(proxies, broker, 0.3) as client:
@@ -144,7 +148,9 @@ def test_a_cut_way_says_nothing_and_is_reset_when_it_is_mended(
         assert answer(client) == frame(5)
 
 
-def test_a_delayed_request_comes_later(broker: Broker, proxies: ClientProxies) -> None:
+def test_client_proxy_with_a_delay_forwards_the_request_later(
+    broker: Broker, proxies: ClientProxies
+) -> None:
     proxies.delay(broker.port, 200)
     with connect(proxies, broker) as client:
         began = time.monotonic()
@@ -154,7 +160,7 @@ def test_a_delayed_request_comes_later(broker: Broker, proxies: ClientProxies) -
     assert proxies.counts["delayed"] == 1
 
 
-def test_the_end_leaves_no_connection_unclosed(
+def test_client_proxy_close_leaves_no_open_connection(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A connection that was accepted at that moment is closed, too."""
@@ -174,7 +180,7 @@ def test_the_end_leaves_no_connection_unclosed(
     assert left == []
 
 
-def test_a_connection_that_is_reset_while_a_request_is_held_just_ends(
+def test_client_proxy_connection_reset_while_a_request_is_held_ends_without_an_error_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:

@@ -11,7 +11,7 @@ from oncelog.deploy.faults.schedule import Fault
 FAULT = Fault("damage", (0.0, 0.4, 0.7, 0.9))
 
 
-def test_a_byte_of_a_replica_is_another_until_it_is_put_back(tmp_path: Path) -> None:
+def test_damaged_byte_of_a_replica_is_restored_by_put_back(tmp_path: Path) -> None:
     file = tmp_path / "t-0" / "00000000000000000000.log"
     file.parent.mkdir()
     file.write_bytes(bytes(range(100)))
@@ -24,7 +24,7 @@ def test_a_byte_of_a_replica_is_another_until_it_is_put_back(tmp_path: Path) -> 
     assert not byte.put_back(), "it is not there any more"
 
 
-def test_a_byte_of_a_file_that_was_made_anew_is_left_alone(tmp_path: Path) -> None:
+def test_damaged_byte_of_a_recreated_file_is_not_restored(tmp_path: Path) -> None:
     file = tmp_path / "t-0" / "00000000000000000000.index"
     file.parent.mkdir()
     file.write_bytes(bytes(100))
@@ -36,7 +36,7 @@ def test_a_byte_of_a_file_that_was_made_anew_is_left_alone(tmp_path: Path) -> No
     assert file.read_bytes() == bytes([byte.now]) * 100
 
 
-def test_only_files_of_logs_are_damaged(tmp_path: Path) -> None:
+def test_damage_action_changes_only_log_files(tmp_path: Path) -> None:
     for name in ("meta.properties", "raft/0.log", "t-0/00000000000000000000.log", "t-x/1.log"):
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)

@@ -12,7 +12,7 @@ from oncelog.deploy.faults.node_faults import NodeFaults, offset_of, serve_fault
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def test_writes_fail_where_it_was_asked_for_until_it_is_healed() -> None:
+def test_disk_fault_at_a_named_point_fails_writes_until_healed() -> None:
     faults = NodeFaults()
     faults.point("log.append.before-write")
     faults.answer({"op": "disk", "point": "log.append.before-write", "errno": errno.ENOSPC})
@@ -24,7 +24,7 @@ def test_writes_fail_where_it_was_asked_for_until_it_is_healed() -> None:
     faults.point("log.append.before-write")
 
 
-def test_the_wall_clock_jumps_and_the_other_does_not() -> None:
+def test_clock_fault_moves_the_wall_clock_and_not_the_monotonic_clock() -> None:
     faults = NodeFaults()
     before = faults.clock.monotonic_ms()
     faults.answer({"op": "clock", "offset_ms": -3_600_000})
@@ -34,7 +34,7 @@ def test_the_wall_clock_jumps_and_the_other_does_not() -> None:
     assert abs(offset_of(faults.answer({"op": "counts"}))) < 60_000
 
 
-def test_the_door_answers_lines_and_refuses_nonsense(tmp_path: Path) -> None:
+def test_fault_socket_answers_known_requests_and_refuses_others(tmp_path: Path) -> None:
     serve_faults(tmp_path / "faults-1", NodeFaults())
     assert ask(tmp_path, 1, {"op": "counts"}, "faults")["errors"] == 0
     with pytest.raises(Failure, match="unknown op"):
@@ -43,7 +43,7 @@ def test_the_door_answers_lines_and_refuses_nonsense(tmp_path: Path) -> None:
         ask(tmp_path, 1, {"op": "disk"}, "faults")
 
 
-def test_a_released_broker_knows_nothing_of_it() -> None:
+def test_released_product_code_imports_no_fault_code() -> None:
     for folder in ("wire", "storage", "replication", "coordinator", "node"):
         for file in (ROOT / folder).rglob("*.py"):
             text = file.read_text()

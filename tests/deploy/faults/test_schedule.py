@@ -19,45 +19,45 @@ from oncelog.proof.chaos.schedulers import ACTIONS
 
 
 @pytest.mark.parametrize("target", KINDS_BY_TARGET)
-def test_the_same_seed_gives_the_same_schedule(target: str) -> None:
+def test_chaos_schedule_of_one_seed_is_always_the_same(target: str) -> None:
     one = list(islice(chaos_schedule(7, target, nodes=3), 100))
     assert one == list(islice(chaos_schedule(7, target, nodes=3), 100))
     assert one != list(islice(chaos_schedule(8, target, nodes=3), 100))
 
 
 @pytest.mark.parametrize("target", KINDS_BY_TARGET)
-def test_each_kind_comes_once_before_any_comes_twice(target: str) -> None:
+def test_chaos_schedule_uses_each_kind_once_before_a_second_time(target: str) -> None:
     kinds = [k for k in KINDS_BY_TARGET[target] if k not in NEED_FOUR_NODES | NEED_LOGINS]
     dealt = [fault.kind for fault in islice(chaos_schedule(3, target, nodes=3), 2 * len(kinds))]
     assert sorted(dealt[: len(kinds)]) == sorted(dealt[len(kinds) :]) == sorted(kinds)
 
 
-def test_two_halves_need_four_nodes() -> None:
+def test_chaos_schedule_has_bisect_only_with_four_nodes() -> None:
     assert "bisect" not in {p.kind for p in islice(chaos_schedule(1, "links", nodes=3), 50)}
     assert "bisect" in {p.kind for p in islice(chaos_schedule(1, "links", nodes=4), 50)}
 
 
-def test_only_the_kinds_that_were_asked_for_are_dealt() -> None:
+def test_chaos_schedule_has_only_the_requested_kinds() -> None:
     assert {p.kind for p in islice(chaos_schedule(1, "nodes", nodes=3, kinds=["kill"]), 9)} == {
         "kill"
     }
     assert not list(chaos_schedule(1, "links", nodes=3, kinds=["kill"]))
 
 
-def test_every_kind_has_an_action_and_every_action_a_kind() -> None:
+def test_chaos_fault_kinds_and_actions_correspond_one_to_one() -> None:
     assert {target: set(actions) for target, actions in ACTIONS.items()} == {
         target: set(kinds) for target, kinds in KINDS_BY_TARGET.items()
     }
     assert {kind for actions in ACTIONS.values() for kind in actions} == set(ALL_KINDS)
 
 
-def test_numbers_of_a_fault_choose_within_bounds() -> None:
+def test_chaos_fault_random_numbers_choose_within_bounds() -> None:
     fault = Fault("kill", (0.0, 0.999999, 0.5, 0.25))
     assert fault.pick(0, [1, 2, 3]) == 1 and fault.pick(1, [1, 2, 3]) == 3
     assert fault.between(2, 10, 20) == 15
 
 
-def test_faults_of_logins_are_dealt_on_secured_clusters_alone() -> None:
+def test_chaos_schedule_has_login_faults_only_on_secured_clusters() -> None:
     assert not NEED_LOGINS & set(KINDS) and set(SECURED_KINDS) > NEED_LOGINS
     assert not NEED_PLAIN_TEXT & set(SECURED_KINDS)
     dealt = islice(chaos_schedule(1, "clients", nodes=3, kinds=SECURED_KINDS), len(SECURED_KINDS))

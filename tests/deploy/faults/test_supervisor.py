@@ -71,7 +71,7 @@ def start(children: Programs, *programs: str) -> None:
     children.start("p")
 
 
-def test_a_killed_child_stays_down_until_it_is_started(children: Programs) -> None:
+def test_killed_child_process_stays_down_until_it_is_started(children: Programs) -> None:
     start(children, SLEEP, ENDS_AT_SIGTERM)
     pid = children.kill("p")
     assert not psutil.pid_exists(pid)
@@ -82,7 +82,7 @@ def test_a_killed_child_stays_down_until_it_is_started(children: Programs) -> No
     assert children.restarts == 0 and not children.exits
 
 
-def test_a_paused_child_is_in_state_t_and_ends_at_sigterm(children: Programs) -> None:
+def test_paused_child_process_is_in_state_t_and_ends_at_sigterm(children: Programs) -> None:
     start(children, ENDS_AT_SIGTERM)
     assert children.wait(lambda: ["ready"] in children.events, TIMEOUT_S)
     pid = children.pause("p")
@@ -94,14 +94,14 @@ def test_a_paused_child_is_in_state_t_and_ends_at_sigterm(children: Programs) ->
     assert children.stop() == {"p": 0}
 
 
-def test_a_child_that_ignores_sigterm_is_killed(children: Programs) -> None:
+def test_child_process_that_ignores_sigterm_is_killed(children: Programs) -> None:
     start(children, IGNORES_SIGTERM)
     assert children.wait(lambda: ["ready"] in children.events, TIMEOUT_S)
     assert children.stop() == {"p": None}
     assert children.restarts == 0
 
 
-def test_a_child_that_ends_by_itself_is_restarted_at_most_so_often(children: Programs) -> None:
+def test_child_process_that_exits_repeatedly_is_restarted_only_so_often(children: Programs) -> None:
     start(children, "print('first'); print('the last words'); exit(7)")
     with pytest.raises(Failure, match=r"p has ended 2 times .*exit code 7.*the last words"):
         children.wait(lambda: False, TIMEOUT_S)
@@ -109,7 +109,7 @@ def test_a_child_that_ends_by_itself_is_restarted_at_most_so_often(children: Pro
     assert all(code == 7 and "the last words" in words for code, words in children.exits)
 
 
-def test_reports_come_in_order_and_other_output_goes_to_the_log(children: Programs) -> None:
+def test_child_process_reports_are_in_order_and_other_output_is_logged(children: Programs) -> None:
     output = ['["a", 1]', "words", '{"no": "list"}', "7", "[]", '["b"]']
     start(children, f"print(*{output!r}, sep=chr(10))", SLEEP)
     assert children.wait(lambda: len(children.events) == 2, TIMEOUT_S)
@@ -128,21 +128,21 @@ def is_gone(process: psutil.Process) -> bool:
     return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
 
 
-def test_closing_ends_descendants_of_dead_parents(children: Programs) -> None:
+def test_supervisor_close_ends_orphaned_descendants(children: Programs) -> None:
     start(children, LEAVES_AN_ORPHAN + SLEEP)
     orphan = orphan_of(children)
     children.close()
     assert is_gone(orphan)
 
 
-def test_a_child_that_ends_by_itself_leaves_no_descendants(children: Programs) -> None:
+def test_child_process_that_exits_leaves_no_descendants(children: Programs) -> None:
     start(children, LEAVES_AN_ORPHAN, SLEEP)
     orphan = orphan_of(children)
     until(lambda: children.restarts)
     assert is_gone(orphan)
 
 
-def test_child_with_unending_descendants_is_reported(
+def test_child_process_with_descendants_that_do_not_end_is_reported(
     children: Programs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stuck(leader: int) -> None:
@@ -156,7 +156,7 @@ def test_child_with_unending_descendants_is_reported(
     assert children.restarts == 0
 
 
-def test_a_child_that_cannot_be_started_again_is_not_lost_without_a_word(
+def test_child_process_that_cannot_be_restarted_raises_the_reason(
     children: Programs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start(children, "import time; time.sleep(0.3); exit(7)")
@@ -170,7 +170,7 @@ def test_a_child_that_cannot_be_started_again_is_not_lost_without_a_word(
             children.wait(lambda: False, 5.0)
 
 
-def test_closing_leaves_no_child_because_of_another(
+def test_supervisor_close_with_one_stuck_child_ends_the_others(
     children: Programs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start(children, SLEEP)

@@ -47,14 +47,16 @@ class Cluster:
         self.aborted.append(producer.first_offset)
 
 
-async def test_hanging_transaction_is_aborted() -> None:
+async def test_abort_hanging_of_an_open_transaction_without_a_coordinator_aborts_it() -> None:
     cluster = Cluster(5)
     assert await abort_hanging(cast(Admin, cluster), KEY, 7) == 5
     assert cluster.aborted == [5]
 
 
 @pytest.mark.parametrize("second_look", [-1, 9])
-async def test_transaction_that_ended_meanwhile_is_left_alone(second_look: int) -> None:
+async def test_abort_hanging_of_a_transaction_that_ended_meanwhile_is_refused(
+    second_look: int,
+) -> None:
     cluster = Cluster(5, second_look)
     with pytest.raises(Failure, match="has no transaction open"):
         await abort_hanging(cast(Admin, cluster), KEY, 7)

@@ -58,7 +58,7 @@ def lines_of(explanation) -> dict[str, str]:
     return {about: text for about, text in reversed(explanation.lines)}
 
 
-def test_where_nothing_is_open_everything_can_be_read():
+def test_why_without_an_open_transaction_says_up_to_which_offset_records_are_readable():
     explanation = why(CLEAN)
     assert explanation.heading == (
         "orders/0: nothing is open; everything up to offset 1663 can be read."
@@ -66,7 +66,7 @@ def test_where_nothing_is_open_everything_can_be_read():
     assert not explanation.lines
 
 
-def test_an_open_transaction_is_named_with_its_age_and_its_end():
+def test_why_with_an_open_transaction_names_its_age_and_its_timeout():
     explanation = why(held(PartitionTransaction(PRODUCER, ONGOING)))
     assert explanation.heading == (
         "orders/0: readers of committed data stop at offset 200; the log goes on to 1663."
@@ -126,7 +126,7 @@ def with_state(**changes) -> PartitionFacts:
         ),
     ],
 )
-def test_holder_of_a_partition_and_its_end_are_explained(facts, about, words):
+def test_why_names_the_transaction_that_holds_a_partition_and_when_it_ends(facts, about, words):
     assert words in lines_of(why(facts))[about]
 
 
@@ -140,7 +140,7 @@ def test_partition_without_a_leader_names_the_last_in_sync_replicas():
     }
 
 
-def test_a_partition_below_min_insync_replicas_is_explained():
+def test_why_of_a_partition_below_min_insync_replicas_says_which_nodes_to_start():
     facts = replace(CLEAN, partition=replace(PARTITION, isr=(1,)))
     lines = lines_of(why(facts))
     assert "1 in sync (1) of 2" in lines["replicas"]
@@ -175,7 +175,7 @@ def of_group(facts: PartitionFacts, **fields) -> dict[str, str]:
         ({"is_unstable": True}, "offset", "UNSTABLE_OFFSET_COMMIT"),
     ],
 )  # fmt: skip
-def test_how_far_a_group_is_and_why(fields, about, words):
+def test_why_of_a_group_names_its_lag_and_the_reason(fields, about, words):
     assert words in of_group(CLEAN, **fields)[about]
 
 
@@ -197,21 +197,21 @@ SHARED = GroupDescription(
          "it is a share group, Stable: its members are not asked for"),
     ],
 )  # fmt: skip
-def test_readers_and_waiting_members_of_a_consumer_group_are_explained(group, about, words):
+def test_why_of_a_consumer_group_names_its_readers_and_waiting_members(group, about, words):
     assert words in of_group(CLEAN, described=group)[about]
 
 
-def test_a_reader_at_the_last_stable_offset_has_read_all_it_may():
+def test_why_of_a_group_at_the_last_stable_offset_says_all_committed_records_are_read():
     lines = of_group(held(PartitionTransaction(PRODUCER, ONGOING)), committed=200)
     assert "all that is committed has been read" in lines["group"]
     assert "app-1" in lines["held by"]
 
 
-def test_an_offset_below_the_log_start_is_reported():
+def test_why_of_a_group_below_the_log_start_says_that_it_starts_anew():
     assert "starts anew" in of_group(replace(CLEAN, log_start=1200))["group"]
 
 
-def test_holder_of_a_groups_offset_is_explained_once():
+def test_why_of_a_group_with_unstable_offsets_names_the_transaction_once():
     offsets = ("__consumer_offsets", 3)
     transaction = replace(ONGOING, partitions=(KEY, offsets))
     holder = PartitionTransaction(PRODUCER, transaction)
@@ -240,14 +240,14 @@ def test_holder_of_a_groups_offset_is_explained_once():
         ({"state": "PrepareEpochFence"}, "app-1 is PrepareEpochFence"),
     ],
 )
-def test_every_state_of_an_id_has_a_sentence(changes, words):
+def test_transaction_in_each_state_is_explained_with_a_sentence(changes, words):
     explanation = explain(replace(ONGOING, **changes), now_ms=NOW_MS)
     assert words in explanation.heading
     assert lines_of(explanation)["coordinator"] == "node 3"
     assert "epoch below 2" in lines_of(explanation)["fenced"]
 
 
-def test_an_open_transaction_shows_where_and_when_it_wrote_last():
+def test_transaction_that_is_open_is_explained_with_its_partitions_and_last_write():
     partitions = tuple(("orders", index) for index in range(9))
     explanation = explain(
         replace(ONGOING, partitions=partitions), now_ms=NOW_MS, last_write_ms=NOW_MS - 500
@@ -259,10 +259,10 @@ def test_an_open_transaction_shows_where_and_when_it_wrote_last():
     )
 
 
-def test_pending_markers_without_a_leader_are_explained():
+def test_transaction_with_markers_for_a_leaderless_partition_is_explained():
     explanation = explain(replace(ONGOING, state="PrepareCommit"), now_ms=0, leaderless=[KEY])
     assert lines_of(explanation)["waits for"].startswith("a leader of orders/0")
 
 
-def test_a_producer_of_the_first_epoch_has_fenced_no_other():
+def test_transaction_of_producer_epoch_zero_is_explained_without_a_fenced_producer():
     assert "fenced" not in lines_of(explain(replace(ONGOING, producer_epoch=0), now_ms=NOW_MS))

@@ -53,7 +53,7 @@ def explanations(name: str) -> list[Explanation]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_explanation_of_a_hostile_name_is_printable(name: str) -> None:
+def test_why_of_a_hostile_topic_name_is_printable(name: str) -> None:
     for explanation in explanations(name):
         lines = explanation.in_words().split("\n")
         assert len(lines) == 1 + len(explanation.lines)
@@ -61,7 +61,9 @@ def test_explanation_of_a_hostile_name_is_printable(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_pasted_advice_of_a_hostile_name_runs_nothing_else(name: str, tmp_path: Path) -> None:
+def test_advised_command_with_a_hostile_name_runs_no_other_command_when_pasted(
+    name: str, tmp_path: Path
+) -> None:
     words = {line for each in explanations(name) for line in each.in_words().split("\n")}
     commands = {
         line[line.index("oncelog ") :].partition("   (")[0]

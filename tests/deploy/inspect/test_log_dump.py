@@ -14,7 +14,7 @@ def words(data: bytes) -> list[str]:
     return [b.words() for b in dump_segment("0.log", data)]
 
 
-def test_a_dump_shows_batches_producers_and_markers():
+def test_log_dump_shows_batches_producers_and_markers():
     marker = encode_marker(
         ControlType.ABORT,
         producer_id=9,
@@ -32,30 +32,30 @@ def test_a_dump_shows_batches_producers_and_markers():
     assert "ABORT marker, coordinator epoch 6" in lines[1]
 
 
-def test_a_flipped_bit_is_noticed():
+def test_log_dump_of_a_batch_with_a_flipped_bit_marks_it_bad():
     data = bytearray(batch(0))
     data[-1] ^= 1
     assert "BAD" in words(bytes(data))[0]
 
 
-def test_a_codec_that_there_is_not_is_shown_as_such():
+def test_log_dump_of_a_batch_with_an_unknown_codec_marks_it_bad():
     data = bytearray(batch(0))
     data[22] |= 7  # the low byte of the attributes
     (line,) = words(bytes(data))
     assert "bytes, ?" in line and "BAD" in line
 
 
-def test_a_batch_below_the_next_offset_is_marked_bad():
+def test_log_dump_of_a_batch_below_the_next_offset_marks_it_bad():
     assert "BAD: offset 0 after 2" in words(batch(0) + batch(0))[1]
 
 
-def test_a_torn_tail_is_counted():
+def test_log_dump_of_a_torn_tail_reports_its_bytes():
     data = batch(0) + batch(3)
     assert trailing_bytes(data) == 0
     assert trailing_bytes(data[:-5]) == len(batch(3)) - 5
 
 
-def test_records_are_decoded_when_asked_for(tmp_path):
+def test_log_dump_with_the_records_option_shows_decoded_records(tmp_path):
     (dumped,) = dump_segment("x", batch(7), deep=True)
     assert [r.offset for r in dumped.records] == [7, 8, 9]
     (tmp_path / "00000000000000000007.log").write_bytes(batch(7))

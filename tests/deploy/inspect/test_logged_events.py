@@ -34,7 +34,7 @@ def _at(record: logging.LogRecord) -> bool:
     return True
 
 
-async def test_event_is_read_back_as_it_was_told(log: io.StringIO) -> None:
+async def test_event_line_of_a_node_log_is_parsed_back_as_written(log: io.StringIO) -> None:
     EventLog().tell("isr", "orders/0", "fell behind", "node 2 left", topic="orders", isr=(1, 3))
     (line,) = log.getvalue().splitlines()
     event = event_in(line, 3)
@@ -44,7 +44,9 @@ async def test_event_is_read_back_as_it_was_told(log: io.StringIO) -> None:
     assert event.terms["isr"] == [1, 3] and event.term("topic") == "orders"
 
 
-async def test_name_of_a_client_cannot_fake_an_event(log: io.StringIO) -> None:
+async def test_event_line_with_a_hostile_client_name_is_parsed_as_one_event(
+    log: io.StringIO,
+) -> None:
     EventLog().tell("group", HOSTILE, "left", f"group {HOSTILE}: left", group=HOSTILE)
     (line,) = log.getvalue().splitlines()
     event = event_in(line, 1)
@@ -65,11 +67,11 @@ async def test_name_of_a_client_cannot_fake_an_event(log: io.StringIO) -> None:
         "{",
     ],
 )
-def test_other_lines_are_no_events(line: str) -> None:
+def test_log_line_of_another_logger_is_parsed_as_no_event(line: str) -> None:
     assert event_in(line, 1) is None
 
 
-def test_log_is_followed_line_by_line(tmp_path: Path) -> None:
+def test_event_log_that_grows_or_is_replaced_is_followed_line_by_line(tmp_path: Path) -> None:
     path = tmp_path / "node.log"
     start = "2026-11-28 22:02:22.528 INFO oncelog.events: topic "
     logs = EventLogs({1: path})
@@ -83,7 +85,7 @@ def test_log_is_followed_line_by_line(tmp_path: Path) -> None:
     assert [event.sentence for event in logs.new()] == ["anew"]
 
 
-def test_events_of_several_nodes_come_in_the_order_of_time(tmp_path: Path) -> None:
+def test_event_logs_of_several_nodes_are_merged_by_time(tmp_path: Path) -> None:
     for node, second in ((1, 3), (2, 1)):
         line = f"2026-11-28 22:02:0{second}.000 INFO oncelog.events: node {{}} of {node}\n"
         (tmp_path / f"{node}").write_text(line)

@@ -69,7 +69,7 @@ def target(toy: ToyNode) -> Target:
     return Target(1, "127.0.0.1", toy.port)
 
 
-def test_latency_counts_from_the_time_a_request_was_due(toy):
+def test_probe_latency_is_measured_from_the_time_a_request_was_due(toy):
     with Probe([target(toy)]) as probe:
         toy.may_answer.clear()
         time.sleep(0.4)
@@ -82,7 +82,7 @@ def test_latency_counts_from_the_time_a_request_was_due(toy):
     assert node.p99_ms > 300
 
 
-def test_an_unanswered_request_counts_until_the_end(toy):
+def test_probe_request_without_an_answer_is_measured_until_the_end(toy):
     with Probe([target(toy)]) as probe:
         toy.may_answer.clear()
         time.sleep(0.3)
@@ -91,7 +91,7 @@ def test_an_unanswered_request_counts_until_the_end(toy):
     assert node.max_ms == pytest.approx(node.silent_ms)
 
 
-def test_a_reconnect_resends_requests_with_their_due_times(toy):
+def test_probe_that_reconnects_resends_requests_with_their_due_times(toy):
     with Probe([target(toy)]) as probe:
         toy.may_answer.clear()
         time.sleep(0.2)
@@ -104,7 +104,7 @@ def test_a_reconnect_resends_requests_with_their_due_times(toy):
     assert node.silent_ms < 1_100, "the new connection is not used"
 
 
-def test_a_node_killed_on_purpose_is_not_late(toy):
+def test_probe_of_a_node_killed_on_purpose_reports_no_late_answers(toy):
     with Probe([target(toy)]) as probe:
         toy.may_answer.clear()
         probe.leave(1)
@@ -117,7 +117,7 @@ def test_a_node_killed_on_purpose_is_not_late(toy):
     assert node.answers > 10
 
 
-def test_a_probe_without_targets_is_an_error():
+def test_probe_without_a_reachable_node_raises():
     with pytest.raises(Failure, match="answered"), Probe([Target(1, "no.such.host.invalid", 1)]):
         pass
 
@@ -125,7 +125,7 @@ def test_a_probe_without_targets_is_an_error():
 @pytest.mark.cluster
 @pytest.mark.xdist_group("probe")
 @pytest.mark.in_turn
-def test_watch_sees_a_paused_node_and_its_fence(tmp_path, capsys):
+def test_cluster_watch_reports_a_paused_node_and_its_fencing(tmp_path, capsys):
     with Cluster(3, data=tmp_path / "c") as cluster:
         ordinary = ["doctor", "--probe", "--seconds", "0.3", "--data", str(cluster.data)]
         run([*ordinary, "--format", "json"])

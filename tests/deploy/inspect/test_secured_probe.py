@@ -44,7 +44,7 @@ async def probed(
 
 
 @pytest.mark.parametrize("has_tls", [False, True])
-async def test_it_measures_behind_the_login(tmp_path, has_tls):
+async def test_probe_with_a_login_measures_the_requests_after_it(tmp_path, has_tls):
     config, context = ALICE, None
     if has_tls:
         context, ca = certificates(tmp_path)
@@ -62,14 +62,14 @@ async def test_it_measures_behind_the_login(tmp_path, has_tls):
         ({"sasl.mechanism": "SCRAM-SHA-256"}, "does not offer SCRAM-SHA-256; it offers: PLAIN"),
     ],
 )
-async def test_refusal_of_the_probe_is_reported_at_once(wrong, words):
+async def test_probe_with_a_refused_login_raises_immediately(wrong, words):
     async with asyncio.timeout(20):
         with pytest.raises(Failure, match=words) as failure:
             await probed(ALICE | wrong)
     assert "falsch" not in str(failure.value)
 
 
-async def test_a_certificate_that_is_not_trusted(tmp_path):
+async def test_probe_of_a_broker_with_an_untrusted_certificate_raises_immediately(tmp_path):
     context, _ = certificates(tmp_path)
     async with asyncio.timeout(20):
         with pytest.raises(Failure, match="not signed by a CA that we trust"):

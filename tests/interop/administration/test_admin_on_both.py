@@ -40,7 +40,7 @@ def is_alike(theirs: Call, ours: Call) -> bool:
     return theirs.outcome == ours.outcome and said.startswith(by_kafka)
 
 
-def test_each_method_of_javas_admin_has_the_outcome_that_it_has_on_kafka(tmp_path: Path) -> None:
+def test_java_admin_calls_have_the_same_outcomes_as_on_apache_kafka(tmp_path: Path) -> None:
     with KafkaPeer(tmp_path / "kafka", 3, voters=1, settings=SETTINGS) as peer:
         peer.stop(STOPPED)
         theirs = calls(peer.bootstrap)

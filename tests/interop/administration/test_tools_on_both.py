@@ -30,7 +30,7 @@ def differences(theirs: Played, ours: Played) -> list[str]:
     return found
 
 
-def test_kafkas_tools_end_and_print_as_on_kafka(tmp_path: Path) -> None:
+def test_kafka_command_line_tools_exit_and_print_as_on_apache_kafka(tmp_path: Path) -> None:
     folders = [tmp_path / name for name in ("for-kafka", "for-ours")]
     for folder in folders:
         folder.mkdir()

@@ -92,7 +92,9 @@ def described(bootstrap: str, group: str) -> Any:
 
 @pytest.mark.in_turn
 @pytest.mark.parametrize("assignor", ["uniform", "range"])
-def test_three_members_come_and_go(bootstrap: str, group: str, member: Make, assignor: str) -> None:
+def test_consumer_group_with_joining_and_leaving_members_divides_its_partitions(
+    bootstrap: str, group: str, member: Make, assignor: str
+) -> None:
     first = member(assignor=assignor)
     share(first)
     until(
@@ -111,7 +113,7 @@ def test_three_members_come_and_go(bootstrap: str, group: str, member: Make, ass
     assert third.committed or first.committed
 
 
-def test_static_member_comes_back_to_its_partitions(
+def test_static_member_that_restarts_gets_its_partitions_back(
     bootstrap: str, group: str, stack: ExitStack
 ) -> None:
     """The member is librdkafka's: franz-go's rejoins as a new member, on Apache Kafka, too."""
@@ -130,12 +132,12 @@ def test_static_member_comes_back_to_its_partitions(
     assert len(one.history) == changes, "the other one was left alone"
 
 
-def test_pattern_finds_topics(member: Make) -> None:
+def test_consumer_group_with_a_subscribed_pattern_gets_matching_topics(member: Make) -> None:
     share(member(subscription=f"^{TOPIC[:-1]}.$"))
 
 
 @pytest.mark.in_turn
-def test_copy_of_members_that_come_and_go_is_exact(
+def test_exactly_once_copy_with_joining_and_leaving_members_is_exact(
     bootstrap: str, group: str, library: Any, stack: ExitStack
 ) -> None:
     """Offsets are committed in transactions, judged by the member epochs."""
@@ -173,7 +175,9 @@ def test_copy_of_members_that_come_and_go_is_exact(
     assert described(bootstrap, group).type.name == "CONSUMER"
 
 
-def test_group_outlives_its_coordinator(newer_cluster: Cluster, stack: ExitStack) -> None:
+def test_consumer_group_whose_coordinator_is_killed_continues(
+    newer_cluster: Cluster, stack: ExitStack
+) -> None:
     group, bootstrap = "outlives", newer_cluster.bootstrap
     new_topic(bootstrap, TOPIC)
     members = [ConsumerProtocol(bootstrap, group) for _ in range(3)]
@@ -205,7 +209,7 @@ Owners = dict[str, list[int]]
         pytest.param(JavaClassic, False, marks=JAVA),
     ],
 )
-def test_classic_group_with_a_consumer_for_a_while_is_mixed_and_classic_again(
+def test_classic_group_joined_by_a_new_protocol_member_is_converted_and_back(
     bootstrap: str, group: str, stack: ExitStack, third: type[Member], cooperative: bool
 ) -> None:
     """Types and owners are those of Apache Kafka: of range all, of the sticky assignor how many.

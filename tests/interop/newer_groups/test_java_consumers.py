@@ -18,13 +18,13 @@ PROGRAM = Path(__file__).parents[1] / "java" / "ConsumerProtocol.java"
 
 @pytest.mark.parametrize("what", ["come-and-go", "pattern", "static", "copy"])
 @pytest.mark.in_turn
-def test_program_of_the_consumer_protocol_ends_well(newer_groups, what):
+def test_java_program_of_the_consumer_protocol_prints_ok(newer_groups, what):
     printed = printed_by(java_source(PROGRAM, newer_groups, f"java-{what}", what))
     assert printed.splitlines()[-1] == "OK", printed
 
 
 @pytest.mark.in_turn
-def test_copy_outlives_its_coordinator(newer_cluster):
+def test_exactly_once_copy_whose_group_coordinator_is_killed_is_exact(newer_cluster):
     """Each record is copied once, though the coordinator is killed while members come and go."""
     name, lines, killed = "java-copy-of-a-killed", [], None
     command = java_source(PROGRAM, newer_cluster.bootstrap, name, "copy")

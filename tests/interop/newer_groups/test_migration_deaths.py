@@ -122,7 +122,7 @@ class Group:
         assert not step.is_alive()
 
 
-def test_kill_in_a_change_of_protocol_leaves_the_group_in_one_form(
+def test_coordinator_killed_during_a_group_protocol_change_keeps_the_group_in_one_form(
     newer_cluster: Cluster, stack: ExitStack
 ) -> None:
     rng = random.Random("deaths in migration")

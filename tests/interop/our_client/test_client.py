@@ -65,11 +65,11 @@ async def plain(bootstrap: str, compression: str) -> None:
 
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
-def test_a_record_comes_back_as_it_went(bootstrap, compression):
+def test_record_sent_with_each_codec_is_read_back_equal(bootstrap, compression):
     asyncio.run(plain(bootstrap, compression))
 
 
-async def test_many_small_batches_stay_in_order_and_come_once(bootstrap):
+async def test_producer_with_many_small_batches_keeps_order_and_duplicates_no_record(bootstrap):
     topic = await new_topic(bootstrap)
     async with Producer(bootstrap, batch_size=500, linger_ms=0, **QUICK) as producer:
         sent = [await producer.send(topic, b"%d" % i, key=b"%d" % (i % 7)) for i in range(3000)]
@@ -84,7 +84,7 @@ async def test_many_small_batches_stay_in_order_and_come_once(bootstrap):
         assert of_key == list(range(key, 3000, 7))
 
 
-async def test_a_batch_that_the_topic_refuses_as_too_large_goes_in_parts(bootstrap):
+async def test_producer_batch_refused_as_too_large_is_sent_in_parts(bootstrap):
     topic = await new_topic(bootstrap, 1, max_message_bytes="2000")
     async with Producer(bootstrap, batch_size=100_000, linger_ms=50, **QUICK) as producer:
         sent = [await producer.send(topic, b"%03d" % i * 100) for i in range(30)]
@@ -114,7 +114,9 @@ async def test_record_that_cannot_be_sent_is_reported(bootstrap):
 
 
 @both_versions
-async def test_committed_counts_and_aborted_does_not(bootstrap, version):
+async def test_read_committed_consumer_gets_committed_records_and_no_aborted_ones(
+    bootstrap, version
+):
     topic = await new_topic(bootstrap)
     async with transactional(bootstrap, topic, version) as producer:
         await producer.init_transactions()
@@ -137,7 +139,7 @@ async def test_committed_counts_and_aborted_does_not(bootstrap, version):
 
 
 @both_versions
-async def test_abort_drops_records_under_way(bootstrap, version):
+async def test_abort_drops_records_that_were_not_sent_yet(bootstrap, version):
     topic = await new_topic(bootstrap)
     async with transactional(bootstrap, topic, version, linger_ms=0) as producer:
         await producer.init_transactions()
@@ -154,7 +156,7 @@ async def test_abort_drops_records_under_way(bootstrap, version):
 
 
 @both_versions
-async def test_empty_transactions_are_nothing_to_the_cluster(bootstrap, version):
+async def test_empty_transaction_sends_no_request_and_changes_no_epoch(bootstrap, version):
     topic = await new_topic(bootstrap)
     async with transactional(bootstrap, topic, version) as producer:
         await producer.init_transactions()
@@ -170,7 +172,7 @@ async def test_empty_transactions_are_nothing_to_the_cluster(bootstrap, version)
 
 
 @both_versions
-async def test_a_second_producer_of_the_id_takes_over(bootstrap, version):
+async def test_second_producer_of_a_transactional_id_fences_the_first(bootstrap, version):
     topic = await new_topic(bootstrap)
     async with transactional(bootstrap, topic, version) as zombie:
         await zombie.init_transactions()
@@ -196,7 +198,7 @@ async def test_a_second_producer_of_the_id_takes_over(bootstrap, version):
 
 
 @both_versions
-async def test_a_transaction_that_the_cluster_timed_out_is_not_committed(bootstrap, version):
+async def test_transaction_aborted_by_its_timeout_cannot_be_committed(bootstrap, version):
     topic = await new_topic(bootstrap)
     async with transactional(bootstrap, topic, version, transaction_timeout_ms=500) as producer:
         await producer.init_transactions()
@@ -211,7 +213,7 @@ async def test_a_transaction_that_the_cluster_timed_out_is_not_committed(bootstr
     assert await values(bootstrap, topic) == []
 
 
-async def test_calls_that_do_not_fit_the_state_are_refused_with_a_sentence(bootstrap):
+async def test_producer_calls_in_a_wrong_state_raise_an_explaining_error(bootstrap):
     topic = await new_topic(bootstrap)
     async with transactional(bootstrap, topic) as producer:
         with pytest.raises(IllegalProducerState, match="UNINITIALIZED"):
@@ -230,7 +232,7 @@ async def test_calls_that_do_not_fit_the_state_are_refused_with_a_sentence(boots
 
 
 @both_versions
-async def test_offsets_count_with_their_transaction(bootstrap, version):
+async def test_transactional_offsets_are_committed_only_with_their_transaction(bootstrap, version):
     topic = await new_topic(bootstrap)
     place = (topic, 0)
     async with (
@@ -249,7 +251,7 @@ async def test_offsets_count_with_their_transaction(bootstrap, version):
 
 
 @both_versions
-async def test_offsets_of_a_member_that_the_group_has_dropped_are_refused(bootstrap, version):
+async def test_transactional_offsets_of_a_removed_group_member_are_refused(bootstrap, version):
     topic = await new_topic(bootstrap)
     async with transactional(bootstrap, topic, version) as producer:
         await producer.init_transactions()
@@ -300,7 +302,7 @@ def end_in_another_process(bootstrap: str, token: str, direction: str) -> None:
 
 
 @both_versions
-async def test_prepared_transaction_waits_for_the_holder_of_its_token(bootstrap, version):
+async def test_prepared_transaction_stays_open_until_its_token_holder_ends_it(bootstrap, version):
     topic = await new_topic(bootstrap)
     tokens = []
     for number in range(2):
@@ -348,7 +350,7 @@ async def test_a_prepared_transaction_may_be_empty_or_ended_by_its_producer(boot
     assert await values(bootstrap, topic) == [b"commit_transaction"]
 
 
-async def test_taking_the_id_may_keep_a_prepared_transaction_or_says_in_words_that_it_cannot(
+async def test_init_transactions_keeps_a_prepared_transaction_or_says_that_the_broker_cannot(
     bootstrap,
 ):
     topic = await new_topic(bootstrap)
@@ -381,7 +383,9 @@ async def test_taking_the_id_may_keep_a_prepared_transaction_or_says_in_words_th
 
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "sticky", "cooperative-sticky"])
-async def test_members_share_and_take_over(bootstrap, strategy):
+async def test_consumer_group_members_share_partitions_and_take_over_at_a_leave(
+    bootstrap, strategy
+):
     topic = await new_topic(bootstrap, 4)
     async with Producer(bootstrap, **QUICK) as producer:
         for i in range(400):
@@ -411,7 +415,7 @@ async def test_members_share_and_take_over(bootstrap, strategy):
     assert sorted(got, key=int) == [b"%d" % i for i in range(400)]
 
 
-async def test_positions_are_committed_sought_and_paused(bootstrap):
+async def test_consumer_positions_are_committed_sought_and_paused(bootstrap):
     topic = await new_topic(bootstrap, 2, retention_ms="-1")  # half of the records are years old
     async with Producer(bootstrap, **QUICK) as producer:
         for i in range(10):
@@ -459,7 +463,7 @@ async def at_least(consumer: Consumer, count: int, max_records: int | None = Non
     return rows
 
 
-async def test_a_commit_of_a_member_that_was_dropped_fails_and_it_joins_again(bootstrap):
+async def test_commit_of_a_removed_member_fails_and_the_member_rejoins(bootstrap):
     topic = await new_topic(bootstrap, 1)
     settings = {**QUICK, "group_id": topic, "enable_auto_commit": False}
     lost: list[object] = []
@@ -483,7 +487,7 @@ async def test_a_commit_of_a_member_that_was_dropped_fails_and_it_joins_again(bo
         await consumer.commit({(topic, 0): 1})
 
 
-async def test_raw_batches_show_producers_and_markers(bootstrap):
+async def test_poll_raw_shows_producers_and_markers_of_batches(bootstrap):
     topic = await new_topic(bootstrap, 1)
     async with transactional(bootstrap, topic) as producer:
         await producer.init_transactions()
@@ -507,7 +511,7 @@ async def test_raw_batches_show_producers_and_markers(bootstrap):
 # --- without an event loop
 
 
-def test_the_synchronous_face_does_all_of_it(bootstrap):
+def test_blocking_clients_produce_consume_and_commit_a_transaction(bootstrap):
     with BlockingAdmin(bootstrap) as admin:
         topic = asyncio.run(new_topic(bootstrap, 2))
         assert len(admin.describe_topics([topic])) == 2

@@ -16,7 +16,7 @@ COMPRESSIONS = ["none", "gzip", "snappy", "lz4", "zstd"]
 
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
-async def test_columns_come_back_as_they_went(bootstrap, compression):
+async def test_records_sent_in_columns_are_read_back_equal(bootstrap, compression):
     topic = await new_topic(bootstrap, 3, retention_ms="-1")  # the records are years old
     values = [b"%06d" % i * (1 + i % 50) for i in range(5_000)]
     keys = [b"%d" % (i % 100) if i % 3 else None for i in range(5_000)]
@@ -42,7 +42,7 @@ async def test_columns_come_back_as_they_went(bootstrap, compression):
     assert sorted(found) == expected
 
 
-async def test_a_transaction_takes_columns_and_readers_see_whole_ones(bootstrap):
+async def test_transactions_of_columnar_records_are_read_whole_or_not_at_all(bootstrap):
     topic = await new_topic(bootstrap, 2)
     async with Producer(bootstrap, transactional_id=topic, **QUICK) as producer:
         await producer.init_transactions()
@@ -72,7 +72,7 @@ async def test_a_transaction_takes_columns_and_readers_see_whole_ones(bootstrap)
         assert counts == {b"0": 4_000, b"2": 4_000}
 
 
-async def test_columns_that_do_not_fit_are_refused_whole(bootstrap):
+async def test_send_many_with_one_invalid_record_sends_no_record(bootstrap):
     topic = await new_topic(bootstrap, 1)
     async with Producer(bootstrap, **QUICK) as producer:
         with pytest.raises(RecordListTooLarge, match=r"max\.request\.size"):
@@ -87,7 +87,7 @@ async def test_columns_that_do_not_fit_are_refused_whole(bootstrap):
     assert await read_to_end(bootstrap, topic) == []
 
 
-def test_more_than_the_memory_holds_goes_through_it(bootstrap):
+def test_blocking_send_many_larger_than_buffer_memory_sends_all_records(bootstrap):
     topic = asyncio.run(new_topic(bootstrap, 1))
     values = [b"%04d" % i * 250 for i in range(4_000)]  # 4 MB
     settings = {**QUICK, "buffer_memory": 300_000, "batch_size": 100_000}

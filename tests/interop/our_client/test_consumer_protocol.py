@@ -65,7 +65,9 @@ async def until_read(count: int, rows: list[int], *consumers: Consumer) -> None:
 
 
 @pytest.mark.parametrize("assignor", ["uniform", "range"])
-async def test_members_come_and_go_and_read_everything_once(bootstrap, assignor):
+async def test_consumer_group_with_joining_and_leaving_members_reads_every_record_once(
+    bootstrap, assignor
+):
     topic = await new_topic(bootstrap, 4)
     await fill(bootstrap, topic, range(400), 4)
     given = settings(topic, group_remote_assignor=assignor, enable_auto_commit=True)
@@ -125,7 +127,9 @@ async def test_offsets_of_revoked_partitions_are_committed_before_another_member
     assert not any(what == "lost" for _, what, _ in happened)
 
 
-async def test_static_member_comes_back_to_its_partitions_and_a_second_one_is_refused(bootstrap):
+async def test_static_member_that_restarts_gets_its_partitions_back_and_a_duplicate_is_refused(
+    bootstrap,
+):
     topic = await new_topic(bootstrap, 4)
     given = settings(topic)
     changes: list[Places] = []
@@ -152,7 +156,7 @@ async def test_static_member_comes_back_to_its_partitions_and_a_second_one_is_re
             assert stays.group_metadata().generation_id == epoch and changes == []
 
 
-async def test_topic_made_anew_gets_no_commit_for_the_old_one(
+async def test_topic_recreated_under_a_name_gets_no_commit_of_the_old_topic(
     bootstrap,
 ):
     topic = await new_topic(bootstrap, 1)
@@ -173,7 +177,7 @@ async def test_topic_made_anew_gets_no_commit_for_the_old_one(
         assert await admin.groups.committed(topic, [place]) == {}
 
 
-async def test_pattern_finds_topics_and_gives_way_to_names(bootstrap):
+async def test_subscribed_pattern_gets_matching_topics_and_is_replaced_by_names(bootstrap):
     one, other = await new_topic(bootstrap, 2), await new_topic(bootstrap, 1)
     async with Consumer(bootstrap, **settings(one)) as consumer:
         consumer.subscribe(pattern=f"{one[:-1]}.|{other[:-1]}[^x]")
@@ -188,7 +192,9 @@ async def test_pattern_finds_topics_and_gives_way_to_names(bootstrap):
         assert caught.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
-async def test_topic_grows_and_goes(bootstrap):
+async def test_subscribed_topic_that_gains_partitions_and_is_deleted_changes_the_assignment(
+    bootstrap,
+):
     topic, other = await new_topic(bootstrap, 1), await new_topic(bootstrap, 1)
     async with Consumer(bootstrap, **settings(topic)) as consumer, Admin(bootstrap) as admin:
         consumer.subscribe([topic, other])
@@ -203,7 +209,7 @@ async def test_topic_grows_and_goes(bootstrap):
         await until_shared(3, consumer)
 
 
-async def test_commit_with_an_older_epoch_goes_on_with_the_newer_one(bootstrap):
+async def test_commit_refused_as_stale_member_epoch_is_repeated_with_the_newer_epoch(bootstrap):
     """The coordinator answers STALE_MEMBER_EPOCH, the next heartbeat has the right epoch."""
     topic = await new_topic(bootstrap, 1)
     place = topic, 1
@@ -228,7 +234,7 @@ async def test_commit_with_an_older_epoch_goes_on_with_the_newer_one(bootstrap):
         assert (found[place].offset, membership.epoch) == (7, right)
 
 
-async def test_member_that_the_group_has_dropped_loses_everything_and_joins_anew(bootstrap):
+async def test_member_removed_from_its_group_loses_its_partitions_and_rejoins(bootstrap):
     topic = await new_topic(bootstrap, 1)
     lost: Places = []
     async with Consumer(bootstrap, **settings(topic)) as consumer:
@@ -248,7 +254,9 @@ async def test_member_that_the_group_has_dropped_loses_everything_and_joins_anew
 
 
 @pytest.mark.parametrize("instance", [None, "one"])
-async def test_member_that_does_not_poll_leaves_and_comes_back(bootstrap, instance):
+async def test_member_that_exceeds_max_poll_interval_leaves_and_rejoins_at_the_next_poll(
+    bootstrap, instance
+):
     topic = await new_topic(bootstrap, 1)
     lost: Places = []
     given = settings(topic, group_instance_id=instance, max_poll_interval_ms=500)
@@ -268,7 +276,7 @@ async def test_member_that_does_not_poll_leaves_and_comes_back(bootstrap, instan
         await until_shared(1, slow)
 
 
-async def test_offsets_in_transactions_are_judged_by_the_member_epoch(bootstrap):
+async def test_transactional_offsets_with_an_old_member_epoch_are_refused(bootstrap):
     topic = await new_topic(bootstrap, 2)
     first, second = (Consumer(bootstrap, **settings(topic)) for _ in range(2))
     producer = Producer(bootstrap, transactional_id=topic, **QUICK)
@@ -311,7 +319,7 @@ async def test_offsets_in_transactions_are_judged_by_the_member_epoch(bootstrap)
         assert {each.offset for each in found.values()} == {7, 9}
 
 
-async def test_members_of_both_protocols_share_one_group(bootstrap):
+async def test_classic_and_consumer_protocol_members_share_one_group(bootstrap):
     topic = await new_topic(bootstrap, 2)
     classic = {"group_protocol": "classic", "partition_assignment_strategy": ["sticky"]}
     async with Consumer(bootstrap, **(settings(topic) | classic)) as first:
@@ -323,7 +331,7 @@ async def test_members_of_both_protocols_share_one_group(bootstrap):
         await until_shared(2, first)
 
 
-async def test_assignor_that_brokers_do_not_have_is_refused(bootstrap):
+async def test_consumer_with_an_unknown_server_assignor_is_refused(bootstrap):
     topic = await new_topic(bootstrap, 1)
     async with Consumer(bootstrap, **settings(topic, group_remote_assignor="best")) as consumer:
         consumer.subscribe([topic])
@@ -332,7 +340,7 @@ async def test_assignor_that_brokers_do_not_have_is_refused(bootstrap):
         assert caught.value.code is ErrorCode.UNSUPPORTED_ASSIGNOR
 
 
-def test_synchronous_face_does_the_same(bootstrap):
+def test_blocking_consumer_of_the_consumer_protocol_reads_and_commits(bootstrap):
     topic = asyncio.run(new_topic(bootstrap, 2))
     asyncio.run(fill(bootstrap, topic, range(100), 2))
     assigned: list[Places] = []

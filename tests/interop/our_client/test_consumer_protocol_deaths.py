@@ -165,18 +165,18 @@ async def copies(ground: Ground, kills: int, patience_s: float) -> None:
 
 
 @pytest.mark.in_turn
-def test_members_come_and_go_while_their_coordinator_dies(cluster):
+def test_consumer_group_whose_coordinator_is_killed_loses_no_record(cluster):
     asyncio.run(members_come_and_go(of_ours(cluster), 3, 2 * TIMEOUT_S))
 
 
 @pytest.mark.in_turn
-def test_copies_are_exact_while_the_coordinator_of_their_group_dies(cluster):
+def test_exactly_once_copies_whose_group_coordinator_is_killed_are_exact(cluster):
     asyncio.run(copies(of_ours(cluster), 2, 2 * TIMEOUT_S))
 
 
 @pytest.mark.kafka
 @pytest.mark.chaos
-def test_the_same_while_kafka_dies(tmp_path: Path):
+def test_exactly_once_copy_on_apache_kafka_survives_broker_kills(tmp_path: Path):
     with KafkaPeer(tmp_path, settings=PREPARES | SCAN | QUICK_GROUPS) as peer:
         asyncio.run(members_come_and_go(of_kafka(peer), 1, RETURN_S))
         asyncio.run(copies(of_kafka(peer), 1, RETURN_S))

@@ -36,7 +36,7 @@ async def aside(cluster: Cluster, *faults: Callable[[], int]) -> None:
 
 
 @pytest.mark.in_turn
-async def test_leaders_die_while_records_flow(cluster):
+async def test_producer_with_killed_partition_leaders_loses_and_duplicates_no_record(cluster):
     topic = await new_topic(cluster.bootstrap, PARTITIONS)
     async with Producer(cluster.bootstrap, linger_ms=1, **SETTINGS) as producer:
         dying = asyncio.create_task(
@@ -123,27 +123,27 @@ async def transactions(cluster: Cluster, version: int, *faults: Callable[[str], 
 
 @pytest.mark.chaos  # test_phases.py kills it in each phase of a transaction, one by one
 @both_versions
-def test_transactions_while_their_coordinator_dies(cluster, version):
+def test_transactions_with_a_killed_coordinator_are_exactly_once(cluster, version):
     faults = [lambda topic: cluster.kill(f"txn:{topic}")] * 2
     asyncio.run(transactions(cluster, version, *faults))
 
 
 @pytest.mark.in_turn
 @newest_version
-def test_transactions_while_leaders_die(cluster, version):
+def test_transactions_with_killed_partition_leaders_are_exactly_once(cluster, version):
     faults = [lambda topic: cluster.kill(f"leader:{topic}/0")] * 2
     asyncio.run(transactions(cluster, version, *faults))
 
 
 @newest_version
-def test_transactions_while_the_group_coordinator_dies(cluster, version):
+def test_transactions_with_a_killed_group_coordinator_are_exactly_once(cluster, version):
     faults = [lambda topic: cluster.kill(f"group:{topic}")]
     asyncio.run(transactions(cluster, version, *faults))
 
 
 @pytest.mark.in_turn
 @both_versions
-async def test_transactions_while_a_leader_stands_still(cluster, version):
+async def test_transactions_with_a_paused_partition_leader_are_exactly_once(cluster, version):
     """A sent request may take effect much later: V1 takes a new epoch, V2 has one."""
     topic = await new_topic(cluster.bootstrap, PARTITIONS)
     async with Producer(
@@ -178,7 +178,7 @@ async def test_transactions_while_a_leader_stands_still(cluster, version):
 
 
 @pytest.mark.in_turn
-async def test_a_member_stays_in_its_group_while_its_coordinator_dies(cluster):
+async def test_group_member_whose_coordinator_is_killed_stays_in_its_group(cluster):
     topic = await new_topic(cluster.bootstrap, PARTITIONS)
     lost: list[object] = []
     settings = {"group_id": topic, "auto_offset_reset": "earliest", **SETTINGS}

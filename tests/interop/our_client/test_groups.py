@@ -46,7 +46,7 @@ async def test_static_member_comes_back_to_its_partitions_without_a_rebalance(bo
             assert revoked == []
 
 
-async def test_a_second_owner_of_an_instance_id_fences_the_first(bootstrap):
+async def test_static_member_with_a_duplicate_instance_id_fences_the_first(bootstrap):
     topic = await new_topic(bootstrap, 1)
     settings = {**QUICK, "group_id": topic, "heartbeat_interval_ms": 100}
     async with Consumer(bootstrap, group_instance_id="one", **settings) as first:
@@ -66,7 +66,7 @@ async def test_a_second_owner_of_an_instance_id_fences_the_first(bootstrap):
             await second.commit({(topic, 0): 1})
 
 
-async def test_offsets_of_a_member_that_the_group_has_gone_on_without_are_refused(bootstrap):
+async def test_commit_of_a_member_replaced_after_its_session_timeout_is_refused(bootstrap):
     """The member was too slow: another has read its records since.
 
     A member without generation and name would be accepted, as a client from before KIP-447, and
@@ -111,7 +111,7 @@ async def test_offsets_of_a_member_that_the_group_has_gone_on_without_are_refuse
         assert (await slow.committed([(topic, 0)]))[topic, 0].offset == 1
 
 
-async def test_offsets_of_revoked_partitions_are_taken_from_the_callback(bootstrap):
+async def test_commit_in_on_revoked_is_accepted_for_the_revoked_partitions(bootstrap):
     """In a cooperative rebalance no member gets revoked partitions before their owner rejoins."""
     topic = await new_topic(bootstrap, 2)
     settings = {
@@ -141,7 +141,9 @@ async def test_offsets_of_revoked_partitions_are_taken_from_the_callback(bootstr
         assert (await second.committed(revoked))[revoked[0]].offset == 7
 
 
-async def test_slow_static_member_keeps_its_partitions_while_its_session_lasts(bootstrap):
+async def test_static_member_slower_than_its_heartbeats_keeps_its_partitions_within_the_session(
+    bootstrap,
+):
     topic = await new_topic(bootstrap, 1)
     settings = {**QUICK, "group_id": topic, "heartbeat_interval_ms": 100}
     lost: list[object] = []
@@ -158,7 +160,7 @@ async def test_slow_static_member_keeps_its_partitions_while_its_session_lasts(b
         assert slow.group_metadata() == before and lost == []
 
 
-async def test_commits_carry_the_epoch_of_the_last_record(bootstrap):
+async def test_committed_offset_has_the_leader_epoch_of_the_last_record(bootstrap):
     topic = await new_topic(bootstrap, 1)
     async with Producer(bootstrap, **QUICK) as producer:
         await (await producer.send_many(topic, [b"x"] * 10))
@@ -192,7 +194,7 @@ async def reach(consumer: Consumer, topic: str, end: int) -> list[bytes | None]:
 
 
 @pytest.mark.in_turn
-def test_a_reader_notices_that_an_unclean_election_took_records_away():
+def test_consumer_after_an_unclean_election_detects_the_log_truncation():
     """Without leader epochs it would go on at its offset and miss records written before it."""
 
     async def main(cluster: Cluster):

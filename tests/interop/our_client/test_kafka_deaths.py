@@ -61,7 +61,7 @@ async def transactions(bootstrap: str, topic: str, version: int, over: asyncio.E
         assert (await consumer.committed([(topic, 0)]))[(topic, 0)].offset == committed[-1]
 
 
-def test_kafka_is_killed_and_comes_back(tmp_path: Path):
+def test_clients_of_a_killed_and_restarted_apache_kafka_are_exactly_once(tmp_path: Path):
     async def main(peer: KafkaPeer) -> None:
         topics = [await new_topic(peer.bootstrap, 1) for _ in range(3)]
         over = asyncio.Event()

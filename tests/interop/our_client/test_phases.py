@@ -132,7 +132,9 @@ class Run:
     ],
 )
 @pytest.mark.in_turn
-async def test_a_death_in_each_phase_costs_no_more_than_its_transaction(cluster, role, version):
+async def test_broker_killed_in_each_transaction_phase_aborts_at_most_that_transaction(
+    cluster, role, version
+):
     topic = await new_topic(cluster.bootstrap, PARTITIONS)
     blow = Blow(cluster, topic, role)
     async with Producer(
@@ -162,7 +164,9 @@ async def test_a_death_in_each_phase_costs_no_more_than_its_transaction(cluster,
 
 @pytest.mark.in_turn
 @pytest.mark.parametrize("version", [2, pytest.param(1, marks=whole)])
-async def test_a_prepared_transaction_is_ended_while_its_coordinator_dies(cluster, version):
+async def test_prepared_transaction_with_a_killed_coordinator_is_ended_by_its_token(
+    cluster, version
+):
     topic = await new_topic(cluster.bootstrap, PARTITIONS)
     blow = Blow(cluster, topic, "txn")
     tokens: list[PreparedTransaction] = []
@@ -194,7 +198,9 @@ async def test_a_prepared_transaction_is_ended_while_its_coordinator_dies(cluste
 
 @whole
 @pytest.mark.parametrize("strategy", ["cooperative-sticky", pytest.param("range", marks=whole)])
-async def test_members_join_leave_and_commit_while_their_coordinator_dies(cluster, strategy):
+async def test_consumer_group_whose_coordinator_is_killed_in_each_phase_keeps_its_commits(
+    cluster, strategy
+):
     """No committed record is read again, and none is left out."""
     topic = await new_topic(cluster.bootstrap, 4)
     blow = Blow(cluster, topic, "group")
@@ -237,7 +243,7 @@ async def test_members_join_leave_and_commit_while_their_coordinator_dies(cluste
 
 @pytest.mark.in_turn
 @pytest.mark.parametrize("form", ["poll", pytest.param("poll_columns", marks=whole)])
-async def test_a_reader_of_committed_records_misses_nothing_while_leaders_die(cluster, form):
+async def test_read_committed_consumer_with_killed_leaders_misses_no_record(cluster, form):
     topic = await new_topic(cluster.bootstrap, PARTITIONS)
     blow = Blow(cluster, topic, "leader")
     committed: list[int] = []

@@ -67,7 +67,9 @@ WAYS = [
 
 @pytest.mark.in_turn
 @pytest.mark.parametrize(("protocol", "mechanism"), WAYS)
-async def test_every_protocol_and_mechanism_writes_and_reads(kafka, protocol, mechanism):
+async def test_client_with_each_protocol_and_mechanism_writes_and_reads_on_kafka(
+    kafka, protocol, mechanism
+):
     values = login(kafka, protocol, mechanism)
     text = uuid.uuid4().hex.encode()
     async with Producer(values) as producer:
@@ -84,7 +86,7 @@ async def test_every_protocol_and_mechanism_writes_and_reads(kafka, protocol, me
         assert [p.partition for p in await admin.describe_topics([TOPIC])] == [0]
 
 
-def test_a_transaction_and_a_group_over_tls(kafka):
+def test_client_over_tls_commits_a_transaction_and_consumes_in_a_group(kafka):
     values = login(kafka, "SASL_SSL", "SCRAM-SHA-512")
     text = uuid.uuid4().hex.encode()
     with BlockingConsumer(
@@ -111,7 +113,7 @@ def test_a_transaction_and_a_group_over_tls(kafka):
         assert found == [text]
 
 
-def test_megabytes_over_tls_arrive_as_they_went(kafka):
+def test_client_over_tls_sends_megabytes_that_are_read_back_equal(kafka):
     values = login(kafka, "SASL_SSL", "PLAIN")
     sent = [bytes([i % 251]) * 100_000 for i in range(30)]
 
@@ -131,7 +133,7 @@ def test_megabytes_over_tls_arrive_as_they_went(kafka):
             runner.run(work())
 
 
-async def test_sessions_are_renewed_and_nothing_is_lost_or_overtaken(kafka):
+async def test_client_with_expiring_sessions_reauthenticates_and_keeps_order(kafka):
     values = login(kafka, "SASL_PLAINTEXT", "SCRAM-SHA-256")
     async with (
         Producer(values) as busy,
@@ -177,7 +179,7 @@ def failure(values: Values, call: Callable[[Admin], Any] | None = None) -> Kafka
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_a_wrong_password_or_token(kafka, mechanism):
+def test_client_with_a_wrong_password_or_token_raises_with_advice(kafka, mechanism):
     wrong = {
         "sasl.oauthbearer.client.credentials.client.secret"
         if mechanism == "OAUTHBEARER"
@@ -190,7 +192,7 @@ def test_a_wrong_password_or_token(kafka, mechanism):
 
 
 @pytest.mark.parametrize("wrong", [{"audience": "others"}, {"life_s": -100}])
-def test_a_token_that_the_broker_does_not_take(kafka, wrong):
+def test_client_with_a_token_refused_by_the_broker_raises_with_the_reason(kafka, wrong):
     values = {
         "bootstrap.servers": kafka.address("SASL_SSL"),
         "security.protocol": "SASL_SSL",
@@ -203,7 +205,7 @@ def test_a_token_that_the_broker_does_not_take(kafka, wrong):
     assert "invalid_token" in str(problem) and "expired" in str(problem)
 
 
-def test_protocols_that_do_not_meet(kafka):
+def test_client_with_another_protocol_than_the_listener_raises_an_explanation(kafka):
     tls = {"security.protocol": "SSL", "ssl.ca.location": str(kafka.files.ca)}
     alice = {"sasl.mechanism": "PLAIN", "sasl.username": "alice", "sasl.password": USERS["alice"]}
     for to, values, kind, words in (
@@ -223,7 +225,7 @@ def test_protocols_that_do_not_meet(kafka):
 
 
 @pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
-def test_certificates_that_are_not_trusted(kafka, version):
+def test_client_with_an_untrusted_certificate_raises_an_explanation(kafka, version):
     files, ours = kafka.files, {"ssl.enabled.protocols": version}
     ssl_, sasl = login(kafka, "SSL", ""), login(kafka, "SASL_SSL", "PLAIN")
     anonymous = {k: v for k, v in ssl_.items() if not k.startswith("ssl.key")}
@@ -239,7 +241,9 @@ def test_certificates_that_are_not_trusted(kafka, version):
         assert isinstance(problem, SslAuthenticationFailed) and words in str(problem)
 
 
-async def test_a_mechanism_that_is_not_offered(kafka, monkeypatch):
+async def test_client_with_an_unoffered_sasl_mechanism_raises_with_the_offered_ones(
+    kafka, monkeypatch
+):
     values = login(kafka, "SASL_SSL", "PLAIN")
     view = view_of(values)
     monkeypatch.setattr("oncelog.client.security.exchange.PlainClient.name", "ANONYMOUS")
@@ -248,7 +252,7 @@ async def test_a_mechanism_that_is_not_offered(kafka, monkeypatch):
     await view.close()
 
 
-async def test_a_permission_that_is_missing_is_named(kafka):
+async def test_client_without_a_permission_raises_an_error_that_names_it(kafka):
     alice, mallory = (login(kafka, "SASL_SSL", "SCRAM-SHA-512", u) for u in ("alice", "mallory"))
 
     async def send(values: Values, topic: str, **keywords: Any) -> None:
@@ -305,7 +309,7 @@ ADMINISTRATION: list[tuple[Callable[[Admin], Any], str]] = [
 ]
 
 
-async def test_a_permission_that_administration_lacks_is_named(kafka):
+async def test_admin_without_a_permission_raises_an_error_that_names_it(kafka):
     async with Admin(login(kafka, "SASL_SSL", "PLAIN")) as admin:
         for call, words in ADMINISTRATION:
             try:
@@ -319,7 +323,7 @@ async def test_a_permission_that_administration_lacks_is_named(kafka):
 # --- the command line
 
 
-def test_the_command_line_takes_a_file_of_either_kind(kafka, tmp_path: Path, capsys):
+def test_command_line_accepts_a_client_file_of_java_or_librdkafka(kafka, tmp_path: Path, capsys):
     java = tmp_path / "java.properties"
     java.write_text(
         "security.protocol=SASL_SSL\nsasl.mechanism=SCRAM-SHA-512\nacks=all\n"
@@ -355,7 +359,7 @@ def test_the_command_line_takes_a_file_of_either_kind(kafka, tmp_path: Path, cap
     assert "none.pem cannot be read" in capsys.readouterr().err
 
 
-async def test_bench_and_probe_take_the_file_too(kafka, tmp_path: Path, capsys):
+async def test_bench_and_probe_accept_a_client_file(kafka, tmp_path: Path, capsys):
     await kafka.allow("alice", "topic", "bench-", "Create", "Write", "Delete", pattern=PREFIXED)
     await kafka.allow("alice", "transactional_id", "bench of ", "Write", pattern=PREFIXED)
     file = tmp_path / "client.properties"

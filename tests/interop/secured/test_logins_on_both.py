@@ -12,7 +12,7 @@ from .login_table import PAGE, recorded, written
 from .record_logins import differences, kind, play, wrongly_judged
 
 
-def test_page_shows_the_recorded_logins() -> None:
+def test_secured_clients_page_equals_the_recorded_logins() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert written(page, recorded()) == page
 
@@ -20,7 +20,7 @@ def test_page_shows_the_recorded_logins() -> None:
 SOON = ("oncelog", "kafkajs", "aiokafka")  # the others take a minute or more each
 
 
-def test_recorded_logins_have_no_difference() -> None:
+def test_recorded_logins_on_kafka_and_ours_have_no_difference() -> None:
     said = recorded()
     assert set(said) == {*NAMES, "broker"}
     assert not differences(said) and not wrongly_judged(said)
@@ -33,7 +33,7 @@ def test_recorded_logins_have_no_difference() -> None:
     [each if each in SOON else pytest.param(each, marks=pytest.mark.soak) for each in NAMES],
 )
 @pytest.mark.in_turn
-def test_a_client_meets_the_same_at_both(name: str, tmp_path: Path) -> None:
+def test_client_login_has_the_same_outcome_on_kafka_and_ours(name: str, tmp_path: Path) -> None:
     if why := missing(name):
         pytest.skip(why)
     said = play((name,), tmp_path)

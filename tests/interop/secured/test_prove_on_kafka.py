@@ -31,7 +31,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
     [("SASL_SSL", "SCRAM-SHA-512"), ("SASL_SSL", "PLAIN"), ("SASL_PLAINTEXT", "SCRAM-SHA-256")],
 )
 @pytest.mark.in_turn
-def test_prove_judges_an_application_behind_its_proxy(
+def test_prove_on_a_secured_apache_kafka_judges_an_application_through_its_proxy(
     kafka: SecuredKafka, protocol: str, mechanism: str, tmp_path: Path
 ) -> None:
     login = kafka.login(protocol, mechanism)

@@ -133,7 +133,7 @@ def rights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rights]:
 
 
 @pytest.mark.parametrize(("name", "number"), [case for case in CASES if case[0] not in LOGIN])
-def test_kafka_refuses_a_client_without_a_right_as_the_matrix_says(
+def test_apache_kafka_refuses_each_request_without_a_right_as_our_matrix_says(
     name: str, number: int, rights: Rights
 ):
     asked = BY_API[name][number]
@@ -150,7 +150,7 @@ def test_kafka_refuses_a_client_without_a_right_as_the_matrix_says(
     assert found == expected
 
 
-def test_kafka_throttles_for_as_long_as_our_arithmetic_says(rights: Rights):
+def test_apache_kafka_throttles_for_the_time_that_our_formula_computes(rights: Rights):
     rights.allow(["Write Topic", "Read Topic"])
     batch = encode_batch([Record(0, 0, None, bytes(13_000))])
     topics = [ProduceTopic(THROTTLED, None, [ProducePartition(0, batch)])]
@@ -171,7 +171,7 @@ def test_kafka_throttles_for_as_long_as_our_arithmetic_says(rights: Rights):
         rights.quota(quota, 0)
 
 
-def test_kafka_throttles_for_a_window_at_most_for_the_time_of_requests(rights: Rights):
+def test_apache_kafka_throttles_request_time_for_at_most_one_window(rights: Rights):
     batch = encode_batch([Record(0, 0, None, bytes(100))])
     topics = [ProduceTopic(THROTTLED, None, [ProducePartition(0, batch)])]
     producing = ProduceRequest(None, 1, 10_000, topics)

@@ -15,7 +15,7 @@ from oncelog.deploy.cluster.secured.files import properties_text
 
 
 @pytest.mark.parametrize("name", ["ca.pem", "node.pem", "passwords.json"])
-def test_file_of_an_interrupted_write_is_made_again(
+def test_client_file_left_half_written_is_written_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     def cut_off(path: Path, text: str) -> None:
@@ -39,6 +39,6 @@ def test_file_of_an_interrupted_write_is_made_again(
 
 
 @given(st.text(st.characters(codec="utf-8"), max_size=40))
-def test_properties_are_read_as_they_were_written(value: str) -> None:
+def test_client_properties_with_special_characters_are_read_as_written(value: str) -> None:
     text = properties_text({"sasl.password": value, "other": "x"})
     assert parse_properties(text) == {"sasl.password": value, "other": "x"}

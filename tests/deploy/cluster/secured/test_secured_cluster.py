@@ -62,7 +62,7 @@ def test_admin_may_do_everything_and_others_only_as_acls_allow(cluster: Cluster)
     assert produced(librdkafka(cluster, "bob")).code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
 
 
-def test_wrong_password_and_plain_text_do_not_get_in(cluster: Cluster) -> None:
+def test_client_with_a_wrong_password_or_plaintext_is_refused(cluster: Cluster) -> None:
     wrong = librdkafka(cluster, "alice") | {"sasl.password": "falsch"}
     plain = {"bootstrap.servers": cluster.bootstrap}
     for config in (wrong, plain):
@@ -71,7 +71,7 @@ def test_wrong_password_and_plain_text_do_not_get_in(cluster: Cluster) -> None:
             client.list_topics(timeout=3)
 
 
-def test_our_client_takes_both_kinds_of_files(cluster: Cluster) -> None:
+def test_client_file_of_each_kind_is_read_by_our_client(cluster: Cluster) -> None:
     for user in USERS:
         for kind in CLIENT_KINDS:
             config, unused = read_client_file(client_file(cluster.data, user, kind))
@@ -102,7 +102,7 @@ def test_command_line_logs_in_as_admin_and_prints_passwords(cluster: Cluster) ->
     assert "\nkafka.ssl.truststore.type=PEM\n" in options and password not in options
 
 
-def test_secrets_lie_in_files_of_their_owner_alone(cluster: Cluster) -> None:
+def test_secret_files_are_readable_only_by_their_owner(cluster: Cluster) -> None:
     node = cluster.node(1)
     process = node.find()
     assert process is not None
@@ -120,7 +120,7 @@ def test_secrets_lie_in_files_of_their_owner_alone(cluster: Cluster) -> None:
             assert not found or path.name == "server.properties", path
 
 
-def test_cluster_in_plain_text_does_not_become_secured(tmp_path: Path) -> None:
+def test_plaintext_cluster_started_again_as_secured_is_refused(tmp_path: Path) -> None:
     with Cluster(1, data=tmp_path / "data"):
         pass
     with pytest.raises(Failure, match="holds a cluster in plain text"):
@@ -128,7 +128,9 @@ def test_cluster_in_plain_text_does_not_become_secured(tmp_path: Path) -> None:
 
 
 @pytest.mark.in_turn
-def test_command_line_aborts_open_transactions_of_sinks(cluster: Cluster) -> None:
+def test_sink_orphans_command_on_a_secured_cluster_aborts_open_transactions(
+    cluster: Cluster,
+) -> None:
     cluster.ask(lambda admin: admin.create_topic("sunk", partitions=1, replication_factor=1))
     name = "oncelog.spark.s.g1.0000abcd.1"
     with BlockingProducer(cluster.client_config(), transactional_id=name) as producer:

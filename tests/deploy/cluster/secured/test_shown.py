@@ -39,14 +39,14 @@ def secrets_of(cluster: Cluster) -> list[str]:
 
 @pytest.mark.in_turn
 @pytest.mark.parametrize("command", COMMANDS)
-def test_commands_show_no_secret(cluster: Cluster, command: str) -> None:
+def test_commands_on_a_secured_cluster_print_no_secret(cluster: Cluster, command: str) -> None:
     done = run_to_end([*CLI, *command.split(), "--data", str(cluster.data)])
     told = done.stdout + done.stderr
     assert done.returncode in (0, 1) and "Traceback" not in told, told
     assert not [secret for secret in secrets_of(cluster) if secret in told]
 
 
-def test_broker_does_not_tell_its_secrets_to_the_admin(cluster: Cluster) -> None:
+def test_broker_configs_described_to_the_admin_hide_their_secrets(cluster: Cluster) -> None:
     found = cluster.ask(lambda admin: admin.describe_configs("1", BROKER_RESOURCE))
     assert any("jaas" in each.name and each.is_sensitive for each in found)
     assert not [each.name for each in found if each.is_sensitive and each.value]
@@ -56,7 +56,7 @@ def test_broker_does_not_tell_its_secrets_to_the_admin(cluster: Cluster) -> None
 
 @pytest.mark.in_turn
 @pytest.mark.skipif(find_spec("uvicorn") is None, reason="the extra ui is not installed")
-def test_page_shows_no_secret(cluster: Cluster) -> None:
+def test_ui_pages_of_a_secured_cluster_show_no_secret(cluster: Cluster) -> None:
     command = [*CLI, "ui", "--no-open", "--data", str(cluster.data)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -73,7 +73,7 @@ def test_page_shows_no_secret(cluster: Cluster) -> None:
             process.terminate()
 
 
-def test_files_of_the_cluster_are_its_owners_alone(cluster: Cluster) -> None:
+def test_secured_cluster_files_are_readable_only_by_their_owner(cluster: Cluster) -> None:
     command = ["find", str(cluster.data), "-perm", "/077", "!", "-type", "l"]
     assert run_to_end(command).stdout == ""
     assert (Path(cluster.data) / "tls" / "node.pem").exists()

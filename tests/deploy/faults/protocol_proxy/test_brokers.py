@@ -16,7 +16,7 @@ def ports_of(brokers: Brokers) -> tuple[Ports, list[tuple[str, int | None]]]:
     return Ports(brokers, listen), listening
 
 
-def test_a_port_for_each_instance_and_broker():
+def test_proxy_has_one_port_for_each_instance_and_broker():
     ports, listening = ports_of(Brokers([("b", 1)]))
     assert ports.port_of("one", BOOTSTRAP) == ports.port_of("one", BOOTSTRAP) == 1001
     assert ports.proxied("one", 3, "b3", 9) == ("127.0.0.1", 1002)
@@ -24,7 +24,7 @@ def test_a_port_for_each_instance_and_broker():
     assert listening == [("one", None), ("one", 3), ("two", 3)]
 
 
-def test_a_broker_that_comes_back_elsewhere_keeps_its_port():
+def test_proxy_port_of_a_broker_stays_when_the_broker_moves():
     brokers = Brokers([("b", 1)])
     ports, _ = ports_of(brokers)
     before = ports.proxied("one", 3, "b3", 9)
@@ -34,14 +34,14 @@ def test_a_broker_that_comes_back_elsewhere_keeps_its_port():
     assert brokers.id_of(("b3", 9)) is None
 
 
-def test_a_bootstrap_connection_tries_all_each_time_another_one_first():
+def test_proxy_bootstrap_connections_start_at_a_different_broker_each_time():
     brokers = Brokers([("b", 1)])
     brokers.addresses.update({1: ("b", 1), 2: ("c", 2)})
     found = [brokers.targets(BOOTSTRAP) for _ in range(2)]
     assert sorted(found) == [[("b", 1), ("c", 2)], [("c", 2), ("b", 1)]]
 
 
-def test_there_are_only_so_many(monkeypatch: pytest.MonkeyPatch):
+def test_proxy_refuses_more_listeners_than_its_maximum(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(module, "LISTENERS_MAX", 2)
     ports, _ = ports_of(Brokers([("b", 1)]))
     for number in range(2):

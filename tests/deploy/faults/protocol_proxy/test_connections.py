@@ -45,7 +45,7 @@ def end_txn(number: int) -> bytes:
 
 @settings(max_examples=15, deadline=None)
 @given(cuts=st.lists(st.integers(1, 400), max_size=12), count=st.integers(1, 8))
-def test_frames_come_through_whole_in_whatever_pieces(cuts: list[int], count: int):
+def test_proxy_forwards_frames_whole_however_their_bytes_are_split(cuts: list[int], count: int):
     async def run() -> None:
         async with new_bench() as bench:
             client = await bench.client()
@@ -61,7 +61,7 @@ def test_frames_come_through_whole_in_whatever_pieces(cuts: list[int], count: in
 
 
 @pytest.mark.uvloop
-async def test_large_frames_come_through_whole(bench: Bench):
+async def test_proxy_forwards_frames_of_20_mb_whole(bench: Bench):
     bench.broker.answers = False
     client = await bench.client()
     frame = request_frame("Produce", 9, produce_request(9)) + bytes(20_000_000)
@@ -72,7 +72,7 @@ async def test_large_frames_come_through_whole(bench: Bench):
     assert await client.read() == b"\0\0\0\1" + frame
 
 
-async def test_events_of_a_connection_name_its_instance_and_come_in_order(bench: Bench):
+async def test_proxy_events_of_a_connection_name_its_instance_and_are_in_order(bench: Bench):
     client = await bench.client("instance-2")
     client.send(end_txn(5))
     assert await client.correlation_id() == 5
@@ -94,7 +94,7 @@ async def test_events_of_a_connection_name_its_instance_and_come_in_order(bench:
     assert closed.reason == "the client closed it"
 
 
-async def test_produce_without_acks_has_no_answer_to_wait_for(bench: Bench):
+async def test_proxy_expects_no_answer_to_a_produce_with_acks_zero(bench: Bench):
     client = await bench.client()
     client.send(request_frame("Produce", 9, produce_request(9, acks=0), 1))
     client.send(request_frame("Produce", 3, produce_request(3, None, acks=0), 2))
@@ -112,7 +112,7 @@ async def test_produce_without_acks_has_no_answer_to_wait_for(bench: Bench):
         (sent(b"\0\x1a\0\3\0\0\0\1\0\x09abc"), "the client id is cut short"),
     ],
 )
-async def test_malformed_frames_close_their_own_connection_only(bench: Bench, bytes_, words):
+async def test_proxy_closes_only_the_connection_of_a_malformed_frame(bench: Bench, bytes_, words):
     other = await bench.client()
     other.send(end_txn(1))
     assert await other.correlation_id() == 1
@@ -127,7 +127,9 @@ async def test_malformed_frames_close_their_own_connection_only(bench: Bench, by
     assert await other.correlation_id() == 2
 
 
-async def test_a_refusal_is_told_though_there_is_no_broker_yet(bench: Bench, monkeypatch):
+async def test_proxy_reports_a_refused_client_before_a_broker_is_connected(
+    bench: Bench, monkeypatch
+):
     async def read_before(ends: TwoEnds) -> None:
         ends.client.get_buffer(-1)[:4] = b"\x16\x03\x01\x02"
         ends.client.buffer_updated(4)
@@ -141,7 +143,7 @@ async def test_a_refusal_is_told_though_there_is_no_broker_yet(bench: Bench, mon
     assert bench.of(ConnectionClosed)[0].is_refusal
 
 
-async def test_unrequested_answer_closes_the_connection(bench: Bench):
+async def test_proxy_closes_a_connection_whose_broker_sends_an_unrequested_answer(bench: Bench):
     bench.broker.answers = False
     client = await bench.client()
     client.send(end_txn(1))
@@ -152,7 +154,7 @@ async def test_unrequested_answer_closes_the_connection(bench: Bench):
     assert "the broker answers request 9" in bench.of(ConnectionClosed)[0].reason
 
 
-async def test_a_broker_that_is_gone_is_told_in_words(bench: Bench):
+async def test_proxy_with_an_unreachable_broker_reports_its_address(bench: Bench):
     bench.hub.brokers.addresses[7] = ("127.0.0.1", 1)
     port = bench.hub.ports.port_of("one", 7)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -164,7 +166,7 @@ async def test_a_broker_that_is_gone_is_told_in_words(bench: Bench):
     assert "no broker at 127.0.0.1:1" in bench.of(ConnectionClosed)[0].reason
 
 
-async def test_the_broker_closes(bench: Bench):
+async def test_proxy_reports_a_connection_closed_by_the_broker(bench: Bench):
     client = await bench.client()
     client.send(end_txn(1))
     await client.read()
@@ -175,7 +177,7 @@ async def test_the_broker_closes(bench: Bench):
     assert not bench.hub.connections
 
 
-async def test_only_so_many_requests_wait_for_answers(bench: Bench, monkeypatch):
+async def test_proxy_forwards_at_most_its_maximum_of_requests_in_flight(bench: Bench, monkeypatch):
     monkeypatch.setattr(connection_module, "IN_FLIGHT_MAX", 3)
     bench.broker.answers = False
     client = await bench.client()
@@ -190,7 +192,7 @@ async def test_only_so_many_requests_wait_for_answers(bench: Bench, monkeypatch)
     assert [await client.correlation_id() for _ in range(6)] == list(range(6))
 
 
-async def test_api_versions_that_are_too_new_are_answered_here(bench: Bench):
+async def test_proxy_answers_too_new_api_versions_requests_itself(bench: Bench):
     client = await bench.client()
     client.send(b"\0\x12\0\x63\0\0\0\5\0\1c\0\1\1\0")
     frame = await client.read()
@@ -201,7 +203,9 @@ async def test_api_versions_that_are_too_new_are_answered_here(bench: Bench):
 # -- rules
 
 
-async def test_a_lost_answer(bench: Bench):
+async def test_lose_answer_rule_closes_the_connection_after_the_broker_executed_the_request(
+    bench: Bench,
+):
     rule = Rule(END, LoseAnswer())
     bench.hub.add(rule)
     client = await bench.client()
@@ -219,7 +223,7 @@ async def test_a_lost_answer(bench: Bench):
     assert await again.correlation_id() == 2
 
 
-async def test_an_answer_that_refuses_is_not_lost(bench: Bench):
+async def test_lose_answer_rule_ignores_an_answer_with_an_error(bench: Bench):
     rule = Rule(END, LoseAnswer())
     bench.hub.add(rule)
     client = await bench.client()
@@ -233,7 +237,7 @@ async def test_an_answer_that_refuses_is_not_lost(bench: Bench):
     assert bench.hub.made(rule) == 1
 
 
-async def test_an_answer_that_never_comes_is_not_counted(bench: Bench):
+async def test_lose_answer_rule_does_not_count_a_request_that_was_never_answered(bench: Bench):
     rule = Rule(END, LoseAnswer())
     bench.hub.add(rule)
     bench.broker.answers = False
@@ -250,7 +254,9 @@ async def test_an_answer_that_never_comes_is_not_counted(bench: Bench):
     assert bench.hub.made(rule) == 1
 
 
-async def test_a_lost_request_and_silence(bench: Bench):
+async def test_lose_request_rule_forwards_no_request_and_stays_silent_until_its_timeout(
+    bench: Bench,
+):
     bench.hub.add(Rule(END, LoseRequest(0.3)))
     client = await bench.client()
     client.send(end_txn(1))
@@ -265,7 +271,7 @@ async def test_a_lost_request_and_silence(bench: Bench):
     assert "0.3 s have passed" in bench.of(ConnectionClosed)[0].reason
 
 
-async def test_a_client_that_gives_up_ends_the_silence(bench: Bench):
+async def test_lose_request_rule_ends_when_the_client_disconnects(bench: Bench):
     bench.hub.add(Rule(END, LoseRequest()))
     client = await bench.client()
     client.send(end_txn(1))
@@ -275,7 +281,7 @@ async def test_a_client_that_gives_up_ends_the_silence(bench: Bench):
     assert not bench.hub.connections
 
 
-async def test_an_error_comes_in_its_turn(bench: Bench):
+async def test_answer_error_rule_keeps_the_order_of_answers(bench: Bench):
     bench.broker.answers = False
     rule = Rule(Match(apis={"OffsetCommit"}), AnswerError(ErrorCode.NOT_COORDINATOR))
     bench.hub.add(rule)
@@ -292,7 +298,7 @@ async def test_an_error_comes_in_its_turn(bench: Bench):
     assert bench.broker.correlation_ids == [1, 3]
 
 
-async def test_an_error_does_not_overtake_an_answer_that_is_on_its_way(bench: Bench):
+async def test_answer_error_rule_waits_behind_a_delayed_answer(bench: Bench):
     commits = Match(apis={"OffsetCommit"})
     bench.hub.add(Rule(END, Delay(0.2, "answer")))
     bench.hub.add(Rule(commits, AnswerError(ErrorCode.NOT_COORDINATOR)))
@@ -304,7 +310,9 @@ async def test_an_error_does_not_overtake_an_answer_that_is_on_its_way(bench: Be
 
 
 @pytest.mark.parametrize(("when", "heard"), [("before", 0), ("after", 1)])
-async def test_disconnect(bench: Bench, when, heard):
+async def test_disconnect_rule_closes_before_or_after_the_broker_sees_the_request(
+    bench: Bench, when, heard
+):
     bench.hub.add(Rule(END, Disconnect(when), nth=2))
     client = await bench.client()
     client.send(end_txn(1))
@@ -316,7 +324,7 @@ async def test_disconnect(bench: Bench, when, heard):
 
 
 @pytest.mark.parametrize("of", ["request", "answer"])
-async def test_a_delay(bench: Bench, of):
+async def test_delay_rule_delays_the_request_or_the_answer(bench: Bench, of):
     bench.hub.add(Rule(END, Delay(0.2, of)))
     client = await bench.client()
     began = asyncio.get_running_loop().time()
@@ -328,7 +336,7 @@ async def test_a_delay(bench: Bench, of):
     assert asyncio.get_running_loop().time() - began >= 0.19
 
 
-async def test_a_delayed_request_arrives_though_its_client_has_given_up(bench: Bench):
+async def test_delay_rule_forwards_a_request_whose_client_has_disconnected(bench: Bench):
     bench.hub.add(Rule(END, Delay(0.2)))
     client = await bench.client()
     client.send(end_txn(1))
@@ -350,7 +358,9 @@ async def test_a_delayed_request_arrives_though_its_client_has_given_up(bench: B
         (HoldPoint.AFTER_ANSWER, 1, 1),
     ],
 )
-async def test_a_frame_is_held_until_the_act_has_returned(bench: Bench, at, heard, answered):
+async def test_hold_rule_keeps_the_frame_until_its_callback_returns(
+    bench: Bench, at, heard, answered
+):
     called, go_on = threading.Event(), threading.Event()
     given_: list[bool] = []
 
@@ -378,7 +388,7 @@ async def test_a_frame_is_held_until_the_act_has_returned(bench: Bench, at, hear
     assert at.value in bench.of(FaultMade)[0].what
 
 
-async def test_held_request_of_a_killed_instance_does_not_arrive(bench: Bench):
+async def test_hold_rule_that_returns_disconnect_never_forwards_the_request(bench: Bench):
     bench.hub.add(Rule(END, Hold(HoldPoint.BEFORE_REQUEST, lambda *_: Disconnect())))
     client = await bench.client()
     client.send(end_txn(1))
@@ -391,7 +401,7 @@ async def test_held_request_of_a_killed_instance_does_not_arrive(bench: Bench):
     assert bench.hub.made(made.rule) == 1
 
 
-async def test_the_answer_that_is_held_may_be_lost(bench: Bench):
+async def test_hold_rule_that_returns_lose_answer_drops_the_answer(bench: Bench):
     bench.hub.add(Rule(END, Hold(HoldPoint.BEFORE_ANSWER, lambda *_: LoseAnswer())))
     client = await bench.client()
     client.send(end_txn(1))
@@ -399,7 +409,7 @@ async def test_the_answer_that_is_held_may_be_lost(bench: Bench):
     assert [answer.fate for answer in bench.of(Answer)] == ["lost"]
 
 
-async def test_an_act_may_be_awaited(bench: Bench):
+async def test_hold_rule_with_a_coroutine_callback_awaits_it(bench: Bench):
     async def act(request, answer):
         await asyncio.sleep(0.01)
         return Disconnect()
@@ -410,7 +420,7 @@ async def test_an_act_may_be_awaited(bench: Bench):
     assert await client.read() is None
 
 
-async def test_nothing_is_held_beyond_its_deadline(bench: Bench):
+async def test_hold_rule_forwards_the_frame_at_its_deadline(bench: Bench):
     go_on = threading.Event()
 
     def act(request, answer):
@@ -424,7 +434,9 @@ async def test_nothing_is_held_beyond_its_deadline(bench: Bench):
     go_on.set()
 
 
-async def test_a_failing_act_lets_go_and_is_remembered(bench: Bench):
+async def test_hold_rule_with_a_failing_callback_forwards_the_frame_and_keeps_the_error(
+    bench: Bench,
+):
     def act(request, answer):
         raise RuntimeError("no such process")
 
@@ -435,7 +447,7 @@ async def test_a_failing_act_lets_go_and_is_remembered(bench: Bench):
     assert str(bench.hub.problem) == "no such process"
 
 
-async def test_a_failing_where_or_listener_changes_nothing_and_is_remembered(bench: Bench):
+async def test_rule_with_a_failing_condition_does_not_apply_and_keeps_the_error(bench: Bench):
     bench.hub.add(Rule(Match(where=lambda request: 1 / 0 > 1), Disconnect()))
     client = await bench.client()
     client.send(end_txn(1))
@@ -443,7 +455,7 @@ async def test_a_failing_where_or_listener_changes_nothing_and_is_remembered(ben
     assert isinstance(bench.hub.problem, ZeroDivisionError)
 
 
-async def test_lower_timeouts_on_the_wire():
+async def test_proxy_with_a_lower_transaction_timeout_rewrites_init_producer_id():
     async with new_bench(transaction_timeout_ms=10_000) as bench:
         client = await bench.client()
         client.send(request_frame("InitProducerId", 4, SAMPLES["InitProducerId"], 1))

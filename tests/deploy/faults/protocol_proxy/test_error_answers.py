@@ -29,7 +29,7 @@ VERSIONS = [
 
 
 @pytest.mark.parametrize(("name", "version"), VERSIONS)
-def test_the_error_stands_wherever_it_belongs(name, version):
+def test_error_answer_has_the_error_code_in_every_partition_or_key(name, version):
     check_error_can_be_said(KEYS[name], ErrorCode.NOT_COORDINATOR)
     request = request_of(name, version, sample(name, version), correlation_id=77)
     frame = memoryview(error_answer(request, ErrorCode.NOT_COORDINATOR))
@@ -43,7 +43,7 @@ def test_the_error_stands_wherever_it_belongs(name, version):
     assert told == [ErrorCode.NOT_COORDINATOR] * places
 
 
-def test_a_fetch_with_aborted_transactions_has_the_errors_of_its_partitions():
+def test_fetch_answer_with_aborted_transactions_reports_only_its_partition_errors():
     aborted = FetchedPartition(0, aborted_transactions=[(4_000, 17), (4_001, 23)])
     refused = FetchedPartition(1, error_code=ErrorCode.OFFSET_OUT_OF_RANGE)
     answer = FetchResponse([FetchedTopic("orders", None, [aborted, refused])])
@@ -51,7 +51,7 @@ def test_a_fetch_with_aborted_transactions_has_the_errors_of_its_partitions():
 
 
 @pytest.mark.parametrize("name", ["Produce", "ListOffsets", "OffsetCommit", "TxnOffsetCommit"])
-def test_topics_and_partitions_are_those_of_the_request(name):
+def test_error_answer_has_the_topics_and_partitions_of_its_request(name):
     version = 8 if name == "Produce" else APIS[KEYS[name]].oldest
     request = request_of(name, version, sample(name, version))
     frame = memoryview(error_answer(request, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
@@ -62,7 +62,7 @@ def test_topics_and_partitions_are_those_of_the_request(name):
     assert (topic.name, indexes) == ("orders", [0, 2])
 
 
-def test_topic_ids_come_back():
+def test_error_answer_to_a_request_by_topic_id_has_the_topic_id():
     request = request_of("OffsetCommit", 10, SAMPLES["OffsetCommit"])
     frame = memoryview(error_answer(request, ErrorCode.UNKNOWN_TOPIC_ID))
     (topic,) = decode_answer_body(request.api_key, 10, frame).topics
@@ -70,7 +70,7 @@ def test_topic_ids_come_back():
 
 
 @pytest.mark.parametrize("version", [2, 9])
-def test_an_unstable_offset_is_told_of_its_partitions(version):
+def test_error_answer_of_unstable_offset_commit_is_set_on_the_partitions(version):
     request = request_of("OffsetFetch", version, SAMPLES["OffsetFetch"])
     frame = memoryview(error_answer(request, ErrorCode.UNSTABLE_OFFSET_COMMIT))
     body = decode_answer_body(request.api_key, version, frame)
@@ -86,7 +86,7 @@ def test_an_unstable_offset_is_told_of_its_partitions(version):
         ({}, ErrorCode.FETCH_SESSION_ID_NOT_FOUND),
     ],
 )
-def test_a_fetch_that_names_nothing_and_errors_of_sessions_are_told_of_the_whole(others, error):
+def test_error_answer_to_a_fetch_without_topics_or_of_a_session_is_set_at_the_top(others, error):
     values = fetch_request(13)
     if others:
         values.topics = []
@@ -96,11 +96,11 @@ def test_a_fetch_that_names_nothing_and_errors_of_sessions_are_told_of_the_whole
 
 
 @pytest.mark.parametrize("name", ["Metadata", "ApiVersions", "DescribeCluster"])
-def test_where_an_error_cannot_be_said_that_is_said(name):
+def test_error_answer_to_an_api_without_error_codes_is_refused_with_a_sentence(name):
     with pytest.raises(Failure, match=f"An answer to {name} that tells an error cannot be made"):
         check_error_can_be_said(KEYS[name], ErrorCode.NOT_COORDINATOR)
 
 
-def test_none_is_no_error():
+def test_error_answer_of_code_none_is_refused():
     with pytest.raises(Failure, match="NONE is no error"):
         check_error_can_be_said(KEYS["EndTxn"], ErrorCode.NONE)

@@ -19,7 +19,7 @@ def exchange(number: int, is_made: bool) -> Exchange:
 
 
 @given(kinds=st.lists(st.booleans(), max_size=30), data=st.data())
-def test_the_order_of_requests_is_the_order_of_answers(kinds: list[bool], data: st.DataObject):
+def test_in_flight_requests_are_answered_in_their_order(kinds: list[bool], data: st.DataObject):
     in_flight, out, asked = InFlight(), list[int](), list[int]()
     waiting = list(enumerate(kinds))
     while waiting or asked:
@@ -36,7 +36,7 @@ def test_the_order_of_requests_is_the_order_of_answers(kinds: list[bool], data: 
     assert len(in_flight) == 0
 
 
-def test_answer_to_no_request_is_malformed():
+def test_in_flight_answer_without_a_request_is_malformed():
     in_flight = InFlight()
     with pytest.raises(MalformedFrame, match="answers request 5, the next to be answered is none"):
         in_flight.answered(5)

@@ -39,7 +39,7 @@ def rewritten(name: str, version: int, request: Any, values: Any) -> tuple[Any, 
 
 
 @pytest.mark.parametrize("version", versions("Metadata"))
-def test_metadata(version):
+def test_metadata_answer_has_the_addresses_of_the_proxy(version):
     brokers = [{"node_id": n, "host": f"b{n}", "port": 9000 + n, "rack": "r"} for n in (1, 2)]
     partition = {"partition_index": 0, "leader_id": 2, "replica_nodes": [2, 1], "isr_nodes": [2]}
     topics = [{"name": "t", "topic_id": TOPIC_ID, "partitions": [partition]}]
@@ -53,7 +53,7 @@ def test_metadata(version):
 
 
 @pytest.mark.parametrize("version", versions("DescribeCluster"))
-def test_describe_cluster(version):
+def test_describe_cluster_answer_has_the_addresses_of_the_proxy(version):
     values = {
         "cluster_id": "c", "controller_id": 1, "endpoint_type": 1,
         "brokers": [{"broker_id": 3, "host": "b", "port": 9}],
@@ -63,14 +63,14 @@ def test_describe_cluster(version):
     assert asked == [(3, "b", 9)]
 
 
-def test_controllers_are_left_as_they_are():
+def test_describe_cluster_answer_for_controllers_is_unchanged():
     values = {"endpoint_type": 2, "brokers": [{"broker_id": 3, "host": "b", "port": 9}]}
     _, after, asked = rewritten("DescribeCluster", 1, {"endpoint_type": 2}, values)
     assert (after.brokers[0].host, asked) == ("b", [])
 
 
 @pytest.mark.parametrize("version", versions("FindCoordinator"))
-def test_find_coordinator(version):
+def test_find_coordinator_answer_has_the_address_of_the_proxy(version):
     found = {"node_id": 3, "host": "b", "port": 9, "key": "g"}
     nobody = {"node_id": -1, "host": "", "port": -1, "error_code": 15, "key": "h"}
     values = {**found, "coordinators": [found, nobody]}
@@ -82,7 +82,7 @@ def test_find_coordinator(version):
     assert asked == [(3, "b", 9)]
 
 
-def test_no_coordinator_no_address():
+def test_find_coordinator_answer_without_a_coordinator_is_unchanged():
     values = {"node_id": -1, "host": "", "port": -1, "error_code": 15}
     _, after, asked = rewritten("FindCoordinator", 1, {"key": "g"}, values)
     assert (after.error_code, after.port, asked) == (15, -1, [])
@@ -90,7 +90,7 @@ def test_no_coordinator_no_address():
 
 @pytest.mark.parametrize("version", versions("Produce"))
 @pytest.mark.parametrize("endpoints", [[], [(3, "b", 9, "rack"), (4, "c", 8, None)]])
-def test_hints_of_produce(version, endpoints):
+def test_produce_answer_leader_hints_have_the_addresses_of_the_proxy(version, endpoints):
     name, topic_id = (None, TOPIC_ID) if version >= 13 else ("t", None)
     partition = ProducedPartition(0, 6, current_leader=(3, 1) if version >= 10 else None)
     values = ProduceResponse([ProducedTopic(name, topic_id, [partition])], 5, endpoints)
@@ -104,7 +104,7 @@ def test_hints_of_produce(version, endpoints):
 
 @pytest.mark.parametrize("version", versions("Fetch"))
 @pytest.mark.parametrize("endpoints", [[], [(3, "b", 9, "rack")]])
-def test_hints_of_fetch(version, endpoints):
+def test_fetch_answer_leader_hints_have_the_addresses_of_the_proxy(version, endpoints):
     name, topic_id = (None, TOPIC_ID) if version >= 13 else ("t", None)
     partitions = [
         FetchedPartition(0, 0, 9, 8, records=b"records", aborted_transactions=[(4, 7)]),
@@ -122,14 +122,14 @@ def test_hints_of_fetch(version, endpoints):
 
 
 @pytest.mark.parametrize("name", ["ShareFetch", "ShareAcknowledge"])
-def test_hints_of_share_groups(name):
+def test_share_group_answer_leader_hints_have_the_addresses_of_the_proxy(name):
     values = {"node_endpoints": [{"node_id": 3, "host": "b", "port": 9, "rack": None}]}
     _, after, _ = rewritten(name, 1, {"group_id": "g", "member_id": "m"}, values)
     assert (after.node_endpoints[0].host, after.node_endpoints[0].port) == ("127.0.0.1", 10)
 
 
 @pytest.mark.parametrize("version", versions("ApiVersions"))
-def test_versions_that_cannot_be_read_here_are_not_offered(version):
+def test_api_versions_answer_offers_only_versions_known_to_the_proxy(version):
     rows = [(0, 0, 99), (3, 0, 5), (999, 0, 1), (26, 90, 95)]
     values = {
         "api_keys": [{"api_key": k, "min_version": a, "max_version": b} for k, a, b in rows],
@@ -145,7 +145,7 @@ def test_versions_that_cannot_be_read_here_are_not_offered(version):
         assert after.finalized_features == before.finalized_features
 
 
-def test_a_refused_version_of_api_versions_is_answered_in_version_0():
+def test_api_versions_answer_to_a_refused_version_is_read_in_version_0():
     request = request_of("ApiVersions", 4, {})
     row = {"api_key": 18, "min_version": 0, "max_version": 99}
     _, frame = answer_of(request_of("ApiVersions", 0, {}), {"error_code": 35, "api_keys": [row]})

@@ -50,7 +50,7 @@ UNREADABLE = request_from(memoryview(b"\0\x1a\0\x63\0\0\0\1\0\1c\0"))  # EndTxn,
         (Match(where=lambda request: request.body.topics), [COMMIT, PRODUCE]),
     ],
 )
-def test_match_fits_requests_by_its_fields(match: Match, fitting: list[Any]):
+def test_rule_match_selects_requests_by_its_fields(match: Match, fitting: list[Any]):
     def safely(request: Any) -> bool:
         try:
             return match.fits(request)
@@ -61,7 +61,9 @@ def test_match_fits_requests_by_its_fields(match: Match, fitting: list[Any]):
 
 
 @given(nth=st.integers(1, 5), times=st.none() | st.integers(1, 5), count=st.integers(0, 15))
-def test_from_the_nth_on_so_many_times(nth: int, times: int | None, count: int):
+def test_rule_with_nth_and_times_applies_to_those_matching_requests(
+    nth: int, times: int | None, count: int
+):
     book, rule = RuleBook(), Rule(Match(apis={"EndTxn"}), LoseAnswer(), nth, times)
     book.add(rule)
     got: list[int] = []
@@ -76,7 +78,7 @@ def test_from_the_nth_on_so_many_times(nth: int, times: int | None, count: int):
     assert book.are_all_made() == (times is not None and len(got) == times)
 
 
-def test_time_that_was_given_back_is_taken_by_the_next_request():
+def test_rule_application_that_was_undone_applies_to_the_next_request():
     book, rule = RuleBook(), Rule(Match(), LoseAnswer())
     book.add(rule)
     assert book.decide(END) is rule
@@ -88,7 +90,7 @@ def test_time_that_was_given_back_is_taken_by_the_next_request():
     assert book.are_all_made()
 
 
-def test_the_first_rule_that_fits_gets_it_and_the_others_do_not_count_it():
+def test_rule_that_matches_first_applies_and_later_rules_do_not_count_the_request():
     book = RuleBook()
     first, second = Rule(Match(), LoseAnswer()), Rule(Match(apis={"EndTxn"}), Disconnect())
     book.add(first)
@@ -96,7 +98,7 @@ def test_the_first_rule_that_fits_gets_it_and_the_others_do_not_count_it():
     assert [book.decide(END) for _ in range(3)] == [first, second, None]
 
 
-def test_a_removed_rule_acts_no_more():
+def test_rule_that_was_removed_applies_to_no_further_request():
     book, rule = RuleBook(), Rule(Match(), LoseAnswer(), times=None)
     book.add(rule)
     assert book.decide(END) is rule
@@ -126,7 +128,7 @@ def test_a_removed_rule_acts_no_more():
         ),
     ],
 )
-def test_rules_that_there_cannot_be(make, words):
+def test_rule_with_an_impossible_combination_is_refused(make, words):
     with pytest.raises(Failure, match=words) as problem:
         make()
     assert problem.value.exit_code == 2

@@ -42,7 +42,7 @@ def subjects(**about: set[str]) -> Subjects:
 
 
 @pytest.mark.parametrize(("name", "version"), VERSIONS)
-def test_subjects_of_every_version_are_found(name, version):
+def test_request_subjects_are_found_in_every_version(name, version):
     names = TopicNames({TOPIC_ID: T})
     assert request_of(name, version, sample(name, version), names).subjects == subjects(
         **ABOUT[name]
@@ -58,23 +58,23 @@ def test_subjects_of_every_version_are_found(name, version):
         (6, {"key_type": 2, "coordinator_keys": ["g:id:0"]}, {}),
     ],
 )
-def test_a_key_of_find_coordinator_is_a_group_or_a_transactional_id(version, values, about):
+def test_find_coordinator_request_subject_is_a_group_or_a_transactional_id(version, values, about):
     assert request_of("FindCoordinator", version, values).subjects == subjects(**about)
 
 
-def test_lists_of_groups_and_of_transactional_ids():
+def test_request_with_a_list_of_groups_or_transactional_ids_has_them_as_subjects():
     assert request_of("DescribeGroups", 5, {"groups": [G]}).subjects == subjects(groups={G})
     assert request_of("DeleteGroups", 2, {"groups_names": [G]}).subjects == subjects(groups={G})
     asked = request_of("DescribeTransactions", 0, {"transactional_ids": [X]})
     assert asked.subjects == subjects(transactional_ids={X})
 
 
-def test_topic_id_of_unknown_name_stands_in_hex():
+def test_request_with_an_unknown_topic_id_has_its_hex_form_as_subject():
     request = request_of("OffsetCommit", 10, SAMPLES["OffsetCommit"])
     assert request.subjects.topics == {f"id:{TOPIC_ID.hex()}"}
 
 
-def test_names_are_learned_from_metadata():
+def test_topic_names_are_learned_from_metadata_answers():
     from types import SimpleNamespace as Topic
 
     names = TopicNames()

@@ -21,7 +21,7 @@ def lowered(api: str, version: int, values: dict[str, Any]) -> tuple[Any, Any, s
 
 
 @pytest.mark.parametrize("version", range(1, 10))
-def test_the_session_is_shorter_and_the_rebalance_is_not(version):
+def test_join_group_with_a_lowered_session_timeout_keeps_its_rebalance_timeout(version):
     before, after, what = lowered("JoinGroup", version, JOIN)
     assert (after.session_timeout, after.rebalance_timeout) == (6_000, 300_000)
     assert what == "session_timeout_ms 45000 -> 6000"
@@ -30,7 +30,7 @@ def test_the_session_is_shorter_and_the_rebalance_is_not(version):
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_the_transaction_is_shorter(version):
+def test_init_producer_id_gets_the_lowered_transaction_timeout(version):
     before, after, what = lowered("InitProducerId", version, INIT)
     assert (after.transaction_timeout, what) == (10_000, "transaction_timeout_ms 60000 -> 10000")
     after.transaction_timeout = before.transaction_timeout
@@ -48,6 +48,6 @@ def test_the_transaction_is_shorter(version):
         ("SyncGroup", 5, SAMPLES["SyncGroup"]),
     ],
 )
-def test_other_timeouts_are_kept(api, version, values):
+def test_request_with_a_timeout_below_the_limit_is_unchanged(api, version, values):
     before, after, what = lowered(api, version, values)
     assert (after, what) == (before, "")
