@@ -95,7 +95,7 @@ async def test_consumer_block_left_by_an_exception_does_not_commit_the_last_poll
     ]
 
 
-async def test_partition_about_to_be_revoked_returns_no_records_and_is_released_though_the_callback_raises(
+async def test_partition_with_a_failing_on_revoked_is_released_and_returns_no_more_records(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     consumer = Consumer(NOWHERE, group_id="g", enable_auto_commit=False)
