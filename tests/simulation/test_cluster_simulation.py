@@ -83,7 +83,7 @@ TRACES: dict[int, str] = {}  # by seed, of the chunks that have run here
     ],
     ids=lambda seeds: f"{seeds[0]}-{seeds[-1]}",
 )
-def test_promises_are_kept_whatever_happens(seeds: Sequence[int]) -> None:
+def test_simulated_cluster_with_random_faults_breaks_no_promise(seeds: Sequence[int]) -> None:
     """The runs check safety while faults last, liveness once they are healed, then the judge."""
     runs = simulate(seeds)
     TRACES.update({run["seed"]: run["trace"] for run in runs})
@@ -93,7 +93,7 @@ def test_promises_are_kept_whatever_happens(seeds: Sequence[int]) -> None:
     assert sum(len(run["faults"]) for run in runs) > 5 * len(seeds)
 
 
-def test_the_seeds_of_the_default_run_are_of_every_shape() -> None:
+def test_simulation_default_seeds_cover_every_shape_and_fault_kind() -> None:
     """They are few: each size of a cluster and each kind of fault has to be among them."""
     shapes = {seed: shape_of(seed) for seeds in SEEDS for seed in seeds}
     faults = {fault.kind for seed, shape in shapes.items() for fault in draw(seed, shape)}
@@ -105,7 +105,7 @@ def test_the_seeds_of_the_default_run_are_of_every_shape() -> None:
 
 
 @RUN_AGAIN
-def test_the_same_seed_gives_the_same_run_in_another_process() -> None:
+def test_simulation_of_one_seed_has_the_same_trace_in_another_process() -> None:
     """Every message, disk operation and timer is at the same moment, whatever ran before."""
     seed = 1  # a short and busy one
     if seed not in TRACES:  # this test was chosen alone
@@ -114,7 +114,7 @@ def test_the_same_seed_gives_the_same_run_in_another_process() -> None:
     assert list(TRACES.values()).count(TRACES[seed]) == 1
 
 
-def test_a_client_that_is_refused_at_the_end_is_a_finding() -> None:
+def test_simulation_whose_last_client_request_is_refused_reports_the_seed() -> None:
     """The seed is reported, and those after it are run."""
 
     def refuse(_: object) -> None:
@@ -129,7 +129,7 @@ def test_a_client_that_is_refused_at_the_end_is_a_finding() -> None:
     assert "nobody leads" in outcome.violations[0]
 
 
-def test_registrations_that_come_late_end_no_living_process() -> None:
+def test_simulated_broker_registrations_that_arrive_late_fence_no_living_process() -> None:
     """Every registration is repeated, also when its process is dead and another lives."""
     arrive = VirtualLinks._arrive
     came_late = 0
@@ -159,7 +159,7 @@ def test_registrations_that_come_late_end_no_living_process() -> None:
 
 
 @pytest.mark.soak
-def test_many_clusters(request: pytest.FixtureRequest) -> None:
+def test_simulation_of_5000_further_seeds_breaks_no_promise(request: pytest.FixtureRequest) -> None:
     """The same seeds for a long time."""
     if "soak" not in (request.config.getoption("-m") or ""):
         pytest.skip("runs with -m soak")
@@ -169,7 +169,7 @@ def test_many_clusters(request: pytest.FixtureRequest) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_wiped_node_serves_once_it_votes_in_every_raft_group(seed: int) -> None:
+def test_wiped_node_serves_only_after_it_votes_in_every_raft_group(seed: int) -> None:
     """Otherwise the next death would leave a group with one voter, and no leader."""
 
     def groups(node: VirtualNode) -> Collection[RaftGroup]:
@@ -208,7 +208,7 @@ EFFECTS = {
 
 
 @pytest.mark.in_turn
-def test_faults_of_all_kinds_happen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_simulation_fault_of_each_kind_has_an_effect(monkeypatch: pytest.MonkeyPatch) -> None:
     """A fault that is drawn must also have an effect."""
     seen: Counter[str] = Counter()
 

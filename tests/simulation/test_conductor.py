@@ -33,7 +33,7 @@ def node(**ends: int) -> Any:
         ([{"a": 5, "b": 1}, {"a": 5}], False),
     ],
 )
-def test_a_machine_may_be_lost_when_all_others_have_its_records(
+def test_simulated_machine_is_wiped_only_if_all_others_have_its_records(
     monkeypatch: pytest.MonkeyPatch, others: list[dict[str, int]], has_everything: bool
 ) -> None:
     """Seed 38 of a shape: a record fetched by one machine alone was committed by that fetch."""

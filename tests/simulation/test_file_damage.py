@@ -43,7 +43,9 @@ def meets(log: PartitionLog) -> bool:
 
 
 @pytest.mark.parametrize("kind", ["offset_index", "time_index"])
-def test_damaged_index_entries_are_found_or_harmless(tmp_path: Path, kind: str) -> None:
+def test_index_with_a_damaged_entry_is_detected_or_returns_right_answers(
+    tmp_path: Path, kind: str
+) -> None:
     log, met = made(tmp_path / "t-0"), 0
     assert not meets(log)
     path = getattr(log.segments.first, kind).path
@@ -59,7 +61,7 @@ def test_damaged_index_entries_are_found_or_harmless(tmp_path: Path, kind: str) 
     log.local.retire()
 
 
-def test_wrong_answer_by_an_unchecked_index_is_reported(tmp_path: Path) -> None:
+def test_index_lookup_without_its_check_returns_a_reported_wrong_answer(tmp_path: Path) -> None:
     log = made(tmp_path / "t-0")
     path = log.segments.first.offset_index.path
     content = bytearray(path.read_bytes())

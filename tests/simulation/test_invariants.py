@@ -83,7 +83,7 @@ def looked_at(folder: Path) -> tuple[TwoNodes, Invariants]:
     return cluster, invariants
 
 
-def test_equal_replicas_are_equal_and_others_are_not(tmp_path: Path) -> None:
+def test_invariant_check_of_replicas_reports_only_differing_bytes(tmp_path: Path) -> None:
     values = [b"one", b"two"]
     one, same = replica(tmp_path / "a", values), replica(tmp_path / "b", values)
     assert look(TwoNodes(one, same).watched()) == []
@@ -91,21 +91,21 @@ def test_equal_replicas_are_equal_and_others_are_not(tmp_path: Path) -> None:
     assert look(TwoNodes(one, other).watched()) == ["replicas differ"]
 
 
-def test_a_node_that_has_started_again_is_read_from_its_beginning(tmp_path: Path) -> None:
+def test_invariant_check_of_a_restarted_node_reads_its_log_from_the_start(tmp_path: Path) -> None:
     cluster, invariants = looked_at(tmp_path)
     cluster.put(2, replica(tmp_path / "after a power cut", [b"won", b"two"]))
     cluster.nodes[2].starts += 1
     assert look(invariants) == ["replicas differ"]
 
 
-def test_look_at_all_compares_bytes_again(tmp_path: Path) -> None:
+def test_invariant_check_at_the_end_compares_all_bytes_again(tmp_path: Path) -> None:
     cluster, invariants = looked_at(tmp_path)
     cluster.put(2, replica(tmp_path / "changed", [b"won", b"two"]))
     invariants.look_at_all()
     assert [name for name, _ in invariants.found] == ["replicas differ"]
 
 
-def test_same_decision_again_and_again_is_a_finding() -> None:
+def test_invariant_check_reports_the_same_raft_decision_proposed_endlessly() -> None:
     """A leader once proposed a refused in-sync set as fast as Raft decided."""
     nodes = TwoNodes()
     invariants = nodes.watched()
@@ -121,7 +121,7 @@ def test_same_decision_again_and_again_is_a_finding() -> None:
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.EIO])
-def test_log_that_failed_by_a_read_without_resources_is_a_finding(
+def test_invariant_check_reports_a_log_failed_by_a_read_without_resources(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     hosted = replica(tmp_path, [b"one"])
@@ -144,7 +144,7 @@ def test_log_that_failed_by_a_read_without_resources_is_a_finding(
 
 @pytest.mark.in_turn
 @pytest.mark.parametrize("switch", [False, True])
-def test_a_deaf_node_is_fenced_and_a_finding_if_it_is_not(
+def test_invariant_check_reports_a_node_that_receives_nothing_and_is_not_fenced(
     monkeypatch: pytest.MonkeyPatch, switch: bool
 ) -> None:
     if switch:
@@ -155,7 +155,7 @@ def test_a_deaf_node_is_fenced_and_a_finding_if_it_is_not(
     assert outcome.names == ({"deaf and not fenced"} if switch else set())
 
 
-def test_a_replica_that_a_sound_disk_did_not_open_is_a_finding() -> None:
+def test_invariant_check_reports_a_replica_not_opened_on_an_undamaged_disk() -> None:
     """It is reported once a process; failures during a disk fault are no finding, then or later."""
     cluster = TwoNodes()
     invariants = cluster.watched()
@@ -172,7 +172,7 @@ def test_a_replica_that_a_sound_disk_did_not_open_is_a_finding() -> None:
     assert [name for name, _ in invariants.found] == ["not opened"]
 
 
-def test_log_considered_damaged_without_damage_is_reported_once(
+def test_invariant_check_reports_a_log_marked_damaged_without_damage_once(
     tmp_path: Path,
 ) -> None:
     hosted = replica(tmp_path / "a", [b"one"])
@@ -190,7 +190,9 @@ def test_log_considered_damaged_without_damage_is_reported_once(
     hosted.log.local.retire()
 
 
-def test_producer_without_its_last_batch_in_the_log_is_a_finding(tmp_path: Path) -> None:
+def test_invariant_check_reports_a_producer_whose_last_batch_is_not_in_the_log(
+    tmp_path: Path,
+) -> None:
     log = replica(tmp_path / "a", [b"one"]).log
     invariants = TwoNodes().watched()
     records = [Record(0, 0, b"k", b"two")]

@@ -115,7 +115,7 @@ def some(firsts: range) -> list[Any]:
 
 @pytest.mark.in_turn
 @pytest.mark.parametrize("first", some(range(0, 24, 6)))
-def test_nothing_is_lost_in_power_cuts(first: int) -> None:
+def test_raft_wal_after_simulated_power_cuts_loses_no_synced_entry(first: int) -> None:
     """Journal, snapshots and deleted segments are consistent after a cut at any moment."""
     for seed in range(first, first + 6):
         try:
@@ -127,7 +127,7 @@ def test_nothing_is_lost_in_power_cuts(first: int) -> None:
 
 @pytest.mark.in_turn
 @pytest.mark.parametrize("first", some(range(0, 64, 8)))
-def test_nothing_acknowledged_is_lost_whatever_happens(first: int) -> None:
+def test_raft_groups_under_random_faults_lose_no_acknowledged_entry(first: int) -> None:
     """The runs check safety under every mix of faults, and liveness once they end."""
     acknowledged = 0
     for seed in range(first, first + 8):
@@ -139,7 +139,7 @@ def test_nothing_acknowledged_is_lost_whatever_happens(first: int) -> None:
     assert acknowledged > 200, "the schedules hardly did anything"
 
 
-def test_a_node_that_votes_for_two_in_a_term_is_found() -> None:
+def test_raft_simulation_reports_a_node_that_votes_twice_in_a_term() -> None:
     cluster = Cluster(0)
     for term, candidate in ((7, 2), (7, 2), (8, 3)):
         cluster._send(1, candidate, encode_frame([(0, Vote(term))]))
@@ -147,14 +147,16 @@ def test_a_node_that_votes_for_two_in_a_term_is_found() -> None:
         cluster._send(1, 3, encode_frame([(0, Vote(7))]))
 
 
-def test_the_same_seed_gives_the_same_run() -> None:
+def test_raft_simulation_of_one_seed_has_the_same_trace_twice() -> None:
     """Every frame is sent at the same moment, in two runs."""
     traces = [run_schedule(7).world.trace.hexdigest() for _ in range(2)]
     assert traces[0] == traces[1]
 
 
 @pytest.mark.soak
-def test_many_seeds(request: pytest.FixtureRequest) -> None:
+def test_raft_simulation_of_2000_further_seeds_loses_no_entry(
+    request: pytest.FixtureRequest,
+) -> None:
     """The same seeds for a long time."""
     if "soak" not in str(request.config.getoption("-m")):
         pytest.skip("runs with -m soak")

@@ -77,7 +77,7 @@ class Pair:
         return task.result()
 
 
-def test_time_jumps_from_timer_to_timer_and_order_is_kept() -> None:
+def test_virtual_time_jumps_to_the_next_timer_and_keeps_the_order() -> None:
     timeline = Timeline(1)
     one, other = ProcessLoop(timeline, 1), ProcessLoop(timeline, 2)
     seen: list[object] = []
@@ -93,7 +93,7 @@ def test_time_jumps_from_timer_to_timer_and_order_is_kept() -> None:
     assert timeline.now == 5000.0
 
 
-def test_a_paused_process_does_all_of_it_later_and_a_dead_one_nothing() -> None:
+def test_virtual_process_runs_its_timers_after_a_pause_and_never_after_a_kill() -> None:
     timeline = Timeline(1)
     paused, dead = ProcessLoop(timeline, 1), ProcessLoop(timeline, 2)
     seen: list[int] = []
@@ -109,7 +109,7 @@ def test_a_paused_process_does_all_of_it_later_and_a_dead_one_nothing() -> None:
     assert seen == [11, 12] and timeline.now == 1005.0
 
 
-def test_a_job_of_a_killed_process_is_done_wholly_or_not_at_all() -> None:
+def test_virtual_executor_job_of_a_killed_process_is_done_wholly_or_not_at_all() -> None:
     outcomes = set()
     for seed in range(60):
         timeline = Timeline(seed)
@@ -128,7 +128,7 @@ def pair() -> Pair:
     return Pair()
 
 
-def test_bytes_arrive_in_order_whatever_their_pieces(pair: Pair) -> None:
+def test_virtual_connection_delivers_bytes_in_order_however_they_are_split(pair: Pair) -> None:
     _, stream = pair.connect()
     sent = random.Random(1).randbytes(20_000)
     for at in range(0, len(sent), 50):
@@ -140,7 +140,7 @@ def test_bytes_arrive_in_order_whatever_their_pieces(pair: Pair) -> None:
     assert stream.told == ["end", "lost"] and pair.served[0].told == ["lost"]
 
 
-def test_a_writer_is_paused_when_the_reader_does_not_read(pair: Pair) -> None:
+def test_virtual_connection_pauses_the_writer_when_the_reader_stops(pair: Pair) -> None:
     _, stream = pair.connect()
     pair.timeline.run(1)
     served = pair.served[0]
@@ -156,7 +156,9 @@ def test_a_writer_is_paused_when_the_reader_does_not_read(pair: Pair) -> None:
     assert stream.told == ["pause", "resume"] and len(served.received) == total
 
 
-def test_cut_is_silent_and_earlier_bytes_arrive_after_it(pair: Pair) -> None:
+def test_virtual_connection_during_a_cut_is_silent_and_delivers_its_bytes_after_it(
+    pair: Pair,
+) -> None:
     _, stream = pair.connect()
     pair.timeline.run(1)
     pair.wires.cut([(101, 1)])
@@ -170,7 +172,7 @@ def test_cut_is_silent_and_earlier_bytes_arrive_after_it(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("way", ["close", "abort"])
-def test_held_bytes_arrive_before_the_end_of_their_connection(pair: Pair, way: str) -> None:
+def test_virtual_connection_delivers_held_bytes_before_it_closes(pair: Pair, way: str) -> None:
     """Otherwise a batch that has to wait leaves with its connection, and is never late."""
     _, stream = pair.connect()
     pair.timeline.run(1)
@@ -185,7 +187,9 @@ def test_held_bytes_arrive_before_the_end_of_their_connection(pair: Pair, way: s
 
 
 @pytest.mark.parametrize("power", [False, True])
-def test_a_death_resets_connections_and_a_power_cut_says_nothing(pair: Pair, power: bool) -> None:
+def test_virtual_connection_is_reset_by_a_kill_and_silent_after_a_power_cut(
+    pair: Pair, power: bool
+) -> None:
     _, stream = pair.connect()
     pair.node.kill()
     if power:
@@ -226,7 +230,7 @@ def answer(peer: int, header: bytes, frames: list[Buffer], reply: Reply) -> None
     reply(b"!", [])
 
 
-def test_links_carry_in_order_and_know_a_death_at_once() -> None:
+def test_virtual_peer_link_keeps_the_order_and_reports_a_death_immediately() -> None:
     links = Links()
     got: list[bytes] = []
     links.nodes[2].on_message(PeerMessage.HEARTBEAT, lambda peer, payload: got.append(payload))
@@ -245,7 +249,7 @@ def test_links_carry_in_order_and_know_a_death_at_once() -> None:
     assert not links.nodes[1].send(2, PeerMessage.HEARTBEAT, b"")
 
 
-def test_a_cut_link_is_silent_and_a_reset_alone_changes_no_state() -> None:
+def test_virtual_peer_link_during_a_cut_times_out_and_after_a_reset_stays_up() -> None:
     links = Links()
     links.nodes[2].on_request(PeerMessage.PING, answer)
     links.wires.cut([(2, 1)])
@@ -261,7 +265,7 @@ def test_a_cut_link_is_silent_and_a_reset_alone_changes_no_state() -> None:
     assert links.changes == [(2, True)] and links.nodes[1].is_up(2)
 
 
-def test_link_with_messages_dropped_by_a_cut_has_room_again_after_it() -> None:
+def test_virtual_peer_link_forgets_the_size_of_messages_dropped_by_a_cut() -> None:
     """A message that is dropped at its arrival is no longer under way."""
     links = Links()
     links.nodes[2].on_request(PeerMessage.PING, answer, bulk=True)
@@ -294,7 +298,7 @@ def sync_directory(path: Path) -> None:
     os.close(fd)
 
 
-def test_power_cut_loses_only_unsynced_changes(tmp_path: Path) -> None:
+def test_virtual_disk_power_cut_loses_only_unsynced_changes(tmp_path: Path) -> None:
     found = set()
     for seed in range(40):
         disks = Disks(tmp_path / str(seed), Timeline(seed), [1])
@@ -317,7 +321,7 @@ def test_power_cut_loses_only_unsynced_changes(tmp_path: Path) -> None:
     assert len(found) > 6
 
 
-def test_removed_or_replaced_files_may_come_back_after_a_power_cut(tmp_path: Path) -> None:
+def test_virtual_disk_power_cut_may_restore_removed_or_replaced_files(tmp_path: Path) -> None:
     seen = set()
     for seed in range(20):
         disks = Disks(tmp_path / str(seed), Timeline(seed), [1])
@@ -334,7 +338,7 @@ def test_removed_or_replaced_files_may_come_back_after_a_power_cut(tmp_path: Pat
     assert seen >= {(b"old", True), (b"fresh", False)} and (b"old", False) not in seen
 
 
-def test_dead_process_holds_no_lock_and_its_descriptors_are_closed(tmp_path: Path) -> None:
+def test_virtual_disk_of_a_dead_process_releases_its_locks_and_descriptors(tmp_path: Path) -> None:
     import fcntl
 
     disks = Disks(tmp_path, Timeline(1), [1])
@@ -353,7 +357,7 @@ def test_dead_process_holds_no_lock_and_its_descriptors_are_closed(tmp_path: Pat
     assert path.read_bytes() == b""
 
 
-def test_a_disk_knows_a_truncated_log_that_grows_unsynced(tmp_path: Path) -> None:
+def test_virtual_disk_reports_a_truncated_log_that_grows_unsynced(tmp_path: Path) -> None:
     disks = Disks(tmp_path, Timeline(1), [1])
     disk, home = disks.nodes[1], Path(disks.nodes[1].path)
     grown: list[int] = []
@@ -373,7 +377,7 @@ def test_a_disk_knows_a_truncated_log_that_grows_unsynced(tmp_path: Path) -> Non
     assert grown == [0]
 
 
-def test_a_disk_may_be_full_or_fail_to_sync(tmp_path: Path) -> None:
+def test_virtual_disk_when_full_or_failing_raises_the_os_error(tmp_path: Path) -> None:
     disks = Disks(tmp_path, Timeline(1), [1])
     disk, home = disks.nodes[1], Path(disks.nodes[1].path)
     with disks.installed():
@@ -391,7 +395,7 @@ def test_a_disk_may_be_full_or_fail_to_sync(tmp_path: Path) -> None:
         write(home / "a", b"", sync=True)
 
 
-def test_a_schedule_is_a_function_of_its_seed_and_goes_through_text() -> None:
+def test_fault_schedule_depends_only_on_its_seed_and_is_parsed_back_from_text() -> None:
     seen = set()
     for seed in range(60):
         faults = draw(seed, Shape(faults=20, durable=True, nodes=5))
@@ -401,7 +405,7 @@ def test_a_schedule_is_a_function_of_its_seed_and_goes_through_text() -> None:
     assert seen == {*KINDS, *ONLY_DURABLE}
 
 
-def test_failing_schedule_shrinks_to_the_necessary_faults() -> None:
+def test_fault_schedule_that_fails_is_reduced_to_the_necessary_faults() -> None:
     faults = [Fault(at_s=float(n), kind="kill", target=str(n)) for n in range(20)]
     needed = {faults[3], faults[11], faults[12]}
 
@@ -427,12 +431,12 @@ def test_failing_schedule_shrinks_to_the_necessary_faults() -> None:
         ),
     ],
 )
-def test_shape_survives_its_text_form(shape: Shape) -> None:
+def test_simulation_shape_is_parsed_back_from_its_text(shape: Shape) -> None:
     assert Shape.parse(str(shape)) == shape
 
 
 @pytest.mark.parametrize("text", ["densest", "nodes=", "nodes=many", "colour=red", "parse=1"])
-def test_invalid_shape_is_refused(text: str) -> None:
+def test_simulation_shape_of_invalid_text_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
         Shape.parse(text)
 
@@ -441,19 +445,19 @@ def test_invalid_shape_is_refused(text: str) -> None:
     "text",
     ["kill@1+1/0:leader:log/0", "kill@1+1/0:4", "cut@1+1/0:1", "flood@1+1/0:1", "wipe@1+1/0:"],
 )
-def test_a_fault_that_cannot_happen_is_refused(text: str) -> None:
+def test_fault_that_cannot_happen_in_a_shape_is_refused(text: str) -> None:
     """An unknown role would hit another node."""
     with pytest.raises(ImpossibleFault):
         require_possible([Fault.parse(text)], Shape())
 
 
-def test_unknown_kinds_of_faults_are_refused() -> None:
+def test_fault_schedule_with_an_unknown_kind_is_refused() -> None:
     for kind in ("flood", "power-all"):  # this one is for durable clusters
         with pytest.raises(ImpossibleFault):
             draw(1, Shape(kinds=("kill", kind)))
 
 
-def test_faults_that_are_drawn_can_happen() -> None:
+def test_fault_schedule_has_only_faults_that_can_happen() -> None:
     for seed in range(60):
         for nodes in (1, 3, 5):
             shape = Shape(faults=20, durable=True, nodes=nodes)

@@ -35,7 +35,7 @@ def steps(out: list[Any], name: str, count: int = 5) -> str:
     return name
 
 
-def test_a_loop_goes_on_between_the_pieces_of_a_job() -> None:
+def test_virtual_loop_runs_other_tasks_between_the_pieces_of_a_job() -> None:
     timeline = Timeline(1)
     loop = ProcessLoop(timeline, 1)
     seen: list[Any] = []
@@ -55,7 +55,7 @@ def test_a_loop_goes_on_between_the_pieces_of_a_job() -> None:
     assert [each for each in seen if each != "loop"] == [("job", i) for i in range(5)]
 
 
-def test_the_seed_decides_where_jobs_pause() -> None:
+def test_virtual_thread_jobs_pause_where_the_seed_decides() -> None:
     def run(seed: int) -> list[Any]:
         timeline, seen = Timeline(seed), list[Any]()
         loop = ProcessLoop(timeline, 1)
@@ -69,7 +69,7 @@ def test_the_seed_decides_where_jobs_pause() -> None:
     assert len({tuple(run(seed)) for seed in range(8)}) > 4
 
 
-def test_a_thread_does_one_job_after_the_other() -> None:
+def test_virtual_thread_runs_one_job_after_the_other() -> None:
     timeline, seen = Timeline(2), list[Any]()
     threads = Threads(ProcessLoop(timeline, 1), 1)
     jobs = [threads.submit(steps, seen, name) for name in "abc"]
@@ -78,7 +78,7 @@ def test_a_thread_does_one_job_after_the_other() -> None:
     assert seen == [(name, i) for name in "abc" for i in range(5)]
 
 
-def test_an_exception_of_a_job_reaches_its_future() -> None:
+def test_virtual_thread_job_that_raises_fails_its_future() -> None:
     timeline = Timeline(3)
 
     def fail() -> None:
@@ -90,7 +90,7 @@ def test_an_exception_of_a_job_reaches_its_future() -> None:
     assert isinstance(job.exception(), OSError)
 
 
-def test_a_job_of_a_process_that_is_killed_ends_where_it_stands() -> None:
+def test_virtual_thread_job_of_a_killed_process_stops_where_it_is() -> None:
     timeline, seen = Timeline(4), list[Any]()
     loop = ProcessLoop(timeline, 1)
 
@@ -109,7 +109,7 @@ def test_a_job_of_a_process_that_is_killed_ends_where_it_stands() -> None:
     assert len(seen) == count < 1_000
 
 
-def test_a_job_may_kill_its_own_process() -> None:
+def test_virtual_thread_job_may_kill_its_own_process() -> None:
     timeline, seen = Timeline(5), list[Any]()
     loop = ProcessLoop(timeline, 1)
 
@@ -130,7 +130,7 @@ def test_a_job_may_kill_its_own_process() -> None:
     assert seen[-2:] == ["killed", "stopped"]
 
 
-def test_a_paused_process_pauses_its_jobs() -> None:
+def test_virtual_thread_jobs_of_a_paused_process_pause() -> None:
     timeline, seen = Timeline(6), list[Any]()
     loop = ProcessLoop(timeline, 1)
     Threads(loop).submit(steps, seen, "job", 20)
@@ -144,7 +144,9 @@ def test_a_paused_process_pauses_its_jobs() -> None:
     assert len(seen) == 20
 
 
-def test_some_jobs_are_interrupted_at_any_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_virtual_thread_jobs_may_be_interrupted_at_any_line_of_product_code(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Only lines of the released code count: those of others could differ between runs."""
     monkeypatch.setattr(virtual_threads, "BY_LINE", 1.0)
     monkeypatch.setattr(virtual_threads, "LINES_APART", (1,))
@@ -165,7 +167,7 @@ def test_some_jobs_are_interrupted_at_any_line(monkeypatch: pytest.MonkeyPatch) 
     assert pauses_of("tests/written_for_this.py") == 2
 
 
-def test_a_lock_held_by_a_paused_job_lets_others_wait() -> None:
+def test_virtual_lock_held_by_a_paused_job_makes_other_jobs_wait() -> None:
     timeline, seen = Timeline(8), list[Any]()
     loop = ProcessLoop(timeline, 1)
     lock = VirtualLock()
@@ -182,7 +184,7 @@ def test_a_lock_held_by_a_paused_job_lets_others_wait() -> None:
     assert [name for name, _ in seen] in (list("aaaaabbbbb"), list("bbbbbaaaaa"))
 
 
-def test_a_loop_that_needs_a_lock_stands_still_until_the_job_gives_it_back() -> None:
+def test_virtual_loop_that_needs_a_lock_waits_until_the_job_releases_it() -> None:
     timeline, seen = Timeline(9), list[Any]()
     loop = ProcessLoop(timeline, 1)
     lock = VirtualLock()
@@ -200,7 +202,7 @@ def test_a_loop_that_needs_a_lock_stands_still_until_the_job_gives_it_back() -> 
         assert not lock.acquire(blocking=False)
 
 
-def test_only_locks_of_the_projects_own_code_are_virtual() -> None:
+def test_virtual_locks_replace_only_locks_of_the_product_code() -> None:
     with locks_are_virtual():
         assert not isinstance(threading.Lock(), VirtualLock)
         from oncelog.coordinator.raft.wal.disk import DirectoryDisk
@@ -209,7 +211,7 @@ def test_only_locks_of_the_projects_own_code_are_virtual() -> None:
     assert not isinstance(threading.Lock(), VirtualLock)
 
 
-def test_rest_of_a_dead_process_changes_no_file(tmp_path: Path) -> None:
+def test_virtual_disk_refuses_changes_by_a_dead_process(tmp_path: Path) -> None:
     """That holds even in a `finally` that the kill itself runs."""
     timeline = Timeline(10)
     disks = Disks(tmp_path, timeline, [1])
@@ -224,7 +226,7 @@ def test_rest_of_a_dead_process_changes_no_file(tmp_path: Path) -> None:
     assert path.exists()
 
 
-def test_slices_of_work_end_where_the_seed_says_and_others_run_between() -> None:
+def test_simulated_work_slices_end_where_the_seed_decides() -> None:
     def run(seed: int) -> list[str]:
         timeline, seen = Timeline(seed), list[str]()
         loop = ProcessLoop(timeline, 1)
@@ -249,7 +251,7 @@ def test_slices_of_work_end_where_the_seed_says_and_others_run_between() -> None
     assert "timer" in run(1)[: run(1).index("step") + 30]
 
 
-def test_jobs_of_a_line_go_on_in_any_order_for_most_seeds() -> None:
+def test_simulated_client_jobs_run_in_any_order_for_most_seeds() -> None:
     def run(seed: int) -> list[int]:
         timeline, seen = Timeline(seed), list[int]()
         loop = ProcessLoop(timeline, 1)
@@ -274,7 +276,7 @@ def test_jobs_of_a_line_go_on_in_any_order_for_most_seeds() -> None:
     assert run(3) == run(3)
 
 
-def test_a_step_holds_one_entry_for_some_seeds_and_afterwards_as_many_as_before() -> None:
+def test_simulated_step_sizes_are_one_for_some_seeds_and_restored_afterwards() -> None:
     def sizes() -> list[int]:
         return [getattr(module, name) for module, name in STEP_SIZES]
 
@@ -287,7 +289,7 @@ def test_a_step_holds_one_entry_for_some_seeds_and_afterwards_as_many_as_before(
     assert [1] * len(released) in found
 
 
-def test_a_step_that_takes_long_of_the_processor_is_named() -> None:
+def test_simulated_loop_step_that_uses_the_cpu_too_long_is_reported() -> None:
     timeline = Timeline(11)
     timeline.step_cpu_s = 0.02
     loop = ProcessLoop(timeline, 1)

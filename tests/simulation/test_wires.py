@@ -8,7 +8,7 @@ from .wires import Wires
 MARKERS, HEARTBEAT = PeerMessage.WRITE_TRANSACTION_MARKERS, PeerMessage.HEARTBEAT
 
 
-def test_requests_of_the_wanted_kind_are_kept_so_many_and_so_long() -> None:
+def test_virtual_wires_keep_back_only_so_many_requests_of_one_kind() -> None:
     wires = Wires(Timeline(1))
     now = wires._timeline.now
     kept_for: list[int] = []

@@ -39,7 +39,9 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.mark.in_turn
 @pytest.mark.parametrize("name", SHORT)
-def test_no_node_is_deaf_at_size(cluster: Cluster, name: str) -> None:
+def test_large_cluster_scenario_of_each_kind_stays_within_its_latency_limit(
+    cluster: Cluster, name: str
+) -> None:
     outcome = judge(play(name, cluster, is_short=True), limit_ms=LIMIT_MS, less_wait=True)
     print_findings(outcome)
     assert outcome.is_good, "; ".join(outcome.problems)

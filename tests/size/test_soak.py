@@ -7,7 +7,9 @@ from .soak import main
 
 @pytest.mark.soak
 @pytest.mark.cluster
-def test_a_large_cluster_is_made_used_killed_and_used_again(request: pytest.FixtureRequest) -> None:
+def test_large_cluster_is_created_used_killed_and_used_again_within_limits(
+    request: pytest.FixtureRequest,
+) -> None:
     if "soak" not in str(request.config.getoption("-m")):
         pytest.skip("runs with -m soak")
     assert main([]) == 0, "the table and what is over its limits are printed above"

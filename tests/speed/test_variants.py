@@ -22,7 +22,9 @@ def cluster() -> Iterator[Cluster]:
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_a_row_has_its_figures(cluster: Cluster, row: str, tmp_path: Path) -> None:
+def test_speed_row_of_each_kind_reports_positive_figures(
+    cluster: Cluster, row: str, tmp_path: Path
+) -> None:
     pids = ",".join(str(status.pid) for status in cluster.status())
     file = tmp_path / "figures.json"
     arguments = ["--bootstrap", cluster.bootstrap, "--pids", pids, "--seconds", "0.3"]
@@ -35,7 +37,7 @@ def test_a_row_has_its_figures(cluster: Cluster, row: str, tmp_path: Path) -> No
         assert any("cpu" in key for key in figures) or "live" in line, (line, figures)
 
 
-def test_all_threads_are_held_on_a_core_and_released(cluster: Cluster) -> None:
+def test_speed_run_pins_all_threads_to_a_core_and_restores_them(cluster: Cluster) -> None:
     pids = [status.pid for status in cluster.status() if status.pid is not None]
     before = {tid: os.sched_getaffinity(tid) for pid in pids for tid in threads_of(pid)}
     core = max(os.sched_getaffinity(0))

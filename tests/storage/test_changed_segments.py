@@ -78,7 +78,7 @@ def expected_producers(log: Any) -> dict[int, tuple[int, int]]:
 
 @pytest.mark.parametrize("step", range(0, 13, 3))
 @pytest.mark.parametrize("change", CHANGES)
-def test_rebuild_of_producers_that_meets_a_change_ends_as_without_it(
+def test_rebuild_of_producers_with_concurrent_changes_equals_one_without(
     logs: Any, change: str, step: int
 ) -> None:
     log = filled(logs)
@@ -96,7 +96,7 @@ def test_rebuild_of_producers_that_meets_a_change_ends_as_without_it(
 
 
 @pytest.mark.parametrize("change", ["retention", "cut"])
-def test_reader_that_needs_the_producers_between_two_steps_gets_them(
+def test_reader_that_needs_the_producers_during_a_rebuild_gets_them_complete(
     logs: Any, change: str
 ) -> None:
     log = filled(logs)
@@ -117,7 +117,7 @@ DAMAGES = [
 
 
 @pytest.mark.parametrize("error", DAMAGES, ids=lambda error: type(error).__name__)
-def test_rebuild_that_meets_damage_fails_the_log_and_leaves_its_producers(
+def test_rebuild_of_producers_that_finds_damage_fails_the_log_and_keeps_the_old_state(
     logs: Any, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     log = filled(logs)
@@ -136,7 +136,7 @@ def test_rebuild_that_meets_damage_fails_the_log_and_leaves_its_producers(
     assert log.is_failed and log.producer_state is before
 
 
-def test_rebuild_that_meets_a_bug_says_so_and_is_begun_anew(
+def test_rebuild_of_producers_that_raises_an_unexpected_error_can_be_started_again(
     logs: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A generator that has raised is at its end: `None` became the producer state."""
@@ -158,7 +158,7 @@ def test_rebuild_that_meets_a_bug_says_so_and_is_begun_anew(
 
 
 @pytest.mark.parametrize("change", ["older", "itself", "cut"])
-def test_index_mended_while_segments_go_is_that_of_its_segment_or_none(
+def test_index_rebuilt_while_segments_are_replaced_belongs_to_its_segment_or_is_dropped(
     logs: Any, change: str
 ) -> None:
     log = logs.open(segment_bytes=1500, index_interval_bytes=100, file_delete_delay_ms=0)
@@ -192,7 +192,7 @@ def test_index_mended_while_segments_go_is_that_of_its_segment_or_none(
     assert path.read_bytes() == content
 
 
-def test_while_unchanged_goes_on_beside_appends_and_ends_at_a_loss(logs: Any) -> None:
+def test_while_unchanged_continues_during_appends_and_ends_at_a_truncation(logs: Any) -> None:
     log = logs.open(segment_bytes=300)
 
     def steps() -> Any:

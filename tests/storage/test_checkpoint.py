@@ -26,7 +26,7 @@ STEPS = ["before-write", "before-fsync", "after-fsync", "before-rename", "after-
 
 
 @pytest.mark.parametrize("step", [*STEPS, "after-directory-fsync"])
-def test_a_crash_leaves_the_old_content_or_the_new(tmp_path, step):
+def test_checkpoint_write_interrupted_by_a_crash_leaves_the_old_or_the_new_content(tmp_path, step):
     path = tmp_path / "checkpoint"
     write_atomically(path, b"old")
     passed = []
@@ -44,7 +44,7 @@ def test_a_crash_leaves_the_old_content_or_the_new(tmp_path, step):
     assert [p.name for p in tmp_path.iterdir()] == ["checkpoint"]
 
 
-def test_offsets_are_kafkas_text(tmp_path):
+def test_offset_checkpoint_text_equals_that_of_kafka(tmp_path):
     checkpoint = OffsetCheckpoint(tmp_path / "replication-offset-checkpoint")
     assert checkpoint.read() == {}
     offsets = {("flights", 0): 17, ("a.b-c_d", 12): 2**62}
@@ -84,7 +84,7 @@ def test_partition_metadata_with_a_flipped_bit_reads_the_written_id_or_raises(tm
             assert PartitionMetadata.read(tmp_path) == PartitionMetadata(UUID), f"byte {at}"
 
 
-def test_leader_epochs_are_kafkas_text(tmp_path):
+def test_leader_epoch_checkpoint_text_equals_that_of_kafka(tmp_path):
     checkpoint = LeaderEpochCheckpoint(tmp_path)
     assert checkpoint.read() == []
     from oncelog.storage.leader_epochs import EpochStart
@@ -109,7 +109,7 @@ def test_leader_epochs_are_kafkas_text(tmp_path):
         b"0\n1\n\xff\xff 0 1\n",
     ],
 )
-def test_a_broken_checkpoint_is_named(tmp_path: Path, text):
+def test_offset_checkpoint_that_is_malformed_raises_with_its_name(tmp_path: Path, text):
     path = tmp_path / "recovery-point-offset-checkpoint"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(CorruptCheckpoint, match=r"recovery-point.*Delete it"):
@@ -117,18 +117,18 @@ def test_a_broken_checkpoint_is_named(tmp_path: Path, text):
 
 
 @pytest.mark.parametrize("text", ["0\n1\n1 2 3\n", "0\n1\nx 2\n", "0\n1\n1 -2\n"])
-def test_broken_leader_epochs_are_named(tmp_path, text):
+def test_leader_epoch_checkpoint_that_is_malformed_raises_with_its_name(tmp_path, text):
     (tmp_path / "leader-epoch-checkpoint").write_text(text)
     with pytest.raises(CorruptCheckpoint, match="batches bear their epochs"):
         LeaderEpochCheckpoint(tmp_path).read()
 
 
-def test_an_empty_checkpoint_is_an_empty_one(tmp_path):
+def test_offset_checkpoint_of_an_empty_file_has_no_entries(tmp_path):
     (tmp_path / "x").write_text("")
     assert OffsetCheckpoint(tmp_path / "x").read() == {}
 
 
-def test_meta_properties_are_kafkas_with_the_boot_beside(tmp_path):
+def test_meta_properties_equal_those_of_kafka_and_add_the_boot_id(tmp_path):
     assert MetaProperties.read(tmp_path) is None
     properties = MetaProperties(
         cluster_id="MkU3OEVBNTcwNTJENDM2Qg", node_id=3, directory_id=UUID, boot_id="a-b:c"
@@ -140,7 +140,7 @@ def test_meta_properties_are_kafkas_with_the_boot_beside(tmp_path):
     assert MetaProperties.read(tmp_path) == properties
 
 
-def test_meta_properties_as_kafka_writes_them_are_read(tmp_path):
+def test_meta_properties_written_by_kafka_are_read(tmp_path):
     (tmp_path / "meta.properties").write_text(
         "#\n#Sat Nov 21 07:01:13 UTC 2026\ncluster.id=MkU3OEVBNTcwNTJENDM2Qg\n"
         "directory.id=AAECAwQFBgcICQoLDA0ODw\nnode.id=3\nversion=1\n"
@@ -160,13 +160,13 @@ def test_meta_properties_as_kafka_writes_them_are_read(tmp_path):
         "",
     ],
 )
-def test_broken_meta_properties_are_named(tmp_path, text):
+def test_meta_properties_that_are_malformed_raise_with_their_name(tmp_path, text):
     (tmp_path / "meta.properties").write_text(text)
     with pytest.raises(CorruptCheckpoint, match=r"meta\.properties.*backup"):
         MetaProperties.read(tmp_path)
 
 
-def test_partition_metadata_is_kafkas(tmp_path):
+def test_partition_metadata_text_equals_that_of_kafka(tmp_path):
     assert PartitionMetadata.read(tmp_path) is None
     PartitionMetadata(UUID).write(tmp_path)
     text = (tmp_path / "partition.metadata").read_text()
@@ -178,13 +178,13 @@ def test_partition_metadata_is_kafkas(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "version: 1\ntopic_id: AAECAwQFBgcICQoLDA0ODw", "version: 0"])
-def test_broken_partition_metadata_is_named(tmp_path, text):
+def test_partition_metadata_that_is_malformed_raises_with_its_name(tmp_path, text):
     (tmp_path / "partition.metadata").write_text(text)
     with pytest.raises(CorruptCheckpoint, match=r"partition\.metadata"):
         PartitionMetadata.read(tmp_path)
 
 
 @pytest.mark.parametrize("text", ["", "AAECAwQFBgcICQoLDA0O", "!" * 22])
-def test_malformed_uuid_is_refused(text):
+def test_uuid_of_a_malformed_text_is_refused(text):
     with pytest.raises(ValueError):
         decode_uuid(text)

@@ -99,7 +99,7 @@ def test_readers_of_a_damaged_segment_get_an_error_or_the_written_batches(log, b
 
 
 @pytest.mark.parametrize("max_bytes", [1, 150, ROOM])
-def test_reader_behind_damage_that_goes_on_from_its_position_gets_nothing_altered(log, max_bytes):
+def test_reader_that_resumes_behind_a_damaged_batch_gets_no_altered_record(log, max_bytes):
     whole = batches_from(log, 0, ROOM)[0]
     for at in flipped(log.segments.first.file.path, 2):
         found, is_to_end = batches_from(log, 0, max_bytes)
@@ -108,7 +108,7 @@ def test_reader_behind_damage_that_goes_on_from_its_position_gets_nothing_altere
 
 @pytest.mark.parametrize("kind", ["offset_index", "time_index"])
 @pytest.mark.parametrize("bit", [0, 3, 7])
-def test_readers_by_a_damaged_index_get_an_error_or_the_written_batches(log, kind, bit):
+def test_readers_with_a_damaged_index_get_an_error_or_the_written_batches(log, kind, bit):
     whole = batches_from(log, 0, ROOM)[0]
     by_time = {ms: found_by_time(log, ms) for ms in range(9, 18)}
     assert sum(found is not None for found in by_time.values()) == BATCHES + 2
@@ -126,7 +126,7 @@ def test_readers_by_a_damaged_index_get_an_error_or_the_written_batches(log, kin
                 assert found_by_time(log, ms) == expected_batch, f"byte {at}, time {ms}"
 
 
-def test_search_by_time_that_meets_a_damaged_batch_raises(log):
+def test_timestamp_search_that_reaches_a_damaged_batch_raises(log):
     assert isinstance(log.batch_not_older(12, 0), TimedBatch)
     path = log.segments.first.file.path
     content = bytearray(path.read_bytes())
@@ -140,7 +140,7 @@ def test_search_by_time_that_meets_a_damaged_batch_raises(log):
 
 
 @pytest.mark.parametrize("max_bytes", [400, ROOM])
-def test_read_of_many_small_batches_ends_after_some_of_them(log, monkeypatch, max_bytes):
+def test_read_of_many_small_batches_returns_only_some_of_them(log, monkeypatch, max_bytes):
     whole, is_to_end = batches_from(log, 0, ROOM)
     assert len(whole) == BATCHES + 1 and is_to_end
     monkeypatch.setattr(read_checks, "BATCHES_MAX", 2)
@@ -152,7 +152,9 @@ def test_read_of_many_small_batches_ends_after_some_of_them(log, monkeypatch, ma
 
 
 @pytest.mark.parametrize("at_once_bytes", [150, ROOM])
-def test_read_of_small_batches_keeps_only_the_returned_bytes(log, monkeypatch, at_once_bytes):
+def test_read_of_small_batches_keeps_only_the_returned_bytes_in_memory(
+    log, monkeypatch, at_once_bytes
+):
     """An answer of 60 MB held 1.6 GB: a view kept all of the read in memory."""
     for module in (read_checks, log_read):
         monkeypatch.setattr(module, "BATCHES_MAX", 1)
@@ -168,7 +170,7 @@ def test_read_of_small_batches_keeps_only_the_returned_bytes(log, monkeypatch, a
 
 
 @pytest.mark.parametrize("min_one_batch", [True, False])
-def test_damaged_length_of_a_batch_is_found_without_a_read_of_that_length(
+def test_batch_with_a_damaged_length_is_detected_without_reading_that_length(
     log, monkeypatch, min_one_batch
 ):
     """One wrong high bit made each fetch read half a segment on the loop, again and again."""

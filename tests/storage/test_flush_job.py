@@ -39,7 +39,7 @@ def follow(log, make, count, *, first, epoch, size):
         log.append_as_follower(records, now_ms=NOW_MS)
 
 
-def test_one_sync_a_flush_of_the_active_segment(logs, syncs, log):
+def test_flush_of_the_active_segment_syncs_one_file(logs, syncs, log):
     logs.lead(log)
     log.flushing.flush()
     syncs.clear()
@@ -48,7 +48,7 @@ def test_one_sync_a_flush_of_the_active_segment(logs, syncs, log):
     assert syncs == [f"{0:020d}.log"]
 
 
-def test_a_closed_segment_is_synced_with_its_indexes(logs, syncs, tmp_path, log):
+def test_flush_after_a_roll_syncs_the_closed_segment_with_its_indexes(logs, syncs, tmp_path, log):
     logs.lead(log, 5)
     log.flushing.flush()
     log.roll(NOW_MS)
@@ -60,13 +60,13 @@ def test_a_closed_segment_is_synced_with_its_indexes(logs, syncs, tmp_path, log)
     assert {"t-0", tmp_path.name, f"{5:020d}.snapshot", "leader-epoch-checkpoint"} < set(syncs)
 
 
-def test_a_closed_log_is_synced_with_all_its_indexes(logs, syncs, log):
+def test_close_of_a_log_syncs_all_its_indexes(logs, syncs, log):
     logs.lead(log, 5)
     log.close()
     assert {f"{0:020d}.log", f"{0:020d}.index", f"{0:020d}.timeindex"} < set(syncs)
 
 
-def test_a_flush_under_way_does_not_touch_a_segment_that_took_its_place(logs, batch):
+def test_flush_in_progress_leaves_a_segment_recreated_at_the_same_offset_untouched(logs, batch):
     """A fail-over cuts the segment, and the new leader's begins at the same offset."""
     log = logs.open(segment_bytes=8 << 20)
     follow(log, batch, 10, first=0, epoch=1, size=100)
@@ -93,7 +93,7 @@ def test_a_flush_under_way_does_not_touch_a_segment_that_took_its_place(logs, ba
 
 
 @pytest.mark.parametrize("cut_first", [False, True])
-def test_a_flush_that_began_before_a_cut_raises_no_recovery_point(logs, cut_first):
+def test_flush_that_began_before_a_truncation_raises_no_recovery_point(logs, cut_first):
     log = logs.open(flush_messages=1)
     logs.lead(log, 1)
     for _ in range(199):
@@ -112,7 +112,7 @@ def test_a_flush_that_began_before_a_cut_raises_no_recovery_point(logs, cut_firs
     assert log.flushing.recovery_point == 150 and not log.flushing.is_owed
 
 
-def test_after_a_cut_a_flush_is_owed_before_anything_grows_there(logs, syncs, log):
+def test_truncation_makes_a_flush_due_before_further_appends(logs, syncs, log):
     logs.lead(log, 5)
     logs.lead(log, 5)
     log.flushing.flush()
@@ -124,7 +124,7 @@ def test_after_a_cut_a_flush_is_owed_before_anything_grows_there(logs, syncs, lo
     assert not log.flushing.is_owed and not log.flushing.is_cut_unsynced
 
 
-def test_batches_that_flush_messages_leaves_unsynced_count_for_the_next_flush(logs):
+def test_batches_left_unsynced_by_flush_messages_are_covered_by_the_next_flush(logs):
     log = logs.open(flush_messages=3)
     logs.lead(log, 2)
     assert log.flushing.own_end_offset == 2
@@ -134,7 +134,7 @@ def test_batches_that_flush_messages_leaves_unsynced_count_for_the_next_flush(lo
     assert log.flushing.own_end_offset == 3
 
 
-def test_a_sync_that_fails_fails_the_log_for_good(logs, monkeypatch, log):
+def test_flush_whose_sync_fails_marks_the_log_as_failed_permanently(logs, monkeypatch, log):
     logs.lead(log)
     failures = []
     log.local.disk.on_failure = lambda: failures.append(True)
@@ -154,7 +154,7 @@ def test_a_sync_that_fails_fails_the_log_for_good(logs, monkeypatch, log):
         logs.lead(log)
 
 
-def test_a_job_that_cannot_be_made_loses_nothing(logs, monkeypatch, syncs, log):
+def test_flush_job_that_cannot_open_files_can_be_repeated(logs, monkeypatch, syncs, log):
     logs.lead(log, 5)
     log.roll(NOW_MS)
 
@@ -171,7 +171,7 @@ def test_a_job_that_cannot_be_made_loses_nothing(logs, monkeypatch, syncs, log):
 
 
 @pytest.mark.parametrize("as_follower", [False, True])
-def test_an_append_that_finds_no_room_can_be_tried_again(logs, batch, as_follower, monkeypatch):
+def test_append_on_a_full_disk_can_be_retried(logs, batch, as_follower, monkeypatch):
     log = logs.open(segment_bytes=300)
     follow(log, batch, 3, first=0, epoch=1, size=50)
     real = os.pwrite
@@ -201,7 +201,7 @@ def test_an_append_that_finds_no_room_can_be_tried_again(logs, batch, as_followe
     assert again.log_end_offset == end_offset
 
 
-def test_a_read_that_lacks_a_descriptor_is_an_error_of_this_read(logs, monkeypatch, log):
+def test_read_without_a_free_descriptor_fails_only_this_read(logs, monkeypatch, log):
     logs.lead(log)
     log.segments.drop_cached_reads()
 
@@ -222,7 +222,7 @@ def closed(logs, batches=1):
     log.close()
 
 
-def test_a_log_that_is_as_it_was_closed_costs_no_sync(logs, syncs):
+def test_log_unchanged_since_its_clean_close_is_closed_without_a_sync(logs, syncs):
     closed(logs)
     syncs.clear()
     for _ in range(2):
@@ -232,7 +232,7 @@ def test_a_log_that_is_as_it_was_closed_costs_no_sync(logs, syncs):
     assert logs.open(clean_shutdown=True).max_timestamp == NOW_MS
 
 
-def test_names_that_a_close_has_synced_are_not_synced_again(logs, syncs):
+def test_file_names_synced_by_a_close_are_not_synced_again(logs, syncs):
     closed(logs)
     log = logs.open(clean_shutdown=True)
     syncs.clear()
@@ -254,7 +254,7 @@ def test_names_that_a_close_has_synced_are_not_synced_again(logs, syncs):
     ],
     ids=["append", "roll", "cut", "cut-and-append", "epoch"],
 )
-def test_a_log_that_was_changed_is_synced_at_its_end(logs, syncs, change):
+def test_log_changed_since_its_open_is_synced_at_its_close(logs, syncs, change):
     closed(logs, batches=5)
     log = logs.open(clean_shutdown=True)
     change(logs, log)
@@ -264,7 +264,7 @@ def test_a_log_that_was_changed_is_synced_at_its_end(logs, syncs, change):
 
 
 @pytest.mark.parametrize("clean_shutdown", [False, True])
-def test_a_log_that_was_killed_or_mended_is_synced_at_its_end(logs, syncs, clean_shutdown):
+def test_log_recovered_or_repaired_at_its_open_is_synced_at_its_close(logs, syncs, clean_shutdown):
     closed(logs)
     if clean_shutdown:
         (logs.directory / f"{5:020d}.snapshot").unlink()
@@ -303,7 +303,7 @@ def test_a_flush_of_many_segments_opens_few_files_at_once(logs, monkeypatch):
     assert log.flushing.recovery_point == 120
 
 
-def test_a_cut_is_on_the_disk_with_the_last_of_many_segments(logs):
+def test_truncation_over_many_segments_is_synced_only_by_the_last_flush(logs):
     log = logs.open(segment_bytes=100)
     for _ in range(80):
         logs.lead(log)

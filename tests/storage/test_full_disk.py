@@ -30,7 +30,9 @@ def stamped(make, offset, *, epoch, size):
 
 
 @pytest.mark.parametrize("clean", [False, True])
-def test_a_segment_that_cannot_begin_hides_nothing_after_a_restart(logs, monkeypatch, clean):
+def test_segment_that_cannot_be_created_on_a_full_disk_hides_no_batch_after_a_restart(
+    logs, monkeypatch, clean
+):
     options = {"segment_bytes": 4096, "preallocate": True}
     log = logs.open(**options)
     logs.lead(log, 5, size=500)
@@ -45,7 +47,9 @@ def test_a_segment_that_cannot_begin_hides_nothing_after_a_restart(logs, monkeyp
     assert again.log_end_offset == 6
 
 
-def test_batches_of_a_write_that_found_no_room_do_not_come_back(logs, batch, monkeypatch, log):
+def test_batches_of_an_append_that_failed_on_a_full_disk_do_not_reappear(
+    logs, batch, monkeypatch, log
+):
     real = os.pwrite
     run = [stamped(batch, offset, epoch=1, size=50) for offset in range(3)]
 
@@ -64,9 +68,7 @@ def test_batches_of_a_write_that_found_no_room_do_not_come_back(logs, batch, mon
     assert again.log_end_offset == 1, "the second batch was refused, and is of another epoch"
 
 
-def test_epochs_that_were_cut_and_could_not_be_saved_do_not_come_back(
-    log, logs, batch, monkeypatch
-):
+def test_leader_epochs_truncated_on_a_full_disk_do_not_reappear(log, logs, batch, monkeypatch):
     for offset, epoch in enumerate([1, 1, 5, 5]):
         log.append_as_follower(stamped(batch, offset, epoch=epoch, size=50), now_ms=NOW_MS)
     with monkeypatch.context() as patched:
@@ -79,7 +81,7 @@ def test_epochs_that_were_cut_and_could_not_be_saved_do_not_come_back(
     assert again.leader_epochs.entries == ((1, 0), (6, 3))
 
 
-def test_index_entries_wait_for_room(logs, monkeypatch):
+def test_index_entries_that_do_not_fit_on_the_disk_are_written_later(logs, monkeypatch):
     """The disk had room for the batch, and none for its index entries."""
     log = logs.open(index_interval_bytes=1)
     real = os.pwrite
@@ -102,7 +104,7 @@ def test_index_entries_wait_for_room(logs, monkeypatch):
             log.close()
 
 
-def test_a_killed_log_opens_without_room_for_a_snapshot(logs, monkeypatch, log):
+def test_log_is_recovered_on_a_disk_too_full_for_a_snapshot(logs, monkeypatch, log):
     logs.lead(log, 3, producer_id=1, producer_epoch=0, base_sequence=0)
     with monkeypatch.context() as patched:
         patched.setattr(SnapshotFiles, "write", no_room)
@@ -118,7 +120,7 @@ def abort(logs, log, producer_id, sequence):
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENOSPC])
 @pytest.mark.parametrize("clean", [False, True])
-def test_an_aborted_transaction_is_known_though_its_index_found_no_room(
+def test_aborted_transaction_is_listed_though_its_index_could_not_be_written(
     log, logs, monkeypatch, number, clean
 ):
     abort(logs, log, 1, 0)
@@ -150,7 +152,7 @@ def test_an_aborted_transaction_is_known_though_its_index_found_no_room(
     assert again.aborted_transactions.between(270, 282)[-1] == (1, 280)
 
 
-def test_retention_goes_on_when_there_is_room_for_names(logs, monkeypatch):
+def test_retention_on_a_full_disk_continues_when_renames_are_possible(logs, monkeypatch):
     """Removed files get longer names first, and a directory may have no room for them."""
     log = logs.open(segment_bytes=100, retention_bytes=100, file_delete_delay_ms=0)
     for _ in range(9):
@@ -176,7 +178,7 @@ def test_retention_goes_on_when_there_is_room_for_names(logs, monkeypatch):
     assert log.log_start_offset > 6
 
 
-def test_half_a_file_that_found_no_room_takes_none(logs, monkeypatch, log):
+def test_producer_snapshot_half_written_on_a_full_disk_is_removed(logs, monkeypatch, log):
     """Each snapshot has a name of its own: none would replace the half of another."""
     logs.lead(log)
     log.flushing.flush()
@@ -186,7 +188,7 @@ def test_half_a_file_that_found_no_room_takes_none(logs, monkeypatch, log):
     assert not log.is_failed and not list(log.directory.glob("*.tmp"))
 
 
-def test_files_half_written_by_a_killed_process_are_removed_at_the_next_start(logs, log):
+def test_temporary_files_of_a_killed_process_are_removed_at_the_next_start(logs, log):
     logs.lead(log)
     for name in (f"{7:020d}.snapshot.tmp", f"{0:020d}.txnindex.tmp"):
         (log.directory / name).write_bytes(b"half")
@@ -194,7 +196,7 @@ def test_files_half_written_by_a_killed_process_are_removed_at_the_next_start(lo
     assert again.log_end_offset == 1 and not list(log.directory.glob("*.tmp"))
 
 
-def test_a_cut_is_synced_where_there_is_no_room_to_save_epochs(batch, monkeypatch, log):
+def test_truncation_on_a_disk_too_full_for_leader_epochs_is_still_synced(batch, monkeypatch, log):
     """The log may be led again; but recovery must still search epochs above the old point."""
     for offset, epoch in enumerate([1, 1, 5, 5]):
         log.append_as_follower(stamped(batch, offset, epoch=epoch, size=50), now_ms=NOW_MS)
@@ -209,7 +211,9 @@ def test_a_cut_is_synced_where_there_is_no_room_to_save_epochs(batch, monkeypatc
 
 @pytest.mark.parametrize("is_cut", [False, True])
 @pytest.mark.parametrize("segments", [2, SEGMENTS_A_JOB + 8])
-def test_a_flush_without_room_to_save_epochs_ends(logs, batch, monkeypatch, segments, is_cut):
+def test_flush_on_a_disk_too_full_for_leader_epochs_ends(
+    logs, batch, monkeypatch, segments, is_cut
+):
     """The same job was made again and again, and a stop on a full disk hung."""
     log = logs.open(segment_bytes=100)
     for offset in range(segments):
@@ -229,7 +233,7 @@ def test_a_flush_without_room_to_save_epochs_ends(logs, batch, monkeypatch, segm
 
 
 @pytest.mark.parametrize("is_torn", [False, True])
-def test_a_log_is_opened_after_a_kill_without_room_to_save_epochs(
+def test_log_is_opened_after_a_kill_on_a_disk_too_full_for_leader_epochs(
     log, logs, batch, monkeypatch, is_torn
 ):
     for offset, epoch in enumerate([1, 4]):
@@ -250,7 +254,7 @@ def test_a_log_is_opened_after_a_kill_without_room_to_save_epochs(
 
 
 @pytest.mark.parametrize("is_leader", [True, False])
-def test_a_disk_that_fails_in_a_roll_takes_no_batch_behind_it(logs, batch, monkeypatch, is_leader):
+def test_roll_that_fails_on_the_disk_takes_no_batch_after_it(logs, batch, monkeypatch, is_leader):
     """The batch is neither acknowledged, nor counted as replicated by a leader."""
 
     def broken(*_):

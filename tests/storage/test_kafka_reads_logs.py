@@ -87,7 +87,7 @@ def check_all(logs, log):
 
 
 @pytest.mark.in_turn
-def test_kafka_reads_a_log_that_was_closed_and_one_that_was_recovered(logs):
+def test_kafka_reads_a_closed_and_a_recovered_log_of_ours(logs):
     log = logs.open(segment_bytes=4000, index_interval_bytes=300)
     fill(logs, log)
     log.close()

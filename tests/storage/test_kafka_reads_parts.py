@@ -27,7 +27,7 @@ def dump(*arguments) -> str:
     return done.stdout + done.stderr
 
 
-def test_kafka_reads_a_snapshot_and_a_transaction_index(tmp_path):
+def test_kafka_reads_a_producer_snapshot_and_a_transaction_index_of_ours(tmp_path):
     snapshot = tmp_path / "00000000000000001050.snapshot"
     entry = ProducerSnapshotEntry(4000, 3, 41, 1041, 9, 1_700_000_000_000, 12, -1)
     other = ProducerSnapshotEntry(4001, 0, -1, -1, 0, 1_700_000_000_001, 7, 1042)
@@ -51,7 +51,7 @@ def test_kafka_reads_a_snapshot_and_a_transaction_index(tmp_path):
     assert "producerId: 4000 firstOffset: 5 lastOffset: 9 lastStableOffset: 10" in text
 
 
-def test_kafka_refuses_a_snapshot_with_a_wrong_checksum(tmp_path):
+def test_kafka_refuses_a_producer_snapshot_of_ours_with_a_wrong_checksum(tmp_path):
     snapshot = tmp_path / "00000000000000001050.snapshot"
     content = bytearray(encode([ProducerSnapshotEntry(4000, 3, 41, 1041, 9, 0, 12, -1)]))
     content[-1] ^= 1
@@ -61,7 +61,7 @@ def test_kafka_refuses_a_snapshot_with_a_wrong_checksum(tmp_path):
     assert "producerId: 4000" not in text
 
 
-def test_kafka_reads_a_compacted_segment(tmp_path):
+def test_kafka_reads_a_compacted_segment_of_ours(tmp_path):
     config = LogConfig(is_compacted=True, min_cleanable_dirty_ratio=0.0, index_interval_bytes=200)
     log = PartitionLog.open(
         tmp_path / "t-0", topic="t", partition=0, topic_id=bytes(16), config=config, now_ms=NOW

@@ -27,11 +27,11 @@ def epochs() -> LeaderEpochs:
         (8, (-1, -1)),
     ],
 )
-def test_where_an_epoch_ends(epochs, epoch, answer):
+def test_leader_epoch_end_offset_is_the_start_of_the_next_epoch(epochs, epoch, answer):
     assert epochs.end_offset_for(epoch, 40) == answer
 
 
-def test_an_empty_list_knows_nothing():
+def test_leader_epochs_without_an_entry_answer_undefined():
     epochs = LeaderEpochs()
     assert epochs.latest_epoch is None
     assert epochs.end_offset_for(0, 40) == (-1, -1)
@@ -39,11 +39,11 @@ def test_an_empty_list_knows_nothing():
 
 
 @pytest.mark.parametrize(("offset", "epoch"), [(0, 2), (9, 2), (10, 4), (24, 4), (25, 7), (999, 7)])
-def test_epoch_for_an_offset_is_the_one_that_wrote_it(epochs, offset, epoch):
+def test_leader_epoch_of_an_offset_is_the_one_that_wrote_it(epochs, offset, epoch):
     assert epochs.epoch_for(offset) == epoch
 
 
-def test_an_epoch_keeps_its_first_offset(epochs):
+def test_leader_epoch_assigned_again_keeps_its_first_offset(epochs):
     assert not epochs.assign(7, 30)
     assert epochs.entries[-1] == (7, 25)
 
@@ -59,13 +59,13 @@ def test_an_epoch_keeps_its_first_offset(epochs):
         ((2, 30), [(2, 30)]),
     ],
 )
-def test_new_epoch_drops_the_entries_that_contradict_it(epochs, entry, left):
+def test_leader_epoch_assigned_drops_the_entries_that_contradict_it(epochs, entry, left):
     assert epochs.assign(*entry)
     assert list(epochs.entries) == left
 
 
 @pytest.mark.parametrize("entry", [(-1, 0), (0, -1)])
-def test_an_undefined_epoch_is_not_taken(epochs, entry):
+def test_leader_epoch_below_zero_is_refused(epochs, entry):
     with pytest.raises(ValueError):
         epochs.assign(*entry)
 
@@ -73,7 +73,9 @@ def test_an_undefined_epoch_is_not_taken(epochs, entry):
 @pytest.mark.parametrize(
     ("end_offset", "left"), [(26, 3), (25, 2), (11, 2), (10, 1), (1, 1), (0, 0)]
 )
-def test_truncation_from_the_end(epochs, end_offset, left):
+def test_leader_epochs_truncated_from_the_end_lose_entries_at_and_above_the_offset(
+    epochs, end_offset, left
+):
     assert epochs.truncate_from_end(end_offset) == (left < 3)
     assert len(epochs.entries) == left
 
@@ -88,7 +90,9 @@ def test_truncation_from_the_end(epochs, end_offset, left):
         (99, [(7, 99)]),
     ],
 )
-def test_truncation_from_the_start(epochs, start_offset, left):
+def test_leader_epochs_truncated_from_the_start_keep_the_epoch_of_the_start_offset(
+    epochs, start_offset, left
+):
     assert epochs.truncate_from_start(start_offset) == (start_offset > 0)
     assert list(epochs.entries) == left
 
@@ -98,7 +102,9 @@ def test_truncation_from_the_start(epochs, start_offset, left):
     st.integers(0, 60),
     st.integers(0, 60),
 )
-def test_the_list_always_rises(assigned, start_offset, end_offset):
+def test_leader_epochs_after_any_truncations_have_rising_epochs_and_offsets(
+    assigned, start_offset, end_offset
+):
     epochs = LeaderEpochs(assigned)
     epochs.truncate_from_start(start_offset)
     epochs.truncate_from_end(end_offset)

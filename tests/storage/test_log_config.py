@@ -9,11 +9,11 @@ from oncelog.wire.errors import InvalidConfig
 SIDES = ("leader", "follower")
 
 
-def test_the_defaults_of_the_table_are_the_defaults_of_the_log():
+def test_log_config_defaults_equal_those_of_the_config_table():
     assert LogConfig.from_topic_configs({}) == LogConfig()
 
 
-def test_every_default_passes_its_own_check():
+def test_log_config_default_passes_its_own_validation():
     parse_topic_configs({name: row.default for name, row in TOPIC_CONFIGS.items()})
 
 
@@ -40,7 +40,7 @@ def test_every_default_passes_its_own_check():
         ("follower.replication.throttled.replicas", "0:1:2", "must be the literal"),
     ],
 )
-def test_config_out_of_bounds_or_not_honoured_is_refused(name, value, complaint):
+def test_log_config_out_of_range_or_unsupported_is_refused(name, value, complaint):
     with pytest.raises(InvalidConfig, match=complaint) as caught:
         parse_topic_configs({name: value})
     text = str(caught.value)  # a long one is cut in its midst
@@ -49,24 +49,24 @@ def test_config_out_of_bounds_or_not_honoured_is_refused(name, value, complaint)
 
 
 @pytest.mark.parametrize("value", ["", "*", "0:1", "0:1,12:3", " 0:1 , 1:2 "])
-def test_lists_of_throttled_replicas_are_taken(value):
+def test_log_config_with_lists_of_throttled_replicas_is_accepted(value):
     parse_topic_configs({f"{side}.replication.throttled.replicas": value for side in SIDES})
 
 
-def test_unknown_names_and_nulls_are_refused():
+def test_log_config_with_an_unknown_name_or_a_null_is_refused():
     with pytest.raises(InvalidConfig, match=r"Unknown topic config name: segment\.size"):
         parse_topic_configs({"segment.size": "1"})
     with pytest.raises(InvalidConfig, match="Null value not supported"):
         parse_topic_configs({"segment.ms": None})
 
 
-def test_compaction_lags_may_not_clash():
+def test_log_config_with_min_above_max_compaction_lag_is_refused():
     parse_topic_configs({"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "5"})
     with pytest.raises(InvalidConfig, match="conflict"):
         parse_topic_configs({"min.compaction.lag.ms": "6", "max.compaction.lag.ms": "5"})
 
 
-def test_topic_config_takes_precedence_over_the_broker():
+def test_topic_config_overrides_the_broker_default():
     config = LogConfig.from_topic_configs(
         {"retention.ms": "5", "cleanup.policy": "compact, delete", "preallocate": "TRUE"},
         {"retention.ms": "7", "segment.ms": "9", "message.timestamp.type": "LogAppendTime"},
@@ -77,7 +77,7 @@ def test_topic_config_takes_precedence_over_the_broker():
     assert not LogConfig.from_topic_configs({"cleanup.policy": "compact"}).is_deleted_by_retention
 
 
-def test_tests_may_have_small_segments_as_in_kafka():
+def test_internal_segment_bytes_allows_small_segments_in_tests():
     assert LogConfig.from_topic_configs({"internal.segment.bytes": "200"}).segment_bytes == 200
     assert TOPIC_CONFIGS["internal.segment.bytes"].is_internal
     with pytest.raises(InvalidConfig):

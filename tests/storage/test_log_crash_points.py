@@ -65,7 +65,7 @@ def is_between(found, before, after):
 
 
 @pytest.mark.in_turn
-def test_a_crash_at_any_fault_point_loses_no_finished_step(logs, tmp_path):
+def test_log_after_a_crash_at_any_fault_point_has_every_finished_step(logs, tmp_path):
     undisturbed = FaultPoints()
     log = type(logs)(tmp_path / "undisturbed").open(fault_point=undisturbed, **OPTIONS)
     for step in life_of(logs, log):

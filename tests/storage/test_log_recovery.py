@@ -125,7 +125,7 @@ def replayed(tmp_path, batches) -> dict:
     return derived(log)
 
 
-def test_a_killed_log_comes_back_with_all_that_was_appended(tmp_path, log):
+def test_log_reopened_after_a_kill_has_all_appended_batches(tmp_path, log):
     write_history(log)
     before, batches = derived(log), batches_in(log)
     again = open_log(tmp_path / "t-0")
@@ -147,7 +147,7 @@ def read_whole(monkeypatch):
     return read
 
 
-def test_a_clean_start_reads_the_end_and_knows_everything(tmp_path, read_whole, log):
+def test_log_reopened_after_a_clean_close_reads_only_its_end(tmp_path, read_whole, log):
     write_history(log)
     before, batches = derived(log), batches_in(log)
     log.close()
@@ -174,7 +174,7 @@ def test_recovery_after_a_kill_reads_only_batches_behind_the_newest_snapshot(
     assert len(read_whole) <= 16 + 300 // 70 + 1 if kill else len(read_whole) == count
 
 
-def test_a_torn_entry_of_an_index_costs_no_more_than_its_tail(tmp_path, monkeypatch, read_whole):
+def test_index_with_a_torn_entry_causes_a_read_of_only_its_tail(tmp_path, monkeypatch, read_whole):
     monkeypatch.setattr("oncelog.storage.local_log.BATCH_COUNTS_AS_BYTES", 1 << 20)
     log = open_log(tmp_path / "t-0", config=LogConfig(index_interval_bytes=300))
     write_history(log, steps=300)
@@ -188,7 +188,9 @@ def test_a_torn_entry_of_an_index_costs_no_more_than_its_tail(tmp_path, monkeypa
 
 
 @pytest.mark.parametrize("share", [0.2, 0.6, 0.99])
-def test_snapshots_and_indexes_above_a_killed_truncation_are_not_used(tmp_path, monkeypatch, share):
+def test_snapshots_and_indexes_above_an_interrupted_truncation_are_not_used(
+    tmp_path, monkeypatch, share
+):
     monkeypatch.setattr("oncelog.storage.local_log.BATCH_COUNTS_AS_BYTES", 1 << 20)
     config = LogConfig(index_interval_bytes=300)
     log = open_log(tmp_path / "t-0", config=config)
@@ -207,7 +209,7 @@ def test_snapshots_and_indexes_above_a_killed_truncation_are_not_used(tmp_path, 
     assert {**ours, "epochs": ()} == {**theirs, "epochs": ()}
 
 
-def test_a_log_that_could_not_be_synced_is_checked_even_after_a_mere_kill(
+def test_log_that_could_not_be_synced_is_checked_fully_after_a_kill(
     log, tmp_path, monkeypatch, read_whole
 ):
     """The kernel reports once that it could not write pages, and may drop them."""
@@ -230,7 +232,7 @@ def test_a_log_that_could_not_be_synced_is_checked_even_after_a_mere_kill(
     assert not (tmp_path / "t-0" / "flush-failed").exists()
 
 
-def test_opening_a_log_can_be_interrupted_after_each_few_batches(tmp_path, read_whole, log):
+def test_log_opening_can_be_interrupted_after_every_few_batches(tmp_path, read_whole, log):
     write_history(log, steps=2000)
     before = derived(log)
     steps = PartitionLog.opening(
@@ -249,7 +251,7 @@ def test_opening_a_log_can_be_interrupted_after_each_few_batches(tmp_path, read_
     assert most <= 64 + 20  # and those of a segment's end, which are few here
 
 
-def test_appends_after_any_start_go_on_as_if_there_had_been_none(tmp_path):
+def test_log_reopened_between_appends_equals_one_never_closed(tmp_path):
     straight = open_log(tmp_path / "straight")
     broken = open_log(tmp_path / "broken")
     for part in range(6):
@@ -273,7 +275,7 @@ def test_derived_state_after_a_truncation_is_recovered(tmp_path, share, log):
 
 
 @pytest.mark.in_turn
-def test_the_active_segment_cut_at_every_byte_is_a_prefix(tmp_path):
+def test_active_segment_cut_at_any_byte_is_recovered_to_a_prefix(tmp_path):
     source = tmp_path / "t-0"
     log = open_log(source)
     write_history(log, steps=9)
@@ -301,7 +303,7 @@ def test_the_active_segment_cut_at_every_byte_is_a_prefix(tmp_path):
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(data=st.data())
-def test_a_garbled_segment_ends_the_log_before_the_damage(tmp_path_factory, data):
+def test_log_with_a_garbled_segment_ends_before_the_damage(tmp_path_factory, data):
     directory = tmp_path_factory.mktemp("garbled")
     log = open_log(directory / "t-0")
     write_history(log, steps=30, seed=data.draw(st.integers(0, 5)))
@@ -333,7 +335,7 @@ def test_a_garbled_segment_ends_the_log_before_the_damage(tmp_path_factory, data
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 @pytest.mark.parametrize("damage", ["missing", "cut", "garbled"])
-def test_a_damaged_index_is_made_anew_even_after_a_clean_shutdown(tmp_path, suffix, damage, log):
+def test_damaged_index_is_rebuilt_even_after_a_clean_shutdown(tmp_path, suffix, damage, log):
     write_history(log)
     log.close()
     before = derived(open_log(tmp_path / "t-0", clean_shutdown=True))
@@ -351,7 +353,7 @@ def test_a_damaged_index_is_made_anew_even_after_a_clean_shutdown(tmp_path, suff
     [(False, False, False), (False, True, True), (True, True, True), (True, False, False)],
 )
 @pytest.mark.parametrize("kept_batches", [0, 2])
-def test_the_log_ends_where_a_power_cut_took_the_end_of_a_segment(
+def test_log_whose_segment_end_was_lost_in_a_power_cut_ends_there(
     log, tmp_path, is_compacted, machine_restarted, is_a_hole, kept_batches
 ):
     """A power cut may take a segment's end between two batches, and leave a newer segment.
@@ -380,7 +382,7 @@ def test_the_log_ends_where_a_power_cut_took_the_end_of_a_segment(
     )
 
 
-def test_no_snapshot_that_a_power_cut_emptied_is_left(tmp_path, log):
+def test_producer_snapshot_emptied_by_a_power_cut_is_removed(tmp_path, log):
     """A snapshot is synced with the next flush; until then its name may outlive its content.
 
     Found by tests/simulation, seed 27: recovery relied on the empty snapshot at the log end.
@@ -399,7 +401,7 @@ def test_no_snapshot_that_a_power_cut_emptied_is_left(tmp_path, log):
     assert all(path.read_bytes() for path in after)
 
 
-def test_after_a_mere_kill_only_one_snapshot_is_read(tmp_path, monkeypatch, log):
+def test_log_opened_after_a_kill_reads_only_one_producer_snapshot(tmp_path, monkeypatch, log):
     """No snapshot can be torn: each is renamed into place when whole. A broker opens many logs."""
     for _ in range(60):
         lead(log, 2, producer=7)
@@ -413,7 +415,7 @@ def test_after_a_mere_kill_only_one_snapshot_is_read(tmp_path, monkeypatch, log)
     assert len(read) == 1
 
 
-def test_damaged_snapshots_and_epochs_are_made_anew(tmp_path, log):
+def test_damaged_snapshots_and_leader_epochs_are_rebuilt(tmp_path, log):
     write_history(log)
     before = derived(log)
     log.close()
@@ -423,7 +425,7 @@ def test_damaged_snapshots_and_epochs_are_made_anew(tmp_path, log):
     assert derived(open_log(tmp_path / "t-0", clean_shutdown=True)) == before
 
 
-def test_epochs_are_found_again_without_their_file_whatever_the_tail_looks_like(tmp_path, log):
+def test_leader_epochs_without_their_file_are_rebuilt_whatever_the_tail(tmp_path, log):
     write_history(log)
     epochs = log.leader_epochs.entries
     active = log.segments.active
@@ -434,7 +436,7 @@ def test_epochs_are_found_again_without_their_file_whatever_the_tail_looks_like(
         assert again.leader_epochs.entries == epochs
 
 
-def test_damage_below_the_recovery_point_is_reported_and_not_cut_away(tmp_path, log):
+def test_damage_below_the_recovery_point_is_reported_and_not_truncated(tmp_path, log):
     write_history(log)
     log.close()
     for path in (tmp_path / "t-0").glob("*.snapshot"):
@@ -448,7 +450,7 @@ def test_damage_below_the_recovery_point_is_reported_and_not_cut_away(tmp_path, 
     assert first.stat().st_size == len(content)
 
 
-def test_windows_of_five_batches_survive_a_clean_restart(tmp_path, log):
+def test_producer_windows_of_five_batches_are_kept_over_a_clean_restart(tmp_path, log):
     """Kafka keeps one batch in its snapshot, so that an older retry gets a fatal error there."""
     for _ in range(20):
         lead(log, 1, producer=1)
@@ -458,7 +460,7 @@ def test_windows_of_five_batches_survive_a_clean_restart(tmp_path, log):
     assert len(present(again.producer_state.entry(1)).batches) == 5
 
 
-def test_a_log_that_ends_below_its_start_begins_anew_there(tmp_path, log):
+def test_log_that_ends_below_its_log_start_is_reset_to_it(tmp_path, log):
     write_history(log, steps=10)
     end = log.log_end_offset
     again = open_log(tmp_path / "t-0", log_start_offset=end + 5)
@@ -486,7 +488,7 @@ while True:
 
 @pytest.mark.in_turn
 @pytest.mark.parametrize("seed", range(2))
-def test_nothing_that_was_answered_is_lost_by_sigkill(tmp_path, seed):
+def test_acknowledged_batches_are_kept_after_sigkill(tmp_path, seed):
     delays = random.Random(seed)
     program = APPENDER.format(root=str(Path(__file__).resolve().parents[2]))
     directory = tmp_path / "t-0"
@@ -528,7 +530,7 @@ def offsets_in(log):
     return [decode_header(batch).base_offset for batch in batches_in(log)]
 
 
-def test_a_gap_that_a_follower_was_sent_is_no_hole_after_a_power_cut(tmp_path):
+def test_offset_gap_replicated_from_a_compacted_leader_is_no_damage_after_a_power_cut(tmp_path):
     """The leader's compaction left the gap, and all but the checkpoint was synced."""
     config = LogConfig(segment_bytes=400, is_compacted=True)
     log = open_log(tmp_path / "t-0", config=config)
@@ -540,14 +542,14 @@ def test_a_gap_that_a_follower_was_sent_is_no_hole_after_a_power_cut(tmp_path):
     assert offsets_in(again) == offsets
 
 
-def test_a_gap_too_wide_for_a_segment_begins_another_one(log):
+def test_offset_gap_too_wide_for_a_segment_starts_another_one(log):
     offsets = [0, 1, 1 << 32, (1 << 32) + 1, 1 << 33]
     follow(log, offsets)
     assert offsets_in(log) == offsets
     assert [segment.base_offset for segment in log.segments] == [0, 1 << 32, 1 << 33]
 
 
-def test_a_gap_below_the_recovery_point_is_no_hole_whatever_must_be_read_again(tmp_path):
+def test_offset_gap_below_the_recovery_point_is_no_damage_in_a_full_recovery(tmp_path):
     """An index is missing, so that all is read from there on, after a power cut too."""
     config = LogConfig(segment_bytes=400)
     log = open_log(tmp_path / "t-0", config=config)
@@ -564,7 +566,7 @@ def test_a_gap_below_the_recovery_point_is_no_hole_whatever_must_be_read_again(t
 
 
 @pytest.mark.parametrize("start", [0, 7])
-def test_a_log_that_begins_is_the_same_as_one_recovered_from_nothing(tmp_path, start) -> None:
+def test_new_log_equals_one_recovered_from_an_empty_directory(tmp_path, start) -> None:
     """A missing directory is created without a search for files; an existing one may be empty."""
     (tmp_path / "recovered").mkdir()
     found = []
@@ -579,7 +581,7 @@ def test_a_log_that_begins_is_the_same_as_one_recovered_from_nothing(tmp_path, s
     assert found[0][0] == (start, start, start + 3)
 
 
-def test_an_abort_of_a_segment_that_was_just_closed_is_found_after_a_power_cut(tmp_path):
+def test_aborted_transaction_of_a_just_closed_segment_is_found_after_a_power_cut(tmp_path):
     """A flush leaves the indexes of the active segment out; the power ends before the next one."""
     config = LogConfig(segment_bytes=400)
     log = open_log(tmp_path / "t-0", config=config)
@@ -600,7 +602,7 @@ def test_an_abort_of_a_segment_that_was_just_closed_is_found_after_a_power_cut(t
 
 
 @pytest.mark.parametrize("machine_restarted", [False, True])
-def test_indexes_that_recovery_made_again_outlive_a_power_cut(
+def test_index_rebuilt_by_a_recovery_is_kept_after_a_power_cut(
     tmp_path, monkeypatch, machine_restarted
 ):
     """An index below the recovery point was missing, so all above it are new files at the cut."""
@@ -629,7 +631,7 @@ def test_indexes_that_recovery_made_again_outlive_a_power_cut(
 
 
 @pytest.mark.parametrize("is_in_last_segment", [False, True])
-def test_log_with_a_damaged_marker_is_refused_by_itself(logs, is_in_last_segment: bool) -> None:
+def test_log_with_a_damaged_marker_fails_alone(logs, is_in_last_segment: bool) -> None:
     """InvalidRecord is no CorruptMessage: it ended the thread that opens logs, and the broker."""
     log = logs.open()
     logs.lead_transaction(log)

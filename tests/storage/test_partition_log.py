@@ -49,7 +49,7 @@ def read_all(log):
 # -- appending as the leader -----------------------------------------------------------------
 
 
-def test_a_batch_is_stored_as_it_came_but_for_offset_and_leader_epoch(logs, batch, log):
+def test_appended_batch_is_stored_unchanged_except_offset_and_leader_epoch(logs, batch, log):
     logs.lead(log, 3, epoch=4)
     sent = batch(2)
     original = bytes(sent)
@@ -63,7 +63,7 @@ def test_a_batch_is_stored_as_it_came_but_for_offset_and_leader_epoch(logs, batc
     assert log.leader_epochs.entries == ((4, 0), (5, 3))
 
 
-def test_a_duplicate_is_answered_with_the_offsets_of_the_first_and_not_written(logs, log):
+def test_duplicate_batch_is_answered_with_its_first_offsets_and_not_written(logs, log):
     first = logs.lead(log, 5, producer_id=1, producer_epoch=0, base_sequence=0)
     logs.lead(log, 5, producer_id=1, producer_epoch=0, base_sequence=5)
     again = logs.lead(log, 5, producer_id=1, producer_epoch=0, base_sequence=0)
@@ -71,7 +71,7 @@ def test_a_duplicate_is_answered_with_the_offsets_of_the_first_and_not_written(l
     assert log.log_end_offset == 10
 
 
-def test_a_gap_and_a_fenced_epoch_are_refused_and_leave_no_trace(logs, log):
+def test_batch_with_a_sequence_gap_or_fenced_epoch_is_refused_and_changes_no_state(logs, log):
     logs.lead(log, 1, producer_id=1, producer_epoch=3, base_sequence=0)
     size = log.segments.size_bytes
     with pytest.raises(OutOfOrderSequenceNumber):
@@ -81,7 +81,7 @@ def test_a_gap_and_a_fenced_epoch_are_refused_and_leave_no_trace(logs, log):
     assert (log.log_end_offset, log.segments.size_bytes) == (1, size)
 
 
-def test_append_time_replaces_the_timestamps_and_mends_the_checksum(logs):
+def test_log_append_time_replaces_the_timestamps_and_updates_the_checksum(logs):
     log = logs.open(uses_append_time=True)
     info = logs.lead(log, 2, timestamps=[5, 9], now_ms=NOW_MS + 1)
     assert info.log_append_time_ms == NOW_MS + 1
@@ -93,7 +93,7 @@ def test_append_time_replaces_the_timestamps_and_mends_the_checksum(logs):
 
 
 @pytest.mark.parametrize("distance", [-1001, 501])
-def test_a_timestamp_too_far_from_the_clock_is_refused(logs, distance):
+def test_batch_with_a_timestamp_too_far_from_the_clock_is_refused(logs, distance):
     log = logs.open(timestamp_before_max_ms=1000, timestamp_after_max_ms=500)
     logs.lead(log, timestamp=NOW_MS + distance + (1 if distance < 0 else -1))
     logs.lead(log, timestamp=-1)
@@ -102,13 +102,13 @@ def test_a_timestamp_too_far_from_the_clock_is_refused(logs, distance):
     assert log.log_end_offset == 2
 
 
-def test_a_client_may_not_choose_the_base_offset(batch, log):
+def test_batch_with_a_base_offset_other_than_zero_is_refused(batch, log):
     sent = batch(1, base_offset=9)
     with pytest.raises(InvalidRecord):
         log.append_as_leader(sent, decode_header(sent), leader_epoch=0, now_ms=NOW_MS)
 
 
-def test_a_batch_larger_than_a_segment_is_refused(logs):
+def test_batch_larger_than_a_segment_is_refused(logs):
     log = logs.open(segment_bytes=200)
     with pytest.raises(RecordListTooLarge):
         logs.lead(log, 1, size=300)
@@ -117,7 +117,7 @@ def test_a_batch_larger_than_a_segment_is_refused(logs):
 # -- transactions ----------------------------------------------------------------------------
 
 
-def test_readers_of_committed_data_stop_at_the_first_open_transaction(logs, log):
+def test_read_committed_reads_end_at_the_first_open_transaction(logs, log):
     logs.lead(log, 2)
     logs.lead_transaction(log, 2)
     logs.lead(log, 1)
@@ -149,7 +149,7 @@ def test_aborted_transaction_is_listed_for_reads_that_overlap_it(logs):
 # -- appending as a follower -----------------------------------------------------------------
 
 
-def test_a_lack_of_descriptors_while_aborted_transactions_are_read_fails_no_log(
+def test_fetch_of_aborted_transactions_without_a_free_descriptor_fails_no_log(
     log, logs, monkeypatch
 ):
     """Simulation, seeds 720000 to 720039: a leader was gone until its node was restarted."""
@@ -168,7 +168,7 @@ def test_a_lack_of_descriptors_while_aborted_transactions_are_read_fails_no_log(
     assert log.aborted_transactions.between(0, 2) == [(7, 0)]
 
 
-def test_a_follower_ends_with_the_leaders_files_whatever_came_in_one_answer(tmp_path, logs):
+def test_follower_log_files_equal_those_of_the_leader_however_batches_arrive(tmp_path, logs):
     leader = logs.open(segment_bytes=600, index_interval_bytes=100)
     for n in range(40):
         logs.lead(leader, 1 + n % 3, epoch=n // 15, timestamp=NOW_MS + n % 7)
@@ -187,7 +187,7 @@ def test_a_follower_ends_with_the_leaders_files_whatever_came_in_one_answer(tmp_
         assert ours.read_bytes() == theirs.read_bytes(), name
 
 
-def test_many_batches_in_one_answer_roll_where_the_leader_rolled(tmp_path, logs, batch):
+def test_follower_append_of_many_batches_rolls_where_the_leader_rolled(tmp_path, logs, batch):
     data = b"".join(bytes(batch(2, base_offset=2 * n)) for n in range(20))
     log = logs.open(segment_bytes=300)
     log.append_as_follower(data, now_ms=NOW_MS)
@@ -196,7 +196,7 @@ def test_many_batches_in_one_answer_roll_where_the_leader_rolled(tmp_path, logs,
     assert read_all(log) == list(range(40))
 
 
-def test_a_follower_takes_all_or_nothing_of_a_damaged_answer(batch, log):
+def test_follower_append_of_a_damaged_answer_is_refused_as_a_whole(batch, log):
     data = bytearray(bytes(batch(2)) + bytes(batch(2, base_offset=2)))
     data[-1] ^= 1
     with pytest.raises(CorruptMessage):
@@ -212,7 +212,7 @@ def test_follower_leaves_a_partial_last_batch_out_and_refuses_present_batches(ba
         log.append_as_follower(bytes(batch(2)), now_ms=NOW_MS)
 
 
-def test_a_follower_that_starts_inside_a_batch_takes_it_whole(batch, log):
+def test_follower_that_starts_inside_a_batch_appends_it_whole(batch, log):
     log.truncation.truncate_fully_and_start_at(5)
     log.append_as_follower(bytes(batch(10)), now_ms=NOW_MS)
     assert (log.log_start_offset, log.log_end_offset) == (5, 10)
@@ -223,7 +223,7 @@ def test_a_follower_that_starts_inside_a_batch_takes_it_whole(batch, log):
 # -- reading ---------------------------------------------------------------------------------
 
 
-def test_reads_return_whole_batches_within_their_limits(logs):
+def test_reads_return_whole_batches_within_their_size_limits(logs):
     log = logs.open(segment_bytes=1000, index_interval_bytes=150)
     for n in range(30):
         logs.lead(log, 1 + n % 4)
@@ -243,7 +243,7 @@ def test_reads_return_whole_batches_within_their_limits(logs):
             assert not log.read(offset, 10, upper_offset=end, min_one_batch=False).data
 
 
-def test_a_tail_reader_needs_no_index(logs, monkeypatch, log):
+def test_read_at_the_tail_needs_no_index(logs, monkeypatch, log):
     logs.lead(log, 3)
     at = log.read(0, 1000, upper_offset=3).next_offset
     monkeypatch.setattr(type(log.segments.active), "position_of", None)
@@ -254,7 +254,7 @@ def test_a_tail_reader_needs_no_index(logs, monkeypatch, log):
         at = read.next_offset
 
 
-def test_reads_outside_of_the_log_are_refused(logs, log):
+def test_read_outside_the_log_is_refused(logs, log):
     logs.lead(log, 4)
     log.advance_high_watermark(4)
     log.retention.advance_log_start_offset(2)
@@ -279,7 +279,7 @@ def by_time(log, timestamp_ms, from_offset=0):
     return None
 
 
-def test_records_are_found_by_time(logs):
+def test_records_are_found_by_their_timestamp(logs):
     log = logs.open(segment_bytes=300, index_interval_bytes=50)
     times = [10, 20, 15, 40, 30, 50, 50, 60]
     for n in range(0, 8, 2):
@@ -293,12 +293,12 @@ def test_records_are_found_by_time(logs):
     assert by_time(log, 5, from_offset=3) == (3, 40)
 
 
-def test_an_empty_log_has_no_times(log):
+def test_empty_log_has_no_offset_for_a_timestamp(log):
     assert by_time(log, 0) is None
     assert log.max_timestamp == -1
 
 
-def test_a_search_by_time_looks_at_a_few_headers_in_a_step(logs):
+def test_timestamp_search_reads_a_few_headers_in_a_step(logs):
     """An old batch may lie anywhere behind a young one: producers' timestamps are unordered."""
     log = logs.open(index_interval_bytes=1 << 20)
     logs.lead(log, 1, timestamps=[90])
@@ -314,7 +314,7 @@ def test_a_search_by_time_looks_at_a_few_headers_in_a_step(logs):
 # -- limits ----------------------------------------------------------------------------------
 
 
-def test_the_high_watermark_only_rises_and_never_above_the_log_end(logs, log):
+def test_high_watermark_only_rises_and_never_above_the_log_end(logs, log):
     logs.lead(log, 4)
     assert log.advance_high_watermark(3)
     assert not log.advance_high_watermark(2)
@@ -322,7 +322,7 @@ def test_the_high_watermark_only_rises_and_never_above_the_log_end(logs, log):
     assert log.high_watermark == 4
 
 
-def test_records_above_the_high_watermark_may_not_be_deleted(logs, log):
+def test_delete_records_above_the_high_watermark_is_refused(logs, log):
     logs.lead(log, 4)
     log.advance_high_watermark(2)
     with pytest.raises(OffsetOutOfRange):
@@ -331,7 +331,7 @@ def test_records_above_the_high_watermark_may_not_be_deleted(logs, log):
     assert log.log_start_offset == 2
 
 
-def test_the_end_of_an_epoch_is_the_start_of_the_next(logs, log):
+def test_leader_epoch_end_in_a_log_is_the_start_of_the_next(logs, log):
     logs.lead(log, 4, epoch=1)
     logs.lead(log, 2, epoch=3)
     log.assign_leader_epoch(5)
@@ -345,14 +345,14 @@ def test_the_end_of_an_epoch_is_the_start_of_the_next(logs, log):
     assert log.latest_epoch == 3
 
 
-def test_a_directory_of_another_topic_is_refused(logs):
+def test_log_directory_of_another_topic_is_refused(logs):
     logs.open().close()
     with pytest.raises(InconsistentTopicId):
         logs.open(topic_id=bytes(16))
 
 
 @pytest.mark.parametrize("at", [0, 19, 30, 55])
-def test_directory_with_batches_and_damaged_metadata_is_not_claimed(logs, at):
+def test_log_directory_with_batches_and_damaged_metadata_is_refused(logs, at):
     """Its batches may be of a deleted topic of this name; they were taken for the new one's."""
     log = logs.open()
     logs.lead(log)
@@ -385,7 +385,7 @@ def test_directory_whose_metadata_is_this_topics_but_for_some_bytes_is_opened(lo
 
 
 @pytest.mark.parametrize("left", [b"", bytes(60), b"version: 0\ntopic_id: A"])
-def test_directory_whose_metadata_was_never_synced_is_claimed(logs, left):
+def test_log_directory_whose_metadata_was_never_synced_is_accepted(logs, left):
     logs.open().close()
     path = logs.directory / "partition.metadata"
     path.write_bytes(left)
@@ -397,7 +397,7 @@ def test_directory_whose_metadata_was_never_synced_is_claimed(logs, left):
 
 
 @pytest.mark.parametrize("point", ["log.append.before-write", "log.append.after-write"])
-def test_a_failing_write_fails_the_log_and_moves_nothing_in_memory(logs, point):
+def test_write_that_fails_marks_the_log_as_failed_and_changes_no_offset(logs, point):
     armed = []
 
     def fault_point(name):
@@ -431,7 +431,7 @@ def test_a_failing_write_fails_the_log_and_moves_nothing_in_memory(logs, point):
 
 
 @pytest.mark.parametrize("flipped", [(0, 9), (0, 1), (4, 1), (4, 9), (4, 15), (4, 31)])
-def test_an_index_with_a_flipped_bit_hides_no_batch(logs, flipped):
+def test_index_with_a_flipped_bit_hides_no_batch_from_readers(logs, flipped):
     """Readers have the right batch or an error: they neither miss records nor wait for ever."""
     log = logs.open(index_interval_bytes=1)
     for _ in range(40):
@@ -460,7 +460,7 @@ def test_an_index_with_a_flipped_bit_hides_no_batch(logs, flipped):
     assert errors or flipped == (0, 9), "an entry for a larger offset leads to an earlier batch"
 
 
-def test_a_new_leader_epoch_costs_no_file(logs, log):
+def test_new_leader_epoch_writes_no_file(logs, log):
     """A broker is elected for hundreds of partitions at once; a rename may wait for the disk."""
     logs.lead(log, epoch=3)
     log.flushing.flush()
@@ -475,7 +475,7 @@ def test_a_new_leader_epoch_costs_no_file(logs, log):
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex", ".txnindex"])
-def test_reader_of_a_shortened_index_gets_a_storage_error_and_the_log_goes_on(logs, suffix):
+def test_reader_of_a_shortened_index_gets_a_storage_error_and_the_log_continues(logs, suffix):
     """The reader got a struct.error: a follower's poll of all partitions ended by it."""
     log = logs.open(index_interval_bytes=60, segment_bytes=2000)
     for n in range(40):

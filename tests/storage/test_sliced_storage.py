@@ -28,7 +28,7 @@ def header(batch):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_snapshot_is_that_of_one_moment_whatever_happens_meanwhile(header, seed):
+def test_producer_snapshot_encoded_in_steps_equals_the_state_at_its_start(header, seed):
     choices = random.Random(seed)
     table = ProducerStateTable()
     ids = choices.sample(range(100_000), 5_000)
@@ -60,7 +60,7 @@ def test_a_snapshot_is_that_of_one_moment_whatever_happens_meanwhile(header, see
     assert count > 5_000 // 128
 
 
-def test_a_flood_of_producers_drops_few_at_a_time_and_none_that_is_busy(header):
+def test_producers_beyond_the_maximum_are_evicted_few_at_a_time_and_never_a_busy_one(header):
     table = ProducerStateTable(producers_max=5_000)
     transactional = header(1)._replace(attributes=0x10)
     table.append(transactional, 0, NOW_MS)
@@ -76,7 +76,7 @@ def test_a_flood_of_producers_drops_few_at_a_time_and_none_that_is_busy(header):
     assert all(table.entry(offset + 2) for offset in range(39_001, 40_000, 2))
 
 
-def test_producers_expire_a_few_at_a_time(header):
+def test_expired_producers_are_removed_a_few_at_a_time(header):
     table = ProducerStateTable()
     for offset in range(3_000):
         table.append(header(offset), offset, NOW_MS)
@@ -93,7 +93,7 @@ def many_producers(logs, log, count):
         logs.lead(log, producer_id=producer_id, producer_epoch=0, base_sequence=0)
 
 
-def test_many_producers_are_not_written_down_in_an_append(logs, monkeypatch):
+def test_snapshot_of_many_producers_is_not_written_inside_an_append(logs, monkeypatch):
     monkeypatch.setattr(local_log, "SNAPSHOT_AT_ONCE_PRODUCERS_MAX", 10)
     log = logs.open()
     many_producers(logs, log, 300)
@@ -111,7 +111,7 @@ def test_many_producers_are_not_written_down_in_an_append(logs, monkeypatch):
     assert logs.open().producer_state.entry(5).last_sequence == 1
 
 
-def test_snapshot_of_a_log_that_is_cut_meanwhile_is_not_written(logs, monkeypatch):
+def test_producer_snapshot_of_a_log_truncated_meanwhile_is_not_written(logs, monkeypatch):
     monkeypatch.setattr(local_log, "SNAPSHOT_AT_ONCE_PRODUCERS_MAX", 10)
     for cut in ("truncate_to", "truncate_fully_and_start_at"):
         log = logs.open()
@@ -123,7 +123,9 @@ def test_snapshot_of_a_log_that_is_cut_meanwhile_is_not_written(logs, monkeypatc
         assert not list(logs.directory.glob("*.snapshot"))
 
 
-def test_a_snapshot_that_ends_before_the_producers_are_made_again_is_not_written(logs, monkeypatch):
+def test_producer_snapshot_finished_before_the_rebuild_after_a_truncation_is_not_written(
+    logs, monkeypatch
+):
     monkeypatch.setattr(local_log, "SNAPSHOT_AT_ONCE_PRODUCERS_MAX", 1)
     log = logs.open()
     for producer in range(500):
@@ -142,7 +144,7 @@ def test_a_snapshot_that_ends_before_the_producers_are_made_again_is_not_written
     ]  # fmt: skip
 
 
-def test_many_producers_are_written_down_again_only_after_many_batches(logs, monkeypatch):
+def test_snapshot_of_many_producers_is_repeated_only_after_many_batches(logs, monkeypatch):
     monkeypatch.setattr(local_log, "SNAPSHOT_AT_ONCE_PRODUCERS_MAX", 10)
     monkeypatch.setattr(local_log, "SNAPSHOT_INTERVAL_BYTES", 1 << 20)
     log = logs.open()
@@ -161,7 +163,7 @@ def state(log):
 
 
 @pytest.mark.parametrize("who", ["steps", "leader", "follower", "reader", "roll", "close"])
-def test_after_a_truncation_no_reader_sees_producers_that_are_gone(logs, batch, who, log):
+def test_producer_state_read_after_a_truncation_has_no_removed_producers(logs, batch, who, log):
     """The cut is one step; the state is rebuilt in steps, or at once when it is needed sooner."""
     for sequence in range(1_000):
         logs.lead(log, producer_id=sequence % 3, producer_epoch=0, base_sequence=sequence // 3)

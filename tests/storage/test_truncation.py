@@ -68,7 +68,9 @@ def check_whole(logs: Any, log: Any, before: list[bytes]) -> None:
 
 
 @pytest.mark.parametrize(("how", "offset"), CUTS)
-def test_a_log_is_whole_after_each_step_of_a_cut(logs: Any, how: str, offset: int) -> None:
+def test_log_is_consistent_after_each_step_of_a_truncation(
+    logs: Any, how: str, offset: int
+) -> None:
     log = filled(logs)
     log.advance_high_watermark(20)
     before, ends, segments = batches_in(log), [log.log_end_offset], len(log.segments)
@@ -90,7 +92,7 @@ def test_a_log_is_whole_after_each_step_of_a_cut(logs: Any, how: str, offset: in
     assert batches_in(again) == batches_in(log)
 
 
-def test_much_of_one_segment_is_cut_a_little_at_a_time(
+def test_truncation_of_a_large_segment_removes_a_little_at_a_time(
     logs: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The kernel takes half a second to free the pages of a gigabyte."""
@@ -121,7 +123,7 @@ USES: dict[str, Callable[[Any, Any], object]] = {
 @pytest.mark.parametrize("steps_before", [1, 6])
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize(("how", "offset"), [CUTS[0], CUTS[-1]])
-def test_use_of_the_log_between_two_steps_ends_the_cut(
+def test_truncation_is_completed_when_the_log_is_used_between_its_steps(
     logs: Any, how: str, offset: int, use: str, steps_before: int
 ) -> None:
     log = filled(logs)
@@ -139,7 +141,7 @@ def test_use_of_the_log_between_two_steps_ends_the_cut(
     assert batches_in(again) == found[0]
 
 
-def test_a_cut_goes_on_beside_retention(logs: Any) -> None:
+def test_truncation_continues_during_retention(logs: Any) -> None:
     log = filled(logs, retention_bytes=1000)
     log.advance_high_watermark(log.log_end_offset)
     cut, retention = log.truncation.truncating_to(40), log.retention.deleting_old_segments(NOW_MS)
@@ -150,7 +152,7 @@ def test_a_cut_goes_on_beside_retention(logs: Any) -> None:
     assert batches_in(after_kill(logs, log)) == batches_in(log)
 
 
-def test_a_log_that_was_deleted_is_not_cut_any_more(logs: Any) -> None:
+def test_truncation_of_a_log_that_is_deleted_meanwhile_ends(logs: Any) -> None:
     log = filled(logs)
     steps = log.truncation.truncating_to(7)
     next(steps)
@@ -166,7 +168,7 @@ def test_a_log_that_was_deleted_is_not_cut_any_more(logs: Any) -> None:
     [("open", errno.EMFILE), ("rename replace", errno.ENOSPC), ("open pwrite write", errno.ENOSPC)],
 )
 @pytest.mark.parametrize(("how", "offset"), [CUTS[0], CUTS[-1]])
-def test_a_cut_that_lacks_something_is_tried_again(
+def test_truncation_with_a_failing_disk_operation_can_be_repeated(
     logs: Any, monkeypatch: pytest.MonkeyPatch, how: str, offset: int, names: str, number: int
 ) -> None:
     disk = FailingDisk(monkeypatch, names, number)
@@ -202,7 +204,7 @@ def test_a_cut_that_lacks_something_is_tried_again(
     assert refused >= 3 and at > 8
 
 
-def test_a_cut_of_an_index_that_is_damaged_ends(logs: Any) -> None:
+def test_truncation_with_a_damaged_index_ends(logs: Any) -> None:
     """The cut neither continues for ever nor ends without a reason."""
     log = filled(logs, segment_bytes=1 << 20)
     log.segments.active.write_out()

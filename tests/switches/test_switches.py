@@ -29,29 +29,29 @@ def attempt(name: str, *, on_processes: bool = False) -> None:
 
 
 @pytest.mark.parametrize("name", chosen(ROUND, IN_SIMULATION, DIRECTED))
-def test_switches_of_this_round_are_caught(name: str) -> None:
+def test_switch_of_this_round_is_detected_in_simulation(name: str) -> None:
     attempt(name)
 
 
 @pytest.mark.cluster
 @pytest.mark.parametrize("name", chosen(ROUND, ON_PROCESSES, REAL))
-def test_switches_of_this_round_are_caught_on_processes(name: str) -> None:
+def test_switch_of_this_round_is_detected_on_processes(name: str) -> None:
     attempt(name, on_processes=True)
 
 
 @pytest.mark.chaos
 @EACH
-def test_every_one_is_caught(name: str) -> None:
+def test_switch_of_each_kind_is_detected_in_simulation(name: str) -> None:
     attempt(name)
 
 
 @pytest.mark.chaos
 @pytest.mark.parametrize("name", REAL)
-def test_every_one_is_caught_on_processes(name: str) -> None:
+def test_switch_of_each_kind_is_detected_on_processes(name: str) -> None:
     attempt(name, on_processes=True)
 
 
-def test_the_seed_that_met_a_bug_of_raft_is_clean_without_it(
+def test_raft_switch_seed_is_played_again_without_the_bug_and_is_clean(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Another seed might have been clean with the bug, too."""
@@ -67,14 +67,14 @@ def test_the_seed_that_met_a_bug_of_raft_is_clean_without_it(
     assert played == [(True, 1), (False, 0), (True, 2), (False, 1)]
 
 
-def test_every_one_has_its_turn() -> None:
+def test_switch_rounds_include_every_switch_once() -> None:
     for names, count in ((DIRECTED, IN_SIMULATION), (REAL, ON_PROCESSES)):
         rounds = [chosen(number, count, names) for number in range(100, 100 + len(names))]
         assert {name for each in rounds for name in each} == set(names)
 
 
 @EACH
-def test_a_switch_has_a_scenario_and_a_right_name(name: str) -> None:
+def test_switch_has_a_known_scenario_and_expected_anomaly(name: str) -> None:
     switch = SWITCHES[name]
     assert switch.breaks
     if switch.scenario not in RAFT_SCENARIOS:
@@ -89,7 +89,7 @@ def test_a_switch_has_a_scenario_and_a_right_name(name: str) -> None:
 
 
 @EACH
-def test_a_switch_changes_something_and_leaves_nothing_behind(name: str) -> None:
+def test_switch_installed_changes_product_code_and_restores_it(name: str) -> None:
     before = everything()
     context = SWITCHES[name].install()
     assert everything() == before, "not before it is entered"
@@ -98,12 +98,12 @@ def test_a_switch_changes_something_and_leaves_nothing_behind(name: str) -> None
     assert everything() == before
 
 
-def test_the_page_tells_of_all_of_them() -> None:
+def test_switches_page_lists_every_switch_as_detected() -> None:
     assert [each.switch for each in results.read()] == list(SWITCHES)
     assert all(each.is_good for each in results.read())
 
 
-def test_no_released_file_knows_of_them() -> None:
+def test_released_product_code_imports_no_switch() -> None:
     root = Path(__file__).parents[2]
     packages = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["setuptools"][
         "packages"

@@ -57,7 +57,7 @@ def called(node: ast.Call) -> str:
     return getattr(node.func, "attr", getattr(node.func, "id", ""))
 
 
-def test_commands_in_texts_are_quoted() -> None:
+def test_commands_in_messages_quote_their_names() -> None:
     assert [f"{name(file)}: {text}" for file in FILES for text in unquoted(parsed(file))] == []
 
 
@@ -70,7 +70,7 @@ def test_commands_in_texts_are_quoted() -> None:
         '"oncelog group delete {}".format(group)',
     ],
 )
-def test_an_unquoted_name_is_found(source: str) -> None:
+def test_advice_check_reports_an_unquoted_name(source: str) -> None:
     assert list(unquoted(ast.parse(source)))
 
 
@@ -83,5 +83,5 @@ def test_an_unquoted_name_is_found(source: str) -> None:
         'Random(f"oncelog chaos {seed}")',
     ],
 )
-def test_a_quoted_name_is_no_finding(source: str) -> None:
+def test_advice_check_ignores_a_quoted_name(source: str) -> None:
     assert not list(unquoted(ast.parse(source)))

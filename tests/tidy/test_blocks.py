@@ -15,7 +15,7 @@ Key = tuple[str, str]  # a page, and a text that one of its blocks has
 
 ELSEWHERE: dict[Key, str] = {
     ("README.md", "'.[test]'"): "tests/tidy/test_docs.py::"
-    "test_the_readme_gives_the_test_command_that_the_build_runs",
+    "test_readme_has_the_test_command_of_the_build",
     ("README.md", ".venv/bin/oncelog demo"): "tests/proof/demo/test_run.py::"
     "test_three_seeds_are_exactly_once_with_spark",
     ("docs/certified.md", "$ oncelog certify\n"): "tests/proof/certify/test_certifying.py::"
@@ -46,9 +46,9 @@ ELSEWHERE: dict[Key, str] = {
     "tests/interop/our_client/test_consumer_protocol.py",
     ("docs/install.md", "pip wheel"): "tests/pipeline/test_installed.py",
     ("docs/install.md", "FROM python"): "tests/tidy/test_install.py::"
-    "test_dockerfile_has_known_instructions",
+    "test_install_page_dockerfile_has_only_known_instructions",
     ("docs/install.md", "runs-on:"): "tests/tidy/test_install.py::"
-    "test_workflow_is_yaml_with_jobs_and_steps",
+    "test_install_page_workflow_is_valid_yaml_with_jobs_and_steps",
     ("docs/inject.md", "oncelog inject --api EndTxn"): "tests/cli/test_inject.py::"
     "test_inject_with_exit_when_done_exits_after_its_fault",
     ("docs/inject.md", "oncelog observe --bootstrap"): "tests/prove/test_observe.py",
@@ -106,7 +106,7 @@ def run_in_docs() -> set[Key]:
     return found
 
 
-def test_each_block_runs_or_it_is_said_why_not() -> None:
+def test_docs_code_block_is_run_by_a_test_or_has_a_reason() -> None:
     keys = [*run_in_docs(), *ELSEWHERE, *NOT_RUN]
     left = {
         f"{page}: {block.text.splitlines()[0]}"
@@ -118,13 +118,13 @@ def test_each_block_runs_or_it_is_said_why_not() -> None:
 
 
 @pytest.mark.parametrize("key", [*ELSEWHERE, *NOT_RUN], ids=lambda key: f"{key[0]} {key[1]}")
-def test_each_named_block_exists_once(key: Key) -> None:
+def test_docs_code_block_named_in_the_list_exists_once(key: Key) -> None:
     page, has = key
     assert sum(has in block.text for block in blocks_of(page)) == 1
 
 
 @pytest.mark.parametrize("where", sorted(set(ELSEWHERE.values())))
-def test_the_tests_that_are_named_exist(where: str) -> None:
+def test_docs_code_block_list_names_only_existing_tests(where: str) -> None:
     path, _, name = where.partition("::")
     assert (ROOT / path).exists()
     assert not name or re.search(rf"def {name}\(", (ROOT / path).read_text(encoding="utf-8"))

@@ -19,7 +19,9 @@ from .commit_message import problems
         ("Merge branch 'a'\n", 900, None),
     ],
 )
-def test_message_is_checked(message: str, lines: int, words: str | None) -> None:
+def test_commit_message_of_each_form_is_accepted_or_refused(
+    message: str, lines: int, words: str | None
+) -> None:
     found = problems(message, lines)
     assert bool(found) == (words is not None)
     assert words is None or words in found[0]

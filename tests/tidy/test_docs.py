@@ -404,18 +404,18 @@ PAGES = {
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_made_page_equals_its_source(page: str) -> None:
+def test_generated_docs_page_equals_the_output_of_its_generator(page: str) -> None:
     written = (ROOT / page).read_text(encoding="utf-8")
     assert written == PAGES[page](), "write it anew: .venv/bin/python -m tests.tidy.test_docs"
 
 
-def test_every_served_api_has_a_name_and_every_remark_an_api() -> None:
+def test_protocol_page_has_every_served_api_and_no_other() -> None:
     keys = {api.key for api in served()}
     assert keys <= set(API_NAMES)
     assert set(REMARKS) <= keys
 
 
-def test_the_readme_gives_the_test_command_that_the_build_runs() -> None:
+def test_readme_has_the_test_command_of_the_build() -> None:
     found = re.findall(r"^\$ (python3 -m venv .*pytest.*)$", README, re.MULTILINE)
     assert len(found) == 1
     assert "&& .venv/bin/python -m pytest" in found[0]
@@ -425,7 +425,7 @@ def plain_words(text: str) -> str:
     return re.sub(r"[_\-\s]+", " ", text.lower())
 
 
-def test_the_glossary_sends_to_files_that_use_the_words() -> None:
+def test_glossary_terms_occur_in_the_files_they_name() -> None:
     """A search for a term of the field leads to its place in the code."""
     wrong: list[str] = []
     for line in (ROOT / "docs/glossary.md").read_text(encoding="utf-8").splitlines():
@@ -439,7 +439,7 @@ def test_the_glossary_sends_to_files_that_use_the_words() -> None:
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/ARCHITECTURE.md"])
-def test_a_first_page_has_at_most_200_lines(page: str) -> None:
+def test_first_docs_page_has_at_most_200_lines(page: str) -> None:
     assert len((ROOT / page).read_text(encoding="utf-8").splitlines()) <= 200
 
 
@@ -447,7 +447,7 @@ def test_a_first_page_has_at_most_200_lines(page: str) -> None:
     "page",
     ["README.md", "docs/ARCHITECTURE.md", "docs/internals.md", "CHANGELOG.md", "CONTRIBUTING.md"],
 )
-def test_files_that_are_spoken_of_exist(page: str) -> None:
+def test_docs_page_names_only_existing_files(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     linked = re.findall(r"\]\((?!https?:|#)([^)#]+)\)", text)
     folders = "|".join(("docs", "tests", *MAY_IMPORT))
@@ -456,7 +456,7 @@ def test_files_that_are_spoken_of_exist(page: str) -> None:
     assert [str(file) for file in named if not file.exists()] == []
 
 
-def test_each_command_of_the_pages_exists(
+def test_docs_page_commands_exist(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     text = README + (ROOT / "docs/cluster.md").read_text(encoding="utf-8")

@@ -87,7 +87,7 @@ def name(file: Path) -> str:
     return str(file.relative_to(ROOT))
 
 
-def test_a_file_imports_only_from_below() -> None:
+def test_product_file_imports_only_from_lower_floors() -> None:
     wrong: list[str] = []
     for file in FILES:
         siblings, outside = imports(file)
@@ -97,29 +97,29 @@ def test_a_file_imports_only_from_below() -> None:
     assert wrong == []
 
 
-def test_a_core_does_no_io() -> None:
+def test_product_core_file_does_no_io() -> None:
     shells = ("coordinator/raft/", "node/", "deploy/", "proof/", "cli/", "pipeline/", *SHELLS)
     cores = [file for file in FILES if not name(file).startswith(shells)]
     assert {name(f): found for f in cores if (found := imports(f)[1] & IO_MODULES)} == {}
 
 
-def test_a_file_has_at_most_500_lines() -> None:
+def test_product_file_has_at_most_500_lines() -> None:
     sizes = {name(file): len(file.read_text().splitlines()) for file in FILES}
     assert {file: lines for file, lines in sizes.items() if lines > 500} == {}
 
 
-def test_every_folder_with_code_is_packaged() -> None:
+def test_product_folder_with_code_is_packaged() -> None:
     assert PYPROJECT.read_text() == with_packages(PYPROJECT.read_text()), (
         "write them anew: .venv/bin/python -m tests.tidy.packages"
     )
 
 
-def test_only_the_audit_of_proof_stands_on_the_pipeline() -> None:
+def test_proof_files_outside_the_audit_do_not_import_the_pipeline() -> None:
     wrong = [name(file) for file in FILES if "pipeline" in imports(file)[0]]
     assert {file for file in wrong if not file.startswith(("pipeline/", "proof/audit/"))} == set()
 
 
-def test_no_handle_of_the_event_loop_is_asked_for_its_time() -> None:
+def test_product_code_never_calls_when_of_a_loop_handle() -> None:
     """The handle of uvloop has no `when` where a delay rounds to 0 ms."""
     asked = [
         f"{name(file)}:{node.lineno}"

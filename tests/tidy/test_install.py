@@ -26,14 +26,14 @@ def anchors(page: str) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
-def test_nothing_is_said_to_come_from_pypi() -> None:
+def test_install_page_names_no_package_on_pypi() -> None:
     texts = [*PAGES, *FILES]
     found = [name(file) for file in texts if FROM_PYPI.search(file.read_text(encoding="utf-8"))]
     assert found == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_to_pages_and_headings_that_exist(page) -> None:
+def test_docs_links_lead_to_existing_pages_and_headings(page) -> None:
     text = page.read_text(encoding="utf-8")
     wrong: list[str] = []
     for link in re.findall(r"\]\((?!https?:)([^)\s]+)\)", text):
@@ -47,14 +47,14 @@ def test_links_lead_to_pages_and_headings_that_exist(page) -> None:
     assert wrong == []
 
 
-def test_each_extra_is_explained() -> None:
+def test_install_page_explains_each_extra() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert set(re.findall(r"^\| `([\w-]+)` \|", INSTALL, re.MULTILINE)) == set(
         project["optional-dependencies"]
     )
 
 
-def test_dockerfile_has_known_instructions() -> None:
+def test_install_page_dockerfile_has_only_known_instructions() -> None:
     lines = block("dockerfile").splitlines()
     assert lines[0].startswith("FROM ")
     assert {line.split()[0] for line in lines} <= DOCKER
@@ -63,7 +63,7 @@ def test_dockerfile_has_known_instructions() -> None:
             assert json.loads(line.removeprefix("CMD "))[:2] == ["sh", "-c"]
 
 
-def test_workflow_is_yaml_with_jobs_and_steps() -> None:
+def test_install_page_workflow_is_valid_yaml_with_jobs_and_steps() -> None:
     yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
     (job,) = yaml.safe_load(block("yaml"))["jobs"].values()
     assert all({"uses", "run"} & step.keys() for step in job["steps"])

@@ -118,7 +118,7 @@ def _type_of(kind: Kind, outer: str, array: str) -> str:
 
 
 @pytest.mark.parametrize("name", STUBS)
-def test_the_types_of_messages_are_those_of_the_schemas(name: str) -> None:
+def test_message_type_stubs_equal_those_generated_from_the_schemas(name: str) -> None:
     stub = (FOLDER / f"{name}.pyi").read_text(encoding="utf-8")
     assert ast.unparse(ast.parse(stub)) == ast.unparse(ast.parse(STUBS[name]()))
 

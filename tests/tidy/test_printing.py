@@ -29,16 +29,16 @@ def bare_prints(tree: ast.AST) -> list[int]:
     ]
 
 
-def test_commands_print_nothing_as_it_is() -> None:
+def test_command_code_has_no_bare_print_of_a_value() -> None:
     found = {name(file): lines for file in COMMANDS if (lines := bare_prints(parsed(file)))}
     assert found == {}
 
 
 @pytest.mark.parametrize("source", ["print(f'{group}')", "sys.stdout.write(text)"])
-def test_a_bare_print_is_found(source: str) -> None:
+def test_print_check_reports_a_bare_print(source: str) -> None:
     assert bare_prints(ast.parse(source)) == [1]
 
 
 @pytest.mark.parametrize("source", ["print(json.dumps(rows))", "print(printable(text))"])
-def test_a_safe_print_is_no_finding(source: str) -> None:
+def test_print_check_ignores_a_safe_print(source: str) -> None:
     assert not bare_prints(ast.parse(source))

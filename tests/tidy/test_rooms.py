@@ -50,12 +50,12 @@ EXAMPLES = {
 }  # of users, of others
 
 
-def test_imports_with_those_for_types_make_no_circle() -> None:
+def test_product_imports_including_type_imports_have_no_cycle() -> None:
     assert import_circles(with_types=True) == []
 
 
 @pytest.mark.parametrize("part", ROOMS)
-def test_rooms_import_only_from_rooms_below(part: str) -> None:
+def test_product_subpackages_import_only_from_lower_ones(part: str) -> None:
     floors = ROOMS[part]
     assert len(floors) <= FLOORS_MAX
     place = {
@@ -76,7 +76,7 @@ def test_rooms_import_only_from_rooms_below(part: str) -> None:
     assert wrong == []
 
 
-def test_a_folder_holds_few_files() -> None:
+def test_folder_has_at_most_twenty_files() -> None:
     tests = list((ROOT / "tests").rglob("*.py"))
     counts = Counter(file.parent.relative_to(ROOT) for file in [*FILES, *tests])
     large = {
@@ -103,7 +103,7 @@ def prose(file: Path, text: str) -> Iterator[str]:
             before = token.type
 
 
-def test_files_and_modules_that_texts_name_exist() -> None:
+def test_docstrings_and_pages_name_only_existing_files_and_modules() -> None:
     command = ["git", "ls-files", "-co", "--exclude-standard"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     files = [ROOT / name for name in listed.splitlines() if (ROOT / name).exists()]

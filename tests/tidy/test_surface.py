@@ -5,7 +5,7 @@ import difflib
 from .surface import RECORDED, surface
 
 
-def test_commands_and_public_names_are_the_recorded_ones() -> None:
+def test_public_commands_and_names_equal_the_recorded_surface() -> None:
     recorded = RECORDED.read_text(encoding="utf-8").splitlines()
     changes = list(difflib.unified_diff(recorded, surface().splitlines(), lineterm="", n=0))
     assert changes == [], "if that is meant: .venv/bin/python -m tests.tidy.surface"

@@ -3,7 +3,7 @@
 from ..rounds import TURNS, chosen, skipped
 
 
-def test_each_name_is_left_out_in_all_rounds_but_one_of_three() -> None:
+def test_rotating_tests_run_in_one_of_three_rounds() -> None:
     names = [f"test_{number}" for number in range(17)]
     for first in (0, 739_000):
         rounds = [skipped(first + number, names) for number in range(TURNS)]
@@ -11,7 +11,7 @@ def test_each_name_is_left_out_in_all_rounds_but_one_of_three() -> None:
         assert all(5 <= len(names) - len(out) <= 6 for out in rounds)
 
 
-def test_cases_of_a_round_go_on_where_the_last_one_ended() -> None:
+def test_rotating_cases_of_a_round_continue_where_the_last_ended() -> None:
     cases = "abcde"
     taken = [case for number in range(5) for case in chosen(number, 2, cases)]
     assert sorted(taken) == sorted(cases * 2)

@@ -16,7 +16,7 @@ def test_who_is_elected_leads():
 '''
 
 
-def test_sentences_of_the_folders_are_plain() -> None:
+def test_word_ratios_of_each_folder_are_below_two_percent() -> None:
     places = [
         place
         for folder in folders().values()
@@ -26,18 +26,18 @@ def test_sentences_of_the_folders_are_plain() -> None:
     assert not places
 
 
-def test_fragments_pronouns_and_names_are_found() -> None:
+def test_word_check_counts_planted_fragments_pronouns_and_names() -> None:
     folder = Folder()
     read(folder, "planted.py", ast.parse(PLANTED))
     assert folder.ratios == {"openings": 0.5, "pronouns": 0.5, "test names": 1.0}
 
 
-def test_pages_have_short_sentences() -> None:
+def test_docs_pages_have_a_mean_sentence_length_below_the_limit() -> None:
     means = {str(page.relative_to(ROOT)): mean_words(page) for page in PAGES}
     long = {name: mean for name, mean in means.items() if mean > MEAN_WORDS_MAX}
     assert not long, "python -m tests.tidy.pages -v PAGE shows its sentences"
 
 
-def test_sentences_of_a_page_are_those_outside_of_code_and_tables() -> None:
+def test_page_sentences_exclude_code_and_tables() -> None:
     page = "# A title\n\nOne two three. Four `five six` [seven](x.md)!\n\n| a b c |\n\n```\nno\n```"
     assert [word_count(each) for each in sentences(page)] == [3, 3]

@@ -38,7 +38,9 @@ def another(topic: PassingValues) -> str:
 @pytest.mark.parametrize(
     ("kind", "falsify"), [(LatestValues, higher), (LatestValues, removed), (PassingValues, another)]
 )
-def test_missing_record_is_reported(kind: type[OwnTopic], falsify: Callable[[Any], str]) -> None:
+def test_own_topic_with_a_removed_or_changed_record_is_reported(
+    kind: type[OwnTopic], falsify: Callable[[Any], str]
+) -> None:
     topic, rounds = kind(3), iter([False] * 40)  # with this seed not all has passed at the end
 
     async def prepare(cluster: VirtualCluster) -> None:
@@ -56,7 +58,7 @@ def test_missing_record_is_reported(kind: type[OwnTopic], falsify: Callable[[Any
         assert words.startswith(expected)
 
 
-def test_topic_that_is_made_again_needs_only_later_records() -> None:
+def test_own_topic_that_is_recreated_requires_only_later_records() -> None:
     topic = PassingValues(1)
 
     async def live_twice(cluster: VirtualCluster) -> list[str]:
@@ -77,7 +79,7 @@ def test_topic_that_is_made_again_needs_only_later_records() -> None:
         assert cluster.finish(live_twice(cluster)) == []
 
 
-def test_difference_found_by_compare_is_a_finding_of_the_run() -> None:
+def test_own_topic_whose_comparison_finds_a_difference_fails_the_run() -> None:
     async def compare(_self: OwnTopic, _cluster: VirtualCluster) -> list[str]:
         return ["partition 0, key 1: gone"]
 

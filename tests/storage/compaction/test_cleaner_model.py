@@ -212,7 +212,7 @@ LAST = [("clean deep",), ("lose snapshots", 1), ("lose snapshots", 99)]
 @pytest.mark.in_turn
 @settings(max_examples=80, deadline=None)
 @given(st.lists(steps, min_size=10, max_size=50), st.sampled_from([1, 2, 3, 100]))
-def test_no_reader_and_no_producer_sees_a_cleaning(history, keys_max):
+def test_cleaned_log_gives_every_reader_and_producer_the_same_answers(history, keys_max):
     directory = Path(mkdtemp())
     try:
         # A killed process loses nothing that it wrote, synced or not.

@@ -113,7 +113,7 @@ def compacted(tmp_path) -> Compacted:
     return Compacted(tmp_path)
 
 
-def test_the_last_record_of_each_key_stays_at_its_offset(compacted):
+def test_cleaner_keeps_the_last_record_of_each_key_at_its_offset(compacted):
     compacted.put((b"a", b"1"), (b"b", b"1"), (b"a", b"2"))
     compacted.put((b"c", b"1"), (b"b", b"2"))
     assert compacted.clean() == 1
@@ -123,7 +123,7 @@ def test_the_last_record_of_each_key_stays_at_its_offset(compacted):
     assert {h.partition_leader_epoch for h in headers} == {3}
 
 
-def test_the_active_segment_is_not_touched_but_later_cleanings_reach_it(compacted):
+def test_cleaner_leaves_the_active_segment_unchanged_until_it_is_rolled(compacted):
     compacted.put((b"a", b"1"))
     compacted.roll()
     compacted.put((b"a", b"2"))
@@ -135,7 +135,9 @@ def test_the_active_segment_is_not_touched_but_later_cleanings_reach_it(compacte
 
 
 @pytest.mark.parametrize("compression", [0, 1, 2, 3, 4])
-def test_a_thinned_batch_keeps_its_codec_stamps_and_headers(compacted, compression):
+def test_cleaned_batch_with_fewer_records_keeps_its_codec_timestamps_and_headers(
+    compacted, compression
+):
     headers = (("trace", b"1"), ("none", None))
     records = [
         Record(0, 77, b"a", b"1"),
@@ -163,7 +165,7 @@ def test_a_thinned_batch_keeps_its_codec_stamps_and_headers(compacted, compressi
     assert (header.last_offset_delta, header.record_count, header.max_timestamp) == (2, 1, 78)
 
 
-def test_append_time_survives(tmp_path):
+def test_cleaned_batch_with_log_append_time_keeps_its_timestamp(tmp_path):
     compacted = Compacted(tmp_path, LogConfig(uses_append_time=True, is_compacted=True,
         min_cleanable_dirty_ratio=0.0))  # fmt: skip
     compacted.put((b"a", b"1"), (b"b", b"1"), now_ms=555)
@@ -176,7 +178,7 @@ def test_append_time_survives(tmp_path):
     assert compacted.batches()[0][1] == [Record(1, 555, b"b", b"1")]
 
 
-def test_a_tombstone_stays_visible_until_its_horizon(compacted):
+def test_tombstone_stays_readable_until_its_delete_horizon(compacted):
     compacted.put((b"a", b"1"))
     compacted.put((b"a", None), (b"b", b"1"))
     compacted.clean(NOW)
@@ -194,7 +196,7 @@ def test_a_tombstone_stays_visible_until_its_horizon(compacted):
     assert compacted.records()[0] == (2, b"b", b"1")
 
 
-def test_a_clock_that_was_advanced_reaches_a_horizon_that_was_set_before(compacted):
+def test_tombstone_with_a_horizon_before_a_clock_advance_is_removed_after_it(compacted):
     compacted.put((b"a", b"1"))
     compacted.put((b"a", None), (b"b", b"1"))
     compacted.clean(NOW)
@@ -207,7 +209,7 @@ def test_a_clock_that_was_advanced_reaches_a_horizon_that_was_set_before(compact
         assert compacted.records()[0] == first
 
 
-def test_records_without_key_go(compacted):
+def test_cleaner_removes_records_without_a_key(compacted):
     compacted.config = compacted.log.config = LogConfig(segment_bytes=1 << 20)  # not compacted yet
     compacted.put((None, b"1"), (b"a", b"1"))
     compacted.log.config = CONFIG
@@ -215,7 +217,7 @@ def test_records_without_key_go(compacted):
     assert compacted.records() == [(1, b"a", b"1")]
 
 
-def test_aborted_data_goes_and_its_marker_after_the_horizon(compacted):
+def test_cleaner_removes_aborted_records_and_their_marker_after_the_horizon(compacted):
     compacted.put((b"a", b"1"))
     compacted.put((b"a", b"aborted"), (b"b", b"aborted"), producer=(5, 0, 0), transactional=True)
     compacted.mark(5, is_abort=True)
@@ -237,7 +239,7 @@ def test_aborted_data_goes_and_its_marker_after_the_horizon(compacted):
     assert [header for header, _ in compacted.batches() if header.is_control] == []
 
 
-def test_a_commit_marker_stays_as_long_as_its_data(compacted):
+def test_commit_marker_stays_as_long_as_its_records(compacted):
     compacted.put((b"a", b"1"), producer=(5, 0, 0), transactional=True)
     compacted.mark(5)
     compacted.put((b"x", b"1"), producer=(5, 0, 1))
@@ -253,7 +255,7 @@ def test_a_commit_marker_stays_as_long_as_its_data(compacted):
     assert not any(header.is_control for header, _ in compacted.batches())
 
 
-def test_the_last_marker_of_a_producer_stays_whole(compacted):
+def test_last_marker_of_a_producer_is_never_removed_by_cleaning(compacted):
     """The marker bears the epoch that fences; without it a full replay would forget the fence."""
     compacted.mark(5, epoch=9)
     for now_ms in (NOW, NOW + 200, NOW + 400):
@@ -265,7 +267,7 @@ def test_the_last_marker_of_a_producer_stays_whole(compacted):
     assert len(records) == 1
 
 
-def test_the_last_batch_of_a_producer_stays_as_an_empty_one(compacted):
+def test_last_batch_of_a_producer_is_kept_as_an_empty_batch_by_cleaning(compacted):
     compacted.put((b"a", b"1"), (b"a", b"2"), producer=(5, 0, 0))
     compacted.put((b"a", b"3"), (b"a", b"4"), producer=(5, 0, 2))
     compacted.put((b"a", b"5"))
@@ -280,7 +282,7 @@ def test_the_last_batch_of_a_producer_stays_as_an_empty_one(compacted):
     assert compacted.batches()[0][0].base_offset == 4
 
 
-def test_the_end_of_the_cleaned_range_is_kept(compacted):
+def test_cleaner_keeps_the_last_offset_of_the_cleaned_range(compacted):
     compacted.put((b"a", b"1"))
     compacted.put((b"a", b"2"), producer=(5, 0, 0), transactional=True)
     compacted.mark(5, is_abort=True)
@@ -290,7 +292,7 @@ def test_the_end_of_the_cleaned_range_is_kept(compacted):
     assert compacted.batches()[-1][0].last_offset == 2
 
 
-def test_with_little_memory_a_log_is_cleaned_in_passes(tmp_path):
+def test_cleaner_with_little_memory_cleans_a_log_in_several_passes(tmp_path):
     compacted = Compacted(tmp_path, keys_max=2)
     for value in (b"1", b"2"):
         for key in (b"a", b"b", b"c", b"d", b"e"):
@@ -305,7 +307,7 @@ def test_with_little_memory_a_log_is_cleaned_in_passes(tmp_path):
     ]  # fmt: skip
 
 
-def test_a_key_map_takes_a_batch_whole_or_not_at_all():
+def test_cleaner_key_map_takes_all_keys_of_a_batch_or_none():
     keys = KeyMap(0, keys_max=3)
     big = encode_batch([Record(n, 0, b"%d" % n, b"") for n in range(10)], base_offset=0)
     assert keys.add_batch(decode_header(big), big)  # the first one always
@@ -319,7 +321,7 @@ def test_a_key_map_takes_a_batch_whole_or_not_at_all():
     assert not keys.is_superseded(b"x", 0)
 
 
-def test_a_segment_in_which_nothing_changes_is_not_replaced(compacted):
+def test_segment_without_a_record_to_remove_is_not_replaced_by_cleaning(compacted):
     compacted.put((b"a", b"1"), (b"b", b"1"))
     files = sorted(compacted.log.segments.first.paths()[0].parent.iterdir())
     assert compacted.clean() == 0
@@ -328,7 +330,7 @@ def test_a_segment_in_which_nothing_changes_is_not_replaced(compacted):
     assert compacted.clean() == 0
 
 
-def test_small_segments_are_merged_and_found_again_after_a_restart(compacted):
+def test_small_segments_are_merged_by_cleaning_and_reopened_after_a_restart(compacted):
     for n in range(10):
         compacted.put((b"k%d" % (n % 4), b"%d" % n))
         compacted.roll()
@@ -346,7 +348,7 @@ def test_small_segments_are_merged_and_found_again_after_a_restart(compacted):
     assert not list((compacted.directory / "t-0").glob("*.cleaned"))
 
 
-def test_work_comes_in_slices(compacted):
+def test_cleaner_of_a_long_log_works_in_slices(compacted):
     for n in range(40):
         compacted.put((b"k%d" % n, b"v" * 100_000))
     compacted.roll()
@@ -355,7 +357,7 @@ def test_work_comes_in_slices(compacted):
     assert len(steps) >= 2 * 40 * 100_000 // (SLICE_BYTES + 100_100) - 2
 
 
-def test_a_batch_that_cannot_be_read_stops_the_cleaning_of_its_log(compacted):
+def test_batch_that_cannot_be_read_stops_the_cleaning_of_its_log(compacted):
     compacted.put_twice()
     path = compacted.log.segments.first.paths()[0]
     content = bytearray(path.read_bytes())
@@ -370,7 +372,7 @@ def test_a_batch_that_cannot_be_read_stops_the_cleaning_of_its_log(compacted):
     assert path.read_bytes() == content
 
 
-def test_a_segment_that_retention_took_is_not_swapped(compacted):
+def test_segment_deleted_by_retention_during_cleaning_is_not_replaced(compacted):
     compacted.put_twice()
     cleaning = compacted.cleaner.begin([compacted.log], NOW)
     compacted.log.retention.advance_log_start_offset(2)
@@ -401,7 +403,7 @@ def following(directory):
 
 
 @pytest.mark.parametrize("grows_by", [0, 1, 20])
-def test_a_segment_that_was_cut_meanwhile_is_not_swapped(tmp_path, grows_by):
+def test_segment_truncated_during_cleaning_is_not_replaced(tmp_path, grows_by):
     """An unclean election cuts a segment under cleaning, and other records replace its own."""
     compacted = following(tmp_path)
     log, cleaner = compacted.log, compacted.cleaner
@@ -422,7 +424,7 @@ def test_a_segment_that_was_cut_meanwhile_is_not_swapped(tmp_path, grows_by):
         assert [key for _, key, _ in compacted.records()] == [b"a", b"b"]
 
 
-def test_a_batch_that_was_cut_while_it_was_read_is_not_taken_for_damage(tmp_path):
+def test_batch_truncated_while_the_cleaner_reads_it_is_not_marked_damaged(tmp_path):
     compacted = following(tmp_path)
     log, cleaner = compacted.log, compacted.cleaner
     cleaner.begin([log], NOW)
@@ -433,7 +435,7 @@ def test_a_batch_that_was_cut_while_it_was_read_is_not_taken_for_damage(tmp_path
 
 
 @pytest.mark.parametrize("change", ["cut above", "cut another"])
-def test_cleaning_with_unrelated_changes_meanwhile_finishes(tmp_path, change):
+def test_cleaning_with_appends_meanwhile_finishes(tmp_path, change):
     compacted = following(tmp_path)
     log, cleaner = compacted.log, compacted.cleaner
     steps = present(cleaner.begin([log], NOW)).steps()
@@ -449,7 +451,7 @@ def test_cleaning_with_unrelated_changes_meanwhile_finishes(tmp_path, change):
     assert compacted.log.segments.first.size_bytes < 400
 
 
-def test_a_topic_made_anew_while_the_old_one_is_cleaned_counts_as_dirty(compacted):
+def test_topic_recreated_during_its_cleaning_is_dirty(compacted):
     compacted.put((b"a", b"1"), (b"a", b"2"))
     compacted.roll()
     compacted.log.flushing.flush()
@@ -463,7 +465,7 @@ def test_a_topic_made_anew_while_the_old_one_is_cleaned_counts_as_dirty(compacte
     assert compacted.log.local.cleaned_offset == 0
 
 
-def test_a_cleaning_that_fails_leaves_no_files(compacted):
+def test_cleaning_that_fails_leaves_no_temporary_files(compacted):
     compacted.put_twice()
 
     class Full(OSError):
@@ -483,7 +485,7 @@ def test_a_cleaning_that_fails_leaves_no_files(compacted):
     assert compacted.clean() == 1
 
 
-def test_group_that_is_not_swapped_in_leaves_no_files(compacted):
+def test_segment_group_that_is_not_swapped_in_leaves_no_files(compacted):
     """Left files made the next swap of the directory count as incomplete after a crash."""
     compacted.put_twice()
     steps = present(compacted.cleaner.begin([compacted.log], NOW)).steps()
@@ -496,7 +498,7 @@ def test_group_that_is_not_swapped_in_leaves_no_files(compacted):
     assert not list((compacted.directory / "t-0").glob("*.cleaned"))
 
 
-def test_an_old_snapshot_does_not_bring_a_transaction_back(tmp_path):
+def test_producer_snapshot_older_than_a_removed_marker_does_not_reopen_its_transaction(tmp_path):
     """The transaction's marker has been removed; a replay from that snapshot would see no end."""
     compacted = Compacted(tmp_path)
     compacted.put((b"z", b"1" * 600_000))
@@ -516,7 +518,7 @@ def test_an_old_snapshot_does_not_bring_a_transaction_back(tmp_path):
     assert compacted.log.producer_state.first_ongoing_offset is None
 
 
-def test_log_cleaned_up_to_a_cut_is_dirty_from_there(compacted):
+def test_log_cleaned_up_to_a_truncation_point_is_dirty_from_there(compacted):
     compacted.put((b"a", b"1"))
     compacted.put((b"b", b"1"))
     compacted.clean()
@@ -527,7 +529,7 @@ def test_log_cleaned_up_to_a_cut_is_dirty_from_there(compacted):
     assert compacted.log.local.cleaned_offset == 0
 
 
-def test_the_dirtiest_log_comes_first(tmp_path):
+def test_cleaner_chooses_the_log_with_the_highest_dirty_ratio(tmp_path):
     first, second = Compacted(tmp_path / "1"), Compacted(tmp_path / "2")
     second.log.topic = "u"
     for compacted in (first, second):
@@ -623,7 +625,7 @@ def test_cleaning_keeps_the_batch_that_a_cut_would_make_the_newest(compacted):
 
 
 @pytest.mark.parametrize("change", ["cut", "dropped"])
-def test_log_that_changes_while_its_producers_are_noted_is_not_cleaned_then(tmp_path, change):
+def test_log_that_changes_while_its_producers_are_noted_is_left_uncleaned(tmp_path, change):
     compacted = following(tmp_path)
     log, cleaner = compacted.log, compacted.cleaner
     for producer_id in range(300):
@@ -679,7 +681,7 @@ def test_log_that_cannot_be_read_is_uncleanable_and_the_others_are_cleaned(
     assert broken.clean() == (0 if is_set_aside else 1)
 
 
-def test_finished_cleaning_has_synced_the_swapped_files(compacted, monkeypatch):
+def test_cleaning_that_finished_has_synced_the_swapped_files(compacted, monkeypatch):
     synced: list[list[str]] = []
     monkeypatch.setattr(cleaning, "sync_directory", lambda path: synced.append(os.listdir(path)))
     compacted.put_twice()

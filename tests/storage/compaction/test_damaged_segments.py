@@ -63,7 +63,7 @@ def cleaned_records(log):
 
 
 @pytest.mark.parametrize("bit", [1, 7])
-def test_cleaning_of_a_segment_with_a_flipped_bit_drops_no_record(written, bit):
+def test_cleaning_of_a_segment_with_a_flipped_bit_removes_no_readable_record(written, bit):
     expected = cleaned_records(open_log(copy(written, "sound")))
     assert expected is not None and len(expected) == BATCHES + 1
     size_bytes = (written / f"{0:020d}.log").stat().st_size

@@ -32,7 +32,7 @@ def plan(segments=SEGMENTS, *, config=None, **limits) -> CleaningPlan:
     return plan_cleaning(segments, config or LogConfig(), **given | limits)
 
 
-def test_everything_below_the_active_segment_may_be_cleaned():
+def test_cleaning_plan_covers_all_segments_below_the_active_one():
     assert plan() == CleaningPlan(0, 40, 0, 400, False)
 
 
@@ -40,11 +40,11 @@ def test_everything_below_the_active_segment_may_be_cleaned():
 @pytest.mark.parametrize(
     ("offset", "end"), [(50, 40), (40, 40), (39, 30), (30, 30), (25, 20), (5, 0), (0, 0)]
 )
-def test_nothing_undecided_and_nothing_unsynced_is_cleaned(limit, offset, end):
+def test_cleaning_plan_ends_before_undecided_and_unsynced_records(limit, offset, end):
     assert plan(**{limit: offset}).end_offset == end
 
 
-def test_the_clean_part_counts_for_the_ratio():
+def test_cleaning_plan_includes_the_clean_part_in_the_dirty_ratio():
     found = plan(cleaned_offset=30)
     assert (found.first_dirty_offset, found.clean_bytes, found.dirty_bytes) == (30, 300, 100)
     assert found.dirty_ratio == 0.25
@@ -53,18 +53,20 @@ def test_the_clean_part_counts_for_the_ratio():
     assert plan(cleaned_offset=10).is_worth_it(LogConfig())
 
 
-def test_nothing_dirty_is_never_worth_it():
+def test_cleaning_plan_without_dirty_records_is_never_run():
     assert not plan(cleaned_offset=40).is_worth_it(LogConfig(min_cleanable_dirty_ratio=0.0))
     assert not plan([summary(0)]).is_worth_it(LogConfig(min_cleanable_dirty_ratio=0.0))
 
 
 @pytest.mark.parametrize(("checkpoint", "first_dirty"), [(5, 12), (12, 12), (35, 35), (51, 12)])
-def test_a_checkpoint_outside_of_the_log_is_not_believed(checkpoint, first_dirty):
+def test_cleaning_plan_with_a_checkpoint_outside_the_log_starts_at_the_log_start(
+    checkpoint, first_dirty
+):
     found = plan(cleaned_offset=checkpoint, log_start_offset=12)
     assert found.first_dirty_offset == first_dirty
 
 
-def test_young_records_stay_for_the_least_lag():
+def test_cleaning_plan_leaves_records_younger_than_min_compaction_lag():
     config = LogConfig(min_compaction_lag_ms=1000)
     segments = [summary(0), summary(10), summary(20, newest=NOW - 999), summary(30), summary(40)]
     assert plan(segments, config=config).end_offset == 20
@@ -74,7 +76,7 @@ def test_young_records_stay_for_the_least_lag():
     assert plan(segments, config=config, cleaned_offset=10).end_offset == 40
 
 
-def test_an_advanced_clock_makes_records_older_for_both_lags():
+def test_cleaning_plan_after_a_clock_advance_has_older_records_for_both_lags():
     def advanced_since_ms(moment_ms: int) -> int:
         return 2000 if moment_ms <= NOW - 4000 else 0
 
@@ -85,11 +87,11 @@ def test_an_advanced_clock_makes_records_older_for_both_lags():
     assert (found.end_offset, found.is_overdue) == (10, True)
 
 
-def test_records_of_the_future_are_no_hindrance_without_a_lag():
+def test_cleaning_plan_without_a_lag_includes_records_with_future_timestamps():
     assert plan([summary(0, newest=NOW + 9), summary(10)]).end_offset == 10
 
 
-def test_old_dirty_records_are_cleaned_whatever_the_ratio():
+def test_cleaning_plan_beyond_max_compaction_lag_ignores_the_dirty_ratio():
     config = LogConfig(max_compaction_lag_ms=6000)
     segments = [summary(0, 9000), summary(10, first=NOW - 6001), summary(20)]
     found = plan(segments, config=config, cleaned_offset=10)
@@ -105,7 +107,7 @@ def groups(segments, end_offset=1000, **config) -> list[list[int]]:
     return [[segments[at].base_offset for at in group] for group in found]
 
 
-def test_small_segments_become_one():
+def test_cleaning_plan_groups_small_segments_into_one():
     segments = [summary(n, 100) for n in (0, 10, 20, 30, 40)]
     assert groups(segments, segment_bytes=1000) == [[0, 10, 20, 30, 40]]
     assert groups(segments, segment_bytes=250) == [[0, 10], [20, 30], [40]]
@@ -114,12 +116,12 @@ def test_small_segments_become_one():
     assert groups([]) == []
 
 
-def test_indexes_of_a_group_fit():
+def test_cleaning_plan_groups_only_segments_whose_indexes_fit_together():
     segments = [summary(n, index=400) for n in (0, 10, 20)]
     assert groups(segments, segment_index_bytes=800) == [[0, 10], [20]]
 
 
-def test_offsets_of_a_group_fit_in_31_bits():
+def test_cleaning_plan_groups_only_segments_within_31_bits_of_offsets():
     segments = [summary(0), summary(10), summary(2**31)]
     assert groups(segments, 2**31 + 5) == [[0, 10], [2**31]]
     assert groups(segments[:2], 2**31) == [[0, 10]]

@@ -75,7 +75,7 @@ def test_a_second_broker_on_a_directory_is_refused_with_the_pid_of_the_first(ope
         opened()
 
 
-def test_the_lock_ends_with_the_process(opened, tmp_path):
+def test_data_directory_lock_is_released_when_its_process_ends(opened, tmp_path):
     program = f"""
 import os
 from pathlib import Path
@@ -89,7 +89,7 @@ os.kill(os.getpid(), 9)
 
 
 @pytest.mark.parametrize("other", [{"cluster_id": "d"}, {"node_id": 2}])
-def test_a_directory_of_another_cluster_or_node_is_refused_untouched(opened, tmp_path, other):
+def test_data_directory_of_another_cluster_or_node_is_refused_unchanged(opened, tmp_path, other):
     opened().release()
     before = (tmp_path / "node-1" / "meta.properties").read_bytes()
     with pytest.raises(WrongCluster, match="it belongs to node 1 of cluster c"):
@@ -98,7 +98,7 @@ def test_a_directory_of_another_cluster_or_node_is_refused_untouched(opened, tmp
     opened()  # the lock was released
 
 
-def test_a_changed_boot_id_says_that_the_machine_was_restarted(opened):
+def test_data_directory_with_a_changed_boot_id_reports_a_machine_restart(opened):
     first = opened()
     assert not first.machine_restarted
     first.release()
@@ -127,7 +127,7 @@ def beliefs(monkeypatch):
     return seen
 
 
-def test_unopened_log_stays_suspected_of_a_power_cut(opened, beliefs):
+def test_log_not_opened_since_a_power_cut_stays_marked_as_unrecovered(opened, beliefs):
     """Found by simulation, shape power, seed 11: a metadata journal may name it only later."""
     first = opened()
     for partition in (0, 1):
@@ -147,7 +147,7 @@ def test_unopened_log_stays_suspected_of_a_power_cut(opened, beliefs):
     assert beliefs[1] == (False, False)
 
 
-def test_a_clean_end_says_nothing_of_a_log_that_was_not_opened(opened, beliefs):
+def test_clean_shutdown_is_not_recorded_for_a_log_that_was_never_opened(opened, beliefs):
     first = opened()
     for partition in (0, 1):
         open_partition(first, partition=partition)
@@ -167,7 +167,9 @@ def test_a_clean_end_says_nothing_of_a_log_that_was_not_opened(opened, beliefs):
     assert beliefs[1] == (True, False)
 
 
-def test_unreadable_notes_about_unopened_logs_are_the_worst_news(opened, beliefs, tmp_path):
+def test_unrecovered_list_that_cannot_be_read_marks_all_logs_as_unrecovered(
+    opened, beliefs, tmp_path
+):
     first = opened()
     open_partition(first)
     first.close(broker_epoch=1)
@@ -176,7 +178,7 @@ def test_unreadable_notes_about_unopened_logs_are_the_worst_news(opened, beliefs
     assert beliefs == {0: (False, True)}
 
 
-def test_a_clean_end_is_remembered_once_with_its_broker_epoch(opened, logs, directory):
+def test_clean_shutdown_file_is_used_once_with_its_broker_epoch(opened, logs, directory):
     assert directory.clean_shutdown_epoch is None
     log = open_partition(directory)
     logs.lead(log, 3)
@@ -192,7 +194,7 @@ def test_a_clean_end_is_remembered_once_with_its_broker_epoch(opened, logs, dire
     assert opened().clean_shutdown_epoch is None
 
 
-def test_a_failed_log_makes_the_end_unclean(opened, logs):
+def test_log_that_failed_makes_the_shutdown_unclean(opened, logs):
     def fault_point(name):
         if name == "log.append.before-write":
             raise OSError(errno.EIO, os.strerror(errno.EIO))
@@ -205,9 +207,7 @@ def test_a_failed_log_makes_the_end_unclean(opened, logs):
     assert opened().clean_shutdown_epoch is None
 
 
-def test_checkpoints_bring_back_log_start_high_watermark_and_recovery_point(
-    directory, opened, logs
-):
+def test_checkpoints_restore_log_start_high_watermark_and_recovery_point(directory, opened, logs):
     log = open_partition(directory)
     logs.lead(log, 9)
     log.advance_high_watermark(7)
@@ -236,7 +236,7 @@ def test_checkpoints_keep_partitions_that_are_not_open_yet(opened, logs, tmp_pat
     assert OffsetCheckpoint(path).read() == {("t", 0): 2, ("t", 1): 2}
 
 
-def test_damaged_checkpoints_cost_only_the_recovery(opened, logs, tmp_path, directory):
+def test_checkpoint_files_that_are_damaged_only_cause_a_recovery(opened, logs, tmp_path, directory):
     logs.lead(open_partition(directory), 5)
     directory.close(broker_epoch=1)
     for name in ("replication-offset", "recovery-point-offset", "log-start-offset"):
@@ -244,7 +244,7 @@ def test_damaged_checkpoints_cost_only_the_recovery(opened, logs, tmp_path, dire
     assert open_partition(opened()).log_end_offset == 5
 
 
-def test_a_deleted_partition_is_gone_at_once_and_its_space_later(logs, tmp_path, directory):
+def test_deleted_partition_is_gone_immediately_and_its_files_later(logs, tmp_path, directory):
     log = open_partition(directory)
     logs.lead(log, 5)
     delete_partition(directory, "t", 0)
@@ -261,7 +261,9 @@ def test_a_deleted_partition_is_gone_at_once_and_its_space_later(logs, tmp_path,
     delete_partition(directory, "never", 0)
 
 
-def test_a_killed_deletion_goes_on_after_the_restart(opened, logs, tmp_path, directory):
+def test_deletion_interrupted_by_a_kill_is_completed_after_the_restart(
+    opened, logs, tmp_path, directory
+):
     logs.lead(open_partition(directory), 5)
     delete_partition(directory, "t", 0)
     directory.release()
@@ -271,7 +273,9 @@ def test_a_killed_deletion_goes_on_after_the_restart(opened, logs, tmp_path, dir
     assert not list((tmp_path / "node-1").glob("t-0*"))
 
 
-def test_the_log_of_an_older_topic_of_the_name_is_set_aside(opened, logs, tmp_path, directory):
+def test_log_directory_of_an_older_topic_of_the_same_name_is_set_aside(
+    opened, logs, tmp_path, directory
+):
     log = open_partition(directory)
     logs.lead(log, 5)
     log.advance_high_watermark(5)
@@ -300,7 +304,7 @@ def test_topic_names_may_be_long_and_may_look_like_partitions(opened, logs, tmp_
     assert third.purge_deleted(NOW_MS) == 1
 
 
-def test_an_unwritable_directory_is_a_storage_error(tmp_path):
+def test_data_directory_that_is_not_writable_raises_a_storage_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(KafkaStorageError):
         LogDirectory(
@@ -323,7 +327,7 @@ class FailingDisk:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def test_a_checkpoint_that_finds_no_room_is_written_when_there_is_room_again(opened, logs):
+def test_checkpoint_without_disk_space_is_written_when_space_is_available(opened, logs):
     disk = FailingDisk()
     directory = opened(fault_point=disk)
     logs.lead(open_partition(directory), 3)
@@ -337,9 +341,7 @@ def test_a_checkpoint_that_finds_no_room_is_written_when_there_is_room_again(ope
     assert directory.purge_deleted(NOW_MS) == 1
 
 
-def test_a_deleted_partition_that_cannot_be_renamed_is_gone_and_renamed_later(
-    opened, logs, tmp_path
-):
+def test_deleted_partition_that_cannot_be_renamed_is_gone_and_renamed_later(opened, logs, tmp_path):
     disk = FailingDisk()
     directory = opened(fault_point=disk)
     log = open_partition(directory)
@@ -359,7 +361,7 @@ def test_a_deleted_partition_that_cannot_be_renamed_is_gone_and_renamed_later(
 
 
 @pytest.mark.parametrize("topic_id", [TOPIC_ID, OTHER_ID])
-def test_a_partition_that_comes_back_before_its_directory_is_renamed_begins_empty(
+def test_partition_recreated_before_its_old_directory_is_renamed_starts_empty(
     opened, logs, topic_id
 ):
     disk = FailingDisk()
@@ -375,7 +377,9 @@ def test_a_partition_that_comes_back_before_its_directory_is_renamed_begins_empt
     assert directory.purge_deleted(NOW_MS) == 1 and log.directory.exists()
 
 
-def test_partition_that_cannot_be_removed_is_removed_later(logs, tmp_path, monkeypatch, directory):
+def test_deleted_partition_whose_files_cannot_be_removed_is_retried_later(
+    logs, tmp_path, monkeypatch, directory
+):
     for partition in (0, 1):
         logs.lead(open_partition(directory, partition=partition))
         delete_partition(directory, "t", partition)
@@ -394,7 +398,7 @@ def test_partition_that_cannot_be_removed_is_removed_later(logs, tmp_path, monke
     assert directory.purge_deleted(NOW_MS) == 1
 
 
-def test_a_log_that_cannot_be_closed_keeps_no_other_from_it(opened, logs):
+def test_log_that_cannot_be_closed_does_not_stop_the_others_from_closing(opened, logs):
     disk = FailingDisk()
     directory = opened(fault_point=disk)
     for partition in (0, 1):
@@ -424,7 +428,9 @@ def checkpointed(directory, logs):
     return log
 
 
-def test_a_new_topic_of_an_old_name_inherits_no_offsets_from_a_checkpoint(opened, logs, directory):
+def test_topic_recreated_under_an_old_name_inherits_no_checkpointed_offsets(
+    opened, logs, directory
+):
     """Otherwise the old topic's deletions, commits and syncs would count for the new one."""
     log = checkpointed(directory, logs)
     delete_partition(directory, "t", 0)
@@ -437,7 +443,7 @@ def test_a_new_topic_of_an_old_name_inherits_no_offsets_from_a_checkpoint(opened
     assert (log.high_watermark, log.flushing.recovery_point) == (0, 0)
 
 
-def test_a_log_that_was_shortened_is_not_believed_longer_once_it_grows(opened, logs, directory):
+def test_log_that_was_truncated_and_grew_again_has_lowered_checkpoints(opened, logs, directory):
     log = open_partition(directory)
     logs.lead(log, 9)
     log.advance_high_watermark(9)
@@ -454,7 +460,7 @@ def test_a_log_that_was_shortened_is_not_believed_longer_once_it_grows(opened, l
     assert (log.log_end_offset, log.high_watermark, log.flushing.recovery_point) == (9, 0, 0)
 
 
-def test_to_lower_the_offsets_of_one_log_raises_those_of_no_other(batch, directory):
+def test_lowering_the_checkpointed_offsets_of_one_log_raises_no_others(batch, directory):
     """The thread that opens logs lowers offsets while it cannot see another log's cut."""
     cut, deleted = open_partition(directory, "cut"), open_partition(directory, "deleted")
     for log in (cut, deleted):
@@ -472,7 +478,7 @@ def test_to_lower_the_offsets_of_one_log_raises_those_of_no_other(batch, directo
     assert directory.offsets.on_disk[RECOVERY_POINTS] == on_disk
 
 
-def test_partition_that_leaves_and_returns_is_found_dirty_after_a_kill(
+def test_partition_that_leaves_and_returns_is_dirty_from_the_start_after_a_kill(
     directory, opened, logs
 ) -> None:
     """A deleted key came back: below the old cleaned offset only tombstones were removed."""
@@ -486,7 +492,9 @@ def test_partition_that_leaves_and_returns_is_found_dirty_after_a_kill(
     assert open_partition(opened()).local.cleaned_offset == 0
 
 
-def test_shortened_log_that_grew_again_is_found_dirty(directory, opened, logs) -> None:
+def test_log_truncated_and_grown_again_is_dirty_from_the_truncation(
+    directory, opened, logs
+) -> None:
     log = checkpointed(directory, logs)
     directory.release()
     os.truncate(log.segments.first.paths()[0], 0)
@@ -516,7 +524,7 @@ def test_cleaned_offset_of_an_unopened_log_stays_in_the_checkpoint(directory, op
 
 @pytest.mark.parametrize("name", CHECKPOINTS)
 @pytest.mark.parametrize("change", ["shortened", "made anew", "deleted"])
-def test_checkpoint_write_under_way_does_not_restore_lowered_offsets(
+def test_checkpoint_write_in_progress_does_not_restore_lowered_offsets(
     directory, opened, logs, name, change
 ):
     """The offsets were collected while the thread that writes them was opening the log."""
@@ -537,7 +545,7 @@ def test_checkpoint_write_under_way_does_not_restore_lowered_offsets(
     assert directory.offsets.on_disk[name].get(("t", 0), 0) == 0
 
 
-def test_offsets_are_collected_in_steps_but_for_logs_that_went_meanwhile(directory) -> None:
+def test_checkpoint_offsets_collected_in_steps_omit_logs_deleted_meanwhile(directory) -> None:
     for partition in range(LOGS_A_STEP + 2):
         open_partition(directory, partition=partition)
     collecting = directory.collect_offsets(HIGH_WATERMARKS)
@@ -547,7 +555,7 @@ def test_offsets_are_collected_in_steps_but_for_logs_that_went_meanwhile(directo
     directory.close(1)
 
 
-def test_logs_that_were_synced_beside_each_other_are_not_synced_again(opened, logs) -> None:
+def test_directories_of_logs_synced_together_are_not_synced_again(opened, logs) -> None:
     names: list[str] = []
     directory = opened(fault_point=names.append)
     for partition in range(3):

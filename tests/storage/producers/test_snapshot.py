@@ -28,7 +28,7 @@ ONE = ProducerSnapshotEntry(
 )
 
 
-def test_the_bytes_are_kafkas():
+def test_producer_snapshot_bytes_equal_those_of_kafka():
     assert encode([ONE]).hex() == (
         "0001" "59edeb9a" "00000001" "0000000000000fa0" "0003" "00000029" "0000000000000411"
         "00000009" "0000018bcfe56800" "0000000c" "ffffffffffffffff"
@@ -36,17 +36,17 @@ def test_the_bytes_are_kafkas():
 
 
 @given(ENTRIES)
-def test_encoded_snapshot_decodes_to_its_entries(entries):
+def test_producer_snapshot_decodes_to_its_entries(entries):
     assert decode(encode(entries)) == sorted(entries)
 
 
 @given(st.permutations([ONE._replace(producer_id=n) for n in range(4)]))
-def test_equal_states_are_equal_bytes(entries):
+def test_producer_snapshots_of_equal_states_are_equal_bytes(entries):
     assert encode(entries) == encode(sorted(entries))
 
 
 @given(st.data())
-def test_any_changed_byte_is_found(data):
+def test_producer_snapshot_with_a_changed_byte_is_refused(data):
     content = bytearray(encode([ONE, ONE._replace(producer_id=5)]))
     at = data.draw(st.integers(0, len(content) - 1))
     content[at] ^= data.draw(st.integers(1, 255))
@@ -55,13 +55,13 @@ def test_any_changed_byte_is_found(data):
 
 
 @given(st.integers(0, 101))
-def test_a_cut_file_is_found(length):
+def test_producer_snapshot_that_is_cut_short_is_refused(length):
     content = encode([ONE, ONE._replace(producer_id=5)])
     assert len(content) == 102
     with pytest.raises(CorruptSnapshot):
         decode(content[:length])
 
 
-def test_bytes_behind_the_end_are_found():
+def test_producer_snapshot_with_trailing_bytes_is_refused():
     with pytest.raises(CorruptSnapshot):
         decode(encode([ONE]) + b"\0")

@@ -97,11 +97,11 @@ def log() -> Log:
 # -- idempotence -------------------------------------------------------------------------------
 
 
-def test_batches_in_sequence_are_accepted(log):
+def test_producer_batches_in_sequence_are_accepted(log):
     assert [log.send(0, 10), log.send(10, 5), log.send(15)] == [0, 10, 15]
 
 
-def test_each_of_the_last_five_batches_is_known_as_a_duplicate_with_its_offset(log):
+def test_producer_batch_among_the_last_five_is_a_duplicate_with_its_offset(log):
     for sequence in range(0, 70, 10):
         log.send(sequence, 10)
     for sequence in range(20, 70, 10):
@@ -109,32 +109,32 @@ def test_each_of_the_last_five_batches_is_known_as_a_duplicate_with_its_offset(l
     assert log.table.end_offset == 70
 
 
-def test_a_duplicate_older_than_five_batches_is_out_of_order(log):
+def test_producer_batch_older_than_the_last_five_is_out_of_order(log):
     for sequence in range(6):
         log.send(sequence)
     with pytest.raises(OutOfOrderSequenceNumber):
         log.send(0)
 
 
-def test_only_exactly_the_same_sequences_are_a_duplicate(log):
+def test_producer_batch_with_only_partly_equal_sequences_is_no_duplicate(log):
     log.send(0, 10)
     for sequence, count in ((0, 9), (1, 9), (0, 11), (5, 1)):
         with pytest.raises(OutOfOrderSequenceNumber):
             log.send(sequence, count)
 
 
-def test_a_gap_is_refused(log):
+def test_producer_batch_with_a_sequence_gap_is_refused(log):
     log.send(0, 10)
     with pytest.raises(OutOfOrderSequenceNumber):
         log.send(11)
 
 
-def test_an_unknown_producer_may_begin_anywhere(log):
+def test_producer_that_is_unknown_may_begin_at_any_sequence(log):
     assert log.send(4711) == 0  # retention may have taken its state (KIP-360)
     assert log.send(4712) == 1
 
 
-def test_sequences_wrap_to_zero_after_the_last(log):
+def test_producer_sequence_after_the_maximum_is_zero(log):
     log.send(LAST)
     assert log.send(0, 3) == 1
     with pytest.raises(OutOfOrderSequenceNumber):
@@ -142,7 +142,7 @@ def test_sequences_wrap_to_zero_after_the_last(log):
     assert log.send(LAST) == Duplicate(0, 0, NOW)
 
 
-def test_a_batch_may_wrap_within(log):
+def test_producer_batch_may_wrap_its_sequences_inside(log):
     log.send(LAST - 1, 5)  # 2^31-2, 2^31-1, 0, 1, 2
     assert log.table.entry(7).last_sequence == 2
     assert log.send(LAST - 1, 5) == Duplicate(0, 4, NOW)
@@ -151,14 +151,14 @@ def test_a_batch_may_wrap_within(log):
     assert log.send(3) == 5
 
 
-def test_a_lower_epoch_is_fenced_whatever_its_sequence(log):
+def test_producer_batch_with_a_lower_epoch_is_fenced_whatever_its_sequence(log):
     log.send(0, epoch=3)
     for sequence in (0, 1, 5):
         with pytest.raises(InvalidProducerEpoch):
             log.send(sequence, epoch=2)
 
 
-def test_a_new_epoch_begins_with_sequence_zero_and_an_empty_window(log):
+def test_producer_with_a_new_epoch_begins_at_sequence_zero_with_an_empty_window(log):
     log.send(0, 10)
     with pytest.raises(OutOfOrderSequenceNumber):
         log.send(10, epoch=1)
@@ -166,14 +166,14 @@ def test_a_new_epoch_begins_with_sequence_zero_and_an_empty_window(log):
     assert log.send(0, 10, epoch=1) == Duplicate(10, 19, NOW)
 
 
-def test_producers_do_not_meet(log):
+def test_producers_with_different_ids_have_independent_sequences(log):
     log.send(0, producer_id=1)
     log.send(9, producer_id=2)
     assert log.send(1, producer_id=1) == 2
     assert log.send(10, producer_id=2) == 3
 
 
-def test_a_batch_without_producer_only_moves_the_end(log):
+def test_batch_without_a_producer_only_raises_the_end_offset(log):
     log.write(batch(-1, 4, producer_id=-1, epoch=-1))
     assert log.table.end_offset == 4
     assert len(log.table) == 0
@@ -182,7 +182,7 @@ def test_a_batch_without_producer_only_moves_the_end(log):
 # -- transactions and guards -------------------------------------------------------------------
 
 
-def test_a_transaction_needs_a_guard(log):
+def test_transactional_batch_without_a_verification_guard_is_refused(log):
     with pytest.raises(InvalidTxnState):
         log.send(0, transactional=True)
     with pytest.raises(InvalidTxnState):
@@ -190,13 +190,13 @@ def test_a_transaction_needs_a_guard(log):
     assert log.open_transaction(0) == 0
 
 
-def test_no_guard_is_needed_while_the_transaction_is_open(log):
+def test_transactional_batch_in_an_open_transaction_needs_no_guard(log):
     log.open_transaction(0)
     assert log.table.begin_verification(7, 0, 1, now_ms=NOW) is None
     assert log.send(1, transactional=True) == 1
 
 
-def test_the_guard_is_shared_by_requests_in_flight_and_never_given_twice(log):
+def test_verification_guard_is_shared_by_requests_in_flight_and_never_reused(log):
     guard = log.table.begin_verification(7, 0, 0, now_ms=NOW)
     assert log.table.begin_verification(7, 0, 1, now_ms=NOW) == guard
     log.mark()
@@ -216,13 +216,13 @@ def test_verification_that_arrives_late_opens_no_transaction(log, event):
         log.send(0 if event != "data" else 1, transactional=True, guard=guard)
 
 
-def test_a_guard_is_of_one_producer(log):
+def test_verification_guard_of_another_producer_is_refused(log):
     guard = log.table.begin_verification(7, 0, 0, now_ms=NOW)
     with pytest.raises(InvalidTxnState):
         log.send(0, producer_id=8, transactional=True, guard=guard)
 
 
-def test_the_epoch_is_checked_before_the_guard(log):
+def test_producer_epoch_is_checked_before_the_verification_guard(log):
     """KAFKA-19690: a fenced producer must learn that it is fenced, which it survives."""
     log.open_transaction(0, epoch=1)
     log.mark(epoch=2, is_aborted=True)
@@ -230,7 +230,7 @@ def test_the_epoch_is_checked_before_the_guard(log):
         log.send(1, epoch=1, transactional=True)
 
 
-def test_a_newer_epoch_does_not_join_an_older_open_transaction(log):
+def test_producer_batch_of_a_newer_epoch_cannot_join_an_older_open_transaction(log):
     """Otherwise the old marker would be stale, and its transaction could never end."""
     log.open_transaction(0, epoch=1)
     with pytest.raises(InvalidTxnState):
@@ -238,13 +238,13 @@ def test_a_newer_epoch_does_not_join_an_older_open_transaction(log):
     assert log.table.begin_verification(7, 2, 0, now_ms=NOW) is not None
 
 
-def test_a_duplicate_is_answered_without_a_guard(log):
+def test_duplicate_transactional_batch_is_answered_without_a_guard(log):
     log.open_transaction(0)
     log.mark()
     assert log.send(0, transactional=True) == Duplicate(0, 0, NOW)
 
 
-def test_the_lowest_sequence_under_verification_comes_first(log):
+def test_lowest_sequence_under_verification_must_be_appended_first(log):
     guard = log.table.begin_verification(7, 0, 1, now_ms=NOW)
     log.table.begin_verification(7, 0, 0, now_ms=NOW)
     log.table.begin_verification(7, 0, 2, now_ms=NOW)
@@ -253,7 +253,7 @@ def test_the_lowest_sequence_under_verification_comes_first(log):
     assert log.send(0, transactional=True, guard=guard) == 0
 
 
-def test_a_higher_epoch_under_verification_drops_the_lower_sequences(log):
+def test_higher_epoch_under_verification_drops_the_lower_sequences(log):
     guard = log.table.begin_verification(7, 0, 5, now_ms=NOW)
     log.table.begin_verification(7, 1, 8, now_ms=NOW)
     log.table.begin_verification(7, 0, 2, now_ms=NOW)  # late, of the old epoch
@@ -264,7 +264,7 @@ def test_a_higher_epoch_under_verification_drops_the_lower_sequences(log):
     ("supports_epoch_bump", "sequence", "refused"),
     [(True, 3, True), (True, 0, False), (False, 3, False)],
 )
-def test_an_unknown_producer_of_version_two_begins_with_zero(
+def test_producer_of_transaction_v2_that_is_unknown_begins_at_sequence_zero(
     log, supports_epoch_bump, sequence, refused
 ):
     guard = log.table.begin_verification(
@@ -278,12 +278,12 @@ def test_an_unknown_producer_of_version_two_begins_with_zero(
         assert log.check(header, guard=guard) == Accepted()
 
 
-def test_a_plain_batch_of_an_unknown_version_two_producer_may_begin_anywhere(log):
+def test_plain_batch_of_an_unknown_v2_producer_may_begin_at_any_sequence(log):
     log.table.begin_verification(7, 0, 9, now_ms=NOW, supports_epoch_bump=True)
     assert log.check(batch(3)) == Accepted()
 
 
-def test_a_plain_batch_inside_an_open_transaction_is_refused(log):
+def test_plain_batch_inside_an_open_transaction_is_refused(log):
     log.open_transaction(0)
     with pytest.raises(InvalidTxnState):
         log.send(1)
@@ -291,7 +291,7 @@ def test_a_plain_batch_inside_an_open_transaction_is_refused(log):
     assert log.send(1) == 2
 
 
-def test_offset_commits_are_judged_by_epoch_and_guard_only(log):
+def test_offset_commit_batch_is_checked_by_epoch_and_guard_only(log):
     commit = batch(-1, transactional=True, epoch=4)
     with pytest.raises(InvalidTxnState):
         log.check(commit, origin=Origin.COORDINATOR)
@@ -313,7 +313,7 @@ def test_marker_ends_the_transaction_and_returns_the_last_stable_offset(log):
     assert log.mark(producer_id=2) == (2, 3, 7, False, 8)
 
 
-def test_a_marker_without_data_only_fences(log):
+def test_marker_of_a_producer_without_records_only_raises_the_epoch(log):
     assert log.mark(epoch=5, coordinator_epoch=3) is None
     assert log.table.first_unstable_offset is None
     with pytest.raises(InvalidProducerEpoch):
@@ -322,13 +322,13 @@ def test_a_marker_without_data_only_fences(log):
         log.table.check_marker(7, 5, 2)
 
 
-def test_sequences_go_on_after_a_marker_of_the_same_epoch(log):
+def test_producer_sequence_continues_after_a_marker_of_the_same_epoch(log):
     log.open_transaction(0, 10)
     log.mark()
     assert log.open_transaction(10) == 11
 
 
-def test_sequences_begin_again_after_a_marker_of_a_higher_epoch(log):
+def test_producer_sequence_restarts_after_a_marker_of_a_higher_epoch(log):
     log.open_transaction(0, 10)
     log.mark(epoch=1)
     with pytest.raises(OutOfOrderSequenceNumber):
@@ -357,7 +357,7 @@ MARKERS = [
 
 
 @pytest.mark.parametrize(("version", "epoch", "coordinator_epoch", "is_open", "answer"), MARKERS)
-def test_marker_check_answers_by_version_and_epochs(
+def test_marker_check_depends_on_transaction_version_and_epochs(
     log, version, epoch, coordinator_epoch, is_open, answer
 ):
     log.mark(epoch=5, coordinator_epoch=3)
@@ -378,7 +378,7 @@ def test_marker_check_answers_by_version_and_epochs(
     ("ongoing_index", "prepare_index", "is_due"),
     [(8, 7, False), (8, 8, False), (8, 9, True), (8, 0, True), (0, 7, True)],
 )
-def test_a_marker_decided_before_the_open_transaction_is_not_its_end(
+def test_marker_decided_before_the_open_transaction_does_not_end_it(
     log, ongoing_index, prepare_index, is_due
 ):
     guard = log.table.begin_verification(7, 0, 0, now_ms=NOW)
@@ -394,7 +394,7 @@ def test_a_marker_decided_before_the_open_transaction_is_not_its_end(
     assert log.table.check_marker(7, 0, 0, prepare_index=7) == Accepted()
 
 
-def test_the_retry_of_a_marker_waits_for_the_first_one(log):
+def test_marker_retry_waits_for_the_first_attempt(log):
     log.open_transaction(0)
     log.mark(epoch=1)
     assert log.table.check_marker(7, 1, 0, transaction_version=2) == MarkerAlreadyWritten(1)
@@ -402,7 +402,7 @@ def test_the_retry_of_a_marker_waits_for_the_first_one(log):
     assert log.table.check_marker(7, 1, 0, transaction_version=2) == MarkerAlreadyWritten(None)
 
 
-def test_the_retry_of_a_marker_destroys_the_guard(log):
+def test_marker_retry_invalidates_the_verification_guard(log):
     log.mark(epoch=1)
     guard = log.table.begin_verification(7, 1, 0, now_ms=NOW)
     log.table.check_marker(7, 1, 0, transaction_version=2)
@@ -413,7 +413,7 @@ def test_the_retry_of_a_marker_destroys_the_guard(log):
 # -- the last stable offset --------------------------------------------------------------------
 
 
-def test_committed_readers_stop_at_the_first_open_transaction(log):
+def test_last_stable_offset_is_the_first_offset_of_the_first_open_transaction(log):
     log.send(0, 5, producer_id=1)
     log.open_transaction(0, 5, producer_id=2)
     log.open_transaction(0, 5, producer_id=3)
@@ -427,7 +427,7 @@ def test_committed_readers_stop_at_the_first_open_transaction(log):
     assert log.table.last_stable_offset(17) == 17
 
 
-def test_a_marker_counts_once_the_high_watermark_is_above_it(log):
+def test_transaction_marker_takes_effect_when_the_high_watermark_is_above_it(log):
     log.open_transaction(0)
     log.mark()
     assert log.table.first_ongoing_offset is None
@@ -452,7 +452,7 @@ def test_transactions_may_end_in_another_order_than_they_began(log):
 # -- limits ------------------------------------------------------------------------------------
 
 
-def test_an_idle_producer_expires_but_never_inside_a_transaction(log):
+def test_idle_producer_expires_only_outside_a_transaction(log):
     log.send(0, producer_id=1)
     log.open_transaction(0, producer_id=2)
     assert run_to_end(log.table.expiring(NOW + 99, 100)) == 0
@@ -462,21 +462,21 @@ def test_an_idle_producer_expires_but_never_inside_a_transaction(log):
     assert log.send(77, producer_id=1) == 2
 
 
-def test_an_advance_of_the_clock_expires_no_producer_that_may_retry(log):
+def test_clock_advance_expires_no_producer_that_may_still_retry(log):
     log.send(0, producer_id=1)
     silent_ms, advanced = 2 * RETRIES_END_MS, lambda _: 10 * RETRIES_END_MS
     assert run_to_end(log.table.expiring(NOW + RETRIES_END_MS - 1, silent_ms, advanced)) == 0
     assert run_to_end(log.table.expiring(NOW + RETRIES_END_MS, silent_ms, advanced)) == 1
 
 
-def test_a_guard_expires(log):
+def test_verification_guard_expires_after_its_time(log):
     guard = log.table.begin_verification(7, 0, 0, now_ms=NOW)
     run_to_end(log.table.expiring(NOW + 100, 100))
     with pytest.raises(InvalidTxnState):
         log.send(0, transactional=True, guard=guard)
 
 
-def test_too_many_producers_push_the_longest_idle_out():
+def test_producers_beyond_the_maximum_evict_the_longest_idle():
     log = Log(producers_max=32)
     log.open_transaction(0, producer_id=1_000)
     for producer_id in range(100):
@@ -487,7 +487,7 @@ def test_too_many_producers_push_the_longest_idle_out():
     assert log.table.entry(0) is None
 
 
-def test_too_many_guards_push_the_oldest_out():
+def test_verification_guards_beyond_the_maximum_evict_the_oldest():
     log = Log(producers_max=4)
     guards = [log.table.begin_verification(p, 0, 0, now_ms=NOW) for p in range(5)]
     with pytest.raises(InvalidTxnState):
@@ -504,7 +504,7 @@ def reloaded(log: Log) -> Log:
     return copy
 
 
-def test_a_snapshot_keeps_the_last_batch_and_the_open_transactions(log):
+def test_producer_snapshot_keeps_the_last_batch_and_the_open_transactions(log):
     log.send(0, 3, producer_id=1)
     log.send(3, 3, producer_id=1)
     log.open_transaction(0, producer_id=3)
@@ -518,7 +518,7 @@ def test_a_snapshot_keeps_the_last_batch_and_the_open_transactions(log):
     assert copy.table.snapshot_entries() == reloaded(copy).table.snapshot_entries()
 
 
-def test_the_windows_are_refilled_from_the_log_before_the_snapshot(log):
+def test_producer_windows_are_refilled_from_the_log_before_the_snapshot(log):
     headers = []
     for number in range(9):
         header = batch(number * 2, 2)
@@ -532,7 +532,7 @@ def test_the_windows_are_refilled_from_the_log_before_the_snapshot(log):
     assert copy.send(18) == 18
 
 
-def test_a_window_is_not_refilled_from_another_epoch(log):
+def test_producer_window_is_not_refilled_with_batches_of_another_epoch(log):
     old, new = batch(0, 2), batch(0, 2, epoch=1)
     headers = [(log.write(old), old), (log.write(new), new)]
     copy = reloaded(log)
@@ -541,7 +541,7 @@ def test_a_window_is_not_refilled_from_another_epoch(log):
 
 
 @pytest.mark.parametrize("sequence", [LAST - 1, LAST, 0])
-def test_a_wrapped_batch_survives_a_snapshot(log, sequence):
+def test_producer_batch_with_wrapped_sequences_is_kept_by_a_snapshot(log, sequence):
     log.send(sequence, 3)
     copy = reloaded(log)
     assert copy.send(sequence, 3) == Duplicate(0, 2, NOW)

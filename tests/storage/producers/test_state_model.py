@@ -92,7 +92,7 @@ def header(producer, epoch, sequence, count, transactional):
 
 
 @given(st.lists(steps, max_size=40), st.integers(0, 60))
-def test_the_table_answers_as_a_list_of_everything_would(history, high_watermark):
+def test_producer_state_after_random_histories_equals_a_naive_model(history, high_watermark):
     model, table = Model(), ProducerStateTable()
     written = []
     for step in history:

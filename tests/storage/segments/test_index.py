@@ -22,7 +22,7 @@ def times(tmp_path) -> TimeIndex:
     return TimeIndex(tmp_path / "1000.timeindex", BASE)
 
 
-def test_the_bytes_are_kafkas(offsets, times):
+def test_index_bytes_equal_those_of_kafka(offsets, times):
     offsets.append(1009, 4711)
     times.append(1_700_000_000_000, 1007)
     offsets.close()
@@ -31,7 +31,7 @@ def test_the_bytes_are_kafkas(offsets, times):
     assert times.path.read_bytes().hex() == "0000018bcfe5680000000007"
 
 
-def test_an_empty_index_points_to_the_start(offsets, times):
+def test_empty_offset_index_points_to_the_segment_start(offsets, times):
     assert offsets.lookup(5000) == (BASE, 0)
     assert times.lookup(5000) == (-1, BASE)
     assert offsets.last_entry == (BASE, 0)
@@ -40,7 +40,7 @@ def test_an_empty_index_points_to_the_start(offsets, times):
 
 @pytest.mark.parametrize("count", [1, 3, 511, 512, 513, 514, 1023, 1024, 1025, 3000])
 @pytest.mark.parametrize("reopen", [False, True])
-def test_lookups_agree_with_a_list(tmp_path, offsets, times, count, reopen):
+def test_index_lookups_equal_those_of_a_sorted_list(tmp_path, offsets, times, count, reopen):
     known = [BASE + 10 * n + 9 for n in range(count)]
     for n, offset in enumerate(known):
         offsets.append(offset, 100 * (n + 1))
@@ -62,7 +62,7 @@ def test_lookups_agree_with_a_list(tmp_path, offsets, times, count, reopen):
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 @given(st.integers(0, 700), st.integers(0, 800), st.booleans(), st.booleans())
-def test_truncated_index_keeps_the_entries_below(tmp_path, count, cut, written, reopen):
+def test_truncated_index_keeps_the_entries_below_the_offset(tmp_path, count, cut, written, reopen):
     for path in tmp_path.iterdir():
         path.unlink()
     offsets = OffsetIndex(tmp_path / "1000.index", BASE)
@@ -90,7 +90,7 @@ def test_truncated_index_keeps_the_entries_below(tmp_path, count, cut, written, 
     times.check()
 
 
-def test_entries_must_rise(offsets, times):
+def test_index_entry_not_above_the_last_one_is_refused(offsets, times):
     offsets.append(BASE + 5, 100)
     for entry in ((BASE + 5, 200), (BASE + 4, 200), (BASE + 6, 100)):
         with pytest.raises(CorruptIndex):
@@ -101,20 +101,20 @@ def test_entries_must_rise(offsets, times):
             times.append(*entry)
 
 
-def test_the_same_timestamp_is_noted_once(times):
+def test_time_index_stores_the_same_timestamp_once(times):
     times.append(50, BASE + 5)
     times.append(50, BASE + 9)
     assert (times.count, times.last_entry) == (1, (50, BASE + 5))
 
 
-def test_an_offset_beyond_31_bits_is_refused(offsets):
+def test_index_entry_with_an_offset_beyond_31_bits_is_refused(offsets):
     with pytest.raises(CorruptIndex):
         offsets.append(BASE + 2**31, 100)
     offsets.append(BASE + 2**31 - 1, 100)
     assert offsets.lookup(BASE + 2**31) == (BASE + 2**31 - 1, 100)
 
 
-def test_a_full_index_is_reported(tmp_path):
+def test_full_index_reports_that_it_is_full(tmp_path):
     offsets = OffsetIndex(tmp_path / "a", BASE, 17)
     times = TimeIndex(tmp_path / "b", BASE, 36)
     for n in range(2):
@@ -137,7 +137,7 @@ def test_a_full_index_is_reported(tmp_path):
         bytes.fromhex("fffffff000000010"),  # below the base offset
     ],
 )
-def test_a_wrong_offset_index_is_found(tmp_path, content):
+def test_offset_index_with_wrong_entries_is_detected(tmp_path, content):
     path = tmp_path / "1000.index"
     path.write_bytes(content)
     with pytest.raises(CorruptIndex, match=r"1000\.index.*rebuilt"):
@@ -145,14 +145,14 @@ def test_a_wrong_offset_index_is_found(tmp_path, content):
 
 
 @pytest.mark.parametrize("content", [b"\0" * 13, b"\0" * 1200])
-def test_a_wrong_time_index_is_found(tmp_path, content):
+def test_time_index_with_wrong_entries_is_detected(tmp_path, content):
     path = tmp_path / "1000.timeindex"
     path.write_bytes(content)
     with pytest.raises(CorruptIndex):
         TimeIndex(path, BASE).check()
 
 
-def test_half_an_entry_at_the_end_goes_away_with_the_next_write(tmp_path):
+def test_index_with_half_an_entry_at_its_end_is_trimmed_at_the_next_write(tmp_path):
     path = tmp_path / "1000.index"
     path.write_bytes(bytes.fromhex("0000000900000010000000"))
     index = OffsetIndex(path, BASE)
@@ -161,7 +161,7 @@ def test_half_an_entry_at_the_end_goes_away_with_the_next_write(tmp_path):
     assert path.stat().st_size == 8
 
 
-def test_a_flush_shows_every_entry(offsets):
+def test_flushed_index_has_every_entry_in_its_file(offsets):
     for n in range(20_000):
         offsets.append(BASE + n, n + 1)
         if n % 300 == 0:
@@ -174,7 +174,7 @@ def test_a_flush_shows_every_entry(offsets):
     ]
 
 
-def test_index_with_flushed_entries_above_a_cut_is_trimmed(offsets):
+def test_index_with_flushed_entries_above_a_truncation_is_trimmed(offsets):
     for n in range(10):
         offsets.append(BASE + n, n + 1)
     offsets.flush()
@@ -183,7 +183,7 @@ def test_index_with_flushed_entries_above_a_cut_is_trimmed(offsets):
     assert offsets.path.stat().st_size == 32
 
 
-def test_an_index_moves_and_goes_with_its_file(tmp_path, offsets):
+def test_index_is_renamed_and_deleted_with_its_file(tmp_path, offsets):
     offsets.append(BASE, 1)
     offsets.rename_to(tmp_path / "1000.index.swap")
     assert OffsetIndex(tmp_path / "1000.index.swap", BASE).count == 1

@@ -32,7 +32,7 @@ def log(logs, request):
 
 
 @pytest.mark.parametrize("log", range(5), indirect=True)
-def test_each_index_is_made_again_as_it_was(log):
+def test_rebuilt_index_of_each_kind_equals_the_original(log):
     expected = log.aborted_transactions.between(0, log.log_end_offset)
     damaged = [segment for segment in log.segments if segment.transaction_index.count]
     assert len(damaged) > 5
@@ -76,7 +76,7 @@ def test_rebuilt_index_of_a_removed_segment_is_not_used(log, use):
     assert use == "delete" or not list(log.directory.glob("*.tmp"))
 
 
-def test_an_index_of_a_segment_that_was_cut_and_is_as_long_again_is_not_used(logs):
+def test_rebuilt_index_of_a_segment_replaced_meanwhile_is_not_used(logs):
     """The old segment's aborts are commits in the new one, and would be hidden from readers."""
     log = logs.open()
 

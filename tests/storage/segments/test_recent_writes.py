@@ -38,7 +38,7 @@ def is_same_memory(data: object, batch: memoryview) -> bool:
     return isinstance(data, memoryview) and data.obj is batch.obj
 
 
-def test_a_large_batch_is_read_from_the_memory_it_came_in(tmp_path: Path) -> None:
+def test_large_batch_just_appended_is_read_from_its_receive_buffer(tmp_path: Path) -> None:
     log = Log(tmp_path, RecentWrites())
     small, large = log.append(100), log.append(100_000)
     assert not is_same_memory(log.read(0, 100), small)
@@ -55,7 +55,9 @@ def test_read_of_two_large_batches_returns_only_those_that_fit(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("what", ["roll", "cut", "no longer served"])
-def test_nothing_is_read_from_memory_after(tmp_path: Path, what: str) -> None:
+def test_recent_write_cache_is_unused_after_a_roll_a_truncation_or_a_drop(
+    tmp_path: Path, what: str
+) -> None:
     log = Log(tmp_path, RecentWrites())
     kept, batch = log.append(100_000), log.append(100_000)
     if what == "roll":
@@ -70,7 +72,7 @@ def test_nothing_is_read_from_memory_after(tmp_path: Path, what: str) -> None:
     assert not is_same_memory(log.read(offset, 1 << 20), batch)
 
 
-def test_the_memory_around_a_batch_counts_once_for_all_batches_in_it() -> None:
+def test_receive_buffer_around_several_cached_batches_is_counted_once() -> None:
     """A request of 100 MB with one batch of 32 kB in it would stay whole."""
     recent, segment = RecentWrites(1000, min_bytes=0), cast(Segment, object())
     too_large = bytearray(1001)
@@ -92,7 +94,9 @@ def test_the_memory_around_a_batch_counts_once_for_all_batches_in_it() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(1, 700), st.integers(0, 9)), max_size=20))
-def test_no_more_is_kept_than_may_be_and_the_oldest_goes(steps: list[tuple[int, int]]) -> None:
+def test_recent_write_cache_beyond_its_limit_evicts_the_oldest(
+    steps: list[tuple[int, int]],
+) -> None:
     recent, segment, position = RecentWrites(1000, min_bytes=0), cast(Segment, object()), 0
     written: list[tuple[int, bytes]] = []
     for size_bytes, forget in steps:

@@ -28,7 +28,7 @@ def names(log, pattern="*.log"):
 # -- rolling ---------------------------------------------------------------------------------
 
 
-def test_a_segment_rolls_before_it_grows_over_its_size(logs, batch):
+def test_segment_rolls_before_it_exceeds_segment_bytes(logs, batch):
     size = len(batch())
     log = logs.open(segment_bytes=3 * size)
     for _ in range(7):
@@ -38,7 +38,7 @@ def test_a_segment_rolls_before_it_grows_over_its_size(logs, batch):
     assert names(log, "*.snapshot") == [f"{base:020d}.snapshot" for base in (3, 6)]
 
 
-def test_a_segment_rolls_by_the_time_of_its_records(logs):
+def test_segment_rolls_by_the_timestamps_of_its_records(logs):
     log = logs.open(segment_ms=1000)
     logs.lead(log, timestamp=NOW_MS)
     logs.lead(log, timestamp=NOW_MS + 1000)
@@ -46,7 +46,7 @@ def test_a_segment_rolls_by_the_time_of_its_records(logs):
     assert bases(log) == [0, 2]
 
 
-def test_a_segment_without_timestamps_rolls_by_the_clock(logs):
+def test_segment_without_timestamps_rolls_by_the_clock(logs):
     log = logs.open(segment_ms=1000)
     logs.lead(log, timestamp=-1, now_ms=NOW_MS)
     logs.lead(log, timestamp=-1, now_ms=NOW_MS + 1000)
@@ -54,7 +54,7 @@ def test_a_segment_without_timestamps_rolls_by_the_clock(logs):
     assert bases(log) == [0, 2]
 
 
-def test_jitter_spreads_the_rolls_by_time_and_delays_none(logs):
+def test_segment_roll_jitter_only_makes_rolls_earlier(logs):
     config = LogConfig(segment_ms=10_000, segment_jitter_ms=9_000)
     log = logs.open(config=config)
     waits = []
@@ -73,7 +73,7 @@ def test_jitter_spreads_the_rolls_by_time_and_delays_none(logs):
     assert all(1_000 <= wait <= 10_001 for wait in waits)
 
 
-def test_a_segment_rolls_when_an_index_is_full(logs):
+def test_segment_rolls_when_an_index_is_full(logs):
     log = logs.open(segment_index_bytes=36, index_interval_bytes=0)
     for n in range(8):
         logs.lead(log, timestamp=NOW_MS + n)
@@ -83,7 +83,7 @@ def test_a_segment_rolls_when_an_index_is_full(logs):
         assert segment.time_index.size_bytes <= 36
 
 
-def test_a_segment_rolls_when_an_offset_does_not_fit_into_31_bits(logs, batch, log):
+def test_segment_rolls_when_an_offset_does_not_fit_into_31_bits(logs, batch, log):
     far = 2**31 + 5
     log.append_as_follower(bytes(batch(2)), now_ms=NOW_MS)
     log.append_as_follower(bytes(batch(2, base_offset=far)), now_ms=NOW_MS)
@@ -94,7 +94,7 @@ def test_a_segment_rolls_when_an_offset_does_not_fit_into_31_bits(logs, batch, l
     assert bases(wide) == [far]
 
 
-def test_rolling_an_empty_segment_changes_nothing(logs, log):
+def test_roll_of_an_empty_segment_changes_no_file(logs, log):
     log.roll(NOW_MS)
     assert bases(log) == [0]
     logs.lead(log)
@@ -103,7 +103,7 @@ def test_rolling_an_empty_segment_changes_nothing(logs, log):
     assert bases(log) == [0, 1]
 
 
-def test_preallocated_space_is_given_back_at_the_roll_and_at_the_close(logs, batch):
+def test_preallocated_segment_space_is_released_at_a_roll_and_a_close(logs, batch):
     size = len(batch())
     log = logs.open(segment_bytes=5000, preallocate=True)
     logs.lead(log)
@@ -117,7 +117,7 @@ def test_preallocated_space_is_given_back_at_the_roll_and_at_the_close(logs, bat
     assert (log.log_end_offset, log.segments.size_bytes) == (2, 2 * size)
 
 
-def test_a_killed_log_with_preallocated_space_is_recovered(logs, batch):
+def test_log_with_preallocated_space_is_recovered_after_a_kill(logs, batch):
     log = logs.open(segment_bytes=5000, preallocate=True)
     logs.lead(log, 3)
     again = logs.open(segment_bytes=5000)
@@ -155,7 +155,7 @@ def test_retention_by_time_goes_by_the_newest_record_of_a_segment(logs):
 
 
 @pytest.mark.parametrize("reason", ["size", "age", "log start"])
-def test_many_segments_go_a_few_at_a_time_while_the_log_goes_on(logs, reason):
+def test_many_expired_segments_are_deleted_a_few_at_a_time(logs, reason):
     log = filled(logs, 60, retention_ms=-1)
     if reason == "log start":
         log.retention.advance_log_start_offset(50)
@@ -176,7 +176,7 @@ def test_many_segments_go_a_few_at_a_time_while_the_log_goes_on(logs, reason):
 
 
 @pytest.mark.parametrize("reason", ["size", "age"])
-def test_retention_beside_a_producer_of_expired_records_ends(logs, reason):
+def test_retention_with_a_producer_of_expired_records_ends_its_turn(logs, reason):
     """A producer of old records, such as a mirror, would keep other logs from their turn."""
     limits = {"retention_bytes": 0} if reason == "size" else {"retention_ms": 0}
     log = filled(logs, 20, **limits)
@@ -192,7 +192,7 @@ def test_retention_beside_a_producer_of_expired_records_ends(logs, reason):
     assert log.log_start_offset == log.log_end_offset > 20
 
 
-def test_retention_of_a_log_that_starts_over_meanwhile_ends(logs):
+def test_retention_of_a_log_that_is_reset_meanwhile_ends(logs):
     log = filled(logs, 60, retention_ms=0)
     steps = log.retention.deleting_old_segments(NOW_MS + 1000)
     next(steps)
@@ -204,7 +204,7 @@ def test_retention_of_a_log_that_starts_over_meanwhile_ends(logs):
     assert (log.log_start_offset, log.log_end_offset) == (500, 501)
 
 
-def test_a_log_that_is_deleted_while_old_segments_go_is_left_alone(logs):
+def test_retention_of_a_log_that_is_deleted_meanwhile_ends(logs):
     log = filled(logs, 60, retention_ms=0)
     steps = log.retention.deleting_old_segments(NOW_MS + 1000)
     next(steps)
@@ -243,7 +243,7 @@ def written(logs, *timestamps, retention_ms):
     return log
 
 
-def test_records_before_an_advance_of_the_clock_are_older_by_it_and_later_ones_are_not(logs):
+def test_retention_after_a_clock_advance_treats_only_earlier_records_as_older(logs):
     log = written(logs, NOW_MS, NOW_MS + 1, retention_ms=ADVANCED_MS)
     log.local.advanced_since_ms = advanced_at(NOW_MS)
     assert log.retention.delete_old_segments(NOW_MS) == 0
@@ -253,9 +253,7 @@ def test_records_before_an_advance_of_the_clock_are_older_by_it_and_later_ones_a
 
 
 @pytest.mark.parametrize("timestamp", [NOW_MS + 500, -1])
-def test_records_from_the_future_and_without_a_time_have_seen_the_advances_since_their_append(
-    logs, timestamp
-):
+def test_retention_of_records_without_a_usable_timestamp_uses_their_append_time(logs, timestamp):
     log = written(logs, timestamp, retention_ms=ADVANCED_MS - 500)
     for at_ms, count in ((NOW_MS, 0), (NOW_MS + 1, 1)):
         log.local.advanced_since_ms = advanced_at(at_ms)
@@ -263,7 +261,7 @@ def test_records_from_the_future_and_without_a_time_have_seen_the_advances_since
 
 
 @pytest.mark.parametrize("timestamps", [(NOW_MS, NOW_MS + 1), (-1, -1)])
-def test_after_an_advance_beyond_segment_ms_records_go_on_in_another_segment(logs, timestamps):
+def test_segment_rolls_after_a_clock_advance_beyond_segment_ms(logs, timestamps):
     log = logs.open(segment_ms=ADVANCED_MS)
     before, after = timestamps
     logs.lead(log, timestamp=before, now_ms=NOW_MS)
@@ -275,7 +273,7 @@ def test_after_an_advance_beyond_segment_ms_records_go_on_in_another_segment(log
     assert bases(log) == [0, 2]
 
 
-def test_nothing_above_the_high_watermark_is_deleted(logs):
+def test_retention_deletes_no_segment_above_the_high_watermark(logs):
     log = logs.open(retention_ms=0, retention_bytes=0)
     for _ in range(3):
         logs.lead(log)
@@ -285,7 +283,7 @@ def test_nothing_above_the_high_watermark_is_deleted(logs):
     assert bases(log) == [1, 2, 3]
 
 
-def test_compacted_log_loses_only_segments_below_its_start(logs):
+def test_retention_of_a_compacted_log_deletes_only_segments_below_its_start(logs):
     log = filled(logs, retention_ms=0, is_deleted_by_retention=False, is_compacted=True)
     assert log.retention.delete_old_segments(NOW_MS + 9999) == 0
     log.retention.advance_log_start_offset(3)
@@ -293,7 +291,7 @@ def test_compacted_log_loses_only_segments_below_its_start(logs):
     assert bases(log) == [3, 4, 5, 6]
 
 
-def test_deleted_files_are_renamed_at_once_and_removed_after_the_delay(logs):
+def test_deleted_segment_files_are_renamed_immediately_and_removed_after_the_delay(logs):
     log = filled(logs, retention_ms=1000, file_delete_delay_ms=500)
     log.retention.delete_old_segments(NOW_MS + 1003)
     assert names(log) == [f"{base:020d}.log" for base in (3, 4, 5, 6)]
@@ -305,7 +303,7 @@ def test_deleted_files_are_renamed_at_once_and_removed_after_the_delay(logs):
     assert names(log, "*.deleted") == []
 
 
-def test_files_that_waited_for_removal_are_gone_after_a_restart(logs):
+def test_deleted_segment_files_left_by_a_stop_are_removed_at_the_restart(logs):
     log = filled(logs, retention_ms=1000)
     log.retention.delete_old_segments(NOW_MS + 1003)
     again = logs.open(log_start_offset=3)
@@ -313,7 +311,7 @@ def test_files_that_waited_for_removal_are_gone_after_a_restart(logs):
     assert (again.log_start_offset, again.log_end_offset) == (3, 6)
 
 
-def test_a_read_under_way_outlives_the_deletion_of_its_segment(logs):
+def test_read_in_progress_continues_after_its_segment_is_deleted(logs):
     log = filled(logs, retention_ms=0, file_delete_delay_ms=0)
     oldest = log.segments.first
     log.retention.delete_old_segments(NOW_MS + 9999)
@@ -325,7 +323,7 @@ def test_a_read_under_way_outlives_the_deletion_of_its_segment(logs):
 # -- truncation ------------------------------------------------------------------------------
 
 
-def test_truncation_takes_segments_epochs_producers_and_transactions_back(logs):
+def test_truncation_restores_segments_epochs_producers_and_transactions(logs):
     log = logs.open(segment_bytes=300)
     for n in range(10):
         logs.lead(log, 2, epoch=n // 3, producer_id=1, producer_epoch=0, base_sequence=2 * n)
@@ -341,7 +339,7 @@ def test_truncation_takes_segments_epochs_producers_and_transactions_back(logs):
     assert again.is_duplicate and again.first_offset == 0
 
 
-def test_a_reader_that_was_ahead_finds_the_new_batches_after_a_truncation(logs, log):
+def test_reader_above_a_truncation_reads_the_new_batches(logs, log):
     for _ in range(5):
         logs.lead(log, 2)
     assert log.read(0, 1 << 20, upper_offset=8).next_offset == 8  # it would go on at 8
@@ -352,7 +350,7 @@ def test_a_reader_that_was_ahead_finds_the_new_batches_after_a_truncation(logs, 
     assert decode_header(read.data).base_offset == 7
 
 
-def test_truncation_at_a_segments_base_leaves_it_empty_and_usable(logs):
+def test_truncation_at_a_segment_base_offset_leaves_it_empty_and_usable(logs):
     log = filled(logs)
     log.truncation.truncate_to(3)
     assert bases(log) == [0, 1, 2, 3]
@@ -360,7 +358,7 @@ def test_truncation_at_a_segments_base_leaves_it_empty_and_usable(logs):
     assert log.read(3, 1000, upper_offset=5).next_offset == 5
 
 
-def test_truncation_below_the_log_start_starts_over(logs):
+def test_truncation_below_the_log_start_resets_the_log(logs):
     log = filled(logs, retention_ms=1000)
     log.retention.delete_old_segments(NOW_MS + 1003)
     log.truncation.truncate_to(1)
@@ -368,7 +366,7 @@ def test_truncation_below_the_log_start_starts_over(logs):
     assert bases(log) == [1]
 
 
-def test_a_log_can_start_over_anywhere(logs):
+def test_log_can_be_reset_to_any_start_offset(logs):
     log = filled(logs)
     log.truncation.truncate_fully_and_start_at(1000)
     assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (1000, 1000, 1000)
@@ -382,7 +380,7 @@ def test_a_log_can_start_over_anywhere(logs):
 # -- flushing --------------------------------------------------------------------------------
 
 
-def test_a_flush_is_due_by_messages_by_time_and_after_a_roll(logs):
+def test_flush_is_due_by_messages_by_time_and_after_a_roll(logs):
     log = logs.open(flush_messages=3, flush_ms=100)
     logs.lead(log, 2)
     assert not log.flushing.is_needed(NOW_MS + 99)
@@ -399,7 +397,7 @@ def test_a_flush_is_due_by_messages_by_time_and_after_a_roll(logs):
     assert log.flushing.is_needed(NOW_MS)
 
 
-def test_a_flush_that_a_truncation_overtakes_does_not_raise_the_recovery_point(logs):
+def test_flush_overtaken_by_a_truncation_does_not_raise_the_recovery_point(logs):
     inside, go_on = threading.Event(), threading.Event()
 
     def fault_point(name):
@@ -422,7 +420,7 @@ def test_a_flush_that_a_truncation_overtakes_does_not_raise_the_recovery_point(l
     assert log.flushing.recovery_point == 11
 
 
-def test_appends_rolls_and_deletions_go_on_beside_flushes(logs):
+def test_appends_rolls_and_deletions_continue_during_a_flush_in_a_thread(logs):
     """The log's own thread makes the jobs and notes their results; another thread runs them."""
     log = logs.open(segment_bytes=500, retention_bytes=2000, file_delete_delay_ms=0)
     flushes = 0
@@ -470,7 +468,7 @@ def test_write_back_covers_only_bytes_written_since_the_last_one(logs, monkeypat
     log.flushing.write_back_job()()
 
 
-def test_a_failing_flush_fails_the_log(logs, monkeypatch, log):
+def test_flush_that_fails_marks_the_log_as_failed(logs, monkeypatch, log):
     logs.lead(log)
 
     def fail(fd):
@@ -482,7 +480,7 @@ def test_a_failing_flush_fails_the_log(logs, monkeypatch, log):
     assert log.is_failed and log.flushing.recovery_point == 0
 
 
-def test_a_file_size_limit_fails_the_log_and_leaves_nothing_of_the_append(logs, batch, log):
+def test_append_beyond_the_file_size_limit_fails_the_log_and_leaves_no_bytes(logs, batch, log):
     """The kernel itself refuses: a file size limit lets part of the write through."""
     logs.lead(log, 3, producer_id=1, producer_epoch=0, base_sequence=0)
     size = log.segments.size_bytes

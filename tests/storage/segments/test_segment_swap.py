@@ -34,7 +34,7 @@ def write_cleaned(log, replaced, kept):
 
 @pytest.mark.parametrize("crash_at", range(1, 13))
 @pytest.mark.parametrize("is_clean", [True, False])
-def test_a_swap_is_there_as_a_whole_or_not_at_all(logs, crash_at, is_clean):
+def test_segment_swap_after_a_crash_is_complete_or_undone(logs, crash_at, is_clean):
     countdown = [0]
 
     def fault_point(name):
@@ -80,7 +80,7 @@ def test_a_swap_is_there_as_a_whole_or_not_at_all(logs, crash_at, is_clean):
 LEFTOVERS = (".cleaned", ".swap", ".deleted")
 
 
-def test_a_crash_before_the_swap_leaves_nothing_of_the_replacement(logs, log):
+def test_cleaned_segments_before_their_swap_are_removed_after_a_crash(logs, log):
     for _ in range(3):
         logs.lead(log, 2)
         log.roll(NOW_MS)
@@ -95,7 +95,9 @@ def test_a_crash_before_the_swap_leaves_nothing_of_the_replacement(logs, log):
     ("names", "number", "lasts"),
     [("open", errno.EMFILE, 9), ("rename", errno.ENOSPC, 1)],
 )
-def test_a_swap_that_lacks_something_has_not_happened(logs, monkeypatch, names, number, lasts):
+def test_segment_swap_with_a_failing_disk_operation_is_undone_and_can_be_repeated(
+    logs, monkeypatch, names, number, lasts
+):
     disk = FailingDisk(monkeypatch, names, number)
     if names == "rename":  # the final names are shorter, and those that had them are gone
         disk.counts = lambda _, path: path.suffix in LEFTOVERS

@@ -44,35 +44,37 @@ COPY = b"".join(one(NEXT + i) for i in range(40))  # as in a copy of a segment
 
 
 @pytest.mark.parametrize("torn_at", [0, 5, 30, 61, 90])
-def test_torn_batch_alone_is_followed_by_none(file: LogFile, torn_at: int) -> None:
+def test_torn_batch_at_the_end_has_no_batch_after_it(file: LogFile, torn_at: int) -> None:
     assert not is_followed(file, one(size=200)[:torn_at])
 
 
 @pytest.mark.parametrize("at", [0, 8, 16, 20, 60, 70])
-def test_damaged_batch_is_followed_by_the_next_ones(file: LogFile, at: int) -> None:
+def test_damaged_batch_in_the_middle_has_batches_after_it(file: LogFile, at: int) -> None:
     assert is_followed(file, damaged(one(), at) + one(NEXT + 1) + one(NEXT + 2))
 
 
 @pytest.mark.parametrize("at", [0, 7, 10, 11, 16, 20, 23, 70])
-def test_damaged_batch_is_followed_though_the_end_is_torn(file: LogFile, at: int) -> None:
+def test_damaged_batch_before_a_torn_end_has_batches_after_it(file: LogFile, at: int) -> None:
     """A bit above the recovery point, and a kill in the middle of a write, are no torn end."""
     many = b"".join(one(NEXT + 1 + i) for i in range(20))
     assert is_followed(file, damaged(one(), at) + many + one(NEXT + 21)[:-1])
 
 
 @pytest.mark.parametrize("kept", [1, 100, 1_500])
-def test_torn_batch_with_batches_in_its_value_is_followed_by_none(file: LogFile, kept: int) -> None:
+def test_torn_batch_with_batches_inside_a_record_value_has_no_batch_after_it(
+    file: LogFile, kept: int
+) -> None:
     torn = holding(b"text" + COPY + b"x" * 2_000)
     assert not is_followed(file, torn[: len(torn) - kept])
     inside = torn.index(COPY) + len(COPY) - 30  # in the last of the batches in the value
     assert not is_followed(file, torn[:inside])
 
 
-def test_batches_of_earlier_offsets_are_none_that_follow(file: LogFile) -> None:
+def test_batch_with_earlier_offsets_is_not_found_after_a_damaged_one(file: LogFile) -> None:
     assert not is_followed(file, damaged(one()) + one(NEXT - 1))
 
 
-def test_batches_beyond_the_searched_bytes_are_walked(
+def test_batches_beyond_the_searched_bytes_are_found_by_their_lengths(
     file: LogFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torn_tail, "LOOKED_AT_BYTES_MAX", 300)
@@ -82,7 +84,7 @@ def test_batches_beyond_the_searched_bytes_are_walked(
     assert not is_followed(file, broken + many[:-1])
 
 
-def test_malicious_bytes_are_looked_at_for_a_bounded_time(
+def test_search_after_a_damaged_batch_with_malicious_bytes_is_bounded(
     file: LogFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checked: list[int] = []

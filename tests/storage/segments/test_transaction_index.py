@@ -28,14 +28,14 @@ def index(tmp_path) -> TransactionIndex:
     return TransactionIndex(tmp_path / "0.txnindex", 0)
 
 
-def test_the_bytes_are_kafkas(index):
+def test_transaction_index_bytes_equal_those_of_kafka(index):
     index.append(AbortedTransaction(4000, 5, 9, 10))
     assert index.path.read_bytes().hex() == (
         "0000" "0000000000000fa0" "0000000000000005" "0000000000000009" "000000000000000a"
     )  # fmt: skip
 
 
-def test_there_is_no_file_without_an_entry(index):
+def test_transaction_index_without_an_entry_has_no_file(index):
     index.flush()
     index.close()
     index.truncate_to(0)
@@ -43,18 +43,18 @@ def test_there_is_no_file_without_an_entry(index):
     assert not index.path.exists()
 
 
-def test_an_entry_is_on_the_file_at_once_and_is_read_by_the_next_process(index):
+def test_transaction_index_entry_is_readable_by_another_process_immediately(index):
     index.append(AbortedTransaction(1, 0, 5, 6))
     assert TransactionIndex(index.path, 0).all() == index.all() == [(1, 0, 5, 6)]
 
 
-def test_markers_must_rise(index):
+def test_transaction_index_entry_below_the_last_marker_is_refused(index):
     index.append(AbortedTransaction(1, 0, 5, 6))
     with pytest.raises(CorruptTransactionIndex):
         index.append(AbortedTransaction(2, 1, 5, 6))
 
 
-def test_a_fetch_gets_the_transactions_that_overlap_it(index):
+def test_fetch_gets_the_aborted_transactions_that_overlap_it(index):
     first, second, third = (
         AbortedTransaction(1, 0, 10, 11),
         AbortedTransaction(2, 5, 20, 15),
@@ -71,7 +71,9 @@ def test_a_fetch_gets_the_transactions_that_overlap_it(index):
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
 @given(st.lists(st.integers(1, 5), max_size=400), st.integers(0, 900), st.integers(0, 900))
-def test_collecting_agrees_with_a_list(tmp_path, steps, fetch_offset, upper_offset):
+def test_aborted_transactions_found_by_index_equal_those_of_a_list(
+    tmp_path, steps, fetch_offset, upper_offset
+):
     (tmp_path / "0.txnindex").unlink(missing_ok=True)
     index = TransactionIndex(tmp_path / "0.txnindex", 0)
     known, marker = [], 0
@@ -106,7 +108,7 @@ def entries_read(index, monkeypatch):
     return read
 
 
-def test_a_fetch_reads_no_further_than_it_needs(index, entries_read):
+def test_fetch_in_a_long_transaction_index_reads_only_the_needed_entries(index, entries_read):
     """A reader that catches up reads each part of the index once: not quadratic."""
     for number in range(5_000):
         index.append(AbortedTransaction(1, number * 10, number * 10 + 9, number * 10 + 10))
@@ -143,13 +145,13 @@ def test_fetch_beside_a_long_transaction_skips_blocks_of_other_aborted_transacti
         bytes.fromhex("0000" + "00" * 8 + "0000000000000009" + "0000000000000005" + "00" * 8),
     ],
 )
-def test_a_wrong_file_is_found(index, content):
+def test_transaction_index_with_wrong_entries_is_detected(index, content):
     index.path.write_bytes(content)
     with pytest.raises(CorruptTransactionIndex, match=r"0\.txnindex.*made again"):
         list(TransactionIndex(index.path, 0).checking())
 
 
-def test_a_marker_below_the_segment_is_found(tmp_path):
+def test_transaction_index_with_a_marker_below_its_segment_is_detected(tmp_path):
     index = TransactionIndex(tmp_path / "100.txnindex", 100)
     index.append(AbortedTransaction(1, 50, 99, 100))
     with pytest.raises(CorruptTransactionIndex):
@@ -157,7 +159,9 @@ def test_a_marker_below_the_segment_is_found(tmp_path):
 
 
 @pytest.mark.parametrize("compacted", [False, True])
-def test_start_finds_each_first_offset_that_hides_other_batches(logs, compacted) -> None:
+def test_read_start_is_lowered_to_the_first_offset_of_an_overlapping_aborted_transaction(
+    logs, compacted
+) -> None:
     """Producer 7 commits one transaction and aborts the next, of two batches; 8 aborts beside."""
     config = {"segment_bytes": 1 << 20} | ({"is_compacted": True} if compacted else {})
     log = logs.open(**config)
