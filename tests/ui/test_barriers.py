@@ -42,7 +42,7 @@ PLANTED = """
 
 
 @pytest.mark.in_turn
-async def test_no_view_has_a_barrier(tmp_path: Path) -> None:
+async def test_ui_views_have_no_accessibility_barrier(tmp_path: Path) -> None:
     def look(chrome: Browser) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
         for address in (*VIEWS, *OTHERS):
@@ -62,7 +62,7 @@ async def test_no_view_has_a_barrier(tmp_path: Path) -> None:
         assert await asyncio.to_thread(look, chrome) == {}
 
 
-async def test_planted_barriers_are_found(tmp_path: Path) -> None:
+async def test_barrier_check_of_a_planted_page_reports_each_barrier(tmp_path: Path) -> None:
     def look(chrome: Browser) -> list[str]:
         chrome.driver.get(f"data:text/html,{quote(PLANTED)}")
         return [*barriers(chrome), *out_of_reach(chrome)]

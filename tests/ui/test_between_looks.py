@@ -26,7 +26,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 KEY = ("orders", 0)
 
 
-async def test_transaction_begun_after_its_id_was_described_does_not_hang(tmp_path: Path):
+async def test_transaction_begun_after_its_id_was_described_is_not_shown_as_hanging(tmp_path: Path):
     async with open_site(tmp_path) as opened:
         await opened.admin.create_topic("orders", partitions=1)
         producer = await opened.open_transaction("app-1", "orders", 1)
@@ -40,7 +40,9 @@ async def test_transaction_begun_after_its_id_was_described_does_not_hang(tmp_pa
         await producer.close()
 
 
-async def test_transaction_ended_before_its_coordinator_was_asked_does_not_hang(tmp_path: Path):
+async def test_transaction_ended_before_its_coordinator_was_asked_is_not_shown_as_hanging(
+    tmp_path: Path,
+):
     async with open_site(tmp_path) as opened:
         await opened.admin.create_topic("orders", partitions=1)
         producer = await opened.open_transaction("app-1", "orders", 1)
@@ -54,7 +56,7 @@ async def test_transaction_ended_before_its_coordinator_was_asked_does_not_hang(
 
 
 @pytest.mark.parametrize("problem", [OSError("gone"), Failure("gone")])
-async def test_part_that_fails_is_named_and_asked_for_again(problem: Exception):
+async def test_observer_question_that_fails_is_named_and_asked_again(problem: Exception):
     asked: list[int] = []
 
     async def ask() -> dict[str, Any]:
@@ -71,7 +73,7 @@ async def test_part_that_fails_is_named_and_asked_for_again(problem: Exception):
         await observer.close()
 
 
-async def test_part_is_as_old_as_its_first_question() -> None:
+async def test_observer_answer_is_dated_by_the_time_of_its_first_question() -> None:
     asked, answered = asyncio.Event(), asyncio.Event()
 
     async def ask() -> dict[str, Any]:
@@ -92,7 +94,7 @@ async def test_part_is_as_old_as_its_first_question() -> None:
         await observer.close()
 
 
-async def test_count_of_records_keeps_a_partition_without_a_leader() -> None:
+async def test_record_count_keeps_the_last_offsets_of_a_leaderless_partition() -> None:
     observer = Observer({"bootstrap.servers": "127.0.0.1:1"})
     known = {("orders", 0): partition("orders", 0), ("orders", 1): partition("orders", 1)}
     told = {("orders", 0): ObservedOffsets(5, 5), ("orders", 1): ObservedOffsets(7, 7)}
@@ -129,7 +131,7 @@ async def test_log_start_and_min_insync_are_asked_anew_and_have_their_own_time(t
 
 
 @pytest.mark.in_turn
-async def test_records_of_aborted_data_only_are_looked_for_within_bounds(tmp_path: Path):
+async def test_search_for_committed_records_behind_much_aborted_data_is_bounded(tmp_path: Path):
     async with open_site(tmp_path) as opened:
         await opened.admin.create_topic("orders", partitions=1)
         producer = await opened.open_transaction("app-1", "orders", 0)

@@ -85,13 +85,15 @@ def test_document_of_a_large_cluster_is_bounded_and_its_pages_have_every_row_onc
     assert [row[key] for row in seen] == [row[key] for row in whole]
 
 
-def test_long_lists_within_a_row_are_cut_and_counted() -> None:
+def test_long_lists_in_a_ui_row_are_cut_with_the_number_left_out() -> None:
     (group,) = (g for g in documents.groups(many(), NOW_MS, RowRange(0, 1))["groups"])
     assert (len(group["offsets"]), group["offsets_left_out"]) == (1_000, COUNT - 1_000)
     assert (len(group["members"]), group["members_left_out"]) == (1_000, COUNT - 1_000)
 
 
-def test_page_ends_early_when_its_rows_are_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ui_page_of_long_rows_ends_early_with_the_number_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(paging, "ITEMS_MAX", 1_500)
     found = documents.groups(many(), NOW_MS, RowRange(0, 500))
     assert (len(found["groups"]), found["left_out"]) == (1, COUNT - 1)
@@ -101,12 +103,12 @@ def test_page_ends_early_when_its_rows_are_long(monkeypatch: pytest.MonkeyPatch)
     "query", [{"start": "-1"}, {"start": "9" * 20}, {"start": "²"}, {"limit": "0"},
               {"limit": "1001"}, {"limit": "9" * 5_000}, {"limit": "x"}],
 )  # fmt: skip
-def test_wrong_rows_are_refused_with_a_sentence(query: dict[str, str]) -> None:
+def test_ui_row_range_out_of_bounds_is_refused_with_a_sentence(query: dict[str, str]) -> None:
     with pytest.raises(ValueError, match=r"start is a whole number|limit is 1 to 1000"):
         RowRange.asked(query)
 
 
-def test_trouble_of_an_id_that_ends_like_a_partition_leads_to_the_transaction() -> None:
+def test_trouble_row_of_a_transactional_id_like_a_partition_links_to_the_transaction() -> None:
     known = facts(transactions={"app/1": transaction("app/1")})
     holder = replace(known.holders["orders", 0][0], transaction=known.transactions["app/1"])
     known = replace(known, holders={("orders", 0): (holder,)})

@@ -52,14 +52,16 @@ async def browser(root: Path, **options: Any) -> AsyncIterator[tuple[OpenSite, B
             await producer.close()
 
 
-async def test_token_becomes_a_cookie_that_no_script_can_read(tmp_path: Path) -> None:
+async def test_ui_token_becomes_a_cookie_that_no_script_can_read(tmp_path: Path) -> None:
     async with browser(tmp_path) as (_, chrome, _):
         (cookie,) = await asyncio.to_thread(chrome.driver.get_cookies)
         assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
         assert not await asyncio.to_thread(chrome.driver.execute_script, "return document.cookie")
 
 
-async def test_each_view_fits_1280_and_390_pixels_without_an_error(tmp_path: Path) -> None:
+async def test_ui_view_of_each_kind_fits_1280_and_390_pixels_without_an_error(
+    tmp_path: Path,
+) -> None:
     def look(chrome: Browser) -> None:
         for width in (1280, 390):
             chrome.size(width, 900)
@@ -75,7 +77,9 @@ async def test_each_view_fits_1280_and_390_pixels_without_an_error(tmp_path: Pat
         await asyncio.to_thread(look, chrome)
 
 
-async def test_open_partition_follows_new_records_without_a_reload(tmp_path: Path) -> None:
+async def test_partition_view_that_is_open_shows_new_records_without_a_reload(
+    tmp_path: Path,
+) -> None:
     async with browser(tmp_path) as (opened, chrome, producer):
         await asyncio.to_thread(chrome.go, "/topics/orders/0")
         await asyncio.to_thread(chrome.shows, "stop at offset 0; the log goes on to 3.")
@@ -89,7 +93,7 @@ async def test_open_partition_follows_new_records_without_a_reload(tmp_path: Pat
         assert await asyncio.to_thread(chrome.driver.execute_script, "return window.here") == 1
 
 
-async def test_hidden_page_keeps_no_stream(tmp_path: Path) -> None:
+async def test_ui_page_that_is_hidden_closes_its_event_stream(tmp_path: Path) -> None:
     script = """
       Object.defineProperty(document, "hidden", { value: arguments[0], configurable: true });
       document.dispatchEvent(new Event("visibilitychange"));
@@ -102,7 +106,7 @@ async def test_hidden_page_keeps_no_stream(tmp_path: Path) -> None:
         await until(lambda: opened.site.streams == 1, 30)
 
 
-async def test_why_a_consumer_stands_still_is_two_clicks_from_the_start(tmp_path: Path) -> None:
+async def test_reason_of_a_stuck_consumer_is_two_clicks_from_the_start_page(tmp_path: Path) -> None:
     def look(chrome: Browser) -> None:
         chrome.go("/")
         chrome.press("Groups")
@@ -114,7 +118,7 @@ async def test_why_a_consumer_stands_still_is_two_clicks_from_the_start(tmp_path
         await asyncio.to_thread(look, chrome)
 
 
-async def test_fence_of_a_producer_is_two_clicks_from_the_start(tmp_path: Path) -> None:
+async def test_fencing_of_a_producer_is_two_clicks_from_the_start_page(tmp_path: Path) -> None:
     def look(chrome: Browser) -> None:
         chrome.go("/")
         chrome.press("Transactions")
@@ -133,7 +137,7 @@ async def test_fence_of_a_producer_is_two_clicks_from_the_start(tmp_path: Path) 
             await newer.close()
 
 
-async def test_events_around_a_time_are_two_clicks_from_the_start(tmp_path: Path) -> None:
+async def test_events_around_a_time_are_two_clicks_from_the_start_page(tmp_path: Path) -> None:
     def look(chrome: Browser, at: str) -> None:
         chrome.go("/")
         chrome.press("Timeline")
@@ -155,7 +159,7 @@ async def test_events_around_a_time_are_two_clicks_from_the_start(tmp_path: Path
         await asyncio.to_thread(look, chrome, at)
 
 
-async def test_abort_is_typed_and_ends_the_transaction(tmp_path: Path) -> None:
+async def test_abort_form_ends_the_transaction_only_with_the_typed_id(tmp_path: Path) -> None:
     def abort(chrome: Browser, typed: str, answer: str) -> None:
         chrome.go("/transactions/app-1")
         field = chrome.wait(lambda: chrome.driver.find_element(By.ID, "confirm"))
@@ -170,7 +174,7 @@ async def test_abort_is_typed_and_ends_the_transaction(tmp_path: Path) -> None:
         assert (await opened.admin.transactions.describe("app-1")).state != "Ongoing"
 
 
-async def test_keys_reach_every_link_and_the_focus_stays(tmp_path: Path) -> None:
+async def test_keyboard_navigation_reaches_every_link_and_keeps_the_focus(tmp_path: Path) -> None:
     def walk(chrome: Browser) -> None:
         chrome.go("/topics/orders/0")
         chrome.shows("app-1")

@@ -14,16 +14,16 @@ def sentences(part: str, before: ClusterFacts, after: ClusterFacts) -> list[tupl
     return [(e.kind, e.sentence) for e in changes(part, before, after, NOW_MS)]
 
 
-def test_first_look_is_no_event() -> None:
+def test_first_observation_of_a_cluster_makes_no_event() -> None:
     assert changes("cluster", ClusterFacts(), facts(), NOW_MS) == []
 
 
-def test_equal_looks_have_no_events() -> None:
+def test_observation_without_a_change_makes_no_event() -> None:
     for part in ("cluster", "transactions", "groups", "nodes", "offsets"):
         assert changes(part, facts(), facts(), NOW_MS) == []
 
 
-def test_elections_between_the_same_nodes_are_one_event() -> None:
+def test_elections_between_the_same_nodes_make_one_event() -> None:
     keys = [("orders", n) for n in range(6)]
     before = facts(partitions={k: partition(index=k[1]) for k in keys})
     after = facts(partitions={k: partition(index=k[1], leader=2, isr=(2, 3)) for k in keys})
@@ -36,7 +36,7 @@ def test_elections_between_the_same_nodes_are_one_event() -> None:
     ]
 
 
-def test_created_and_deleted_topics_are_events() -> None:
+def test_created_and_deleted_topics_make_events() -> None:
     before, after = facts(partitions={("a", 0): partition("a")}), facts()
     assert sentences("cluster", before, after) == [
         ("topic", "topic orders was created"),
@@ -58,7 +58,7 @@ def test_created_and_deleted_topics_are_events() -> None:
         ({}, {"state": "PrepareEpochFence", "producer_epoch": 3}, "fence", "a newer session"),
     ],
 )
-def test_ends_of_transactions_from_outside_are_events(old, new, kind, words) -> None:
+def test_transactions_fenced_or_aborted_from_outside_make_events(old, new, kind, words) -> None:
     before = facts(transactions={"app-1": transaction(**old)})
     after = facts(transactions={"app-1": transaction(**{**old, **new})})
     ((found, sentence),) = sentences("transactions", before, after)
@@ -66,12 +66,12 @@ def test_ends_of_transactions_from_outside_are_events(old, new, kind, words) -> 
     assert words in sentence
 
 
-def test_commits_are_no_events() -> None:
+def test_transaction_commits_make_no_event() -> None:
     after = facts(transactions={"app-1": transaction(state="CompleteCommit", producer_epoch=3)})
     assert sentences("transactions", facts(), after) == []
 
 
-def test_rebalance_names_new_and_departed_members() -> None:
+def test_rebalance_event_names_new_and_departed_members() -> None:
     described = group().described
     assert described is not None
     new = replace(described, members=(member("m-2", KEY),), state="PreparingRebalance")
@@ -81,7 +81,7 @@ def test_rebalance_names_new_and_departed_members() -> None:
     ]
 
 
-def test_restarted_node_is_an_event() -> None:
+def test_restarted_node_makes_an_event() -> None:
     before = facts(nodes={1: ObservedNode(node_id=1, state="running", pid=5)})
     after = facts(nodes={1: ObservedNode(node_id=1, state="running", pid=6)})
     told = [("node", "node 1 was started again (pid 5 to 6)")]

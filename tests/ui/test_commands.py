@@ -28,7 +28,7 @@ async def started(tmp_path: Path, *arguments: str) -> asyncio.subprocess.Process
 
 
 @pytest.mark.in_turn
-async def test_page_says_its_address_first_and_ends_cleanly_by_each_signal(tmp_path: Path):
+async def test_ui_command_prints_its_address_first_and_exits_cleanly_at_each_signal(tmp_path: Path):
     async with open_site(tmp_path) as opened, asyncio.timeout(ENDS_S * 3):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             process = await started(tmp_path, "ui", "--no-open", "--bootstrap", opened.bootstrap)
@@ -47,7 +47,9 @@ async def test_page_says_its_address_first_and_ends_cleanly_by_each_signal(tmp_p
             assert is_refused(port)
 
 
-async def test_top_once_prints_the_columns_and_obeys_columns(tmp_path: Path, monkeypatch):
+async def test_top_once_prints_the_columns_within_the_width_of_the_environment(
+    tmp_path: Path, monkeypatch
+):
     async with open_site(tmp_path) as opened, asyncio.timeout(ENDS_S * 2):
         await opened.admin.create_topic("orders", partitions=2)
         monkeypatch.setenv("COLUMNS", "30")
@@ -68,7 +70,7 @@ async def test_top_once_prints_the_columns_and_obeys_columns(tmp_path: Path, mon
         ("top", "--bootstrap", "127.0.0.1:9"),
     ],
 )
-def test_wrong_options_are_refused_with_one_sentence(arguments, capsys) -> None:
+def test_ui_commands_with_wrong_options_are_refused_with_one_sentence(arguments, capsys) -> None:
     assert run(arguments) == 2
     out, err = capsys.readouterr()
     assert out == ""
@@ -78,7 +80,7 @@ def test_wrong_options_are_refused_with_one_sentence(arguments, capsys) -> None:
 
 @pytest.mark.in_turn
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-async def test_metrics_and_events_end_cleanly_by_each_signal(
+async def test_metrics_and_events_commands_exit_cleanly_at_each_signal(
     tmp_path: Path, number: signal.Signals
 ):
     pytest.importorskip("prometheus_client", reason="the extra metrics is not installed")

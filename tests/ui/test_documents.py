@@ -14,7 +14,7 @@ from oncelog.ui.troubles import troubles
 from .known_facts import KEY, NOW_MS, PARTS, facts, group, partition, producer, transaction
 
 
-def test_documents_of_nothing_are_empty_and_say_that_nothing_is_known() -> None:
+def test_documents_of_an_unobserved_cluster_are_empty_and_undated() -> None:
     nothing = ClusterFacts()
     for make in (
         documents.cluster, documents.topics, documents.partitions, documents.transactions,
@@ -37,7 +37,9 @@ def test_documents_of_nothing_are_empty_and_say_that_nothing_is_known() -> None:
         (documents.groups, ("groups", "offsets", "transactions")),
     ],
 )
-def test_document_is_as_old_as_the_oldest_part_of_it(make: Any, parts: tuple[str, ...]) -> None:
+def test_document_is_dated_by_the_oldest_observation_in_it(
+    make: Any, parts: tuple[str, ...]
+) -> None:
     nodes = {1: ObservedNode(node_id=1, state="running")}
     for part in parts:
         told = {**dict.fromkeys(PARTS, NOW_MS), part: NOW_MS - 900}
@@ -70,7 +72,7 @@ def test_log_start_beyond_the_end_is_that_of_a_deleted_topic_and_unknown() -> No
     assert [each.about for each in troubles(known, NOW_MS) if each.about.startswith("group")] == []
 
 
-def test_topic_of_a_partition_without_a_leader_has_no_count_that_is_too_low() -> None:
+def test_topic_row_with_a_leaderless_partition_has_no_record_count() -> None:
     keys = ("orders", 0), ("orders", 1)
     known = {key: partition(*key, leader=1 - 2 * key[1]) for key in keys}
     told = {keys[0]: ObservedOffsets(10, 30)}
@@ -78,7 +80,7 @@ def test_topic_of_a_partition_without_a_leader_has_no_count_that_is_too_low() ->
     assert (row["records"], row["held_back"], row["leaderless"]) == (None, None, 1)
 
 
-def test_transactions_open_ones_come_first_and_the_oldest_of_them() -> None:
+def test_transactions_document_lists_the_oldest_open_one_first() -> None:
     known = {
         "done": transaction("done", state="CompleteCommit", start_ms=-1, partitions=()),
         "young": transaction("young", start_ms=NOW_MS - 5),
@@ -89,7 +91,7 @@ def test_transactions_open_ones_come_first_and_the_oldest_of_them() -> None:
     assert [each["age_ms"] for each in found] == [50, 5, None]
 
 
-def test_transaction_ages_are_those_of_the_look_not_of_the_request() -> None:
+def test_transaction_age_is_measured_at_the_observation_and_not_at_the_request() -> None:
     (row,) = documents.transactions(facts(), NOW_MS + 9_000)["transactions"]
     assert (row["age_ms"], row["ends_in_ms"]) == (20_000, 40_000)
 
@@ -103,7 +105,7 @@ def test_partition_and_trouble_have_the_age_of_the_look_too() -> None:
     assert "open for 20 s" in found["found"]
 
 
-def test_prepared_transaction_has_no_timeout() -> None:
+def test_transaction_without_a_timeout_is_shown_without_one() -> None:
     known = {"app-1": transaction(timeout_ms=NO_TIMEOUT_MS)}
     (row,) = documents.transactions(facts(transactions=known), NOW_MS)["transactions"]
     assert (row["timeout_ms"], row["ends_in_ms"]) == (None, None)
@@ -117,13 +119,13 @@ def test_partition_document_has_both_lags_of_each_group() -> None:
     assert "stop at offset 10; the log goes on to 30" in row["why"]["heading"]
 
 
-def test_partition_of_a_producer_that_no_coordinator_knows_is_hanging() -> None:
+def test_open_transaction_unknown_to_all_coordinators_is_shown_as_hanging() -> None:
     known = facts(holders={KEY: (PartitionTransaction(producer(), None),)})
     (row,) = documents.partition(known, KEY, NOW_MS, 2)["partitions"]
     assert [each["is_hanging"] for each in row["open_transactions"]] == [True]
 
 
-def test_replicas_have_their_size_and_lag_where_brokers_tell_them() -> None:
+def test_replica_rows_have_size_and_lag_where_brokers_report_them() -> None:
     entry = LogDirEntry(2, "/d", *KEY, 500, 3)
     (row,) = documents.partitions(facts(replicas={KEY: (entry,)}), NOW_MS)["partitions"]
     assert [(r["node"], r["size_bytes"], r["offset_lag"]) for r in row["replicas"]] == [
@@ -133,18 +135,18 @@ def test_replicas_have_their_size_and_lag_where_brokers_tell_them() -> None:
     ]
 
 
-def test_group_without_known_end_has_no_lag_rather_than_zero() -> None:
+def test_group_row_without_known_end_offsets_has_no_lag() -> None:
     (row,) = documents.groups(facts(offsets={}), NOW_MS)["groups"]
     assert (row["lag"], row["lag_to_last_stable"]) == (None, None)
 
 
-def test_group_whose_coordinator_is_silent_is_listed_without_members() -> None:
+def test_group_row_with_a_silent_coordinator_has_no_members() -> None:
     silent = group(described=None)
     (row,) = documents.groups(facts(groups={"readers": silent}), NOW_MS)["groups"]
     assert (row["members"], row["offsets"][0]["committed"]) == ([], 4)
 
 
-def test_stopped_node_is_down_whatever_metadata_says() -> None:
+def test_node_whose_process_is_stopped_is_shown_down_despite_metadata() -> None:
     nodes = {1: ObservedNode(node_id=1, state="down"), 4: ObservedNode(node_id=4, state="paused")}
     found = documents.cluster(facts(nodes=nodes), NOW_MS)["nodes"]
     assert {each["node"]: each["state"] for each in found} == {
@@ -152,13 +154,13 @@ def test_stopped_node_is_down_whatever_metadata_says() -> None:
     }  # fmt: skip
 
 
-def test_rate_is_of_the_last_ten_seconds_and_unknown_before_two_samples() -> None:
+def test_record_rate_covers_ten_seconds_and_is_unknown_before_two_samples() -> None:
     samples = tuple(ClusterSample(at, at // 10, 0, 0) for at in (0, 5_000, 12_000, 15_000))
     assert documents.records_per_s(samples) == 100.0
     assert documents.records_per_s(samples[:1]) is None
 
 
-def test_troubles_name_owner_partitions_and_next_step_worst_first() -> None:
+def test_troubles_are_listed_worst_first_with_owner_partitions_and_next_step() -> None:
     other = ("orders", 1)
     known = facts(
         partitions={KEY: partition(), other: partition(index=1, leader=-1, isr=(2,))},
@@ -173,7 +175,7 @@ def test_troubles_name_owner_partitions_and_next_step_worst_first() -> None:
     assert "open for 20 s, holds orders/0; 20 offsets" in found[1]["found"]
 
 
-def test_short_transactions_are_no_trouble() -> None:
+def test_short_transactions_are_not_listed_as_trouble() -> None:
     short = transaction(start_ms=NOW_MS - 500)
     known = facts(
         transactions={"app-1": short}, holders={KEY: (PartitionTransaction(producer(), short),)}

@@ -56,7 +56,9 @@ def visit(served: str, folder: Path, words: str) -> None:
 
 
 @pytest.mark.parametrize("name", RUNS)
-async def test_kept_run_opens_in_the_page_and_as_a_file(tmp_path: Path, name: str) -> None:
+async def test_kept_report_of_each_run_opens_in_the_ui_and_as_a_file(
+    tmp_path: Path, name: str
+) -> None:
     arguments, words = RUNS[name]
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", "oncelog.cli", *arguments, "--keep", "kept"),

@@ -26,7 +26,7 @@ def event_of(line: str) -> ClusterEvent:
     return cluster_event(found)
 
 
-def test_event_leads_to_the_view_that_shows_more() -> None:
+def test_event_links_to_the_view_with_its_details() -> None:
     assert event_of(ELECTION).address == "/topics/orders/2"
     fence = f'{START} fence {{"transactional_id": "app-1", "topic": "t", "partition": 1}} fenced'
     assert event_of(fence).address == "/transactions/app-1"
@@ -36,7 +36,7 @@ def test_event_leads_to_the_view_that_shows_more() -> None:
     assert event_of(f'{START} topic {{"topic": 7, "partition": "x"}} odd').address == "/"
 
 
-def test_timeline_and_its_document_show_the_line_of_the_log() -> None:
+def test_timeline_event_shows_the_log_line_of_its_node_escaped() -> None:
     markup = ELECTION + "<script>alert(1)</script>"
     known = facts(events=(event_of(markup),))
     found = documents.events(known, NOW_MS)
@@ -47,7 +47,7 @@ def test_timeline_and_its_document_show_the_line_of_the_log() -> None:
     assert "<script>alert" not in text
 
 
-def test_alike_events_of_many_partitions_are_one_row() -> None:
+def test_similar_events_of_many_partitions_are_shown_as_one_row() -> None:
     start, node = START.replace("22.528", "{}.000"), '"reason": "fenced", "node": 2'
     lines = [
         f'{start.format(20 + at)} isr {{"subject": "t/{n}", "topic": "t", "partition": {n},'
@@ -63,7 +63,7 @@ def test_alike_events_of_many_partitions_are_one_row() -> None:
     assert len(event_rows(events, 1)) == 1
 
 
-def test_partition_is_drawn_for_a_screen_and_for_a_phone() -> None:
+def test_partition_drawing_fits_a_screen_and_a_phone() -> None:
     (row,) = documents.partition(facts(), KEY, NOW_MS, 2)["partitions"]
     for shape in SHAPES:
         drawn = (
@@ -80,7 +80,7 @@ def test_events_of_two_nodes_are_listed_by_their_time() -> None:
     assert [each["sentence"] for each in found["events"]] == ["later", "earlier"]
 
 
-async def test_observer_follows_the_logs(tmp_path: Path) -> None:
+async def test_observer_with_node_logs_shows_their_events(tmp_path: Path) -> None:
     log = tmp_path / "node.log"
     log.write_text(ELECTION + "\n")
     observer = Observer({"bootstrap.servers": "127.0.0.1:9"}, EventLogs({3: log}))

@@ -29,7 +29,7 @@ def values(known: ClusterFacts) -> dict[tuple[str, tuple[tuple[str, str], ...]],
     }
 
 
-def test_families_have_kafkas_names_and_both_lags() -> None:
+def test_metric_families_have_the_names_of_kafka_and_both_group_lags() -> None:
     found = values(facts(replicas={KEY: (LogDirEntry(2, "/d", *KEY, 500, 0),)}))
     at = (("partition", "0"), ("topic", "orders"))
     of_group = (("group", "readers"), *at)
@@ -46,11 +46,11 @@ def test_families_have_kafkas_names_and_both_lags() -> None:
     assert found["kafka_server_replicamanager_leadercount", (("broker", "1"),)] == 1
 
 
-def test_unknown_figures_are_left_out_rather_than_zero() -> None:
+def test_metrics_of_unknown_figures_are_left_out() -> None:
     assert [name for name, _ in values(ClusterFacts())] == ["oncelog_series_left_out"]
 
 
-def test_docs_list_the_names_of_all_families() -> None:
+def test_metric_docs_list_the_names_of_all_families() -> None:
     pages = Path(__file__).parents[2] / "docs"
     _, _, text = (pages / "metrics.md").read_text().partition("## Of any cluster")
     listed = re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)
@@ -62,14 +62,14 @@ def test_docs_list_the_names_of_all_families() -> None:
     assert sorted(listed) == sorted({name for name, _ in values(whole)})
 
 
-def test_families_are_bounded_and_count_the_series_left_out(monkeypatch) -> None:
+def test_metrics_beyond_the_series_limit_are_counted_as_left_out(monkeypatch) -> None:
     monkeypatch.setattr(page, "SERIES_MAX", 2)
     found = values(facts())
     assert sum(name == "kafka_server_replicamanager_leadercount" for name, _ in found) == 2
     assert found["oncelog_series_left_out", ()] > 0
 
 
-def test_served_page_is_read_by_the_clients_own_parser_and_only_at_its_address() -> None:
+def test_metrics_page_is_parsed_by_the_prometheus_client_and_served_only_at_its_address() -> None:
     server = MetricsServer(facts, None)
     server.start()
     try:

@@ -7,7 +7,7 @@ from oncelog.ui.paced_connection import RequestPace
 
 
 @given(st.lists(st.floats(0, 400), max_size=60), st.integers(1, 6))
-def test_pace_never_lets_more_than_its_limit_go_in_any_second(pauses, limit) -> None:
+def test_request_pace_never_exceeds_its_limit_in_any_second(pauses, limit) -> None:
     pace, now_ms, sent = RequestPace(limit), 0.0, []
     for pause_ms in pauses:
         now_ms += pause_ms
@@ -18,7 +18,7 @@ def test_pace_never_lets_more_than_its_limit_go_in_any_second(pauses, limit) -> 
     assert all(later - first >= 1_000 - 1e-6 for first, later in zip(sent, sent[limit:]))  # noqa: B905
 
 
-def test_pace_lets_a_first_burst_go_at_once() -> None:
+def test_request_pace_allows_a_first_burst_immediately() -> None:
     pace = RequestPace(5)
     for _ in range(5):
         assert pace.wait_ms(10.0) == 0

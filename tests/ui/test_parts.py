@@ -19,7 +19,7 @@ TEXT = st.text(alphabet=st.characters(codec="utf-8"), max_size=30)
 
 
 @given(TEXT)
-def test_address_of_any_name_leads_back_to_that_name(name) -> None:
+def test_ui_address_of_any_name_decodes_to_that_name(name) -> None:
     address = transaction_address(name)
     path, _, query = address.partition("?")
     given_back = unquote(query.removeprefix("name=")) if query else unquote(path[14:])
@@ -30,21 +30,21 @@ def test_address_of_any_name_leads_back_to_that_name(name) -> None:
     assert re.fullmatch(r"[!-~]*", address)
 
 
-def test_addresses_of_plain_names_are_plain() -> None:
+def test_ui_address_of_a_plain_name_is_plain() -> None:
     assert transaction_address("app-1") == "/transactions/app-1"
     assert group_address("a b") == "/groups/a%20b"
     assert records_address(("orders", 3), 7) == "/topics/orders/3/records?offset=7"
 
 
 @given(TEXT, TEXT)
-def test_children_and_attributes_cannot_become_markup(child, value) -> None:
+def test_html_element_escapes_children_and_attributes(child, value) -> None:
     made = element("p", child, title=value)
     assert made.count("<") == 2
     assert made.count(">") == 2
     assert made.count('"') == 2
 
 
-def test_numbers_sizes_and_durations_as_people_read_them() -> None:
+def test_numbers_sizes_and_durations_are_formatted_for_readers() -> None:
     assert [number(None), number(1234567), number(1.5)] == ["-", "1,234,567", "1.5"]
     assert [size(None), size(999), size(1_500_000)] == ["-", "999 B", "1.5 MB"]
     assert [duration(ms) for ms in (None, 1_200, 65_000, 150_000, 9_000_000, -3_000)] == [
@@ -52,7 +52,7 @@ def test_numbers_sizes_and_durations_as_people_read_them() -> None:
     ]  # fmt: skip
 
 
-def test_access_takes_only_its_own_host_origin_and_secrets() -> None:
+def test_page_access_allows_only_its_own_host_origin_and_secrets() -> None:
     access = PageAccess(8080)
     ours = {"host": "127.0.0.1:8080"}
     assert access.refused("GET", ours) is None
@@ -73,7 +73,7 @@ def test_access_takes_only_its_own_host_origin_and_secrets() -> None:
 
 
 @pytest.mark.parametrize("others", ['a={"x": 1}', "a=b c", "oncelog_ui_8080=other", "a"])
-def test_access_knows_its_cookie_beside_those_of_other_ports(others) -> None:
+def test_page_access_finds_its_cookie_among_those_of_other_ports(others) -> None:
     access = PageAccess(8080)
     ours = f"{access.cookie_name}={access.cookie}"
     assert access.knows({"cookie": f"{others}; {ours}"})
@@ -82,7 +82,7 @@ def test_access_knows_its_cookie_beside_those_of_other_ports(others) -> None:
 
 
 @pytest.mark.parametrize("site", ["same-site", "cross-site"])
-def test_access_lets_other_pages_link_here_and_load_nothing(site) -> None:
+def test_page_access_allows_links_from_other_sites_and_no_loading(site) -> None:
     access = PageAccess(8080)
     sent = {"host": "127.0.0.1:8080", "sec-fetch-site": site}
     assert access.refused("GET", {**sent, "sec-fetch-mode": "navigate"}) is None
@@ -93,7 +93,7 @@ def test_access_lets_other_pages_link_here_and_load_nothing(site) -> None:
 
 
 @pytest.mark.parametrize("at_ms", [-1, 2**62, -(2**63)])
-def test_clock_of_a_time_that_no_calendar_has_is_a_dash(at_ms) -> None:
+def test_clock_text_of_a_time_beyond_the_calendar_is_a_dash(at_ms) -> None:
     assert "-" in clock(at_ms)
 
 
@@ -121,7 +121,7 @@ def marker(kind: ControlType, offset: int, producer_id: int) -> bytes:
 
 
 @pytest.mark.parametrize("limit", [2, 100])
-def test_record_rows_tell_aborted_from_committed_and_open(limit) -> None:
+def test_record_rows_distinguish_aborted_committed_and_open_transactions(limit) -> None:
     data = (
         batch(0, 1, b"a")
         + batch(1, 2, b"b")
@@ -146,7 +146,7 @@ def test_record_rows_tell_aborted_from_committed_and_open(limit) -> None:
 
 
 @pytest.mark.parametrize(("end", "undecided"), [(5, "open"), (6, "not known")])
-def test_record_rows_behind_an_open_transaction_go_by_the_markers_read(end, undecided) -> None:
+def test_record_rows_behind_an_open_transaction_use_the_markers_read(end, undecided) -> None:
     data = (
         batch(0, 1, b"a")
         + batch(1, 2, b"b")
@@ -159,14 +159,14 @@ def test_record_rows_behind_an_open_transaction_go_by_the_markers_read(end, unde
     assert found == [undecided, "committed, held back", "aborted"]
 
 
-def test_record_rows_of_a_damaged_batch_are_one_problem() -> None:
+def test_record_rows_of_a_damaged_batch_report_one_problem() -> None:
     data = bytearray(batch(0, 1, b"a") + batch(1, 1, b"b"))
     data[64] ^= 1
     rows = record_rows(bytes(data), [], from_offset=0, last_stable=9, end=9, limit=9)
     assert [row["problem"] is None for row in rows] == [False, True]
 
 
-def test_text_of_long_or_binary_values_is_cut_and_readable() -> None:
+def test_record_text_of_long_or_binary_values_is_cut_and_readable() -> None:
     assert text(None) is None
     assert text(b"abc") == "abc"
     assert text(b"\xff\x00") == "0xff00"

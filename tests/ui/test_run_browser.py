@@ -72,7 +72,9 @@ def visit(files: list[tuple[str, RunReport]], served: str) -> None:
         chrome.driver.quit()
 
 
-async def test_run_is_the_same_by_a_server_and_as_a_file(tmp_path: Path) -> None:
+async def test_run_report_shown_by_the_server_equals_the_one_opened_as_a_file(
+    tmp_path: Path,
+) -> None:
     reports = {"run": violated(), "hostile": hostile()}
     files = [(keep_report(r, tmp_path / name).as_uri(), r) for name, r in reports.items()]
     process = await started(tmp_path, "ui", "run", "--no-open")

@@ -18,7 +18,9 @@ from .test_commands import ENDS_S, started
 
 
 @pytest.mark.in_turn
-async def test_run_is_served_behind_the_guard_and_ends_cleanly_by_each_signal(tmp_path: Path):
+async def test_run_report_server_requires_its_token_and_exits_cleanly_at_each_signal(
+    tmp_path: Path,
+):
     keep_report(violated(), tmp_path / "RUN")
     before = sorted(tmp_path.rglob("*"))
     async with asyncio.timeout(ENDS_S * 3):
@@ -48,7 +50,7 @@ async def test_run_is_served_behind_the_guard_and_ends_cleanly_by_each_signal(tm
     "arguments",
     [("none",), (".",), ("run", "--bootstrap", "127.0.0.1:9"), ("run", "--allow-writes")],
 )
-def test_folder_without_a_run_is_refused_with_one_sentence(
+def test_run_report_server_of_a_folder_without_a_run_is_refused_with_one_sentence(
     arguments: tuple[str, ...], tmp_path: Path, monkeypatch, capsys
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -35,7 +35,7 @@ def local(ms: float) -> str:
         ({"minutes": "15"}, "03-04 14:15:00", "03-04 14:30:00"),
     ],
 )
-def test_window_is_around_the_last_time_the_clock_showed(
+def test_timeline_window_for_a_clock_time_surrounds_its_last_occurrence(
     query: dict[str, str], start: str, end: str
 ) -> None:
     found = TimeWindow.asked(query, NOW_MS)
@@ -43,12 +43,14 @@ def test_window_is_around_the_last_time_the_clock_showed(
     assert (local(found.start_ms), local(found.end_ms)) == (start, end)
 
 
-def test_window_without_a_time_is_none() -> None:
+def test_timeline_window_without_a_time_is_none() -> None:
     assert TimeWindow.asked({"at": " ", "other": "1"}, NOW_MS) is None
 
 
 @given(st.text(max_size=30), st.text(max_size=10))
-def test_window_of_any_text_is_drawn_or_refused_in_words(at: str, minutes: str) -> None:
+def test_timeline_window_of_any_text_is_drawn_or_refused_with_a_sentence(
+    at: str, minutes: str
+) -> None:
     try:
         window = TimeWindow.asked({"at": at, "minutes": minutes}, NOW_MS)
     except ValueError as problem:
@@ -58,7 +60,7 @@ def test_window_of_any_text_is_drawn_or_refused_in_words(at: str, minutes: str) 
 
 
 @pytest.mark.parametrize("at", ["0001-01-01T00:00", "9999-12-31T23:59", "25:00"])
-def test_window_beyond_the_calendar_is_refused(at: str) -> None:
+def test_timeline_window_beyond_the_calendar_is_refused(at: str) -> None:
     with pytest.raises(ValueError, match=r"^at "):
         TimeWindow.asked({"at": at}, NOW_MS)
 
@@ -90,7 +92,7 @@ def samples() -> list[ClusterSample]:
     ]
 
 
-def test_curves_of_brokers_here_are_rates_and_times() -> None:
+def test_throughput_curves_of_our_brokers_show_rates_and_request_times() -> None:
     written, read, produce, fetch = throughput(samples())
     assert [value for _, value in written.points] == [5.0, 10.0, 0.0]
     assert [value for _, value in read.points] == [200.0, 400.0, 0.0]
@@ -99,13 +101,13 @@ def test_curves_of_brokers_here_are_rates_and_times() -> None:
     )  # fmt: skip
 
 
-def test_curve_of_another_kafka_is_of_its_offsets() -> None:
+def test_throughput_curve_of_another_kafka_shows_its_offset_rate() -> None:
     told = [ClusterSample(NOW_MS + at * 2_000, at * 100, 0, 0) for at in range(3)]
     (written,) = throughput(told)
     assert (written.unit, [value for _, value in written.points]) == ("offsets/s", [50.0, 50.0])
 
 
-def test_timeline_draws_the_curves_of_its_window_alone() -> None:
+def test_timeline_draws_only_the_curves_of_its_window() -> None:
     window = TimeWindow(NOW_MS - 5 * MINUTE_MS, 5)
     text = timeline_page(FRAME, documents.events(facts(), NOW_MS), NOW_MS, samples(), window)
     assert "at most 10 records/s" in text and text.count("<polyline") == 4

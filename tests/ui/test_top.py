@@ -6,7 +6,7 @@ from oncelog.ui.top_rows import Choice, listed, node_rows, plain_table
 from .known_facts import NOW_MS, facts, transaction
 
 
-def test_node_rows_count_lags_at_the_leader_of_the_partition() -> None:
+def test_top_node_rows_have_the_lags_of_the_partitions_they_lead() -> None:
     rows = node_rows(facts(), NOW_MS)
     assert rows[0] == {
         "NODE": 1, "ROLE": "controller", "LEADERS": 1, "LAG": 20, "LSO-LAG": 0, "TRANSACTIONS": 1,
@@ -14,13 +14,13 @@ def test_node_rows_count_lags_at_the_leader_of_the_partition() -> None:
     assert [row["LAG"] for row in rows] == [20, 0, 0]
 
 
-def test_node_rows_sorted_by_a_column_begin_with_the_largest() -> None:
+def test_top_node_rows_sorted_by_a_column_begin_with_the_largest() -> None:
     known = {n: transaction(n, coordinator=3) for n in ("a", "b")}
     rows = node_rows(facts(transactions=known), NOW_MS, "TRANSACTIONS")
     assert [row["NODE"] for row in rows] == [3, 1, 2]
 
 
-def test_plain_table_has_the_columns_in_order_and_obeys_the_width() -> None:
+def test_top_plain_table_has_its_columns_in_order_within_the_width() -> None:
     rows = node_rows(facts(), NOW_MS)
     whole = plain_table(rows, 80).splitlines()
     assert whole[0].split() == ["NODE", "ROLE", "LEADERS", "LAG", "LSO-LAG", "TRANSACTIONS"]
@@ -32,7 +32,7 @@ def test_plain_table_has_the_columns_in_order_and_obeys_the_width() -> None:
         assert max(map(len, lines)) <= width
 
 
-def test_lists_show_rows_with_the_filters_text() -> None:
+def test_top_lists_show_only_rows_that_contain_the_filter() -> None:
     known = {name: transaction(name) for name in ("app-1", "job\x1b[31m")}
     headings, lines = listed(facts(transactions=known), NOW_MS, Choice())
     assert headings[0] == "ID"
@@ -45,7 +45,7 @@ def test_lists_show_rows_with_the_filters_text() -> None:
         assert len(lines) == 1, shown
 
 
-def test_keys_sort_switch_filter_and_end() -> None:
+def test_top_keys_sort_switch_filter_and_end() -> None:
     keys = Keys()
     for key in "s\t":
         keys.press(key)

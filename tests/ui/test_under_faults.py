@@ -301,7 +301,7 @@ def open_a_line(chrome: Browser) -> None:
     assert chrome.driver.execute_script(script) == ["SUMMARY", True]
 
 
-async def test_each_view_says_what_the_protocol_says_under_load_and_faults(
+async def test_ui_views_under_load_and_faults_equal_the_answers_of_the_protocol(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     async with (

@@ -28,7 +28,9 @@ async def filled(opened: OpenSite) -> None:
     await producer.close()
 
 
-async def test_partition_with_an_open_transaction_equals_the_protocol(tmp_path: Path):
+async def test_partition_view_with_an_open_transaction_equals_the_answers_of_the_protocol(
+    tmp_path: Path,
+):
     async with open_site(tmp_path) as opened:
         await filled(opened)
         producer = await opened.open_transaction("app-1", "orders")
@@ -74,7 +76,7 @@ async def test_transactions_document_has_the_state_of_each_id(tmp_path: Path):
 
 
 @pytest.mark.in_turn
-async def test_groups_show_both_lags_and_the_partition_that_holds_them(tmp_path: Path):
+async def test_groups_view_shows_both_lags_and_the_partition_that_holds_the_group(tmp_path: Path):
     async with open_site(tmp_path) as opened:
         await filled(opened)
         await opened.admin.groups.commit("readers", {("orders", 0): 3})
@@ -90,7 +92,7 @@ async def test_groups_show_both_lags_and_the_partition_that_holds_them(tmp_path:
 
 
 @pytest.mark.in_turn
-async def test_records_tell_which_transaction_wrote_them_and_how_it_ended(tmp_path: Path):
+async def test_records_view_shows_the_transaction_of_each_record_and_its_outcome(tmp_path: Path):
     async with open_site(tmp_path) as opened:
         await filled(opened)
         aborted = await opened.open_transaction("app-2", "orders", 1)
@@ -120,7 +122,7 @@ async def test_records_tell_which_transaction_wrote_them_and_how_it_ended(tmp_pa
 
 
 @pytest.mark.in_turn
-async def test_names_and_contents_of_a_hostile_cluster_are_never_markup(tmp_path: Path):
+async def test_ui_pages_of_a_cluster_with_hostile_names_have_no_injected_markup(tmp_path: Path):
     async with open_site(tmp_path) as opened:
         await opened.admin.create_topic("orders", partitions=1)
         producer = await opened.open_transaction(HOSTILE, "orders", 1)
@@ -148,7 +150,7 @@ async def test_names_and_contents_of_a_hostile_cluster_are_never_markup(tmp_path
         await producer.close()
 
 
-async def test_first_view_of_a_cluster_that_is_silent_says_so_within_a_second() -> None:
+async def test_first_ui_view_of_a_silent_cluster_reports_it_within_a_second() -> None:
     async with site_of("127.0.0.1:1") as opened:
         page = (await opened.visitor.get("/")).body
         assert "No fresh answer about" in page
@@ -157,7 +159,7 @@ async def test_first_view_of_a_cluster_that_is_silent_says_so_within_a_second() 
     assert FIRST_VIEW_S < 1
 
 
-async def test_stream_says_when_something_new_is_known(tmp_path: Path):
+async def test_event_stream_sends_a_message_when_a_new_observation_exists(tmp_path: Path):
     async with open_site(tmp_path) as opened:
         cookie = opened.visitor.headers["Cookie"]
         port = opened.visitor.port
@@ -175,7 +177,7 @@ async def test_stream_says_when_something_new_is_known(tmp_path: Path):
         await until(lambda: opened.site.streams == 0)
 
 
-async def test_visitor_without_cookie_or_token_sees_nothing(tmp_path: Path):
+async def test_ui_visitor_without_cookie_or_token_is_refused(tmp_path: Path):
     async with open_site(tmp_path) as opened:
         stranger = Visitor(opened.visitor.port)
         for address in ("/", "/api/cluster", "/changes", "/topics", "/?token=wrong"):
@@ -191,7 +193,7 @@ async def test_visitor_without_cookie_or_token_sees_nothing(tmp_path: Path):
         assert 'url=/evil.example/"' in entered.body
 
 
-async def test_site_asked_by_another_host_name_refuses(tmp_path: Path):
+async def test_ui_request_with_another_host_name_is_refused(tmp_path: Path):
     async with open_site(tmp_path) as opened:
         port = opened.visitor.port
         for host in (f"evil.example:{port}", "127.0.0.1", f"127.0.0.1.evil.example:{port}"):
@@ -200,7 +202,7 @@ async def test_site_asked_by_another_host_name_refuses(tmp_path: Path):
         assert (await opened.visitor.get("/", Host=f"localhost:{port}")).status == 200
 
 
-async def test_abort_needs_permission_origin_and_the_typed_id(tmp_path: Path):
+async def test_ui_abort_without_permission_origin_or_typed_id_is_refused(tmp_path: Path):
     async with open_site(tmp_path, can_write=True) as opened:
         await opened.admin.create_topic("orders", partitions=1)
         producer = await opened.open_transaction("app-1", "orders", 1)
@@ -227,7 +229,7 @@ async def test_abort_needs_permission_origin_and_the_typed_id(tmp_path: Path):
         await producer.close()
 
 
-async def test_abort_without_allow_writes_is_refused(tmp_path: Path):
+async def test_ui_abort_without_allow_writes_is_refused(tmp_path: Path):
     async with open_site(tmp_path) as opened:
         await opened.admin.create_topic("orders", partitions=1)
         producer = await opened.open_transaction("app-1", "orders", 1)
@@ -240,7 +242,7 @@ async def test_abort_without_allow_writes_is_refused(tmp_path: Path):
         await producer.close()
 
 
-async def test_observed_broker_gets_at_most_five_requests_in_a_second(tmp_path: Path):
+async def test_observed_broker_gets_at_most_five_requests_a_second(tmp_path: Path):
     async with open_site(tmp_path) as opened:
         await opened.admin.create_topic("orders", partitions=2)
         producer = await opened.open_transaction("app-1", "orders", 1)

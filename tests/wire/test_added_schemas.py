@@ -42,7 +42,7 @@ def classes_in(text: str) -> list[str]:
 
 
 @pytest.mark.kafka
-def test_the_added_modules_are_those_that_are_made() -> None:
+def test_added_schema_modules_equal_the_generated_ones() -> None:
     made = modules()
     written = {file.name: file.read_text() for file in FOLDER.glob("*_v*.py")}
     assert written.keys() == made.keys()
@@ -51,7 +51,7 @@ def test_the_added_modules_are_those_that_are_made() -> None:
 
 
 @pytest.mark.kafka
-def test_modules_of_messages_that_kio_has_equal_kios() -> None:
+def test_added_schema_generator_gives_the_modules_of_kio_for_its_messages() -> None:
     """The script is right where kio has the answer."""
     known = {each["name"]: each for each in definitions()}
     wrong: list[str] = []

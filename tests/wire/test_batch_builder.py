@@ -18,7 +18,9 @@ some_records = st.lists(
 
 
 @given(some_records, st.integers(-1, 2**40), st.integers(-1, 2**15 - 1), st.booleans())
-def test_the_bytes_are_those_of_the_other_encoder(rows, producer_id, epoch, transactional):
+def test_batch_builder_bytes_equal_those_of_the_record_encoder(
+    rows, producer_id, epoch, transactional
+):
     builder = BatchBuilder()
     for timestamp, key, value, headers in rows:
         before = builder.size_bytes
@@ -42,7 +44,7 @@ def test_the_bytes_are_those_of_the_other_encoder(rows, producer_id, epoch, tran
     assert len(batch) == builder.size_bytes
 
 
-def test_each_compression_unfolds_to_the_same_records():
+def test_batch_builder_with_each_codec_decodes_to_the_same_records():
     for codec in range(len(CODEC_NAMES)):
         builder = BatchBuilder()
         for i in range(3_000):  # beyond the table of short varints

@@ -37,7 +37,7 @@ THEIR_DECODERS = {
 
 @every_codec
 @pytest.mark.parametrize("data", SAMPLES, ids=len)
-def test_other_libraries_read_our_compression_and_we_read_theirs(codec: int, data: bytes) -> None:
+def test_compressed_data_is_exchanged_with_other_libraries(codec: int, data: bytes) -> None:
     written = compress(codec, data)
     assert decompress(codec, memoryview(written), len(data)) == data
     assert decompress(codec, bytes(THEIR_ENCODERS[codec](data)), len(data)) == data
@@ -45,46 +45,46 @@ def test_other_libraries_read_our_compression_and_we_read_theirs(codec: int, dat
         assert bytes(THEIR_DECODERS[codec](written)) == data
 
 
-def test_no_compression_is_no_change() -> None:
+def test_compression_none_returns_the_data_unchanged() -> None:
     assert compress(NONE, b"abc") == b"abc"
     assert decompress(NONE, memoryview(b"abc"), 3) == b"abc"
 
 
 @pytest.mark.parametrize("codec", [5, 7, -1])
-def test_an_unknown_codec_is_refused(codec: int) -> None:
+def test_compression_with_an_unknown_codec_is_refused(codec: int) -> None:
     with pytest.raises(UnsupportedCompressionType):
         compress(codec, b"x")
     with pytest.raises(UnsupportedCompressionType):
         decompress(codec, b"x", 10)
 
 
-def test_lz4_blocks_do_not_depend_on_one_another_or_java_cannot_read_them() -> None:
+def test_lz4_frames_have_independent_blocks_as_java_requires() -> None:
     flags = compress(LZ4, b"x" * 200_000)[4]
     assert flags >> 6 == 1  # version
     assert flags & 0x20  # independent blocks
 
 
-def test_snappy_is_written_in_the_frames_of_java_and_read_with_and_without() -> None:
+def test_snappy_is_written_in_java_framing_and_read_with_or_without() -> None:
     data = os.urandom(1000) * 100
     written = compress(SNAPPY, data)
     assert written.startswith(b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1))
     assert decompress(SNAPPY, bytes(cramjam.snappy.compress_raw(data)), len(data)) == data
 
 
-def test_gzip_members_one_after_another_are_read_as_one() -> None:
+def test_gzip_data_of_several_members_is_read_as_one() -> None:
     parts = [b"abc", b"", os.urandom(50_000), b"z" * 300_000]
     data = b"".join(gzip.compress(part) for part in parts)
     assert decompress(GZIP, data, 400_000) == b"".join(parts)
 
 
-def test_zstd_of_the_highest_level_is_read() -> None:
+def test_zstd_data_of_the_highest_level_is_decompressed() -> None:
     compressor = zstandard.ZstdCompressor(level=22).compressobj()  # a window of 128 MiB
     data = compressor.compress(b"x" * 5000) + compressor.flush()
     assert decompress(ZSTD, data, 5000) == b"x" * 5000
 
 
 @every_codec
-def test_the_bound_is_inclusive(codec: int) -> None:
+def test_decompressed_size_limit_is_inclusive(codec: int) -> None:
     data = b"abc" * 50_000
     assert decompress(codec, compress(codec, data), len(data)) == data
     for bound in (len(data) - 1, 100, 0):
@@ -100,7 +100,7 @@ def bomb(codec: int, size: int) -> bytes:
 
 
 @every_codec
-def test_a_bomb_is_refused_within_the_memory_of_its_bound(codec: int) -> None:
+def test_decompression_bomb_is_refused_within_the_memory_of_the_limit(codec: int) -> None:
     data = bomb(codec, 128 * MIB)
     with open("/proc/self/clear_refs", "w") as file:
         file.write("5")  # the peak counts from here
@@ -118,7 +118,7 @@ def resident_peak_bytes() -> int:
     return int(line.split()[1]) * 1024
 
 
-def test_a_snappy_size_is_not_believed() -> None:
+def test_snappy_data_with_a_false_size_is_refused_without_allocating_it() -> None:
     lie = b"\xff\xff\xff\xff\x0f" + b"\0" * 20
     tracemalloc.start()
     try:
@@ -131,13 +131,13 @@ def test_a_snappy_size_is_not_believed() -> None:
 
 
 @pytest.mark.parametrize("length", [-1, 5, 2**31 - 1])
-def test_a_snappy_block_stays_inside_its_data(length: int) -> None:
+def test_snappy_block_with_a_length_beyond_its_data_is_refused(length: int) -> None:
     data = compress(SNAPPY, b"")[:16] + struct.pack(">i", length) + b"\x01"
     with pytest.raises(InvalidRecord):
         decompress(SNAPPY, data, MIB)
 
 
-def test_many_empty_gzip_members_cost_linear_time() -> None:
+def test_gzip_data_of_many_empty_members_takes_linear_time() -> None:
     data = gzip.compress(b"") * 50_000
     started = time.process_time()
     assert decompress(GZIP, data, MIB) == b""
@@ -145,7 +145,7 @@ def test_many_empty_gzip_members_cost_linear_time() -> None:
 
 
 @every_codec
-def test_any_damage_is_refused_or_harmless(codec: int) -> None:
+def test_compressed_data_with_any_damage_is_refused_or_decompressed(codec: int) -> None:
     rng = random.Random(codec)
     sound = compress(codec, rng.randbytes(3000) + b"z" * 3000)
     for _ in range(2000):

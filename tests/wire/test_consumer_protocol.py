@@ -25,24 +25,26 @@ places = st.sets(st.tuples(names, st.integers(0, 2**31 - 1)), max_size=6).map(
 
 
 @given(st.sets(names, max_size=4), places, st.integers(-1, 99), st.binary(max_size=9))
-def test_subscriptions_come_back(topics, owned, generation, user_data):
+def test_encoded_subscription_decodes_to_the_same_subscription(
+    topics, owned, generation, user_data
+):
     subscription = Subscription(tuple(sorted(topics)), owned, generation, user_data)
     assert decode_subscription(encode_subscription(subscription)) == subscription
 
 
 @given(places)
-def test_assignments_come_back(partitions):
+def test_encoded_assignment_decodes_to_the_same_assignment(partitions):
     data = encode_assignment(partitions)
     assert decode_assignment(data) == partitions == assigned_partitions(data)
 
 
 @given(places, st.integers(-1, 99))
-def test_sticky_user_data_comes_back(owned, generation):
+def test_encoded_sticky_user_data_decodes_to_the_same_data(owned, generation):
     assert decode_sticky(encode_sticky(owned, generation)) == (owned, generation)
     assert decode_sticky(b"\0\0") == ((), -1)
 
 
-def test_older_and_newer_versions_are_read():
+def test_subscription_of_an_older_or_newer_version_is_decoded():
     topics = b"\0\0\0\1\0\1t"
     nothing = b"\xff\xff\xff\xff"
     assert decode_subscription(b"\0\0" + topics + nothing) == Subscription(("t",))
@@ -56,7 +58,7 @@ def test_older_and_newer_versions_are_read():
     assert decode_assignment(b"") == ()
 
 
-def test_aiokafka_reads_ours():
+def test_subscription_and_assignment_are_decoded_by_aiokafka():
     from aiokafka.coordinator.protocol import (
         ConsumerProtocolMemberAssignment,
         ConsumerProtocolMemberMetadata,
@@ -68,7 +70,7 @@ def test_aiokafka_reads_ours():
     assert [(t, list(ps)) for t, ps in given_.assignment] == [("t", [1, 2])]
 
 
-def test_assignment_with_an_assignors_own_bytes_is_known_by_them():
+def test_assignment_user_data_is_returned_only_if_present():
     plain, partitions = encode_assignment([("t", 1)]), (("t", 1),)
     assert decode_whole_assignment(b"") == ((), b"")
     for none in (plain, plain[:-4], plain[:-4] + b"\xff\xff\xff\xff"):
@@ -77,7 +79,7 @@ def test_assignment_with_an_assignors_own_bytes_is_known_by_them():
 
 
 @given(st.binary(max_size=40))
-def test_nonsense_is_an_error_and_nothing_else(data):
+def test_subscription_of_random_bytes_raises_only_a_typed_error(data):
     for decode in (decode_subscription, decode_whole_assignment):
         with contextlib.suppress(MalformedFrame):
             decode(data)

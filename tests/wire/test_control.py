@@ -26,7 +26,7 @@ EVERY = [
 
 
 @pytest.mark.parametrize(("api_key", "version"), EVERY)
-def test_a_message_is_the_same_to_kio(api_key: int, version: int) -> None:
+def test_generic_codec_message_equals_that_of_kio(api_key: int, version: int) -> None:
     samples = Samples(api_key * 100 + version)
     for direction in ("request", "response"):
         decode = getattr(control, f"decode_{direction}")
@@ -38,7 +38,9 @@ def test_a_message_is_the_same_to_kio(api_key: int, version: int) -> None:
 
 
 @pytest.mark.parametrize(("api_key", "version"), EVERY)
-def test_a_message_is_the_same_in_steps(api_key: int, version: int) -> None:
+def test_generic_codec_message_encoded_in_steps_equals_the_one_at_once(
+    api_key: int, version: int
+) -> None:
     samples = Samples(api_key * 100 + version)
     for _ in range(6):
         data = memoryview(sample_body(api_key, version, "request", samples))
@@ -51,7 +53,7 @@ def test_a_message_is_the_same_in_steps(api_key: int, version: int) -> None:
 
 
 @pytest.mark.parametrize("nested", [1, 30])
-def test_a_long_message_takes_many_steps_however_it_is_nested(nested: int) -> None:
+def test_generic_codec_long_message_takes_many_steps_whatever_its_nesting(nested: int) -> None:
     partitions = [{"partition_index": i, "timestamp": -1, "offset": i} for i in range(nested)]
     values = {"topics": [{"name": "t", "partitions": partitions}] * (3_000 // nested)}
     assert sum(1 for _ in control.encode_response_steps(LIST_OFFSETS, 7, values)) >= 90
@@ -61,7 +63,7 @@ def test_a_long_message_takes_many_steps_however_it_is_nested(nested: int) -> No
     assert sum(1 for _ in control.decode_request_steps(DELETE_TOPICS, 5, memoryview(names))) >= 60
 
 
-def test_the_items_of_an_answer_are_made_in_the_steps_that_encode_them() -> None:
+def test_generic_codec_creates_answer_items_in_the_steps_that_encode_them() -> None:
     made = []
 
     def make(index: int) -> dict[str, int]:
@@ -79,7 +81,7 @@ def test_the_items_of_an_answer_are_made_in_the_steps_that_encode_them() -> None
     assert [each.partition_index for each in topic.partitions] == list(range(1_000))
 
 
-def test_a_long_message_takes_many_steps() -> None:
+def test_generic_codec_long_message_is_decoded_in_many_steps() -> None:
     partitions = [{"partition_index": i, "timestamp": -1, "offset": i} for i in range(5_000)]
     values = {"topics": [{"name": "t", "partitions": partitions}]}
     assert control.encode_short_response(LIST_OFFSETS, 7, values) is None
@@ -95,23 +97,23 @@ def test_a_long_message_takes_many_steps() -> None:
 
 
 @pytest.mark.parametrize("api_key", [METADATA, LIST_OFFSETS, OFFSET_FETCH])
-def test_nonsense_is_refused_in_steps_too(api_key: int) -> None:
+def test_generic_codec_refuses_malformed_bytes_in_steps(api_key: int) -> None:
     data = memoryview(b"\x00\xff\xff\xff\xff\x0f" * 20)
     with pytest.raises(MalformedFrame):
         run_to_end(control.decode_request_steps(api_key, APIS[api_key].newest, data))
 
 
 @pytest.mark.parametrize(("api_key", "version"), EVERY)
-def test_the_first_flexible_version_is_known(api_key: int, version: int) -> None:
+def test_first_flexible_version_of_each_api_is_known(api_key: int, version: int) -> None:
     flexible = _schema(api_key, version, "request").__flexible__
     assert is_flexible(api_key, version) == flexible
 
 
-def test_an_unknown_api_is_not_flexible() -> None:
+def test_unknown_api_has_no_flexible_version() -> None:
     assert not is_flexible(999, 1)
 
 
-def test_absent_fields_take_the_default_of_the_schema() -> None:
+def test_generic_codec_gives_absent_fields_the_schema_default() -> None:
     body = control.encode_request(METADATA, 12, {"topics": None})
     request = control.decode_request(METADATA, 12, memoryview(body))
     assert request.topics is None
@@ -119,7 +121,7 @@ def test_absent_fields_take_the_default_of_the_schema() -> None:
     assert request.include_topic_authorized_operations is False
 
 
-def test_fields_that_an_older_version_lacks_are_left_out() -> None:
+def test_generic_codec_leaves_out_fields_missing_in_an_older_version() -> None:
     partition = {"partition_index": 1, "leader_id": 2, "leader_epoch": 7, "replica_nodes": [1, 2]}
     topic = {"name": "t", "topic_id": b"i" * 16, "partitions": [partition]}
     values = {"cluster_id": "c", "controller_id": 1, "topics": [topic]}
@@ -132,7 +134,7 @@ def test_fields_that_an_older_version_lacks_are_left_out() -> None:
     assert new.topics[0].partitions[0].leader_epoch == 7
 
 
-def test_values_are_plain_integers_and_bytes() -> None:
+def test_generic_codec_values_are_plain_integers_and_bytes() -> None:
     answer = {"throttle_time": 250, "error_code": ErrorCode.NOT_COORDINATOR}
     body = control.encode_response(END_TXN, 4, answer)
     decoded = control.decode_response(END_TXN, 4, body)
@@ -146,14 +148,14 @@ def test_values_are_plain_integers_and_bytes() -> None:
     assert decoded.timestamp == 1_700_000_000_123
 
 
-def test_a_name_that_no_version_knows_is_found_by_the_check() -> None:
+def test_generic_codec_field_name_check_reports_a_name_in_no_version() -> None:
     check_names(METADATA, "response", {"topics": [{"partitions": [{"leader_id": 1}]}]})
     for wrong in ({"topic": []}, {"topics": [{"partitions": [{"leader": 1}]}]}):
         with pytest.raises(TypeError):
             check_names(METADATA, "response", wrong)
 
 
-def test_null_where_the_schema_forbids_it_is_a_mistake_of_ours() -> None:
+def test_generic_codec_null_where_the_schema_forbids_it_raises() -> None:
     for values in ({"name": None}, {"name": "t", "assignments": None}):
         with pytest.raises(TypeError):
             control.encode_request(CREATE_TOPICS, 7, {"topics": [values]})
@@ -162,7 +164,9 @@ def test_null_where_the_schema_forbids_it_is_a_mistake_of_ours() -> None:
 
 
 @pytest.mark.parametrize("version", [0, 12])
-def test_bytes_beyond_a_request_are_ignored_and_beyond_a_response_refused(version: int) -> None:
+def test_generic_codec_ignores_bytes_after_a_request_and_refuses_them_after_a_response(
+    version: int,
+) -> None:
     body = control.encode_request(METADATA, version, {"topics": []})
     assert control.decode_request(METADATA, version, body + b"\0\0\0").topics == []
     body = control.encode_response(METADATA, version, {})
@@ -171,14 +175,14 @@ def test_bytes_beyond_a_request_are_ignored_and_beyond_a_response_refused(versio
         control.decode_response(METADATA, version, body + b"\0")
 
 
-def test_unknown_tags_are_skipped() -> None:
+def test_generic_codec_skips_unknown_tags() -> None:
     body = control.encode_request(METADATA, 12, {"topics": [{"name": "t"}]})
     assert body.endswith(b"\0")
     decoded = control.decode_request(METADATA, 12, memoryview(body[:-1] + b"\x01\x63\x02xx"))
     assert decoded.topics[0].name == "t"
 
 
-def test_tagged_fields_travel_and_defaults_stay_at_home() -> None:
+def test_generic_codec_writes_tagged_fields_only_if_not_default() -> None:
     feature = {"name": "transaction.version", "min_version": 0, "max_version": 2}
     plain = control.encode_response(API_VERSIONS, 4, {})
     full = control.encode_response(
@@ -193,11 +197,11 @@ def test_tagged_fields_travel_and_defaults_stay_at_home() -> None:
     assert default == plain
 
 
-def test_codecs_can_be_made_before_the_first_client_comes() -> None:
+def test_generic_codec_can_be_prepared_before_the_first_client() -> None:
     control.prepare(OFFSET_FETCH, 9)
 
 
-def test_messages_can_be_compared_and_printed() -> None:
+def test_generic_codec_messages_are_compared_and_printed() -> None:
     body = control.encode_request(METADATA, 12, {"topics": [{"name": "t"}]})
     one, two = (control.decode_request(METADATA, 12, body) for _ in range(2))
     assert one == two

@@ -18,7 +18,7 @@ NOW_MS = 1_700_000_000_000
 
 @pytest.mark.parametrize("control_type", list(ControlType))
 @pytest.mark.parametrize("coordinator_epoch", [-1, 0, 12, 2**31 - 1])
-def test_a_marker_comes_back_and_has_the_size_of_kafkas(
+def test_transaction_marker_is_decoded_as_encoded_and_has_the_size_of_kafka(
     control_type: ControlType, coordinator_epoch: int
 ) -> None:
     data = encode_marker(
@@ -42,7 +42,7 @@ def test_a_marker_comes_back_and_has_the_size_of_kafkas(
     assert decode_marker(b"xx" + data, 2) == (control_type, coordinator_epoch)
 
 
-def test_others_read_the_marker() -> None:
+def test_transaction_marker_is_read_by_other_libraries() -> None:
     data = encode_marker(
         ControlType.COMMIT,
         producer_id=1,
@@ -57,7 +57,7 @@ def test_others_read_the_marker() -> None:
     assert record.value == bytes.fromhex("000000000007")
 
 
-def test_a_later_version_of_key_and_value_may_be_longer() -> None:
+def test_transaction_marker_with_a_longer_later_version_is_decoded() -> None:
     """Versions may only add fields (KIP-98), so the known ones are read from the front."""
     key, value = bytes.fromhex("0005 0001 ff"), bytes.fromhex("0003 00000009 ffff")
     data = encode_batch([Record(0, 1, key, value)], control=True, transactional=True)
@@ -75,13 +75,15 @@ def test_a_later_version_of_key_and_value_may_be_longer() -> None:
         (bytes.fromhex("ffff0001"), bytes(6)),
     ],
 )
-def test_other_control_records_are_no_markers(key: bytes | None, value: bytes | None) -> None:
+def test_control_record_of_another_type_is_refused_as_a_marker(
+    key: bytes | None, value: bytes | None
+) -> None:
     data = encode_batch([Record(0, 1, key, value)], control=True, transactional=True)
     with pytest.raises(InvalidRecord):
         decode_marker(data)
 
 
-def test_a_control_batch_has_one_record() -> None:
+def test_control_batch_with_two_records_is_refused_as_a_marker() -> None:
     record = Record(0, 1, bytes(4), bytes(6))
     data = encode_batch([record, record._replace(offset=1)], control=True, transactional=True)
     with pytest.raises(InvalidRecord):
@@ -92,7 +94,7 @@ EPOCHS = st.integers(-(2**31), 2**31 - 1)
 
 
 @given(st.sampled_from(ControlType), st.integers(0, 2**62), st.integers(0, 2**15 - 1), EPOCHS)
-def test_the_bytes_are_those_of_any_batch(
+def test_transaction_marker_bytes_equal_those_of_the_general_encoder(
     control_type: ControlType, number: int, producer_epoch: int, coordinator_epoch: int
 ) -> None:
     value = struct.pack(">hi", 0, coordinator_epoch)
@@ -120,7 +122,7 @@ def test_the_bytes_are_those_of_any_batch(
     st.lists(st.tuples(st.integers(0, 77), st.integers(0, 255)), max_size=3),
     st.integers(0, 80),
 )
-def test_a_marker_is_read_as_any_batch(
+def test_transaction_marker_of_any_bytes_is_decoded_like_a_general_batch(
     coordinator_epoch: int, changes: list[tuple[int, int]], size_bytes: int
 ) -> None:
     """The fast decoder for the common form never differs from the general one, on any bytes."""

@@ -17,19 +17,19 @@ from oncelog.wire.errors import (
 every_code = pytest.mark.parametrize("code", list(ErrorCode), ids=lambda code: code.name)
 
 
-def test_the_table_has_every_code_of_kio_with_its_name_and_its_retriable_flag() -> None:
+def test_error_table_has_every_code_of_kio_with_name_and_retriable_flag() -> None:
     theirs = {int(code): (code.name.upper(), code.retriable) for code in KioErrorCode}
     ours = {int(code): (code.name, code.is_retriable) for code in ErrorCode}
     assert {number: ours.get(number) for number in theirs} == theirs
 
 
-def test_kafka_python_knows_no_code_that_we_lack() -> None:
+def test_error_table_has_every_code_of_kafka_python() -> None:
     numbers = {number for number in kafka.errors.kafka_errors if number is not None}
     assert numbers <= {int(code) for code in ErrorCode}
 
 
 @every_code
-def test_each_code_has_a_class_named_after_it_and_a_sentence(code: ErrorCode) -> None:
+def test_error_code_of_each_number_has_a_named_class_and_a_sentence(code: ErrorCode) -> None:
     assert code.sentence.endswith(".")
     if code is ErrorCode.NONE:
         return
@@ -41,17 +41,17 @@ def test_each_code_has_a_class_named_after_it_and_a_sentence(code: ErrorCode) ->
     assert str(error) == code.sentence
 
 
-def test_an_own_message_takes_the_place_of_the_sentence() -> None:
+def test_error_with_its_own_message_shows_it_in_place_of_the_sentence() -> None:
     assert str(error_for(3, "no topic named t")) == "no topic named t"
 
 
-def test_message_longer_than_a_field_holds_keeps_both_ends() -> None:
+def test_error_message_longer_than_its_field_keeps_both_ends() -> None:
     text = str(InvalidRequest(f"Invalid value {'9' * 40_000} for it: not a number"))
     assert len(text) <= MESSAGE_MAX
     assert text.startswith("Invalid value 999") and text.endswith("999 for it: not a number")
 
 
-def test_an_unknown_number_is_kept() -> None:
+def test_error_with_an_unknown_number_keeps_the_number() -> None:
     error = error_for(31000)
     assert isinstance(error, UnknownServerError)
     assert error.number == 31000

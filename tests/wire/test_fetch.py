@@ -100,7 +100,7 @@ def each_once(request: FetchRequest) -> FetchRequest:
 
 
 @every_version
-def test_a_request_is_the_same_to_kio_and_to_kafka_python(version: int) -> None:
+def test_fetch_request_equals_those_of_kio_and_kafka_python(version: int) -> None:
     samples = Samples(version)
     for _ in range(40):
         request = some_request(version, samples)
@@ -111,7 +111,7 @@ def test_a_request_is_the_same_to_kio_and_to_kafka_python(version: int) -> None:
 
 
 @every_version
-def test_a_response_is_the_same_to_kio_and_to_kafka_python(version: int) -> None:
+def test_fetch_response_equals_those_of_kio_and_kafka_python(version: int) -> None:
     samples = Samples(100 + version)
     for _ in range(40):
         response = some_response(version, samples)
@@ -122,7 +122,7 @@ def test_a_response_is_the_same_to_kio_and_to_kafka_python(version: int) -> None
 
 
 @every_version
-def test_records_are_pieces_of_the_answer_and_views_of_the_frame(version: int) -> None:
+def test_fetch_records_are_encoded_without_a_copy_and_decoded_as_views(version: int) -> None:
     records = memoryview(bytes(range(256)) * 64)
     topic = FetchedTopic("t", bytes(16), [FetchedPartition(p, records=records) for p in (0, 1)])
     pieces = fetch.encode_response(FetchResponse([topic]), version)
@@ -133,14 +133,14 @@ def test_records_are_pieces_of_the_answer_and_views_of_the_frame(version: int) -
 
 
 @every_version
-def test_no_records_are_written_as_empty_never_as_null(version: int) -> None:
+def test_fetch_response_without_records_has_empty_and_not_null_records(version: int) -> None:
     topic = FetchedTopic("t", bytes(16), [FetchedPartition(0)])
     data = join(fetch.encode_response(FetchResponse([topic]), version))
     partition = control.decode_response(FETCH, version, data).responses[0].partitions[0]
     assert partition.records == b""
 
 
-def test_tags_of_a_partition_are_skipped_wherever_they_stand() -> None:
+def test_fetch_request_partition_tags_are_skipped_at_any_position() -> None:
     """A follower of Kafka puts its directory id there from version 17 on (KIP-853)."""
     tag = b"\x01\x00\x10" + bytes(16)
     for tagged in ([0], [1], [2], [0, 2], [0, 1, 2]):
@@ -154,21 +154,21 @@ def test_tags_of_a_partition_are_skipped_wherever_they_stand() -> None:
         assert fetch.decode_request(memoryview(data), 17) == request
 
 
-def test_the_replica_of_version_15_comes_from_its_tag() -> None:
+def test_fetch_request_of_version_15_has_its_replica_id_in_a_tag() -> None:
     request = FetchRequest(1, 1, [], replica_id=7)
     for version in (14, 15, 18):
         data = join(fetch.encode_request(request, version))
         assert fetch.decode_request(memoryview(data), version).replica_id == 7
 
 
-def test_defaults_of_tagged_fields_are_left_out() -> None:
+def test_fetch_response_tagged_fields_at_their_default_are_left_out() -> None:
     answer = FetchedPartition(0, 6, current_leader=(-1, -1), diverging_epoch=(-1, -1))
     topic = FetchedTopic("t", None, [answer])
     data = join(fetch.encode_response(FetchResponse([topic]), 12))
     assert through_kio(FETCH, 12, "response", data) == data
 
 
-def test_the_number_of_partitions_is_bounded() -> None:
+def test_fetch_request_with_too_many_partitions_is_refused() -> None:
     partitions = [FetchPartition(0, 0, 0)] * 100_000
     topics = [FetchTopic("t", bytes(16), partitions)]
     for version in (4, 11, 12, 18):
@@ -178,17 +178,19 @@ def test_the_number_of_partitions_is_bounded() -> None:
 
 
 @every_version
-def test_bytes_beyond_a_request_are_ignored_and_beyond_a_response_refused(version: int) -> None:
+def test_fetch_decoder_ignores_bytes_after_a_request_and_refuses_them_after_a_response(
+    version: int,
+) -> None:
     check_ends(fetch, FetchRequest(1, 1, []), FetchResponse([]), version)
 
 
 @every_version
-def test_every_truncation_is_refused(version: int) -> None:
+def test_fetch_decoder_refuses_every_truncated_message(version: int) -> None:
     check_truncations(fetch, version, request=some_request, response=some_response)
 
 
 @pytest.mark.parametrize("version", [4, 9, 12, 13, 18])
-def test_in_steps_it_is_the_same(version: int) -> None:
+def test_fetch_request_decoded_in_steps_equals_the_one_decoded_at_once(version: int) -> None:
     by_id = version >= 13
     topics = [
         fetch.FetchTopic(

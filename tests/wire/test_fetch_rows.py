@@ -24,7 +24,7 @@ def at(*indexes: int, offset: int = 5) -> list[FetchPartition]:
 
 
 @pytest.mark.parametrize("version", range(fetch.OLDEST, fetch.NEWEST + 1))
-def test_only_the_order_does_not_matter(version: int) -> None:
+def test_fetch_rows_of_requests_that_differ_only_in_order_are_equal(version: int) -> None:
     known = rows(version, ("a", at(0, 1, 2)), ("b", at(0)))
     assert known == rows(version, ("a", at(2)), ("b", at(0)), ("a", at(0, 1)))
     others = (
@@ -38,7 +38,7 @@ def test_only_the_order_does_not_matter(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [4, 11, 12, 18])
-def test_request_that_cannot_be_compared_has_no_rows(version: int) -> None:
+def test_fetch_rows_of_an_incomparable_request_are_none(version: int) -> None:
     topic = FetchTopic(None if version >= 13 else "a", bytes(range(16)), at(0, 1, 0))
     body = b"".join(fetch.encode_request(FetchRequest(1, 1, [topic]), version))
     assert run_to_end(fetch_rows(memoryview(body), version)) is None, "twice"

@@ -11,7 +11,7 @@ from oncelog.wire.frame_memory import (
 MEGABYTE = 1024 * 1024
 
 
-def test_memory_is_used_again_with_its_last_view() -> None:
+def test_frame_memory_is_reused_after_its_last_view_is_released() -> None:
     memory = FrameMemory()
     first = memory.large(MEGABYTE)
     frame = memoryview(first)[:1000]
@@ -23,14 +23,14 @@ def test_memory_is_used_again_with_its_last_view() -> None:
     assert len(first) == MEGABYTE
 
 
-def test_a_frame_that_is_larger_gets_other_memory() -> None:
+def test_frame_memory_of_a_smaller_size_is_not_reused_for_a_larger_frame() -> None:
     memory = FrameMemory()
     first = memory.large(MEGABYTE)
     assert memory.large(MEGABYTE + 1) is not first
     assert memory.large(MEGABYTE // 2) is first
 
 
-def test_a_frame_beyond_all_that_is_kept_drives_nothing_out() -> None:
+def test_frame_memory_beyond_the_cache_limit_evicts_no_cached_buffer() -> None:
     memory = FrameMemory()
     first = memory.large(MEGABYTE)
     memory.large(LARGE_KEPT_BYTES_MAX + 1)
@@ -43,7 +43,9 @@ def test_a_frame_beyond_all_that_is_kept_drives_nothing_out() -> None:
         max_size=30,
     )
 )
-def test_kept_memory_is_bounded_and_never_given_twice(steps: list[tuple[int, int]]) -> None:
+def test_frame_memory_kept_is_bounded_and_never_shared_by_two_frames(
+    steps: list[tuple[int, int]],
+) -> None:
     """Allocate frames of any size, each held until so many later ones have come."""
     memory = FrameMemory()
     held: list[tuple[memoryview, int]] = []

@@ -60,7 +60,7 @@ sizes = st.sampled_from(
     sizes=st.lists(sizes, max_size=6),
     chunk_bytes=st.sampled_from([1, 3, 7, 1000, 16384, 65536, 10**7]),
 )
-def test_frames_come_out_whole_however_the_stream_is_cut(
+def test_frame_receiver_returns_frames_whole_however_the_stream_is_cut(
     sizes: list[int], chunk_bytes: int
 ) -> None:
     if chunk_bytes < 100:
@@ -72,7 +72,7 @@ def test_frames_come_out_whole_however_the_stream_is_cut(
     assert receiver.peek(1) == b""
 
 
-def test_frame_beyond_the_trusted_length_grows_with_its_bytes() -> None:
+def test_frame_receiver_grows_a_very_long_frame_with_its_bytes() -> None:
     body = bytes(range(256)) * (5 * TRUSTED_BYTES // 256)
     assert [bytes(f) for f in feed(FrameReceiver(), stream_of([body, b"x"]), 60_000)] == [
         body,
@@ -80,7 +80,7 @@ def test_frame_beyond_the_trusted_length_grows_with_its_bytes() -> None:
     ]
 
 
-def test_frames_own_their_memory_and_may_be_written_to() -> None:
+def test_frame_receiver_frames_own_writable_memory() -> None:
     receiver = FrameReceiver()
     first, second = feed(receiver, stream_of([b"aaaa", b"bbbb"]), 10**6)
     first[0] = ord("z")
@@ -89,7 +89,7 @@ def test_frames_own_their_memory_and_may_be_written_to() -> None:
     assert bytes(second) == b"bbbb"
 
 
-def test_receivers_share_spare_buffers_and_never_each_others_bytes() -> None:
+def test_frame_receivers_share_spare_buffers_and_never_the_bytes_of_each_other() -> None:
     memory = FrameMemory()
     receivers = [FrameReceiver(memory=memory) for _ in range(6)]
     streams = [stream_of([bytes((at,)) * 300] * 3) for at in range(6)]
@@ -103,16 +103,16 @@ def test_receivers_share_spare_buffers_and_never_each_others_bytes() -> None:
 
 
 @pytest.mark.parametrize("size", [0, -1, -(2**31), 1001, 2**31 - 1])
-def test_a_length_out_of_bounds_is_refused_at_once(size: int) -> None:
+def test_frame_receiver_refuses_a_length_out_of_bounds_immediately(size: int) -> None:
     with pytest.raises(MalformedFrame):
         feed(FrameReceiver(max_frame_bytes=1000), struct.pack(">i", size), 4)
 
 
-def test_the_largest_frame_allowed_is_taken() -> None:
+def test_frame_receiver_accepts_the_largest_allowed_frame() -> None:
     assert len(feed(FrameReceiver(max_frame_bytes=1000), stream_of([bytes(1000)]), 77)[0]) == 1000
 
 
-def test_a_length_is_not_believed_before_the_bytes_are_there() -> None:
+def test_frame_receiver_allocates_no_announced_length_before_its_bytes_arrive() -> None:
     tracemalloc.start()
     try:
         feed(FrameReceiver(), struct.pack(">i", 100 * 1024 * 1024) + bytes(100), 10**6)
@@ -121,14 +121,14 @@ def test_a_length_is_not_believed_before_the_bytes_are_there() -> None:
         tracemalloc.stop()
 
 
-def test_an_idle_receiver_holds_no_buffer() -> None:
+def test_frame_receiver_without_pending_bytes_holds_no_buffer() -> None:
     receiver = FrameReceiver()
     feed(receiver, stream_of([b"abc"]), 10**6)
     assert receiver._rest == b""
     assert receiver._frame is None
 
 
-def test_half_a_frame_takes_no_more_memory_than_came() -> None:
+def test_frame_receiver_with_half_a_frame_holds_only_the_received_bytes() -> None:
     memory = FrameMemory()
     tracemalloc.start()
     try:
@@ -153,7 +153,7 @@ def written_by_kio(header: Any) -> bytes:
 
 
 @every_api
-def test_a_request_header_is_as_kio_writes_it(api_key: int, version: int) -> None:
+def test_request_header_equals_that_of_kio(api_key: int, version: int) -> None:
     header_class = header_class_of(api_key, version, "request")
     for client_id in (None, "", "rdkafka", "é" * 100):
         header = header_class(
@@ -170,22 +170,22 @@ def test_a_request_header_is_as_kio_writes_it(api_key: int, version: int) -> Non
 
 
 @every_api
-def test_a_response_header_is_as_kio_writes_it(api_key: int, version: int) -> None:
+def test_response_header_equals_that_of_kio(api_key: int, version: int) -> None:
     theirs = written_by_kio(header_class_of(api_key, version, "response")(correlation_id=258))
     assert encode_response_header(api_key, version, 258) == theirs
     assert len(encode_response_header(api_key, version, 0)) == len(theirs)
 
 
-def test_the_answer_to_api_versions_never_has_tags_in_its_header() -> None:
+def test_api_versions_response_header_never_has_tags() -> None:
     assert encode_response_header(API_VERSIONS, 4, 1) == b"\0\0\0\1"
 
 
-def test_unknown_tags_of_a_header_are_skipped() -> None:
+def test_request_header_with_unknown_tags_is_decoded() -> None:
     data = encode_request_header(METADATA, 9, 1, "c")[:-1] + b"\x01\x09\x02xx"
     assert decode_request_header(memoryview(data + b"body")).body_offset == len(data)
 
 
-def test_every_truncation_of_a_header_is_refused() -> None:
+def test_request_header_that_is_truncated_is_refused() -> None:
     whole = encode_request_header(PRODUCE, 9, 1, "client")
     for end in range(len(whole)):
         if end != 8:  # which is the header of version 0
@@ -196,12 +196,12 @@ def test_every_truncation_of_a_header_is_refused() -> None:
 
 
 @pytest.mark.parametrize("name", [b"\xff\xfe", b"\x7f\xff", b"\x00\x01\xff"])
-def test_a_client_id_that_is_none_is_refused(name: bytes) -> None:
+def test_request_header_with_an_invalid_client_id_is_refused(name: bytes) -> None:
     with pytest.raises(MalformedFrame):
         decode_request_header(memoryview(b"\0\3\0\1\0\0\0\1" + name))
 
 
-def test_a_response_is_framed_without_touching_its_body() -> None:
+def test_response_frame_is_written_without_copying_its_body() -> None:
     body = [b"abc", memoryview(b"defg")]
     framed = frame_response(b"head", body)
     assert framed[1] is body[0]
@@ -209,7 +209,7 @@ def test_a_response_is_framed_without_touching_its_body() -> None:
     assert b"".join(framed) == b"\0\0\0\x0bheadabcdefg"
 
 
-def test_bytes_of_a_malformed_frame_can_be_peeked_at() -> None:
+def test_malformed_frame_bytes_can_be_peeked_at() -> None:
     memory = FrameMemory()
     receiver, other = FrameReceiver(memory=memory), FrameReceiver(memory=memory)
     with pytest.raises(MalformedFrame):

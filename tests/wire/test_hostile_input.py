@@ -56,7 +56,7 @@ def cases(api_key: int) -> list[tuple[Decode, bytes]]:
 
 
 @every_api
-def test_every_truncation_is_refused_or_is_a_message(api_key: int) -> None:
+def test_decoders_given_a_truncated_message_return_a_message_or_refuse_it(api_key: int) -> None:
     rng = random.Random(api_key)
     for decode, body in cases(api_key):
         decode(body)
@@ -67,7 +67,9 @@ def test_every_truncation_is_refused_or_is_a_message(api_key: int) -> None:
 
 
 @every_api
-def test_flipped_bytes_and_lying_lengths_are_refused_or_are_a_message(api_key: int) -> None:
+def test_decoders_given_flipped_bytes_and_false_lengths_return_a_message_or_refuse_it(
+    api_key: int,
+) -> None:
     rng = random.Random(api_key)
     refused = 0
     for decode, body in cases(api_key):
@@ -88,7 +90,7 @@ def test_flipped_bytes_and_lying_lengths_are_refused_or_are_a_message(api_key: i
 
 
 @every_api
-def test_a_lying_frame_takes_neither_memory_nor_time(api_key: int) -> None:
+def test_decoder_given_a_false_count_takes_little_memory_and_time(api_key: int) -> None:
     """The frame has a count of 100 million before 50 kB of small elements."""
     api = APIS[api_key]
     samples = Samples(api_key)
@@ -109,7 +111,7 @@ def assert_bounded(decode: Decode, data: bytes) -> None:
     assert time.process_time() - started < 2  # 100 million steps take far longer
 
 
-def test_memory_follows_the_bytes_that_came_not_the_bytes_that_were_announced() -> None:
+def test_decoder_given_a_false_length_allocates_only_for_received_bytes() -> None:
     frames = [
         (3, 1, b"\x7f\xff\xff\xff"),  # each of these four made kio's reader abort the process
         (3, 9, b"\xff\xff\xff\xff\x0f"),
@@ -135,7 +137,7 @@ def test_memory_follows_the_bytes_that_came_not_the_bytes_that_were_announced() 
 
 
 @pytest.mark.parametrize("version", [1, 12])
-def test_a_request_has_a_bounded_number_of_elements(version: int) -> None:
+def test_request_with_too_many_elements_is_refused(version: int) -> None:
     topics = [{"name": "", "topic_id": None}] * 100_001
     body = control.encode_request(3, version, {"topics": topics})
     with pytest.raises(MalformedFrame):

@@ -26,7 +26,7 @@ edges = st.sampled_from([0, 1, 127, 128, 16383, 16384, 2**21 - 1, 2**21, 2**28, 
 
 
 @given(st.integers(0, 2**32 - 1) | edges)
-def test_a_varint_is_written_as_kio_writes_it_and_comes_back(value: int) -> None:
+def test_varint_equals_that_of_kio_and_is_decoded_back(value: int) -> None:
     stream = io.BytesIO()
     if value < 2**31:
         writers.write_unsigned_varint(stream, uvarint(value))
@@ -39,14 +39,14 @@ def test_a_varint_is_written_as_kio_writes_it_and_comes_back(value: int) -> None
 @pytest.mark.parametrize(
     "data", [b"\xff" * 5, b"\xff" * 10, b"\xff\xff\xff\xff\x10", b"\x80\x80\x80\x80\x80\x00"]
 )
-def test_a_varint_of_more_than_32_bits_is_refused(data: bytes) -> None:
+def test_varint_of_more_than_32_bits_is_refused(data: bytes) -> None:
     with pytest.raises(MalformedFrame):
         Reader(memoryview(data)).unsigned_varint()
     with pytest.raises(MalformedFrame):
         unsigned_varint_at(data, 0)
 
 
-def test_a_varint_that_is_cut_short_is_refused() -> None:
+def test_varint_that_is_cut_short_is_refused() -> None:
     with pytest.raises(MalformedFrame):
         Reader(memoryview(b"\x80\x80")).unsigned_varint()
     with pytest.raises(IndexError):
@@ -55,7 +55,7 @@ def test_a_varint_that_is_cut_short_is_refused() -> None:
 
 @flexible_or_not
 @given(value=st.none() | st.text(max_size=200))
-def test_a_string_comes_back(value: str | None, flexible: bool) -> None:
+def test_string_is_decoded_back(value: str | None, flexible: bool) -> None:
     reader = Reader(memoryview(encode_string(value, flexible)))
     assert reader.nullable_string(flexible) == value
     reader.finish()
@@ -73,13 +73,13 @@ def test_a_string_comes_back(value: str | None, flexible: bool) -> None:
         (b"", True),
     ],
 )
-def test_a_string_that_is_none_is_refused(data: bytes, flexible: bool) -> None:
+def test_string_that_is_malformed_is_refused(data: bytes, flexible: bool) -> None:
     with pytest.raises(MalformedFrame):
         Reader(memoryview(data)).nullable_string(flexible)
 
 
 @flexible_or_not
-def test_null_is_refused_where_the_schema_does_not_allow_it(flexible: bool) -> None:
+def test_null_where_the_schema_forbids_it_is_refused(flexible: bool) -> None:
     with pytest.raises(MalformedFrame):
         Reader(memoryview(encode_string(None, flexible))).string(flexible)
     with pytest.raises(MalformedFrame):
@@ -88,18 +88,18 @@ def test_null_is_refused_where_the_schema_does_not_allow_it(flexible: bool) -> N
 
 @flexible_or_not
 @pytest.mark.parametrize("count", [3, 2**20, 2**31 - 2])
-def test_a_count_must_fit_the_bytes_that_are_left(count: int, flexible: bool) -> None:
+def test_array_count_beyond_the_remaining_bytes_is_refused(count: int, flexible: bool) -> None:
     reader = Reader(memoryview(encode_count(count, flexible) + bytes(11)))
     with pytest.raises(MalformedFrame):
         reader.count(flexible, 4)
 
 
-def test_a_negative_count_other_than_null_is_refused() -> None:
+def test_array_with_a_negative_count_other_than_null_is_refused() -> None:
     with pytest.raises(MalformedFrame):
         Reader(memoryview(b"\xff\xff\xff\xfe")).count(False, 1)
 
 
-def test_all_arrays_of_a_message_share_one_limit() -> None:
+def test_arrays_of_one_message_share_one_element_limit() -> None:
     half = ELEMENTS_MAX // 2 + 1
     body = bytes(half)
     reader = Reader(memoryview(encode_count(half, True) + body + encode_count(half, True) + body))
@@ -109,7 +109,7 @@ def test_all_arrays_of_a_message_share_one_limit() -> None:
         reader.count(True, 1)
 
 
-def test_tags_come_back_and_unknown_ones_can_be_skipped() -> None:
+def test_tagged_fields_are_decoded_and_unknown_ones_skipped() -> None:
     data = encode_tags([(0, b"a"), (7, b""), (300, b"ccc")])
     reader = Reader(memoryview(data + b"rest"))
     assert {tag: bytes(value) for tag, value in reader.tags().items()} == {
@@ -132,14 +132,14 @@ def test_tags_come_back_and_unknown_ones_can_be_skipped() -> None:
         b"",
     ],
 )
-def test_tags_out_of_bounds_are_refused(tags: bytes) -> None:
+def test_tagged_fields_out_of_bounds_are_refused(tags: bytes) -> None:
     with pytest.raises(MalformedFrame):
         Reader(memoryview(tags)).tags()
     with pytest.raises(MalformedFrame):
         skip_tags_at(memoryview(tags), 0)
 
 
-def test_bytes_beyond_the_message_are_refused() -> None:
+def test_trailing_bytes_after_a_message_are_refused() -> None:
     reader = Reader(memoryview(b"\0\0\0\1x"))
     assert reader.int32() == 1
     with pytest.raises(MalformedFrame):
@@ -147,6 +147,6 @@ def test_bytes_beyond_the_message_are_refused() -> None:
 
 
 @pytest.mark.parametrize("name", ["int8", "int16", "int32", "int64", "uuid"])
-def test_a_fixed_field_that_is_cut_short_is_refused(name: str) -> None:
+def test_fixed_size_field_that_is_cut_short_is_refused(name: str) -> None:
     with pytest.raises(MalformedFrame):
         getattr(Reader(memoryview(b"")), name)()

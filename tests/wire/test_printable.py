@@ -8,7 +8,7 @@ from oncelog.wire.printable import printable
 
 
 @pytest.mark.parametrize("text", ["orders", "größer", "東京\u3000都", "עברית", "a\u0301", "🙂"])
-def test_printable_keeps_letters_signs_and_spaces(text: str) -> None:
+def test_printable_text_keeps_letters_signs_and_spaces(text: str) -> None:
     assert printable(text) == text
 
 
@@ -24,16 +24,16 @@ def test_printable_keeps_letters_signs_and_spaces(text: str) -> None:
         ("\ud800", "\\ud800"),
     ],
 )
-def test_printable_escapes_controls_formats_and_line_ends(text: str, shown: str) -> None:
+def test_printable_text_escapes_controls_formats_and_line_ends(text: str, shown: str) -> None:
     assert printable(text) == shown
 
 
-def test_printable_keeps_the_characters_in_keep() -> None:
+def test_printable_text_keeps_the_characters_in_keep() -> None:
     assert printable("a\tb\nc\x1b", keep="\t\n") == "a\tb\nc\\x1b"
 
 
 @given(st.text(st.characters()))
-def test_printable_text_is_one_line_of_any_terminal(text: str) -> None:
+def test_printable_text_of_any_string_is_one_terminal_line(text: str) -> None:
     shown = printable(text)
     assert len(shown.splitlines()) <= 1
     shown.encode()  # no surrogates

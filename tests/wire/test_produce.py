@@ -56,7 +56,7 @@ def some_response(version: int, s: Samples) -> ProduceResponse:
 
 
 @every_version
-def test_a_request_is_the_same_to_kio_and_to_kafka_python(version: int) -> None:
+def test_produce_request_equals_those_of_kio_and_kafka_python(version: int) -> None:
     samples = Samples(version)
     for _ in range(40):
         request = some_request(version, samples)
@@ -67,7 +67,7 @@ def test_a_request_is_the_same_to_kio_and_to_kafka_python(version: int) -> None:
 
 
 @every_version
-def test_a_response_is_the_same_to_kio_and_to_kafka_python(version: int) -> None:
+def test_produce_response_equals_those_of_kio_and_kafka_python(version: int) -> None:
     samples = Samples(100 + version)
     for _ in range(40):
         response = some_response(version, samples)
@@ -78,7 +78,9 @@ def test_a_response_is_the_same_to_kio_and_to_kafka_python(version: int) -> None
 
 
 @every_version
-def test_records_are_views_of_the_frame_and_pieces_of_the_answer(version: int) -> None:
+def test_produce_records_are_encoded_without_a_copy_and_decoded_as_writable_views(
+    version: int,
+) -> None:
     records = bytes(range(256)) * 64
     topic = ProduceTopic("t", bytes(16), [ProducePartition(0, records)])
     pieces = produce.encode_request(ProduceRequest(None, -1, 1000, [topic]), version)
@@ -90,13 +92,13 @@ def test_records_are_views_of_the_frame_and_pieces_of_the_answer(version: int) -
     assert frame.count(b"\x63\x01\x02\x03") > records.count(b"\x63\x01\x02\x03")
 
 
-def test_a_leader_at_its_default_is_left_out() -> None:
+def test_produce_response_leader_at_its_default_is_left_out() -> None:
     answer = ProducedPartition(0, 6, current_leader=(-1, -1))
     data = join(produce.encode_response(ProduceResponse([ProducedTopic("t", None, [answer])]), 10))
     assert through_kio(PRODUCE, 10, "response", data) == data
 
 
-def test_unknown_tags_are_skipped_at_every_level() -> None:
+def test_produce_decoder_skips_unknown_tags_at_every_level() -> None:
     request = ProduceRequest(None, 1, 1, [ProduceTopic("t", None, [ProducePartition(3, b"rr")])])
     data = join(produce.encode_request(request, 9))
     assert data.endswith(b"rr\0\0\0")
@@ -105,7 +107,7 @@ def test_unknown_tags_are_skipped_at_every_level() -> None:
 
 
 @every_version
-def test_null_is_refused_for_the_name_of_a_topic_and_for_arrays(version: int) -> None:
+def test_produce_decoder_refuses_a_null_topic_name_and_null_arrays(version: int) -> None:
     flexible = version >= 9
     opening = (b"\0" if flexible else b"\xff\xff") + bytes(6)
     null_array = encode_count(-1, flexible)
@@ -124,7 +126,7 @@ def test_null_is_refused_for_the_name_of_a_topic_and_for_arrays(version: int) ->
 
 
 @pytest.mark.parametrize("version", [8, 9, 13])
-def test_the_number_of_partitions_is_bounded(version: int) -> None:
+def test_produce_request_with_too_many_partitions_is_refused(version: int) -> None:
     partitions = [ProducePartition(0, b"")] * REQUEST_ELEMENTS_MAX
     topic = ProduceTopic("t", bytes(16), partitions)
     body = join(produce.encode_request(ProduceRequest(None, 1, 1, [topic]), version))
@@ -133,10 +135,12 @@ def test_the_number_of_partitions_is_bounded(version: int) -> None:
 
 
 @every_version
-def test_bytes_beyond_a_request_are_ignored_and_beyond_a_response_refused(version: int) -> None:
+def test_produce_decoder_ignores_bytes_after_a_request_and_refuses_them_after_a_response(
+    version: int,
+) -> None:
     check_ends(produce, ProduceRequest(None, -1, 1, []), ProduceResponse([]), version)
 
 
 @every_version
-def test_every_truncation_is_refused(version: int) -> None:
+def test_produce_decoder_refuses_every_truncated_message(version: int) -> None:
     check_truncations(produce, version, request=some_request, response=some_response)

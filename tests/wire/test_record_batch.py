@@ -48,7 +48,7 @@ def theirs(*, transactional: bool = False, producer: tuple[int, int, int] = (-1,
     return bytes(builder.build())
 
 
-def test_the_header_of_another_builder_is_read_field_by_field() -> None:
+def test_batch_header_of_another_library_is_decoded_field_by_field() -> None:
     data = theirs(transactional=True, producer=(4711, 3, 20))
     header = decode_header(data)
     assert header._replace(crc=0) == BatchHeader(
@@ -84,14 +84,14 @@ def test_the_header_of_another_builder_is_read_field_by_field() -> None:
         (0x40, "has_delete_horizon"),
     ],
 )
-def test_each_attribute_has_its_bit(attributes: int, name: str) -> None:
+def test_batch_header_attribute_of_each_name_has_its_bit(attributes: int, name: str) -> None:
     predicates = ["is_log_append_time", "is_transactional", "is_control", "has_delete_horizon"]
     header = decode_header(BATCH)._replace(attributes=attributes | 3)
     assert [p for p in predicates if getattr(header, p)] == [name]
     assert header.compression == 3
 
 
-def test_a_leader_stamps_a_batch_and_its_checksum_still_holds() -> None:
+def test_batch_stamped_by_a_leader_keeps_a_valid_checksum() -> None:
     data = bytearray(b"--" + BATCH)
     restamp(data, 2, 1 << 40, 17)
     header = decode_header(data, 2)
@@ -102,7 +102,7 @@ def test_a_leader_stamps_a_batch_and_its_checksum_still_holds() -> None:
     assert [record.offset for record in batch] == [1 << 40, (1 << 40) + 1, (1 << 40) + 2]
 
 
-def test_append_time_counts_for_every_record_and_the_checksum_is_new() -> None:
+def test_batch_with_log_append_time_has_it_for_every_record_and_a_new_checksum() -> None:
     data = bytearray(BATCH)
     restamp_append_time(data, 0, NOW_MS + 500)
     header = decode_header(data)
@@ -112,7 +112,7 @@ def test_append_time_counts_for_every_record_and_the_checksum_is_new() -> None:
     assert {record.timestamp for record in DefaultRecordBatch(bytes(data))} == {NOW_MS + 500}
 
 
-def test_batches_are_walked_up_to_a_partial_last_one() -> None:
+def test_batches_in_a_buffer_are_iterated_up_to_a_partial_last_one() -> None:
     data = BATCH + BATCH + BATCH[:-1]
     assert [position for position, _ in iterate_batches(data)] == [0, len(BATCH)]
     assert [position for position, _ in iterate_batches(BATCH + BATCH[:60])] == [0]
@@ -120,21 +120,21 @@ def test_batches_are_walked_up_to_a_partial_last_one() -> None:
 
 
 @pytest.mark.parametrize("length", [-1, 0, 48, -(2**31)])
-def test_a_walk_ends_at_an_impossible_length(length: int) -> None:
+def test_batch_iteration_ends_at_an_impossible_length(length: int) -> None:
     data = bytearray(BATCH + BATCH)
     struct.pack_into(">i", data, len(BATCH) + 8, length)
     with pytest.raises(CorruptMessage):
         list(iterate_batches(data))
 
 
-def test_a_header_of_less_than_61_bytes_or_another_magic_is_corrupt() -> None:
+def test_batch_header_shorter_than_61_bytes_or_of_another_magic_is_corrupt() -> None:
     for data in (BATCH[:60], b"", BATCH[:16] + b"\x01" + BATCH[17:]):
         with pytest.raises(CorruptMessage):
             decode_header(data)
 
 
 @given(st.integers(HEADER_BYTES - 40, len(BATCH) - 1), st.integers(1, 255))
-def test_a_flipped_byte_under_the_checksum_is_found(at: int, flip: int) -> None:
+def test_batch_with_a_flipped_byte_fails_its_checksum(at: int, flip: int) -> None:
     data = bytearray(BATCH)
     data[at] ^= flip
     with pytest.raises(CorruptMessage):
@@ -218,7 +218,7 @@ STRICTER: list[tuple[str, bytes, ErrorCode]] = [
     ("records", "code"),
     [pytest.param(records, code, id=name) for name, records, code in AS_KAFKA + STRICTER],
 )
-def test_batch_of_a_client_is_judged_as_by_apache_kafka(records: bytes, code: ErrorCode) -> None:
+def test_batch_of_a_client_is_validated_as_by_apache_kafka(records: bytes, code: ErrorCode) -> None:
     answer = ErrorCode.NONE
     try:
         validate_client_batch(memoryview(records), max_message_bytes=MAX_BYTES)
@@ -227,26 +227,26 @@ def test_batch_of_a_client_is_judged_as_by_apache_kafka(records: bytes, code: Er
     assert answer is code
 
 
-def test_the_bound_on_a_batch_is_inclusive() -> None:
+def test_batch_size_limit_is_inclusive() -> None:
     validate_client_batch(memoryview(BATCH), max_message_bytes=len(BATCH))
     with pytest.raises(record_batch.MessageTooLarge):
         validate_client_batch(memoryview(BATCH), max_message_bytes=len(BATCH) - 1)
 
 
 @pytest.mark.parametrize("cut", [bytes, bytearray, memoryview])
-def test_every_kind_of_buffer_is_taken(cut: Callable[[bytes], bytes]) -> None:
+def test_batch_in_every_kind_of_buffer_is_accepted(cut: Callable[[bytes], bytes]) -> None:
     validate_client_batch(cut(BATCH), max_message_bytes=MAX_BYTES)
     assert decode_header(cut(BATCH)) == decode_header(BATCH)
 
 
 @given(st.integers(0, SEQUENCE_MAX), st.integers(0, SEQUENCE_MAX))
-def test_sequences_wrap_after_the_largest_int(sequence: int, by: int) -> None:
+def test_batch_sequences_wrap_after_the_largest_int(sequence: int, by: int) -> None:
     assert increment_sequence(sequence, by) == (sequence + by) % 2**31
     header = decode_header(BATCH)._replace(base_sequence=sequence, last_offset_delta=by)
     assert header.last_sequence == (sequence + by) % 2**31
 
 
-def test_a_batch_is_given_to_another_producer_id():
+def test_batch_rewritten_for_another_producer_id_equals_one_encoded_with_it():
     batch = bytearray(encode_batch(RECORDS, producer_id=5, producer_epoch=1, base_sequence=9))
     rewrite_producer(batch, 2**40, 7, 3)
     assert batch == encode_batch(RECORDS, producer_id=2**40, producer_epoch=7, base_sequence=3)
@@ -254,7 +254,7 @@ def test_a_batch_is_given_to_another_producer_id():
 
 @pytest.mark.parametrize("sizes", [[], [1], [5, 1, 3], [200] * 3, [1] * 50])
 @pytest.mark.parametrize("cut", [0, 1, 30, 70])
-def test_a_buffer_is_split_between_batches(sizes, cut):
+def test_batch_buffer_is_split_only_between_batches(sizes, cut):
     whole = [encode_batch([Record(0, 1, None, b"v" * size)]) for size in sizes]
     data = b"".join(whole)[: len(b"".join(whole)) - cut or None] if whole else b""
     for batches_max, bytes_max in ((1, 1 << 20), (4, 1 << 20), (100, 150), (1, 1)):

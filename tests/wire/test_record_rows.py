@@ -27,7 +27,9 @@ def built(builder: BatchBuilder) -> bytes:
 
 
 @given(some_rows, some_rows, st.booleans(), st.booleans(), st.booleans())
-def test_the_bytes_are_those_of_records_one_by_one(before, rows, has_keys, has_headers, has_times):
+def test_batch_built_from_columns_equals_one_built_record_by_record(
+    before, rows, has_keys, has_headers, has_times
+):
     one_by_one, at_once = BatchBuilder(), BatchBuilder()
     for builder in (one_by_one, at_once):
         for row in before:
@@ -53,7 +55,7 @@ def test_the_bytes_are_those_of_records_one_by_one(before, rows, has_keys, has_h
 
 
 @given(some_rows, st.integers(100, 3_000), st.booleans())
-def test_rows_go_into_batches_of_a_size(rows, batch_bytes, has_times):
+def test_batch_rows_are_divided_into_batches_of_a_size(rows, batch_bytes, has_times):
     times, keys, values, headers = (list(column) for column in zip(*rows, strict=True))
     columns = Rows(values, keys, headers, times if has_times else 5)
     at, found = 0, []
@@ -71,7 +73,7 @@ def test_rows_go_into_batches_of_a_size(rows, batch_bytes, has_times):
     assert found == list(zip(keys, values, headers, strict=True))
 
 
-def test_a_batch_takes_so_many_rows_and_no_more():
+def test_batch_accepts_no_more_rows_than_its_maximum():
     rows = Rows([b"v"] * (ROWS_MAX + 5))
     builder = BatchBuilder()
     builder.append(0, None, b"first")
@@ -80,7 +82,7 @@ def test_a_batch_takes_so_many_rows_and_no_more():
     assert len(decode_batch(built(builder))) == ROWS_MAX
 
 
-def test_rows_with_values_that_are_not_bytes_are_refused():
+def test_batch_rows_with_values_that_are_not_bytes_are_refused():
     with pytest.raises(TypeError, match="bytes or None, not int, str"):
         Rows([b"", "text", 3])  # type: ignore[list-item]
     for columns in ({"keys": [b""]}, {"headers": [()]}, {"timestamps": [1]}):
@@ -89,7 +91,7 @@ def test_rows_with_values_that_are_not_bytes_are_refused():
     assert Rows([b"12", None, b"1234"], [b"", b"1", None]).largest_bytes() < 12
 
 
-def test_a_table_of_lengths_is_bounded():
+def test_varint_length_cache_is_bounded():
     table = _Table()
     for number in range(2 * CACHED_MAX):
         assert table[number]

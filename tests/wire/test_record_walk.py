@@ -33,7 +33,7 @@ def without_key(batch: bytes) -> list[int]:
 
 
 @given(record_lists(gaps=True))
-def test_walk_finds_the_records_without_key(records: list[Record]) -> None:
+def test_record_walk_finds_the_records_without_a_key(records: list[Record]) -> None:
     batch = encode_batch(records)
     assert without_key(batch) == [i for i, record in enumerate(records) if record.key is None]
 
@@ -41,7 +41,7 @@ def test_walk_finds_the_records_without_key(records: list[Record]) -> None:
 @pytest.mark.in_turn
 @settings(max_examples=300)
 @given(record_lists(gaps=True), st.randoms(use_true_random=False))
-def test_walk_refuses_the_same_records_as_the_decoder(
+def test_record_walk_refuses_the_same_records_as_the_decoder(
     records: list[Record], chance: random.Random
 ) -> None:
     batch = bytearray(encode_batch(records))
@@ -59,7 +59,7 @@ def test_walk_refuses_the_same_records_as_the_decoder(
         assert without_key(bytes(batch)) == expected
 
 
-def test_walk_yields_often_enough() -> None:
+def test_record_walk_of_many_records_or_headers_yields_regularly() -> None:
     count = 20 * ITEMS_PER_STEP
     many_records = [Record(i, 0, b"k", None) for i in range(count)]
     many_headers = [Record(0, 0, None, None, tuple(("h", None) for _ in range(count)))]
@@ -73,7 +73,7 @@ def test_walk_yields_often_enough() -> None:
         assert 19 <= sum(1 for _ in steps) <= 20
 
 
-def test_millions_without_key_are_counted_and_the_first_are_named() -> None:
+def test_record_walk_of_millions_without_a_key_counts_them_and_names_the_first() -> None:
     count = NAMED_RECORDS_MAX + 1
     batch = encode_batch([Record(i, 0, None, None) for i in range(count)])
     found = run_to_end(records_without_key(batch[HEADER_BYTES:], decode_header(batch)))
@@ -81,7 +81,7 @@ def test_millions_without_key_are_counted_and_the_first_are_named() -> None:
 
 
 @given(record_lists(gaps=True))
-def test_walk_finds_the_timestamps(records: list[Record]) -> None:
+def test_record_walk_finds_the_timestamps(records: list[Record]) -> None:
     batch = encode_batch(records)
     header = decode_header(batch)
     assert list(timestamps(batch[HEADER_BYTES:], header)) == [r.timestamp for r in records]
@@ -104,7 +104,9 @@ def damage(batch: bytearray, chance: random.Random) -> None:
 
 
 @given(record_lists())
-def test_skeleton_of_a_batch_has_its_first_and_last_timestamp(records: list[Record]) -> None:
+def test_record_skeleton_has_the_first_and_last_timestamp_of_the_batch(
+    records: list[Record],
+) -> None:
     times = [record.timestamp for record in records]
     timed = [time for time in times if time != -1] or times
     assert skeleton(encode_batch(records)) == (min(timed), max(times))
@@ -113,7 +115,7 @@ def test_skeleton_of_a_batch_has_its_first_and_last_timestamp(records: list[Reco
 @pytest.mark.in_turn
 @settings(max_examples=500)
 @given(record_lists(), st.randoms(use_true_random=False))
-def test_skeleton_is_whole_in_every_batch_that_can_be_read(
+def test_record_skeleton_of_a_damaged_batch_is_whole_if_the_decoder_reads_it(
     records: list[Record], chance: random.Random
 ) -> None:
     batch = bytearray(encode_batch(records))
@@ -136,7 +138,7 @@ def test_skeleton_is_whole_in_every_batch_that_can_be_read(
 @pytest.mark.in_turn
 @settings(max_examples=500)
 @given(record_lists(), st.randoms(use_true_random=False))
-def test_skeleton_walk_finds_the_records_where_a_plain_one_finds_them(
+def test_record_skeleton_walk_finds_the_same_records_as_a_plain_walk(
     records: list[Record], chance: random.Random
 ) -> None:
     """The plain walk reads only length, time and offset of each record."""
@@ -162,14 +164,14 @@ def test_skeleton_walk_finds_the_records_where_a_plain_one_finds_them(
             skeleton(batch)
 
 
-def test_skeleton_walk_yields_often_enough() -> None:
+def test_record_skeleton_walk_yields_regularly() -> None:
     batch = encode_batch([Record(i, 0, b"k", None) for i in range(20 * SKELETONS_PER_STEP)])
     steps = walk_skeleton(memoryview(batch)[HEADER_BYTES:], decode_header(batch))
     assert sum(1 for _ in steps) == 19
 
 
 @pytest.mark.parametrize("index", [0, 1, 63, 64, 127, 128, 8191, 8192, 8300, 16_384, 16_999])
-def test_skeleton_walk_finds_one_wrong_offset_among_many(index: int) -> None:
+def test_record_skeleton_of_17000_records_detects_one_wrong_offset(index: int) -> None:
     batch = bytearray(encode_batch([Record(i, 0, None, None) for i in range(17_000)]))
     assert skeleton(batch) == (0, 0)
     at = HEADER_BYTES
@@ -188,7 +190,7 @@ def test_skeleton_walk_finds_one_wrong_offset_among_many(index: int) -> None:
 @pytest.mark.parametrize(
     ("timestamp_delta", "offset_delta"), [(2**63 - 1, 0), (0, 2**63 - 1), (0, 1)]
 )
-def test_search_by_time_answers_with_no_record_that_cannot_be(
+def test_timestamp_search_over_a_record_with_an_impossible_delta_raises(
     timestamp_delta: int, offset_delta: int
 ) -> None:
     """Topics without validation may hold such records: the answer has 64 bits for each."""

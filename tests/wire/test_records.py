@@ -65,14 +65,14 @@ def ours(records: list[Record], compression: int = 0, leader_epoch: int = -1) ->
 
 @settings(deadline=None)
 @given(record_lists())
-def test_the_bytes_are_those_of_aiokafka_and_of_kafka_python(records: list[Record]) -> None:
+def test_record_batch_bytes_equal_those_of_aiokafka_and_kafka_python(records: list[Record]) -> None:
     assert ours(records) == built(AiokafkaBuilder, records)
     assert ours(records, leader_epoch=0) == built(KafkaPythonBuilder, records)
 
 
 @settings(deadline=None, max_examples=60)
 @given(record_lists(), st.integers(1, 4))
-def test_every_compression_is_read_by_aiokafka_and_read_from_it(
+def test_record_batch_with_each_codec_is_exchanged_with_aiokafka(
     records: list[Record], compression: int
 ) -> None:
     theirs = TheirBatch(ours(records, compression))
@@ -85,7 +85,7 @@ def test_every_compression_is_read_by_aiokafka_and_read_from_it(
 
 @settings(deadline=None)
 @given(record_lists(gaps=True), st.integers(0, 2**50), st.integers(0, 4))
-def test_records_come_back_with_their_offsets(
+def test_record_batch_decodes_to_its_records_and_offsets(
     records: list[Record], base: int, compression: int
 ) -> None:
     records = [record._replace(offset=base + record.offset) for record in records]
@@ -96,7 +96,7 @@ def test_records_come_back_with_their_offsets(
     assert header.max_timestamp == max(record.timestamp for record in records)
 
 
-def test_a_delete_horizon_stands_in_the_base_timestamp_and_times_are_kept() -> None:
+def test_record_batch_with_a_delete_horizon_keeps_its_record_timestamps() -> None:
     records = [Record(5, NOW_MS, b"k", None)]
     data = encode_batch(records, delete_horizon_ms=NOW_MS + 86_400_000)
     header = decode_header(data)
@@ -105,13 +105,13 @@ def test_a_delete_horizon_stands_in_the_base_timestamp_and_times_are_kept() -> N
     assert decode_batch(data) == records
 
 
-def test_a_thinned_batch_keeps_its_last_offset() -> None:
+def test_record_batch_with_removed_records_keeps_its_last_offset() -> None:
     data = encode_batch([Record(12, 1, b"k", b"v")], base_offset=10, last_offset_delta=9)
     assert decode_header(data).last_offset == 19
     assert [record.offset for record in decode_batch(data)] == [12]
 
 
-def test_emptied_batch_keeps_the_fields_for_the_producer_state() -> None:
+def test_record_batch_that_was_emptied_keeps_its_producer_fields() -> None:
     original = decode_header(ours([Record(at, NOW_MS, b"k", b"v") for at in range(4)], 2, 3))
     data = encode_empty_batch(original)
     header = decode_header(data)
@@ -139,7 +139,7 @@ EMPTY_RECORD = bytes.fromhex("0c000000010100")  # length 6, delta 0, offset 0, n
 SECOND_RECORD = bytes.fromhex("0c000002010100")
 
 
-def test_the_smallest_record_is_taken() -> None:
+def test_record_of_the_smallest_size_is_decoded() -> None:
     assert decode_batch(with_body(EMPTY_RECORD + SECOND_RECORD, 2)) == [
         Record(0, -1, None, None),
         Record(1, -1, None, None),
@@ -169,19 +169,19 @@ def test_the_smallest_record_is_taken() -> None:
         pytest.param(b"\xff" * 20, 1, id="varint without an end"),
     ],
 )
-def test_records_that_do_not_fill_their_batch_are_refused(body: bytes, count: int) -> None:
+def test_record_batch_with_bytes_after_its_records_is_refused(body: bytes, count: int) -> None:
     with pytest.raises(InvalidRecord):
         decode_batch(with_body(body, count))
 
 
-def test_a_batch_that_is_cut_short_is_refused() -> None:
+def test_record_batch_that_is_cut_short_is_refused() -> None:
     data = ours([Record(0, 1, b"k", b"v" * 100)])
     for end in range(len(data)):
         with pytest.raises(KafkaError):
             decode_batch(data[:end])
 
 
-def test_decompressed_bytes_of_a_batch_are_bounded() -> None:
+def test_record_batch_with_too_many_decompressed_bytes_is_refused() -> None:
     for compression in (1, 2, 3, 4):
         data = ours([Record(0, 1, None, bytes(1_000_000))], compression)
         assert decode_batch(data, max_decompressed_bytes=1_100_000)
@@ -190,7 +190,7 @@ def test_decompressed_bytes_of_a_batch_are_bounded() -> None:
 
 
 @pytest.mark.parametrize("compression", range(5))
-def test_any_damage_either_decodes_or_is_refused(compression: int) -> None:
+def test_record_batch_with_any_damage_is_decoded_or_refused(compression: int) -> None:
     rng = random.Random(compression)
     records = [Record(at, NOW_MS + at, b"k" * at, b"v" * 30, (("h", b"x"),)) for at in range(9)]
     sound = ours(records, compression)

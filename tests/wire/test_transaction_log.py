@@ -48,12 +48,14 @@ ONGOING = TransactionLogValue(
 
 
 @given(VALUES)
-def test_a_value_comes_back(value: TransactionLogValue) -> None:
+def test_transaction_log_value_is_decoded_back(value: TransactionLogValue) -> None:
     assert decode_transaction_log_value(encode_transaction_log_value(value)) == value
 
 
 @given(VALUES)
-def test_version_0_loses_the_tagged_fields_only(value: TransactionLogValue) -> None:
+def test_transaction_log_value_of_version_0_loses_only_the_tagged_fields(
+    value: TransactionLogValue,
+) -> None:
     back = decode_transaction_log_value(encode_transaction_log_value(value, 0))
     for name in ("producer_id", "producer_epoch", "timeout_ms", "state", "partitions", "start_ms"):
         assert getattr(back, name) == getattr(value, name)
@@ -61,11 +63,11 @@ def test_version_0_loses_the_tagged_fields_only(value: TransactionLogValue) -> N
 
 
 @given(NAMES)
-def test_a_key_comes_back(name: str) -> None:
+def test_transaction_log_key_is_decoded_back(name: str) -> None:
     assert decode_transaction_log_key(encode_transaction_log_key(name)) == name
 
 
-def test_the_bytes_are_those_of_kafkas_schema() -> None:
+def test_transaction_log_bytes_equal_those_of_the_schema_of_kafka() -> None:
     assert encode_transaction_log_key("ab") == bytes.fromhex("0000 0002 6162")
     assert encode_transaction_log_value(ONGOING, 0) == bytes.fromhex(
         "0000 0000000000000fa0 0007 0000ea60 01"
@@ -79,7 +81,7 @@ def test_the_bytes_are_those_of_kafkas_schema() -> None:
     )
 
 
-def test_tagged_fields_stand_where_kafka_looks_for_them() -> None:
+def test_transaction_log_tagged_fields_are_in_the_order_of_kafka() -> None:
     value = TransactionLogValue(
         producer_id=1, producer_epoch=0, timeout_ms=1, state=0, partitions=None,
         last_update_ms=0, start_ms=-1,
@@ -92,7 +94,7 @@ def test_tagged_fields_stand_where_kafka_looks_for_them() -> None:
 
 
 @given(st.binary(max_size=80))
-def test_other_bytes_are_refused_or_read(data: bytes) -> None:
+def test_transaction_log_value_of_any_bytes_is_decoded_or_refused(data: bytes) -> None:
     for decode in (decode_transaction_log_key, decode_transaction_log_value):
         try:
             decode(data)
@@ -101,7 +103,7 @@ def test_other_bytes_are_refused_or_read(data: bytes) -> None:
 
 
 @given(VALUES, st.data())
-def test_a_value_that_is_cut_short_is_refused(
+def test_transaction_log_value_that_is_cut_short_is_refused(
     value: TransactionLogValue, data: st.DataObject
 ) -> None:
     encoded = encode_transaction_log_value(value)
@@ -111,7 +113,7 @@ def test_a_value_that_is_cut_short_is_refused(
 
 
 @given(VALUES, st.data())
-def test_a_short_value_is_read_as_any_other(
+def test_transaction_log_short_value_of_any_bytes_is_decoded_like_a_general_one(
     value: TransactionLogValue, data: st.DataObject
 ) -> None:
     """The fast decoder for the common form never differs from the general one, on any bytes."""
@@ -133,7 +135,7 @@ def _outcome(
 
 
 @pytest.mark.parametrize("tags", ["01 04 01 00", "01 04 02 00 63", "02 03 02 00 01 04 02 00 63"])
-def test_an_unknown_tagged_field_is_refused(tags: str) -> None:
+def test_transaction_log_value_with_an_unknown_tagged_field_is_refused(tags: str) -> None:
     """A newer release wrote it: a replica that dropped it would differ from those that keep it."""
     encoded = encode_transaction_log_value(ONGOING)
     with pytest.raises(MalformedFrame, match=r"tagged fields \[4\] are not known"):
@@ -141,14 +143,14 @@ def test_an_unknown_tagged_field_is_refused(tags: str) -> None:
 
 
 @pytest.mark.parametrize("length", [0x7FFF, 0x8000])
-def test_a_key_that_is_longer_than_it_says_is_refused(length: int) -> None:
+def test_transaction_log_key_longer_than_its_length_is_refused(length: int) -> None:
     key = b"\0\0" + length.to_bytes(2, "big") + 0x8000 * b"x"
     with pytest.raises(MalformedFrame):
         decode_transaction_log_key(key)
 
 
 @pytest.mark.parametrize("version", [-1, 2])
-def test_an_unknown_version_is_refused(version: int) -> None:
+def test_transaction_log_value_of_an_unknown_version_is_refused(version: int) -> None:
     number = version.to_bytes(2, "big", signed=True)
     with pytest.raises(MalformedFrame):
         decode_transaction_log_value(number + encode_transaction_log_value(ONGOING)[2:])

@@ -68,7 +68,7 @@ async def done(visitor: Visitor, **fields: str) -> Answer:
 
 
 @pytest.mark.in_turn
-async def test_faults_of_each_kind_show_their_proof(cluster: Cluster) -> None:
+async def test_fault_buttons_of_each_kind_show_evidence_of_the_fault(cluster: Cluster) -> None:
     async with page(cluster) as visitor:
         shown = await visitor.get("/faults")
         assert shown.status == 200 and 'aria-label="kill node 2"' in shown.body
@@ -91,7 +91,7 @@ async def test_faults_of_each_kind_show_their_proof(cluster: Cluster) -> None:
         assert refused.status == 409 and "Not done" in refused.body
 
 
-async def test_load_writes_transactions_that_are_committed(cluster: Cluster) -> None:
+async def test_load_button_starts_transactions_that_are_committed(cluster: Cluster) -> None:
     async with page(cluster) as visitor, Admin(cluster.bootstrap) as admin:
         assert "A load began" in (await done(visitor, kind="load")).body
         assert "Has written for" in (await done(visitor, kind="load")).body
@@ -103,7 +103,7 @@ async def test_load_writes_transactions_that_are_committed(cluster: Cluster) -> 
 
 
 @pytest.mark.in_turn
-async def test_fault_of_a_page_that_is_read_only_is_refused(cluster: Cluster) -> None:
+async def test_fault_request_to_a_read_only_ui_is_refused(cluster: Cluster) -> None:
     async with page(cluster, "--read-only") as visitor:
         assert (await done(visitor, kind="kill", target="1")).status == 403
         assert (await visitor.get("/faults")).status == 403
@@ -111,7 +111,7 @@ async def test_fault_of_a_page_that_is_read_only_is_refused(cluster: Cluster) ->
         assert pid_of(cluster, 1)
 
 
-async def test_fault_needs_this_page_as_its_origin(cluster: Cluster) -> None:
+async def test_fault_request_with_another_origin_is_refused(cluster: Cluster) -> None:
     async with page(cluster) as visitor:
         pid = pid_of(cluster, 1)
         for origin in ("http://evil.example", f"http://localhost:{visitor.port}", ""):
@@ -121,7 +121,7 @@ async def test_fault_needs_this_page_as_its_origin(cluster: Cluster) -> None:
         assert pid_of(cluster, 1) == pid
 
 
-async def test_fault_of_a_cluster_elsewhere_is_not_offered(tmp_path: Path) -> None:
+async def test_fault_request_for_a_cluster_elsewhere_is_refused(tmp_path: Path) -> None:
     async with open_site(tmp_path) as opened:
         ours = {"Origin": f"http://127.0.0.1:{opened.visitor.port}"}
         body = urlencode({"kind": "kill", "target": "1"})
@@ -132,13 +132,13 @@ async def test_fault_of_a_cluster_elsewhere_is_not_offered(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("kind", "target"), [("burn", "1"), ("kill", ""), ("kill", "nobody"), ("kill", "9"), ("", "")]
 )
-def test_fault_that_makes_no_sense_is_a_failure_in_words(
+def test_fault_request_that_is_impossible_raises_an_explaining_failure(
     cluster: Cluster, kind: str, target: str
 ) -> None:
     with pytest.raises(Failure, match=r"\w+ .*\."):
         do_fault(cluster, kind, target)
 
 
-def test_each_button_of_the_view_has_its_fault() -> None:
+def test_fault_buttons_of_the_view_equal_the_known_fault_kinds() -> None:
     offered = {*faults.RUNNING, *faults.BY_ROLE}.union(*faults.OF_STATE.values())
     assert offered == KINDS.keys() == faults.ABOUT.keys()

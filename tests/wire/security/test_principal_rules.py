@@ -30,7 +30,7 @@ RULES = (
         ("RULE:^CN=(a)?(.*)$/$1-$2/", "CN=b", "-b"),
     ],
 )
-def test_first_rule_that_fits_names_the_principal(
+def test_first_matching_principal_rule_names_the_principal(
     rules: str, name: str, mapped: str | None
 ) -> None:
     assert mapped_name(parse_principal_rules(rules), name) == mapped
@@ -41,26 +41,26 @@ def test_first_rule_that_fits_names_the_principal(
     ["default", "RULE:", "RULE:^CN=(.*)$/$1", "RULE:^CN=(.*)$/$1/X", "RULE:(/$1/", "RULE:a/$1/",
      "DEFAULT DEFAULT", r"RULE:(a)\1/$1/", "RULE:(?=a)a/b/", "RULE:" + "a{1000}" * 90 + "/b/"],
 )  # fmt: skip
-def test_text_that_is_no_rule_is_refused(rules: str) -> None:
+def test_principal_rules_of_invalid_text_are_refused(rules: str) -> None:
     with pytest.raises(ValueError):
         parse_principal_rules(rules)
 
 
-def test_pattern_that_would_backtrack_for_ever_is_answered_at_once() -> None:
+def test_principal_rule_with_endless_backtracking_is_answered_immediately() -> None:
     rules = parse_principal_rules("RULE:^(a|a)*b$/$1/")
     began_s = time.perf_counter()
     assert mapped_name(rules, "a" * NAME_MAX) is None
     assert time.perf_counter() - began_s < 1
 
 
-def test_name_that_is_too_long_has_no_principal() -> None:
+def test_principal_rules_give_a_too_long_name_no_principal() -> None:
     rules = parse_principal_rules("DEFAULT")
     assert mapped_name(rules, "a" * NAME_MAX) == "a" * NAME_MAX
     assert mapped_name(rules, "a" * (NAME_MAX + 1)) is None
 
 
 @given(st.text(alphabet="RULE:DFAT/$1\\(),L ^"), st.text())
-def test_any_text_is_rules_or_refused(rules: str, name: str) -> None:
+def test_principal_rules_of_any_text_are_parsed_or_refused(rules: str, name: str) -> None:
     try:
         parsed = parse_principal_rules(rules)
     except ValueError:

@@ -44,7 +44,9 @@ def conversation(login: ScramServer, name: str, password: str, mechanism: str) -
 
 @settings(max_examples=25, deadline=None)
 @given(NAMES, st.text(min_size=1, max_size=20), MECHANISMS)
-def test_scram_client_with_the_password_is_let_in(name: str, password: str, mechanism: str) -> None:
+def test_scram_server_accepts_a_client_with_the_password(
+    name: str, password: str, mechanism: str
+) -> None:
     login = ScramServer(
         mechanism, "servernonce", {name: credential(mechanism, password)}.get, b"secret"
     )
@@ -54,7 +56,7 @@ def test_scram_client_with_the_password_is_let_in(name: str, password: str, mech
 
 @settings(max_examples=25, deadline=None)
 @given(st.sampled_from(["alice", "nobody"]), st.text(min_size=1), MECHANISMS)
-def test_scram_client_without_the_password_is_refused(
+def test_scram_server_refuses_a_client_without_the_password(
     name: str, password: str, mechanism: str
 ) -> None:
     if (name, password) == ("alice", "right"):
@@ -65,14 +67,14 @@ def test_scram_client_without_the_password_is_refused(
     assert not login.is_done and str(caught.value) == ""
 
 
-def test_unknown_name_gets_the_same_salt_each_time_and_another_than_others() -> None:
+def test_scram_server_gives_each_unknown_name_its_own_constant_salt() -> None:
     def salt(name: str) -> bytes:
         return server().respond(f"n,,n={name},r=abc".encode()).split(b",")[1]
 
     assert salt("a") == salt("a") != salt("b")
 
 
-def test_secret_of_another_process_invents_another_salt() -> None:
+def test_scram_server_of_another_process_gives_an_unknown_name_another_salt() -> None:
     found = {
         ScramServer("SCRAM-SHA-256", "n", {}.get, secret).respond(b"n,,n=a,r=abc")
         for secret in (b"1", b"2")
@@ -95,7 +97,7 @@ def test_secret_of_another_process_invents_another_salt() -> None:
         b"\xff",
     ],
 )
-def test_first_message_out_of_form_is_refused(first: bytes) -> None:
+def test_scram_server_refuses_a_malformed_first_message(first: bytes) -> None:
     login = server(alice="right")
     with pytest.raises(FailedLogin):
         login.respond(first)
@@ -105,7 +107,7 @@ def test_first_message_out_of_form_is_refused(first: bytes) -> None:
 
 
 @pytest.mark.parametrize(("asked", "is_taken"), [("alice", True), ("", True), ("bob", False)])
-def test_another_identity_may_not_be_asked_for(asked: str, is_taken: bool) -> None:
+def test_scram_server_refuses_another_authorization_identity(asked: str, is_taken: bool) -> None:
     login = server(alice="right")
     first = f"n,a={asked},n=alice,r=abc".encode()
     if is_taken:
@@ -126,7 +128,7 @@ def test_another_identity_may_not_be_asked_for(asked: str, is_taken: bool) -> No
         (b",p=", b",p=="),
     ],
 )
-def test_final_message_that_was_changed_is_refused(change: bytes, by: bytes) -> None:
+def test_scram_server_refuses_an_altered_final_message(change: bytes, by: bytes) -> None:
     login = server(alice="right")
     client = ScramClient("SCRAM-SHA-256", "alice", Secret("right"), "clientnonce")
     derive = client.respond(login.respond(client.start()))
@@ -139,7 +141,7 @@ def test_final_message_that_was_changed_is_refused(change: bytes, by: bytes) -> 
 
 
 @given(st.lists(st.binary(max_size=60), max_size=3))
-def test_any_messages_end_in_typed_errors(messages: list[bytes]) -> None:
+def test_scram_server_given_any_messages_raises_only_typed_errors(messages: list[bytes]) -> None:
     login = server(alice="right")
     try:
         for message in messages:
@@ -149,7 +151,7 @@ def test_any_messages_end_in_typed_errors(messages: list[bytes]) -> None:
     assert not login.is_done
 
 
-def test_every_state_of_the_server_is_in_the_table() -> None:
+def test_sasl_server_state_table_has_every_state() -> None:
     assert set(ALLOWED) == set(ServerState)
 
 
@@ -168,7 +170,9 @@ def test_every_state_of_the_server_is_in_the_table() -> None:
         (b"\xff\0alice\0right", "^$"),
     ],
 )
-def test_plain_takes_the_right_password_alone(message: bytes, says: str | None) -> None:
+def test_sasl_plain_server_accepts_only_the_right_password(
+    message: bytes, says: str | None
+) -> None:
     login = PlainServer({"alice": Secret("right"), "": Secret("")})
     if says is None:
         assert login.respond(message) == b""
