@@ -20,11 +20,11 @@ from oncelog.coordinator.sharding import java_string_hash, shard_for
         ("\U0001f600", 1772899),  # two UTF-16 code units
     ],
 )
-def test_the_hash_is_javas(text: str, value: int) -> None:
+def test_java_string_hash_equals_that_of_java(text: str, value: int) -> None:
     assert java_string_hash(text) == value
 
 
-def test_a_shard_is_the_absolute_hash_modulo_the_count() -> None:
+def test_coordinator_shard_is_the_absolute_hash_modulo_the_count() -> None:
     assert shard_for("hello", 50) == 99162322 % 50
     assert shard_for("polygenelubricants", 50) == 0
     assert shard_for("my-transactional-id", 4) == 959806496 % 4

@@ -31,7 +31,7 @@ def grow(session: FetchSession, size: int) -> None:
     run_to_end(session.update(request, StandingFetches()))
 
 
-def test_a_number_is_drawn_again_while_it_is_in_use() -> None:
+def test_fetch_session_id_already_in_use_is_drawn_again() -> None:
     cache = FetchSessionCache(4)
     assert [opened(cache, 1).session_id for _ in range(3)] == [1, 2, 3]
     numbers = iter([2, 3, 9])
@@ -39,18 +39,18 @@ def test_a_number_is_drawn_again_while_it_is_in_use() -> None:
     assert session is not None and session.session_id == 9
 
 
-def test_without_slots_there_are_no_sessions() -> None:
+def test_fetch_session_cache_without_slots_opens_no_session() -> None:
     assert open_session(FetchSessionCache(0), 1) == (None, [])
 
 
-def test_young_sessions_are_not_driven_out_by_larger_ones() -> None:
+def test_fetch_session_that_is_young_is_not_evicted_by_a_larger_one() -> None:
     cache = FetchSessionCache(1)
     small = opened(cache, 1)
     cache.touch(small, EVICTION_MS)
     assert open_session(cache, 100, EVICTION_MS) == (None, [])
 
 
-def test_an_old_session_is_driven_out_by_a_larger_one_only() -> None:
+def test_fetch_session_that_is_old_is_evicted_only_by_a_larger_one() -> None:
     cache = FetchSessionCache(2)
     small, large = opened(cache, 5), opened(cache, 9)
     for session, size in ((small, 5), (large, 9)):
@@ -62,7 +62,7 @@ def test_an_old_session_is_driven_out_by_a_larger_one_only() -> None:
     assert len(cache) == 2 and cache.partition_count == 6 + 9
 
 
-def test_session_unused_for_long_is_evicted_first_whatever_its_size() -> None:
+def test_fetch_session_unused_for_long_is_evicted_first_whatever_its_size() -> None:
     cache = FetchSessionCache(2)
     silent, used = opened(cache, 50), opened(cache, 1)
     grow(used, 1)
@@ -72,7 +72,7 @@ def test_session_unused_for_long_is_evicted_first_whatever_its_size() -> None:
     assert cache.get(used.session_id) is used
 
 
-def test_evictions_for_a_large_session_take_one_pass_over_all() -> None:
+def test_fetch_session_evictions_for_a_large_session_take_one_pass() -> None:
     """A pass over all sessions for each eviction kept the loop for 80 ms."""
     cache, lines = FetchSessionCache(400, partitions_max=400), Lines()
     for _ in range(400):
@@ -84,7 +84,7 @@ def test_evictions_for_a_large_session_take_one_pass_over_all() -> None:
     assert lines.count < 30 * 400
 
 
-def test_the_partitions_of_all_sessions_are_bounded() -> None:
+def test_fetch_session_partitions_of_all_sessions_are_bounded() -> None:
     cache = FetchSessionCache(10, partitions_max=100)
     first = opened(cache, 60)
     assert open_session(cache, 41) == (None, [])

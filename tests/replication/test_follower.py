@@ -20,12 +20,12 @@ def log_of(*epochs: int, high_watermark: int = 0) -> MemoryLog:
     return log
 
 
-def test_a_follower_asks_for_its_end_and_tells_its_last_epoch() -> None:
+def test_follower_fetch_position_is_its_log_end_and_last_epoch() -> None:
     assert FOLLOWER.fetch_position(log_of(1, 1, 4)) == (3, 4)
     assert FOLLOWER.fetch_position(log_of()) == (0, -1)
 
 
-def test_data_is_appended_with_both_watermarks() -> None:
+def test_follower_with_fetched_records_appends_them_with_both_watermarks() -> None:
     answer = SlotAnswer(1, 0, 7, 2, records=b"x")
     assert FOLLOWER.on_response(answer, log_of()) == Append(b"x", 7, 2)
 
@@ -41,34 +41,36 @@ def test_data_is_appended_with_both_watermarks() -> None:
         ((1, 1), (-1, 1), 1),  # no epochs at the leader
     ],
 )
-def test_the_log_is_cut_where_the_logs_part(epochs, diverging, cut_at) -> None:
+def test_follower_with_a_diverging_epoch_truncates_to_the_common_offset(
+    epochs, diverging, cut_at
+) -> None:
     epoch, end = diverging
     answer = SlotAnswer(1, diverging_epoch=epoch, diverging_end_offset=end)
     action = FOLLOWER.on_response(answer, log_of(*epochs))
     assert action == TruncateTo(cut_at, is_below_high_watermark=False)
 
 
-def test_a_cut_below_the_high_watermark_is_marked() -> None:
+def test_follower_truncation_below_the_high_watermark_is_marked() -> None:
     answer = SlotAnswer(1, diverging_epoch=1, diverging_end_offset=1)
     action = FOLLOWER.on_response(answer, log_of(1, 2, 2, high_watermark=2))
     assert action == TruncateTo(1, is_below_high_watermark=True)
 
 
-def test_out_of_range_beyond_the_leaders_end_cuts_to_it() -> None:
+def test_follower_out_of_range_beyond_the_leader_end_truncates_to_it() -> None:
     answer = SlotAnswer(
         1, ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=0, diverging_end_offset=2
     )
     assert FOLLOWER.on_response(answer, log_of(1, 1, 1)) == TruncateTo(2, False)
 
 
-def test_out_of_range_before_the_leaders_start_begins_anew_there() -> None:
+def test_follower_out_of_range_before_the_leader_start_restarts_at_it() -> None:
     answer = SlotAnswer(
         1, ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=8, diverging_end_offset=9
     )
     assert FOLLOWER.on_response(answer, log_of(1, 1)) == StartAt(8)
 
 
-def test_out_of_range_that_is_in_range_again_is_retried() -> None:
+def test_follower_out_of_range_that_is_in_range_again_retries() -> None:
     answer = SlotAnswer(
         1, ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=0, diverging_end_offset=9
     )

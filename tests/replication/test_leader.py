@@ -52,18 +52,18 @@ def adding_3() -> tuple[Leading, IsrChange]:
     return partition, present(partition.next_isr_change(1))
 
 
-def test_the_high_watermark_starts_at_the_local_one() -> None:
+def test_leader_high_watermark_starts_at_its_local_one() -> None:
     assert leader(end=10, high_watermark=4).high_watermark == 4
 
 
-def test_one_node_alone_commits_at_once() -> None:
+def test_leader_alone_in_the_isr_commits_immediately() -> None:
     alone = leader(replicas=(1,), isr=(1,), min_insync=2, end=3)
     assert alone.high_watermark == 3
     assert alone.appended(5, 1)
     assert alone.high_watermark == 5
 
 
-def test_the_high_watermark_is_the_lowest_end_in_the_isr() -> None:
+def test_leader_high_watermark_is_the_lowest_end_in_the_isr() -> None:
     partition = leader()
     assert not partition.appended(10, 1)
     assert fetch(partition, 2, 10).high_watermark is None
@@ -72,7 +72,7 @@ def test_the_high_watermark_is_the_lowest_end_in_the_isr() -> None:
     assert partition.high_watermark == 6
 
 
-def test_the_high_watermark_never_moves_back() -> None:
+def test_leader_high_watermark_never_moves_back() -> None:
     partition = leader(isr=(1, 2))
     partition.appended(10, 1)
     fetch(partition, 2, 10)
@@ -80,7 +80,7 @@ def test_the_high_watermark_never_moves_back() -> None:
     assert partition.high_watermark == 10
 
 
-def test_nothing_is_committed_while_the_isr_is_below_its_minimum() -> None:
+def test_leader_with_an_isr_below_its_minimum_commits_no_record() -> None:
     partition = leader(isr=(1,), live={1: 11})
     partition.appended(10, 1)
     assert partition.is_under_min_isr
@@ -89,13 +89,13 @@ def test_nothing_is_committed_while_the_isr_is_below_its_minimum() -> None:
     assert partition.high_watermark == 10
 
 
-def test_the_minimum_is_never_more_than_the_replicas() -> None:
+def test_min_isr_is_never_above_the_number_of_replicas() -> None:
     partition = leader(replicas=(1, 2), isr=(1, 2), min_insync=3)
     assert partition.min_insync_replicas == 2
     assert not partition.is_under_min_isr
 
 
-def test_a_pending_addition_counts_for_the_high_watermark() -> None:
+def test_pending_isr_addition_is_included_in_the_high_watermark() -> None:
     partition = leader(isr=(1, 2))
     partition.appended(10, 1)
     fetch(partition, 2, 10)
@@ -107,7 +107,7 @@ def test_a_pending_addition_counts_for_the_high_watermark() -> None:
     assert partition.high_watermark == 10
 
 
-def test_a_pending_removal_counts_until_it_is_confirmed() -> None:
+def test_pending_isr_removal_is_included_in_the_high_watermark_until_confirmed() -> None:
     partition = leader()
     partition.appended(10, 1)
     fetch(partition, 2, 10, 2)
@@ -118,7 +118,7 @@ def test_a_pending_removal_counts_until_it_is_confirmed() -> None:
     assert (partition.high_watermark, partition.partition_epoch) == (10, 8)
 
 
-def test_a_follower_that_keeps_up_holds_the_high_watermark_before_it_is_a_member() -> None:
+def test_follower_that_keeps_up_is_included_in_the_high_watermark_before_it_joins() -> None:
     partition = leader(isr=(1, 2))
     partition.appended(10, 1)
     fetch(partition, 3, 10, 1)
@@ -137,7 +137,9 @@ NOT_ELIGIBLE = [
 
 
 @pytest.mark.parametrize("live", NOT_ELIGIBLE)
-def test_a_follower_that_is_not_eligible_holds_nothing_back(live: dict[int, int]) -> None:
+def test_follower_that_is_ineligible_does_not_hold_back_the_high_watermark(
+    live: dict[int, int],
+) -> None:
     peers = PeerView(live=LIVE)
     partition = leader(isr=(1, 2), peers=peers)
     fetch(partition, 3, 0, 1)
@@ -148,7 +150,7 @@ def test_a_follower_that_is_not_eligible_holds_nothing_back(live: dict[int, int]
 
 
 @pytest.mark.parametrize("live", NOT_ELIGIBLE)
-def test_a_follower_that_is_not_eligible_does_not_join(live: dict[int, int]) -> None:
+def test_follower_that_is_ineligible_does_not_join_the_isr(live: dict[int, int]) -> None:
     """It has fetched all; since then its broker has died, maybe with the end of its log."""
     peers = PeerView(live=LIVE)
     partition = leader(isr=(1, 2), end=10, peers=peers)
@@ -157,14 +159,14 @@ def test_a_follower_that_is_not_eligible_does_not_join(live: dict[int, int]) -> 
     assert partition.next_isr_change(2) is None
 
 
-def test_joining_needs_the_high_watermark_and_the_start_of_the_epoch() -> None:
+def test_follower_joins_the_isr_only_at_the_high_watermark_and_the_epoch_start() -> None:
     partition = leader(isr=(1, 2), end=10, high_watermark=4)
     assert not fetch(partition, 3, 4).may_join_isr
     assert not fetch(partition, 3, 9).may_join_isr
     assert fetch(partition, 3, 10).may_join_isr
 
 
-def test_the_high_watermark_of_a_new_leader_is_not_enough_to_join() -> None:
+def test_follower_at_the_high_watermark_of_a_new_leader_waits_for_the_epoch_start() -> None:
     """KAFKA-7128: more may be committed than it knows, up to the start of its epoch.
 
     Node 3 counts as caught up, as every member at the start, and leaves and returns meanwhile.
@@ -195,14 +197,14 @@ def test_silent_follower_at_the_log_end_is_not_added_to_the_isr() -> None:
     assert partition.next_isr_change(2 + LAG_MS) is not None
 
 
-def test_a_fetch_of_a_former_incarnation_is_ignored() -> None:
+def test_fetch_of_a_former_follower_incarnation_is_ignored() -> None:
     partition = leader()
     partition.appended(10, 1)
     assert not fetch(partition, 2, 10, 1, epoch=11).is_accepted
     assert partition.followers[2].log_end_offset == -1
 
 
-def test_a_fetch_of_an_incarnation_older_than_seen_is_ignored() -> None:
+def test_fetch_of_an_incarnation_older_than_seen_is_ignored() -> None:
     partition = leader(live={})
     partition.appended(10, 1)
     assert fetch(partition, 2, 5, 1, epoch=20).is_accepted
@@ -210,21 +212,21 @@ def test_a_fetch_of_an_incarnation_older_than_seen_is_ignored() -> None:
     assert partition.followers[2].log_end_offset == 5
 
 
-def test_an_unknown_replica_is_ignored() -> None:
+def test_fetch_of_an_unknown_replica_is_ignored() -> None:
     assert not leader().follower_fetched(9, 1, 0, 1).is_accepted
 
 
 # -- members of the ISR (Kafka's Replica.updateFetchState)
 
 
-def test_a_follower_at_the_end_is_never_out() -> None:
+def test_follower_at_the_log_end_is_never_removed_from_the_isr() -> None:
     partition = leader()
     for node in (2, 3):
         fetch(partition, node, 0, 1)
     assert partition.next_isr_change(100 * LAG_MS) is None
 
 
-def test_a_silent_follower_goes_out_after_the_lag_time_and_not_before() -> None:
+def test_follower_that_is_silent_is_removed_after_the_lag_time_and_not_before() -> None:
     partition = leader()
     partition.appended(1, 0)
     fetch(partition, 3, 1, LAG_MS)
@@ -246,7 +248,7 @@ def test_follower_at_the_end_of_its_previous_fetch_is_caught_up_as_of_then() -> 
     assert partition.next_isr_change(101 + LAG_MS) is not None
 
 
-def test_an_idle_session_speaks_for_its_quiet_partitions() -> None:
+def test_idle_fetch_session_keeps_its_followers_in_the_isr() -> None:
     """An incremental session does not repeat positions; its polls show the follower is alive."""
     peers = PeerView(live=LIVE)
     partition = leader(isr=(1, 2), replicas=(1, 2), peers=peers)
@@ -257,12 +259,12 @@ def test_an_idle_session_speaks_for_its_quiet_partitions() -> None:
     assert partition.next_isr_change(50_001 + LAG_MS) is not None
 
 
-def test_a_follower_outside_the_isr_needs_to_show_itself() -> None:
+def test_follower_outside_the_isr_joins_only_after_a_fetch() -> None:
     partition = leader(isr=(1, 2), end=0)
     assert partition.next_isr_change(1) is None
 
 
-def test_a_new_incarnation_starts_from_nothing() -> None:
+def test_follower_incarnation_that_is_new_starts_without_progress() -> None:
     partition = leader(live={})
     partition.appended(10, 0)
     fetch(partition, 2, 0, 10, epoch=20)
@@ -277,14 +279,14 @@ def test_a_new_incarnation_starts_from_nothing() -> None:
 # -- one change at a time, and its failures
 
 
-def test_one_change_at_a_time() -> None:
+def test_isr_has_one_pending_change_at_a_time() -> None:
     partition = leader()
     partition.appended(1, 0)
     assert partition.next_isr_change(5000) is not None
     assert partition.next_isr_change(6000) is None
 
 
-def test_leaving_and_joining_go_in_one_change() -> None:
+def test_isr_removal_and_addition_are_proposed_in_one_change() -> None:
     partition = leader(isr=(1, 2))
     partition.appended(1, 0)
     fetch(partition, 3, 1, 5000)
@@ -294,7 +296,7 @@ def test_leaving_and_joining_go_in_one_change() -> None:
 
 
 @pytest.mark.parametrize("error", [ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED])
-def test_a_refused_change_restores_the_confirmed_isr(error: ErrorCode) -> None:
+def test_isr_change_that_is_refused_restores_the_confirmed_isr(error: ErrorCode) -> None:
     partition, change = adding_3()
     assert partition.isr_change_failed(change, error) is None
     assert partition.pending_isr_change is None
@@ -312,7 +314,7 @@ def test_a_refused_change_restores_the_confirmed_isr(error: ErrorCode) -> None:
         ErrorCode.NEW_LEADER_ELECTED,
     ],
 )
-def test_behind_the_metadata_the_change_stays_in_force_until_it_comes(error: ErrorCode) -> None:
+def test_isr_change_behind_the_metadata_stays_pending_until_the_update(error: ErrorCode) -> None:
     partition, change = adding_3()
     assert partition.isr_change_failed(change, error) is None
     assert partition.pending_isr_change is change
@@ -323,13 +325,13 @@ def test_behind_the_metadata_the_change_stays_in_force_until_it_comes(error: Err
 
 
 @pytest.mark.parametrize("error", [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_SERVER_ERROR])
-def test_an_unknown_outcome_is_tried_again(error: ErrorCode) -> None:
+def test_isr_change_with_an_unknown_outcome_is_repeated(error: ErrorCode) -> None:
     partition, change = adding_3()
     assert partition.isr_change_failed(change, error) is change
     assert partition.pending_isr_change is change
 
 
-def test_an_answer_to_a_change_that_is_over_is_ignored() -> None:
+def test_isr_change_answer_after_its_end_is_ignored() -> None:
     partition, change = adding_3()
     partition.metadata_applied(isr=(1, 2, 3), partition_epoch=9, now_ms=2)
     assert not partition.isr_change_succeeded(change, (1, 2), 8, 3)
@@ -348,7 +350,7 @@ def test_assignment_change_keeps_the_progress_of_remaining_replicas() -> None:
     assert partition.high_watermark == 4
 
 
-def test_the_low_watermark_is_that_of_live_replicas() -> None:
+def test_low_watermark_is_the_lowest_of_live_replicas() -> None:
     partition = leader(live={1: 11, 2: 12})
     assert partition.low_watermark(5) == -1
     partition.follower_fetched(2, 12, 0, 1, log_start_offset=3)
@@ -356,7 +358,7 @@ def test_the_low_watermark_is_that_of_live_replicas() -> None:
     assert leader(replicas=(1,), isr=(1,)).low_watermark(5) == 5
 
 
-def test_a_settled_partition_stays_as_it_is_however_late_it_gets() -> None:
+def test_settled_partition_stays_settled_without_further_fetches() -> None:
     partition = leader()
     partition.appended(10, 1)
     assert not partition.is_settled

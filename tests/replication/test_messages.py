@@ -52,17 +52,17 @@ RESPONSE = st.builds(
 
 
 @given(REQUEST)
-def test_decoded_request_equals_the_encoded_one(request_: ReplicaFetchRequest) -> None:
+def test_replica_fetch_request_is_decoded_as_encoded(request_: ReplicaFetchRequest) -> None:
     assert decode_fetch_request(encode_fetch_request(request_)) == request_
 
 
 @given(RESPONSE)
-def test_decoded_response_equals_the_encoded_one(response: ReplicaFetchResponse) -> None:
+def test_replica_fetch_response_is_decoded_as_encoded(response: ReplicaFetchResponse) -> None:
     header, frames = encode_fetch_response(response)
     assert decode_fetch_response(header, frames) == response
 
 
-def test_small_records_share_a_frame_and_large_ones_are_not_copied() -> None:
+def test_replica_fetch_response_joins_small_records_and_copies_no_large_ones() -> None:
     large = bytes(JOIN_BELOW_BYTES)
     answers = [SlotAnswer(i, records=b"x" * 100) for i in range(5)]
     answers[2] = SlotAnswer(2, records=large)
@@ -89,7 +89,7 @@ def test_small_records_share_a_frame_and_large_ones_are_not_copied() -> None:
         msgpack.packb([True, 0, 0, 0, 0, [], [], []]),
     ],
 )
-def test_a_malformed_request_is_refused(header: bytes) -> None:
+def test_replica_fetch_request_that_is_malformed_is_refused(header: bytes) -> None:
     with pytest.raises(MalformedPeerMessage):
         decode_fetch_request(header)
 
@@ -113,13 +113,13 @@ def answers_of(*sizes: int) -> bytes:
         ((1 << 62,), [b"four"]),
     ],
 )
-def test_records_that_do_not_fit_their_frames_are_refused(sizes, frames) -> None:
+def test_replica_fetch_response_with_records_beyond_its_frames_is_refused(sizes, frames) -> None:
     with pytest.raises(MalformedPeerMessage):
         decode_fetch_response(answers_of(*sizes), frames)
 
 
 @given(st.binary(max_size=60))
-def test_any_bytes_are_decoded_or_refused(data: bytes) -> None:
+def test_replica_fetch_messages_of_any_bytes_are_decoded_or_refused(data: bytes) -> None:
     for decode in (decode_fetch_request, lambda header: decode_fetch_response(header, [data])):
         with contextlib.suppress(MalformedPeerMessage):
             decode(data)

@@ -14,7 +14,9 @@ def purgatory() -> Purgatory:
     return Purgatory()
 
 
-def test_a_produce_is_freed_when_its_last_partition_is_committed(purgatory: Purgatory) -> None:
+def test_produce_in_purgatory_completes_when_its_last_partition_is_committed(
+    purgatory: Purgatory,
+) -> None:
     produce = DelayedProduce({"a": 5, "b": 3}, deadline_ms=100)
     purgatory.watch_produce(produce)
     assert purgatory.advance("a", 4) == []
@@ -25,14 +27,16 @@ def test_a_produce_is_freed_when_its_last_partition_is_committed(purgatory: Purg
     assert purgatory.next_deadline_ms is None
 
 
-def test_produces_are_freed_in_the_order_of_their_offsets(purgatory: Purgatory) -> None:
+def test_produces_in_purgatory_complete_in_the_order_of_their_offsets(purgatory: Purgatory) -> None:
     produces = [DelayedProduce({"a": offset}, 100) for offset in (3, 5, 7)]
     for produce in produces:
         purgatory.watch_produce(produce)
     assert purgatory.advance("a", 6) == produces[:2]
 
 
-def test_expire_settles_open_partitions_with_a_time_out(purgatory: Purgatory) -> None:
+def test_produce_in_purgatory_that_expires_times_out_its_open_partitions(
+    purgatory: Purgatory,
+) -> None:
     produce = DelayedProduce({"a": 5, "b": 3}, deadline_ms=100)
     purgatory.watch_produce(produce)
     purgatory.advance("b", 3)
@@ -43,14 +47,18 @@ def test_expire_settles_open_partitions_with_a_time_out(purgatory: Purgatory) ->
     assert purgatory.advance("a", 9) == []
 
 
-def test_partitions_that_failed_at_once_are_not_waited_for(purgatory: Purgatory) -> None:
+def test_produce_in_purgatory_does_not_wait_for_partitions_that_already_failed(
+    purgatory: Purgatory,
+) -> None:
     produce = DelayedProduce({"a": 5, "b": 3}, 100, outcomes={"b": 6})
     purgatory.watch_produce(produce)
     assert purgatory.advance("a", 5) == [produce]
     assert produce.outcomes == {"a": 0, "b": 6}
 
 
-def test_losing_the_leadership_fails_all_produces_of_the_partition(purgatory: Purgatory) -> None:
+def test_produces_in_purgatory_fail_when_the_partition_loses_its_leader(
+    purgatory: Purgatory,
+) -> None:
     one, two = DelayedProduce({"a": 5}, 100), DelayedProduce({"a": 1 << 60, "b": 1}, 100)
     purgatory.watch_produce(one)
     purgatory.watch_produce(two)
@@ -59,7 +67,9 @@ def test_losing_the_leadership_fails_all_produces_of_the_partition(purgatory: Pu
     assert two.outcomes["a"] == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_a_fetch_is_freed_by_enough_bytes_over_its_partitions(purgatory: Purgatory) -> None:
+def test_fetch_in_purgatory_completes_with_min_bytes_over_its_partitions(
+    purgatory: Purgatory,
+) -> None:
     fetch = DelayedFetch({"a": 10, "b": 0}, missing_bytes=100, deadline_ms=50)
     purgatory.watch_fetch(fetch)
     assert purgatory.made_visible("a", 10, 1000) == []  # below its offset: not for it
@@ -69,7 +79,9 @@ def test_a_fetch_is_freed_by_enough_bytes_over_its_partitions(purgatory: Purgato
     assert purgatory.expire(1000) == []
 
 
-def test_bytes_hidden_by_a_transaction_count_at_once_when_it_ends(purgatory: Purgatory) -> None:
+def test_fetch_in_purgatory_includes_transactional_bytes_when_the_transaction_ends(
+    purgatory: Purgatory,
+) -> None:
     reader = DelayedFetch({"a": 10}, 100, 50, hidden_bytes={})
     purgatory.watch_fetch(reader)
     assert purgatory.made_visible("a", 20, 90, lambda: 10) == []
@@ -114,14 +126,14 @@ def test_read_committed_fetch_completes_exactly_with_enough_bytes(
             assert not reader.is_done
 
 
-def test_a_change_of_leadership_wakes_the_fetches(purgatory: Purgatory) -> None:
+def test_fetch_in_purgatory_completes_at_a_leadership_change(purgatory: Purgatory) -> None:
     fetch = DelayedFetch({"a": 10, "b": 0}, 100, 50)
     purgatory.watch_fetch(fetch)
     assert purgatory.wake_fetches("b") == [fetch]
     assert purgatory.wake_fetches("a") == []
 
 
-def test_a_cancelled_operation_is_forgotten(purgatory: Purgatory) -> None:
+def test_operation_in_purgatory_that_is_cancelled_is_removed(purgatory: Purgatory) -> None:
     fetch, produce = DelayedFetch({"a": 1}, 1, 5), DelayedProduce({"a": 1}, 5)
     purgatory.watch_fetch(fetch)
     purgatory.watch_produce(produce)
@@ -131,7 +143,7 @@ def test_a_cancelled_operation_is_forgotten(purgatory: Purgatory) -> None:
     assert purgatory.expire(9) == purgatory.advance("a", 9) == purgatory.wake_fetches("a") == []
 
 
-def test_memory_of_the_purgatory_is_bounded_by_waiting_operations(purgatory: Purgatory) -> None:
+def test_purgatory_memory_is_bounded_by_its_waiting_operations(purgatory: Purgatory) -> None:
     """Long deadlines with quick answers, and short deadlines on a partition that never advances."""
     for i in range(10_000):
         purgatory.watch_produce(DelayedProduce({"quick": i}, 1_000_000))
@@ -189,7 +201,7 @@ class Model:
 
 
 @given(st.lists(STEPS, max_size=60), st.booleans())
-def test_purgatory_completes_the_operations_of_a_model(
+def test_purgatory_completes_the_same_operations_as_a_naive_model(
     steps: list[tuple], unlinks_at_once: bool
 ) -> None:
     purgatory, model, everything, freed = Purgatory(), Model(), [], []

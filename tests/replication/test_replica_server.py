@@ -111,7 +111,7 @@ def opened(*slots: int, **limits: Any) -> Broker:
     return broker
 
 
-def test_a_poll_waits_for_an_append_and_is_answered_with_it() -> None:
+def test_replica_fetch_waits_for_an_append_and_returns_it() -> None:
     broker = opened(0, 1)
     assert broker.responses() == []
     broker.append(KEYS[1], 2)
@@ -125,7 +125,7 @@ def broker() -> Broker:
     return opened(0)
 
 
-def test_a_poll_that_nothing_happens_to_expires_empty(broker: Broker) -> None:
+def test_replica_fetch_without_news_expires_empty(broker: Broker) -> None:
     assert broker.server.next_deadline_ms == broker.now + 500
     broker.now += 499
     assert broker.responses() == []
@@ -134,7 +134,7 @@ def test_a_poll_that_nothing_happens_to_expires_empty(broker: Broker) -> None:
     assert broker.server.next_deadline_ms is None
 
 
-def test_the_next_position_is_the_acknowledgement(broker: Broker) -> None:
+def test_replica_fetch_position_acknowledges_the_records_before_it(broker: Broker) -> None:
     broker.append(KEYS[0], 3)
     broker.answers()
     progress = broker.poll(moved=[MovedSlot(0, 3, 5, 0)])
@@ -143,7 +143,7 @@ def test_the_next_position_is_the_acknowledgement(broker: Broker) -> None:
     assert leader is not None and leader.high_watermark == 3
 
 
-def test_a_high_watermark_wakes_no_poll_and_is_in_the_answer_when_it_expires(
+def test_high_watermark_advance_completes_no_replica_fetch_before_it_expires(
     broker: Broker,
 ) -> None:
     broker.append(KEYS[0])
@@ -157,7 +157,7 @@ def test_a_high_watermark_wakes_no_poll_and_is_in_the_answer_when_it_expires(
     assert broker.answers() == []  # once is enough
 
 
-def test_a_high_watermark_rides_with_data_of_another_partition() -> None:
+def test_high_watermark_is_sent_with_the_records_of_another_partition() -> None:
     broker = opened(0, 1)
     broker.append(KEYS[0])
     broker.answers()
@@ -166,7 +166,7 @@ def test_a_high_watermark_rides_with_data_of_another_partition() -> None:
     assert {answer.slot: answer.high_watermark for answer in broker.answers()} == {1: 0, 0: 1}
 
 
-def test_nothing_is_sent_twice_while_the_position_is_unknown() -> None:
+def test_replica_fetch_response_repeats_no_records_while_the_position_is_unknown() -> None:
     broker = opened(0, 1)
     broker.append(KEYS[0])
     broker.answers()
@@ -178,7 +178,7 @@ def test_nothing_is_sent_twice_while_the_position_is_unknown() -> None:
     assert [entry.offset for entry in decode(answer.records)] == [1]
 
 
-def test_news_supersedes_the_poll_that_waits(broker: Broker) -> None:
+def test_replica_fetch_with_a_changed_session_completes_the_waiting_one(broker: Broker) -> None:
     broker.lead(KEYS[1])
     broker.append(KEYS[1])
     broker.poll(added=[added(1)])
@@ -188,7 +188,7 @@ def test_news_supersedes_the_poll_that_waits(broker: Broker) -> None:
     assert current.session_epoch == superseded.session_epoch + 1
 
 
-def test_the_byte_budget_rotates_fairly() -> None:
+def test_replica_fetch_byte_budget_rotates_over_the_partitions() -> None:
     broker = opened(0, 1, 2, response_bytes_max=60)
     for slot in range(3):
         broker.append(KEYS[slot], 10)
@@ -207,7 +207,9 @@ def test_the_byte_budget_rotates_fairly() -> None:
     assert max(positions) - min(positions) <= 2
 
 
-def test_answer_of_many_small_batches_leaves_the_other_slots_to_the_next(monkeypatch) -> None:
+def test_replica_fetch_response_of_many_small_batches_leaves_partitions_to_the_next(
+    monkeypatch,
+) -> None:
     monkeypatch.setattr(replica_server, "ANSWER_BATCHES_MAX", 12)
     broker = opened(0, 1, 2)
     for slot in range(3):
@@ -219,7 +221,7 @@ def test_answer_of_many_small_batches_leaves_the_other_slots_to_the_next(monkeyp
     assert (second.slot, len(second.records) // 30) == (2, 10)
 
 
-def test_one_batch_is_sent_even_if_it_is_larger_than_the_budget() -> None:
+def test_replica_fetch_returns_one_batch_even_if_it_exceeds_the_budget() -> None:
     broker = opened(0, 1, response_bytes_max=10)
     broker.append(KEYS[0], 2)
     broker.append(KEYS[1], 2)
@@ -227,7 +229,7 @@ def test_one_batch_is_sent_even_if_it_is_larger_than_the_budget() -> None:
     assert len(answer.records) == 30
 
 
-def test_a_diverging_follower_gets_the_epoch_and_does_not_count() -> None:
+def test_replica_fetch_of_a_diverging_follower_returns_the_epoch_and_no_acknowledgement() -> None:
     broker = Broker()
     host = broker.lead(KEYS[0])
     broker.append(KEYS[0], 4)
@@ -240,7 +242,7 @@ def test_a_diverging_follower_gets_the_epoch_and_does_not_count() -> None:
 
 
 @pytest.mark.parametrize("position", [(9, 5), (9, -1), (9, 7)])
-def test_a_position_beyond_our_end_does_not_count(position: tuple[int, int]) -> None:
+def test_replica_fetch_beyond_the_log_end_acknowledges_no_record(position: tuple[int, int]) -> None:
     broker = Broker()
     host = broker.lead(KEYS[0])
     broker.append(KEYS[0], 4)
@@ -250,7 +252,7 @@ def test_a_position_beyond_our_end_does_not_count(position: tuple[int, int]) -> 
     assert host.leader is not None and host.leader.followers[2].log_end_offset == -1
 
 
-def test_a_position_before_the_log_start_gets_both_ends_of_the_log() -> None:
+def test_replica_fetch_before_the_log_start_returns_both_ends_of_the_log() -> None:
     broker = Broker()
     host = broker.lead(KEYS[0])
     broker.append(KEYS[0], 4)
@@ -261,7 +263,9 @@ def test_a_position_before_the_log_start_gets_both_ends_of_the_log() -> None:
     assert (answer.log_start_offset, answer.diverging_end_offset) == (3, 4)
 
 
-def test_a_newer_leader_epoch_than_ours_is_held_until_we_learn_of_it(broker: Broker) -> None:
+def test_replica_fetch_with_a_newer_leader_epoch_waits_until_the_leader_knows_it(
+    broker: Broker,
+) -> None:
     broker.append(KEYS[0])
     broker.answers()
     broker.poll(removed=[0], added=[added(1, epoch=6)])
@@ -273,7 +277,7 @@ def test_a_newer_leader_epoch_than_ours_is_held_until_we_learn_of_it(broker: Bro
     assert answer.slot == 1 and answer.records
 
 
-def test_a_held_slot_is_judged_with_the_incarnation_of_its_follower(broker: Broker) -> None:
+def test_replica_fetch_kept_for_a_newer_epoch_keeps_its_broker_epoch(broker: Broker) -> None:
     """Found by the simulation: judged while no poll waited, the follower stayed unknown."""
     broker.peers.live = {1: 11}
     broker.poll(added=[added(1, epoch=6)])
@@ -283,7 +287,7 @@ def test_a_held_slot_is_judged_with_the_incarnation_of_its_follower(broker: Brok
     assert host.leader is not None and host.leader.followers[2].broker_epoch == 12
 
 
-def test_an_older_leader_epoch_is_fenced_and_the_slot_ends(broker: Broker) -> None:
+def test_replica_fetch_with_an_older_leader_epoch_is_fenced_once(broker: Broker) -> None:
     broker.lead(KEYS[0], epoch=6)
     assert broker.answers() == [SlotAnswer(0, ErrorCode.FENCED_LEADER_EPOCH)]
     broker.append(KEYS[0])
@@ -291,7 +295,7 @@ def test_an_older_leader_epoch_is_fenced_and_the_slot_ends(broker: Broker) -> No
     assert broker.responses() == []
 
 
-def test_a_resignation_answers_a_slot_that_is_waited_for_too(broker: Broker) -> None:
+def test_replica_fetch_in_waiting_is_answered_when_the_leader_resigns(broker: Broker) -> None:
     broker.append(KEYS[0])
     broker.answers()
     broker.poll()
@@ -300,14 +304,14 @@ def test_a_resignation_answers_a_slot_that_is_waited_for_too(broker: Broker) -> 
     assert broker.answers() == [SlotAnswer(0, ErrorCode.NOT_LEADER_OR_FOLLOWER)]
 
 
-def test_a_former_incarnation_is_refused() -> None:
+def test_replica_fetch_of_a_former_follower_incarnation_is_refused() -> None:
     broker = Broker()
     broker.lead(KEYS[0])
     broker.poll(added=[added(0)], broker_epoch=11)
     assert broker.answers() == [SlotAnswer(0, ErrorCode.NOT_LEADER_OR_FOLLOWER)]
 
 
-def test_a_failing_disk_is_an_error_of_its_partition_only(monkeypatch) -> None:
+def test_replica_fetch_with_a_failing_disk_fails_only_that_partition(monkeypatch) -> None:
     broker = opened(0, 1)
 
     def fail(*_, **__):
@@ -321,7 +325,7 @@ def test_a_failing_disk_is_an_error_of_its_partition_only(monkeypatch) -> None:
     assert answers[1].records
 
 
-def test_a_request_out_of_sequence_ends_the_session(broker: Broker) -> None:
+def test_replica_fetch_out_of_sequence_ends_the_session(broker: Broker) -> None:
     broker.session_epoch += 1
     broker.poll()
     waiting, response = broker.responses()
@@ -332,7 +336,7 @@ def test_a_request_out_of_sequence_ends_the_session(broker: Broker) -> None:
     assert response.error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-def test_a_session_of_a_former_incarnation_of_ours_is_unknown() -> None:
+def test_replica_session_of_a_former_leader_process_is_unknown() -> None:
     first = opened(0)
     second = Broker()
     second.session_id, second.session_epoch = first.session_id, first.session_epoch
@@ -341,7 +345,7 @@ def test_a_session_of_a_former_incarnation_of_ours_is_unknown() -> None:
     assert response.error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-def test_a_follower_that_opens_a_session_again_drops_the_former(broker: Broker) -> None:
+def test_replica_session_opened_again_drops_the_former_one(broker: Broker) -> None:
     broker.session_id = broker.session_epoch = 0
     broker.poll(added=[added(0)])
     broker.append(KEYS[0])
@@ -351,7 +355,7 @@ def test_a_follower_that_opens_a_session_again_drops_the_former(broker: Broker) 
     assert len(broker.server._slots[KEYS[0]]) == 1
 
 
-def test_two_followers_do_not_disturb_one_another(broker: Broker) -> None:
+def test_replica_sessions_of_two_followers_are_independent(broker: Broker) -> None:
     request = ReplicaFetchRequest(
         session_id=0,
         session_epoch=0,
@@ -368,13 +372,15 @@ def test_two_followers_do_not_disturb_one_another(broker: Broker) -> None:
     assert len(broker.server._slots[KEYS[0]]) == 1
 
 
-def test_a_follower_given_up_too_early_need_not_wait_for_the_time_out(broker: Broker) -> None:
+def test_replica_session_of_a_forgotten_follower_answers_its_waiting_fetch(broker: Broker) -> None:
     broker.server.forget_follower(2)
     (response,) = broker.responses()
     assert response.error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-def test_followers_that_want_the_same_share_one_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replica_fetches_of_two_followers_at_one_offset_share_one_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     reads = []
     read = MemoryLog.read
 
@@ -398,7 +404,7 @@ def test_followers_that_want_the_same_share_one_read(monkeypatch: pytest.MonkeyP
     assert not broker.server._reads
 
 
-def test_a_session_that_ends_with_news_to_tell_leaves_no_cycle() -> None:
+def test_replica_session_that_ends_with_pending_news_leaves_no_reference_cycle() -> None:
     """Brokers make no full collection: each break of a link would cost a session and its slots."""
     broker = Broker()
     for key in KEYS:
@@ -439,7 +445,7 @@ class Throttle(SendingThrottle):
         self.noted.append((key, size_bytes))
 
 
-def test_a_throttled_partition_is_answered_once_it_is_held_no_longer():
+def test_replica_fetch_of_a_throttled_partition_is_answered_after_the_throttle():
     throttle = Throttle()
     broker = opened(0, 1, throttle=throttle)
     for key in KEYS[:2]:

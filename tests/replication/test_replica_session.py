@@ -53,7 +53,7 @@ def opened(*keys) -> FollowerSession:
     return session
 
 
-def test_the_first_request_has_everything_and_the_next_only_news() -> None:
+def test_follower_session_sends_all_partitions_first_and_then_only_changes() -> None:
     session = FollowerSession()
     slots = [session.add(key, 1, (0, -1)) for key in KEYS]
     first = request_of(session)
@@ -67,7 +67,7 @@ def test_the_first_request_has_everything_and_the_next_only_news() -> None:
     assert [tuple(moved) for moved in second.moved] == [(slots[2].number, 5, 1, 0)]
 
 
-def test_a_poll_waits_at_the_leader_always_and_news_does_not_wait() -> None:
+def test_follower_session_has_one_waiting_request_and_sends_changes_immediately() -> None:
     session = opened(KEYS[0])
     assert session.should_send(0)
     request_of(session)
@@ -76,7 +76,7 @@ def test_a_poll_waits_at_the_leader_always_and_news_does_not_wait() -> None:
     assert session.should_send(0)
 
 
-def test_the_request_that_opens_a_session_does_not_wait_at_the_leader() -> None:
+def test_follower_session_opening_request_does_not_wait_at_the_leader() -> None:
     """A follower of many partitions enters them in parts: the rest must wait for the answer."""
     session = FollowerSession()
     session.add(KEYS[0], 1, (0, -1))
@@ -89,7 +89,7 @@ def test_the_request_that_opens_a_session_does_not_wait_at_the_leader() -> None:
     assert request_of(session).max_wait_ms == 500
 
 
-def test_news_of_very_many_partitions_goes_out_in_parts_each_in_its_turn() -> None:
+def test_follower_session_sends_changes_of_very_many_partitions_in_parts() -> None:
     """A follower that was away for a while: all of it in one answer kept both loops."""
     session = LeaderSession(2, 7, lambda slot: None)
     count = 2 * ANSWERS_MAX + 10
@@ -105,7 +105,7 @@ def test_news_of_very_many_partitions_goes_out_in_parts_each_in_its_turn() -> No
     assert list(chain(*told)) == list(range(1, count + 1))
 
 
-def test_a_follower_of_very_many_enters_them_in_parts_each_when_the_last_is_answered() -> None:
+def test_follower_session_adds_very_many_partitions_in_parts_after_each_answer() -> None:
     """After a reconnection, all of them in one request kept the leader's loop for 60 ms."""
     session = FollowerSession()
     keys = [(bytes(16), index) for index in range(2 * ADDED_MAX + 10)]
@@ -126,11 +126,11 @@ def test_a_follower_of_very_many_enters_them_in_parts_each_when_the_last_is_answ
     assert [(bytes(16), index) for index in chain(*parts)] == keys[:-1]
 
 
-def test_an_empty_session_sends_nothing() -> None:
+def test_follower_session_without_partitions_sends_no_request() -> None:
     assert not FollowerSession().should_send(0)
 
 
-def test_a_partition_that_comes_again_gets_another_number() -> None:
+def test_follower_session_partition_that_returns_gets_another_number() -> None:
     session = opened(KEYS[0])
     former = session.slots[KEYS[0]].number
     session.add(KEYS[0], 2, (3, 1))
@@ -141,7 +141,7 @@ def test_a_partition_that_comes_again_gets_another_number() -> None:
     assert list(present(session.on_response(request, late))) == []
 
 
-def test_session_skips_partitions_added_and_removed_between_two_requests() -> None:
+def test_follower_session_omits_partitions_added_and_removed_between_two_requests() -> None:
     session = opened(KEYS[0])
     session.add(KEYS[1], 1, (0, -1))
     session.remove(KEYS[1])
@@ -149,7 +149,7 @@ def test_session_skips_partitions_added_and_removed_between_two_requests() -> No
     assert (list(request.added), list(request.removed)) == ([], [])
 
 
-def test_partition_with_an_error_enters_again_after_its_wait() -> None:
+def test_follower_session_adds_a_failed_partition_again_after_its_wait() -> None:
     session = opened(KEYS[0], KEYS[1])
     slot = session.slots[KEYS[0]]
     session.retry(slot, at_ms=50)
@@ -161,7 +161,7 @@ def test_partition_with_an_error_enters_again_after_its_wait() -> None:
     assert [added.topic_id for added in request_of(session).added] == [KEYS[0][0]]
 
 
-def test_failure_restarts_the_session_without_partitions_that_wait() -> None:
+def test_follower_session_after_a_failure_restarts_without_waiting_partitions() -> None:
     session = opened(KEYS[0], KEYS[1])
     session.retry(session.slots[KEYS[0]], at_ms=50)
     request = request_of(session)
@@ -175,7 +175,7 @@ def test_failure_restarts_the_session_without_partitions_that_wait() -> None:
     )  # late: of no session
 
 
-def test_a_session_error_starts_over() -> None:
+def test_follower_session_after_a_session_error_restarts() -> None:
     session = opened(KEYS[0])
     request = request_of(session)
     refused = answered(request, error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -190,7 +190,7 @@ def test_a_session_error_starts_over() -> None:
         ReplicaFetchResponse(session_id=5, session_epoch=3),
     ],
 )
-def test_an_answer_that_opens_no_session_ends_it(wrong: ReplicaFetchResponse) -> None:
+def test_follower_session_answer_that_opens_no_session_ends_it(wrong: ReplicaFetchResponse) -> None:
     """Treated as an opening answer it would be asked again at once, forever."""
     session = FollowerSession()
     session.add(KEYS[0], 1, (0, -1))
@@ -198,7 +198,7 @@ def test_an_answer_that_opens_no_session_ends_it(wrong: ReplicaFetchResponse) ->
     assert request_of(session).session_id == 0
 
 
-def test_another_incarnation_of_the_leader_starts_over() -> None:
+def test_follower_session_with_another_leader_process_restarts() -> None:
     session = opened(KEYS[0])
     request = request_of(session)
     strange = ReplicaFetchResponse(session_id=5, session_epoch=request.session_epoch)
@@ -319,7 +319,9 @@ STEP = st.one_of(
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(STEP, max_size=50), st.sampled_from((1, ADDED_MAX)))
-def test_followed_partitions_converge_after_any_events(steps: list[tuple], added_max: int) -> None:
+def test_follower_session_partitions_converge_after_any_events(
+    steps: list[tuple], added_max: int
+) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(follower_session, "ADDED_MAX", added_max)
         converge(steps)
@@ -358,7 +360,7 @@ def converge(steps: list[tuple]) -> None:
         assert log.high_watermark == host.leader.high_watermark == log.log_end_offset
 
 
-def test_a_poll_costs_as_much_as_there_is_news() -> None:
+def test_follower_session_of_500_partitions_sends_only_the_changed_one() -> None:
     """500 partitions, one append: one slot in the answer, one position in the next request."""
     peers = PeerView(live={1: 1, 2: 2})
     keys = [(i.to_bytes(16), i) for i in range(ADDED_MAX)]

@@ -138,7 +138,7 @@ def naive_any(acls: list[AclBinding], principal: str, host: str, operation: Op) 
 
 
 @given(st.lists(bindings, max_size=8), st.lists(bindings, max_size=4), st.booleans())
-def test_decisions_after_any_changes_are_those_of_the_naive_model(
+def test_acl_decisions_after_random_changes_equal_those_of_a_naive_model(
     added: list[AclBinding], removed: list[AclBinding], everyone: bool
 ):
     table = table_of(added)
@@ -154,7 +154,7 @@ def test_decisions_after_any_changes_are_those_of_the_naive_model(
 
 
 @given(st.lists(bindings, max_size=8))
-def test_any_topic_is_allowed_as_in_the_naive_model(acls: list[AclBinding]):
+def test_acl_check_of_any_topic_equals_that_of_a_naive_model(acls: list[AclBinding]):
     authorizer = AclAuthorizer(holding(acls))
     for principal, operation in product(PRINCIPALS, (Op.WRITE, Op.DESCRIBE)):
         decided = run_to_end(authorizer.allows_any(principal, HOSTS[0], operation, TOPIC))
@@ -163,7 +163,7 @@ def test_any_topic_is_allowed_as_in_the_naive_model(acls: list[AclBinding]):
 
 
 @given(st.lists(bindings, max_size=8), filters)
-def test_a_filter_finds_the_acls_that_it_matches_in_their_order(
+def test_acl_filter_returns_the_matching_acls_in_their_order(
     acls: list[AclBinding], wanted: AclFilter
 ):
     found = run_to_end(table_of(acls).matching(wanted))
@@ -182,7 +182,7 @@ def test_a_filter_finds_the_acls_that_it_matches_in_their_order(
         (PatternType.MATCH, "*", {"*"}),
     ],
 )
-def test_a_filter_by_name_compares_as_kafka_does(
+def test_acl_filter_by_name_matches_like_apache_kafka(
     pattern_type: PatternType, name: str | None, found: set[str]
 ):
     acls = [acl(each, Op.READ) for each in ("a", "ab", "*")]
@@ -191,7 +191,7 @@ def test_a_filter_by_name_compares_as_kafka_does(
     assert {each.name + "+" * (each.pattern_type == PREFIXED) for each in matching} == found
 
 
-def test_a_deny_wins_over_an_allow_of_any_kind():
+def test_acl_deny_overrides_an_allow_of_any_pattern():
     acls = [acl("*", Op.ALL), acl("secret.", Op.READ, DENY, pattern_type=PREFIXED)]
     authorizer = AclAuthorizer(holding(acls))
     assert not authorizer.allows("User:alice", "::1", Op.READ, TOPIC, "secret.x")
@@ -206,7 +206,7 @@ def test_super_user_is_allowed_despite_a_deny():
     assert not authorizer.allows("User:alice", "::1", Op.READ, TOPIC, "t")
 
 
-def test_operations_of_a_topic_are_the_bits_that_kafka_answers():
+def test_authorized_operations_of_a_topic_have_the_bits_of_apache_kafka():
     authorizer = AclAuthorizer(holding([acl("t", Op.READ), acl("t", Op.ALTER_CONFIGS)]))
     expected = (Op.READ, Op.DESCRIBE, Op.DESCRIBE_CONFIGS, Op.ALTER_CONFIGS)
     assert authorizer.operations("User:alice", "::1", TOPIC, "t") == operation_bits(expected)
@@ -226,19 +226,19 @@ def test_operations_of_a_topic_are_the_bits_that_kafka_answers():
         {"resource_type": ResourceType.CLUSTER},
     ],
 )
-def test_invalid_binding_is_refused(wrong: dict[str, object]):
+def test_acl_binding_that_is_invalid_is_refused(wrong: dict[str, object]):
     values = {"name": "t", "operation": Op.READ, "permission": ALLOW, **wrong}
     with pytest.raises(InvalidRequest):
         check_binding(acl(**values))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("wrong", [{"resource_type": 0}, {"pattern_type": 0}, {"operation": 99}])
-def test_a_filter_of_unknown_numbers_is_refused(wrong: dict[str, int]):
+def test_acl_filter_with_unknown_numbers_is_refused(wrong: dict[str, int]):
     with pytest.raises(InvalidRequest):
         AclFilter(**wrong).check()  # type: ignore[arg-type]
 
 
-def test_a_decision_over_100_000_acls_takes_microseconds():
+def test_acl_decision_over_100_000_acls_takes_microseconds():
     table = AclTable()
     for number in range(100_000):
         kind = PREFIXED if number % 2 else LITERAL

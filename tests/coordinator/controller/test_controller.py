@@ -92,14 +92,16 @@ def watch() -> Watch:
     return Watch(cluster)
 
 
-def test_a_silent_broker_is_fenced_after_the_session_timeout(watch: Watch) -> None:
+def test_broker_without_heartbeats_is_fenced_after_its_session_timeout(watch: Watch) -> None:
     assert watch.run(SESSION_MS, 1, 2) == []
     assert watch.run(2 * TICK_MS, 1, 2) == [FenceBroker(3, watch.cluster.epoch(3))]
     assert watch.cluster.partition().isr == (1, 2)
     assert watch.run(5 * SESSION_MS, 1, 2) == []
 
 
-def test_broker_without_replies_is_fenced_and_returns_when_it_gets_them(watch: Watch) -> None:
+def test_broker_without_heartbeat_replies_is_fenced_and_returns_when_it_gets_them(
+    watch: Watch,
+) -> None:
     """It sends heartbeats, but receives no reply: the links to it are cut in one direction."""
     assert watch.run(5 * SESSION_MS, 1, 2, 3) == []
     watch.deaf.add(3)
@@ -111,7 +113,9 @@ def test_broker_without_replies_is_fenced_and_returns_when_it_gets_them(watch: W
     assert watch.run(5 * SESSION_MS, 1, 2, 3) == []
 
 
-def test_stamp_of_an_earlier_controller_does_not_count(watch: Watch) -> None:
+def test_heartbeat_reply_stamp_of_an_earlier_controller_does_not_prolong_a_session(
+    watch: Watch,
+) -> None:
     watch.run(SESSION_MS, 1, 2, 3)
     watch.deaf.add(3)
     watch.seen[3] = HeartbeatReply(term=watch.term, stamp_ms=1 << 40)
@@ -122,13 +126,13 @@ def test_stamp_of_an_earlier_controller_does_not_count(watch: Watch) -> None:
     assert watch.run(2 * TICK_MS, 1, 2, 3) == [FenceBroker(3, watch.cluster.epoch(3))]
 
 
-def test_broken_link_fences_a_broker_at_once(watch: Watch) -> None:
+def test_broken_peer_link_fences_a_broker_immediately(watch: Watch) -> None:
     watch.beat(1, 2, 3)
     watch.controller.link_down(1, watch.now_ms)
     assert watch.tick() == [FenceBroker(1, watch.cluster.epoch(1))]
 
 
-def test_a_link_that_came_back_fences_no_broker(watch: Watch) -> None:
+def test_restored_peer_link_fences_no_broker(watch: Watch) -> None:
     watch.controller.link_down(1, watch.now_ms)
     watch.controller.link_up(1)
     assert watch.tick() == []
@@ -137,7 +141,7 @@ def test_a_link_that_came_back_fences_no_broker(watch: Watch) -> None:
     assert watch.tick() == []
 
 
-def test_a_command_under_way_is_not_proposed_twice_and_a_lost_one_again(watch: Watch) -> None:
+def test_controller_command_in_progress_is_not_repeated_and_a_lost_one_is(watch: Watch) -> None:
     watch.controller.link_down(1, watch.now_ms)
     (fence,) = watch.tick()
     assert watch.tick() == []
@@ -145,7 +149,7 @@ def test_a_command_under_way_is_not_proposed_twice_and_a_lost_one_again(watch: W
     assert watch.tick() == [fence]
 
 
-def test_new_leader_gives_every_broker_a_whole_session(watch: Watch) -> None:
+def test_newly_elected_controller_gives_every_broker_a_whole_session(watch: Watch) -> None:
     watch.run(SESSION_MS - TICK_MS, 1, 2)
     watch.controller.resigned()
     assert watch.tick() == []
@@ -154,14 +158,14 @@ def test_new_leader_gives_every_broker_a_whole_session(watch: Watch) -> None:
     assert len(watch.run(2 * TICK_MS, 1, 2)) == 1
 
 
-def test_a_pause_of_the_controller_is_not_held_against_the_brokers(watch: Watch) -> None:
+def test_controller_after_a_pause_of_its_own_fences_no_broker(watch: Watch) -> None:
     watch.beat(1, 2, 3)
     watch.now_ms += 60_000
     assert watch.tick() == []
     assert watch.run(SESSION_MS // 2, 1, 2, 3) == []
 
 
-def test_a_broker_is_unfenced_when_it_serves_and_knows_its_registration(watch: Watch) -> None:
+def test_fenced_broker_that_serves_and_knows_its_registration_is_unfenced(watch: Watch) -> None:
     cluster = watch.cluster
     epoch = cluster.register(3)
     behind = Heartbeat(3, epoch, epoch - 1)
@@ -177,7 +181,7 @@ def test_a_broker_is_unfenced_when_it_serves_and_knows_its_registration(watch: W
     assert not watch.beat(3)[0].is_fenced
 
 
-def test_a_fenced_broker_that_fell_silent_is_not_unfenced(watch: Watch) -> None:
+def test_fenced_broker_without_further_heartbeats_stays_fenced(watch: Watch) -> None:
     watch.cluster.register(3)
     watch.beat(3)
     watch.run(0)
@@ -185,7 +189,7 @@ def test_a_fenced_broker_that_fell_silent_is_not_unfenced(watch: Watch) -> None:
     assert watch.tick() == []
 
 
-def test_heartbeats_of_another_incarnation_are_refused(watch: Watch) -> None:
+def test_heartbeat_of_another_broker_incarnation_is_refused(watch: Watch) -> None:
     stale = Heartbeat(1, watch.cluster.epoch(1) - 1, 0)
     reply = watch.controller.heartbeat(stale, watch.now_ms)
     assert reply.error == ErrorCode.STALE_BROKER_EPOCH
@@ -193,13 +197,13 @@ def test_heartbeats_of_another_incarnation_are_refused(watch: Watch) -> None:
     assert reply.error == ErrorCode.BROKER_ID_NOT_REGISTERED
 
 
-def test_a_new_incarnation_starts_a_new_session(watch: Watch) -> None:
+def test_broker_incarnation_that_registers_starts_a_new_session(watch: Watch) -> None:
     watch.run(SESSION_MS, 1, 2)  # 3 is almost dead
     watch.cluster.start(3)
     assert watch.run(SESSION_MS, 1, 2) == []
 
 
-def test_controlled_shutdown_hands_over_and_waits_until_all_know(watch: Watch) -> None:
+def test_controlled_shutdown_moves_leaders_and_waits_until_all_brokers_know(watch: Watch) -> None:
     cluster = watch.cluster
     watch.beat(1, 2, 3)
     watch.beat(1, wants_shutdown=True)
@@ -219,7 +223,7 @@ def test_controlled_shutdown_hands_over_and_waits_until_all_know(watch: Watch) -
     assert watch.tick() == [], "it is not unfenced while it wants to stop"
 
 
-def test_the_last_broker_may_stop_too() -> None:
+def test_controlled_shutdown_of_the_last_broker_is_allowed() -> None:
     cluster = MetadataCluster((1,))
     cluster.topic("t", (1,))
     watch = Watch(cluster)
@@ -228,7 +232,7 @@ def test_the_last_broker_may_stop_too() -> None:
     assert watch.beat(1, wants_shutdown=True)[0].may_stop
 
 
-def test_a_broker_that_dies_while_it_stops_is_fenced(watch: Watch) -> None:
+def test_broker_that_dies_during_its_controlled_shutdown_is_fenced(watch: Watch) -> None:
     watch.beat(1, 2, 3)
     watch.beat(1, wants_shutdown=True)
     (begin,) = watch.tick()
@@ -237,7 +241,7 @@ def test_a_broker_that_dies_while_it_stops_is_fenced(watch: Watch) -> None:
     assert watch.tick() == [FenceBroker(1, watch.cluster.epoch(1))]
 
 
-def test_leaders_move_back_to_their_preferred_replica() -> None:
+def test_leader_rebalance_moves_leaders_to_their_preferred_replicas() -> None:
     cluster = MetadataCluster()
     cluster.topic("t", (1, 2, 3), (2, 3, 1))
     cluster.topic("u", (1, 2))
@@ -251,7 +255,7 @@ def test_leaders_move_back_to_their_preferred_replica() -> None:
     assert watch.run(2000, 1, 2, 3) == [], "u is imbalanced, but its first replica not in sync"
 
 
-def test_a_rebalancing_command_stays_short() -> None:
+def test_leader_rebalance_command_for_many_partitions_is_bounded() -> None:
     cluster = MetadataCluster((1, 2))
     names = [f"{i:03}".ljust(249, "x") for i in range(200)]
     for i, name in enumerate(names):
@@ -270,7 +274,7 @@ def test_a_rebalancing_command_stays_short() -> None:
     assert not list(cluster.state.imbalanced_partitions())
 
 
-def test_rebalancing_can_be_turned_off() -> None:
+def test_leader_rebalance_can_be_disabled() -> None:
     cluster = MetadataCluster()
     cluster.topic()
     cluster.die(1)
@@ -280,7 +284,7 @@ def test_rebalancing_can_be_turned_off() -> None:
     assert watch.run(2000, 1, 2, 3) == []
 
 
-def test_the_cluster_gets_its_name_and_its_defaults() -> None:
+def test_controller_sets_the_configured_cluster_id_and_defaults_once() -> None:
     watch = Watch(MetadataCluster(()), cluster_id="x", defaults={"num.partitions": "9"})
     assert watch.run(TICK_MS) == [SetDefaults({"num.partitions": "9"})]
     assert watch.run(TICK_MS) == []
@@ -289,7 +293,7 @@ def test_the_cluster_gets_its_name_and_its_defaults() -> None:
     assert watch.cluster.state.cluster_id == "x"
 
 
-def test_a_cluster_without_a_name_is_not_named_again_and_again() -> None:
+def test_controller_without_a_configured_cluster_id_proposes_none() -> None:
     """An empty cluster.id was proposed on every tick: 22 entries a second, forever."""
     watch = Watch(MetadataCluster(()), cluster_id="")
     watch.cluster.state.cluster_id = ""
@@ -297,7 +301,7 @@ def test_a_cluster_without_a_name_is_not_named_again_and_again() -> None:
     assert watch.run(20 * TICK_MS) == []
 
 
-def test_nothing_is_due_where_the_group_is_not_led() -> None:
+def test_controller_that_does_not_lead_its_raft_group_proposes_nothing() -> None:
     cluster = MetadataCluster()
     controller = Controller(cluster.state, ControllerSettings(cluster_id="other"))
     controller.link_down(1, 0)

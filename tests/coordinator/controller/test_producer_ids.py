@@ -3,7 +3,7 @@
 from oncelog.coordinator.controller.producer_ids import BLOCKS_MAX, PREFETCH_BELOW, ProducerIdBlock
 
 
-def test_ids_are_handed_out_in_order_and_once() -> None:
+def test_producer_ids_of_a_block_are_used_in_order_and_once() -> None:
     ids = ProducerIdBlock()
     assert ids.take() is None and ids.wants_more
     ids.add(1000, 3)
@@ -11,7 +11,7 @@ def test_ids_are_handed_out_in_order_and_once() -> None:
     assert [ids.take() for _ in range(6)] == [1000, 1001, 1002, 5000, 5001, None]
 
 
-def test_more_is_wanted_before_the_last_is_gone() -> None:
+def test_producer_id_block_nearly_used_up_requests_another() -> None:
     ids = ProducerIdBlock()
     ids.add(0, PREFETCH_BELOW + 1)
     assert not ids.wants_more
@@ -21,7 +21,7 @@ def test_more_is_wanted_before_the_last_is_gone() -> None:
     assert ids.wants_more
 
 
-def test_blocks_in_hand_are_bounded_and_empty_ones_ignored() -> None:
+def test_producer_id_blocks_kept_are_bounded_and_empty_ones_ignored() -> None:
     ids = ProducerIdBlock()
     ids.add(7, 0)
     assert ids.remaining == 0

@@ -18,7 +18,7 @@ def groups() -> Groups:
     return Groups()
 
 
-def test_first_generation_has_a_leader_that_gets_all_members(groups: Groups) -> None:
+def test_first_generation_leader_gets_the_subscriptions_of_all_members(groups: Groups) -> None:
     first, one = groups.new_member()
     second, two = groups.new_member()
     groups.pass_time(0)
@@ -29,7 +29,7 @@ def test_first_generation_has_a_leader_that_gets_all_members(groups: Groups) -> 
     assert one.answer.protocol_name == "range"
 
 
-def test_sync_group_is_answered_only_when_the_assignment_is_in_the_log(groups: Groups) -> None:
+def test_sync_group_is_answered_only_after_the_assignment_is_committed(groups: Groups) -> None:
     first, second = groups.joined(2)
     groups.holds_stores = True
     follower = groups.sync(second)
@@ -51,7 +51,7 @@ def test_sync_group_fails_when_the_assignment_cannot_be_stored(groups: Groups) -
     assert groups.group.state is GroupState.PREPARING_REBALANCE
 
 
-def test_an_assignment_of_a_generation_that_is_over_changes_nothing(groups: Groups) -> None:
+def test_sync_group_of_a_past_generation_is_ignored(groups: Groups) -> None:
     (first,) = groups.joined(1)
     groups.holds_stores = True
     leader = groups.sync(first, assignments={first: b"all"})
@@ -64,7 +64,7 @@ def test_an_assignment_of_a_generation_that_is_over_changes_nothing(groups: Grou
 # -- the initial delay (KIP-134)
 
 
-def test_members_that_come_in_time_share_the_first_generation() -> None:
+def test_members_that_join_within_the_initial_delay_share_the_first_generation() -> None:
     groups = Groups(initial_rebalance_delay_ms=3000)
     _, one = groups.new_member()
     groups.pass_time(2000)
@@ -75,7 +75,7 @@ def test_members_that_come_in_time_share_the_first_generation() -> None:
     assert one.answer.generation == two.answer.generation == 1
 
 
-def test_initial_delay_is_not_prolonged_beyond_the_rebalance_timeout() -> None:
+def test_initial_rebalance_delay_is_not_prolonged_beyond_the_rebalance_timeout() -> None:
     groups = Groups(initial_rebalance_delay_ms=3000)
     _, one = groups.new_member(rebalance_ms=5000)
     for _ in range(4):
@@ -86,7 +86,7 @@ def test_initial_delay_is_not_prolonged_beyond_the_rebalance_timeout() -> None:
     assert one.answer.generation == 1
 
 
-def test_group_is_empty_again_when_its_first_member_leaves_at_once() -> None:
+def test_classic_group_whose_first_member_leaves_in_the_initial_delay_is_empty() -> None:
     groups = Groups(initial_rebalance_delay_ms=3000)
     member, ticket = groups.new_member()
     assert groups.leave((member, None)) == [0]
@@ -98,7 +98,7 @@ def test_group_is_empty_again_when_its_first_member_leaves_at_once() -> None:
 # -- timeouts
 
 
-def test_a_member_without_heartbeats_is_dropped(groups: Groups) -> None:
+def test_classic_member_without_heartbeats_is_removed(groups: Groups) -> None:
     first, second = groups.stable()
     error = 0
     for _ in range(3):
@@ -109,7 +109,7 @@ def test_a_member_without_heartbeats_is_dropped(groups: Groups) -> None:
     assert groups.join(first).answer.generation == 2
 
 
-def test_member_that_does_not_rejoin_in_time_is_removed(groups: Groups) -> None:
+def test_classic_member_that_does_not_rejoin_in_time_is_removed(groups: Groups) -> None:
     first, second = groups.stable(rebalance_ms=5000)
     ticket = groups.join(first, protocols=CHANGED, rebalance_ms=5000)
     for _ in range(5):
@@ -119,7 +119,9 @@ def test_member_that_does_not_rejoin_in_time_is_removed(groups: Groups) -> None:
     assert groups.heartbeat(second) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_follower_leads_when_the_leader_does_not_rejoin(groups: Groups) -> None:
+def test_classic_group_leader_that_does_not_rejoin_is_replaced_by_a_follower(
+    groups: Groups,
+) -> None:
     first, second = groups.stable(rebalance_ms=5000)
     ticket = groups.join(second, protocols=CHANGED, rebalance_ms=5000)
     groups.pass_time(5000)
@@ -127,7 +129,7 @@ def test_a_follower_leads_when_the_leader_does_not_rejoin(groups: Groups) -> Non
     assert first not in groups.group.members
 
 
-def test_a_member_that_never_syncs_is_dropped(groups: Groups) -> None:
+def test_classic_member_that_never_syncs_is_removed(groups: Groups) -> None:
     first, second = groups.joined(2)
     groups.sync(first)
     for _ in range(REBALANCE_MS // 5000):
@@ -138,7 +140,9 @@ def test_a_member_that_never_syncs_is_dropped(groups: Groups) -> None:
     assert second not in groups.group.members
 
 
-def test_a_leader_that_never_syncs_is_removed_after_the_rebalance_timeout(groups: Groups) -> None:
+def test_classic_group_leader_that_never_syncs_is_removed_at_the_rebalance_timeout(
+    groups: Groups,
+) -> None:
     first, second = groups.joined(2)
     ticket = groups.sync(second)
     for _ in range(REBALANCE_MS // 5000):
@@ -148,7 +152,7 @@ def test_a_leader_that_never_syncs_is_removed_after_the_rebalance_timeout(groups
     assert groups.join(second).answer.leader == second
 
 
-def test_a_pending_member_that_never_comes_holds_up_a_rebalance_for_a_session_only(
+def test_pending_member_that_never_joins_delays_a_rebalance_for_one_session(
     groups: Groups,
 ) -> None:
     first, second = groups.stable()
@@ -159,7 +163,7 @@ def test_a_pending_member_that_never_comes_holds_up_a_rebalance_for_a_session_on
     assert [ticket.error for ticket in tickets] == [0, 0]
 
 
-def test_new_member_without_a_client_waits_for_five_minutes_only(groups: Groups) -> None:
+def test_new_member_whose_client_disappeared_is_removed_after_five_minutes(groups: Groups) -> None:
     static = groups.join(instance="i", rebalance_ms=10_000_000)
     groups.pass_time(0)
     groups.sync(static.answer.member_id)
@@ -183,7 +187,7 @@ def stable_static() -> tuple[Groups, str, str]:
     return groups, leader, follower
 
 
-def test_restarted_static_member_keeps_its_place_and_assignment() -> None:
+def test_static_member_that_restarts_keeps_its_place_and_assignment() -> None:
     groups, _, follower = stable_static()
     generation = groups.group.generation
     back = groups.join(instance="b").answer
@@ -194,7 +198,7 @@ def test_restarted_static_member_keeps_its_place_and_assignment() -> None:
     assert groups.log[GROUP].members[1].member_id == back.member_id
 
 
-def test_former_incarnation_of_a_static_member_is_fenced() -> None:
+def test_static_member_incarnation_that_was_replaced_is_fenced() -> None:
     groups, _, follower = stable_static()
     groups.join(instance="b")
     assert groups.heartbeat(follower, instance="b") == ErrorCode.FENCED_INSTANCE_ID
@@ -203,7 +207,7 @@ def test_former_incarnation_of_a_static_member_is_fenced() -> None:
     assert groups.leave((follower, "b")) == [ErrorCode.FENCED_INSTANCE_ID]
 
 
-def test_a_restarted_static_leader_skips_the_assignment() -> None:
+def test_static_leader_that_restarts_skips_the_assignment() -> None:
     groups, leader, follower = stable_static()
     back = groups.join(instance="a").answer
     assert back.skip_assignment
@@ -215,7 +219,7 @@ def test_a_restarted_static_leader_skips_the_assignment() -> None:
     assert leader not in groups.group.members
 
 
-def test_a_restart_with_another_choice_of_protocol_rebalances() -> None:
+def test_static_member_that_restarts_with_another_protocol_causes_a_rebalance() -> None:
     groups, _, follower = stable_static()
     ticket = groups.join(instance="b", protocols=(("sticky", b""),))
     assert ticket.is_waiting
@@ -223,7 +227,7 @@ def test_a_restart_with_another_choice_of_protocol_rebalances() -> None:
     assert follower not in groups.group.members
 
 
-def test_a_restart_that_cannot_be_stored_gives_the_place_back() -> None:
+def test_static_member_restart_that_cannot_be_stored_restores_the_old_member() -> None:
     groups, _, follower = stable_static()
     groups.holds_stores = True
     ticket = groups.join(instance="b", session_ms=20_000)
@@ -234,7 +238,7 @@ def test_a_restart_that_cannot_be_stored_gives_the_place_back() -> None:
     assert groups.group.members[follower].session_timeout_ms == SESSION_MS
 
 
-def test_a_second_restart_while_the_first_is_being_stored_fences_it() -> None:
+def test_static_member_that_restarts_again_during_the_store_fences_the_first_restart() -> None:
     groups, _, _ = stable_static()
     groups.holds_stores = True
     first, second = groups.join(instance="b"), groups.join(instance="b")
@@ -246,7 +250,7 @@ def test_a_second_restart_while_the_first_is_being_stored_fences_it() -> None:
     assert groups.group.static_members["b"] == second.answer.member_id
 
 
-def test_restarted_static_member_takes_part_in_a_rebalance_that_begins_meanwhile() -> None:
+def test_static_member_that_restarts_before_a_rebalance_takes_part_in_it() -> None:
     groups, leader, _ = stable_static()
     groups.holds_stores = True
     ticket = groups.join(instance="b")
@@ -256,7 +260,7 @@ def test_restarted_static_member_takes_part_in_a_rebalance_that_begins_meanwhile
     assert len(ticket.answers) == 1
 
 
-def test_restarted_static_member_does_not_get_the_generation_being_replaced() -> None:
+def test_static_member_that_restarts_in_a_rebalance_does_not_get_the_old_generation() -> None:
     groups, leader, _ = stable_static()
     groups.holds_stores = True
     ticket = groups.join(instance="b")
@@ -268,7 +272,7 @@ def test_restarted_static_member_does_not_get_the_generation_being_replaced() ->
     assert ticket.answer.generation == 2
 
 
-def test_a_restart_is_answered_even_if_its_sync_times_out_meanwhile(groups: Groups) -> None:
+def test_static_member_restart_is_answered_even_if_its_sync_times_out(groups: Groups) -> None:
     for instance in "ab":
         groups.join(instance=instance)
     groups.pass_time(0)
@@ -285,7 +289,7 @@ def test_a_restart_is_answered_even_if_its_sync_times_out_meanwhile(groups: Grou
     assert ticket.error == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_static_member_away_for_less_than_a_session_stays() -> None:
+def test_static_member_away_for_less_than_a_session_stays_in_the_group() -> None:
     groups, leader, follower = stable_static()
     ticket = groups.join(leader, instance="a", protocols=CHANGED)
     groups.pass_time(SESSION_MS - 1)
@@ -305,14 +309,14 @@ def test_leave_by_instance_id_removes_a_static_member() -> None:
 # -- size
 
 
-def test_a_full_group_refuses_new_members() -> None:
+def test_classic_group_at_its_maximum_size_refuses_new_members() -> None:
     groups = Groups(max_size=2)
     groups.stable(2)
     assert groups.join().error == ErrorCode.GROUP_MAX_SIZE_REACHED
     assert groups.join(version=3).error == ErrorCode.GROUP_MAX_SIZE_REACHED
 
 
-def test_last_members_to_rejoin_a_full_group_are_refused() -> None:
+def test_classic_group_above_its_maximum_size_refuses_the_last_to_rejoin() -> None:
     groups = Groups(max_size=3)
     first, second, third = groups.stable(3)
     groups.settings = type(groups.settings)(max_size=2)
@@ -321,7 +325,7 @@ def test_last_members_to_rejoin_a_full_group_are_refused() -> None:
     assert [ticket.error for ticket in tickets] == [0, 0]
 
 
-def test_a_group_that_is_too_large_when_it_is_loaded_rebalances(groups: Groups) -> None:
+def test_classic_group_above_its_maximum_size_at_loading_rebalances(groups: Groups) -> None:
     groups.stable(3)
     groups.settings = type(groups.settings)(max_size=2)
     groups.fail_over()
@@ -331,14 +335,16 @@ def test_a_group_that_is_too_large_when_it_is_loaded_rebalances(groups: Groups) 
 # -- fail-over
 
 
-def test_the_next_coordinator_knows_the_generation_and_the_assignments(groups: Groups) -> None:
+def test_next_group_coordinator_has_the_generation_and_the_assignments(groups: Groups) -> None:
     first, second = groups.stable()
     groups.fail_over()
     assert groups.heartbeat(first) == 0
     assert groups.sync(second).answer.assignment == f"of {second}".encode()
 
 
-def test_waiting_requests_are_answered_when_the_coordinator_changes(groups: Groups) -> None:
+def test_requests_waiting_in_a_group_are_answered_when_the_coordinator_moves(
+    groups: Groups,
+) -> None:
     first, second = groups.stable()
     joining = groups.join(first)
     groups.fail_over()
@@ -349,7 +355,7 @@ def test_waiting_requests_are_answered_when_the_coordinator_changes(groups: Grou
     assert ticket.answer.generation == 2
 
 
-def test_members_have_a_whole_session_to_find_the_next_coordinator(groups: Groups) -> None:
+def test_members_of_a_loaded_group_have_a_whole_session_to_return(groups: Groups) -> None:
     first, second = groups.stable()
     groups.pass_time(SESSION_MS - 1)
     groups.fail_over()
@@ -359,7 +365,7 @@ def test_members_have_a_whole_session_to_find_the_next_coordinator(groups: Group
     assert second not in groups.group.members
 
 
-def test_empty_group_keeps_its_generation_over_a_fail_over(groups: Groups) -> None:
+def test_empty_group_keeps_its_generation_over_a_coordinator_failover(groups: Groups) -> None:
     first, second = groups.stable()
     groups.leave((first, None), (second, None))
     assert groups.log[GROUP].generation == 2
@@ -370,7 +376,7 @@ def test_empty_group_keeps_its_generation_over_a_fail_over(groups: Groups) -> No
     assert ticket.answer.generation == 3
 
 
-def test_protocols_are_chosen_by_vote(groups: Groups) -> None:
+def test_classic_group_protocol_is_chosen_by_vote(groups: Groups) -> None:
     _, one = groups.new_member(protocols=(("a", b""), ("b", b"")))
     groups.new_member(protocols=(("b", b""), ("a", b"")))
     groups.new_member(protocols=(("c", b""), ("b", b""), ("a", b"")))
@@ -378,7 +384,7 @@ def test_protocols_are_chosen_by_vote(groups: Groups) -> None:
     assert one.answer.protocol_name == "b"
 
 
-def test_cooperative_members_keep_their_assignment_over_a_rebalance(groups: Groups) -> None:
+def test_cooperative_members_keep_their_assignment_during_a_rebalance(groups: Groups) -> None:
     """KIP-429 needs the coordinator only to leave members alone meanwhile."""
     first, second = groups.stable(2, protocols=(("cooperative-sticky", b"owns 1"),))
     generation = groups.group.generation
@@ -417,7 +423,7 @@ def test_offset_commit_is_checked_by_generation_and_member(
     assert error("", None, -1) == (0 if is_transactional else ErrorCode.UNKNOWN_MEMBER_ID)
 
 
-def test_a_member_does_not_commit_between_join_and_sync_but_a_transaction_does(
+def test_offset_commit_between_join_and_sync_is_refused_unless_transactional(
     groups: Groups,
 ) -> None:
     (member,) = groups.joined(1)
@@ -426,7 +432,7 @@ def test_a_member_does_not_commit_between_join_and_sync_but_a_transaction_does(
         groups.group.check_offset_commit(member, None, 1, is_transactional=False)
 
 
-def test_only_an_empty_group_is_deleted(groups: Groups) -> None:
+def test_delete_of_a_group_that_is_not_empty_is_refused(groups: Groups) -> None:
     first, second = groups.stable()
     with pytest.raises(NonEmptyGroup):
         groups.group.check_delete()
@@ -444,7 +450,7 @@ def topics_in(metadata: bytes) -> set[str] | None:
     return topics if is_one else None
 
 
-def test_the_topics_of_a_subscription_are_read_and_other_bytes_are_not() -> None:
+def test_subscribed_topics_are_parsed_from_valid_metadata_only() -> None:
     version = b"\0\3"
     good = version + b"\0\0\0\2" + b"\0\1a" + b"\0\2bc" + b"more of later versions"
     assert topics_in(good) == {"a", "bc"}
@@ -455,7 +461,7 @@ def test_the_topics_of_a_subscription_are_read_and_other_bytes_are_not() -> None
     assert topics_in(version + b"\0\0\0\1\0\1\xff") is None
 
 
-def test_many_long_subscriptions_are_read_in_steps(groups: Groups) -> None:
+def test_long_subscriptions_are_parsed_in_steps(groups: Groups) -> None:
     """Meanwhile the group's topics are unknown, so any topic may be among them."""
     names = [f"topic-{number}".encode() for number in range(500)]
 
@@ -478,7 +484,7 @@ def test_many_long_subscriptions_are_read_in_steps(groups: Groups) -> None:
     assert group.subscribed == {name.decode() for name in names} | {f"of {n}" for n in range(4)}
 
 
-def test_memory_of_members_metadata_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_classic_group_member_metadata_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A megabyte each, and a session of half an hour: some gigabytes by a client that is gone."""
     monkeypatch.setattr(group_table, "METADATA_BYTES_MAX", 100_000)
     groups = Groups()
@@ -499,7 +505,7 @@ def test_memory_of_members_metadata_is_bounded(monkeypatch: pytest.MonkeyPatch) 
     assert held.size_bytes == groups.group.members[member_id].held_bytes > 41
 
 
-def test_pending_members_count_in_the_bound_until_they_join_or_expire(
+def test_pending_members_are_included_in_the_memory_bound_until_they_join_or_expire(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A client id of 32 kB is in each of the ten thousand ids that a group may give out."""
@@ -517,7 +523,7 @@ def test_pending_members_count_in_the_bound_until_they_join_or_expire(
     assert not groups.table.held_metadata.size_bytes
 
 
-def test_the_place_of_a_static_member_has_room_for_its_next_incarnation(
+def test_static_member_memory_is_reserved_for_its_next_incarnation(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     groups = Groups()

@@ -18,7 +18,7 @@ STEPS = st.lists(
 
 @given(STEPS)
 @example([("set", 0, 1), ("set", 1, 1), ("set", 0, 2), ("pass", 0, 2)])
-def test_each_deadline_is_due_once_at_its_last_time(steps) -> None:
+def test_deadline_postponed_several_times_is_due_once_at_its_last_time(steps) -> None:
     deadlines, model, now_ms = Deadlines[int](), dict[int, int](), 0
     for what, key, number in steps:
         if what == "set":
@@ -39,7 +39,7 @@ def test_each_deadline_is_due_once_at_its_last_time(steps) -> None:
             assert deadlines.next_ms <= min(model.values())
 
 
-def test_a_million_postponements_use_bounded_memory() -> None:
+def test_deadline_postponed_a_million_times_uses_bounded_memory() -> None:
     deadlines = Deadlines[object]()
     for now_ms in range(20_000):
         deadlines.set("member", now_ms + 10)

@@ -204,7 +204,9 @@ CASES = [
 
 
 @pytest.mark.parametrize(("request_name", "kind", "state", "expected", "after"), CASES)
-def test_error_codes_by_request_and_group_state(request_name, kind, state, expected, after) -> None:
+def test_group_request_in_each_state_gets_the_listed_error_code(
+    request_name, kind, state, expected, after
+) -> None:
     stage = Stage(state)
     outcome = REQUESTS[request_name](stage, kind)
     if isinstance(outcome, Ticket):
@@ -214,7 +216,7 @@ def test_error_codes_by_request_and_group_state(request_name, kind, state, expec
 
 @pytest.mark.parametrize("before", GroupState)
 @pytest.mark.parametrize("after", GroupState)
-def test_a_state_follows_only_those_that_the_table_allows(before, after) -> None:
+def test_group_changes_state_only_along_allowed_transitions(before, after) -> None:
     group = Stage(before).group
     if after in ALLOWED[before]:
         group.move_to(after, 5)

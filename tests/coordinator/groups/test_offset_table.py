@@ -70,7 +70,7 @@ def log() -> Log:
 
 
 @pytest.mark.parametrize("commits", [True, False])
-def test_a_large_transaction_ends_in_steps(log: Log, commits: bool) -> None:
+def test_transaction_with_100_000_pending_offsets_ends_in_steps(log: Log, commits: bool) -> None:
     """100,000 offsets at once kept the loop for 160 ms."""
     count = 2 * ENTRIES_A_STEP
     for group in ("g", "h"):
@@ -92,7 +92,7 @@ def test_a_large_transaction_ends_in_steps(log: Log, commits: bool) -> None:
     assert log.offset("h", count - 1) == (5 if commits else None)
 
 
-def test_an_unknown_group_has_nothing(log: Log) -> None:
+def test_offset_fetch_of_an_unknown_group_finds_no_offset(log: Log) -> None:
     assert log.table.fetch("g", "t", 0) is None
     assert log.table.committed("g") == []
     assert log.table.group_ids() == set()
@@ -100,14 +100,14 @@ def test_an_unknown_group_has_nothing(log: Log) -> None:
     assert log.table.partitions("g") == []
 
 
-def test_the_last_commit_counts(log: Log) -> None:
+def test_offset_commit_that_is_later_overrides_the_earlier(log: Log) -> None:
     log.commit(5)
     log.commit(3, leader_epoch=2, metadata="back")
     assert log.table.fetch("g", "t", 0) == OffsetValue(3, 2, "back", 0)
     assert log.table.size == 1
 
 
-def test_all_offsets_of_a_group_and_only_its_own(log: Log) -> None:
+def test_committed_offsets_of_a_group_exclude_other_groups(log: Log) -> None:
     log.commit(1, partition=1)
     log.commit(2, partition=0)
     log.commit(9, group="other")
@@ -128,7 +128,7 @@ def test_transactional_offsets_wait_for_their_marker(log: Log) -> None:
     assert log.table.size == 1
 
 
-def test_abort_drops_transactional_offsets(log: Log) -> None:
+def test_abort_drops_pending_transactional_offsets(log: Log) -> None:
     log.commit(1)
     log.commit(2, producer=7)
     log.commit(2, producer=7, group="new")
@@ -137,7 +137,7 @@ def test_abort_drops_transactional_offsets(log: Log) -> None:
     assert log.table.group_ids() == {"g"} and log.table.size == 1
 
 
-def test_a_marker_ends_only_its_producers_transaction(log: Log) -> None:
+def test_transaction_marker_ends_only_the_offsets_of_its_producer(log: Log) -> None:
     log.commit(1, producer=7)
     log.commit(2, producer=8)
     log.end_transaction(7)
@@ -147,7 +147,7 @@ def test_a_marker_ends_only_its_producers_transaction(log: Log) -> None:
     assert log.offset() == 2
 
 
-def test_marker_keeps_offsets_that_are_newer_in_the_log(log: Log) -> None:
+def test_transaction_marker_keeps_offsets_that_are_newer_in_the_log(log: Log) -> None:
     """Compaction keeps the last record of a key, whatever the order of the markers."""
     log.commit(1, producer=7)
     log.commit(2)
@@ -160,7 +160,7 @@ def test_marker_keeps_offsets_that_are_newer_in_the_log(log: Log) -> None:
     assert log.offset() == 4
 
 
-def test_tombstone_removes_committed_and_pending_offsets(log: Log) -> None:
+def test_offset_tombstone_removes_committed_and_pending_offsets(log: Log) -> None:
     log.commit(1)
     log.commit(2, producer=7)
     log.commit(3, producer=8)
@@ -173,7 +173,7 @@ def test_tombstone_removes_committed_and_pending_offsets(log: Log) -> None:
     assert log.table.size == 1
 
 
-def test_a_tombstone_of_nothing_and_a_marker_of_no_producer_change_nothing(
+def test_offset_tombstone_or_marker_without_a_match_changes_no_offset(
     log: Log,
 ) -> None:
     log.commit(1)
@@ -182,7 +182,7 @@ def test_a_tombstone_of_nothing_and_a_marker_of_no_producer_change_nothing(
     assert log.offset() == 1 and log.table.size == 1
 
 
-def test_one_record_commits_again_after_its_group_was_deleted(log: Log) -> None:
+def test_offset_commit_after_the_deletion_of_its_group_is_stored(log: Log) -> None:
     log.commit(1)
     for where in log.table.partitions("g"):
         log.write((encode_offset_key("g", *where), None))
@@ -191,7 +191,7 @@ def test_one_record_commits_again_after_its_group_was_deleted(log: Log) -> None:
     assert log.offset() == 2
 
 
-def test_a_group_has_each_partition_once(log: Log) -> None:
+def test_group_partitions_with_committed_and_pending_offsets_are_listed_once(log: Log) -> None:
     log.commit(1)
     log.commit(2, producer=7)
     log.commit(3, producer=7, partition=1)
@@ -199,7 +199,7 @@ def test_a_group_has_each_partition_once(log: Log) -> None:
     assert sorted(log.table.partitions("g")) == [("t", 0), ("t", 1)]
 
 
-def test_other_records_are_skipped_and_broken_ones_counted(log: Log) -> None:
+def test_records_of_other_types_are_skipped_and_malformed_ones_counted(log: Log) -> None:
     log.commit(1)
     group = GroupValue("consumer", 1, None, None, 0, ())
     log.write((encode_group_key("g"), encode_group_value(group)), (encode_group_key("h"), None))
@@ -211,7 +211,7 @@ def test_other_records_are_skipped_and_broken_ones_counted(log: Log) -> None:
     assert log.offset() == 1
 
 
-def test_an_empty_batch_and_a_broken_marker_end_nothing(log: Log) -> None:
+def test_control_batch_without_a_valid_marker_ends_no_transaction(log: Log) -> None:
     log.commit(1, producer=7)
     log.take(encode_empty_batch(decode_header(log.marker(7))))
     broken = encode_batch(
@@ -240,7 +240,7 @@ def test_offsets_of_a_simple_group_expire_by_their_commit_time(log: Log) -> None
     assert expired(log, 11 * MINUTE_MS) == [0, 1]
 
 
-def test_a_clock_that_was_advanced_makes_older_commits_older(log: Log) -> None:
+def test_clock_advance_makes_only_earlier_offset_commits_older(log: Log) -> None:
     advances = ClockAdvances().advanced(MINUTE_MS, 9 * MINUTE_MS)
     log.commit(1, commit_timestamp_ms=MINUTE_MS)
     log.commit(1, partition=1, commit_timestamp_ms=MINUTE_MS + 1)
@@ -260,13 +260,13 @@ def test_offsets_of_an_empty_group_expire_together(log: Log) -> None:
     assert expired(log, 15 * MINUTE_MS, base_ms=5 * MINUTE_MS) == [0, 1]
 
 
-def test_an_offset_with_its_own_retention_keeps_to_it(log: Log) -> None:
+def test_offset_with_its_own_expiry_time_expires_then(log: Log) -> None:
     log.commit(1, commit_timestamp_ms=0, expire_timestamp_ms=20 * MINUTE_MS)
     assert expired(log, 20 * MINUTE_MS - 1, base_ms=0) == []
     assert expired(log, 20 * MINUTE_MS, base_ms=19 * MINUTE_MS) == [0]
 
 
-def test_subscribed_topics_and_unstable_partitions_stay(log: Log) -> None:
+def test_offsets_of_subscribed_topics_and_pending_partitions_do_not_expire(log: Log) -> None:
     log.commit(1)
     log.commit(1, partition=1)
     log.commit(2, partition=1, producer=7)
@@ -276,7 +276,7 @@ def test_subscribed_topics_and_unstable_partitions_stay(log: Log) -> None:
     assert expired(Log(), 0) == []
 
 
-def test_offsets_of_a_deleted_topic_but_not_of_its_namesake(log: Log) -> None:
+def test_offsets_of_a_deleted_topic_are_found_by_its_topic_id(log: Log) -> None:
     old, new = bytes([1]) * 16, bytes([2]) * 16
     log.commit(1, topic_id=old)
     log.commit(1, partition=1, topic_id=new)

@@ -153,7 +153,9 @@ steps = st.one_of(
 @pytest.mark.in_turn
 @settings(max_examples=150, deadline=None)
 @given(st.lists(steps, min_size=5, max_size=60))
-def test_replay_equals_the_live_table_with_compaction(history_steps: list[tuple]) -> None:
+def test_offset_table_replayed_after_compaction_equals_the_live_table(
+    history_steps: list[tuple],
+) -> None:
     with TemporaryDirectory() as directory:
         history = History(Path(directory))
         for name, *arguments in history_steps:

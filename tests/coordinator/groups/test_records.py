@@ -65,7 +65,7 @@ MEMBER = MemberValue("m-1", "i", "c", "/127.0.0.1", 60_000, 10_000, b"\x01\x02",
 GROUP = GroupValue("consumer", 5, "range", "m-1", 99, (MEMBER,))
 
 
-def test_keys_equal_those_of_kafka() -> None:
+def test_offset_and_group_key_bytes_equal_those_of_kafka() -> None:
     key = OffsetKey("grüß", "flights", 7)
     assert encode_offset_key(*key).hex() == OFFSET_KEY
     assert encode_group_key("g").hex() == GROUP_KEY
@@ -74,13 +74,13 @@ def test_keys_equal_those_of_kafka() -> None:
     assert decode_key(bytes.fromhex(GROUP_KEY)) == GroupKey("g")
 
 
-def test_decode_key_of_another_kind_returns_none() -> None:
+def test_record_key_of_another_type_decodes_to_none() -> None:
     assert decode_key(bytes.fromhex(NEWER_GROUP_KEY)) is None
     assert decode_key(b"\x7f\xff") is None and decode_key(b"\xff\xff") is None
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_every_version_of_an_offset_is_read(version: int) -> None:
+def test_offset_record_of_every_version_is_decoded(version: int) -> None:
     expected = OFFSET._replace(
         leader_epoch=3 if version >= 3 else -1,
         expire_timestamp_ms=1234567999999 if version == 1 else -1,
@@ -89,14 +89,14 @@ def test_every_version_of_an_offset_is_read(version: int) -> None:
     assert decode_offset_value(bytes.fromhex(OFFSET_VALUES[version])) == expected
 
 
-def test_offsets_are_written_as_kafka_writes_them() -> None:
+def test_offset_record_bytes_equal_those_of_kafka() -> None:
     assert encode_offset_value(OFFSET._replace(expire_timestamp_ms=-1)).hex() == OFFSET_VALUES[4]
     assert encode_offset_value(OFFSET).hex() == OFFSET_VALUES[1]
     assert encode_offset_value(OffsetValue(0, -1, "", 1)).hex() == WITHOUT_ID
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_every_version_of_a_group_is_read(version: int) -> None:
+def test_group_record_of_every_version_is_decoded(version: int) -> None:
     member = MEMBER._replace(
         group_instance_id="i" if version >= 3 else None,
         rebalance_timeout_ms=60_000 if version >= 1 else -1,
@@ -108,19 +108,19 @@ def test_every_version_of_a_group_is_read(version: int) -> None:
     assert empty == GroupValue("", 0, None, None, -1, ())
 
 
-def test_groups_are_written_as_kafka_writes_them() -> None:
+def test_group_record_bytes_equal_those_of_kafka() -> None:
     assert encode_group_value(GROUP).hex() == GROUP_VALUES[3]
     assert encode_group_value(GroupValue("", 0, None, None, -1, ())).hex() == EMPTY_GROUP_VALUES[3]
 
 
-def test_unknown_tags_are_skipped() -> None:
+def test_offset_and_group_records_with_unknown_tags_are_decoded() -> None:
     plain = bytes.fromhex(WITHOUT_ID)
     tagged = plain[:-1] + b"\x01\x09\x02??"
     assert decode_offset_value(tagged) == decode_offset_value(plain)
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_decode_truncated_records_are_refused(version: int) -> None:
+def test_offset_and_group_records_that_are_truncated_are_refused(version: int) -> None:
     for text, decode in ((OFFSET_VALUES, decode_offset_value), (GROUP_VALUES, decode_group_value)):
         whole = bytes.fromhex(text[version])
         for size in range(len(whole)):
@@ -136,7 +136,9 @@ def test_decode_truncated_records_are_refused(version: int) -> None:
 
 
 @given(st.binary(max_size=60), st.sampled_from([b"", b"\0\1", b"\0\2", b"\0\3", b"\0\4"]))
-def test_any_bytes_are_a_record_or_refused(data: bytes, prefix: bytes) -> None:
+def test_offset_and_group_records_of_any_bytes_are_decoded_or_refused(
+    data: bytes, prefix: bytes
+) -> None:
     for decode in (decode_key, decode_offset_value, decode_group_value):
         with suppress(InvalidRecord):
             decode(prefix + data)
@@ -151,7 +153,7 @@ int16, int32, int64 = (st.integers(-(2**bits), 2**bits - 1) for bits in (15, 31,
         OffsetValue, int64, int32, texts, int64, st.just(-1), st.binary(min_size=16, max_size=16)
     )
 )
-def test_decoded_offsets_equal_the_encoded_ones(value: OffsetValue) -> None:
+def test_offset_record_is_decoded_as_encoded(value: OffsetValue) -> None:
     assert decode_offset_value(encode_offset_value(value)) == value
 
 
@@ -167,12 +169,12 @@ def test_decoded_offsets_equal_the_encoded_ones(value: OffsetValue) -> None:
         ).map(tuple),
     )
 )  # fmt: skip
-def test_decoded_groups_equal_the_encoded_ones(value: GroupValue) -> None:
+def test_group_record_is_decoded_as_encoded(value: GroupValue) -> None:
     assert decode_group_value(encode_group_value(value)) == value
 
 
 @pytest.mark.parametrize("decode", [decode_key, decode_consumer_key])
-def test_long_keys_are_not_cached(decode: Callable[[bytes], object]) -> None:
+def test_offset_keys_that_are_long_are_not_cached(decode: Callable[[bytes], object]) -> None:
     """Thousands of them, of 32 KB each, would fill the memory."""
     short, long = [
         encode_consumer_key(ConsumerMemberKey("g", "m" * size))

@@ -24,17 +24,17 @@ def controlled() -> MetadataCluster:
     ("moment_ms", "older_by_ms"),
     [(0, 57), (999, 57), (1000, 57), (1001, 7), (2000, 7), (2001, 0), (9999, 0)],
 )
-def test_data_written_before_an_advance_is_older_by_it(moment_ms: int, older_by_ms: int):
+def test_clock_advance_makes_data_written_before_it_older(moment_ms: int, older_by_ms: int):
     assert TWICE.since_ms(moment_ms) == older_by_ms
 
 
 @pytest.mark.parametrize("at_ms", [2000, 1500, 0])
-def test_an_advance_that_comes_late_counts_from_the_newest(at_ms: int):
+def test_clock_advance_that_arrives_late_is_added_at_the_newest_time(at_ms: int):
     assert TWICE.advanced(at_ms, 100).steps == ((1000, 50), (2000, 157))
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(1, 9)), max_size=12))
-def test_advances_never_make_data_younger(advances: list[tuple[int, int]]):
+def test_clock_advances_of_any_order_never_make_data_younger(advances: list[tuple[int, int]]):
     clock = ClockAdvances()
     for at_ms, by_ms in advances:
         older = clock.advanced(at_ms, by_ms)
@@ -46,7 +46,7 @@ def test_advances_never_make_data_younger(advances: list[tuple[int, int]]):
     assert clock.total_ms == sum(by_ms for _, by_ms in advances) == clock.since_ms(0)
 
 
-def test_a_cluster_that_is_not_controlled_refuses_and_changes_nothing():
+def test_clock_advance_of_a_cluster_with_the_system_clock_is_refused():
     cluster = MetadataCluster()
     before = cluster.state.snapshot()
     result = cluster.do(AdvanceClock(1000, 50))
@@ -73,14 +73,14 @@ def test_clock_advance_backwards_or_beyond_the_limit_is_refused(
     assert cluster.state.clock_advances == ClockAdvances()
 
 
-def test_repeated_clock_advance_is_done_once():
+def test_clock_advance_with_a_repeated_operation_id_is_done_once():
     cluster = controlled()
     for _ in range(2):
         assert cluster.do(AdvanceClock(1000, 50), b"o" * 16).error == 0
     assert cluster.state.clock_advances.total_ms == 50
 
 
-def test_snapshot_has_advances_and_is_the_old_one_without():
+def test_metadata_snapshot_has_clock_advances_and_is_unchanged_without_any():
     cluster = controlled()
     assert cluster.state.snapshot()[:2] == b"\x9a\x01"  # ten parts of version 1, unchanged
     for number in range(3):
@@ -91,7 +91,7 @@ def test_snapshot_has_advances_and_is_the_old_one_without():
     assert restored.snapshot() == cluster.state.snapshot()
 
 
-def test_number_of_clock_advances_is_bounded():
+def test_clock_advances_beyond_their_maximum_are_refused():
     cluster = controlled()
     steps = tuple((at, at + 1) for at in range(STEPS_MAX))
     cluster.state.put_clock_advances(ClockAdvances(steps))

@@ -126,7 +126,7 @@ def command_of(cluster: MetadataCluster, kind: int, salt: int) -> Command:
 
 @settings(max_examples=120, deadline=None)
 @given(steps, st.integers(0, 60))
-def test_invariants_hold_and_replicas_stay_equal(
+def test_metadata_replicas_after_random_commands_are_equal_and_valid(
     drawn: list[tuple[int, int]], snapshot_after: int
 ) -> None:
     cluster = MetadataCluster(NODES)

@@ -39,7 +39,7 @@ from .metadata_cluster import MetadataCluster, check, check_indexes, topic_id, v
 
 @settings(deadline=None, max_examples=50)
 @given(st.binary(max_size=80))
-def test_apply_unreadable_bytes_raise_and_change_nothing(data: bytes) -> None:
+def test_metadata_command_of_unreadable_bytes_raises_and_changes_no_state(data: bytes) -> None:
     cluster = MetadataCluster()
     cluster.topic()
     before = cluster.state.snapshot()
@@ -55,7 +55,7 @@ def test_apply_unreadable_bytes_raise_and_change_nothing(data: bytes) -> None:
         (3, [2, bytes(16), "boot", "host", 1, None, "", "one field more"]),
     ],
 )
-def test_command_of_a_newer_release_raises(kind: int, fields: list) -> None:
+def test_metadata_command_of_a_newer_release_raises(kind: int, fields: list) -> None:
     """A node that skipped it would differ from those that can read it."""
     data = cast(bytes, msgpack.packb([kind, b"", msgpack.packb(fields)]))
     with pytest.raises(MalformedCommand):
@@ -64,7 +64,7 @@ def test_command_of_a_newer_release_raises(kind: int, fields: list) -> None:
 
 @settings(max_examples=120, deadline=None)
 @given(st.lists(any_command, max_size=8))
-def test_nonsensical_commands_keep_the_invariants(commands: list[Command]) -> None:
+def test_metadata_commands_of_random_content_keep_the_invariants(commands: list[Command]) -> None:
     cluster = MetadataCluster((0, 1))
     cluster.topic("0", (0, 1))
     for command in commands:
@@ -76,7 +76,9 @@ def cluster() -> MetadataCluster:
     return MetadataCluster()
 
 
-def test_an_operation_is_done_once(cluster: MetadataCluster) -> None:
+def test_metadata_operation_repeated_with_its_id_returns_the_first_outcome(
+    cluster: MetadataCluster,
+) -> None:
     create = CreateTopics((NewTopic("t", topic_id("t"), 1, 1),))
     first = cluster.do(create, b"operation-1")
     assert first.items[0].error == 0
@@ -90,7 +92,9 @@ def test_an_operation_is_done_once(cluster: MetadataCluster) -> None:
     assert cluster.do(create).items[0].error == 0, "without an id everything is done anew"
 
 
-def test_outcomes_survive_a_snapshot_and_are_bounded(cluster: MetadataCluster) -> None:
+def test_metadata_outcomes_are_kept_in_snapshots_and_bounded_in_number(
+    cluster: MetadataCluster,
+) -> None:
     for i in range(OUTCOMES_MAX + 10):
         cluster.do(SetDefaults({"num.partitions": str(i)}), i.to_bytes(16, "big"))
     restored = ClusterState()
@@ -106,7 +110,7 @@ def test_outcomes_survive_a_snapshot_and_are_bounded(cluster: MetadataCluster) -
     assert len(cluster.state._outcomes) == OUTCOMES_MAX
 
 
-def test_large_outcomes_are_bounded_in_bytes() -> None:
+def test_metadata_outcomes_are_bounded_in_bytes() -> None:
     cluster = MetadataCluster(())
     names = tuple(TopicReference("x" * 200 + str(i)) for i in range(250))
     for i in range(40):
@@ -115,7 +119,7 @@ def test_large_outcomes_are_bounded_in_bytes() -> None:
     assert len(cluster.state.snapshot()) < OUTCOMES_BYTES_MAX + 10_000
 
 
-def test_restore_frees_the_replaced_state_in_slices() -> None:
+def test_metadata_restore_frees_the_replaced_state_in_slices() -> None:
     """The state changes in one step; freeing 20,000 topics in it kept the loop for 70 ms."""
     cluster = MetadataCluster()
     empty, count = cluster.state.snapshot(), 4 * SLICE_PARTITIONS
@@ -127,7 +131,7 @@ def test_restore_frees_the_replaced_state_in_slices() -> None:
     assert cluster.state.snapshot() == empty
 
 
-def test_a_snapshot_has_everything() -> None:
+def test_metadata_snapshot_restores_the_whole_state() -> None:
     cluster = MetadataCluster(racks={1: "a"})
     cluster.topic("t", (1, 2, 3), (2, 3, 1), configs={"x": "y", "a": "b"})
     cluster.die(3, 2)
@@ -141,14 +145,16 @@ def test_a_snapshot_has_everything() -> None:
 
 
 @pytest.mark.parametrize("snapshot", [b"", b"\xc0", b"\x93\x01\x02\x03", b"\x91\x02", b"\xc1"])
-def test_an_unreadable_snapshot_changes_nothing(cluster: MetadataCluster, snapshot: bytes) -> None:
+def test_metadata_snapshot_that_is_unreadable_changes_no_state(
+    cluster: MetadataCluster, snapshot: bytes
+) -> None:
     before = cluster.state.snapshot()
     with pytest.raises(UnreadableSnapshot):
         cluster.state.restore(snapshot)
     assert cluster.state.snapshot() == before
 
 
-def test_listeners_get_the_changes_of_each_command(cluster: MetadataCluster) -> None:
+def test_metadata_listeners_get_the_changes_of_each_command(cluster: MetadataCluster) -> None:
     heard: list[Changes] = []
     cluster.state.on_change(heard.append)
     cluster.topic("t", (1, 2, 3), (2, 3, 1))
@@ -170,7 +176,7 @@ def test_listeners_get_the_changes_of_each_command(cluster: MetadataCluster) -> 
     assert not heard
 
 
-def test_listeners_of_a_restored_state_hear_the_difference(cluster: MetadataCluster) -> None:
+def test_metadata_listeners_get_the_difference_after_a_restore(cluster: MetadataCluster) -> None:
     for name in ("stays", "goes", "moves", "again"):
         cluster.topic(name, (1, 2, 3))
     follower = ClusterState()
@@ -194,7 +200,7 @@ def test_listeners_of_a_restored_state_hear_the_difference(cluster: MetadataClus
     assert len(heard) == 1
 
 
-def test_a_listener_that_raises_does_not_affect_the_others() -> None:
+def test_metadata_listener_that_raises_does_not_affect_the_others() -> None:
     failures: list[Exception] = []
     state = ClusterState(listener_failed=failures.append)
     heard: list[Changes] = []
@@ -212,7 +218,9 @@ def test_a_listener_that_raises_does_not_affect_the_others() -> None:
 @pytest.mark.in_turn
 @settings(max_examples=60, deadline=None)
 @given(st.lists(any_command, max_size=8))
-def test_snapshot_is_consistent_while_commands_are_applied(commands: list[Command]) -> None:
+def test_metadata_snapshot_is_consistent_while_commands_are_applied(
+    commands: list[Command],
+) -> None:
     cluster = MetadataCluster((0, 1))
     cluster.topic("0", (0, 1))
     cluster.do(CreateTopics((NewTopic("big", topic_id("big"), 300, 2),)))
@@ -231,7 +239,7 @@ def test_snapshot_is_consistent_while_commands_are_applied(commands: list[Comman
     assert restored.snapshot() == before
 
 
-def test_a_snapshot_is_loaded_in_slices_and_replaces_the_state_at_the_end() -> None:
+def test_metadata_snapshot_is_loaded_in_slices_and_replaces_the_state_at_the_end() -> None:
     cluster, replica = MetadataCluster((0, 1)), ClusterState()
     cluster.do(CreateTopics((NewTopic("big", topic_id("big"), 1_000, 2),)))
     count = 0
@@ -242,7 +250,7 @@ def test_a_snapshot_is_loaded_in_slices_and_replaces_the_state_at_the_end() -> N
     assert replica.snapshot() == cluster.state.snapshot()
 
 
-def test_a_large_command_is_applied_in_steps_and_partitions_are_whole_between_them() -> None:
+def test_metadata_command_of_3000_partitions_is_applied_in_consistent_steps() -> None:
     cluster = MetadataCluster(())
     for node in (1, 2, 3):
         cluster.start(node)
@@ -266,7 +274,7 @@ def test_a_large_command_is_applied_in_steps_and_partitions_are_whole_between_th
     assert changes
 
 
-def test_version_changes_with_each_step_of_a_command() -> None:
+def test_metadata_version_changes_with_each_step_of_a_command() -> None:
     """A value read before a step must not be taken for the value after it."""
     cluster = MetadataCluster((1, 2, 3))
     state, revision = cluster.state, cluster.state.revision
@@ -284,7 +292,7 @@ def test_version_changes_with_each_step_of_a_command() -> None:
     assert other.version > before
 
 
-def test_a_topic_is_deleted_as_a_whole_in_one_step() -> None:
+def test_topic_is_deleted_from_the_metadata_in_one_step() -> None:
     cluster = MetadataCluster((1, 2, 3))
     state = cluster.state
     for name in ("big", "other"):

@@ -44,11 +44,11 @@ from .command_strategies import any_command, values_of
 
 @settings(deadline=None)
 @given(any_command, st.sampled_from([b"", bytes(16)]))
-def test_decoded_commands_equal_the_encoded_ones(command: Command, operation_id: bytes) -> None:
+def test_metadata_command_is_decoded_as_encoded(command: Command, operation_id: bytes) -> None:
     assert decode_command(encode_command(command, operation_id)) == (command, operation_id)
 
 
-def test_a_registration_of_an_old_journal_expects_nothing() -> None:
+def test_broker_registration_in_an_old_journal_expects_no_incarnation() -> None:
     registration = RegisterBroker(1, bytes(16), "boot", "host", 9092, None, "cluster")
     kind, operation_id, values = msgpack.unpackb(encode_command(registration))
     old = msgpack.packb([kind, operation_id, msgpack.packb(msgpack.unpackb(values)[:7])])
@@ -59,7 +59,7 @@ def test_a_registration_of_an_old_journal_expects_nothing() -> None:
 
 @settings(deadline=None)
 @given(st.binary(max_size=60))
-def test_other_bytes_are_no_command(data: bytes) -> None:
+def test_metadata_command_of_other_bytes_is_refused(data: bytes) -> None:
     try:
         decode_command(data)
     except MalformedCommand:
@@ -86,7 +86,7 @@ def test_other_bytes_are_no_command(data: bytes) -> None:
         [[5], b"", b""],
     ],
 )
-def test_a_command_of_the_wrong_shape_is_refused(values: object) -> None:
+def test_metadata_command_of_the_wrong_shape_is_refused(values: object) -> None:
     with pytest.raises(MalformedCommand):
         decode_command(msgpack.packb(values))
 
@@ -104,7 +104,7 @@ LONG = [
 
 
 @pytest.mark.parametrize("command", LONG, ids=lambda command: type(command).__name__)
-def test_long_commands_are_split_into_short_ones(command: Command) -> None:
+def test_metadata_command_that_is_long_is_split_into_short_ones(command: Command) -> None:
     with pytest.raises(PolicyViolation):
         encode_command(command)
     parts = run_to_end(split_command(command))
@@ -115,7 +115,7 @@ def test_long_commands_are_split_into_short_ones(command: Command) -> None:
     assert all(len(encode_command(part, bytes(16))) <= COMMAND_BYTES_MAX for part in parts)
 
 
-def test_many_small_items_are_split_in_steps() -> None:
+def test_metadata_command_of_many_small_items_is_split_in_steps() -> None:
     command = DeleteTopics(tuple(TopicReference(name=f"t{i}") for i in range(2_000)))
     assert len(encode_command(command)) < COMMAND_BYTES_MAX
     assert sum(1 for _ in split_command(command)) == 8
@@ -125,7 +125,7 @@ def test_many_small_items_are_split_in_steps() -> None:
     assert max(map(len, topics)) == ITEMS_MAX
 
 
-def test_one_item_that_is_too_long_is_refused_with_a_sentence() -> None:
+def test_metadata_command_with_one_item_too_long_is_refused_with_a_sentence() -> None:
     assignments = tuple((i, (1, 2, 3)) for i in range(20_000))
     huge = CreateTopics((NewTopic("t", bytes(16), assignments=assignments),))
     with pytest.raises(PolicyViolation, match=r"takes \d+ bytes in the metadata log"):
@@ -134,18 +134,18 @@ def test_one_item_that_is_too_long_is_refused_with_a_sentence() -> None:
     assert run_to_end(split_command(few)) == [few]
 
 
-def test_an_empty_command_and_one_of_a_single_piece_stay_whole() -> None:
+def test_metadata_command_that_is_empty_or_indivisible_is_not_split() -> None:
     for command in (CreateTopics(()), ElectLeaders(0), FenceBroker(1, 2)):
         assert run_to_end(split_command(command)) == [command]
 
 
 @settings(deadline=None)
 @given(values_of(Result))
-def test_decoded_results_equal_the_encoded_ones(result: Result) -> None:
+def test_metadata_result_is_decoded_as_encoded(result: Result) -> None:
     assert decode_result(encode_result(result)) == result
 
 
-def test_the_results_of_a_split_command_are_joined() -> None:
+def test_metadata_results_of_a_split_command_are_merged() -> None:
     first = Result(items=(Item(name="a"),), index=4)
     second = Result(items=(Item(name="b"),), index=6)
     assert merge_results([first, second]) == Result(items=(Item(name="a"), Item(name="b")), index=6)
@@ -154,7 +154,7 @@ def test_the_results_of_a_split_command_are_joined() -> None:
     assert (merged.error, merged.message, merged.items) == (77, "stale", first.items)
 
 
-def test_numbers_of_commands_never_change() -> None:
+def test_metadata_command_numbers_never_change() -> None:
     assert " ".join(cls.__name__ for cls in KINDS.values()) == (
         "SetClusterId SetDefaults RegisterBroker UnfenceBroker FenceBroker BeginControlledShutdown"
         " CreateTopics DeleteTopics CreatePartitions AlterConfigs AlterPartition ElectLeaders"

@@ -39,7 +39,7 @@ def _altered(name: str, key: str) -> ResourceConfigs:
     return ResourceConfigs(TOPIC_RESOURCE, name, (ConfigOperation(key, SET, "1"),))
 
 
-def test_alteration_of_a_topic_not_known_yet_never_carries_an_unknown_config(
+def test_config_alteration_of_a_topic_not_known_yet_never_forwards_an_unknown_key(
     cluster: MetadataCluster,
 ) -> None:
     """The controller, which knows the topic already, would accept it."""
@@ -54,7 +54,7 @@ def test_alteration_of_a_topic_not_known_yet_never_carries_an_unknown_config(
     assert [item.error for item in refused.values()] == [ErrorCode.INVALID_CONFIG]
 
 
-def test_creation_of_a_topic_known_still_never_carries_an_unknown_config(
+def test_topic_creation_of_a_topic_still_known_never_forwards_an_unknown_config(
     cluster: MetadataCluster,
 ) -> None:
     """The controller, which has deleted the topic already, would accept it."""

@@ -16,7 +16,7 @@ def registration(*endpoints: tuple[str, str, int, int]) -> RegisterBroker:
     return RegisterBroker(7, bytes(16), "boot", "127.0.0.1", 1, endpoints=endpoints)
 
 
-def test_endpoints_of_a_broker_are_found_by_listener_after_log_and_snapshot() -> None:
+def test_broker_endpoints_are_found_by_listener_from_log_and_snapshot() -> None:
     cluster = MetadataCluster(())
     command, _ = decode_command(encode_command(registration(*ENDPOINTS)))
     assert not cluster.do(command).error
@@ -28,7 +28,7 @@ def test_endpoints_of_a_broker_are_found_by_listener_after_log_and_snapshot() ->
         assert broker.advertised == (("IN", "127.0.0.1", 1), ("OUT", "example.org", 2))
 
 
-def test_broker_without_endpoints_has_the_listener_plaintext() -> None:
+def test_broker_without_endpoints_has_the_plaintext_listener() -> None:
     cluster = MetadataCluster(())
     cluster.do(registration())
     broker = cluster.state.brokers[7]
@@ -36,7 +36,7 @@ def test_broker_without_endpoints_has_the_listener_plaintext() -> None:
 
 
 @pytest.mark.parametrize("endpoints", [ENDPOINTS[:1] * 2, (("A", "h", 65536, 0),)])
-def test_invalid_endpoints_are_refused(
+def test_broker_endpoints_that_are_invalid_are_refused(
     endpoints: tuple[tuple[str, str, int, int], ...],
 ) -> None:
     cluster = MetadataCluster(())

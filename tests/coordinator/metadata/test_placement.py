@@ -16,7 +16,7 @@ brokers = st.lists(
 
 @settings(deadline=None)
 @given(brokers, st.integers(1, 40), st.integers(1, 8), st.integers(0, 10_000), st.booleans())
-def test_every_placement_is_lawful(
+def test_replica_placement_of_any_brokers_is_valid_and_rack_aware(
     places: list[UsableBroker], count: int, factor: int, start: int, has_racks: bool
 ) -> None:
     if not has_racks:
@@ -44,7 +44,7 @@ def test_every_placement_is_lawful(
     assert max(leaders.values()) - min(leaders.get(node, 0) for node in live) <= 1
 
 
-def test_a_dead_leaders_partitions_fall_on_all_the_others() -> None:
+def test_replica_placement_spreads_the_followers_of_a_leader_over_all_brokers() -> None:
     places = [UsableBroker(node, None, False) for node in (1, 2, 3, 4)]
     placed = place(places, partition_count=24, replication_factor=3, start=0)
     assert Counter(r[1] for r in placed if r[0] == 1) == {2: 2, 3: 2, 4: 2}
@@ -53,7 +53,7 @@ def test_a_dead_leaders_partitions_fall_on_all_the_others() -> None:
     )
 
 
-def test_topics_of_one_partition_go_round() -> None:
+def test_replica_placement_of_single_partition_topics_rotates_the_leaders() -> None:
     places = [UsableBroker(node, None, False) for node in (1, 2, 3)]
     leaders = [
         place(places, partition_count=1, replication_factor=2, start=start)[0][0]

@@ -16,7 +16,7 @@ STEPS = 600
 
 
 @pytest.mark.parametrize("start", range(0, 80, 20))
-def test_each_leader_holds_all_acknowledged_records(start: int) -> None:
+def test_elected_leader_in_random_runs_has_all_acknowledged_records(start: int) -> None:
     acknowledged = 0
     for seed in range(start, start + 20):
         model = SafetyModel(seed, nodes=3 + seed % 3)
@@ -26,7 +26,7 @@ def test_each_leader_holds_all_acknowledged_records(start: int) -> None:
 
 
 @pytest.mark.chaos
-def test_each_leader_holds_all_acknowledged_records_in_many_runs() -> None:
+def test_elected_leader_in_many_random_runs_has_all_acknowledged_records() -> None:
     for seed in range(1_000, 21_000):
         SafetyModel(seed, nodes=3 + seed % 3).run(STEPS)
 
@@ -153,7 +153,7 @@ INJECTIONS: list[tuple[Injection, dict[str, float] | None]] = [
 
 
 @pytest.mark.parametrize(("inject", "faults"), INJECTIONS, ids=[i.__name__ for i, _ in INJECTIONS])
-def test_the_model_finds_an_injected_bug(
+def test_election_model_with_an_injected_bug_reports_lost_records(
     inject: Injection, faults: dict[str, float] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rules = inject(monkeypatch) or Rules()

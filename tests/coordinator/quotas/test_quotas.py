@@ -36,11 +36,11 @@ def rate() -> QuotaRate:
 
 
 @pytest.mark.parametrize("limit", [5e-324, 1e-308])
-def test_limit_that_is_next_to_nothing_throttles_for_the_longest_time(limit: float) -> None:
+def test_quota_close_to_zero_throttles_for_the_maximum_time(limit: float) -> None:
     assert rate().record(1e6, limit, 0) == THROTTLE_MS_MAX
 
 
-def test_the_most_specific_quota_counts_and_is_shared_by_its_clients():
+def test_quota_that_is_most_specific_applies_and_is_shared_by_its_clients():
     table = QuotaTable()
     for number, (user, client_id) in reversed(list(enumerate(MOST_SPECIFIC_FIRST))):
         table.put(QuotaEntity(user, client_id), PRODUCER_BYTE_RATE, float(number + 1))
@@ -51,7 +51,7 @@ def test_the_most_specific_quota_counts_and_is_shared_by_its_clients():
     assert table.limit(CONSUMER_BYTE_RATE, "u", "c") is None
 
 
-def test_quota_of_another_key_does_not_hide_a_default():
+def test_quota_for_another_key_does_not_hide_a_default():
     table = QuotaTable()
     table.put(QuotaEntity("u", "c"), CONSUMER_BYTE_RATE, 7.0)
     table.put(QuotaEntity("u", None), PRODUCER_BYTE_RATE, 9.0)
@@ -59,7 +59,7 @@ def test_quota_of_another_key_does_not_hide_a_default():
     assert found is not None and found.rate == 9.0
 
 
-def test_a_table_knows_whether_any_entity_has_a_key():
+def test_quota_table_knows_whether_any_entity_has_a_key():
     table = QuotaTable()
     entity = QuotaEntity("u", None)
     assert not table.put(entity, PRODUCER_BYTE_RATE, None)
@@ -83,7 +83,7 @@ def test_a_table_knows_whether_any_entity_has_a_key():
         ([(0, 20_000), (5_000, 0)], 10_000),  # as Kafka: less than ten windows count as ten
     ],
 )
-def test_throttle_time_is_that_of_kafkas_arithmetic(
+def test_quota_throttle_time_equals_the_formula_of_kafka(
     records: list[tuple[int, int]], throttle_ms: int
 ):
     client, found = rate(), 0
@@ -92,7 +92,7 @@ def test_throttle_time_is_that_of_kafkas_arithmetic(
     assert found == throttle_ms
 
 
-def test_a_client_that_pauses_as_it_is_told_sends_at_its_rate():
+def test_client_that_pauses_for_its_throttle_time_sends_at_its_quota():
     client, now_ms, sent = rate(), 0, 0
     while now_ms < 200_000:
         throttle_ms = client.record(1_500, 1_000, now_ms)
@@ -105,7 +105,7 @@ def test_a_client_that_pauses_as_it_is_told_sends_at_its_rate():
     st.lists(st.tuples(st.integers(0, 3_000), st.integers(0, 50_000)), min_size=1, max_size=30),
     st.integers(100, 10_000),
 )
-def test_a_client_that_pauses_for_all_windows_begins_anew(
+def test_client_that_pauses_for_all_windows_starts_without_throttling(
     records: list[tuple[int, int]], limit: int
 ):
     client, now_ms = rate(), 0
@@ -121,16 +121,16 @@ def test_a_client_that_pauses_for_all_windows_begins_anew(
      (PRODUCER_BYTE_RATE, 0.0), (PRODUCER_BYTE_RATE, -1.0),
      (PRODUCER_BYTE_RATE, 1.5), (PRODUCER_BYTE_RATE, 1e19), (PRODUCER_BYTE_RATE, math.nan)],
 )  # fmt: skip
-def test_invalid_quota_is_refused(key: str, value: float):
+def test_quota_with_an_invalid_value_is_refused(key: str, value: float):
     with pytest.raises(InvalidRequest):
         check_quota(key, value)
 
 
-def test_a_percentage_may_be_a_fraction():
+def test_quota_percentage_may_be_a_fraction():
     check_quota(REQUEST_PERCENTAGE, 0.25)
 
 
-def test_quotas_are_state_of_the_metadata_and_of_its_snapshots():
+def test_quotas_are_kept_in_the_metadata_and_its_snapshots():
     cluster = MetadataCluster()
     without = cluster.state.snapshot()
     changes = tuple(
@@ -150,7 +150,7 @@ def test_quotas_are_state_of_the_metadata_and_of_its_snapshots():
     assert len(cluster.state.snapshot()) == len(without)
 
 
-def test_entities_beyond_the_bound_are_refused(monkeypatch: pytest.MonkeyPatch):
+def test_quota_entities_beyond_the_maximum_are_refused(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(rules, "QUOTAS_MAX", 1)
     cluster = MetadataCluster()
     values = ((PRODUCER_BYTE_RATE, 5.0),)

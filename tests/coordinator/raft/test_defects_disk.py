@@ -113,14 +113,14 @@ def killed_and_restarted(script: str, directory: Path) -> tuple[int, int]:
     return counts[0], counts[1]
 
 
-def test_stock_throws_the_tail_away_when_the_dump_is_newer(tmp_path: Path) -> None:
+def test_pysyncobj_killed_while_dumping_loses_the_journal_tail(tmp_path: Path) -> None:
     """D2: one SIGKILL while a forked child writes the dump."""
     acknowledged, present = killed_and_restarted(STOCK_WRITER, tmp_path)
     assert acknowledged == 1_500
     assert present < acknowledged, "the stock library has been mended"
 
 
-def test_a_snapshot_never_costs_the_tail(tmp_path: Path) -> None:
+def test_raft_snapshot_keeps_the_journal_entries_behind_it(tmp_path: Path) -> None:
     """D2 on our engine: the entries behind the snapshot stay."""
     assert killed_and_restarted(OUR_WRITER, tmp_path) == (1_500, 1_500)
 
@@ -129,7 +129,7 @@ class Killed(BaseException):
     """The process ends here; its writes are in the page cache."""
 
 
-def test_stock_loses_entries_when_killed_in_a_compaction(tmp_path: Path) -> None:
+def test_pysyncobj_killed_in_a_compaction_loses_entries(tmp_path: Path) -> None:
     """D2b: the journal is cleared and filled again in place."""
     path = str(tmp_path / "journal")
     journal = FileJournal(path)
@@ -167,7 +167,9 @@ def our_journal(directory: Path) -> tuple[DirectoryDisk, RecoveredJournal, Journ
 
 
 @pytest.mark.parametrize("point", range(0, 21, 2))
-def test_a_kill_at_any_point_of_a_compaction_loses_nothing(tmp_path: Path, point: int) -> None:
+def test_raft_journal_killed_at_any_point_of_a_compaction_loses_no_entry(
+    tmp_path: Path, point: int
+) -> None:
     """D2b on our journal: the process ends at the n-th disk operation of cutting the log."""
     count, compacting = 0, False
 
@@ -198,7 +200,7 @@ def test_a_kill_at_any_point_of_a_compaction_loses_nothing(tmp_path: Path, point
     disk.close()
 
 
-def test_stock_loses_everything_without_a_dump_file(
+def test_pysyncobj_without_a_dump_file_loses_everything(
     stock_network: Callable[..., StockNetwork], tmp_path: Path
 ) -> None:
     """D5: a journal and no dump file, the obvious configuration (300 s by default, here 20)."""
@@ -222,7 +224,7 @@ def test_stock_loses_everything_without_a_dump_file(
     assert all(o.items == [] for o in net.objects.values()), "the stock library has been mended"
 
 
-def test_acknowledged_commands_survive_a_power_cut_of_all_nodes() -> None:
+def test_raft_commands_acknowledged_before_a_power_cut_of_all_nodes_are_kept() -> None:
     """D5 on our engine: six minutes, a power cut of all, and everything is there."""
     cluster, leader = started(5)
     for _ in range(50):
@@ -235,7 +237,7 @@ def test_acknowledged_commands_survive_a_power_cut_of_all_nodes() -> None:
     cluster.check_end()
 
 
-def test_stock_cannot_start_after_a_torn_write(tmp_path: Path) -> None:
+def test_pysyncobj_cannot_start_after_a_torn_write(tmp_path: Path) -> None:
     """D4a: the page with the header reached the disk, the pages with the data did not."""
     path = tmp_path / "journal"
     journal = FileJournal(str(path))
@@ -256,7 +258,7 @@ def test_stock_cannot_start_after_a_torn_write(tmp_path: Path) -> None:
     journal._destroy()
 
 
-def test_torn_tails_lose_nothing_that_was_synced(tmp_path: Path) -> None:
+def test_raft_journal_with_a_torn_tail_loses_no_synced_entry(tmp_path: Path) -> None:
     """D4 on our journal: 200 tails cut anywhere, with zeros or garbage behind."""
     rng = random.Random(1)
     disk, _, journal = our_journal(tmp_path)
@@ -288,7 +290,7 @@ def test_torn_tails_lose_nothing_that_was_synced(tmp_path: Path) -> None:
         assert path.read_bytes() == synced, "what was torn is overwritten with zeros"
 
 
-def test_damage_in_the_middle_refuses_to_start(tmp_path: Path) -> None:
+def test_raft_journal_damaged_in_the_middle_refuses_to_start(tmp_path: Path) -> None:
     """D4 on our journal: a flipped bit of synced data is no torn tail."""
     disk, _, journal = our_journal(tmp_path)
     for index in range(1, 30):
@@ -304,7 +306,7 @@ def test_damage_in_the_middle_refuses_to_start(tmp_path: Path) -> None:
     assert path.read_bytes() == damaged, "nothing was changed"
 
 
-def test_stock_votes_twice_when_its_vote_is_lost(
+def test_pysyncobj_that_loses_its_vote_file_votes_twice(
     stock_network: Callable[..., StockNetwork], tmp_path: Path
 ) -> None:
     """D4b: the file with the vote is renamed without a sync; an unreadable one is ignored."""
@@ -326,7 +328,7 @@ def test_stock_votes_twice_when_its_vote_is_lost(
     assert votes == ["A", "C"], "the stock library has been mended"
 
 
-def test_a_vote_leaves_after_it_is_on_disk_and_is_remembered() -> None:
+def test_raft_vote_is_sent_only_after_it_is_synced() -> None:
     """D4b on our engine: for any crash, one vote a term (checked by the simulation's elections)."""
     for seed in range(6):
         cluster = Cluster(seed, size=3, groups=1)
@@ -341,7 +343,7 @@ def test_a_vote_leaves_after_it_is_on_disk_and_is_remembered() -> None:
         cluster.check_end()
 
 
-def test_stock_acknowledges_alone_after_a_power_cut(
+def test_pysyncobj_alone_acknowledges_after_a_power_cut(
     stock_network: Callable[..., StockNetwork], tmp_path: Path
 ) -> None:
     """D4c: the commit index that survived lies beyond the journal that did."""
@@ -368,7 +370,7 @@ def test_stock_acknowledges_alone_after_a_power_cut(
     assert outcomes.count(0) == 20, "the stock library has been mended"
 
 
-def test_an_isolated_leader_acknowledges_nothing() -> None:
+def test_raft_leader_that_is_isolated_acknowledges_no_command() -> None:
     """D4c on our engine: the commit index is learnt again, never read from disk."""
     cluster, leader = started()
     for _ in range(100):

@@ -9,7 +9,9 @@ from ...simulation.raft_simulation import started
 from .stock import StockNetwork
 
 
-def test_stock_truncates_acknowledged_entries(stock_network: Callable[..., StockNetwork]) -> None:
+def test_pysyncobj_with_a_repeated_append_truncates_acknowledged_entries(
+    stock_network: Callable[..., StockNetwork],
+) -> None:
     """D1: an append that arrives again cuts the log behind it; then one leader dies."""
     net = stock_network(3, delay=(0.02, 0.02), appendEntriesUseBatch=False)
     leader = net.elect()
@@ -42,7 +44,7 @@ def test_stock_truncates_acknowledged_entries(stock_network: Callable[..., Stock
     assert len(acknowledged - present) > 0, "the stock library has been mended"
 
 
-def test_a_repeated_append_takes_nothing_back() -> None:
+def test_raft_append_that_arrives_twice_truncates_no_entry() -> None:
     """D1 on our engine: the same course, and the frames come twice besides."""
     cluster, leader = started(3)
     follower, cut_off = (i for i in cluster.ids if i != leader)
@@ -63,7 +65,7 @@ def test_a_repeated_append_takes_nothing_back() -> None:
     cluster.check_end()
 
 
-def test_stock_reports_success_for_commands_that_were_never_committed(
+def test_pysyncobj_reports_success_for_commands_never_committed(
     stock_network: Callable[..., StockNetwork],
 ) -> None:
     """D3: while a snapshot travels, the commit index runs over the deposed leader's own tail."""
@@ -95,7 +97,7 @@ def test_stock_reports_success_for_commands_that_were_never_committed(
     assert survivors == []
 
 
-def test_a_deposed_leader_never_commits_its_own_tail() -> None:
+def test_raft_leader_that_is_deposed_never_commits_its_own_tail() -> None:
     """D3 on our engine: no success, although a snapshot replaces the log."""
     cluster, old = started(4)
     cluster.isolate(old)
@@ -116,7 +118,7 @@ def test_a_deposed_leader_never_commits_its_own_tail() -> None:
     assert minority <= cluster.history.unknown
 
 
-def test_stock_never_brings_a_divergent_follower_back(
+def test_pysyncobj_divergent_follower_never_catches_up(
     stock_network: Callable[..., StockNetwork],
 ) -> None:
     """D8: with more to send than one message, the next index bounces forever."""
@@ -144,7 +146,7 @@ def test_stock_never_brings_a_divergent_follower_back(
     assert len(net.objects[old].items) < 100, "the stock library has been mended"
 
 
-def test_a_divergent_follower_comes_back() -> None:
+def test_raft_follower_that_diverged_catches_up() -> None:
     """D8 on our engine, with a log many messages long."""
     cluster, old = started(4)
     cluster.isolate(old)

@@ -25,7 +25,7 @@ from .stock import StockList, StockNetwork
 MakeStock = Callable[..., StockNetwork]
 
 
-def test_stock_applies_twice_when_a_callback_raises(stock_network: MakeStock) -> None:
+def test_pysyncobj_with_a_raising_callback_applies_twice(stock_network: MakeStock) -> None:
     """D6: the entry counts as applied only after the callback returned."""
     net = stock_network(5)
     leader = net.elect()
@@ -41,7 +41,7 @@ def test_stock_applies_twice_when_a_callback_raises(stock_network: MakeStock) ->
     assert min(counts.values()) == 1
 
 
-def test_a_callback_that_raises_does_not_stop_the_engine() -> None:
+def test_raft_callback_that_raises_does_not_stop_the_engine() -> None:
     """D6 on our engine: submitters, and listeners of elections and applies."""
     cluster, leader = started()
     group = cluster.nodes[leader].engine.groups[0]
@@ -66,7 +66,7 @@ class PoisonedList(StockList):
         raise ValueError("bug")
 
 
-def test_stock_runs_a_failing_method_without_end(stock_network: MakeStock) -> None:
+def test_pysyncobj_repeats_a_failing_method_endlessly(stock_network: MakeStock) -> None:
     """D6: the method runs again and again, and no later command is applied."""
     net = stock_network(5, machine=PoisonedList)
     leader = net.elect()
@@ -85,7 +85,7 @@ class Poisoned(Machine):
         return super().apply(command, index, term)
 
 
-def test_inapplicable_entry_ends_the_node_and_stays_in_the_log(
+def test_raft_entry_that_cannot_be_applied_stops_the_node_and_stays_in_the_log(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """D6 on our engine: neither repeated nor skipped; a release that can apply it continues."""
@@ -113,7 +113,7 @@ def test_inapplicable_entry_ends_the_node_and_stays_in_the_log(
     cluster.check_end()
 
 
-def test_stock_accepts_two_membership_changes_at_once(stock_network: MakeStock) -> None:
+def test_pysyncobj_accepts_two_membership_changes_at_once(stock_network: MakeStock) -> None:
     """D7: Raft's single-server rule is written there, and never in force."""
     net = stock_network(5, dynamicMembershipChange=True)
     leader = net.elect()
@@ -124,7 +124,7 @@ def test_stock_accepts_two_membership_changes_at_once(stock_network: MakeStock) 
     assert len(net.objects[leader].otherNodes) == 4, "the stock library has been mended"
 
 
-def test_membership_is_fixed() -> None:
+def test_raft_membership_is_fixed_and_frames_of_strangers_are_dropped() -> None:
     """D7 on our engine: a stranger's frames are dropped, whatever their content."""
     cluster, leader = started()
     engine = cluster.nodes[leader].engine
@@ -136,7 +136,7 @@ def test_membership_is_fixed() -> None:
     ]
 
 
-def test_stock_counts_an_acknowledgement_of_an_older_term(stock_network: MakeStock) -> None:
+def test_pysyncobj_accepts_an_acknowledgement_of_an_older_term(stock_network: MakeStock) -> None:
     """D9: the message carries no term."""
     net = stock_network(9, nodes="ABCDE")
     leader = net.elect()
@@ -154,7 +154,7 @@ def test_stock_counts_an_acknowledgement_of_an_older_term(stock_network: MakeSto
     assert outcomes == [0] * 5, "the stock library has been mended"
 
 
-def test_acknowledgements_count_in_their_own_term_only() -> None:
+def test_raft_acknowledgement_of_an_older_term_commits_no_entry() -> None:
     """D9 on our engine, with the same forged messages."""
     cluster, leader = started(9, size=5)
     cluster.isolate(leader)
@@ -193,7 +193,7 @@ class Evil:
         return os.mkdir, (str(self._path),)
 
 
-def test_stock_runs_code_of_any_client_that_connects(tmp_path: Path) -> None:
+def test_pysyncobj_runs_code_of_any_client_that_connects(tmp_path: Path) -> None:
     """D11: the first bytes of any connection are unpickled."""
     command = [sys.executable, "-c", STOCK_SERVER]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
@@ -215,7 +215,7 @@ def test_stock_runs_code_of_any_client_that_connects(tmp_path: Path) -> None:
     assert (tmp_path / "ran").exists(), "the stock library has been mended"
 
 
-def test_no_frame_runs_code_or_stops_a_node(tmp_path: Path) -> None:
+def test_raft_frame_of_any_bytes_neither_runs_code_nor_stops_a_node(tmp_path: Path) -> None:
     """D11 on our engine: there is no pickle, and bytes that are no frame are dropped."""
     cluster, leader = started()
     evil = pickle.dumps(Evil(tmp_path / "ran"))
@@ -228,7 +228,7 @@ def test_no_frame_runs_code_or_stops_a_node(tmp_path: Path) -> None:
     cluster.check_end()
 
 
-def test_stock_fails_on_commands_of_certain_lengths(stock_network: MakeStock) -> None:
+def test_pysyncobj_fails_on_commands_of_certain_lengths(stock_network: MakeStock) -> None:
     """D12: a command just below a multiple of the batch size ends twice on the follower."""
     net = stock_network(5)
     leader = net.elect()
@@ -240,7 +240,7 @@ def test_stock_fails_on_commands_of_certain_lengths(stock_network: MakeStock) ->
 
 
 @pytest.mark.parametrize("size", [4_095, 4_096, 1_500, 1_499, 1_501, 1_436, 1_437])
-def test_commands_of_any_length_up_to_the_limit(size: int) -> None:
+def test_raft_command_of_any_length_up_to_the_limit_is_committed(size: int) -> None:
     """D12 on our engine: around the size of an append, and at the limit."""
     cluster, leader = started()
     command = cluster.submit(leader, 0, size=size)
@@ -249,7 +249,7 @@ def test_commands_of_any_length_up_to_the_limit(size: int) -> None:
     cluster.check_end()
 
 
-def test_a_command_above_the_limit_is_definitely_not_taken() -> None:
+def test_raft_command_above_the_limit_is_refused_and_not_logged() -> None:
     """The limit is stated in the refusal, and nothing is logged."""
     cluster, leader = started()
     outcomes: list[Exception | None] = []

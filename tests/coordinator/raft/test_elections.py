@@ -26,7 +26,7 @@ def term(cluster: Cluster, i: int) -> int:
 
 
 @pytest.mark.parametrize("size", [1, 3, 4, 5])
-def test_a_new_cluster_elects_at_once(size: int) -> None:
+def test_raft_election_in_a_new_cluster_takes_under_a_second(size: int) -> None:
     """It takes less time than a person notices."""
     cluster = Cluster(size, size=size)
     assert cluster.run(0.8, cluster.leaders_settled)
@@ -34,7 +34,7 @@ def test_a_new_cluster_elects_at_once(size: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_new_cluster_does_not_long_depend_on_one_disk(seed: int) -> None:
+def test_raft_group_of_a_new_cluster_soon_tolerates_the_loss_of_its_leader(seed: int) -> None:
     """A new cluster soon knows a majority without the node that leads.
 
     Found by tests/simulation, seed 54: a group led already, but its census was repeated late. Until
@@ -67,7 +67,7 @@ def test_a_new_cluster_does_not_long_depend_on_one_disk(seed: int) -> None:
         (1, [], "must be listed exactly once"),
     ],
 )
-def test_a_membership_that_cannot_work_is_refused(
+def test_raft_membership_that_cannot_work_is_refused_with_advice(
     node_id: int, voters: list[int], sentence: str
 ) -> None:
     """The error is a sentence that says what to do."""
@@ -83,7 +83,7 @@ def test_a_membership_that_cannot_work_is_refused(
         )
 
 
-def test_settings_that_contradict_one_another_are_refused() -> None:
+def test_raft_settings_that_contradict_one_another_are_refused() -> None:
     with pytest.raises(ValueError, match="at least 1"):
         RaftSettings(heartbeat_interval_ms=0)
     with pytest.raises(ValueError, match="three heartbeat"):
@@ -95,7 +95,7 @@ def test_settings_that_contradict_one_another_are_refused() -> None:
 
 
 @pytest.mark.parametrize("one_way", [True, False])
-def test_a_partitioned_follower_does_not_depose_the_leader(one_way: bool) -> None:
+def test_raft_follower_after_a_partition_does_not_depose_the_leader(one_way: bool) -> None:
     """Pre-vote: it hears nothing for long, asks in vain, and returns in the same term."""
     cluster, leader = started()
     victim = next(i for i in cluster.ids if i != leader)
@@ -113,7 +113,7 @@ def test_a_partitioned_follower_does_not_depose_the_leader(one_way: bool) -> Non
     assert term(cluster, leader) == term(cluster, victim) == before
 
 
-def test_a_ring_has_one_lasting_leader() -> None:
+def test_raft_leader_in_a_ring_of_nodes_stays_the_leader() -> None:
     """Nodes hear only their neighbours: the far ones ask, and are refused."""
     cluster, leader = started(3, size=5)
     before = term(cluster, leader)
@@ -127,7 +127,7 @@ def test_a_ring_has_one_lasting_leader() -> None:
     assert command in cluster.history.acknowledged
 
 
-def test_check_quorum_a_leader_without_answers_resigns() -> None:
+def test_raft_leader_without_answers_of_a_majority_resigns() -> None:
     """Check-quorum: it can send, so no follower stands; its submitters would wait forever."""
     cluster, leader = started()
     resigned: list[int] = []
@@ -141,7 +141,7 @@ def test_check_quorum_a_leader_without_answers_resigns() -> None:
     cluster.check_end()
 
 
-def test_a_closed_link_to_the_leader_shortens_the_election() -> None:
+def test_raft_link_to_the_leader_that_closes_shortens_the_election() -> None:
     """The hint comes from the transport; without it the election timeout passes first."""
     times = {}
     for hint in (True, False):
@@ -160,7 +160,7 @@ def test_a_closed_link_to_the_leader_shortens_the_election() -> None:
     assert times[False] > 0.4
 
 
-def test_a_closed_link_to_a_live_leader_causes_no_election() -> None:
+def test_raft_link_to_a_live_leader_that_closes_causes_no_election() -> None:
     """The other follower, which hears the leader, does not believe the hint."""
     cluster, leader = started()
     follower = next(i for i in cluster.ids if i != leader)
@@ -171,7 +171,7 @@ def test_a_closed_link_to_a_live_leader_causes_no_election() -> None:
     assert (cluster.leader(0), term(cluster, leader)) == (leader, before)
 
 
-def test_the_lead_is_handed_over_without_a_gap_in_the_log() -> None:
+def test_raft_leadership_transfer_leaves_no_gap_in_the_log() -> None:
     """TimeoutNow: quick, the target has everything, and the old leader knows."""
     cluster, leader = started()
     for _ in range(50):
@@ -189,7 +189,7 @@ def test_the_lead_is_handed_over_without_a_gap_in_the_log() -> None:
     cluster.check_end()
 
 
-def test_the_lead_stays_when_the_target_cannot_take_it() -> None:
+def test_raft_leadership_transfer_to_an_unable_target_keeps_the_leader() -> None:
     """The attempt ends, and commands are accepted again."""
     cluster, leader = started()
     target = next(i for i in cluster.ids if i != leader)
@@ -206,7 +206,7 @@ def test_the_lead_stays_when_the_target_cannot_take_it() -> None:
     assert {command, again} <= cluster.history.acknowledged
 
 
-def test_groups_settle_on_their_preferred_leaders() -> None:
+def test_raft_groups_settle_on_their_preferred_leaders() -> None:
     """Leaders are spread over the nodes, also after one was away."""
     cluster = Cluster(2, size=3, groups=6)
 
@@ -221,7 +221,7 @@ def test_groups_settle_on_their_preferred_leaders() -> None:
     cluster.check_end()
 
 
-def test_a_group_that_has_decided_nothing_moves_at_once() -> None:
+def test_raft_group_without_any_decision_moves_to_its_preferred_leader_immediately() -> None:
     """Later its clients notice: a V1 producer's connection is closed by the next coordinator."""
     cluster = Cluster(2, size=3, groups=6)
 
@@ -240,7 +240,7 @@ def test_a_group_that_has_decided_nothing_moves_at_once() -> None:
     cluster.check_end()
 
 
-def test_a_wiped_voter_does_not_let_a_committed_entry_vanish() -> None:
+def test_raft_voter_that_was_wiped_does_not_let_a_committed_entry_vanish() -> None:
     """The one that lagged and the one that forgot are a majority, and must not be one."""
     cluster, leader = started()
     wiped, lagging = (i for i in cluster.ids if i != leader)
@@ -260,7 +260,7 @@ def test_a_wiped_voter_does_not_let_a_committed_entry_vanish() -> None:
     cluster.check_end()
 
 
-def test_a_wiped_voter_counts_for_no_commit_until_it_is_level() -> None:
+def test_raft_voter_that_was_wiped_commits_nothing_until_its_log_is_level() -> None:
     """Otherwise a deposed leader and the wiped voter could commit entries that others replaced."""
     cluster, leader = started()
     wiped, third = (i for i in cluster.ids if i != leader)
@@ -277,7 +277,7 @@ def test_a_wiped_voter_counts_for_no_commit_until_it_is_level() -> None:
     cluster.check_end()
 
 
-def test_restored_voter_counts_for_no_commit_until_its_log_is_level() -> None:
+def test_raft_voter_that_was_restored_commits_nothing_until_its_log_is_level() -> None:
     """It refused entries it had acknowledged, forever, and counted for commits it lacked."""
     cluster, leader = started(size=5, settings=replace(STEADY, snapshot_entries=10**6))
     restored, *others = (i for i in cluster.ids if i != leader)
@@ -314,7 +314,7 @@ def test_restored_voter_counts_for_no_commit_until_its_log_is_level() -> None:
     cluster.check_end()
 
 
-def test_a_leader_that_hears_no_majority_of_voters_resigns() -> None:
+def test_raft_leader_acknowledged_only_by_nonvoters_resigns() -> None:
     """A follower without a voter's memory answers, but counts for no commit."""
     cluster, leader = started()
     wiped, third = (i for i in cluster.ids if i != leader)

@@ -108,7 +108,7 @@ def trio(tmp_path: Path) -> AbstractAsyncContextManager[Trio]:
     return asynccontextmanager(running)(tmp_path, 1, 2, 3)
 
 
-async def test_one_node_commits_after_its_own_sync(one: Trio) -> None:
+async def test_raft_group_of_one_node_commits_after_its_own_sync(one: Trio) -> None:
     """The sync is the majority, so it does not commit before."""
     names: list[str] = []
     group = await one.leader()
@@ -122,7 +122,7 @@ async def test_one_node_commits_after_its_own_sync(one: Trio) -> None:
     assert await (await one.leader()).submit(b"c") == 102
 
 
-async def test_three_nodes_serve_and_hand_over_when_one_stops(trio: Trio) -> None:
+async def test_raft_group_of_three_moves_its_leader_when_one_node_stops(trio: Trio) -> None:
     """A graceful stop moves the lead first."""
     group = await trio.leader()
     # A new disk votes only once it is level with the leader; two voters must be left.
@@ -145,7 +145,7 @@ async def test_three_nodes_serve_and_hand_over_when_one_stops(trio: Trio) -> Non
     assert terms == [new.term] == [old_term + 1]  # one election, not the split votes of two
 
 
-async def test_a_cancelled_submitter_leaves_nothing_behind(one: Trio) -> None:
+async def test_raft_submitter_that_is_cancelled_leaves_no_state(one: Trio) -> None:
     """The command may be committed all the same."""
     group = await one.leader()
     with pytest.raises(TimeoutError):
@@ -154,7 +154,7 @@ async def test_a_cancelled_submitter_leaves_nothing_behind(one: Trio) -> None:
     assert await group.submit(b"b") == 2
 
 
-async def test_stop_answers_waiting_submitters(trio: Trio) -> None:
+async def test_raft_engine_stop_answers_waiting_submitters(trio: Trio) -> None:
     group = await trio.leader()
     lonely = next(n for n, g in trio.groups.items() if g is group)
     for node_id in trio.voters:
@@ -167,7 +167,9 @@ async def test_stop_answers_waiting_submitters(trio: Trio) -> None:
         await waiting
 
 
-async def test_a_leader_that_is_deposed_tells_its_submitters_some_at_a_time(one: Trio) -> None:
+async def test_raft_leader_that_is_deposed_answers_its_submitters_a_few_at_a_time(
+    one: Trio,
+) -> None:
     """They are called in order; thousands at once kept the loop for 0.1 s, during an election."""
     group, engine = await one.leader(), one.engines[1]
     outcomes: list[tuple[int, Exception | None]] = []
@@ -186,7 +188,7 @@ async def test_a_leader_that_is_deposed_tells_its_submitters_some_at_a_time(one:
     assert all(isinstance(error, OutcomeUnknown) for _, error in outcomes)
 
 
-async def test_an_engine_that_stops_leaves_no_submitter_waiting(one: Trio) -> None:
+async def test_raft_engine_that_stops_leaves_no_submitter_waiting(one: Trio) -> None:
     group, engine = await one.leader(), one.engines[1]
     outcomes: list[Exception | None] = []
     for _ in range(5 * OUTCOMES_AT_ONCE):
@@ -195,7 +197,9 @@ async def test_an_engine_that_stops_leaves_no_submitter_waiting(one: Trio) -> No
     assert len(outcomes) == 5 * OUTCOMES_AT_ONCE
 
 
-async def test_a_damaged_or_foreign_directory_stops_the_start(tmp_path: Path, one: Trio) -> None:
+async def test_raft_directory_that_is_damaged_or_foreign_refuses_the_start(
+    tmp_path: Path, one: Trio
+) -> None:
     """Nothing is left open or locked, so the operator can act on the error."""
     group = await one.leader()
     for k in range(40):

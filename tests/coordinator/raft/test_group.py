@@ -12,7 +12,7 @@ from oncelog.runtime.sliced_work import Steps
 from ...simulation.raft_simulation import Cluster, Machine, Violation, started
 
 
-def test_followers_apply_at_once() -> None:
+def test_raft_followers_apply_committed_entries_without_waiting_for_a_heartbeat() -> None:
     """The commit index travels by itself, not with the next heartbeat."""
     cluster, leader = started()
     cluster.run(1)
@@ -23,7 +23,7 @@ def test_followers_apply_at_once() -> None:
     assert cluster.world.now - begin < 0.03
 
 
-def test_every_submit_has_an_outcome_in_its_time() -> None:
+def test_raft_submit_gets_an_outcome_within_its_timeout() -> None:
     """That holds also without an answer of a majority."""
     cluster, leader = started()
     for i in cluster.ids:
@@ -37,7 +37,7 @@ def test_every_submit_has_an_outcome_in_its_time() -> None:
     assert cluster.world.now - begin < 0.45
 
 
-def test_pending_proposals_have_an_unknown_outcome_when_the_node_stops() -> None:
+def test_raft_proposals_pending_at_a_stop_have_an_unknown_outcome() -> None:
     """The outcome is unknown: the entry may be on its way."""
     cluster, leader = started()
     outcomes: list[Exception | None] = []
@@ -49,7 +49,7 @@ def test_pending_proposals_have_an_unknown_outcome_when_the_node_stops() -> None
     assert "not running" in str(outcomes[1])
 
 
-def test_failing_disk_stops_the_engine_before_an_acknowledgement() -> None:
+def test_raft_engine_with_a_failing_disk_stops_before_an_acknowledgement() -> None:
     """After a failed fdatasync earlier writes are uncertain, so it is not tried again."""
     cluster, leader = started()
     node = cluster.nodes[leader]
@@ -66,7 +66,7 @@ def test_failing_disk_stops_the_engine_before_an_acknowledgement() -> None:
     assert not node.engine.groups[0].is_leader
 
 
-def test_a_committed_entry_is_never_replaced() -> None:
+def test_raft_entry_that_is_committed_is_never_replaced() -> None:
     """A leader that tries it is wrong, or we are: the process ends."""
     cluster, leader = started()
     cluster.submit(leader, 0)
@@ -90,7 +90,7 @@ def lagging(cluster: Cluster, leader: int, commands: int = 120) -> int:
     return behind
 
 
-def test_a_lagging_follower_gets_the_snapshot_in_chunks() -> None:
+def test_raft_follower_that_lags_gets_the_snapshot_in_chunks() -> None:
     """No chunk is larger than the setting, and the rest comes from the log."""
     cluster, leader = started()
     behind = lagging(cluster, leader)
@@ -125,7 +125,7 @@ class Choosy(Machine):
         yield from super().restore_steps(snapshot)
 
 
-def test_a_snapshot_that_cannot_be_loaded_ends_the_node_and_is_not_acknowledged(
+def test_raft_snapshot_that_cannot_be_loaded_stops_the_node_unacknowledged(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """D10: it is not tried again without end; a release that can read it continues."""
@@ -151,7 +151,7 @@ def test_a_snapshot_that_cannot_be_loaded_ends_the_node_and_is_not_acknowledged(
     cluster.check_end()
 
 
-def test_a_state_machine_without_a_snapshot_keeps_its_log(
+def test_raft_state_machine_without_a_snapshot_keeps_its_log(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It is not asked again for every command."""
@@ -173,7 +173,7 @@ def test_a_state_machine_without_a_snapshot_keeps_its_log(
     cluster.check_end()
 
 
-def test_a_busy_group_does_not_keep_the_segments_of_a_silent_one() -> None:
+def test_raft_group_that_is_busy_does_not_keep_the_segments_of_a_silent_one() -> None:
     """Otherwise a few entries of one group would pin the log of all forever."""
     cluster, _ = started(groups=2)
     assert cluster.run(10, cluster.leaders_settled)
@@ -190,7 +190,7 @@ def test_a_busy_group_does_not_keep_the_segments_of_a_silent_one() -> None:
 
 
 @pytest.mark.parametrize("seed", range(1, 7))
-def test_an_idle_cluster_sends_few_messages(seed: int) -> None:
+def test_raft_cluster_that_is_idle_sends_few_messages(seed: int) -> None:
     """One frame for each beat and follower, for all groups together.
 
     A node that leads a group itself has its answers in its own beat.
@@ -208,7 +208,7 @@ def test_an_idle_cluster_sends_few_messages(seed: int) -> None:
     assert {cluster.leader(g) for g in cluster.groups} == leaders
 
 
-def test_frames_are_bounded() -> None:
+def test_raft_frames_of_a_long_message_queue_are_bounded() -> None:
     """A long queue of messages is sent in several frames."""
     chunk = SnapshotChunk(1, 1, 1, 0, 1 << 20, b"x" * 1_000)
     frames = list(split([(0, chunk)] * 10, 3_500))

@@ -20,13 +20,13 @@ def judge(directory: Path, seconds: float, seed: int, groups: int) -> None:
 
 
 @pytest.mark.cluster
-def test_nothing_is_lost_when_nodes_are_killed(short_path: Path) -> None:
+def test_raft_nodes_killed_repeatedly_lose_no_acknowledged_command(short_path: Path) -> None:
     """Leaders, single nodes, two and all are killed, with compaction all the time."""
     judge(short_path, 6, seed=1, groups=2)
 
 
 @pytest.mark.chaos
-def test_nothing_is_lost_when_nodes_are_killed_for_long(
+def test_raft_nodes_killed_for_three_minutes_lose_no_acknowledged_command(
     short_path: Path, request: pytest.FixtureRequest
 ) -> None:
     """The same runs for three minutes."""

@@ -35,7 +35,7 @@ def preferred_leads(seed: int, size: int) -> Cluster:
 
 
 @pytest.mark.parametrize("commands", [0, 100])
-def test_a_paused_preferred_leader_costs_no_command(commands: int) -> None:
+def test_raft_preferred_leader_that_is_paused_costs_no_command(commands: int) -> None:
     """Its link stays up but silent: 406 of 455 commands were refused, a second at a time."""
     cluster = preferred_leads(3, 3)
     for _ in range(commands):
@@ -54,7 +54,7 @@ def test_a_paused_preferred_leader_costs_no_command(commands: int) -> None:
     assert found["NoneType"] == found["proposed"] > 400
 
 
-def test_a_preferred_leader_that_may_not_vote_is_given_no_lead() -> None:
+def test_raft_preferred_leader_that_may_not_vote_gets_no_leadership() -> None:
     """Its disk was wiped and its census cannot end, since another voter is down."""
     cluster = preferred_leads(3, 5)
     for _ in range(100):
@@ -73,7 +73,7 @@ def test_a_preferred_leader_that_may_not_vote_is_given_no_lead() -> None:
     cluster.check_end()
 
 
-def test_a_failed_attempt_is_not_repeated_soon() -> None:
+def test_raft_leadership_transfer_that_failed_is_not_repeated_soon() -> None:
     """The preferred leader answers, but does not stand."""
     cluster = preferred_leads(4, 3)
     cluster.submit(1, 0)

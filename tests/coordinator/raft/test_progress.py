@@ -37,7 +37,7 @@ def _leader_of(entries: int) -> tuple[ProgressTracker, list[AppendEntries]]:
     return tracker, sent
 
 
-def test_a_follower_that_lags_is_sent_a_window_at_a_time_and_all_of_it_in_the_end() -> None:
+def test_raft_follower_that_lags_is_sent_all_entries_a_window_at_a_time() -> None:
     tracker, sent = _leader_of(ENTRIES)
     last_index = 0
     while last_index < ENTRIES:
@@ -50,7 +50,7 @@ def test_a_follower_that_lags_is_sent_a_window_at_a_time_and_all_of_it_in_the_en
     assert last_index == ENTRIES
 
 
-def test_numbers_of_messages_never_change() -> None:
+def test_raft_message_numbers_never_change() -> None:
     assert " ".join(cls.__name__ for cls in KINDS.values()) == (
         "AppendEntries AppendReply Commit VoteRequest Vote PreVoteRequest PreVote TimeoutNow"
         " NewerTerm SnapshotChunk SnapshotReply Census CensusAnswer BrokenPromise"
@@ -76,9 +76,7 @@ STATE_AFTER = {
 
 @pytest.mark.parametrize("event", EVENTS)
 @pytest.mark.parametrize("state", P)
-def test_state_of_a_follower_after_each_event_is_as_in_the_table(
-    state: ProgressState, event: str
-) -> None:
+def test_raft_follower_progress_follows_the_state_table(state: ProgressState, event: str) -> None:
     tracker, _ = _leader_of(entries=9)
     progress = tracker.by_peer[2]
     if state is P.SNAPSHOT:
@@ -90,14 +88,14 @@ def test_state_of_a_follower_after_each_event_is_as_in_the_table(
 
 
 @pytest.mark.parametrize("next_index", [9, 10])
-def test_an_acknowledged_snapshot_is_followed_by_entries(next_index: int) -> None:
+def test_raft_snapshot_that_is_acknowledged_is_followed_by_entries(next_index: int) -> None:
     tracker, _ = _leader_of(entries=9)
     tracker.by_peer[2].begin_snapshot().index = 8
     tracker.on_reply(2, AppendReply(1, True, next_index, True), 0)
     assert tracker.by_peer[2].state is P.REPLICATE and tracker.by_peer[2].transfer is None
 
 
-def test_follower_without_a_snapshot_to_send_is_not_probed_below_its_log() -> None:
+def test_raft_follower_without_a_readable_snapshot_is_probed_above_its_match_index() -> None:
     tracker, _ = _leader_of(entries=9)
     progress = tracker.by_peer[2]
     tracker.on_reply(2, AppendReply(1, True, 5, True), 0)

@@ -11,7 +11,7 @@ from oncelog.coordinator.raft.messages import AppendEntries, encode_frame
 from ...simulation.raft_simulation import Cluster, started
 
 
-def test_proposal_by_a_submitters_callback_meets_only_groups_that_know_their_leader() -> None:
+def test_raft_proposal_made_in_a_callback_sees_only_groups_with_a_current_leader() -> None:
     """One frame ends a command of group 0 and the lead of group 1."""
     cluster, leader = started(3, groups=2)
     cluster.run(1)
@@ -40,7 +40,7 @@ def test_proposal_by_a_submitters_callback_meets_only_groups_that_know_their_lea
     assert second.status().log_end == log_end
 
 
-def test_a_proposal_is_refused_as_soon_as_the_term_is_over() -> None:
+def test_raft_proposal_after_the_end_of_its_term_is_refused_immediately() -> None:
     """That holds also between the message that ends it and the turn that resigns."""
     cluster, leader = started()
     group = cluster.nodes[leader].engine.groups[0]
@@ -54,7 +54,7 @@ def test_a_proposal_is_refused_as_soon_as_the_term_is_over() -> None:
     assert group.status().log_end == log_end
 
 
-def test_a_command_that_fails_leaves_no_cycle() -> None:
+def test_raft_command_that_fails_leaves_no_reference_cycle() -> None:
     """A long-waiting submitter is too old then for a collection of young objects."""
     cluster = Cluster(1, groups=1)
     assert cluster.run(10, cluster.leaders_settled)

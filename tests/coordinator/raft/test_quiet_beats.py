@@ -93,19 +93,19 @@ def compare(messages: list[tuple[int, m.Message, float]], *, leads: bool) -> Non
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.just(2), APPENDS, PAUSES_S), max_size=STEPS_MAX))
-def test_a_follower_answers_as_without_the_short_path(messages) -> None:
+def test_raft_follower_answers_equally_with_and_without_the_short_path(messages) -> None:
     repeated = [each for message in messages for each in (message, message)]
     compare(repeated, leads=False)
 
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from([2, 3]), REPLIES, PAUSES_S), max_size=STEPS_MAX))
-def test_a_leader_goes_on_as_without_the_short_path(messages) -> None:
+def test_raft_leader_behaves_equally_with_and_without_the_short_path(messages) -> None:
     repeated = [each for message in messages for each in (message, message)]
     compare(repeated, leads=True)
 
 
-def test_a_heartbeat_that_changes_nothing_is_acknowledged_at_once(
+def test_raft_heartbeat_without_a_change_is_acknowledged_immediately(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     alone = Alone()
@@ -123,7 +123,7 @@ def test_a_heartbeat_that_changes_nothing_is_acknowledged_at_once(
     assert advanced == []
 
 
-def test_leader_with_followers_up_to_date_only_sends_heartbeats(
+def test_raft_leader_with_current_followers_sends_only_heartbeats(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     alone = Alone()
@@ -146,7 +146,7 @@ def test_leader_with_followers_up_to_date_only_sends_heartbeats(
     assert alone.group._core.state != LEADER
 
 
-def test_the_acknowledgement_of_the_last_follower_needs_no_turn(
+def test_raft_acknowledgement_of_the_last_follower_needs_no_group_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The entry that it acknowledges is committed and applied already."""
@@ -169,7 +169,7 @@ def test_the_acknowledgement_of_the_last_follower_needs_no_turn(
     assert alone.group.status().voters[-1].log_end == 3
 
 
-def test_a_leadership_transfer_without_an_answer_times_out() -> None:
+def test_raft_leadership_transfer_without_an_answer_times_out() -> None:
     """Timers that only the group's turn checks go on, however quiet its followers are."""
     alone = Alone()
     alone.answer_census()
@@ -200,7 +200,7 @@ def delay_publishing(node: Any, world: Any, seconds: float) -> None:
     node.engine.jobs.run_blocking = run
 
 
-def test_entries_committed_while_a_snapshot_was_restored_are_applied() -> None:
+def test_raft_entries_committed_during_a_snapshot_restore_are_applied() -> None:
     """The heartbeats behind it change nothing any more."""
     alone, term = Alone(), 5
     group: Any = alone.group
@@ -261,7 +261,7 @@ def elected_while_it_restores(cluster: Cluster) -> bool:
     return is_elected
 
 
-def test_node_elected_while_it_restores_a_snapshot_serves() -> None:
+def test_raft_node_elected_during_a_snapshot_restore_serves() -> None:
     """Its peers are up to date before it is: their later messages change nothing."""
     elected = 0
     for seed in range(40):

@@ -103,7 +103,7 @@ def alone() -> Alone:
     return alone
 
 
-def test_a_vote_that_arrives_twice_counts_once() -> None:
+def test_raft_vote_that_arrives_twice_is_counted_once() -> None:
     """The library counts messages; a majority is of nodes."""
     alone = Alone(size=5)
     alone.answer_census()
@@ -115,7 +115,7 @@ def test_a_vote_that_arrives_twice_counts_once() -> None:
     assert alone.group._core.state == LEADER
 
 
-def test_a_candidate_asks_only_after_its_own_vote_is_on_disk(alone: Alone) -> None:
+def test_raft_candidate_requests_votes_only_after_its_own_vote_is_synced(alone: Alone) -> None:
     """Otherwise it could vote for another in the same term after a crash."""
     while not (asked := alone.take(m.PreVoteRequest)):
         alone.run(0.05)
@@ -126,7 +126,7 @@ def test_a_candidate_asks_only_after_its_own_vote_is_on_disk(alone: Alone) -> No
     assert len(alone.take(m.VoteRequest)) == 2
 
 
-def test_one_vote_a_term_survives_a_crash(alone: Alone) -> None:
+def test_raft_voter_after_a_crash_votes_for_no_other_in_the_same_term(alone: Alone) -> None:
     """It was given to 2, so 3 does not get it, before and after."""
     alone.run(0.02)
     request = m.VoteRequest(7, 0, 0)
@@ -142,7 +142,7 @@ def test_one_vote_a_term_survives_a_crash(alone: Alone) -> None:
     assert again.group.term == 7
 
 
-def test_an_acknowledgement_waits_for_the_disk(alone: Alone) -> None:
+def test_raft_acknowledgement_is_sent_only_after_the_entries_are_synced(alone: Alone) -> None:
     """Acknowledged entries survive any power cut."""
     alone.run(0.02)
     alone.say(2, m.AppendEntries(1, 0, 0, 0, [(1, b"\x01"), (1, b"\x00x")]))
@@ -153,7 +153,9 @@ def test_an_acknowledgement_waits_for_the_disk(alone: Alone) -> None:
     assert again.group.status().log_end == 3
 
 
-def test_entries_of_an_older_term_are_committed_by_one_of_the_own(alone: Alone) -> None:
+def test_raft_entries_of_an_older_term_are_committed_by_one_of_the_current_term(
+    alone: Alone,
+) -> None:
     """Raft, figure 8: a majority that holds an old entry does not commit it."""
     alone.run(0.02)
     alone.say(2, m.AppendEntries(1, 0, 0, 0, [(1, b"\x01"), (1, b"\x00old")]))
@@ -170,7 +172,7 @@ def test_entries_of_an_older_term_are_committed_by_one_of_the_own(alone: Alone) 
     assert alone.group.is_leader
 
 
-def test_the_leaders_own_copy_counts_when_it_is_on_disk(alone: Alone) -> None:
+def test_raft_leader_commits_with_its_own_copy_only_after_it_is_synced(alone: Alone) -> None:
     """It counts with one follower's acknowledgement, after its own slow disk."""
     term = alone.become_leader()
     alone.run(0.3)
@@ -185,7 +187,7 @@ def test_the_leaders_own_copy_counts_when_it_is_on_disk(alone: Alone) -> None:
     assert alone.group.commit_index == 2, "two followers are a majority without the leader"
 
 
-def test_answers_of_another_term_change_nothing(alone: Alone) -> None:
+def test_raft_answers_of_another_term_commit_nothing(alone: Alone) -> None:
     """But a newer term ends its own leadership."""
     term = alone.become_leader()
     alone.say(2, m.AppendReply(term - 1, True, 2, True))
@@ -195,7 +197,7 @@ def test_answers_of_another_term_change_nothing(alone: Alone) -> None:
     assert (alone.group._core.state, alone.group.term) == (FOLLOWER, term + 3)
 
 
-def test_an_acknowledgement_without_a_voters_memory_does_not_count(alone: Alone) -> None:
+def test_raft_acknowledgement_of_a_voter_without_memory_is_not_counted(alone: Alone) -> None:
     """Entries are sent to it, and nothing is committed by it."""
     term = alone.become_leader()
     alone.run(0.3)
@@ -207,7 +209,7 @@ def test_an_acknowledgement_without_a_voters_memory_does_not_count(alone: Alone)
     assert alone.group.commit_index == 1
 
 
-def test_new_node_votes_only_after_every_census_answer() -> None:
+def test_raft_new_node_votes_only_after_every_census_answer() -> None:
     """All say that they know nothing: then this is a new cluster."""
     alone = Alone()
     nonce = alone.take(m.Census)[0].nonce
@@ -220,7 +222,7 @@ def test_new_node_votes_only_after_every_census_answer() -> None:
     assert alone.group.status().is_voter
 
 
-def test_the_vote_of_the_highest_term_it_may_have_voted_in_is_spent() -> None:
+def test_raft_wiped_voter_votes_only_above_the_highest_term_of_its_lost_votes() -> None:
     """It may have been given before the disk was lost."""
     alone = Alone()
     alone.answer_census(term=5, last_index=1)
@@ -240,7 +242,7 @@ def test_the_vote_of_the_highest_term_it_may_have_voted_in_is_spent() -> None:
     assert alone.take(m.Vote) == [m.Vote(6)]
 
 
-def test_voter_is_level_by_a_statement_after_the_census_began() -> None:
+def test_raft_wiped_voter_is_level_only_by_an_append_sent_after_its_census() -> None:
     """An append that was on its way before the disk was lost proves nothing."""
     alone = Alone()
     alone.answer_census(term=5, last_index=3)
@@ -253,7 +255,7 @@ def test_voter_is_level_by_a_statement_after_the_census_began() -> None:
     assert alone.group.status().is_voter
 
 
-def test_a_later_leader_is_asked_again() -> None:
+def test_raft_wiped_voter_repeats_the_census_for_a_later_leader() -> None:
     """Its answer to the census was given before it led."""
     alone = Alone()
     nonce = alone.sent[0][1].nonce  # type: ignore[union-attr]
@@ -267,7 +269,7 @@ def test_a_later_leader_is_asked_again() -> None:
     assert alone.group.status().is_voter
 
 
-def test_pre_votes_are_refused_while_the_leader_is_alive(alone: Alone) -> None:
+def test_raft_pre_vote_is_refused_while_the_leader_is_alive(alone: Alone) -> None:
     """One is granted if the leader's link has closed, but never for a shorter log."""
     alone.run(0.02)
     beat = m.AppendEntries(1, 0, 0, 0, [(1, b"\x01")])
@@ -284,7 +286,7 @@ def test_pre_votes_are_refused_while_the_leader_is_alive(alone: Alone) -> None:
     assert alone.group.term == 1, "asking changes nobody's term"
 
 
-def test_a_deposed_leader_learns_the_newer_term(alone: Alone) -> None:
+def test_raft_deposed_leader_learns_the_newer_term(alone: Alone) -> None:
     """Without an answer it would go on forever, and its followers with it."""
     alone.run(0.02)
     alone.say(3, m.AppendEntries(4, 0, 0, 0, []))
@@ -293,7 +295,7 @@ def test_a_deposed_leader_learns_the_newer_term(alone: Alone) -> None:
         assert alone.take(m.NewerTerm, 2) == [m.NewerTerm(4)]
 
 
-def test_commit_index_stays_within_the_verified_entries(alone: Alone) -> None:
+def test_raft_commit_index_stays_within_the_verified_entries(alone: Alone) -> None:
     """The tail is from an older leader, and may yet be replaced."""
     alone.run(0.02)
     alone.say(2, m.AppendEntries(1, 0, 0, 0, [(1, b"\x01"), (1, b"\x00a"), (1, b"\x00b")]))
@@ -306,7 +308,7 @@ def test_commit_index_stays_within_the_verified_entries(alone: Alone) -> None:
     assert alone.group.status().log_end == 3
 
 
-def test_two_leaders_in_a_term_end_the_process(alone: Alone) -> None:
+def test_raft_two_leaders_in_one_term_stop_the_process(alone: Alone) -> None:
     """It is impossible, so something is broken."""
     alone.run(0.02)
     alone.say(2, m.AppendEntries(1, 0, 0, 0, []))
@@ -315,7 +317,9 @@ def test_two_leaders_in_a_term_end_the_process(alone: Alone) -> None:
 
 
 @pytest.mark.parametrize("repeat", [1, 7])
-def test_a_stubborn_refusal_is_not_answered_at_once(alone: Alone, repeat: int) -> None:
+def test_raft_follower_that_refuses_repeatedly_is_retried_at_the_heartbeat(
+    alone: Alone, repeat: int
+) -> None:
     """Each real gap gets one message; then the heartbeat tries again."""
     term = alone.become_leader()
     alone.take(m.AppendEntries)
@@ -325,7 +329,9 @@ def test_a_stubborn_refusal_is_not_answered_at_once(alone: Alone, repeat: int) -
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-def test_news_of_a_commit_may_wait_for_a_heartbeat(alone: Alone, at_once: bool) -> None:
+def test_raft_commit_index_is_announced_immediately_or_with_the_heartbeat(
+    alone: Alone, at_once: bool
+) -> None:
     alone.group.sends_commits_at_once = at_once
     term = alone.become_leader()
     alone.take(m.AppendEntries)

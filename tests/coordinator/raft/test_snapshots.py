@@ -32,7 +32,7 @@ class Watched(Machine):
         return watched()
 
 
-def test_the_groups_of_a_process_make_snapshots_one_after_the_other(
+def test_raft_groups_of_a_process_take_snapshots_one_after_the_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Rolling the journal asks all of them at once."""
@@ -52,7 +52,7 @@ def test_the_groups_of_a_process_make_snapshots_one_after_the_other(
     cluster.check_end()
 
 
-def test_entries_go_on_being_applied_while_a_snapshot_is_made() -> None:
+def test_raft_entries_are_applied_while_a_snapshot_is_taken() -> None:
     """The snapshot is of the index at which it began, and later entries stay in the log."""
     cluster = Cluster(8, size=1, groups=1)
     assert cluster.run(5, cluster.leaders_settled)
@@ -68,7 +68,7 @@ def test_entries_go_on_being_applied_while_a_snapshot_is_made() -> None:
     cluster.check_end()
 
 
-def test_a_write_does_not_wait_for_the_preparation_of_the_next_segment(tmp_path: Path) -> None:
+def test_raft_write_does_not_wait_for_the_preparation_of_the_next_segment(tmp_path: Path) -> None:
     """Its fsync of a busy disk took as long again as the commit's own."""
     begun: list[str] = []
     disk = DirectoryDisk(tmp_path, lambda name: begun.append(name))
@@ -108,7 +108,7 @@ class Long(Machine):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_long_command_is_applied_in_steps_and_never_seen_half_done(
+def test_raft_command_applied_in_steps_is_never_seen_half_done(
     monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     """This node's snapshot, the leader's and the next command never see one half done."""

@@ -8,19 +8,19 @@ from oncelog.coordinator.security.principal import ANONYMOUS, Principal
 
 
 @given(st.from_regex(r"[A-Za-z]+", fullmatch=True), st.text())
-def test_principal_written_as_text_is_read_back(kind: str, name: str) -> None:
+def test_principal_written_as_text_is_parsed_back(kind: str, name: str) -> None:
     assert Principal.parse(str(Principal(kind, name))) == Principal(kind, name)
 
 
-def test_name_of_a_principal_may_hold_colons_and_equals_signs() -> None:
+def test_principal_name_may_have_colons_and_equals_signs() -> None:
     assert Principal.parse("User:CN=a:b,O=c") == Principal("User", "CN=a:b,O=c")
 
 
 @pytest.mark.parametrize("text", ["", "alice", ":alice"])
-def test_text_without_a_type_is_no_principal(text: str) -> None:
+def test_principal_text_without_a_type_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="User:name"):
         Principal.parse(text)
 
 
-def test_connection_without_login_is_the_anonymous_user_of_kafka() -> None:
+def test_connection_without_a_login_has_the_anonymous_principal() -> None:
     assert str(ANONYMOUS) == "User:ANONYMOUS"

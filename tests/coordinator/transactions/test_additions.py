@@ -65,7 +65,7 @@ def alone(
     return record, answers
 
 
-def test_three_leaders_add_their_partitions_with_one_record() -> None:
+def test_partition_additions_of_three_leaders_are_written_in_one_record() -> None:
     joint = add_jointly(
         record_of(S.COMPLETE_COMMIT), [Addition(ME, [p], 2) for p in (T0, T1, T2)], CONTEXT, limit
     )
@@ -93,19 +93,21 @@ def test_three_leaders_add_their_partitions_with_one_record() -> None:
          [E.CONCURRENT_TRANSACTIONS, E.PRODUCER_FENCED], None),
     ],
 )  # fmt: skip
-def test_joint_additions_have_their_own_answers(state, additions, answers, partitions) -> None:
+def test_partition_additions_written_jointly_have_separate_answers(
+    state, additions, answers, partitions
+) -> None:
     record = record_of(state, T0)
     joint = add_jointly(record, [Addition(who, what) for who, what in additions], CONTEXT, limit)
     assert joint.answers == answers
     assert (None if joint.record is None else joint.record.partitions) == partitions
 
 
-def test_an_id_that_is_not_known_has_no_additions() -> None:
+def test_partition_additions_to_an_unknown_transactional_id_are_refused() -> None:
     joint = add_jointly(None, [Addition(ME, [T0])] * 2, CONTEXT, limit)
     assert joint == (None, [E.INVALID_PRODUCER_ID_MAPPING] * 2)
 
 
-def test_nothing_is_added_while_another_write_is_under_way() -> None:
+def test_partition_additions_during_another_write_get_concurrent_transactions() -> None:
     context = DecisionContext(now_ms=NOW_MS, is_pending=True)
     additions = [Addition(ME, [T1]), Addition(ZOMBIE, [T1])]
     joint = add_jointly(record_of(S.EMPTY), additions, context, limit)
@@ -127,7 +129,7 @@ RECORDS = st.one_of(
 
 
 @given(record=RECORDS, additions=st.lists(ADDITIONS, max_size=6))
-def test_joint_additions_equal_successive_ones(record, additions) -> None:
+def test_partition_additions_written_jointly_equal_successive_ones(record, additions) -> None:
     joint = add_jointly(record, additions, CONTEXT, limit)
     reached, answers = alone(record, additions)
     assert [answer or E.NONE for answer in joint.answers] == answers

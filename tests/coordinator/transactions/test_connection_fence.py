@@ -8,7 +8,7 @@ ELECTION = 10
 OLD, NEW = (5, 0), (5, 1)  # identities
 
 
-def test_a_connection_older_than_the_election_is_refused():
+def test_end_txn_on_a_connection_older_than_the_coordinator_election_is_refused():
     fence = ConnectionFence(ELECTION)
     for connection in (1, ELECTION):
         with pytest.raises(StaleConnection, match="older than the coordinator's election"):
@@ -16,7 +16,7 @@ def test_a_connection_older_than_the_election_is_refused():
     fence.check("a", OLD, ELECTION + 1)
 
 
-def test_of_one_identity_only_the_newest_connection_counts():
+def test_producer_requests_on_an_older_of_two_connections_are_refused():
     fence = ConnectionFence(ELECTION)
     fence.check("a", OLD, 12)
     with pytest.raises(StaleConnection, match="a newer connection"):
@@ -25,7 +25,7 @@ def test_of_one_identity_only_the_newest_connection_counts():
     fence.check("b", OLD, 11)
 
 
-def test_an_identity_that_was_given_after_the_election_is_not_late():
+def test_producer_initialized_after_the_coordinator_election_is_accepted():
     """A first InitProducerId passes on any connection; later requests on it are in order."""
     fence = ConnectionFence(ELECTION)
     fence.note("a", NEW, 7)

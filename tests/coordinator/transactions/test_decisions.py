@@ -115,7 +115,7 @@ V2_TABLE = {  # state: (commit, abort) at the current epoch, (commit, abort) of 
 @pytest.mark.parametrize("epoch", EPOCHS)
 @pytest.mark.parametrize("ended_by_v2", [False, True])
 @pytest.mark.parametrize("state", DURABLE)
-def test_end_of_a_v1_client(state, ended_by_v2, epoch) -> None:
+def test_end_txn_v1_in_each_state_follows_the_decision_table(state, ended_by_v2, epoch) -> None:
     record = reached(state, epoch, v2=ended_by_v2)
     producer_id, current = record.client
     for is_commit, expected in zip((True, False), V1_TABLE[state], strict=True):
@@ -136,7 +136,7 @@ def test_end_of_a_v1_client(state, ended_by_v2, epoch) -> None:
 
 @pytest.mark.parametrize("epoch", EPOCHS)
 @pytest.mark.parametrize("state", DURABLE)
-def test_end_of_a_v2_client(state, epoch) -> None:
+def test_end_txn_v2_in_each_state_follows_the_decision_table(state, epoch) -> None:
     record = reached(state, epoch, v2=True)
     current = record.client
     is_ended = state not in (S.EMPTY, S.ONGOING)
@@ -167,7 +167,7 @@ def check_raised(before: TransactionRecord, decided: TransactionRecord) -> None:
 
 @pytest.mark.parametrize("is_commit", [True, False])
 @pytest.mark.parametrize("state", DURABLE)
-def test_a_v2_end_of_an_epoch_above_is_fenced(state, is_commit) -> None:
+def test_end_txn_v2_with_an_epoch_above_the_current_is_fenced(state, is_commit) -> None:
     record = reached(state, v2=True)
     producer_id, epoch = record.client
     request = EndTransaction(
@@ -177,7 +177,7 @@ def test_a_v2_end_of_an_epoch_above_is_fenced(state, is_commit) -> None:
 
 
 @pytest.mark.parametrize("state", [S.COMPLETE_COMMIT, S.COMPLETE_ABORT])
-def test_end_of_a_v1_client_has_no_v2_retry(state) -> None:
+def test_end_txn_v1_with_the_epoch_of_a_v2_retry_is_fenced(state) -> None:
     record = reached(state, v2=False)
     request = EndTransaction(
         identity=(PID, 4), is_commit=state == S.COMPLETE_COMMIT, bumps_epoch=True
@@ -186,14 +186,16 @@ def test_end_of_a_v1_client_has_no_v2_retry(state) -> None:
 
 
 @pytest.mark.parametrize("bumps_epoch", [False, True])
-def test_an_end_of_an_unknown_id(bumps_epoch) -> None:
+def test_end_txn_of_an_unknown_transactional_id_is_refused(bumps_epoch) -> None:
     request = EndTransaction(identity=(PID, 0), is_commit=True, bumps_epoch=bumps_epoch)
     assert outcome(decide_end(None, request)) == "INVALID_PRODUCER_ID_MAPPING"
 
 
 @pytest.mark.parametrize("bumps_epoch", [False, True])
 @pytest.mark.parametrize("state", [S.EMPTY, S.ONGOING, S.COMPLETE_COMMIT, S.COMPLETE_ABORT])
-def test_only_the_owner_waits_for_a_pending_write(state, bumps_epoch) -> None:
+def test_end_txn_during_a_pending_write_is_concurrent_for_the_owner_and_fenced_for_others(
+    state, bumps_epoch
+) -> None:
     record = reached(state)
     request = EndTransaction(identity=(PID, 5), is_commit=False, bumps_epoch=bumps_epoch)
     assert outcome(decide_end(record, request, is_pending=True)) == CONCURRENT
@@ -202,7 +204,7 @@ def test_only_the_owner_waits_for_a_pending_write(state, bumps_epoch) -> None:
 
 
 @pytest.mark.parametrize("is_commit", [True, False])
-def test_an_end_at_the_last_epoch_asks_for_a_producer_id_first(is_commit) -> None:
+def test_end_txn_at_the_last_epoch_requests_a_producer_id_first(is_commit) -> None:
     record = opened(32766, S.ONGOING)
     request = EndTransaction(identity=(PID, 32766), is_commit=is_commit, bumps_epoch=True)
     assert decide_end(record, request, fresh=None) == ProducerIdNeeded()
@@ -229,7 +231,7 @@ def init(
     return init_producer_id(record, request, context(is_pending=is_pending, fresh=fresh))
 
 
-def test_a_new_id_begins_with_epoch_0() -> None:
+def test_init_producer_id_of_a_new_transactional_id_gets_epoch_zero() -> None:
     assert init(None, fresh=None) == ProducerIdNeeded()
     for expected in (None, (3, 3)):
         decision = changed(init(None, expected=expected))
@@ -239,7 +241,7 @@ def test_a_new_id_begins_with_epoch_0() -> None:
 
 @pytest.mark.parametrize("epoch", EPOCHS)
 @pytest.mark.parametrize("state", [S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT])
-def test_a_new_session_has_a_higher_epoch(state, epoch) -> None:
+def test_init_producer_id_of_a_known_transactional_id_raises_the_epoch(state, epoch) -> None:
     record = opened(epoch, state, start_ms=-1 if state == S.EMPTY else 20)
     expected = (FRESH, 0) if epoch == 32766 else (PID, epoch + 1)
     for mine in (None, (PID, epoch)):
@@ -256,7 +258,7 @@ def test_a_new_session_has_a_higher_epoch(state, epoch) -> None:
 
 
 @pytest.mark.parametrize("state", DURABLE)
-def test_a_session_that_was_replaced_is_fenced(state) -> None:
+def test_init_producer_id_of_a_replaced_session_is_fenced(state) -> None:
     record = opened(5, state, last_producer_epoch=-1)
     for expected in ((8, 5), (8, 32766)):
         assert outcome(init(record, expected=expected)) == FENCED
@@ -267,20 +269,20 @@ def test_a_session_that_was_replaced_is_fenced(state) -> None:
 
 @pytest.mark.parametrize("state", [S.PREPARE_COMMIT, S.PREPARE_ABORT])
 @pytest.mark.parametrize("v2", [False, True])
-def test_a_new_session_waits_for_a_decided_transaction(state, v2) -> None:
+def test_init_producer_id_during_a_decided_transaction_is_concurrent(state, v2) -> None:
     record = reached(state, v2=v2)
     assert outcome(init(record)) == CONCURRENT
     assert outcome(init(record, expected=record.client)) == CONCURRENT
 
 
 @pytest.mark.parametrize("state", DURABLE)
-def test_a_new_session_waits_for_a_pending_write(state) -> None:
+def test_init_producer_id_during_a_pending_write_is_concurrent(state) -> None:
     assert outcome(init(reached(state), is_pending=True)) == CONCURRENT
     assert outcome(init(None, is_pending=True)) == CONCURRENT
 
 
 @pytest.mark.parametrize("epoch", EPOCHS)
-def test_a_new_session_fences_an_open_transaction(epoch) -> None:
+def test_init_producer_id_during_an_open_transaction_fences_it(epoch) -> None:
     record = opened(epoch, S.ONGOING)
     decision = init(record)
     assert isinstance(decision, FenceProducer)
@@ -297,7 +299,7 @@ def test_a_new_session_fences_an_open_transaction(epoch) -> None:
     assert outcome(init(after, expected=(PID, epoch))) == FENCED
 
 
-def test_a_fence_that_was_not_written_raises_the_epoch_no_further() -> None:
+def test_init_producer_id_whose_fence_was_not_written_raises_the_epoch_only_once() -> None:
     """KAFKA-9666: an epoch is raised only with a durable record."""
     record = opened(32764, S.ONGOING)
     decisions = {init(record).record.producer_epoch for _ in range(5)}
@@ -307,7 +309,7 @@ def test_a_fence_that_was_not_written_raises_the_epoch_no_further() -> None:
 # -- two-phase commit (KIP-939)
 
 
-def test_a_two_phase_transaction_has_no_timeout() -> None:
+def test_two_phase_commit_transaction_has_no_timeout() -> None:
     decision = init(None, enables_two_phase_commit=True, timeout_ms=5)
     assert decision.record.is_two_phase
     ongoing = changed(add_partitions(decision.record, decision.record.client, [T0], context()))
@@ -318,7 +320,7 @@ def test_a_two_phase_transaction_has_no_timeout() -> None:
 
 @pytest.mark.parametrize("bumps_epoch", [False, True])
 @pytest.mark.parametrize("epoch", EPOCHS)
-def test_a_prepared_transaction_is_kept_for_its_next_session(epoch, bumps_epoch) -> None:
+def test_init_producer_id_with_keep_prepared_keeps_the_open_transaction(epoch, bumps_epoch) -> None:
     record = opened(epoch, S.ONGOING, timeout_ms=TWO_PHASE_TIMEOUT_MS)
     kept = init(record, keeps_prepared=True)
     assert isinstance(kept, Change)
@@ -350,7 +352,7 @@ def test_a_prepared_transaction_is_kept_for_its_next_session(epoch, bumps_epoch)
     assert again == Granted(completed.client)
 
 
-def test_init_without_a_transaction_keeps_nothing() -> None:
+def test_init_producer_id_with_keep_prepared_and_no_transaction_is_a_plain_init() -> None:
     decision = init(opened(5), keeps_prepared=True)
     assert isinstance(decision, Change)
     assert decision.ongoing is None
@@ -362,7 +364,7 @@ def test_init_without_a_transaction_keeps_nothing() -> None:
 
 @pytest.mark.parametrize("state", DURABLE)
 @pytest.mark.parametrize("v2", [False, True])
-def test_adding_partitions(state, v2) -> None:
+def test_add_partitions_in_each_state_follows_the_decision_table(state, v2) -> None:
     record = reached(state, v2=v2)
     identity = record.client
 
@@ -387,14 +389,14 @@ def test_adding_partitions(state, v2) -> None:
         assert add(T0) == Granted(identity)
 
 
-def test_adding_to_an_unknown_id() -> None:
+def test_add_partitions_to_an_unknown_transactional_id_is_refused() -> None:
     decision = add_partitions(None, (PID, 0), [T0], context())
     assert outcome(decision) == "INVALID_PRODUCER_ID_MAPPING"
     assert outcome(verify_partitions(None, (PID, 0), [T0])) == "INVALID_PRODUCER_ID_MAPPING"
 
 
 @pytest.mark.parametrize("state", DURABLE)
-def test_verifying_partitions(state) -> None:
+def test_verify_partitions_in_each_state_follows_the_decision_table(state) -> None:
     record = reached(state)
     found = verify_partitions(record, record.client, [T0, T1])
     if state in (S.PREPARE_COMMIT, S.PREPARE_ABORT):
@@ -411,7 +413,7 @@ def test_verifying_partitions(state) -> None:
 
 
 @pytest.mark.parametrize("epoch", EPOCHS)
-def test_a_timeout_fences_and_aborts(epoch) -> None:
+def test_transaction_timeout_fences_the_producer_and_aborts(epoch) -> None:
     record = opened(epoch, S.ONGOING)
     decision = abort_transaction(record, context())
     assert isinstance(decision, FenceProducer)

@@ -60,7 +60,9 @@ def shard() -> TransactionShard:
     return TransactionShard()
 
 
-def test_write_counts_only_if_the_record_is_unchanged(shard: TransactionShard) -> None:
+def test_transaction_record_write_is_refused_if_the_record_has_changed(
+    shard: TransactionShard,
+) -> None:
     first = Write.after("one", None, empty())
     assert do(shard, 1, first).is_done
     assert shard.records["one"] == empty()._replace(version=1)
@@ -81,20 +83,22 @@ def test_write_counts_only_if_the_record_is_unchanged(shard: TransactionShard) -
         {"expected_state": S.ONGOING},
     ],
 )
-def test_write_with_any_wrong_expectation_is_refused(shard: TransactionShard, changes) -> None:
+def test_transaction_record_write_with_any_wrong_expectation_is_refused(
+    shard: TransactionShard, changes
+) -> None:
     do(shard, 1, Write.after("one", None, empty()))
     write = Write.after("one", shard.get("one"), empty(epoch=1))
     assert not do(shard, 2, replace(write, **changes)).is_done
     assert do(shard, 2, write).is_done
 
 
-def test_the_command_of_a_deposed_leader_changes_nothing(shard: TransactionShard) -> None:
+def test_transaction_command_of_a_deposed_leader_changes_no_record(shard: TransactionShard) -> None:
     applied = do(shard, 1, Write.after("one", None, empty()), term=TERM + 1)
     assert not applied.is_done and applied.reason
     assert len(shard) == 0
 
 
-def test_chained_writes_succeed_or_fail_together_and_others_alone(
+def test_transaction_record_writes_that_are_chained_succeed_or_fail_together(
     shard: TransactionShard,
 ) -> None:
     one, two = empty(7), empty(8)
@@ -112,7 +116,9 @@ def test_chained_writes_succeed_or_fail_together_and_others_alone(
     assert do(shard, 3, late).refusals == ("what comes before it was not done",)
 
 
-def test_only_an_id_without_a_transaction_is_forgotten(shard: TransactionShard) -> None:
+def test_transactional_id_with_an_open_transaction_cannot_be_removed(
+    shard: TransactionShard,
+) -> None:
     do(shard, 1, Write.after("one", None, empty()))
     idle = shard.get("one")
     assert idle is not None
@@ -127,7 +133,7 @@ def test_only_an_id_without_a_transaction_is_forgotten(shard: TransactionShard) 
     assert not do(shard, 3, Write.after("two", None, None)).is_done
 
 
-def test_the_number_of_shards_is_set_once(shard: TransactionShard) -> None:
+def test_transaction_shard_count_is_set_once(shard: TransactionShard) -> None:
     say = [encode_transaction_command(SetShardCount(TERM, count)) for count in (4, 8, 4)]
     assert [shard.apply(each, i, TERM).is_done for i, each in enumerate(say)] == [
         True, False, True,
@@ -196,7 +202,9 @@ def histories(draw: st.DrawFn) -> list[bytes]:
 
 @settings(max_examples=60, deadline=None)
 @given(histories(), st.data())
-def test_a_shard_that_is_replayed_equals_itself(commands: list[bytes], data: st.DataObject) -> None:
+def test_transaction_shard_replayed_equals_the_original(
+    commands: list[bytes], data: st.DataObject
+) -> None:
     shard, replica = TransactionShard(), TransactionShard()
     restart = data.draw(st.integers(0, len(commands)))
     for index, command in enumerate(commands, 1):
@@ -216,7 +224,9 @@ def test_a_shard_that_is_replayed_equals_itself(commands: list[bytes], data: st.
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.binary(max_size=60), max_size=4), histories())
-def test_apply_raises_for_the_unreadable_only(garbage: list[bytes], commands: list[bytes]) -> None:
+def test_transaction_shard_raises_only_for_unreadable_commands(
+    garbage: list[bytes], commands: list[bytes]
+) -> None:
     shard = TransactionShard()
     for index, command in enumerate(commands, 1):
         shard.apply(command, index, TERM)
@@ -247,7 +257,7 @@ VALUES = st.recursive(
 
 @settings(max_examples=300, deadline=None)
 @given(VALUES)
-def test_any_msgpack_is_a_command_or_refused(value: object) -> None:
+def test_transaction_command_of_any_msgpack_is_decoded_or_refused(value: object) -> None:
     packed = msgpack.packb(value)
     assert isinstance(packed, bytes)
     for data in (packed, b"\x93\x01\x04" + packed):
@@ -259,7 +269,9 @@ def test_any_msgpack_is_a_command_or_refused(value: object) -> None:
 @pytest.mark.parametrize(
     "data", [b"", b"\xc1", b"\x93\x02\x00\x90", b"\x93\x01\x00\x91\x93\x00\x00\x00"]
 )
-def test_an_unreadable_snapshot_changes_nothing(shard: TransactionShard, data: bytes) -> None:
+def test_transaction_shard_snapshot_that_is_unreadable_changes_no_record(
+    shard: TransactionShard, data: bytes
+) -> None:
     do(shard, 1, Write.after("one", None, empty()))
     before = shard.snapshot()
     with pytest.raises(UnreadableShard):
@@ -267,7 +279,9 @@ def test_an_unreadable_snapshot_changes_nothing(shard: TransactionShard, data: b
     assert shard.snapshot() == before
 
 
-def test_snapshot_is_consistent_while_commands_are_applied(shard: TransactionShard) -> None:
+def test_transaction_shard_snapshot_is_consistent_while_commands_are_applied(
+    shard: TransactionShard,
+) -> None:
     for number in range(200):
         do(shard, number + 1, Write.after(f"id-{number}", None, empty()))
     before = shard.snapshot()
@@ -277,7 +291,9 @@ def test_snapshot_is_consistent_while_commands_are_applied(shard: TransactionSha
     assert b"".join(run_to_end(steps)) == before != shard.snapshot()
 
 
-def test_a_snapshot_is_loaded_in_slices_and_replaces_the_state_at_the_end() -> None:
+def test_transaction_shard_snapshot_is_loaded_in_slices_and_replaces_the_records_at_the_end() -> (
+    None
+):
     shard, replica = TransactionShard(), TransactionShard()
     for number in range(1_000):
         do(shard, number + 1, Write.after(f"id-{number}", None, empty()))

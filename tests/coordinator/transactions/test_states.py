@@ -38,11 +38,13 @@ T = frozenset({("t", 0)})
 
 
 @pytest.mark.parametrize(("old", "new"), list(product(S, S)))
-def test_every_pair_of_states(old: TransactionState, new: TransactionState) -> None:
+def test_transaction_state_transition_of_each_pair_is_allowed_as_listed(
+    old: TransactionState, new: TransactionState
+) -> None:
     assert (old in ALLOWED_PREVIOUS[new]) is ALLOWED[old, new]
 
 
-def test_names_and_numbers_are_kafkas() -> None:
+def test_transaction_state_names_and_numbers_equal_those_of_kafka() -> None:
     assert [state.kafka_name for state in S] == [
         "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort",
         "Dead", "PrepareEpochFence",
@@ -66,7 +68,7 @@ def record(state: TransactionState, **changes) -> TransactionRecord:
 
 
 @pytest.mark.parametrize(("old", "new"), list(product(S, S)))
-def test_a_record_follows_only_where_its_state_may(old, new) -> None:
+def test_transaction_record_is_replaced_only_along_allowed_state_transitions(old, new) -> None:
     if old in (S.DEAD, S.PREPARE_EPOCH_FENCE):
         return
     before, after = record(old), record(new)
@@ -100,12 +102,12 @@ def test_a_record_follows_only_where_its_state_may(old, new) -> None:
         (S.PREPARE_COMMIT, S.COMPLETE_COMMIT, {"start_ms": 3}),
     ],
 )
-def test_a_record_that_does_not_fit_is_refused(old, new, changes) -> None:
+def test_transaction_record_that_contradicts_its_predecessor_is_refused(old, new, changes) -> None:
     before = None if old is None else record(old)
     assert check_transition(before, record(new, **changes)) is not None
 
 
-def test_an_end_that_uses_up_the_epoch_names_the_next_producer_id() -> None:
+def test_transaction_end_at_the_last_epoch_requires_a_next_producer_id() -> None:
     before = record(S.ONGOING, producer_epoch=EPOCH_LAST)
     after = record(S.PREPARE_COMMIT, producer_epoch=EPOCH_MAX, client_transaction_version=2)
     assert check_transition(before, after) is not None

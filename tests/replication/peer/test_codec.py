@@ -32,11 +32,11 @@ WHOLE = Message(1, True, b"\0", (Point(1), Point(2, "b")), (3, "c"), {"d": 4}, P
 
 
 @pytest.mark.parametrize("message", [WHOLE, Message(-1, False, b"")])
-def test_decoded_message_equals_the_encoded_one(message: Message) -> None:
+def test_peer_message_is_decoded_as_encoded(message: Message) -> None:
     assert decode_message(Message, encode_message(message)) == message
 
 
-def test_fields_with_a_default_may_be_missing_at_the_end() -> None:
+def test_peer_message_fields_with_a_default_may_be_missing_at_the_end() -> None:
     assert decode_message(Message, msgpack.packb([1, True, b""])) == Message(1, True, b"")  # type: ignore[arg-type]
 
 
@@ -57,7 +57,7 @@ def test_fields_with_a_default_may_be_missing_at_the_end() -> None:
         [1, True, b"", [], [1, "a"], None, 0, "too many"],
     ],
 )
-def test_decode_values_that_do_not_fit_are_refused_by_name(values: object) -> None:
+def test_peer_message_with_wrong_values_is_refused_by_name(values: object) -> None:
     packed = msgpack.packb(values)
     assert packed is not None
     with pytest.raises(MalformedPeerMessage, match="Message"):
@@ -65,12 +65,12 @@ def test_decode_values_that_do_not_fit_are_refused_by_name(values: object) -> No
 
 
 @pytest.mark.parametrize("payload", [b"", b"\xc1", b"\xdd\xff\xff\xff\xff", b"\x93\x01"])
-def test_decode_bytes_that_are_not_msgpack_are_refused(payload: bytes) -> None:
+def test_peer_message_of_other_bytes_than_msgpack_is_refused(payload: bytes) -> None:
     with pytest.raises(MalformedPeerMessage):
         decode_message(Message, payload)
 
 
-def test_type_that_cannot_be_encoded_raises_at_once() -> None:
+def test_peer_message_type_that_cannot_be_encoded_raises_at_definition() -> None:
     @dataclass
     class Wrong:
         value: complex

@@ -26,7 +26,7 @@ def _handlers(error: Exception) -> PeerHandlers:
     return handlers
 
 
-async def test_malformed_messages_of_a_peer_are_logged_ten_times_without_traceback(
+async def test_peer_messages_that_are_malformed_are_logged_ten_times_without_a_traceback(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     handlers, replies = _handlers(MalformedPeerMessage("not msgpack")), []
@@ -43,7 +43,7 @@ async def test_malformed_messages_of_a_peer_are_logged_ten_times_without_traceba
     assert not any(record.exc_info for record in caplog.records)
 
 
-async def test_an_unexpected_error_of_a_handler_is_logged_with_its_traceback(
+async def test_peer_handler_with_an_unexpected_error_is_logged_with_its_traceback(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     _handlers(KeyError("a bug"))._asked(PEER, (KIND, False), b"", [], lambda *_, what: what)

@@ -21,7 +21,7 @@ class Timers:
             callback()  # type: ignore[operator]
 
 
-def test_an_untouched_gate_is_inactive_and_healing_makes_it_so_again() -> None:
+def test_link_gate_is_inactive_before_a_fault_and_after_healing() -> None:
     gate = LinkGate()
     assert not gate.is_active
     gate.cut(2)
@@ -30,7 +30,7 @@ def test_an_untouched_gate_is_inactive_and_healing_makes_it_so_again() -> None:
     assert not gate.is_active
 
 
-def test_a_cut_can_be_one_way() -> None:
+def test_link_gate_cut_may_be_in_one_direction() -> None:
     gate, out = LinkGate(), []
     gate.cut(2, inbound=False)
     gate.admit(2, True, lambda: out.append("out"))
@@ -40,7 +40,7 @@ def test_a_cut_can_be_one_way() -> None:
     assert gate.dropped_count == 1
 
 
-def test_held_messages_come_out_in_order() -> None:
+def test_link_gate_releases_held_messages_in_order() -> None:
     gate, out = LinkGate(Timers()), []
     gate.hold(2)
     for i in range(3):
@@ -50,7 +50,7 @@ def test_held_messages_come_out_in_order() -> None:
     assert out == [0, 1, 2]
 
 
-def test_message_sent_during_heal_does_not_overtake_held_ones() -> None:
+def test_link_gate_message_sent_during_a_heal_stays_behind_held_ones() -> None:
     gate, out = LinkGate(Timers()), []
 
     def first() -> None:
@@ -64,7 +64,7 @@ def test_message_sent_during_heal_does_not_overtake_held_ones() -> None:
     assert out == ["first", "second", "third"]
 
 
-def test_delayed_messages_keep_their_order_when_the_delay_shrinks() -> None:
+def test_link_gate_delayed_messages_keep_their_order_when_the_delay_shrinks() -> None:
     timers = Timers()
     gate, out = LinkGate(timers), []
     gate.delay(2, 50)
@@ -77,7 +77,7 @@ def test_delayed_messages_keep_their_order_when_the_delay_shrinks() -> None:
     assert out == ["slow", "quick"]
 
 
-def test_number_of_held_messages_is_bounded() -> None:
+def test_link_gate_number_of_held_messages_is_bounded() -> None:
     gate, out = LinkGate(), []
     gate.hold(2)
     for i in range(HELD_MAX + 5):
@@ -87,7 +87,7 @@ def test_number_of_held_messages_is_bounded() -> None:
     assert gate.dropped_count == 5
 
 
-def test_a_kept_message_is_overtaken_and_comes_at_the_healing() -> None:
+def test_link_gate_keeps_one_message_back_until_healing_and_passes_later_ones() -> None:
     gate, out = LinkGate(Timers()), []
     gate.keep(2)
     for i in range(3):
@@ -98,7 +98,7 @@ def test_a_kept_message_is_overtaken_and_comes_at_the_healing() -> None:
     assert gate.held_count == 1 and not gate.is_active
 
 
-def test_messages_of_one_kind_are_kept_and_others_pass() -> None:
+def test_link_gate_keeps_back_messages_of_one_kind_only() -> None:
     gate, out = LinkGate(Timers()), []
     gate.keep(2, kind=8)
     for i, kind in enumerate([1, 8, 8, None]):
@@ -108,7 +108,7 @@ def test_messages_of_one_kind_are_kept_and_others_pass() -> None:
     assert out == [0, 2, 3, 1]
 
 
-def test_counts_of_a_gate_show_affected_messages() -> None:
+def test_link_gate_counters_show_affected_messages() -> None:
     timers = Timers()
     gate, out = LinkGate(timers), []
     gate.delay(2, 50)

@@ -41,5 +41,5 @@ UP, CLOSED, CHECK = ("connected", 0), ("closed", 5), ("check", 5 + GRACE_MS)
         ([UP, CLOSED, ("refused", 9), ("refused", 12), CHECK, UP], [True, False, True]),
     ],
 )
-def test_a_reset_changes_no_state_and_a_death_is_reported_once(events, reported) -> None:
+def test_peer_link_reset_changes_no_state_and_a_death_is_reported_once(events, reported) -> None:
     assert play(*events) == reported

@@ -45,7 +45,7 @@ def loop():
     loop.close()
 
 
-def test_a_reply_ends_a_request_once_and_only_on_its_connection(loop: Loop) -> None:
+def test_peer_request_is_completed_once_and_only_by_a_reply_on_its_connection(loop: Loop) -> None:
     requests, heard = RequestsUnderWay(loop, 7), []
     here, there = object(), object()
     number = requests.add(heard.append, here, 2, 100)
@@ -58,7 +58,7 @@ def test_a_reply_ends_a_request_once_and_only_on_its_connection(loop: Loop) -> N
     assert len(requests) == 0
 
 
-def test_each_request_has_its_own_deadline(loop: Loop) -> None:
+def test_peer_request_has_its_own_deadline(loop: Loop) -> None:
     requests, heard = RequestsUnderWay(loop, 0), []
     connection = object()
     for timeout_ms in (3000, 100, 200):
@@ -77,7 +77,7 @@ def test_each_request_has_its_own_deadline(loop: Loop) -> None:
     assert "within 3000 ms" in str(heard[-1][1])
 
 
-def test_a_deadline_is_due_when_only_rounding_puts_it_behind_the_clock(loop: Loop) -> None:
+def test_peer_request_deadline_rounded_above_the_clock_is_still_due(loop: Loop) -> None:
     """A timer of uvloop fires at whole milliseconds; it would fire again and again until then."""
     requests, heard = RequestsUnderWay(loop, 0), []
     requests.add(heard.append, None, 2, 150)
@@ -85,7 +85,7 @@ def test_a_deadline_is_due_when_only_rounding_puts_it_behind_the_clock(loop: Loo
     assert [type(error) for error in heard] == [PeerTimeout]
 
 
-def test_broken_connection_ends_its_requests(loop: Loop) -> None:
+def test_peer_requests_on_a_broken_connection_fail(loop: Loop) -> None:
     requests, heard = RequestsUnderWay(loop, 0), []
     one, other = object(), object()
     requests.add(lambda error: heard.append(("one", error)), one, 2, 1000)
@@ -114,7 +114,7 @@ class SilentPeers(PeerHandlers):
         asyncio.get_running_loop().call_soon(answered, PeerTimeout("no reply"))
 
 
-def test_a_request_that_fails_leaves_no_cycle(loop: Loop) -> None:
+def test_peer_request_that_fails_leaves_no_reference_cycle(loop: Loop) -> None:
     """Its future may by then be too old for a collection of young objects."""
 
     async def ask() -> None:
@@ -134,7 +134,7 @@ def test_a_request_that_fails_leaves_no_cycle(loop: Loop) -> None:
 
 
 @pytest.mark.uvloop
-async def test_requests_with_a_deadline_of_0_ms_end_at_their_deadlines() -> None:
+async def test_peer_request_with_a_deadline_of_zero_ms_times_out() -> None:
     """The handle of uvloop has no time where a delay rounds to 0 ms."""
     requests, heard = RequestsUnderWay(asyncio.get_running_loop(), 0), []
     for timeout_ms in (0, 0, 1, 150, 0):

@@ -18,13 +18,13 @@ def frame_of(parts: list) -> memoryview:
 
 
 @given(st.sampled_from(What), st.integers(0, 255), st.integers(0, 2**64 - 1), st.binary(), FRAMES)
-def test_decoded_message_equals_the_encoded_one(what, kind, correlation_id, header, frames) -> None:
+def test_stream_message_is_decoded_as_encoded(what, kind, correlation_id, header, frames) -> None:
     parts, size_bytes = encode(what, kind, correlation_id, header, frames)
     assert sum(map(len, parts)) == size_bytes
     assert decode(frame_of(parts)) == (what, kind, correlation_id, header, frames)
 
 
-def test_large_frames_are_not_copied() -> None:
+def test_stream_message_with_large_frames_is_not_copied() -> None:
     large, small = memoryview(bytes(COPY_BELOW_BYTES)), b"x"
     parts, _ = encode(What.REPLY, 0, 1, b"head", [large, small])
     assert parts[1] is large
@@ -36,7 +36,7 @@ def test_large_frames_are_not_copied() -> None:
 
 
 @given(st.binary(max_size=60))
-def test_any_bytes_are_a_message_or_refused(frame: bytes) -> None:
+def test_stream_message_of_any_bytes_is_decoded_or_refused(frame: bytes) -> None:
     try:
         message = decode(memoryview(frame))
     except MalformedFrame:
@@ -46,7 +46,7 @@ def test_any_bytes_are_a_message_or_refused(frame: bytes) -> None:
 
 
 @pytest.mark.parametrize("place", range(ENVELOPE_BYTES - 4, ENVELOPE_BYTES + 12))
-def test_a_length_that_does_not_fit_is_refused(place: int) -> None:
+def test_stream_message_with_a_wrong_length_is_refused(place: int) -> None:
     parts, _ = encode(What.REQUEST, 1, 2, b"head", [b"one", b"two"])
     for step in (1, 0x80):
         damaged = frame_of(parts)

@@ -55,7 +55,9 @@ async def read_answer(reader: asyncio.StreamReader) -> int:
     return length
 
 
-async def test_an_answer_is_given_even_while_another_is_under_way(directory: Path) -> None:
+async def test_peer_stream_with_an_answer_in_progress_sends_a_second_answer(
+    directory: Path,
+) -> None:
     """A follower may ask again before it has its answer; it must not wait for a lost one."""
     one = LavishSide(1, directory / "1", {2: directory / "2"})
     async with running(one):
@@ -67,7 +69,7 @@ async def test_an_answer_is_given_even_while_another_is_under_way(directory: Pat
         writer.close()
 
 
-async def test_stream_full_of_answers_is_not_read_for_requests(directory: Path) -> None:
+async def test_peer_stream_full_of_answers_stops_reading_requests(directory: Path) -> None:
     one = LavishSide(1, directory / "1", {2: directory / "2"})
     async with running(one):
         reader, writer = await asyncio.open_unix_connection(str(directory / "1"))
@@ -82,7 +84,7 @@ async def test_stream_full_of_answers_is_not_read_for_requests(directory: Path) 
         writer.close()
 
 
-async def test_listener_survives_clients_that_leave_and_too_many_open_files(
+async def test_peer_listener_continues_after_lost_clients_and_too_many_open_files(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, two = pair(directory)
@@ -102,7 +104,7 @@ async def test_listener_survives_clients_that_leave_and_too_many_open_files(
             await two.open_to(1)
 
 
-async def test_a_socket_that_cannot_be_set_up_does_not_end_the_listening(
+async def test_peer_listener_continues_after_a_socket_that_cannot_be_set_up(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On macOS a socket of a peer that has gone cannot be set up; the broker must continue."""
@@ -136,7 +138,7 @@ async def test_a_socket_that_cannot_be_set_up_does_not_end_the_listening(
 @pytest.mark.parametrize(
     "error", [RuntimeError("the loop"), ValueError("a name"), OSError(5, "io")]
 )
-async def test_dialling_goes_on_whatever_an_attempt_raises(
+async def test_peer_dialling_continues_after_an_attempt_that_raises(
     directory: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     unhandled: list[dict[str, Any]] = []
@@ -156,7 +158,7 @@ async def test_dialling_goes_on_whatever_an_attempt_raises(
     assert not errors and not unhandled
 
 
-async def test_a_callback_that_raises_does_not_end_the_stream(directory: Path) -> None:
+async def test_peer_stream_with_a_raising_callback_stays_open(directory: Path) -> None:
     """Later messages arrive, and the exception is reported, even if it is an OSError."""
     told: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
@@ -189,7 +191,7 @@ async def test_a_callback_that_raises_does_not_end_the_stream(directory: Path) -
         await server.stop()
 
 
-async def test_no_connection_is_accepted_after_the_stop(directory: Path) -> None:
+async def test_peer_connection_after_the_stop_is_refused(directory: Path) -> None:
     """A client that connected before, and says its hello afterwards, is refused."""
     one, _ = pair(directory)
     async with running(one):
@@ -200,7 +202,7 @@ async def test_no_connection_is_accepted_after_the_stop(directory: Path) -> None
     assert one.heard == []
 
 
-async def test_client_accepted_during_the_stop_is_refused(directory: Path) -> None:
+async def test_peer_client_accepted_during_the_stop_is_refused(directory: Path) -> None:
     one, _ = pair(directory)
     await one.streams.start()
     with socket.socket(socket.AF_UNIX) as newcomer:
@@ -213,7 +215,7 @@ async def test_client_accepted_during_the_stop_is_refused(directory: Path) -> No
 
 @pytest.mark.in_turn
 @pytest.mark.parametrize("turns", range(6))
-def test_a_stop_leaves_no_connection_open(directory: Path, turns: int) -> None:
+def test_peer_streams_stop_leaves_no_connection_open(directory: Path, turns: int) -> None:
     """A connection that is being accepted is closed too, at any stage."""
 
     async def scenario() -> None:
@@ -237,7 +239,7 @@ def test_a_stop_leaves_no_connection_open(directory: Path, turns: int) -> None:
     assert [str(w.message) for w in caught if w.category is ResourceWarning] == []
 
 
-async def test_an_attempt_given_up_too_late_leaves_no_stream(
+async def test_peer_dialling_attempt_cancelled_late_leaves_no_stream(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The loop closes such a connection without a call to its protocol."""
@@ -259,7 +261,7 @@ async def test_an_attempt_given_up_too_late_leaves_no_stream(
         assert seen[0].send(What.REQUEST, BULK, 1, b"", []) == 0
 
 
-async def test_dialling_after_immediate_disconnects_slows_down(directory: Path) -> None:
+async def test_peer_dialling_after_immediate_disconnects_slows_down(directory: Path) -> None:
     attempts = 0
 
     def accept(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -275,7 +277,7 @@ async def test_dialling_after_immediate_disconnects_slows_down(directory: Path) 
     server.close()
 
 
-async def test_a_failing_bind_is_refused_in_words(directory: Path) -> None:
+async def test_peer_listener_that_cannot_bind_is_refused_with_a_sentence(directory: Path) -> None:
     (directory / "1").mkdir()
     one, _ = pair(directory)
     with pytest.raises(PeerSocketError, match="cannot listen"):
@@ -283,7 +285,7 @@ async def test_a_failing_bind_is_refused_in_words(directory: Path) -> None:
     await one.streams.stop()
 
 
-async def test_a_hello_may_come_in_pieces(directory: Path) -> None:
+async def test_peer_hello_may_arrive_in_pieces(directory: Path) -> None:
     one, _ = pair(directory)
     async with running(one):
         reader, writer = await asyncio.open_unix_connection(str(directory / "1"))
@@ -295,7 +297,7 @@ async def test_a_hello_may_come_in_pieces(directory: Path) -> None:
         writer.close()
 
 
-async def test_empty_frames_are_sent(directory: Path) -> None:
+async def test_peer_stream_sends_empty_frames(directory: Path) -> None:
     one, two = pair(directory)
     async with running(one, two):
         stream = await one.open_to(2)

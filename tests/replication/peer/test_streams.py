@@ -85,7 +85,7 @@ async def refused(connected: tuple[asyncio.StreamReader, asyncio.StreamWriter]) 
     writer.close()
 
 
-async def test_a_request_is_answered_on_its_stream(directory: Path) -> None:
+async def test_peer_stream_request_is_answered_on_the_same_stream(directory: Path) -> None:
     one, two = pair(directory)
     async with running(one, two):
         stream = await one.open_to(2)
@@ -109,7 +109,9 @@ async def test_a_request_is_answered_on_its_stream(directory: Path) -> None:
         ("malformed", HELLO.pack(16, b"oncelog1", 2, 1) + b"\0\0\0\x05short"),
     ],
 )
-async def test_hello_of_a_stranger_is_refused(directory: Path, reason: str, sent: bytes) -> None:
+async def test_peer_hello_of_an_unknown_broker_is_refused(
+    directory: Path, reason: str, sent: bytes
+) -> None:
     one, _ = pair(directory)
     async with running(one):
         connected = await asyncio.open_unix_connection(str(directory / "1"))
@@ -120,7 +122,7 @@ async def test_hello_of_a_stranger_is_refused(directory: Path, reason: str, sent
         assert one.heard == []
 
 
-async def test_connection_without_a_hello_is_closed(
+async def test_peer_connection_without_a_hello_is_closed(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("oncelog.replication.peer.streams.HELLO_TIMEOUT_S", 0.05)
@@ -129,7 +131,7 @@ async def test_connection_without_a_hello_is_closed(
         await refused(await asyncio.open_unix_connection(str(directory / "1")))
 
 
-async def test_a_newer_stream_of_a_broker_ends_the_one_before(directory: Path) -> None:
+async def test_peer_stream_of_a_restarted_broker_closes_its_previous_one(directory: Path) -> None:
     one, _ = pair(directory)
     async with running(one):
         former = await asyncio.open_unix_connection(str(directory / "1"))
@@ -143,7 +145,7 @@ async def test_a_newer_stream_of_a_broker_ends_the_one_before(directory: Path) -
             assert one.lost == []
 
 
-async def test_a_stream_that_broke_is_dialled_again(directory: Path) -> None:
+async def test_peer_stream_that_broke_is_dialled_again(directory: Path) -> None:
     one, two = pair(directory)
     async with running(one):
         async with running(two):
@@ -156,7 +158,9 @@ async def test_a_stream_that_broke_is_dialled_again(directory: Path) -> None:
             assert await one.open_to(2) is not former
 
 
-async def test_memory_for_a_peer_that_does_not_read_is_bounded(peer: Peer, directory: Path) -> None:
+async def test_peer_stream_memory_for_a_peer_that_does_not_read_is_bounded(
+    peer: Peer, directory: Path
+) -> None:
     one = Side(1, directory / "bulk-1", {2: directory / "bulk-2"})
     async with running(one):
         stream = await one.open_to(2)
@@ -170,7 +174,7 @@ async def test_memory_for_a_peer_that_does_not_read_is_bounded(peer: Peer, direc
         await until(lambda: bool(stream.send(What.REQUEST, BULK, 1, b"", [])))
 
 
-async def test_a_killed_peer_fails_its_bulk_requests_at_once_and_comes_back(
+async def test_killed_peer_fails_its_bulk_requests_immediately_and_reconnects(
     peer: Peer, transport: PeerTransport
 ) -> None:
     peer.gate.hold(2, inbound=True, outbound=False)
@@ -188,7 +192,7 @@ async def test_a_killed_peer_fails_its_bulk_requests_at_once_and_comes_back(
 
 
 @pytest.mark.parametrize("direction", ["inbound", "outbound"])
-async def test_a_cut_holds_for_streams_and_is_silent(
+async def test_peer_stream_during_a_cut_drops_messages_silently(
     peer: Peer, transport: PeerTransport, direction: str
 ) -> None:
     peer.gate.cut(2, inbound=direction == "inbound", outbound=direction == "outbound")
@@ -218,7 +222,7 @@ def contexts(authority: Any, name: str) -> StreamTls:
 @pytest.mark.parametrize(
     ("name_of_two", "is_good"), [("broker-2", True), ("broker-3", False), ("localhost", False)]
 )
-async def test_tcp_certificates_decide_about_peers(
+async def test_peer_certificates_over_tcp_decide_which_brokers_connect(
     unused_ports: list[int], name_of_two: str, is_good: bool
 ) -> None:
     trustme = pytest.importorskip("trustme")
@@ -238,7 +242,9 @@ async def test_tcp_certificates_decide_about_peers(
             assert one.heard == []
 
 
-async def test_over_tcp_a_certificate_is_required(unused_ports: list[int]) -> None:
+async def test_peer_connection_over_tcp_without_a_certificate_is_refused(
+    unused_ports: list[int],
+) -> None:
     trustme = pytest.importorskip("trustme")
     authority = trustme.CA()
     address = ("127.0.0.1", unused_ports[0])

@@ -22,7 +22,7 @@ from .peer_process import BROKEN, BULK, COUNT, ECHO, ONE_WAY, SILENT
 pytestmark = pytest.mark.uvloop
 
 
-async def test_a_request_is_answered_with_header_and_frames(transport: PeerTransport) -> None:
+async def test_peer_request_is_answered_with_header_and_frames(transport: PeerTransport) -> None:
     for bulk, kind in ((False, ECHO), (True, BULK)):
         frames = [b"", b"small", memoryview(os.urandom(1 << 20))]
         header, answer = await transport.request(
@@ -34,7 +34,9 @@ async def test_a_request_is_answered_with_header_and_frames(transport: PeerTrans
     assert transport.bytes_received[2] > 2 << 20
 
 
-async def test_many_requests_under_way_find_their_answers(transport: PeerTransport) -> None:
+async def test_peer_requests_in_large_numbers_get_their_own_answers(
+    transport: PeerTransport,
+) -> None:
     async def one(i: int) -> None:
         header, _ = await transport.request(2, ECHO, b"%d" % i, timeout_ms=9000)
         assert header == b"%d" % i
@@ -43,7 +45,7 @@ async def test_many_requests_under_way_find_their_answers(transport: PeerTranspo
     assert not len(transport._under_way)
 
 
-async def test_frames_received_live_as_long_as_their_views(transport: PeerTransport) -> None:
+async def test_peer_frames_received_live_as_long_as_their_views(transport: PeerTransport) -> None:
     sent = [os.urandom(100_000) for _ in range(20)]
     kept = []
     for data in sent:
@@ -52,7 +54,7 @@ async def test_frames_received_live_as_long_as_their_views(transport: PeerTransp
     assert [bytes(view) for view in kept] == [data[10:-10] for data in sent]
 
 
-async def test_no_answer_is_a_time_out_and_a_late_one_is_dropped(
+async def test_peer_request_without_an_answer_times_out_and_a_late_answer_is_dropped(
     peer: Peer, transport: PeerTransport
 ) -> None:
     with pytest.raises(PeerTimeout):
@@ -65,7 +67,7 @@ async def test_no_answer_is_a_time_out_and_a_late_one_is_dropped(
     assert (await transport.request(2, ECHO, b"x", timeout_ms=5000))[0] == b"x"
 
 
-async def test_an_exception_of_a_handler_hurts_only_its_request(transport: PeerTransport) -> None:
+async def test_peer_handler_that_raises_fails_only_its_request(transport: PeerTransport) -> None:
     assert transport.send(2, BROKEN, b"")
     with pytest.raises(PeerUnavailable, match="ValueError"):
         await transport.request(2, BROKEN, b"", timeout_ms=5000)
@@ -74,14 +76,14 @@ async def test_an_exception_of_a_handler_hurts_only_its_request(transport: PeerT
     assert (await transport.request(2, ECHO, b"x", timeout_ms=5000))[0] == b"x"
 
 
-async def test_one_way_messages_arrive(transport: PeerTransport) -> None:
+async def test_peer_one_way_messages_all_arrive(transport: PeerTransport) -> None:
     for _ in range(300):
         assert transport.send(2, ONE_WAY, b"hello")
     count, _ = await transport.request(2, COUNT, b"", timeout_ms=5000)
     assert count == b"300"
 
 
-async def test_an_absent_peer_fails_a_request_at_once(lone: PeerTransport) -> None:
+async def test_peer_that_is_absent_fails_a_request_immediately(lone: PeerTransport) -> None:
     assert not lone.send(2, ONE_WAY, b"x")
     with pytest.raises(PeerUnavailable):
         await lone.request(2, ECHO, b"", timeout_ms=60_000)
@@ -89,7 +91,7 @@ async def test_an_absent_peer_fails_a_request_at_once(lone: PeerTransport) -> No
         await lone.request(7, ECHO, b"", timeout_ms=60_000)
 
 
-async def test_a_killed_peer_fails_its_requests_at_once_and_comes_back(
+async def test_killed_peer_fails_its_requests_immediately_and_reconnects(
     peer: Peer, transport: PeerTransport
 ) -> None:
     waiting = asyncio.ensure_future(transport.request(2, SILENT, b"", timeout_ms=60_000))
@@ -106,7 +108,7 @@ async def test_a_killed_peer_fails_its_requests_at_once_and_comes_back(
     assert peer.changes == [True, False, True]
 
 
-async def test_a_kill_is_seen_well_before_the_grace_is_over(
+async def test_killed_peer_is_reported_down_before_the_grace_period_ends(
     peer: Peer, transport: PeerTransport
 ) -> None:
     """A closed socket refuses connections: two refusals are enough."""
@@ -117,7 +119,7 @@ async def test_a_kill_is_seen_well_before_the_grace_is_over(
     assert loop.time() - killed < 2
 
 
-async def test_a_paused_peer_is_not_down_and_answers_when_it_goes_on(
+async def test_paused_peer_is_not_reported_down_and_answers_after_its_pause(
     peer: Peer, transport: PeerTransport
 ) -> None:
     peer.signal(signal.SIGSTOP)
@@ -129,7 +131,9 @@ async def test_a_paused_peer_is_not_down_and_answers_when_it_goes_on(
     assert peer.changes == [True]
 
 
-async def test_memory_for_a_paused_peer_is_bounded(peer: Peer, transport: PeerTransport) -> None:
+async def test_peer_transport_memory_for_a_paused_peer_is_bounded(
+    peer: Peer, transport: PeerTransport
+) -> None:
     peer.signal(signal.SIGSTOP)
     accepted = 0
     while transport.send(2, ONE_WAY, bytes(1000)):
@@ -140,7 +144,7 @@ async def test_memory_for_a_paused_peer_is_bounded(peer: Peer, transport: PeerTr
 
 
 @pytest.mark.parametrize("direction", ["inbound", "outbound"])
-async def test_a_cut_is_silent_and_one_way(
+async def test_peer_link_cut_in_one_direction_drops_messages_silently(
     peer: Peer, transport: PeerTransport, direction: str
 ) -> None:
     inbound = direction == "inbound"
@@ -154,7 +158,7 @@ async def test_a_cut_is_silent_and_one_way(
     assert count == (b"1" if inbound else b"0")
 
 
-async def test_stop_ends_requests_under_way(transport: PeerTransport) -> None:
+async def test_peer_transport_stop_fails_requests_in_progress(transport: PeerTransport) -> None:
     waiting = asyncio.ensure_future(transport.request(2, SILENT, b"", timeout_ms=60_000))
     await asyncio.sleep(0.01)
     await transport.stop()
@@ -163,7 +167,7 @@ async def test_stop_ends_requests_under_way(transport: PeerTransport) -> None:
     assert not transport.send(2, ONE_WAY, b"x")
 
 
-async def test_strangers_and_malformed_messages_are_dropped_and_counted(
+async def test_peer_messages_of_unknown_senders_and_malformed_ones_are_dropped_and_counted(
     lone: PeerTransport, directory: Path
 ) -> None:
     context = zmq.Context()
@@ -188,7 +192,7 @@ async def test_strangers_and_malformed_messages_are_dropped_and_counted(
     assert lone.dropped == {"stranger": 2, "malformed": 4}
 
 
-async def test_a_message_beyond_the_limit_costs_its_sender_the_connection(
+async def test_peer_message_beyond_the_limit_closes_the_connection_of_its_sender(
     transport: PeerTransport,
 ) -> None:
     with pytest.raises(PeerUnavailable):
@@ -196,14 +200,16 @@ async def test_a_message_beyond_the_limit_costs_its_sender_the_connection(
     await until(lambda: transport.send(2, ONE_WAY, b"x"))
 
 
-async def test_a_stale_socket_file_is_replaced(directory: Path) -> None:
+async def test_peer_socket_file_of_a_dead_process_is_replaced(directory: Path) -> None:
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(directory / "control-1"))
     async with Peer(directory).linked():
         pass
 
 
-async def test_the_same_node_twice_is_refused(directory: Path, transport: PeerTransport) -> None:
+async def test_peer_socket_of_a_running_node_is_refused_to_a_second_process(
+    directory: Path, transport: PeerTransport
+) -> None:
     second = PeerTransport(2, directory, [1, 2], max_message_bytes=1000)
     with pytest.raises(PeerSocketError, match="another process"):
         await second.start()
@@ -211,7 +217,7 @@ async def test_the_same_node_twice_is_refused(directory: Path, transport: PeerTr
 
 
 @pytest.mark.parametrize("bulk", [False, True])
-async def test_request_on_a_link_that_raises_ends_unavailable(
+async def test_peer_request_on_a_link_that_raises_fails_as_unavailable(
     transport: PeerTransport, bulk: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def send(*_: object) -> int:

@@ -21,7 +21,7 @@ KIND = 7
 
 
 @pytest.mark.uvloop
-async def test_failed_send_leaves_no_message_unread(directory: Path) -> None:
+async def test_peer_send_that_failed_leaves_no_received_message_unread(directory: Path) -> None:
     asker = PeerTransport(1, directory, [1, 2, 3], max_message_bytes=1 << 20)
     server = PeerTransport(2, directory, [1, 2, 3], max_message_bytes=1 << 20)
     heard: list[int] = []

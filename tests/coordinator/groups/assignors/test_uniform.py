@@ -25,64 +25,64 @@ def assigned(given: AssignmentSpec) -> dict[str, dict[bytes, set[int]]]:
     }
 
 
-def test_group_without_members_has_no_assignment() -> None:
+def test_uniform_group_without_members_has_no_assignment() -> None:
     assert run_to_end(assign_uniform(spec({A: 3}))) == {}
 
 
-def test_members_without_topics_get_nothing() -> None:
+def test_uniform_members_without_topics_get_no_partition() -> None:
     assert assigned(spec({A: 3}, m=member([]), n=member([]))) == {"m": {}, "n": {}}
 
 
-def test_topic_that_is_not_there_is_not_assigned() -> None:
+def test_uniform_topic_that_does_not_exist_is_not_assigned() -> None:
     assert assigned(spec({A: 1}, m=member([A, B]))) == {"m": {A: {0}}}
 
 
-def test_first_assignment_gives_each_member_its_share() -> None:
+def test_uniform_first_assignment_gives_each_member_an_equal_share() -> None:
     assert assigned(spec({A: 3, B: 3}, m=member([A, B]), n=member([A, B]))) == {
         "m": {A: {0, 1, 2}},
         "n": {B: {0, 1, 2}},
     }
 
 
-def test_fewer_partitions_than_members_leave_the_last_members_empty() -> None:
+def test_uniform_with_fewer_partitions_than_members_leaves_the_last_members_empty() -> None:
     given = spec({A: 2}, m=member([A]), n=member([A]), o=member([A]))
     assert assigned(given) == {"m": {A: {0}}, "n": {A: {1}}, "o": {}}
 
 
-def test_new_member_takes_one_partition_as_in_kafka() -> None:
+def test_uniform_new_member_takes_one_partition_like_apache_kafka() -> None:
     """Kafka 4.3: c1=0,1 c2=2; a third member gets 1."""
     given = spec({A: 3}, c1=member([A], {A: [0, 1]}), c2=member([A], {A: [2]}), n1=member([A]))
     assert assigned(given) == {"c1": {A: {0}}, "c2": {A: {2}}, "n1": {A: {1}}}
 
 
-def test_member_that_leaves_moves_only_its_partitions() -> None:
+def test_uniform_member_that_leaves_moves_only_its_own_partitions() -> None:
     given = spec({A: 6}, m=member([A], {A: [0, 3]}), o=member([A], {A: [2, 5]}))
     result = assigned(given)
     assert result["m"][A] > {0, 3} and result["o"][A] > {2, 5}
 
 
-def test_extra_partition_stays_with_the_member_that_has_it() -> None:
+def test_uniform_member_with_an_extra_partition_keeps_it() -> None:
     given = spec({A: 5}, m=member([A], {A: [0, 1]}), n=member([A], {A: [2, 3, 4]}))
     assert assigned(given) == {"m": {A: {0, 1}}, "n": {A: {2, 3, 4}}}
 
 
-def test_members_that_keep_all_get_their_own_target_back() -> None:
+def test_uniform_members_with_an_unchanged_target_get_the_same_object() -> None:
     given = spec({A: 4}, m=member([A], {A: [0, 1]}), n=member([A], {A: [2, 3]}))
     result = run_to_end(assign_uniform(given))
     assert all(result[id] is given.members[id].target for id in ("m", "n"))
 
 
-def test_partitions_of_a_grown_topic_go_to_the_members_with_the_fewest() -> None:
+def test_uniform_new_partitions_of_a_topic_go_to_the_members_with_the_fewest() -> None:
     given = spec({A: 5}, m=member([A], {A: [0, 1]}), n=member([A], {A: [2]}))
     assert assigned(given) == {"m": {A: {0, 1, 3}}, "n": {A: {2, 4}}}
 
 
-def test_different_subscriptions_are_compensated_by_other_topics() -> None:
+def test_uniform_member_without_a_topic_gets_no_more_of_another_than_balances() -> None:
     given = spec({A: 3, B: 3}, m=member([A]), n=member([A, B]))
     assert assigned(given) == {"m": {A: {0, 1, 2}}, "n": {B: {0, 1, 2}}}
 
 
-def test_dropped_subscription_moves_only_compensating_partitions() -> None:
+def test_uniform_member_that_drops_a_topic_moves_only_compensating_partitions() -> None:
     given = spec(
         {A: 2, B: 2, C: 2},
         m=member([A, B], {A: [0], B: [0], C: [0]}),
@@ -92,7 +92,7 @@ def test_dropped_subscription_moves_only_compensating_partitions() -> None:
     assert result == {"m": {A: {0, 1}, B: {0}}, "n": {B: {1}, C: {0, 1}}}
 
 
-def test_different_subscriptions_are_evened_out_over_several_topics() -> None:
+def test_uniform_members_with_different_subscriptions_are_balanced_over_topics() -> None:
     given = spec(
         {A: 4, B: 4},
         m=member([A], {A: [0, 1, 2, 3]}),
@@ -103,7 +103,9 @@ def test_different_subscriptions_are_evened_out_over_several_topics() -> None:
 
 
 @given(specs(homogeneous=True))
-def test_equal_subscriptions_differ_by_one_partition_at_most(given: AssignmentSpec) -> None:
+def test_uniform_members_with_equal_subscriptions_differ_by_at_most_one_partition(
+    given: AssignmentSpec,
+) -> None:
     assignment = run_to_end(assign_uniform(given))
     check_complete(given, assignment)
     counts = sizes(assignment)
@@ -111,7 +113,9 @@ def test_equal_subscriptions_differ_by_one_partition_at_most(given: AssignmentSp
 
 
 @given(specs(homogeneous=False))
-def test_different_subscriptions_leave_nothing_to_even_out(given: AssignmentSpec) -> None:
+def test_uniform_assignment_with_different_subscriptions_cannot_be_improved_by_a_move(
+    given: AssignmentSpec,
+) -> None:
     """No single move makes it more even, and a second assignment changes nothing."""
     assignment = run_to_end(assign_uniform(given))
     check_complete(given, assignment)
@@ -125,7 +129,7 @@ def test_different_subscriptions_leave_nothing_to_even_out(given: AssignmentSpec
 
 
 @given(specs(homogeneous=True), st.data())
-def test_members_that_leave_move_their_partitions_only(
+def test_uniform_members_that_leave_move_only_their_own_partitions(
     given: AssignmentSpec, data: st.DataObject
 ) -> None:
     """With fewer members shares only grow, so the others keep their partitions."""
@@ -139,7 +143,7 @@ def test_members_that_leave_move_their_partitions_only(
 
 
 @given(specs(homogeneous=True), st.integers(1, 4))
-def test_members_that_join_take_no_more_than_their_share(given: AssignmentSpec, new: int) -> None:
+def test_uniform_members_that_join_take_only_their_share(given: AssignmentSpec, new: int) -> None:
     """Only the partitions of the new members move: none moves between the others."""
     before = run_to_end(assign_uniform(given))
     topics = next(iter(given.members.values())).topic_ids if given.members else frozenset[bytes]()
@@ -153,7 +157,7 @@ def test_members_that_join_take_no_more_than_their_share(given: AssignmentSpec, 
 
 
 @pytest.mark.parametrize("homogeneous", [True, False])
-def test_five_hundred_members_are_assigned_in_short_steps(homogeneous: bool) -> None:
+def test_uniform_assignment_of_500_members_runs_in_short_steps(homogeneous: bool) -> None:
     topics = [bytes([number, 9]) * 8 for number in range(10)]
     members = {
         f"member-{i:03}": member(topics if homogeneous else topics[i % 3 :]) for i in range(500)

@@ -57,7 +57,9 @@ def member(log: ConsumerLog, member_id: str = "m", **options: Any) -> ObedientCl
     return client
 
 
-def test_first_member_has_everything_with_its_first_answer(log: ConsumerLog) -> None:
+def test_first_member_of_a_consumer_group_gets_all_partitions_in_its_first_answer(
+    log: ConsumerLog,
+) -> None:
     client = ObedientClient(log, "m")
     answer = client.beat()
     assert (answer.error, answer.member_id, answer.member_epoch) == (0, "m", 1)
@@ -74,7 +76,7 @@ def test_first_member_has_everything_with_its_first_answer(log: ConsumerLog) -> 
     assert log.group.state_name == "Stable"
 
 
-def test_heartbeat_that_changes_nothing_writes_nothing(log: ConsumerLog) -> None:
+def test_consumer_heartbeat_without_a_change_writes_no_record(log: ConsumerLog) -> None:
     client = member(log)
     written = len(log.committed)
     for request in (client.short_request(), client.request()):
@@ -85,7 +87,7 @@ def test_heartbeat_that_changes_nothing_writes_nothing(log: ConsumerLog) -> None
     assert log.ask(client.request()).answer.assignment is not None, "a full request is told all"
 
 
-def test_heartbeat_without_a_full_decision_keeps_the_session(log: ConsumerLog) -> None:
+def test_consumer_heartbeat_on_the_short_path_keeps_the_session(log: ConsumerLog) -> None:
     client = member(log)
     log.ask(client.short_request())
     for _ in range(4):
@@ -94,7 +96,7 @@ def test_heartbeat_without_a_full_decision_keeps_the_session(log: ConsumerLog) -
     assert client.member_id in log.group.members
 
 
-def test_heartbeat_of_a_group_with_records_under_way_needs_the_full_decision(
+def test_consumer_heartbeat_with_uncommitted_group_records_takes_the_full_path(
     log: ConsumerLog,
 ) -> None:
     client = member(log)
@@ -104,7 +106,7 @@ def test_heartbeat_of_a_group_with_records_under_way_needs_the_full_decision(
     assert log.beat(client.short_request(), log.turn(), replayed=7) is not None
 
 
-def test_answer_waits_for_the_commit_of_its_records(log: ConsumerLog) -> None:
+def test_consumer_heartbeat_answer_waits_for_the_commit_of_its_records(log: ConsumerLog) -> None:
     log.holds = True
     ticket = log.ask(ObedientClient(log, "m").request())
     again = log.ask(ObedientClient(log, "m").request())
@@ -114,7 +116,9 @@ def test_answer_waits_for_the_commit_of_its_records(log: ConsumerLog) -> None:
     assert ticket.answer.member_epoch == again.answer.member_epoch == 1
 
 
-def test_second_member_takes_the_partitions_that_the_first_has_revoked(log: ConsumerLog) -> None:
+def test_second_member_gets_the_partitions_after_the_first_has_revoked_them(
+    log: ConsumerLog,
+) -> None:
     first = member(log, "a")
     log.pass_time(INTERVAL_MS)
     second = member(log, "b")
@@ -133,7 +137,7 @@ def test_second_member_takes_the_partitions_that_the_first_has_revoked(log: Cons
     assert log.group.state_name == "Stable"
 
 
-def test_target_assignment_waits_for_its_interval(log: ConsumerLog) -> None:
+def test_consumer_group_assignment_waits_for_the_assignment_interval(log: ConsumerLog) -> None:
     member(log, "a")
     second = member(log, "b")
     assert second.epoch == 1 and log.group.state_name == "Assigning"
@@ -155,7 +159,7 @@ def test_target_assignment_waits_for_its_interval(log: ConsumerLog) -> None:
         (0, {}, 0),
     ],
 )
-def test_heartbeat_with_another_member_epoch_is_fenced_unless_an_answer_was_lost(
+def test_consumer_heartbeat_with_another_epoch_is_fenced_unless_an_answer_was_lost(
     log: ConsumerLog, epoch: int, owned: Any, error: int
 ) -> None:
     client = member(log)
@@ -167,7 +171,7 @@ def test_heartbeat_with_another_member_epoch_is_fenced_unless_an_answer_was_lost
     assert log.ask(request(member_epoch=epoch, owned=owned)).answer.error == error
 
 
-def test_heartbeat_of_an_unknown_member_is_refused(log: ConsumerLog) -> None:
+def test_consumer_heartbeat_of_an_unknown_member_is_refused(log: ConsumerLog) -> None:
     stranger = ObedientClient(log, "x", epoch=1)
     answer = log.ask(stranger.short_request()).answer
     assert answer.error == ErrorCode.GROUP_ID_NOT_FOUND
@@ -177,7 +181,9 @@ def test_heartbeat_of_an_unknown_member_is_refused(log: ConsumerLog) -> None:
     assert answer.message == "Member x is not a member of group g."
 
 
-def test_member_that_leaves_gives_its_partitions_to_the_others_at_once(log: ConsumerLog) -> None:
+def test_consumer_group_member_that_leaves_frees_its_partitions_immediately(
+    log: ConsumerLog,
+) -> None:
     clients = [member(log, "a"), member(log, "b")]
     settle(log, clients)
     clients[0].leave()
@@ -188,7 +194,7 @@ def test_member_that_leaves_gives_its_partitions_to_the_others_at_once(log: Cons
     assert log.group.state_name == "Empty" and not log.group.holders
 
 
-def test_the_last_member_that_leaves_takes_the_target_of_the_group_with_it(
+def test_last_consumer_group_member_that_leaves_clears_the_target_assignment(
     log: ConsumerLog,
 ) -> None:
     """The next member has its partitions at once, not after the interval (Kafka since 4.4)."""
@@ -202,7 +208,7 @@ def test_the_last_member_that_leaves_takes_the_target_of_the_group_with_it(
     assert log.group.target.epoch == 3
 
 
-def test_the_epoch_rises_with_the_assignor_of_the_group(log: ConsumerLog) -> None:
+def test_consumer_group_epoch_rises_when_the_server_assignor_changes(log: ConsumerLog) -> None:
     """The group keeps its epoch at later heartbeats, as in Kafka since 4.4."""
     client = member(log, "a")
     log.pass_time(INTERVAL_MS)
@@ -213,7 +219,9 @@ def test_the_epoch_rises_with_the_assignor_of_the_group(log: ConsumerLog) -> Non
     assert (log.group.epoch, len(log.committed)) == (2, written)
 
 
-def test_an_assignor_that_is_outvoted_raises_no_epoch(log: ConsumerLog) -> None:
+def test_server_assignor_without_a_majority_does_not_raise_the_group_epoch(
+    log: ConsumerLog,
+) -> None:
     clients = [member(log, name, assignor="uniform") for name in "abc"]
     settle(log, clients, 3)
     epoch = log.group.epoch
@@ -223,7 +231,7 @@ def test_an_assignor_that_is_outvoted_raises_no_epoch(log: ConsumerLog) -> None:
 
 
 @pytest.mark.parametrize("votes", [("range", "uniform"), ("uniform", "range")])
-def test_tie_of_two_assignors_is_decided_by_their_names_and_not_by_their_order(
+def test_server_assignors_with_equal_votes_are_chosen_by_name_and_not_by_order(
     log: ConsumerLog, votes: tuple[str, str]
 ) -> None:
     log.set_topic("t", 5)
@@ -238,7 +246,9 @@ def test_tie_of_two_assignors_is_decided_by_their_names_and_not_by_their_order(
     assert log.group.epoch == epoch
 
 
-def test_silent_member_is_removed_when_its_session_is_over(log: ConsumerLog) -> None:
+def test_consumer_group_member_without_heartbeats_is_removed_at_its_session_timeout(
+    log: ConsumerLog,
+) -> None:
     clients = [member(log, "a"), member(log, "b")]
     settle(log, clients)
     log.pass_time(SESSION_MS - 2_000)
@@ -250,7 +260,9 @@ def test_silent_member_is_removed_when_its_session_is_over(log: ConsumerLog) -> 
     assert clients[1].beat().error == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_sessions_that_end_together_begin_an_epoch_each(log: ConsumerLog) -> None:
+def test_consumer_group_sessions_that_expire_together_raise_the_epoch_once_each(
+    log: ConsumerLog,
+) -> None:
     clients = [member(log, "a"), member(log, "b"), member(log, "c")]
     settle(log, clients)
     epoch = log.group.epoch
@@ -259,7 +271,7 @@ def test_sessions_that_end_together_begin_an_epoch_each(log: ConsumerLog) -> Non
 
 
 @pytest.mark.parametrize("is_loaded_anew", [False, True])
-def test_member_that_revokes_nothing_is_removed_after_its_rebalance_timeout(
+def test_consumer_group_member_that_revokes_nothing_is_removed_at_its_rebalance_timeout(
     log: ConsumerLog, is_loaded_anew: bool
 ) -> None:
     first = member(log, "a")
@@ -279,7 +291,7 @@ def test_member_that_revokes_nothing_is_removed_after_its_rebalance_timeout(
     assert first.beat().error == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_session_starts_again_when_the_group_is_loaded(log: ConsumerLog) -> None:
+def test_consumer_group_that_is_loaded_starts_all_sessions_again(log: ConsumerLog) -> None:
     member(log)
     log.pass_time(SESSION_MS - 1)
     log.load_anew()
@@ -289,7 +301,7 @@ def test_session_starts_again_when_the_group_is_loaded(log: ConsumerLog) -> None
     assert not log.group.members
 
 
-def test_static_member_comes_back_to_its_partitions(log: ConsumerLog) -> None:
+def test_static_member_that_rejoins_a_consumer_group_gets_its_partitions(log: ConsumerLog) -> None:
     first, second = member(log, "a", instance="i"), member(log, "b")
     settle(log, [first, second])
     had, epoch = indexes(first), log.group.epoch
@@ -304,14 +316,14 @@ def test_static_member_comes_back_to_its_partitions(log: ConsumerLog) -> None:
     assert first.beat(owned=None).error == ErrorCode.FENCED_INSTANCE_ID
 
 
-def test_join_with_an_instance_id_in_use_is_refused(log: ConsumerLog) -> None:
+def test_join_with_an_instance_id_of_a_live_member_is_refused(log: ConsumerLog) -> None:
     member(log, "a", instance="i")
     answer = log.ask(ObedientClient(log, "b", instance="i").request()).answer
     assert answer.error == ErrorCode.UNRELEASED_INSTANCE_ID
     assert list(log.group.members) == ["a"]
 
 
-def test_static_member_that_stays_away_is_removed(log: ConsumerLog) -> None:
+def test_static_member_away_beyond_its_session_timeout_is_removed(log: ConsumerLog) -> None:
     first, second = member(log, "a", instance="i"), member(log, "b")
     settle(log, [first, second])
     first.leave(-2)
@@ -322,7 +334,9 @@ def test_static_member_that_stays_away_is_removed(log: ConsumerLog) -> None:
     assert indexes(second) == list(range(6)) and not log.group.instances
 
 
-def test_created_deleted_and_extended_topics_begin_a_new_epoch(log: ConsumerLog) -> None:
+def test_subscribed_topic_created_deleted_or_extended_raises_the_group_epoch(
+    log: ConsumerLog,
+) -> None:
     client = member(log, topics=("t", "u"))
     log.set_topic("t", 8)
     log.pass_time(INTERVAL_MS)
@@ -339,7 +353,7 @@ def test_created_deleted_and_extended_topics_begin_a_new_epoch(log: ConsumerLog)
     assert log.group.epoch == 4
 
 
-def test_topic_without_subscribers_changes_nothing(log: ConsumerLog) -> None:
+def test_topic_without_subscribers_does_not_raise_the_group_epoch(log: ConsumerLog) -> None:
     client = member(log)
     written = len(log.committed)
     log.set_topic("other", 3)
@@ -347,7 +361,7 @@ def test_topic_without_subscribers_changes_nothing(log: ConsumerLog) -> None:
     assert len(log.committed) == written
 
 
-def test_dropped_topic_is_taken_from_its_member_at_once(log: ConsumerLog) -> None:
+def test_unsubscribed_topic_is_taken_from_its_member_immediately(log: ConsumerLog) -> None:
     log.set_topic("u", 2)
     client = member(log, topics=("t", "u"))
     client.topics = ("u",)
@@ -358,7 +372,7 @@ def test_dropped_topic_is_taken_from_its_member_at_once(log: ConsumerLog) -> Non
     assert log.group.subscribed_topics == {"u"}
 
 
-def test_pattern_follows_the_topics_that_come(log: ConsumerLog) -> None:
+def test_subscribed_pattern_includes_topics_created_later(log: ConsumerLog) -> None:
     log.set_topic("other", 1)
     client = member(log, topics=(), pattern="t.*")
     assert client.epoch == 1
@@ -374,13 +388,13 @@ def test_pattern_follows_the_topics_that_come(log: ConsumerLog) -> None:
     assert not log.group.patterns
 
 
-def test_invalid_pattern_is_refused_and_changes_nothing(log: ConsumerLog) -> None:
+def test_subscribed_pattern_that_is_invalid_is_refused_without_a_change(log: ConsumerLog) -> None:
     client = ObedientClient(log, "m", topics=None, pattern="(t")
     assert log.ask(client.request()).answer.error == ErrorCode.INVALID_REGULAR_EXPRESSION
     assert not log.committed and GROUP not in log.table.groups
 
 
-def test_full_group_refuses_another_member(log: ConsumerLog) -> None:
+def test_consumer_group_at_its_maximum_size_refuses_another_member(log: ConsumerLog) -> None:
     member(log, "a")
     log.settings = type(log.settings)(max_size=1)
     answer = log.ask(ObedientClient(log, "b").request()).answer
@@ -388,7 +402,7 @@ def test_full_group_refuses_another_member(log: ConsumerLog) -> None:
     assert log.ask(ObedientClient(log, "a").request()).answer.error == 0
 
 
-def test_memory_of_members_is_bounded_and_given_back(
+def test_consumer_group_member_metadata_is_bounded_and_released(
     log: ConsumerLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(consumer_groups, "METADATA_BYTES_MAX", 3_000)
@@ -403,7 +417,9 @@ def test_memory_of_members_is_bounded_and_given_back(
     assert log.table.held_metadata.size_bytes == 0
 
 
-def test_large_group_is_assigned_beside_its_heartbeats(log: ConsumerLog) -> None:
+def test_consumer_group_with_1000_partitions_is_assigned_between_heartbeats(
+    log: ConsumerLog,
+) -> None:
     log.set_topic("t", 1_000)
     clients = [member(log, f"m{number}") for number in range(4)]
     settle(log, clients, 4)
@@ -435,7 +451,7 @@ def test_loaded_group_equals_the_served_group(log: ConsumerLog) -> None:
     assert len(log.committed) == written
 
 
-def test_dropped_pattern_begins_one_epoch_and_no_more(log: ConsumerLog) -> None:
+def test_unsubscribed_pattern_raises_the_group_epoch_once(log: ConsumerLog) -> None:
     log.set_topic("u", 2)
     clients = [member(log, "a"), member(log, "b", topics=(), pattern="u")]
     settle(log, clients, 4)
@@ -447,7 +463,7 @@ def test_dropped_pattern_begins_one_epoch_and_no_more(log: ConsumerLog) -> None:
     assert sorted([*indexes(clients[0]), *indexes(clients[1])]) == list(range(6))
 
 
-def test_group_of_500_members_and_1000_partitions_is_assigned_in_short_steps(
+def test_consumer_group_of_500_members_and_1000_partitions_is_assigned_in_short_steps(
     log: ConsumerLog,
 ) -> None:
     log.set_topic("t", 1_000)
@@ -461,7 +477,7 @@ def test_group_of_500_members_and_1000_partitions_is_assigned_in_short_steps(
 
 
 @pytest.mark.in_turn
-def test_members_of_many_patterns_are_assigned_in_short_steps(log: ConsumerLog) -> None:
+def test_consumer_group_with_200_patterns_is_assigned_in_short_steps(log: ConsumerLog) -> None:
     """The group has 200 of them over 3,000 topics."""
     for number in range(3_000):
         log.set_topic(f"topic-{number}", 1)

@@ -33,7 +33,7 @@ def test_first_member_of_a_large_group_gets_an_epoch_above_zero(
     "more",
     [{"rack_id": "r" * 2_000}, {"topic_pattern": "p" * 2_000}, {"topic_names": ("n" * 2_000,)}],
 )
-def test_memory_of_a_member_s_later_descriptions_is_bounded(
+def test_consumer_group_metadata_added_by_later_heartbeats_is_bounded(
     more: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(consumer_groups, "METADATA_BYTES_MAX", 3_000)
@@ -45,14 +45,14 @@ def test_memory_of_a_member_s_later_descriptions_is_bounded(
     assert client.beat().error == 0
 
 
-def test_memory_of_member_ids_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_consumer_group_memory_of_member_ids_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(consumer_groups, "METADATA_BYTES_MAX", 3_000)
     log = ConsumerLog()
     refused = ObedientClient(log, "m" * 2_000).beat()
     assert refused.error == ErrorCode.GROUP_MAX_SIZE_REACHED
 
 
-def test_static_member_takes_its_place_where_there_is_no_room_for_another(
+def test_static_member_rejoins_a_group_whose_metadata_memory_is_full(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     log = ConsumerLog()
@@ -65,7 +65,7 @@ def test_static_member_takes_its_place_where_there_is_no_room_for_another(
     assert again.owned and list(log.group.members) == ["b"]
 
 
-def test_hash_changes_with_created_deleted_extended_and_recreated_topics() -> None:
+def test_consumer_group_metadata_hash_changes_with_each_topic_change() -> None:
     known = {name: ListedTopic(topic_id(name), range(2)) for name in ("a", "b", "c")}
     hashes = [
         metadata_hash(names, known)

@@ -22,7 +22,7 @@ STEP_MS_MAX = 20
     "pattern",
     ["t[0-9]+", "(^t[0-9])", "(?i)orders-.*", "a{1000}", "\\pL+", "grüß", "", "a|", "[.]"],
 )
-def test_expression_of_re2_is_taken(pattern: str) -> None:
+def test_re2_expression_that_is_valid_is_accepted(pattern: str) -> None:
     check_pattern(pattern)
 
 
@@ -31,12 +31,12 @@ def test_expression_of_re2_is_taken(pattern: str) -> None:
     ["(", "[", "a{1001}", "(a)\\1", "(?=a)", "(?<!b)a", "*", "\\pL{100}",
      "((a{100}){100}){100}", "x" * (PATTERN_CHARACTERS_MAX + 1)],
 )  # fmt: skip
-def test_expression_that_re2_refuses_or_is_too_large_is_invalid(pattern: str) -> None:
+def test_re2_expression_that_is_invalid_or_too_large_is_refused(pattern: str) -> None:
     with pytest.raises(InvalidRegularExpression, match="SubscribedTopicRegex"):
         check_pattern(pattern)
 
 
-def test_expressions_match_whole_names() -> None:
+def test_re2_expressions_match_whole_topic_names() -> None:
     topics = {"t1", "t2", "at1", "t1a", "orders-EU", "orders-us"}
     patterns = ["t[0-9]", "(?i)ORDERS-.*", "t1", ".*", "^t1$", "t.*|a.*", "none"]
     assert run_to_end(resolving_patterns(patterns, topics)) == {
@@ -50,11 +50,11 @@ def test_expressions_match_whole_names() -> None:
     }
 
 
-def test_invalid_expression_of_a_record_matches_nothing() -> None:
+def test_re2_expression_invalid_in_a_stored_record_matches_no_topic() -> None:
     assert run_to_end(resolving_patterns(["(", "t"], ["t"])) == {"(": (), "t": ("t",)}
 
 
-def test_expressions_without_topics_are_resolved_to_nothing() -> None:
+def test_re2_expressions_without_topics_resolve_to_no_topic() -> None:
     assert run_to_end(resolving_patterns(["a", "b"], ())) == {"a": (), "b": ()}
 
 
@@ -67,7 +67,7 @@ def test_expressions_without_topics_are_resolved_to_nothing() -> None:
          [("ab" * 125)[:249 - i % 9] + "abbaabab"[: i % 9] for i in range(300)]),
     ],
 )  # fmt: skip
-def test_many_or_hard_expressions_are_resolved_in_short_steps(
+def test_re2_expressions_in_large_numbers_are_resolved_in_short_steps(
     patterns: list[str], topics: list[str]
 ) -> None:
     resolved, longest_ms = longest_step(lambda: resolving_patterns(patterns, topics))
@@ -75,7 +75,7 @@ def test_many_or_hard_expressions_are_resolved_in_short_steps(
     assert longest_ms < STEP_MS_MAX
 
 
-def test_re2_is_loaded_with_the_first_expression() -> None:
+def test_re2_library_is_loaded_with_the_first_expression() -> None:
     program = (
         "import sys\n"
         "import oncelog.coordinator.groups.consumer.patterns as patterns\n"

@@ -172,7 +172,7 @@ def reconciled(case: Case) -> CurrentAssignment:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_reconcile_gives_the_assignment_of_the_table(case: Case) -> None:
+def test_reconciliation_of_each_member_state_gives_the_listed_assignment(case: Case) -> None:
     result = reconciled(case)
     if case.expected is None:
         assert result is case.before
@@ -180,13 +180,13 @@ def test_reconcile_gives_the_assignment_of_the_table(case: Case) -> None:
         assert result == case.expected and result is not case.before
 
 
-def test_table_has_each_state_with_and_without_owned_partitions() -> None:
+def test_reconciliation_table_has_each_state_with_and_without_owned_partitions() -> None:
     states = {(case.before.state, case.owned is None) for case in CASES}
     assert states >= {(state, said) for state in (STABLE, UNREVOKED) for said in (True, False)}
 
 
 @pytest.mark.parametrize("owned", [None, {A: {1}}])
-def test_member_in_an_unknown_state_that_may_own_partitions_is_fenced(
+def test_reconciliation_of_a_member_in_an_unknown_state_with_partitions_fences_it(
     owned: Partitions | None,
 ) -> None:
     with pytest.raises(FencedMemberEpoch, match="abandon all its partitions"):
@@ -207,7 +207,7 @@ steps = st.lists(
 
 
 @given(steps)
-def test_no_partition_has_two_owners_and_all_members_reach_the_target(
+def test_reconciliation_never_gives_a_partition_two_owners_and_reaches_the_target(
     events: list[tuple[str, list[int] | int]],
 ) -> None:
     """Members obey with their next heartbeat, and some answers are lost."""

@@ -77,7 +77,7 @@ WITHOUT_EPOCHS_OF_REVOKED = (
 )
 
 
-def test_records_written_by_kafka_are_written_the_same() -> None:
+def test_consumer_group_records_of_kafka_are_reencoded_to_the_same_bytes() -> None:
     assert {kind for kind, _, _ in WRITTEN_BY_KAFKA} == {3, 5, 6, 7, 8, 16}
     assert len(WRITTEN_BY_KAFKA) == 79
     for kind, key_bytes, value_bytes in WRITTEN_BY_KAFKA:
@@ -89,7 +89,7 @@ def test_records_written_by_kafka_are_written_the_same() -> None:
             assert encode_consumer_value(key, value) == value_bytes
 
 
-def test_decode_records_of_kafka_have_the_content_that_its_tools_print() -> None:
+def test_consumer_group_records_of_kafka_decode_to_the_content_its_tools_print() -> None:
     found: dict[str, Any] = {}
     for _, key_bytes, value_bytes in WRITTEN_BY_KAFKA:
         key = decode_consumer_key(key_bytes)
@@ -108,25 +108,25 @@ def test_decode_records_of_kafka_have_the_content_that_its_tools_print() -> None
 
 
 @pytest.mark.parametrize("key, value, text", MADE_BY_KAFKA)
-def test_value_is_encoded_as_by_kafkas_classes(
+def test_consumer_group_value_bytes_equal_those_of_the_classes_of_kafka(
     key: ConsumerKey, value: ConsumerValue, text: str
 ) -> None:
     assert encode_consumer_value(key, value).hex() == text
     assert decode_consumer_value(key, bytes.fromhex(text)) == value
 
 
-def test_partitions_without_epochs_have_the_member_epoch() -> None:
+def test_assigned_partitions_without_epochs_get_the_member_epoch() -> None:
     value = decode_consumer_value(CURRENT_KEY, bytes.fromhex(WITHOUT_EPOCHS_OF_REVOKED))
     assert value == CurrentAssignment(3, 2, 1, {ONE: {0: 3, 5: 2}}, {THREE: {1: 3}})
 
 
-def test_partitions_without_epochs_of_a_static_member_that_is_away_have_epoch_zero() -> None:
+def test_assigned_partitions_without_epochs_of_an_absent_static_member_get_epoch_zero() -> None:
     away = "0000fffffffe" + WITHOUT_EPOCHS_OF_REVOKED[12:]
     value = decode_consumer_value(CURRENT_KEY, bytes.fromhex(away))
     assert isinstance(value, CurrentAssignment) and value.pending_revocation == {THREE: {1: 0}}
 
 
-def test_topics_of_an_older_group_are_read() -> None:
+def test_consumer_group_record_of_an_older_release_keeps_its_topics() -> None:
     key = decode_consumer_key(bytes.fromhex("0004000167"))
     assert key == GroupTopicsKey("g")
     kafkas = "00000200000000000000010000000000000002026100000003010000"
@@ -134,22 +134,22 @@ def test_topics_of_an_older_group_are_read() -> None:
 
 
 @pytest.mark.parametrize("kind", [0, 1, 2, 9, 10, 15, 17, 23, 0x7FFF, -1])
-def test_key_of_another_kind_is_no_consumer_groups(kind: int) -> None:
+def test_record_key_of_another_type_is_no_consumer_group_key(kind: int) -> None:
     assert decode_consumer_key(kind.to_bytes(2, "big", signed=True) + b"\0\1g") is None
 
 
-def test_unknown_tags_are_skipped() -> None:
+def test_consumer_group_record_with_unknown_tags_is_decoded() -> None:
     assert decode_consumer_value(GroupEpochKey("g"), bytes.fromhex("000000000007010902aabb")) == (
         GroupEpoch(7)
     )
 
 
-def test_unknown_version_is_refused() -> None:
+def test_consumer_group_record_of_an_unknown_version_is_refused() -> None:
     with pytest.raises(InvalidRecord, match="version 1"):
         decode_consumer_value(GroupEpochKey("g"), bytes.fromhex("00010000000700"))
 
 
-def test_truncated_record_is_refused() -> None:
+def test_consumer_group_record_that_is_truncated_is_refused() -> None:
     for _, key_bytes, value_bytes in WRITTEN_BY_KAFKA[:40]:
         for size in range(len(key_bytes)):
             with pytest.raises(InvalidRecord):
@@ -192,7 +192,7 @@ VALUES: dict[type[ConsumerKey], st.SearchStrategy[ConsumerValue]] = {
 
 
 @given(st.data())
-def test_decoded_record_equals_the_encoded_one(data: st.DataObject) -> None:
+def test_consumer_group_record_is_decoded_as_encoded(data: st.DataObject) -> None:
     key_type = data.draw(st.sampled_from(list(VALUES)))
     key = data.draw(st.builds(key_type, *[texts for _ in fields(key_type)]))
     value = data.draw(VALUES[key_type])
@@ -206,7 +206,7 @@ def test_decoded_record_equals_the_encoded_one(data: st.DataObject) -> None:
     st.sampled_from([b"", b"\0\0"]),
     st.binary(max_size=60),
 )
-def test_any_bytes_are_a_record_or_refused(
+def test_consumer_group_record_of_any_bytes_is_decoded_or_refused(
     kind: int, key_bytes: bytes, prefix: bytes, value: bytes
 ) -> None:
     with suppress(InvalidRecord):

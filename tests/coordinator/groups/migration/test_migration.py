@@ -49,7 +49,7 @@ def classic_group(
 
 
 @pytest.mark.parametrize("is_cooperative", [False, True])
-def test_group_with_a_consumer_for_a_while_is_classic_mixed_and_classic_again(
+def test_classic_group_joined_and_left_by_a_consumer_is_upgraded_and_downgraded(
     log: ConsumerLog, is_cooperative: bool
 ) -> None:
     first, second = classic_group(log, is_cooperative=is_cooperative)
@@ -74,7 +74,7 @@ def test_group_with_a_consumer_for_a_while_is_classic_mixed_and_classic_again(
     assert first.generation > generation
 
 
-def test_upgrade_is_one_batch_with_the_heartbeat_that_causes_it(log: ConsumerLog) -> None:
+def test_group_upgrade_is_written_in_one_batch_with_its_heartbeat(log: ConsumerLog) -> None:
     classic_group(log)
     before, batches = len(log.committed), log.batches
     ObedientClient(log, "n1").beat()
@@ -83,7 +83,7 @@ def test_upgrade_is_one_batch_with_the_heartbeat_that_causes_it(log: ConsumerLog
     assert decode_key(written[0][0]) == GroupKey(GROUP) and written[0][1] is None
 
 
-def test_downgrade_is_one_batch_with_all_tombstones(log: ConsumerLog) -> None:
+def test_group_downgrade_is_written_in_one_batch_with_all_tombstones(log: ConsumerLog) -> None:
     clients = classic_group(log)
     consumer = ObedientClient(log, "n1")
     settle(log, [*clients, consumer])
@@ -98,7 +98,7 @@ def test_downgrade_is_one_batch_with_all_tombstones(log: ConsumerLog) -> None:
 
 
 @pytest.mark.parametrize("bound", ["ELEMENTS_MAX", "METADATA_BYTES_MAX", "MEMBERS_MAX"])
-def test_group_too_large_for_one_batch_stays_a_consumer_group_without_the_last_consumer(
+def test_group_too_large_for_a_downgrade_batch_stays_a_consumer_group(
     log: ConsumerLog, bound: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clients = classic_group(log)
@@ -111,7 +111,7 @@ def test_group_too_large_for_one_batch_stays_a_consumer_group_without_the_last_c
     assert sorted(numbers(clients[0]) + numbers(clients[1])) == ALL
 
 
-def test_last_consumer_is_removed_although_the_classic_group_exceeds_a_batch(
+def test_last_consumer_is_removed_though_its_group_is_too_large_for_a_downgrade(
     log: ConsumerLog,
 ) -> None:
     clients = classic_group(log)
@@ -129,7 +129,9 @@ def test_last_consumer_is_removed_although_the_classic_group_exceeds_a_batch(
     assert set(log.group.members) == {client.member_id for client in clients}
 
 
-def test_leave_after_an_upgrade_is_answered_with_a_retriable_error(log: ConsumerLog) -> None:
+def test_leave_of_a_classic_member_after_an_upgrade_gets_a_retriable_error(
+    log: ConsumerLog,
+) -> None:
     (client,) = classic_group(log, 1)
     settle(log, [client, ObedientClient(log, "n1")])
     with pytest.raises(CoordinatorNotAvailable):
@@ -137,7 +139,9 @@ def test_leave_after_an_upgrade_is_answered_with_a_retriable_error(log: Consumer
 
 
 @pytest.mark.parametrize("kept", [0, 1])
-def test_upgrade_under_way_when_the_coordinator_dies_is_atomic(log: ConsumerLog, kept: int) -> None:
+def test_group_upgrade_interrupted_by_a_coordinator_death_is_atomic(
+    log: ConsumerLog, kept: int
+) -> None:
     clients = classic_group(log)
     log.holds = True
     consumer = ObedientClient(log, "n1")
@@ -151,7 +155,7 @@ def test_upgrade_under_way_when_the_coordinator_dies_is_atomic(log: ConsumerLog,
 
 
 @pytest.mark.parametrize("kept", [0, 1])
-def test_downgrade_under_way_when_the_coordinator_dies_is_atomic(
+def test_group_downgrade_interrupted_by_a_coordinator_death_is_atomic(
     log: ConsumerLog, kept: int
 ) -> None:
     clients = classic_group(log)
@@ -173,7 +177,7 @@ def test_downgrade_under_way_when_the_coordinator_dies_is_atomic(
     assert sorted(numbers(clients[0]) + numbers(clients[1])) == ALL
 
 
-def test_members_waiting_in_a_rebalance_are_answered_when_the_upgrade_is_written(
+def test_members_waiting_in_a_rebalance_are_answered_when_the_group_upgrade_is_written(
     log: ConsumerLog,
 ) -> None:
     first, second = classic_group(log)
@@ -191,7 +195,7 @@ def test_members_waiting_in_a_rebalance_are_answered_when_the_upgrade_is_written
     assert sorted(len(numbers(each)) for each in (first, second, third, consumer)) == [1, 1, 2, 2]
 
 
-def test_upgrade_that_cannot_be_written_leaves_the_classic_group_as_it_was(
+def test_group_upgrade_that_cannot_be_written_leaves_the_classic_group_unchanged(
     log: ConsumerLog,
 ) -> None:
     (client,) = classic_group(log, 1)
@@ -202,7 +206,7 @@ def test_upgrade_that_cannot_be_written_leaves_the_classic_group_as_it_was(
 
 
 @pytest.mark.parametrize("may_upgrade, may_downgrade", [(False, True), (True, False)])
-def test_migration_policy_disabled_keeps_the_groups_protocol(
+def test_group_with_migration_policy_disabled_keeps_its_protocol(
     log: ConsumerLog, may_upgrade: bool, may_downgrade: bool
 ) -> None:
     (client,) = classic_group(log, 1)
@@ -260,13 +264,17 @@ def test_group_larger_than_a_consumer_group_may_be_is_not_upgraded(
     assert kind(log) == "classic/Stable"
 
 
-def test_consumer_that_does_not_join_is_no_upgrade(log: ConsumerLog) -> None:
+def test_consumer_heartbeat_with_an_epoch_does_not_upgrade_a_classic_group(
+    log: ConsumerLog,
+) -> None:
     classic_group(log, 1)
     consumer = ObedientClient(log, "n1", epoch=3)
     assert consumer.beat().error == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_silent_classic_member_is_removed_when_its_own_session_is_over(log: ConsumerLog) -> None:
+def test_classic_member_of_a_mixed_group_is_removed_at_its_own_session_timeout(
+    log: ConsumerLog,
+) -> None:
     first, second = classic_group(log)
     consumer = ObedientClient(log, "n1")
     settle(log, [first, second, consumer])
@@ -277,7 +285,7 @@ def test_silent_classic_member_is_removed_when_its_own_session_is_over(log: Cons
     assert sorted(numbers(first) + numbers(consumer)) == ALL
 
 
-def test_silent_consumer_is_the_last_one_when_its_session_is_over(log: ConsumerLog) -> None:
+def test_last_consumer_of_a_mixed_group_is_removed_at_its_session_timeout(log: ConsumerLog) -> None:
     clients = classic_group(log)
     consumer = ObedientClient(log, "n1")
     settle(log, [*clients, consumer])
@@ -288,7 +296,7 @@ def test_silent_consumer_is_the_last_one_when_its_session_is_over(log: ConsumerL
     assert sorted(numbers(clients[0]) + numbers(clients[1])) == ALL
 
 
-def test_classic_member_that_does_not_join_again_in_time_is_removed(log: ConsumerLog) -> None:
+def test_classic_member_of_a_mixed_group_that_does_not_rejoin_is_removed(log: ConsumerLog) -> None:
     first, second = classic_group(log)
     consumer = ObedientClient(log, "n1")
     consumer.beat()
@@ -301,7 +309,7 @@ def test_classic_member_that_does_not_join_again_in_time_is_removed(log: Consume
     assert all_numbers((first, second, consumer)) == ALL
 
 
-def test_classic_member_that_never_syncs_is_removed(log: ConsumerLog) -> None:
+def test_classic_member_of_a_mixed_group_that_never_syncs_is_removed(log: ConsumerLog) -> None:
     consumer = ObedientClient(log, "n1")
     consumer.beat()
     client = ClassicClient(log, "c1")
@@ -313,7 +321,7 @@ def test_classic_member_that_never_syncs_is_removed(log: ConsumerLog) -> None:
     assert log.group.members.keys() == {"n1"}
 
 
-def test_static_classic_member_that_comes_back_as_a_consumer_takes_its_place(
+def test_static_classic_member_that_returns_as_a_consumer_replaces_itself(
     log: ConsumerLog,
 ) -> None:
     clients = [ClassicClient(log, name, instance=name) for name in ("a", "b")]
@@ -328,7 +336,7 @@ def test_static_classic_member_that_comes_back_as_a_consumer_takes_its_place(
     assert clients[1].heartbeat() == ErrorCode.FENCED_INSTANCE_ID
 
 
-def test_static_consumer_that_comes_back_as_a_classic_member_ends_the_mixed_group(
+def test_static_consumer_that_returns_as_a_classic_member_downgrades_the_group(
     log: ConsumerLog,
 ) -> None:
     stays = ClassicClient(log, "a", instance="a")
@@ -348,7 +356,7 @@ def test_static_consumer_that_comes_back_as_a_classic_member_ends_the_mixed_grou
     assert kind(log) == "classic/Stable" and successor.generation == generation
 
 
-def test_static_consumer_that_comes_back_to_a_group_at_work_has_all_join_again(
+def test_static_consumer_that_returns_as_a_classic_member_makes_all_members_rejoin(
     log: ConsumerLog,
 ) -> None:
     stays = ClassicClient(log, "a", instance="a")
@@ -364,7 +372,7 @@ def test_static_consumer_that_comes_back_to_a_group_at_work_has_all_join_again(
     assert sorted(numbers(stays) + numbers(successor)) == ALL
 
 
-def test_downgraded_group_that_is_loaded_has_all_join_again(log: ConsumerLog) -> None:
+def test_downgraded_group_that_is_loaded_makes_all_members_rejoin(log: ConsumerLog) -> None:
     clients = classic_group(log)
     consumer = ObedientClient(log, "n1")
     settle(log, [*clients, consumer])
@@ -377,7 +385,9 @@ def test_downgraded_group_that_is_loaded_has_all_join_again(log: ConsumerLog) ->
     assert sorted(numbers(clients[0]) + numbers(clients[1])) == ALL
 
 
-def test_offset_of_a_topic_that_is_gone_stays_out_of_the_upgrade(log: ConsumerLog) -> None:
+def test_committed_offset_of_a_deleted_topic_is_left_out_of_the_group_upgrade(
+    log: ConsumerLog,
+) -> None:
     (client,) = classic_group(log, 1)
     log.delete_topic(TOPIC)
     log.set_topic("u", 1)

@@ -29,14 +29,14 @@ def acl(name: str, principal: str = "User:alice") -> AclBinding:
 A, B, C = acl("a"), acl("b"), acl("c")
 
 
-def test_created_acls_are_there_and_deleted_ones_are_gone():
+def test_acls_created_and_deleted_are_applied_to_the_metadata():
     cluster = MetadataCluster()
     assert cluster.do(CreateAcls((A, B, A))).items == (Item(), Item(), Item())
     cluster.do(DeleteAcls((A, C)))
     assert list(cluster.state.acls) == [B]
 
 
-def test_acls_are_noticed_by_listeners_only_when_they_change_something():
+def test_acl_listeners_are_called_only_for_effective_changes():
     cluster = MetadataCluster()
     heard: list[bool] = []
     cluster.state.on_change(lambda changes: heard.append(changes.others_changed))
@@ -47,7 +47,7 @@ def test_acls_are_noticed_by_listeners_only_when_they_change_something():
     assert cluster.state.acls.generation is not generation
 
 
-def test_acls_beyond_the_bound_are_refused_and_known_ones_are_not(monkeypatch: pytest.MonkeyPatch):
+def test_acls_beyond_the_maximum_are_refused_except_existing_ones(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(rules, "ACLS_MAX", 2)
     cluster = MetadataCluster()
     items = cluster.do(CreateAcls((A, B, C, A))).items
@@ -56,7 +56,7 @@ def test_acls_beyond_the_bound_are_refused_and_known_ones_are_not(monkeypatch: p
     assert list(cluster.state.acls) == [A, B]
 
 
-def test_a_snapshot_has_the_acls_and_is_the_old_one_without_any():
+def test_metadata_snapshot_has_the_acls_and_is_unchanged_without_any():
     cluster = MetadataCluster()
     without = cluster.state.snapshot()
     many = tuple(acl(f"t{number}") for number in range(200))
@@ -71,7 +71,7 @@ def test_a_snapshot_has_the_acls_and_is_the_old_one_without_any():
     assert list(state.acls) == []
 
 
-def test_a_snapshot_of_many_acls_is_written_and_read_in_steps():
+def test_metadata_snapshot_of_many_acls_is_written_and_read_in_steps():
     state = ClusterState()
     for number in range(1_000):
         state.put_acl(acl(f"t{number}"))

@@ -38,7 +38,7 @@ def cluster() -> MetadataCluster:
     return cluster
 
 
-def test_the_broker_epoch_is_the_log_index_and_the_same_incarnation_keeps_it() -> None:
+def test_broker_epoch_is_the_log_index_and_is_kept_by_the_same_incarnation() -> None:
     cluster = MetadataCluster(())
     command = RegisterBroker(7, bytes(16), "boot", "localhost", 9092, "rack-a", "test-cluster")
     assert cluster.do(command).broker_epoch == cluster.index
@@ -62,7 +62,7 @@ def test_the_broker_epoch_is_the_log_index_and_the_same_incarnation_keeps_it() -
         ),
     ],
 )
-def test_malformed_or_foreign_registration_is_refused(
+def test_broker_registration_that_is_malformed_or_foreign_is_refused(
     command: RegisterBroker, error: ErrorCode
 ) -> None:
     cluster = MetadataCluster(())
@@ -84,7 +84,7 @@ def test_malformed_or_foreign_registration_is_refused(
         (1, "none", False),  # the very command that registered it, late or twice
     ],
 )
-def test_a_registration_replaces_the_one_that_it_expects_only(
+def test_broker_registration_replaces_only_the_expected_incarnation(
     number: int, expected_epoch: str, is_accepted: bool
 ) -> None:
     cluster = MetadataCluster(())
@@ -103,7 +103,7 @@ def test_a_registration_replaces_the_one_that_it_expects_only(
     assert (cluster.state.brokers[7] == stands) == (not is_accepted or number == 2)
 
 
-def test_a_registration_that_expects_a_broker_epoch_is_refused_when_there_is_none() -> None:
+def test_broker_registration_that_expects_an_unknown_epoch_is_refused() -> None:
     cluster = MetadataCluster(())
     result = cluster.do(_registration(1, 5))
     assert (result.error, result.broker_epoch) == (ErrorCode.STALE_BROKER_EPOCH, -1)
@@ -118,7 +118,7 @@ def _registration(number: int, expected_broker_epoch: int | None) -> RegisterBro
 
 
 @pytest.mark.parametrize("command", [UnfenceBroker, FenceBroker, BeginControlledShutdown])
-def test_a_command_about_another_incarnation_changes_nothing(
+def test_broker_command_with_another_epoch_is_refused_without_a_change(
     cluster: MetadataCluster, command: type
 ) -> None:
     before = cluster.state.snapshot()
@@ -127,7 +127,7 @@ def test_a_command_about_another_incarnation_changes_nothing(
     assert cluster.state.snapshot() == before
 
 
-def test_a_dead_leader_is_followed_by_the_next_in_sync_replica(cluster: MetadataCluster) -> None:
+def test_dead_leader_is_replaced_by_the_next_in_sync_replica(cluster: MetadataCluster) -> None:
     assert lists(cluster) == (1, (1, 2, 3), ())
     cluster.die(1)
     assert lists(cluster) == (2, (2, 3), ())
@@ -135,7 +135,7 @@ def test_a_dead_leader_is_followed_by_the_next_in_sync_replica(cluster: Metadata
     assert (partition.leader_epoch, partition.partition_epoch) == (1, 1)
 
 
-def test_a_dead_follower_leaves_the_isr_and_the_leader_epoch_stays(
+def test_dead_follower_leaves_the_isr_without_a_new_leader_epoch(
     cluster: MetadataCluster,
 ) -> None:
     cluster.die(3)
@@ -144,7 +144,7 @@ def test_a_dead_follower_leaves_the_isr_and_the_leader_epoch_stays(
     assert (partition.leader_epoch, partition.partition_epoch) == (0, 1)
 
 
-def test_replica_that_leaves_a_small_isr_is_eligible_and_the_last_leader_comes_first(
+def test_replica_that_leaves_an_isr_at_its_minimum_becomes_eligible(
     cluster: MetadataCluster,
 ) -> None:
     cluster.die(3, 1)
@@ -163,7 +163,7 @@ def test_replica_that_leaves_a_small_isr_is_eligible_and_the_last_leader_comes_f
     assert cluster.partition().last_known_leader == -1
 
 
-def test_an_eligible_replica_leads_without_waiting_for_the_last_leader(
+def test_eligible_replica_is_elected_without_waiting_for_the_last_leader(
     cluster: MetadataCluster,
 ) -> None:
     cluster.die(3, 1, 2)
@@ -171,7 +171,7 @@ def test_an_eligible_replica_leads_without_waiting_for_the_last_leader(
     assert lists(cluster) == (1, (1,), (2,))
 
 
-def test_with_min_isr_of_one_only_the_last_is_eligible() -> None:
+def test_partition_with_min_isr_one_has_only_the_last_leader_eligible() -> None:
     cluster = MetadataCluster(min_isr=1)
     cluster.topic()
     cluster.die(1, 2)
@@ -185,7 +185,9 @@ def test_with_min_isr_of_one_only_the_last_is_eligible() -> None:
     assert lists(cluster) == (3, (3,), ())
 
 
-def test_a_fast_restart_fences_the_old_incarnation_first(cluster: MetadataCluster) -> None:
+def test_broker_that_restarts_quickly_has_its_old_incarnation_fenced_first(
+    cluster: MetadataCluster,
+) -> None:
     first = cluster.epoch(1)
     second = cluster.register(1)
     assert second > first
@@ -198,7 +200,7 @@ def test_a_fast_restart_fences_the_old_incarnation_first(cluster: MetadataCluste
     assert cluster.partition().leader_epoch == 1
 
 
-def test_a_single_replica_that_comes_back_leads_again_in_a_new_epoch() -> None:
+def test_only_replica_that_returns_leads_again_in_a_new_leader_epoch() -> None:
     cluster = MetadataCluster()
     cluster.topic("t", (1,))
     cluster.start(1)
@@ -206,7 +208,7 @@ def test_a_single_replica_that_comes_back_leads_again_in_a_new_epoch() -> None:
     assert cluster.partition().leader_epoch == 2  # no leader, then the same broker
 
 
-def test_broker_that_lost_power_is_not_eligible(cluster: MetadataCluster) -> None:
+def test_broker_that_lost_power_is_removed_from_the_elr(cluster: MetadataCluster) -> None:
     cluster.die(3, 2)
     assert lists(cluster) == (1, (1,), (2,))
     cluster.start(2, lost_power=True)
@@ -215,7 +217,7 @@ def test_broker_that_lost_power_is_not_eligible(cluster: MetadataCluster) -> Non
     assert lists(cluster) == (-1, (), (1,))
 
 
-def test_broker_that_lost_power_unnoticed_leaves_the_isr_and_is_not_eligible(
+def test_broker_that_lost_power_unnoticed_leaves_the_isr_and_the_elr(
     cluster: MetadataCluster,
 ) -> None:
     cluster.die(3)
@@ -223,7 +225,7 @@ def test_broker_that_lost_power_unnoticed_leaves_the_isr_and_is_not_eligible(
     assert lists(cluster) == (2, (2,), ())
 
 
-def test_last_holder_that_lost_power_stays_in_the_elr(cluster: MetadataCluster) -> None:
+def test_last_eligible_replica_that_lost_power_stays_in_the_elr(cluster: MetadataCluster) -> None:
     cluster.die(1, 2, 3)
     assert lists(cluster) == (-1, (), (2, 3))
     cluster.register(2, lost_power=True)
@@ -249,7 +251,7 @@ def after_power_cuts(*nodes: int, min_isr: int) -> MetadataCluster:
     return cluster
 
 
-def test_broker_with_an_empty_directory_is_never_the_last_known_holder() -> None:
+def test_broker_with_an_empty_directory_never_becomes_the_last_known_replica() -> None:
     """Its data directory was replaced, and before it registers again all nodes lose power."""
     cluster = after_power_cuts(min_isr=2)
     cluster.register(1, lost_power=True)
@@ -298,7 +300,7 @@ def test_last_known_replica_that_loses_its_directory_is_removed() -> None:
     assert lists(cluster) == (2, (2,), ())
 
 
-def test_when_all_directories_are_lost_the_last_leads() -> None:
+def test_partition_whose_replicas_all_lost_their_directories_is_led_by_the_last_known() -> None:
     cluster = after_power_cuts(1, 2, min_isr=3)
     cluster.register(3, lost_directory=True)
     assert lists(cluster) == (2, (2,), ()) and last_known_elr(cluster) == (1,)
@@ -309,7 +311,7 @@ def test_when_all_directories_are_lost_the_last_leads() -> None:
     assert lists(cluster) == (2, (2,), ())
 
 
-def test_an_unclean_election_prefers_the_last_known(cluster: MetadataCluster) -> None:
+def test_unclean_election_prefers_the_last_known_replica(cluster: MetadataCluster) -> None:
     cluster.set_isr(1, 3)
     cluster.start(3, lost_power=True)
     cluster.die(1)
@@ -319,7 +321,7 @@ def test_an_unclean_election_prefers_the_last_known(cluster: MetadataCluster) ->
 
 
 @pytest.mark.parametrize("lost_directory", [False, True])
-def test_an_old_registration_has_its_directory_in_the_boot_id(
+def test_broker_registration_of_an_old_release_has_its_directory_id_in_the_boot_id(
     cluster: MetadataCluster, lost_directory: bool
 ) -> None:
     for node in (1, 2, 3):
@@ -333,14 +335,14 @@ def test_an_old_registration_has_its_directory_in_the_boot_id(
     assert lists(cluster)[0] == (2 if lost_directory else 3)
 
 
-def test_a_registration_that_names_no_directory_has_lost_none() -> None:
+def test_broker_registration_without_a_directory_id_counts_as_the_same_directory() -> None:
     cluster = after_power_cuts(1, 2, min_isr=2)
     known = cluster.state.brokers[3]
     cluster.do(RegisterBroker(3, b"another process ", "boot-0", "127.0.0.1", 9003))
     assert known.directory_id and lists(cluster) == (-1, (), (3,))
 
 
-def test_unclean_elections_happen_where_they_are_allowed_only() -> None:
+def test_unclean_election_happens_only_where_enabled() -> None:
     cluster = MetadataCluster(min_isr=1)
     cluster.topic("clean")
     cluster.topic("unclean", (1, 2, 3), configs={"unclean.leader.election.enable": "true"})
@@ -363,7 +365,7 @@ def test_unclean_election_waits_for_any_live_replica() -> None:
     assert lists(cluster) == (3, (3,), ())
 
 
-def test_a_stopping_broker_hands_over_and_is_not_chosen_again() -> None:
+def test_broker_in_controlled_shutdown_loses_its_leaders_and_is_not_elected() -> None:
     cluster = MetadataCluster()
     cluster.topic("t", (1, 2, 3))
     cluster.topic("alone", (1,))
@@ -383,7 +385,7 @@ def test_a_stopping_broker_hands_over_and_is_not_chosen_again() -> None:
     assert cluster.partition("alone").leader == 1
 
 
-def test_producer_ids_come_in_blocks_and_never_twice() -> None:
+def test_producer_id_blocks_are_consecutive_and_never_repeated() -> None:
     cluster = MetadataCluster()
     first = cluster.do(AllocateProducerIds(1, cluster.epoch(1)))
     second = cluster.do(AllocateProducerIds(2, cluster.epoch(2)))
@@ -396,7 +398,7 @@ def test_producer_ids_come_in_blocks_and_never_twice() -> None:
     assert exhausted.error == ErrorCode.UNKNOWN_SERVER_ERROR and exhausted.message
 
 
-def test_the_cluster_keeps_its_first_name_and_takes_new_defaults() -> None:
+def test_cluster_id_cannot_be_changed_and_defaults_can() -> None:
     cluster = MetadataCluster()
     refused = cluster.do(SetClusterId("another", {}))
     assert refused.error == ErrorCode.INCONSISTENT_CLUSTER_ID
@@ -408,7 +410,7 @@ def test_the_cluster_keeps_its_first_name_and_takes_new_defaults() -> None:
     assert cluster.state.default_number("num.partitions") == 6
 
 
-def test_a_lower_default_of_min_isr_empties_the_elr() -> None:
+def test_default_min_isr_that_is_lowered_empties_the_elr() -> None:
     cluster = MetadataCluster(min_isr=2)
     cluster.topic()
     cluster.die(3, 2)
@@ -417,7 +419,7 @@ def test_a_lower_default_of_min_isr_empties_the_elr() -> None:
     assert cluster.partition().elr == ()
 
 
-def test_fencing_a_broker_that_leads_2000_partitions_is_one_small_command_of_few_calls() -> None:
+def test_fencing_a_broker_with_2000_leaders_is_one_small_command() -> None:
     cluster = MetadataCluster(())
     for node in (1, 2, 3):
         cluster.start(node)
@@ -436,7 +438,7 @@ def test_fencing_a_broker_that_leads_2000_partitions_is_one_small_command_of_few
     assert calls < 6000 * 60  # in steps; all 6000 have it in their ISR
 
 
-def test_a_replica_that_failed_must_fetch_in_a_new_leader_epoch(cluster: MetadataCluster) -> None:
+def test_failed_replica_gets_a_new_leader_epoch_to_fetch_in(cluster: MetadataCluster) -> None:
     """Its leader knows its former log end; it may be copied again, from nothing."""
     failed = FailReplicas(2, cluster.epoch(2), ((topic_id("t"), 0),))
     for _ in range(2):  # the second time it is not in the ISR any more
@@ -452,7 +454,7 @@ def test_a_replica_that_failed_must_fetch_in_a_new_leader_epoch(cluster: Metadat
     assert cluster.partition("t") == before  # the last one leads on: there is no other
 
 
-def test_a_replica_that_failed_outside_of_the_isr_is_no_candidate_either(
+def test_failed_replica_outside_the_isr_is_removed_from_the_elr(
     cluster: MetadataCluster,
 ) -> None:
     """It may be in the ELR: elected from there it could not serve, unnoticed."""

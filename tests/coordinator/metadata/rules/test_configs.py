@@ -46,7 +46,7 @@ def alter(
     return item
 
 
-def test_keys_are_set_and_deleted(cluster: MetadataCluster) -> None:
+def test_topic_config_keys_are_set_and_deleted(cluster: MetadataCluster) -> None:
     alter(
         cluster,
         ConfigOperation("retention.ms", DELETE),
@@ -56,7 +56,7 @@ def test_keys_are_set_and_deleted(cluster: MetadataCluster) -> None:
     assert configs == {"segment.bytes": "1000000", "cleanup.policy": "delete"}
 
 
-def test_lists_are_appended_to_and_subtracted_from(cluster: MetadataCluster) -> None:
+def test_topic_config_lists_are_appended_to_and_subtracted_from(cluster: MetadataCluster) -> None:
     alter(cluster, ConfigOperation("cleanup.policy", APPEND, "compact,delete"))
     assert cluster.state.topics["t"].configs["cleanup.policy"] == "delete,compact"
     alter(cluster, ConfigOperation("cleanup.policy", SUBTRACT, "delete"))
@@ -66,19 +66,23 @@ def test_lists_are_appended_to_and_subtracted_from(cluster: MetadataCluster) -> 
     assert cluster.state.topics["t"].configs["cleanup.policy"] == "delete,compact"
 
 
-def test_replaces_all_removes_keys_that_are_not_mentioned(cluster: MetadataCluster) -> None:
+def test_topic_config_alteration_with_replaces_all_removes_other_keys(
+    cluster: MetadataCluster,
+) -> None:
     alter(cluster, ConfigOperation("segment.bytes", SET, "1000000"), replaces_all=True)
     assert cluster.state.topics["t"].configs == {"segment.bytes": "1000000"}
 
 
-def test_validate_only_and_no_change_change_nothing(cluster: MetadataCluster) -> None:
+def test_topic_config_alteration_validated_only_or_equal_changes_no_metadata(
+    cluster: MetadataCluster,
+) -> None:
     before = cluster.state.snapshot()
     alter(cluster, ConfigOperation("segment.bytes", SET, "9"), validate_only=True)
     alter(cluster, ConfigOperation("retention.ms", SET, "5"))
     assert cluster.state.snapshot() == before
 
 
-def test_brokers_have_configs_one_by_one_and_all_together(cluster: MetadataCluster) -> None:
+def test_broker_configs_are_set_for_one_broker_and_for_all(cluster: MetadataCluster) -> None:
     operation = ConfigOperation("log.cleaner.threads", SET, "2")
     alter(cluster, operation, name="1", kind=BROKER_RESOURCE)
     alter(cluster, operation, name="", kind=BROKER_RESOURCE)
@@ -107,7 +111,7 @@ def test_brokers_have_configs_one_by_one_and_all_together(cluster: MetadataClust
         ("t", 0, "a", ErrorCode.UNSUPPORTED_VERSION),
     ],
 )
-def test_invalid_changes_of_configs_are_refused(
+def test_config_alteration_with_an_invalid_resource_or_key_is_refused(
     cluster: MetadataCluster, name: str, kind: int, key: str, error: ErrorCode
 ) -> None:
     before = cluster.state.snapshot()
@@ -115,14 +119,14 @@ def test_invalid_changes_of_configs_are_refused(
     assert cluster.state.snapshot() == before
 
 
-def test_a_resource_that_is_named_twice_is_refused(cluster: MetadataCluster) -> None:
+def test_config_alteration_that_names_a_resource_twice_is_refused(cluster: MetadataCluster) -> None:
     resource = ResourceConfigs(TOPIC_RESOURCE, "t", (ConfigOperation("a", SET, "1"),))
     items = cluster.do(AlterConfigs((resource, resource))).items
     assert [item.error for item in items] == [ErrorCode.INVALID_REQUEST] * 2
 
 
 @pytest.mark.parametrize(("name", "kind"), [("t", TOPIC_RESOURCE), ("", BROKER_RESOURCE)])
-def test_a_lower_min_isr_empties_the_elr_at_once(
+def test_min_isr_that_is_lowered_empties_the_elr_immediately(
     cluster: MetadataCluster, name: str, kind: int
 ) -> None:
     cluster.die(3, 2)
@@ -134,7 +138,7 @@ def test_a_lower_min_isr_empties_the_elr_at_once(
 
 
 @pytest.mark.parametrize(("name", "kind"), [("t", TOPIC_RESOURCE), ("", BROKER_RESOURCE)])
-def test_allowing_unclean_elections_elects_at_once(
+def test_unclean_leader_election_enable_elects_a_leader_immediately(
     cluster: MetadataCluster, name: str, kind: int
 ) -> None:
     cluster.die(3, 2, 1)
@@ -145,7 +149,7 @@ def test_allowing_unclean_elections_elects_at_once(
     assert (cluster.partition().leader, cluster.partition().isr) == (3, (3,))
 
 
-def test_an_election_with_a_lower_min_isr_empties_the_eligible_replicas(
+def test_election_with_a_lowered_min_isr_empties_the_elr(
     cluster: MetadataCluster,
 ) -> None:
     cluster.die(3, 2, 1)
@@ -156,7 +160,7 @@ def test_an_election_with_a_lower_min_isr_empties_the_eligible_replicas(
     assert (cluster.partition().isr, cluster.partition().elr) == ((2,), ())
 
 
-def test_the_topics_own_value_comes_before_the_clusters(cluster: MetadataCluster) -> None:
+def test_min_isr_of_a_topic_overrides_the_cluster_default(cluster: MetadataCluster) -> None:
     topic = cluster.state.topics["t"]
     assert cluster.state.min_insync_replicas(topic) == 2
     operation = ConfigOperation("min.insync.replicas", SET, "3")
@@ -168,7 +172,7 @@ def test_the_topics_own_value_comes_before_the_clusters(cluster: MetadataCluster
     assert cluster.state.min_insync_replicas(topic) == 1
 
 
-def test_unknown_group_may_have_configs(cluster: MetadataCluster) -> None:
+def test_group_config_may_be_set_for_an_unknown_group(cluster: MetadataCluster) -> None:
     key = "consumer.session.timeout.ms"
     assert not alter(cluster, ConfigOperation(key, SET, "50000"), name="g", kind=32).error
     assert cluster.state.group_configs == {"g": {key: "50000"}}
@@ -176,7 +180,7 @@ def test_unknown_group_may_have_configs(cluster: MetadataCluster) -> None:
     assert cluster.state.group_configs == {}
 
 
-def test_group_configs_that_are_only_tried_or_stay_the_same_change_nothing(
+def test_group_config_alteration_validated_only_or_equal_changes_no_metadata(
     cluster: MetadataCluster,
 ) -> None:
     operation = ConfigOperation("consumer.session.timeout.ms", SET, "50000")
@@ -188,7 +192,7 @@ def test_group_configs_that_are_only_tried_or_stay_the_same_change_nothing(
     assert cluster.state.revision == revision
 
 
-def test_empty_or_long_group_id_has_no_configs(cluster: MetadataCluster) -> None:
+def test_group_config_of_an_empty_or_too_long_group_id_is_refused(cluster: MetadataCluster) -> None:
     operation = ConfigOperation("consumer.session.timeout.ms", SET, "50000")
     for name in ("", "g" * (NAME_BYTES_MAX + 1)):
         item = alter(cluster, operation, name=name, kind=GROUP_RESOURCE)
@@ -196,7 +200,7 @@ def test_empty_or_long_group_id_has_no_configs(cluster: MetadataCluster) -> None
     assert cluster.state.group_configs == {}
 
 
-def test_groups_with_configs_are_bounded(cluster: MetadataCluster) -> None:
+def test_group_configs_beyond_the_maximum_of_groups_are_refused(cluster: MetadataCluster) -> None:
     operation = ConfigOperation("consumer.session.timeout.ms", SET, "50000")
     cluster.state.group_configs = {f"g{i}": {"k": "v"} for i in range(CONFIGURED_MAX)}
     item = alter(cluster, operation, name="one-more", kind=GROUP_RESOURCE)
@@ -206,7 +210,9 @@ def test_groups_with_configs_are_bounded(cluster: MetadataCluster) -> None:
     assert not alter(cluster, operation, name="one-more", kind=GROUP_RESOURCE).error
 
 
-def test_snapshot_has_group_configs_and_is_the_old_one_without(cluster: MetadataCluster) -> None:
+def test_metadata_snapshot_has_group_configs_and_is_unchanged_without_any(
+    cluster: MetadataCluster,
+) -> None:
     without = cluster.state.snapshot()
     assert without[:2] == b"\x9a\x01"  # ten parts of version 1, unchanged
     operation = ConfigOperation("consumer.session.timeout.ms", SET, "50000")

@@ -18,7 +18,7 @@ def altered(cluster: MetadataCluster, *changes: ScramChange) -> list[int]:
     return [item.error for item in cluster.do(command).items]
 
 
-def test_credentials_are_given_replaced_and_taken_by_mechanism() -> None:
+def test_scram_credentials_are_added_replaced_and_deleted_by_mechanism() -> None:
     cluster = MetadataCluster(())
     found = cluster.state.scram_credentials
     assert altered(cluster, ScramChange("a", 1, *FIRST), ScramChange("a", 2, *FIRST)) == [0, 0]
@@ -33,7 +33,7 @@ def test_credentials_are_given_replaced_and_taken_by_mechanism() -> None:
     assert found == {}
 
 
-def test_credentials_come_back_from_a_snapshot() -> None:
+def test_scram_credentials_are_restored_from_a_metadata_snapshot() -> None:
     cluster = MetadataCluster(())
     altered(cluster, ScramChange("b", 2, *FIRST), ScramChange("a", 1, *SECOND))
     pieces = run_to_end(encode_tables(cluster.state, {}))
@@ -41,6 +41,6 @@ def test_credentials_come_back_from_a_snapshot() -> None:
     assert tables.scram_credentials == cluster.state.scram_credentials
 
 
-def test_keys_of_a_user_are_not_shown() -> None:
+def test_scram_change_printed_shows_no_key() -> None:
     shown = repr(ScramChange("a", 1, *FIRST))
     assert "stored" not in shown and "server" not in shown and "'a'" in shown

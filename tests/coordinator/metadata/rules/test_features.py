@@ -11,7 +11,7 @@ def lowered(name: str, level: int, *, validate_only: bool = False) -> UpdateFeat
     return UpdateFeatures((FeatureUpdate(name, level, SAFE_DOWNGRADE),), 1, validate_only)
 
 
-def test_levels_are_state_of_the_metadata_and_of_its_snapshots() -> None:
+def test_feature_levels_are_kept_in_the_metadata_and_its_snapshots() -> None:
     cluster = MetadataCluster()
     heard: list[bool] = []
     cluster.state.on_change(lambda changes: heard.append(changes.others_changed))
@@ -26,7 +26,7 @@ def test_levels_are_state_of_the_metadata_and_of_its_snapshots() -> None:
     assert restored.snapshot() == cluster.state.snapshot()
 
 
-def test_a_level_that_holds_already_changes_nothing() -> None:
+def test_feature_update_to_the_same_level_changes_no_metadata() -> None:
     cluster = MetadataCluster()
     before = cluster.state.snapshot()
     cluster.do(lowered(TRANSACTION_VERSION, 2))
@@ -34,5 +34,5 @@ def test_a_level_that_holds_already_changes_nothing() -> None:
     assert cluster.state.snapshot() == before
 
 
-def test_a_feature_that_is_unknown_has_level_0() -> None:
+def test_feature_that_is_unknown_has_level_zero() -> None:
     assert ClusterState().feature_level("no.such.feature") == 0

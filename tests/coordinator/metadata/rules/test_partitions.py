@@ -22,7 +22,7 @@ def cluster() -> MetadataCluster:
     return cluster
 
 
-def test_the_leader_shrinks_and_expands_the_isr(cluster: MetadataCluster) -> None:
+def test_isr_is_shrunk_and_expanded_by_the_leader(cluster: MetadataCluster) -> None:
     error, item = cluster.propose(1, 2)
     assert error == 0 and item is not None and item.error == 0
     assert (item.leader, item.leader_epoch, item.isr, item.partition_epoch) == (1, 0, (1, 2), 1)
@@ -34,13 +34,15 @@ def test_the_leader_shrinks_and_expands_the_isr(cluster: MetadataCluster) -> Non
     assert cluster.partition().leader_epoch == 0
 
 
-def test_the_same_isr_again_changes_nothing(cluster: MetadataCluster) -> None:
+def test_isr_change_to_the_same_isr_changes_no_epoch(cluster: MetadataCluster) -> None:
     revision = cluster.state.revision
     cluster.set_isr(1, 2, 3)
     assert cluster.partition().partition_epoch == 0 and cluster.state.revision == revision
 
 
-def test_a_leader_of_another_incarnation_gets_stale_broker_epoch(cluster: MetadataCluster) -> None:
+def test_isr_change_by_a_former_leader_incarnation_gets_stale_broker_epoch(
+    cluster: MetadataCluster,
+) -> None:
     error, item = cluster.propose(1, broker_epoch=cluster.epoch(1) - 1)
     assert error == ErrorCode.STALE_BROKER_EPOCH and item is None
     error, item = cluster.propose(1, sender=9)
@@ -82,7 +84,7 @@ def test_isr_change_with_any_wrong_field_is_refused(
     assert item.partition_epoch == cluster.partition().partition_epoch
 
 
-def test_member_that_has_not_fetched_yet_does_not_prevent_an_expansion(
+def test_isr_expansion_is_accepted_with_a_member_of_unknown_broker_epoch(
     cluster: MetadataCluster,
 ) -> None:
     """After a fail-over the leader does not know its members' broker epochs (KIP-903)."""
@@ -95,7 +97,9 @@ def test_member_that_has_not_fetched_yet_does_not_prevent_an_expansion(
     assert item is not None and item.error == ErrorCode.INELIGIBLE_REPLICA, "who enters is known"
 
 
-def test_a_fenced_or_stopping_replica_is_not_admitted(cluster: MetadataCluster) -> None:
+def test_isr_expansion_with_a_fenced_or_stopping_replica_is_refused(
+    cluster: MetadataCluster,
+) -> None:
     cluster.die(3)
     _, item = cluster.propose(1, 2, 3)
     assert item is not None and item.error == ErrorCode.INELIGIBLE_REPLICA
@@ -106,7 +110,7 @@ def test_a_fenced_or_stopping_replica_is_not_admitted(cluster: MetadataCluster) 
     assert "shutting down" in str(item.message)
 
 
-def test_a_copy_of_a_refused_proposal_is_not_accepted_later(cluster: MetadataCluster) -> None:
+def test_isr_change_repeated_after_its_refusal_is_not_accepted(cluster: MetadataCluster) -> None:
     cluster.set_isr(1, 2)
     old_epoch = cluster.partition().partition_epoch
     cluster.die(3)
@@ -120,7 +124,9 @@ def test_a_copy_of_a_refused_proposal_is_not_accepted_later(cluster: MetadataClu
     cluster.set_isr(1, 2, 3)
 
 
-def test_the_preferred_leader_is_elected_when_it_is_in_sync(cluster: MetadataCluster) -> None:
+def test_preferred_leader_election_elects_the_preferred_replica_if_in_sync(
+    cluster: MetadataCluster,
+) -> None:
     cluster.die(1)
     cluster.start(1)
     assert list(cluster.state.imbalanced_partitions()) == [("t", 0)]
@@ -148,7 +154,9 @@ def test_unclean_election_on_request_elects_any_live_replica(cluster: MetadataCl
     assert (partition.leader, partition.isr, partition.elr) == (3, (3,), ())
 
 
-def test_elections_of_unknown_partitions_and_types_are_refused(cluster: MetadataCluster) -> None:
+def test_leader_election_of_an_unknown_partition_or_type_is_refused(
+    cluster: MetadataCluster,
+) -> None:
     for key in (("none", 0), ("t", 1), ("t", -1)):
         item = elect(cluster, PREFERRED, key)
         assert item.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -156,7 +164,9 @@ def test_elections_of_unknown_partitions_and_types_are_refused(cluster: Metadata
     assert result.error == ErrorCode.INVALID_REQUEST and not result.items
 
 
-def test_elections_of_all_partitions_leave_out_those_without_need(cluster: MetadataCluster) -> None:
+def test_leader_election_of_all_partitions_omits_those_already_preferred(
+    cluster: MetadataCluster,
+) -> None:
     cluster.topic("u", (2, 1), (1, 2))
     cluster.die(1)
     cluster.start(1)

@@ -27,7 +27,7 @@ def take_back(cluster: MetadataCluster) -> Item:
     return item
 
 
-def test_new_replicas_come_first_and_old_ones_go_when_all_are_in_sync(
+def test_reassignment_adds_new_replicas_first_and_removes_old_ones_when_all_are_in_sync(
     cluster: MetadataCluster,
 ) -> None:
     assert reassign(cluster, 4, 5, 1).error == 0
@@ -46,7 +46,9 @@ def test_new_replicas_come_first_and_old_ones_go_when_all_are_in_sync(
     assert not list(cluster.state.reassigning_partitions())
 
 
-def test_a_leader_that_is_removed_learns_of_its_successor(cluster: MetadataCluster) -> None:
+def test_reassignment_that_removes_the_leader_tells_it_the_new_leader(
+    cluster: MetadataCluster,
+) -> None:
     reassign(cluster, 4, 2, 3)
     error, item = cluster.propose(1, 2, 3, 4)
     assert error == 0 and item is not None
@@ -55,7 +57,9 @@ def test_a_leader_that_is_removed_learns_of_its_successor(cluster: MetadataClust
     assert cluster.partition().replicas == (4, 2, 3)
 
 
-def test_another_order_or_fewer_replicas_need_no_waiting(cluster: MetadataCluster) -> None:
+def test_reassignment_to_another_order_or_fewer_replicas_completes_immediately(
+    cluster: MetadataCluster,
+) -> None:
     reassign(cluster, 3, 1, 2)
     assert cluster.partition().replicas == (3, 1, 2) and cluster.partition().leader == 1
     reassign(cluster, 3)
@@ -64,7 +68,9 @@ def test_another_order_or_fewer_replicas_need_no_waiting(cluster: MetadataCluste
     assert partition.leader_epoch == 1
 
 
-def test_more_replicas_join_one_by_one(cluster: MetadataCluster) -> None:
+def test_reassignment_to_more_replicas_completes_when_all_are_in_sync(
+    cluster: MetadataCluster,
+) -> None:
     reassign(cluster, 1, 2, 3, 4, 5)
     assert cluster.partition().adding == (4, 5)
     cluster.set_isr(1, 2, 3, 5)
@@ -72,7 +78,7 @@ def test_more_replicas_join_one_by_one(cluster: MetadataCluster) -> None:
     assert len(cluster.partition().replicas) == 5
 
 
-def test_replaced_reassignment_can_be_cancelled_to_the_first_state(
+def test_reassignment_that_was_replaced_is_cancelled_to_the_original_replicas(
     cluster: MetadataCluster,
 ) -> None:
     reassign(cluster, 4, 2, 3)
@@ -85,7 +91,9 @@ def test_replaced_reassignment_can_be_cancelled_to_the_first_state(
     assert not cluster.partition().is_reassigning
 
 
-def test_taking_back_drops_new_members_of_the_isr(cluster: MetadataCluster) -> None:
+def test_reassignment_that_is_cancelled_removes_new_replicas_from_the_isr(
+    cluster: MetadataCluster,
+) -> None:
     reassign(cluster, 4, 5, 3)
     cluster.set_isr(1, 2, 3, 4)
     assert take_back(cluster).error == 0
@@ -93,7 +101,9 @@ def test_taking_back_drops_new_members_of_the_isr(cluster: MetadataCluster) -> N
     assert set(partition.replicas) == {1, 2, 3} and set(partition.isr) == {1, 2, 3}
 
 
-def test_taking_back_keeps_enough_holders_of_committed_data(cluster: MetadataCluster) -> None:
+def test_reassignment_cancel_without_enough_old_in_sync_replicas_is_refused(
+    cluster: MetadataCluster,
+) -> None:
     reassign(cluster, 4, 5, 3)
     cluster.set_isr(1, 4, 2)
     cluster.set_isr(1, 4)
@@ -108,7 +118,7 @@ def test_taking_back_keeps_enough_holders_of_committed_data(cluster: MetadataClu
     assert cluster.partition().is_reassigning
 
 
-def test_taking_back_keeps_an_eligible_holder_while_few_are_in_sync(
+def test_reassignment_cancel_that_would_drop_an_eligible_replica_is_refused(
     cluster: MetadataCluster,
 ) -> None:
     reassign(cluster, 4, 2, 3)
@@ -121,7 +131,7 @@ def test_taking_back_keeps_an_eligible_holder_while_few_are_in_sync(
     assert set(cluster.partition().replicas) == {1, 2, 3}
 
 
-def test_taking_back_uncleanly_where_that_is_allowed() -> None:
+def test_reassignment_cancel_with_unclean_elections_enabled_needs_a_live_old_replica() -> None:
     cluster = MetadataCluster((1, 2, 3), min_isr=1, unclean=True)
     cluster.topic("t", (1,))
     reassign(cluster, 2, 3)
@@ -136,7 +146,7 @@ def test_taking_back_uncleanly_where_that_is_allowed() -> None:
     assert (partition.replicas, partition.isr, partition.leader) == ((1,), (1,), 1)
 
 
-def test_invalid_reassignments_are_refused(cluster: MetadataCluster) -> None:
+def test_reassignment_to_an_invalid_replica_list_is_refused(cluster: MetadataCluster) -> None:
     for replicas in ((), (1, 1), (1, 9)):
         item = reassign(cluster, *replicas)
         assert item.error == ErrorCode.INVALID_REPLICA_ASSIGNMENT and item.message
@@ -154,7 +164,7 @@ def test_invalid_reassignments_are_refused(cluster: MetadataCluster) -> None:
     assert reassign(cluster, 1, 2, 4, may_change=False).error == 0
 
 
-def test_a_fenced_broker_may_be_a_target(cluster: MetadataCluster) -> None:
+def test_reassignment_to_a_fenced_broker_is_accepted(cluster: MetadataCluster) -> None:
     cluster.die(4)
     assert reassign(cluster, 4, 2, 3).error == 0
     assert cluster.partition().adding == (4,)

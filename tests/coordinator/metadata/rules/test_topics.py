@@ -30,7 +30,7 @@ def create(cluster: MetadataCluster, topic: NewTopic, *, validate_only: bool = F
     return item
 
 
-def test_a_topic_is_placed_where_the_command_is_applied(cluster: MetadataCluster) -> None:
+def test_topic_replicas_are_placed_when_the_command_is_applied(cluster: MetadataCluster) -> None:
     item = create(cluster, NewTopic("t", topic_id("t"), 6, 3, configs={"a": "b"}))
     assert (item.name, item.partition_count, item.replication_factor) == ("t", 6, 3)
     assert item.topic_id == topic_id("t")
@@ -44,7 +44,7 @@ def test_a_topic_is_placed_where_the_command_is_applied(cluster: MetadataCluster
     assert leaders == [1, 2], "small topics go round the brokers, too"
 
 
-def test_create_without_count_and_factor_uses_the_clusters_defaults(
+def test_topic_without_count_and_factor_gets_the_cluster_defaults(
     cluster: MetadataCluster,
 ) -> None:
     item = create(cluster, NewTopic("t", topic_id("t")))
@@ -102,7 +102,7 @@ def test_create_without_count_and_factor_uses_the_clusters_defaults(
         ),
     ],
 )
-def test_invalid_topics_are_refused_with_a_sentence(
+def test_topic_with_an_invalid_definition_is_refused_with_a_sentence(
     cluster: MetadataCluster, topic: NewTopic, error: ErrorCode
 ) -> None:
     cluster.topic("is_here", (1,))
@@ -111,7 +111,7 @@ def test_invalid_topics_are_refused_with_a_sentence(
     assert cluster.state.snapshot() == before
 
 
-def test_topics_of_one_request_have_their_own_outcomes(cluster: MetadataCluster) -> None:
+def test_topics_of_one_create_request_have_independent_outcomes(cluster: MetadataCluster) -> None:
     topics = (
         NewTopic("good", topic_id("1"), 1, 1),
         NewTopic("twice", topic_id("2"), 1, 1),
@@ -129,7 +129,7 @@ def test_topics_of_one_request_have_their_own_outcomes(cluster: MetadataCluster)
     assert sorted(cluster.state.topics) == ["also.good", "good"]
 
 
-def test_validate_only_answers_and_changes_nothing(cluster: MetadataCluster) -> None:
+def test_topic_creation_validated_only_creates_no_topic(cluster: MetadataCluster) -> None:
     before = cluster.state.snapshot()
     item = create(cluster, NewTopic("t", topic_id("t"), 6, 3), validate_only=True)
     assert item.partition_count == 6
@@ -140,7 +140,7 @@ def test_validate_only_answers_and_changes_nothing(cluster: MetadataCluster) -> 
     assert len(cluster.state.topics["t"].partitions) == 1
 
 
-def test_fenced_brokers_hold_replicas_only_when_there_is_no_choice(
+def test_topic_replicas_are_placed_on_fenced_brokers_only_if_unavoidable(
     cluster: MetadataCluster,
 ) -> None:
     cluster.die(1)
@@ -159,7 +159,7 @@ def test_fenced_brokers_hold_replicas_only_when_there_is_no_choice(
     assert create(cluster, assigned).error == ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
-def test_create_partitions_extends_a_topic(cluster: MetadataCluster) -> None:
+def test_topic_is_extended_by_create_partitions(cluster: MetadataCluster) -> None:
     cluster.topic("t", (1, 2))
     item = extend(cluster, MorePartitions("t", 4))
     assert item.error == 0 and item.partition_count == 4
@@ -182,7 +182,7 @@ def test_create_partitions_extends_a_topic(cluster: MetadataCluster) -> None:
         (MorePartitions("t", 2, ()), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
     ],
 )
-def test_invalid_extensions_are_refused(
+def test_topic_extension_that_is_invalid_is_refused(
     cluster: MetadataCluster, wanted: MorePartitions, error: ErrorCode
 ) -> None:
     cluster.topic("t", (1, 2))
@@ -190,7 +190,7 @@ def test_invalid_extensions_are_refused(
     assert len(cluster.state.topics["t"].partitions) == 1
 
 
-def test_a_topic_extended_twice_in_one_request_is_refused(cluster: MetadataCluster) -> None:
+def test_topic_extended_twice_in_one_request_is_refused(cluster: MetadataCluster) -> None:
     cluster.topic("t", (1,))
     result = cluster.do(CreatePartitions((MorePartitions("t", 2), MorePartitions("t", 3))))
     assert [item.error for item in result.items] == [ErrorCode.INVALID_REQUEST]
@@ -225,7 +225,7 @@ def test_topics_are_deleted_by_name_or_by_id(cluster: MetadataCluster) -> None:
         ),
     ],
 )
-def test_invalid_deletions_are_refused(
+def test_topic_deletion_that_is_invalid_is_refused(
     cluster: MetadataCluster, references: tuple, errors: tuple[ErrorCode, ...]
 ) -> None:
     cluster.topic("t")
@@ -235,7 +235,7 @@ def test_invalid_deletions_are_refused(
     assert "t" in cluster.state.topics
 
 
-def test_600_partitions_are_created_by_one_small_command_of_few_calls(
+def test_topic_with_600_partitions_is_created_by_one_small_command(
     cluster: MetadataCluster,
 ) -> None:
     command = encode_command(CreateTopics((NewTopic("t", topic_id("t"), 600, 3),)))

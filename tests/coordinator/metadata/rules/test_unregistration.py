@@ -16,7 +16,7 @@ def cluster() -> MetadataCluster:
     return cluster
 
 
-def test_a_stopped_broker_is_unregistered_once(cluster: MetadataCluster) -> None:
+def test_stopped_broker_is_unregistered_once(cluster: MetadataCluster) -> None:
     cluster.die(3)
     assert cluster.do(UnregisterBroker(3)).error == 0
     assert sorted(cluster.state.brokers) == [1, 2]
@@ -25,13 +25,13 @@ def test_a_stopped_broker_is_unregistered_once(cluster: MetadataCluster) -> None
     assert again.message == "Broker ID 3 is not currently registered"
 
 
-def test_a_live_broker_stays_registered(cluster: MetadataCluster) -> None:
+def test_live_broker_cannot_be_unregistered(cluster: MetadataCluster) -> None:
     refused = cluster.do(UnregisterBroker(3))
     assert refused.error == ErrorCode.INVALID_REQUEST and "Stop it" in (refused.message or "")
     assert 3 in cluster.state.brokers
 
 
-def test_a_partition_keeps_its_unregistered_replica_which_may_come_back(
+def test_unregistered_broker_stays_a_replica_and_may_register_again(
     cluster: MetadataCluster,
 ) -> None:
     cluster.die(2, 3)
@@ -45,7 +45,7 @@ def test_a_partition_keeps_its_unregistered_replica_which_may_come_back(
 
 @pytest.mark.parametrize("by_snapshot", [False, True])
 @pytest.mark.parametrize(("lost_directory", "leader"), [(False, 3), (True, 2)])
-def test_an_unregistered_broker_with_another_disk_does_not_lead(
+def test_unregistered_broker_that_returns_with_another_disk_is_not_elected(
     by_snapshot: bool, lost_directory: bool, leader: int
 ) -> None:
     """1 and 2 lost power, so 3 alone has all records; without its disk, 2 most likely has them."""

@@ -108,7 +108,9 @@ def change(journal: Journal, g: int, model: Model, rng: random.Random) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 1 << 32), power=st.booleans())
-def test_recovery_gives_the_log_of_a_finished_commit(seed: int, power: bool) -> None:
+def test_raft_journal_recovery_after_any_crash_has_a_state_of_a_finished_commit(
+    seed: int, power: bool
+) -> None:
     """After any crash it is the last synced state, or a later one if its frame got to the disk."""
     rng = random.Random(seed)
     disk = VirtualDisk(rng)
@@ -145,7 +147,7 @@ def test_recovery_gives_the_log_of_a_finished_commit(seed: int, power: bool) -> 
         journal = journal2
 
 
-def test_segments_are_deleted_when_snapshots_cover_them(disk: DirectoryDisk) -> None:
+def test_raft_journal_segments_are_deleted_when_snapshots_cover_them(disk: DirectoryDisk) -> None:
     """They go oldest first, never the current one, and the rest can be read."""
     journal, _ = open_journal(disk)
     for index in range(1, 200):
@@ -164,7 +166,9 @@ def test_segments_are_deleted_when_snapshots_cover_them(disk: DirectoryDisk) -> 
     assert sorted(models[0].entries) == list(range(191, 200))
 
 
-def test_a_missing_segment_is_noticed(tmp_path: Path, disk: DirectoryDisk) -> None:
+def test_raft_journal_with_a_missing_segment_is_refused(
+    tmp_path: Path, disk: DirectoryDisk
+) -> None:
     """It is noticed in the middle and at the beginning."""
     journal, _ = open_journal(disk)
     for index in range(1, 200):
@@ -178,7 +182,7 @@ def test_a_missing_segment_is_noticed(tmp_path: Path, disk: DirectoryDisk) -> No
     open_journal(disk)
 
 
-def test_a_sealed_log_proves_that_its_last_frame_was_synced(disk: DirectoryDisk) -> None:
+def test_raft_journal_seal_proves_that_the_last_frame_was_synced(disk: DirectoryDisk) -> None:
     """Damage to the last commit looks like a torn tail, unless a seal follows it."""
     journal, _ = open_journal(disk)
     journal.append_entry(0, 1, 1, b"x" * 100)
@@ -194,7 +198,7 @@ def test_a_sealed_log_proves_that_its_last_frame_was_synced(disk: DirectoryDisk)
         open_journal(disk)
 
 
-def test_another_node_or_other_voters_are_refused(disk: DirectoryDisk) -> None:
+def test_raft_journal_of_another_node_or_other_voters_is_refused(disk: DirectoryDisk) -> None:
     """The directory records its owner."""
     journal, _ = open_journal(disk)
     journal.append_voter(0)
@@ -205,7 +209,7 @@ def test_another_node_or_other_voters_are_refused(disk: DirectoryDisk) -> None:
         recover(disk, node_id=1, voters=(1, 2, 3, 4))
 
 
-def test_a_directory_has_one_user(tmp_path: Path) -> None:
+def test_raft_journal_directory_in_use_is_refused_to_a_second_process(tmp_path: Path) -> None:
     """A second process is refused with a sentence, and may have it later."""
     first, second = DirectoryDisk(tmp_path), DirectoryDisk(tmp_path)
     first.open()
@@ -216,7 +220,7 @@ def test_a_directory_has_one_user(tmp_path: Path) -> None:
     second.close()
 
 
-def test_record_of_a_newer_version_is_refused() -> None:
+def test_raft_journal_record_of_a_newer_version_is_refused() -> None:
     """An unknown record is not skipped."""
     disk = VirtualDisk(random.Random(1))
     journal, _ = open_journal(disk)
@@ -227,7 +231,7 @@ def test_record_of_a_newer_version_is_refused() -> None:
         open_journal(disk)
 
 
-def test_the_head_of_a_segment_repeats_every_group() -> None:
+def test_raft_journal_segment_repeats_the_state_of_every_group_at_its_start() -> None:
     """A group that is silent for long keeps its vote when old segments are deleted."""
     disk = VirtualDisk(random.Random(1))
     journal, _ = open_journal(disk)
