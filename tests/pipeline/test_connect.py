@@ -8,7 +8,7 @@ REFUSED = "is of Spark Connect, which runs foreachBatch elsewhere. Run the progr
 Frame = type("DataFrame", (), {"__module__": "pyspark.sql.connect.dataframe"})
 
 
-def test_a_frame_of_spark_connect_is_refused_where_the_query_starts() -> None:
+def test_spark_connect_streaming_frame_is_refused_at_the_start_of_the_query() -> None:
     with pytest.raises(RuntimeError, match=REFUSED):
         exactly_once(
             Frame(),  # type: ignore[arg-type]
@@ -19,7 +19,7 @@ def test_a_frame_of_spark_connect_is_refused_where_the_query_starts() -> None:
         )
 
 
-def test_a_batch_of_spark_connect_is_refused() -> None:
+def test_spark_connect_batch_frame_is_refused() -> None:
     sink = ExactlyOnceSink("connect", "127.0.0.1:9092", "out")
     with pytest.raises(RuntimeError, match=REFUSED):
         sink(Frame(), 0)  # type: ignore[arg-type]

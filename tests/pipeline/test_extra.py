@@ -22,7 +22,7 @@ WORDS = (
         "runpy.run_module('oncelog.pipeline.jobs.flights', run_name='__main__')",
     ],
 )
-def test_missing_spark_is_named_with_the_command_that_helps(program: str, tmp_path: Path) -> None:
+def test_missing_pyspark_is_reported_with_the_install_command(program: str, tmp_path: Path) -> None:
     done = run_to_end([sys.executable, "-c", HIDDEN + program], cwd=tmp_path)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == WORDS

@@ -44,13 +44,13 @@ STOPPED = f'{TRACE}  File "a.py"\nx.SinkStopped: Say so.\n{TRACE}  File "b.py"\n
         ("x" * 2_000, "x" * LENGTH_MAX),
     ],
 )
-def test_the_sentence_of_a_failure(text: str, sentence: str) -> None:
+def test_spark_failure_of_each_kind_is_reduced_to_its_sentence(text: str, sentence: str) -> None:
     assert sentence_of(RuntimeError(text)) == sentence
 
 
 @pytest.mark.kafka
 @pytest.mark.xdist_group("kafka as it comes")
-async def test_settings_that_a_kafka_lacks_are_named(kafka_as_it_comes: str) -> None:
+async def test_spark_settings_unsupported_by_a_kafka_are_named(kafka_as_it_comes: str) -> None:
     async with Admin(kafka_as_it_comes) as admin:
         with pytest.raises(SinkStopped) as stopped:
             await check_brokers(admin, 60_000, "transaction_timeout_ms", needs_prepared=True)

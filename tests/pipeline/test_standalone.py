@@ -15,7 +15,7 @@ from .standalone import SHORT_LIVED, standalone
 pytestmark = [pytest.mark.spark_slow, pytest.mark.xdist_group("spark")]
 
 
-def test_tasks_of_two_workers_write_a_batch(
+def test_spark_tasks_of_two_workers_write_one_batch(
     tmp_path: Path, cluster: Cluster, admin: BlockingAdmin
 ) -> None:
     admin.create_topic("standalone", partitions=3)

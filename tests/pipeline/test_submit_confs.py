@@ -14,7 +14,7 @@ other.name  x
 """
 
 
-def test_spark_defaults_conf_counts_more_than_our_defaults(tmp_path: Path) -> None:
+def test_spark_defaults_file_overrides_our_defaults(tmp_path: Path) -> None:
     (tmp_path / "spark-defaults.conf").write_text(FILE)
     found = submit_confs({"SPARK_CONF_DIR": str(tmp_path)}, Path("/nowhere"))
     assert found == {
@@ -28,14 +28,14 @@ def test_spark_defaults_conf_counts_more_than_our_defaults(tmp_path: Path) -> No
     assert decide({"spark.master": "local[2]"}, found, 2)["spark.master"] == "local[2]"
 
 
-def test_the_folder_of_spark_is_looked_at_without_spark_conf_dir(tmp_path: Path) -> None:
+def test_spark_home_conf_folder_is_read_without_spark_conf_dir(tmp_path: Path) -> None:
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf" / "spark-defaults.conf").write_text("spark.ui.enabled true\n")
     assert submit_confs({}, tmp_path) == {"spark.ui.enabled": "true"}
     assert submit_confs({}, tmp_path / "conf") == {}
 
 
-def test_pyspark_submit_args_count_more_than_the_file(tmp_path: Path) -> None:
+def test_pyspark_submit_args_override_the_spark_defaults_file(tmp_path: Path) -> None:
     (tmp_path / "spark-defaults.conf").write_text(FILE)
     words = "--master local[3] --packages a:b:1 -c spark.x='a b' --conf spark.y=c=d pyspark-shell"
     found = submit_confs(

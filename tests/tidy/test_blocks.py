@@ -17,17 +17,17 @@ ELSEWHERE: dict[Key, str] = {
     ("README.md", "'.[test]'"): "tests/tidy/test_docs.py::"
     "test_readme_has_the_test_command_of_the_build",
     ("README.md", ".venv/bin/oncelog demo"): "tests/proof/demo/test_run.py::"
-    "test_three_seeds_are_exactly_once_with_spark",
+    "test_demo_of_three_seeds_with_spark_is_exactly_once",
     ("docs/certified.md", "$ oncelog certify\n"): "tests/proof/certify/test_certifying.py::"
-    "test_our_own_recipe_keeps_its_promise",
+    "test_certify_of_our_own_recipe_keeps_its_promise",
     ("docs/certified.md", 'system = "Quix Streams"'): "tests/proof/certify/test_recipe.py::"
-    "test_every_recipe_of_ours_is_whole_and_says_where_its_promise_stands",
+    "test_certify_recipe_of_each_name_is_complete_and_cites_its_promise",
     ("docs/certified.md", "[second_reading]"): "tests/proof/certify/test_recipe.py::"
-    "test_a_second_reading_is_of_the_program_that_was_read",
+    "test_second_reading_of_a_program_changed_since_does_not_count",
     ("docs/conformance.md", "--against OTHER:PORT"): "tests/proof/conformance/test_clusters.py::"
-    "test_a_cluster_beside_itself_is_equal",
+    "test_conformance_of_a_cluster_with_itself_has_no_difference",
     ("docs/conformance.md", "--bootstrap OURS"): "tests/proof/conformance/test_recorded.py::"
-    "test_kafka_is_as_it_was_recorded_and_ours_conforms",
+    "test_conformance_of_apache_kafka_equals_its_record_and_ours_conforms",
     ("docs/databases.md", "import sqlite3, sys"): "tests/client/dual_write/test_writers.py::"
     "test_dual_write_service_in_the_docs_runs_as_shown",
     ("docs/databases.md", "--resolver postgresql://"): "tests/client/dual_write/test_check_back.py",
@@ -61,21 +61,21 @@ ELSEWHERE: dict[Key, str] = {
     ("docs/security.md", "refused User:alice"): "tests/node/security/test_refusals.py::"
     "test_a_refusal_is_a_line_that_says_which_acl_would_help",
     ("docs/spark-reference.md", "KAFKA_CA_FILE"): "tests/pipeline/test_secured.py::"
-    "test_program_of_the_page_runs_with_the_permissions_of_the_page",
+    "test_secured_page_program_runs_with_the_permissions_of_the_page",
     ("docs/spark-reference.md", "newest_by_key"): "tests/pipeline/sink/test_repair.py::"
-    "test_a_torn_batch_is_written_to_its_end_by_the_recipe",
+    "test_torn_batch_is_completed_by_the_documented_recipe",
     ("docs/spark-reference.md", "spark-submit --master spark://10.0.0.9:7077 invoices.py"):
-    "tests/pipeline/test_readme.py::test_the_same_file_on_a_spark_cluster",
+    "tests/pipeline/test_readme.py::test_readme_spark_program_runs_unchanged_on_a_spark_cluster",
     ("docs/spark-reference.md", "spark-class"): "tests/pipeline/test_readme.py::"
-    "test_the_same_file_on_a_spark_cluster",
+    "test_readme_spark_program_runs_unchanged_on_a_spark_cluster",
     ("docs/spark-reference.md", "--archives environment.tgz"): "tests/pipeline/test_readme.py::"
-    "test_executors_that_have_nothing_installed_get_a_packed_environment",
+    "test_spark_executors_without_packages_use_a_packed_environment",
     ("docs/spark.md", "oncelog.pipeline.jobs.flights"): "tests/pipeline/jobs/test_flights.py",
     ("docs/spark.md", "query invoices: batch 17"): "tests/pipeline/progress/test_listener.py",
     ("docs/testing.md", "test_every_order_counts_once"): "tests/proof/pytest_plugin/test_plugin.py"
-    "::test_the_example_of_the_page_runs_as_shown",
+    "::test_plugin_example_of_the_page_runs_as_shown",
     ("docs/testing.md", "python -m pytest -q test_orders.py"):
-    "tests/proof/pytest_plugin/test_plugin.py::test_the_example_of_the_page_runs_as_shown",
+    "tests/proof/pytest_plugin/test_plugin.py::test_plugin_example_of_the_page_runs_as_shown",
 }  # fmt: skip
 NOT_RUN: dict[Key, str] = {
     ("docs/ARCHITECTURE.md", "any Kafka client"): "a drawing",

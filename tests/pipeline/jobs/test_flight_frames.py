@@ -37,7 +37,7 @@ def parsed(spark, tmp_path_factory):
 
 
 @pytest.mark.in_turn
-def test_sums_are_those_of_the_csv(parsed):
+def test_flight_delay_sums_by_spark_equal_those_of_the_csv_file(parsed):
     sums = flight_frames.sum_records(flight_frames.delay_sums(parsed, "month"))
     found = dict(window_sums.read_sum(bytes(r["key"]), bytes(r["value"])) for r in sums.collect())
     expected = window_sums.sums_of_csv()
@@ -45,7 +45,7 @@ def test_sums_are_those_of_the_csv(parsed):
     assert found == expected
 
 
-def test_every_flight_is_enriched_once_and_says_where_it_stood(spark, parsed):
+def test_flight_enriched_by_spark_appears_once_with_its_input_offset(spark, parsed):
     airlines = flights.airlines()
     made = flight_frames.enrich(parsed.where("offset % 50 = 0"), airlines, "spark").collect()
     lines = flights.lines()
@@ -59,7 +59,7 @@ def test_every_flight_is_enriched_once_and_says_where_it_stood(spark, parsed):
         assert one.added == added(Flight.of(value), airlines)
 
 
-def test_value_that_is_no_flight_is_enriched_as_unknown_and_not_summed_up(spark):
+def test_flight_value_that_is_malformed_is_enriched_as_unknown_and_not_summed(spark):
     values = [b"junk", b"", b"1,2013,13,1" + b"," * 15, b"2,2013,2,30,,,,,,5,UA,,,EWR,,10,100,,,"]
     parsed = flight_frames.parse(records(spark, enumerate(values)))
     made = [take_apart(bytes(row["value"])) for row in
@@ -74,7 +74,7 @@ def test_value_that_is_no_flight_is_enriched_as_unknown_and_not_summed_up(spark)
     [("day", "2013-05-16"), ("week", "2013-05-13"), ("month", "2013-05-01"),
      ("quarter", "2013-04-01"), ("year", "2013-01-01")],
 )  # fmt: skip
-def test_windows_are_those_of_the_calendar(spark, window, begins):
+def test_flight_windows_are_months_or_days_of_the_calendar(spark, window, begins):
     value = b"7,2013,5,16,,,,,,NA,UA,1,N1,EWR,ORD,60,600,,,"
     parsed = flight_frames.parse(records(spark, [(0, value)]))
     (row,) = flight_frames.sum_records(flight_frames.delay_sums(parsed, window)).collect()

@@ -44,7 +44,7 @@ class Query:
         }  # fmt: skip
 
 
-def test_sinks_take_only_the_security_settings_of_a_file(tmp_path):
+def test_flight_job_sink_gets_only_the_security_settings_of_a_client_file(tmp_path):
     file = tmp_path / "client.properties"
     file.write_text(
         "bootstrap.servers=h:2\nclient.id=a\nrequest.timeout.ms=9\nsecurity.protocol=SASL_SSL\n"
@@ -61,7 +61,7 @@ def test_sinks_take_only_the_security_settings_of_a_file(tmp_path):
     ExactlyOnceSink("flights-sums", options.login["bootstrap.servers"], "delays", **taken)
 
 
-def test_a_micro_batch_is_reported_once_and_idle_triggers_are_not():
+def test_flight_job_reports_each_micro_batch_once_and_no_idle_trigger():
     query: Any = Query()
     reported: list[Any] = []
     reporter = ProgressReporter({"sums": query}, lambda *event: reported.append(event))
@@ -79,7 +79,7 @@ def test_a_micro_batch_is_reported_once_and_idle_triggers_are_not():
     ]
 
 
-def test_a_query_that_stopped_is_reported_in_one_line():
+def test_flight_job_whose_query_stopped_reports_it_in_one_line():
     query: Any = Query()
     reported: list[Any] = []
     try:
@@ -95,7 +95,7 @@ def test_a_query_that_stopped_is_reported_in_one_line():
     assert reported == [("failed", "sums", "SinkStopped: Sink s belongs to query q: say which.")]
 
 
-def test_options_of_the_sink_are_read_from_the_command_line():
+def test_flight_job_sink_options_are_read_from_the_command_line():
     given = ["first_batch=7", "transaction_timeout_ms=90000", "linger_ms=5"]
     options = arguments([*REQUIRED, *(f"--sink-option={one}" for one in given)])
     sink = ExactlyOnceSink("s", "h:1", "t", **dict(options.sink_option))
@@ -116,7 +116,7 @@ class Stuck:
         time.sleep(60)
 
 
-def test_query_that_does_not_stop_is_ended_by_force(monkeypatch):
+def test_flight_job_query_that_does_not_stop_is_killed(monkeypatch):
     codes = []
 
     def leave(code: int) -> None:
@@ -132,7 +132,7 @@ def test_query_that_does_not_stop_is_ended_by_force(monkeypatch):
     assert codes == [flights.FAILED]
 
 
-def test_options():
+def test_flight_job_arguments_have_defaults_and_refuse_wrong_ones():
     options = arguments(REQUIRED)
     assert (options.source, options.enriched, options.sums) == (
         "flights", "enriched-flights", "delays",
@@ -142,7 +142,7 @@ def test_options():
             arguments(wrong)
 
 
-def test_airlines_are_read_from_a_file_or_not_known(tmp_path):
+def test_flight_airlines_are_read_from_a_file_or_unknown(tmp_path):
     assert airlines(None) == {}
     file = tmp_path / "airlines.csv"
     file.write_text("carrier,name\nUA,United Air Lines Inc.\n")

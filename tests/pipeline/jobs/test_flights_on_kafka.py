@@ -100,7 +100,7 @@ def struck(admin: BlockingAdmin, kill: int) -> int:
     return partitions[kill % PARTITIONS].leader
 
 
-def test_brokers_of_kafka_are_killed_and_every_flight_counts_once(
+def test_flight_job_on_apache_kafka_with_killed_brokers_writes_every_flight_once(
     kafka: KafkaPeer, mode: str, tmp_path: Path
 ) -> None:
     job, kills, deadline = Job(kafka.bootstrap, mode, tmp_path), 0, time.monotonic() + LIMIT_S

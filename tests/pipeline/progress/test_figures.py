@@ -37,14 +37,14 @@ def progress(*sources: dict[str, Any], name: str | None = "bills", counted: int 
     }
 
 
-def test_lag_is_the_offsets_that_a_batch_left_in_each_partition() -> None:
+def test_query_lag_is_the_offsets_left_by_a_batch_in_each_partition() -> None:
     lag = lag_of(progress(source(offsets(10, 20), offsets(15, 20, 3))))
     assert lag is not None
     assert lag.by_partition == {("a", 0): 5, ("a", 1): 0, ("b", 0): 3}, "a new one begins at 0"
     assert (lag.total, lag.least, lag.most, lag.average) == (8, 0, 5, 8 / 3)
 
 
-def test_the_lag_of_two_sources_is_that_of_the_slower_one() -> None:
+def test_query_lag_of_two_sources_is_that_of_the_slower_one() -> None:
     two = progress(source(offsets(10), offsets(12)), source(offsets(5), offsets(11)))
     assert lag_of(two).by_partition == {("a", 0): 6}  # type: ignore[union-attr]
 
@@ -60,16 +60,16 @@ def test_the_lag_of_two_sources_is_that_of_the_slower_one() -> None:
         progress(source('{"flights":{"0":23}}', '{"flights":{"0":24}}')),
     ],
 )
-def test_the_lag_of_others_is_not_known(of: Any) -> None:
+def test_query_lag_of_other_sources_is_unknown(of: Any) -> None:
     assert lag_of(of) is None
 
 
-def test_offsets_are_taken_as_text_and_as_values() -> None:
+def test_query_progress_offsets_are_read_as_text_and_as_values() -> None:
     as_values = source(json.loads(offsets(1)), json.loads(offsets(4)))
     assert lag_of(progress(as_values)).total == 3  # type: ignore[union-attr]
 
 
-def test_the_line_of_a_batch() -> None:
+def test_query_progress_line_of_a_batch_has_its_figures() -> None:
     behind = progress(source(offsets(10, 20, 0), offsets(15, 20, 3)))
     assert str(figures_of(behind, 90)) == (
         "query bills: batch 7: 100 rows read, 90 written, 8 offsets behind in 3 partitions, "
@@ -84,7 +84,7 @@ def test_the_line_of_a_batch() -> None:
     )
 
 
-def test_rows_written_add_up_and_are_taken_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_query_rows_written_are_added_up_and_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(written, "KEPT", 2)
     note_written("q", 1, 10)
     note_written("q", 1, 5)
@@ -94,7 +94,7 @@ def test_rows_written_add_up_and_are_taken_once(monkeypatch: pytest.MonkeyPatch)
     assert [take_written("q", batch) for batch in range(3)] == [None, 1, 2]
 
 
-def test_the_file_is_in_prometheus_text_format(tmp_path: Path) -> None:
+def test_query_metrics_file_is_in_prometheus_text_format(tmp_path: Path) -> None:
     told, file = Exposition(), tmp_path / "q.prom"
     told.write(file)
     assert file.read_text() == ""
@@ -119,7 +119,9 @@ def test_the_file_is_in_prometheus_text_format(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["q.prom"]
 
 
-def test_queries_that_have_ended_are_forgotten_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_query_metrics_of_ended_queries_are_dropped_after_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("oncelog.pipeline.progress.exposition.ENDED_MAX", 2)
     told = Exposition()
     for name in ("one", "two", "three", "four"):

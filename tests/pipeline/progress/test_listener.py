@@ -45,7 +45,7 @@ def start(spark: "SparkSession", cluster: Cluster, folder: Path) -> "StreamingQu
 
 
 @pytest.mark.in_turn
-def test_a_query_is_watched_by_lines_figures_and_lag(
+def test_query_listener_reports_lines_figures_and_lag(
     spark: "SparkSession",
     cluster: Cluster,
     admin: BlockingAdmin,
@@ -109,7 +109,7 @@ def event(run: str, **more: Any) -> Any:
     return SimpleNamespace(runId=run, id="1-2-3", name="bills", exception=None, **more)
 
 
-def test_a_query_that_was_there_before_its_listener_ends_by_its_name(tmp_path: Path) -> None:
+def test_query_started_before_its_listener_ends_under_its_name(tmp_path: Path) -> None:
     listener = BatchListener(tmp_path / "q.prom")
     listener.onQueryProgress(event("run-1", progress=Told(progress())))
     listener.onQueryTerminated(event("run-1"))
@@ -118,7 +118,7 @@ def test_a_query_that_was_there_before_its_listener_ends_by_its_name(tmp_path: P
     assert "1-2-3" not in text
 
 
-def test_a_late_end_of_a_restarted_query_is_ignored(tmp_path: Path) -> None:
+def test_query_end_event_of_a_restarted_query_is_ignored(tmp_path: Path) -> None:
     listener = BatchListener(tmp_path / "q.prom")
     listener.onQueryStarted(event("run-1"))
     listener.onQueryStarted(event("run-2"))  # that comes at once, and ends by a queue

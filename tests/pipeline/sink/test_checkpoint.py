@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def test_the_checkpoint_of_a_running_query_is_found(spark: "SparkSession", checkpoint: str) -> None:
+def test_checkpoint_path_of_a_running_query_is_found(
+    spark: "SparkSession", checkpoint: str
+) -> None:
     found: list[str] = []
 
     def each_batch(frame: "DataFrame", batch_id: int) -> None:
@@ -31,7 +33,7 @@ def test_the_checkpoint_of_a_running_query_is_found(spark: "SparkSession", check
     assert found[0] == hashlib.sha256(planned).hexdigest()[:16]
 
 
-def test_a_spark_that_hides_its_checkpoint_needs_the_option_checkpoint(
+def test_checkpoint_path_hidden_by_spark_requires_the_checkpoint_option(
     spark: "SparkSession", tmp_path: Path
 ) -> None:
     unknown = str(uuid.uuid4())
@@ -45,7 +47,9 @@ def test_a_spark_that_hides_its_checkpoint_needs_the_option_checkpoint(
     assert plan_digest(spark, unknown, 0, given=str(tmp_path)) == wanted
 
 
-def test_a_file_system_is_set_up_as_the_session_says(spark: "SparkSession", tmp_path: Path) -> None:
+def test_checkpoint_file_system_is_configured_from_the_spark_session(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
     """An object store's keys may be set by `spark.conf.set`: Spark writes the checkpoint so."""
     spark.conf.set("fs.file.impl.disable.cache", "true")
     spark.conf.set("fs.s3a.access.key", "of this session")

@@ -32,7 +32,7 @@ def used(ids: ChildIds, batch_id: int, committed: Sequence[str] = (), generation
     return name
 
 
-def test_an_id_is_used_again_only_after_its_commit_and_for_a_newer_batch(ids: ChildIds) -> None:
+def test_child_id_is_reused_only_after_its_commit_and_for_a_newer_batch(ids: ChildIds) -> None:
     first, second = used(ids, 0), used(ids, 0)
     assert first != second
     assert used(ids, 2, [first]) == first
@@ -41,21 +41,21 @@ def test_an_id_is_used_again_only_after_its_commit_and_for_a_newer_batch(ids: Ch
     assert used(ids, 0, [first, second]) not in (first, second)  # a late task
 
 
-def test_an_attempt_has_its_id_for_itself(ids: ChildIds) -> None:
+def test_child_id_is_never_given_to_two_attempts(ids: ChildIds) -> None:
     name = used(ids, 0)
     assert ids.take("s", 1, 2, [name]) == name
     assert ids.take("s", 1, 2, [name]) != name  # its twin
     assert ids.take("s", 1, 3, [name]) != name  # the first one sleeps, or is dead
 
 
-def test_the_tasks_of_several_sinks_take_turns(ids: ChildIds) -> None:
+def test_child_ids_are_kept_apart_for_several_sinks(ids: ChildIds) -> None:
     one, other = used(ids, 0), ids.take("t", 1, 0)
     ids.put_back(other, "t", 1, 0)
     assert used(ids, 2, [one]) == one
     assert ids.take("t", 1, 2, [other, one]) == other
 
 
-def test_ids_of_other_generations_are_not_touched(ids: ChildIds) -> None:
+def test_child_ids_of_other_generations_are_not_reused(ids: ChildIds) -> None:
     own = used(ids, 0, generation=3)
     late = ids.take("s", 2, 9, [own])  # of a former driver
     assert generation_of("s", late) == 2
@@ -65,7 +65,7 @@ def test_ids_of_other_generations_are_not_touched(ids: ChildIds) -> None:
     assert ids.take("s", 3, 5, [own]) != own
 
 
-def test_another_process_of_the_executor_uses_it_again(tmp_path: Path) -> None:
+def test_child_id_is_reused_by_another_process_of_the_executor(tmp_path: Path) -> None:
     file = tmp_path / "ids"
     one, other = ChildIds(file), ChildIds(file)
     name = used(one, 0)
@@ -82,7 +82,7 @@ print(json.dumps([ids.take("s", 1, 1, names) for _ in names]))
 """
 
 
-def test_processes_that_take_at_the_same_time_have_different_ids(tmp_path: Path) -> None:
+def test_child_ids_taken_by_processes_at_the_same_time_are_different(tmp_path: Path) -> None:
     file = tmp_path / "ids"
     ids = ChildIds(file)
     names = [ids.take("s", 1, 0) for _ in range(60)]
@@ -103,7 +103,7 @@ def test_processes_that_take_at_the_same_time_have_different_ids(tmp_path: Path)
     assert set(names) <= set(taken)
 
 
-def test_a_table_that_is_locked_costs_new_ids(
+def test_child_id_table_that_is_locked_leads_to_new_ids(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(child_ids, "LOCK_TIMEOUT_S", 0.01)
@@ -134,7 +134,7 @@ def of_other_tables(file: Path) -> None:
     ],
     ids=["no table", "a directory", "another table"],
 )
-def test_where_there_is_no_table_a_process_keeps_its_own_ids(
+def test_child_id_table_that_cannot_be_created_leaves_each_process_its_own_ids(
     spoil: Callable[[Path], object], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     spoil(tmp_path / "ids")
@@ -145,7 +145,7 @@ def test_where_there_is_no_table_a_process_keeps_its_own_ids(
     assert caplog.text.count("this process' own") == 1
 
 
-def test_a_table_that_is_deleted_or_full_is_left_and_ids_go_on(tmp_path: Path) -> None:
+def test_child_id_table_that_is_deleted_or_full_is_abandoned_for_new_ids(tmp_path: Path) -> None:
     file = tmp_path / "ids"
     ids = ChildIds(file)
     name = used(ids, 0)
@@ -155,7 +155,7 @@ def test_a_table_that_is_deleted_or_full_is_left_and_ids_go_on(tmp_path: Path) -
     assert used(ids, 4, [name, fresh]) == fresh
 
 
-def test_a_python_without_sqlite_keeps_its_own_ids(
+def test_child_ids_in_a_python_without_sqlite_stay_within_the_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "sqlite3", None)
@@ -164,7 +164,7 @@ def test_a_python_without_sqlite_keeps_its_own_ids(
     assert used(ids, 2, [name]) == name
 
 
-def test_a_table_has_so_many_ids_and_a_busy_sink_drives_out_no_other(
+def test_child_id_table_is_bounded_and_a_busy_sink_evicts_no_other(
     ids: ChildIds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(child_ids, "IDS_MAX", 10)
@@ -180,7 +180,7 @@ def test_a_table_has_so_many_ids_and_a_busy_sink_drives_out_no_other(
     assert set(again) & set(names) == set(names[-10:])
 
 
-def test_worker_without_its_directory_has_no_table(
+def test_child_ids_of_a_worker_without_its_directory_have_no_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(SparkFiles, "_is_running_on_worker", True)
@@ -196,7 +196,7 @@ def test_worker_without_its_directory_has_no_table(
     assert ids_file() is None
 
 
-def test_two_threads_of_a_process_share_it(ids: ChildIds) -> None:
+def test_child_id_table_is_shared_by_two_threads(ids: ChildIds) -> None:
     name = ids.take("s", 1, 0)
     thread = threading.Thread(target=ids.put_back, args=(name, "s", 1, 0))
     thread.start()

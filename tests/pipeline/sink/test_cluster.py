@@ -97,7 +97,7 @@ def driver(bootstrap: str) -> AbstractAsyncContextManager[ManualDriver]:
     return driving(bootstrap)
 
 
-async def test_batches_are_written_skipped_and_their_ids_used_again(
+async def test_sink_batches_are_written_skipped_when_repeated_and_their_ids_reused(
     driver: ManualDriver, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, logger="oncelog.sink")
@@ -117,7 +117,9 @@ async def test_batches_are_written_skipped_and_their_ids_used_again(
     await driver.assert_once(all_rows(5))
 
 
-async def test_of_twin_attempts_the_one_that_spark_kept_counts(driver: ManualDriver) -> None:
+async def test_sink_with_two_attempts_of_a_task_commits_the_one_spark_kept(
+    driver: ManualDriver,
+) -> None:
     spec = driver.task_spec(await driver.until(RunTasks, 0))
     twins = [await driver.attempt(spec, 0) for _ in range(2)]
     others = [await driver.attempt(spec, p) for p in (1, 2)]
@@ -125,7 +127,7 @@ async def test_of_twin_attempts_the_one_that_spark_kept_counts(driver: ManualDri
     await driver.assert_once(batch_rows(0))
 
 
-async def test_a_zombie_attempt_of_an_older_batch_is_harmless_and_aborted(
+async def test_sink_attempt_of_an_older_batch_that_arrives_late_is_aborted(
     driver: ManualDriver,
 ) -> None:
     effect = await driver.until(RunTasks, 0)
@@ -140,7 +142,7 @@ async def test_a_zombie_attempt_of_an_older_batch_is_harmless_and_aborted(
 
 
 @pytest.mark.parametrize("point", [WriteDecision, CommitChildren, AbortChildren])
-async def test_a_zombie_driver_that_wakes_can_decide_nothing(
+async def test_sink_driver_that_resumes_after_its_successor_started_decides_no_batch(
     driver: ManualDriver, point: type[Effect]
 ) -> None:
     await driver.write(0)
@@ -155,7 +157,7 @@ async def test_a_zombie_driver_that_wakes_can_decide_nothing(
     await driver.assert_once(all_rows(3))
 
 
-async def test_a_batch_is_not_written_twice_after_a_stop_longer_than_every_expiry(
+async def test_sink_batch_is_not_written_twice_after_a_stop_longer_than_every_expiry(
     expiring_ids: str,
 ) -> None:
     async def dies_at(point: type[Effect] | str, driver: ManualDriver) -> list[str]:
@@ -193,7 +195,7 @@ async def until_forgotten(driver: ManualDriver) -> None:
             await asyncio.sleep(0.2)
 
 
-async def test_a_control_transaction_that_timed_out_is_retried(driver: ManualDriver) -> None:
+async def test_sink_control_transaction_that_timed_out_is_retried(driver: ManualDriver) -> None:
     slow = driver.successor(timeout_ms=1_000)
     effect = await slow.until(WriteDecision, 0)
     effect = await slow.on(await slow.carry_out(effect), WriteDecision)  # the first is a claim
@@ -211,7 +213,7 @@ async def test_a_control_transaction_that_timed_out_is_retried(driver: ManualDri
     await slow.assert_once(all_rows(2))
 
 
-async def test_a_driver_that_writes_by_itself_is_fenced_and_goes_on_as_well(
+async def test_sink_driver_in_driver_mode_that_was_superseded_is_fenced(
     driver: ManualDriver,
 ) -> None:
     zombie, successor = (driver.successor(mode=Mode.DRIVER) for _ in range(2))
@@ -227,7 +229,9 @@ async def test_a_driver_that_writes_by_itself_is_fenced_and_goes_on_as_well(
 
 
 @pytest.mark.in_turn
-async def test_orphans_are_aborted_and_decided_transactions_are_kept(driver: ManualDriver) -> None:
+async def test_sink_orphan_transactions_are_aborted_and_decided_ones_kept(
+    driver: ManualDriver,
+) -> None:
     effect = await driver.until(RunTasks, 0)
     orphan = await asyncio.to_thread(
         write_rows, driver.task_spec(effect), driver.worker(), rows(9, 9)
@@ -250,7 +254,9 @@ async def test_orphans_are_aborted_and_decided_transactions_are_kept(driver: Man
     await driver.assert_once(batch_rows(0))
 
 
-async def test_open_transactions_of_others_are_ended_by_prefix(ours: Cluster) -> None:
+async def test_orphans_command_with_a_prefix_aborts_open_transactions_of_others(
+    ours: Cluster,
+) -> None:
     topic = await new_topic(ours.bootstrap, 3)
     name = f"plain-{topic}"
     async with Producer(ours.bootstrap, transactional_id=name) as producer:
@@ -265,7 +271,7 @@ async def test_open_transactions_of_others_are_ended_by_prefix(ours: Cluster) ->
 
 
 @pytest.mark.parametrize("words", [[], ["x", "--prefix", "y"], ["--prefix", ""]])
-def test_abort_needs_exactly_one_of_id_and_prefix(words: list[str]) -> None:
+def test_orphans_command_requires_exactly_one_of_id_and_prefix(words: list[str]) -> None:
     done = run_to_end([*CLI, "txn", "abort", *words])
     assert done.returncode == 2
     assert "Which ones?" in done.stderr
@@ -277,7 +283,7 @@ def abort_by_command(bootstrap: str, prefix: str) -> dict[str, str]:
     return {row["id"]: row["outcome"] for row in json.loads(printed)}
 
 
-async def test_a_decided_transaction_that_was_aborted_by_hand_is_an_alarm(
+async def test_sink_with_a_decided_transaction_aborted_by_hand_raises_an_alarm(
     driver: ManualDriver,
 ) -> None:
     await driver.write(0)
@@ -298,7 +304,7 @@ async def test_a_decided_transaction_that_was_aborted_by_hand_is_an_alarm(
         pytest.param("decisions", marks=pytest.mark.chaos),
     ],
 )
-async def test_a_node_that_dies_at_any_step_costs_nothing(ours: Cluster, victim: str) -> None:
+async def test_sink_with_a_node_killed_at_any_step_loses_no_row(ours: Cluster, victim: str) -> None:
     async with driving(ours.bootstrap) as driver:
         await driver.write(0)
         points = {"leader": RunTasks, "child": CommitChildren}
@@ -321,7 +327,9 @@ async def test_a_node_that_dies_at_any_step_costs_nothing(ours: Cluster, victim:
         await driver.assert_once(all_rows(3))
 
 
-async def test_the_topic_of_decisions_is_made_so_that_compaction_reaches_it(bootstrap: str) -> None:
+async def test_decision_topic_is_created_with_a_config_that_lets_compaction_reach_it(
+    bootstrap: str,
+) -> None:
     async with Admin(bootstrap) as admin:
         await ready_topic(admin)
         found = {c.name: c.value for c in await admin.describe_configs(sink_decision.TOPIC)}
@@ -348,7 +356,7 @@ SAFE: dict[str, str | None] = {"cleanup.policy": "compact", "min.insync.replicas
         ({"unclean.leader.election.enable": "true"}, 1, 1, 1, "unclean.leader.election.enable"),
     ],
 )
-def test_a_topic_that_could_lose_a_decision_is_found(
+def test_decision_topic_whose_config_could_lose_a_decision_is_refused(
     changed: dict[str, str | None], partitions: int, replicas: int, brokers: int, words: str | None
 ) -> None:
     found = flaws(SAFE | changed, partitions, replicas, brokers)

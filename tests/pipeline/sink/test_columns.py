@@ -22,20 +22,20 @@ HEADERS = "array<struct<key:string,value:binary>>"
         ({"value": "binary"}, None, "no topic"),
     ],
 )
-def test_columns_that_cannot_be_written_are_named(
+def test_sink_columns_that_cannot_be_written_are_named(
     types: dict[str, str], topic: str | None, words: str
 ) -> None:
     with pytest.raises(ValueError, match=words):
         check_columns(types, topic)
 
 
-def test_the_columns_of_kafka_will_do() -> None:
+def test_sink_accepts_the_columns_of_the_kafka_sink() -> None:
     check_columns({"value": "string"}, "t")
     every = {"value": "binary", "key": "string", "topic": "string", "partition": "int"}
     check_columns(every | {"headers": HEADERS, "timestamp": "timestamp"}, None)
 
 
-def test_rows_go_to_their_topics_in_their_order() -> None:
+def test_sink_rows_go_to_their_topics_in_order() -> None:
     batch = pa.RecordBatch.from_pydict({
         "value": [b"1", b"2", b"3"], "topic": ["b", "a", "b"], "partition": [0, None, 2],
     })  # fmt: skip
@@ -46,7 +46,7 @@ def test_rows_go_to_their_topics_in_their_order() -> None:
     assert found == {"b": ([b"1", b"3"], [0, 2]), "a": ([b"2"], [-1])}
 
 
-def test_headers_and_times_are_those_of_the_rows() -> None:
+def test_sink_rows_keep_their_headers_and_timestamps() -> None:
     batch = pa.RecordBatch.from_pydict({
         "value": [b"1", None],
         "key": [None, b"k"],
@@ -62,7 +62,7 @@ def test_headers_and_times_are_those_of_the_rows() -> None:
     assert columns["keys"].to_pylist() == [None, b"k"]
 
 
-def test_a_row_without_a_topic_is_an_error() -> None:
+def test_sink_row_without_a_topic_is_refused() -> None:
     batch = pa.RecordBatch.from_pydict({"value": [b"1"], "topic": pa.array([None], pa.string())})
     with pytest.raises(ValueError, match="has no topic"):
         list(rows_by_topic(batch, None))
@@ -72,7 +72,7 @@ HEADERS_KIND = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]
 
 
 @pytest.mark.parametrize("pair", [None, {"key": None, "value": b"x"}])
-def test_a_header_without_a_name_is_an_error_in_words(pair: object) -> None:
+def test_sink_row_with_an_unnamed_header_is_refused_with_a_sentence(pair: object) -> None:
     column = pa.array([None, [{"key": "h", "value": None}], [pair]], HEADERS_KIND)
     batch = pa.RecordBatch.from_arrays([pa.array([b"1"] * 3), column], names=["value", "headers"])
     assert len(list(rows_by_topic(batch.slice(0, 2), "t"))) == 1
@@ -80,7 +80,7 @@ def test_a_header_without_a_name_is_an_error_in_words(pair: object) -> None:
         list(rows_by_topic(batch.slice(1), "t"))
 
 
-def test_a_partition_below_0_is_not_taken_for_any_partition() -> None:
+def test_sink_row_with_a_partition_below_zero_is_refused() -> None:
     batch = pa.RecordBatch.from_pydict({"value": [b"1", b"2"], "partition": [0, -1]})
     with pytest.raises(ValueError, match=r"has partition -1; .*null leaves it to the partitioner"):
         list(rows_by_topic(batch, "t"))

@@ -41,7 +41,7 @@ decisions = st.builds(
 
 
 @given(st.lists(decisions, min_size=1, max_size=4), st.integers(60, 400))
-def test_newest_decision_decodes_from_any_number_of_chunks(
+def test_newest_decision_is_decoded_from_any_number_of_chunks(
     written: list[Decision], chunk_bytes: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -51,7 +51,7 @@ def test_newest_decision_decodes_from_any_number_of_chunks(
 
 
 @pytest.mark.parametrize("count", [1, 3_000, 20_000])
-def test_an_alarm_about_any_number_of_children_can_be_written(count: int) -> None:
+def test_decision_with_an_alarm_about_any_number_of_children_is_encoded(count: int) -> None:
     rows = tuple(
         PreparedTransaction(f"{child_prefix('s' * 100)}1.0123456789abcdef.{i}", i, 0, True)
         for i in range(count + 2)
@@ -70,7 +70,7 @@ def test_an_alarm_about_any_number_of_children_can_be_written(count: int) -> Non
         assert lost[0] in str(words) and len(str(words)) < 5_000
 
 
-def test_parts_of_an_older_decision_are_not_taken_for_this_one(
+def test_decision_chunks_of_an_older_decision_are_not_mixed_in(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(decision, "CHUNK_BYTES_MAX", 10)
@@ -85,17 +85,19 @@ def test_parts_of_an_older_decision_are_not_taken_for_this_one(
 
 
 @pytest.mark.parametrize("value", [b"", b"{}", b"[]", b"\xff", b'{"form":2}', b'{"form":1}'])
-def test_an_unreadable_decision_is_refused(value: bytes) -> None:
+def test_decision_that_is_unreadable_is_refused(value: bytes) -> None:
     with pytest.raises(UnreadableDecision, match="sink s"):
         decode("s", {b"s": value})
 
 
-def test_a_sink_without_records_has_no_decision() -> None:
+def test_decision_of_a_sink_without_records_is_none() -> None:
     assert decode("s", {}) is None
     assert decode("s", {b"s": None, b"t": b"x"}) is None
 
 
-def test_too_many_children_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_decision_with_too_many_children_is_refused_with_advice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(decision, "CHUNK_BYTES_MAX", 1)
     monkeypatch.setattr(decision, "CHUNKS_MAX", 2)
     rows = tuple(PreparedTransaction(f"id-{i}", i, 0, True) for i in range(3))

@@ -93,7 +93,7 @@ async def test_sweep_leaves_decided_children_open_and_ends_those_of_a_failed_bat
     await driver.assert_once(batch_rows(0))
 
 
-async def test_sweeps_go_on_for_a_while_when_the_query_was_let_go_of(
+async def test_idle_sweeps_continue_for_a_while_after_the_query_was_released(
     driver: ManualDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sink_cluster, "LINGER_S", DEADLINE_S)
@@ -109,7 +109,7 @@ async def test_sweeps_go_on_for_a_while_when_the_query_was_let_go_of(
 
 
 @pytest.mark.parametrize("problem", [RuntimeError("a callback of the user"), OSError(24, "files")])
-def test_a_sweep_that_fails_in_any_way_is_tried_again_and_fails_no_batch(
+def test_idle_sweep_that_fails_in_any_form_is_repeated_and_fails_no_batch(
     problem: Exception,
 ) -> None:
     asked: list[float] = []
@@ -130,7 +130,9 @@ def test_a_sweep_that_fails_in_any_way_is_tried_again_and_fails_no_batch(
     assert asyncio.run(scene()) == []
 
 
-def test_many_sinks_do_not_hold_up_the_end_of_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_idle_sweeps_of_many_sinks_delay_the_program_exit_only_a_bounded_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     limits: list[float] = []
 
     class Deaf:
@@ -158,7 +160,7 @@ thread.start_sweeps(Leftovers(sink, generation, frozenset()))
 """
 
 
-async def test_the_end_of_the_program_is_a_last_sweep(driver: ManualDriver) -> None:
+async def test_idle_sweep_runs_a_last_time_at_the_program_exit(driver: ManualDriver) -> None:
     effect = await driver.until(RunTasks, 0)
     await driver.on(effect)
     await come_late(driver, effect)

@@ -19,7 +19,7 @@ from oncelog.pipeline.sink.steps import (
 from .test_protocol import child, feed, given, report, running
 
 
-def test_ids_are_given_back_one_batch_later() -> None:
+def test_child_ids_are_returned_to_executors_one_batch_later() -> None:
     protocol, _ = running()
 
     def write(batch: int) -> tuple[str, ...]:
@@ -42,7 +42,7 @@ def test_ids_are_given_back_one_batch_later() -> None:
     assert write(2) == (names[0], names[1])
 
 
-def test_only_so_many_ids_are_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_child_ids_returned_to_executors_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sink_protocol, "GIVEN_BACK_MAX", 2)
     protocol, _ = running()
     effect: Effect | None = None
@@ -55,7 +55,7 @@ def test_only_so_many_ids_are_given_back(monkeypatch: pytest.MonkeyPatch) -> Non
     assert effect.committed == (child(5).transactional_id, child(6).transactional_id)
 
 
-def test_a_batch_of_more_tasks_than_that_makes_no_new_ids_each_time(
+def test_child_ids_of_a_batch_with_more_tasks_than_returned_ids_do_not_grow(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sink_protocol, "GIVEN_BACK_MAX", 2)
@@ -79,7 +79,7 @@ def test_a_batch_of_more_tasks_than_that_makes_no_new_ids_each_time(
     assert len(made) == 12  # those of the last batch have to rest
 
 
-def test_a_swept_id_is_never_given_back() -> None:
+def test_child_id_that_was_swept_is_never_returned_to_executors() -> None:
     protocol, _ = running()
     finish = (ControlCommitted(), ChildrenCommitted(), OpenListed(()), ChildrenAborted())
     feed(protocol, TasksDone((report(0),)), *finish, ControlCommitted(), given(1))

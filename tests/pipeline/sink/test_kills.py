@@ -53,7 +53,7 @@ def end_of(job: Job, ends_as: int = 0) -> None:
 
 
 @in_all_modes
-def test_a_driver_and_its_jvm_are_killed_at_each_point(
+def test_sink_whose_driver_is_killed_at_each_point_writes_every_row_once(
     nodes: Nodes, tmp_path: Path, mode: str
 ) -> None:
     points = POINTS if mode != "driver" else (POINTS[1], POINTS[2], POINTS[4])
@@ -68,7 +68,7 @@ def test_a_driver_and_its_jvm_are_killed_at_each_point(
 
 
 @in_modes_of_tasks
-def test_an_executor_is_killed_in_the_middle_of_a_task(
+def test_sink_whose_executor_is_killed_in_a_task_writes_every_row_once(
     nodes: Nodes, tmp_path: Path, mode: str
 ) -> None:
     master = "local-cluster[2,1,1024]"
@@ -80,7 +80,9 @@ def test_an_executor_is_killed_in_the_middle_of_a_task(
 
 
 @in_modes_of_tasks
-def test_speculative_twin_writes_the_same_rows(nodes: Nodes, tmp_path: Path, mode: str) -> None:
+def test_sink_with_a_speculative_task_attempt_writes_every_row_once(
+    nodes: Nodes, tmp_path: Path, mode: str
+) -> None:
     with standalone(tmp_path) as spark:
         confs = {f"spark.speculation{name}": value for name, value in SPECULATION.items()}
         confs["spark.executor.memory"] = "512m"
@@ -93,7 +95,7 @@ def test_speculative_twin_writes_the_same_rows(nodes: Nodes, tmp_path: Path, mod
 
 @in_modes_of_tasks
 @pytest.mark.parametrize("point", ["before the decision", "mid-roll-forward"])
-def test_a_paused_driver_wakes_when_another_one_has_its_place(
+def test_sink_driver_that_resumes_after_another_took_over_stops(
     nodes: Nodes, tmp_path: Path, point: str, mode: str
 ) -> None:
     job = new_job(nodes, tmp_path, mode=mode, pauses_at=point)
@@ -110,7 +112,9 @@ def test_a_paused_driver_wakes_when_another_one_has_its_place(
 
 
 @in_all_modes
-def test_nodes_are_killed_while_a_query_runs(nodes: Nodes, tmp_path: Path, mode: str) -> None:
+def test_sink_whose_brokers_are_killed_writes_every_row_once(
+    nodes: Nodes, tmp_path: Path, mode: str
+) -> None:
     job = new_job(nodes, tmp_path, mode=mode)
     values = write_input(job, batches=8)
     process = begin(job)

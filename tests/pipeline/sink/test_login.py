@@ -24,7 +24,7 @@ def login(**others: object) -> ClusterLogin:
     return ClusterLogin.of("h:1", client_keywords({**SCRAM, "linger.ms": 5} | others))
 
 
-def test_names_of_the_source_and_keywords_mean_the_same():
+def test_sink_login_given_by_source_names_or_keywords_is_equal():
     prefixed = {f"kafka.{name}": value for name, value in SCRAM.items()}
     keywords = {name.replace(".", "_"): value for name, value in SCRAM.items()}
     made = client_keywords(SCRAM)
@@ -34,34 +34,34 @@ def test_names_of_the_source_and_keywords_mean_the_same():
         client_keywords({"sasl.username": "alice", "sasl_username": "bob"})
 
 
-def test_only_security_is_the_login_s_and_it_shows_no_secret():
+def test_sink_login_has_only_security_settings_and_prints_no_secret():
     made = login()
     assert dict(made.settings) == client_keywords(SCRAM)
     assert "geheim" not in repr(made) and HIDDEN in repr(made)
     assert pickle.loads(pickle.dumps(made)) == made
 
 
-def test_wrong_login_is_refused_when_the_sink_is_made():
+def test_sink_login_that_is_wrong_is_refused_at_the_creation_of_the_sink():
     with pytest.raises(ValueError, match=r"needs sasl\.username and"):
         login(**{"sasl.username": ""})
     with pytest.raises(ValueError, match=r"sasl\.password has no effect"):
         ClusterLogin.of("h:1", {"sasl_password": "geheim"})
 
 
-def test_connections_are_shared_by_equal_logins():
+def test_sink_connections_are_shared_by_equal_logins():
     assert login().key == login().key != login(**{"sasl.username": "bob"}).key
     assert ClusterLogin("h:1").key == ClusterLogin("h:1").key != ClusterLogin("h:2").key
     assert login().key == pickle.loads(pickle.dumps(login())).key
 
 
-def test_a_function_is_the_same_in_every_task_of_its_sink():
+def test_sink_login_with_a_token_function_is_equal_in_every_task():
     first = ClusterLogin.of("h:1", {**OAUTH, PROVIDER: lambda: "token"})
     second = ClusterLogin.of("h:1", {**OAUTH, PROVIDER: lambda: "token"})
     again = ClusterLogin(first.bootstrap, ((PROVIDER, str), *OAUTH.items()), first.nonce)
     assert first.key == again.key != second.key
 
 
-def test_missing_topic_is_refused_and_another_is_not(
+def test_sink_to_a_missing_topic_is_refused_at_its_creation(
     cluster: Cluster, admin: BlockingAdmin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checks, "LOOK_S", 0.5)
@@ -72,6 +72,8 @@ def test_missing_topic_is_refused_and_another_is_not(
     checks.refuse_missing_topic(there, "made-for-the-sink")
 
 
-def test_cluster_that_does_not_answer_is_left_to_the_query(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sink_with_a_silent_cluster_starts_and_leaves_the_error_to_the_query(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(checks, "LOOK_S", 0.2)
     checks.refuse_missing_topic(ClusterLogin.of("127.0.0.1:1", {}), "t")

@@ -29,15 +29,15 @@ def verdicts(seeds: range, parts: Parts, size: Size = Size()) -> Counter[str]:  
 
 
 @pytest.mark.parametrize("part", range(3))
-def test_the_full_protocol_writes_every_row_once_whatever_happens(part: int) -> None:
+def test_sink_model_with_random_faults_writes_every_row_once(part: int) -> None:
     assert not verdicts(range(part * SEEDS // 3, (part + 1) * SEEDS // 3), Parts())
 
 
-def test_full_protocol_with_more_batches_and_tasks_writes_every_row_once() -> None:
+def test_sink_model_with_more_batches_and_tasks_writes_every_row_once() -> None:
     assert not verdicts(range(100_000, 100_000 + SEEDS // 4), Parts(), LARGE)
 
 
-def test_either_of_two_banks_and_the_last_record_is_enough() -> None:
+def test_sink_model_without_one_of_two_redundant_records_writes_every_row_once() -> None:
     assert not verdicts(range(SEEDS // 6), replace(Parts(), keeps_banks=False))
     assert not verdicts(range(SEEDS // 6), replace(Parts(), writes_done=False))
 
@@ -66,7 +66,7 @@ def test_either_of_two_banks_and_the_last_record_is_enough() -> None:
         "an id is used after its first request got no answer",
     ],
 )
-def test_each_part_is_missed(missed: str, parts: Parts) -> None:
+def test_sink_model_without_a_safeguard_loses_or_repeats_rows(missed: str, parts: Parts) -> None:
     for seed in range(SEEDS):
         if getattr(run(seed, parts), missed):
             return
@@ -90,7 +90,7 @@ def outcomes(seeds: range, parts: Parts) -> Counter[str]:
 
 
 @pytest.mark.parametrize("is_v2", [True, False])
-def test_ordinary_transactions_are_exact_while_no_outage_is_longer_than_they_may_take(
+def test_sink_model_in_transactional_mode_with_short_outages_writes_every_row_once(
     is_v2: bool,
 ) -> None:
     parts = replace(TRANSACTIONAL, outages=False, is_v2=is_v2)
@@ -98,12 +98,14 @@ def test_ordinary_transactions_are_exact_while_no_outage_is_longer_than_they_may
 
 
 @pytest.mark.parametrize("is_v2", [True, False])
-def test_outage_longer_than_the_timeout_tears_batches_with_an_alarm(is_v2: bool) -> None:
+def test_sink_model_in_transactional_mode_with_long_outages_tears_batches_with_an_alarm(
+    is_v2: bool,
+) -> None:
     found = outcomes(range(SEEDS // 20), replace(TRANSACTIONAL, is_v2=is_v2))
     assert found.keys() == {"torn"}
 
 
-def test_without_asking_how_children_stand_more_batches_are_torn() -> None:
+def test_sink_model_that_does_not_describe_children_first_tears_more_batches() -> None:
     seeds = range(SEEDS // 20)
     rash = outcomes(seeds, replace(TRANSACTIONAL, asks=False))
     once = outcomes(seeds, replace(TRANSACTIONAL, asks_again=False))
@@ -112,6 +114,6 @@ def test_without_asking_how_children_stand_more_batches_are_torn() -> None:
     assert once["torn"] > 2 * whole["torn"]
 
 
-def test_a_forgotten_id_that_is_taken_for_committed_loses_rows_without_a_word() -> None:
+def test_sink_model_that_takes_a_forgotten_id_for_committed_loses_rows_silently() -> None:
     careless = replace(TRANSACTIONAL, minds_the_forgotten=False)
     assert any(outcomes(range(seed, seed + 1), careless)["silent"] for seed in range(SEEDS))

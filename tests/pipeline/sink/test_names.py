@@ -12,14 +12,14 @@ from oncelog.pipeline.sink.names import (
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a#1", "a/b", "x" * 101, "ä"])
-def test_a_sink_id_that_cannot_be_part_of_an_id_is_refused(name: str) -> None:
+def test_sink_id_that_cannot_be_part_of_a_transactional_id_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="sink_id"):
         check_sink_id(name)
     with pytest.raises(ValueError, match="sink_id"):
         ExactlyOnceSink(name, "127.0.0.1:1", "t")
 
 
-def test_only_own_children_have_a_generation() -> None:
+def test_sink_generation_is_read_only_from_its_own_child_ids() -> None:
     mine = f"{child_prefix('s')}7.0000abcd.0"
     assert generation_of("s", mine) == 7
     other_sink = f"{child_prefix('s.g7')}7.0000abcd.0"

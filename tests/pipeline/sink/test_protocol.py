@@ -89,7 +89,7 @@ def protocol() -> SinkProtocol:
     return SinkProtocol("s")
 
 
-def test_a_new_sink_goes_through_all_its_steps(protocol: SinkProtocol) -> None:
+def test_sink_protocol_of_a_new_sink_runs_all_its_steps(protocol: SinkProtocol) -> None:
     claim = Decision(generation=1, query_id="q")
     assert protocol.step(given(0)) == ReadDecision()
     assert protocol.step(DecisionRead(None)) == FenceControlId()
@@ -111,7 +111,7 @@ def test_a_new_sink_goes_through_all_its_steps(protocol: SinkProtocol) -> None:
     assert protocol.phase is Phase.READY
 
 
-def test_a_batch_without_rows_is_decided_and_needs_no_last_record() -> None:
+def test_sink_batch_without_rows_is_decided_without_a_last_record() -> None:
     protocol, _ = running()
     nothing = TaskReport(partition_id=0, record_count=0, child=None)
     effect = feed(protocol, TasksDone((nothing,)), ControlCommitted())
@@ -120,7 +120,7 @@ def test_a_batch_without_rows_is_decided_and_needs_no_last_record() -> None:
     assert effect == BatchOver(was_written=True)
 
 
-def test_a_decided_batch_is_rolled_forward_and_skipped(protocol: SinkProtocol) -> None:
+def test_sink_batch_already_decided_is_completed_and_skipped(protocol: SinkProtocol) -> None:
     found = decided(3, child(0), child(1), generation=4)
     effect = start(protocol, found, given(3), child(0).transactional_id, child(9).transactional_id)
     assert effect == CommitChildren(found.children)
@@ -130,12 +130,12 @@ def test_a_decided_batch_is_rolled_forward_and_skipped(protocol: SinkProtocol) -
     assert protocol.step(given(4)) == RunTasks(5, 4, ())
 
 
-def test_a_finished_decision_is_not_rolled_forward_again(protocol: SinkProtocol) -> None:
+def test_sink_decision_already_completed_is_not_completed_again(protocol: SinkProtocol) -> None:
     effect = start(protocol, decided(3, child(0), done=True), given(3))
     assert effect == CommitChildren(())
 
 
-def test_an_open_child_of_a_younger_driver_is_left_alone() -> None:
+def test_sink_child_left_open_by_a_newer_driver_is_left_alone() -> None:
     protocol, _ = running()
     younger, older = child(1, generation=2).transactional_id, child(7).transactional_id
     other = "oncelog.spark.other.g1.0000abcd.1"
@@ -144,7 +144,7 @@ def test_an_open_child_of_a_younger_driver_is_left_alone() -> None:
     assert effect == AbortChildren((older,))
 
 
-def test_generation_without_a_decision_is_above_those_of_open_children(
+def test_sink_generation_without_a_decision_is_above_those_of_open_children(
     protocol: SinkProtocol,
 ) -> None:
     read = DecisionRead(None)
@@ -153,7 +153,7 @@ def test_generation_without_a_decision_is_above_those_of_open_children(
     assert effect == WriteDecision(Decision(generation=9, query_id="q"))
 
 
-def test_a_decision_in_doubt_is_read_again_and_counts_if_it_is_there() -> None:
+def test_sink_decision_without_an_answer_is_read_again_and_used_if_found() -> None:
     protocol, _ = running()
     doubt = feed(protocol, TasksDone((report(0),)), ControlInDoubt("47"))
     assert doubt == ReadDecision()
@@ -164,7 +164,7 @@ def test_a_decision_in_doubt_is_read_again_and_counts_if_it_is_there() -> None:
 @pytest.mark.parametrize(
     "found", [None, Decision(generation=2, query_id="q"), decided(0, generation=2, decided_by=2)]
 )
-def test_a_decision_that_is_not_there_stops_the_driver_after_a_sweep(found: Decision) -> None:
+def test_sink_decision_that_was_not_written_stops_the_driver_after_a_sweep(found: Decision) -> None:
     protocol, _ = running()
     feed(protocol, TasksDone((report(0),)), ControlInDoubt("90"))
     assert protocol.step(DecisionRead(found)) == ListOpen()
@@ -176,7 +176,7 @@ def test_a_decision_that_is_not_there_stops_the_driver_after_a_sweep(found: Deci
         protocol.step(given(0))
 
 
-def test_a_claim_in_doubt_stops_the_driver(protocol: SinkProtocol) -> None:
+def test_sink_claim_without_an_answer_stops_the_driver(protocol: SinkProtocol) -> None:
     read = DecisionRead(None)
     feed(protocol, given(0), read, Fenced(), read, OpenListed(()))
     with pytest.raises(SinkStopped, match="Only one query may use a sink_id"):
@@ -192,7 +192,7 @@ def idle() -> SinkProtocol:
     return protocol
 
 
-def test_after_a_long_time_a_driver_starts_again_and_finds_its_place() -> None:
+def test_sink_driver_after_a_long_pause_restarts_its_protocol_and_continues() -> None:
     protocol = idle()
     long_after = BatchGiven(query_id="q", batch_id=1, is_long_after=True)
     effect = start(protocol, decided(0, done=True), long_after)
@@ -200,7 +200,7 @@ def test_after_a_long_time_a_driver_starts_again_and_finds_its_place() -> None:
     assert feed(protocol, ChildrenCommitted(), ChildrenAborted()) == RunTasks(1, 1, ())
 
 
-def test_after_a_long_time_the_ids_of_tasks_are_the_same() -> None:
+def test_sink_child_ids_after_a_long_pause_are_the_same() -> None:
     protocol, _ = running()
     finish = (ControlCommitted(), ChildrenCommitted(), OpenListed(()), ChildrenAborted())
     for batch in range(3):
@@ -216,14 +216,14 @@ def test_after_a_long_time_the_ids_of_tasks_are_the_same() -> None:
     assert set(effect.committed) == {child(0).transactional_id, child(1).transactional_id}
 
 
-def test_after_a_long_idle_time_a_superseded_driver_does_not_fence_its_successor() -> None:
+def test_sink_driver_superseded_during_a_long_pause_does_not_fence_its_successor() -> None:
     protocol = idle()
     protocol.step(BatchGiven(query_id="q", batch_id=1, is_long_after=True))
     with pytest.raises(SinkStopped, match="has taken over while this one had nothing"):
         protocol.step(DecisionRead(decided(0, done=True, generation=2)))
 
 
-def test_a_decided_child_that_was_aborted_is_an_alarm() -> None:
+def test_sink_child_decided_and_then_aborted_raises_an_alarm() -> None:
     protocol, _ = running()
     feed(protocol, TasksDone((report(0),)), ControlCommitted())
     name = child(0).transactional_id
@@ -238,7 +238,7 @@ def test_a_decided_child_that_was_aborted_is_an_alarm() -> None:
         again.step(ControlInDoubt("90"))
 
 
-def test_lost_children_are_not_committed_again_when_the_user_goes_on() -> None:
+def test_sink_children_reported_lost_are_not_committed_when_the_user_continues() -> None:
     found = decided(4, child(0), child(1), lost=(child(0).transactional_id,))
     protocol = SinkProtocol("s", terms=Terms(first_batch=5))
     assert start(protocol, found, given(4)) == CommitChildren((child(1),))
@@ -247,7 +247,7 @@ def test_lost_children_are_not_committed_again_when_the_user_goes_on() -> None:
     assert isinstance(protocol.step(given(5)), RunTasks)
 
 
-def test_a_fenced_driver_says_that_its_batch_is_written() -> None:
+def test_sink_driver_fenced_after_its_commit_reports_the_batch_as_written() -> None:
     protocol, _ = running()
     feed(protocol, TasksDone((report(0),)), ControlCommitted(), ChildrenCommitted())
     feed(protocol, OpenListed(()), ChildrenAborted())
@@ -255,7 +255,7 @@ def test_a_fenced_driver_says_that_its_batch_is_written() -> None:
         protocol.step(ControlInDoubt("90"))
 
 
-def test_reports_that_are_not_one_for_each_partition_decide_nothing() -> None:
+def test_sink_reports_other_than_one_for_each_partition_decide_no_batch() -> None:
     protocol, _ = running()
     with pytest.raises(SinkStopped, match="not each one once"):
         protocol.step(TasksDone((report(0), report(0))))
@@ -274,7 +274,7 @@ def test_reports_that_are_not_one_for_each_partition_decide_nothing() -> None:
         (decided(4, lost=("x",)), 5, "ROWS OF BATCH 4 ARE MISSING"),
     ],
 )
-def test_decision_that_does_not_fit_the_checkpoint_stops_before_a_fence(
+def test_sink_decision_that_contradicts_the_checkpoint_stops_the_driver_before_a_fence(
     protocol: SinkProtocol, found: Decision, batch: int, words: str
 ) -> None:
     protocol.step(given(batch, digest="two"))
@@ -297,7 +297,9 @@ def test_decision_that_does_not_fit_the_checkpoint_stops_before_a_fence(
         (Decision(generation=3, query_id="other"), 0, Terms()),  # it never wrote anything
     ],
 )
-def test_batch_that_the_terms_allow_is_written(found: Decision, batch: int, terms: Terms) -> None:
+def test_sink_batch_contradicting_the_checkpoint_is_written_if_the_terms_allow_it(
+    found: Decision, batch: int, terms: Terms
+) -> None:
     protocol = SinkProtocol("s", terms=terms)
     start(protocol, found, given(batch))
     effect = feed(protocol, ChildrenCommitted(), ChildrenAborted())
@@ -315,7 +317,7 @@ def test_batch_that_the_terms_allow_is_written(found: Decision, batch: int, term
         ("q", 3, Terms(replaces_query="q", first_batch=5), "ROWS OF BATCH 4 ARE MISSING"),
     ],
 )
-def test_an_alarm_is_answered_by_its_number_in_that_query_or_in_its_place(
+def test_sink_alarm_stops_the_driver_until_its_batch_number_is_confirmed(
     query_id: str, batch: int, terms: Terms, words: str
 ) -> None:
     protocol = SinkProtocol("s", terms=terms)
@@ -324,7 +326,7 @@ def test_an_alarm_is_answered_by_its_number_in_that_query_or_in_its_place(
         protocol.step(DecisionRead(decided(4, query_id=query_id, lost=("x",))))
 
 
-def test_tasks_that_failed_leave_nothing_open_and_the_next_batch_starts_anew() -> None:
+def test_sink_tasks_that_failed_leave_no_open_transaction() -> None:
     protocol, _ = running()
     assert protocol.step(TasksFailed()) == ListOpen()
     name = child(5).transactional_id
@@ -334,7 +336,7 @@ def test_tasks_that_failed_leave_nothing_open_and_the_next_batch_starts_anew() -
     assert protocol.step(given(0)) == ReadDecision()
 
 
-def test_the_driver_writes_a_batch_with_its_decision() -> None:
+def test_sink_in_driver_mode_writes_a_batch_with_its_decision() -> None:
     protocol, effect = running(mode=Mode.DRIVER)
     assert effect == WriteBatch(decided(0, done=True))
     assert protocol.step(ControlCommitted()) == BatchOver(was_written=True)
@@ -347,7 +349,7 @@ def test_the_driver_writes_a_batch_with_its_decision() -> None:
 
 @pytest.mark.parametrize("phase", Phase)
 @pytest.mark.parametrize("event", EVENTS)
-def test_every_pair_of_phase_and_event_has_a_rule_or_is_refused(
+def test_sink_protocol_has_a_rule_or_a_refusal_for_each_phase_and_event(
     phase: Phase, event: type[Event]
 ) -> None:
     if (phase, event) in RULES:
@@ -359,7 +361,7 @@ def test_every_pair_of_phase_and_event_has_a_rule_or_is_refused(
 
 
 @pytest.mark.parametrize("phase", [p for p in Phase if p not in (Phase.READY, Phase.STOPPED)])
-def test_a_failed_effect_starts_the_protocol_over(protocol: SinkProtocol, phase: Phase) -> None:
+def test_sink_protocol_restarts_after_a_failed_effect(protocol: SinkProtocol, phase: Phase) -> None:
     protocol.phase = phase
     assert protocol.step(Failed()) == BatchOver(was_written=False)
     assert protocol.phase is Phase.IDLE

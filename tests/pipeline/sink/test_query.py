@@ -59,7 +59,7 @@ def run_until_it_ends(spark: "SparkSession", job: Job) -> int:
         pytest.param("driver", (POINTS[1], POINTS[2], POINTS[4]), marks=SLOW),
     ],
 )
-def test_a_query_that_is_broken_at_each_point_writes_every_row_once(
+def test_query_broken_at_each_point_writes_every_row_once(
     spark: "SparkSession",
     cluster: Cluster,
     admin: BlockingAdmin,
@@ -125,7 +125,7 @@ def run_side_by_side(spark: "SparkSession", job: StatefulJob, deaths: dict[str, 
     ids=["files", "rocksdb-1", "rocksdb-2", "rocksdb-2-windows"],
 )
 @pytest.mark.in_turn
-def test_state_and_watermark_go_on_where_a_query_died(
+def test_query_state_and_watermark_continue_after_a_death(
     spark: "SparkSession",
     cluster: Cluster,
     admin: BlockingAdmin,
@@ -151,7 +151,7 @@ def test_state_and_watermark_go_on_where_a_query_died(
     assert all(len(found) > 2 * BATCHES for found in rows[0].values())
 
 
-def test_a_checkpoint_that_does_not_fit_stops_the_query_with_a_reason(
+def test_query_with_a_contradicting_checkpoint_stops_with_a_reason(
     spark: "SparkSession", cluster: Cluster, admin: BlockingAdmin, tmp_path: Path
 ) -> None:
     from pyspark.errors import StreamingQueryException
@@ -170,7 +170,7 @@ def test_a_checkpoint_that_does_not_fit_stops_the_query_with_a_reason(
     assert_once(cluster.bootstrap, "fits", values)
 
 
-def test_a_batch_that_spark_plans_anew_is_neither_written_nor_skipped(
+def test_query_batch_planned_again_by_spark_is_neither_written_nor_skipped(
     spark: "SparkSession", cluster: Cluster, admin: BlockingAdmin, tmp_path: Path
 ) -> None:
     from pyspark.errors import StreamingQueryException
@@ -197,7 +197,7 @@ def test_a_batch_that_spark_plans_anew_is_neither_written_nor_skipped(
     assert_once(cluster.bootstrap, "anew", values)
 
 
-def test_other_rows_of_a_batch_are_refused_and_the_same_ones_written_once(
+def test_query_batch_repeated_with_other_rows_is_refused_and_with_equal_rows_written_once(
     spark: "SparkSession", cluster: Cluster, admin: BlockingAdmin, tmp_path: Path
 ) -> None:
     from pyspark.errors import StreamingQueryException
@@ -225,7 +225,7 @@ def test_other_rows_of_a_batch_are_refused_and_the_same_ones_written_once(
     assert_once(cluster.bootstrap, "parts", [value for value in values if value < "1"])
 
 
-def test_one_sink_serves_a_query_that_is_started_again_and_repeats_its_batch(
+def test_sink_reused_by_a_restarted_query_writes_the_repeated_batch_once(
     spark: "SparkSession", cluster: Cluster, admin: BlockingAdmin, tmp_path: Path
 ) -> None:
     from pyspark.errors import StreamingQueryException
@@ -257,7 +257,7 @@ def test_one_sink_serves_a_query_that_is_started_again_and_repeats_its_batch(
     assert_once(cluster.bootstrap, "again", values)
 
 
-def test_a_sink_that_cannot_begin_leaves_nothing_open(
+def test_sink_that_cannot_start_leaves_no_open_transaction(
     spark: "SparkSession", cluster: Cluster, tmp_path: Path
 ) -> None:
     from pyspark.errors import StreamingQueryException
@@ -272,7 +272,7 @@ def test_a_sink_that_cannot_begin_leaves_nothing_open(
 
 
 @pytest.mark.parametrize("name", ["enabled", "enableFullRetryOnMismatch"])
-def test_spark_compares_recomputed_shuffles_as_the_page_says(
+def test_spark_setting_that_compares_recomputed_shuffles_is_on_by_default(
     spark: "SparkSession", name: str
 ) -> None:
     assert spark.conf.get(f"spark.sql.shuffle.orderIndependentChecksum.{name}") == "true"
@@ -287,7 +287,7 @@ def test_spark_compares_recomputed_shuffles_as_the_page_says(
         ("'a' AS value, 1L AS partition", "partition is bigint"),
     ],
 )
-def test_rows_that_cannot_be_written_are_refused_before_the_query_starts(
+def test_query_with_rows_that_cannot_be_written_is_refused_before_its_start(
     spark: "SparkSession", tmp_path: Path, columns: str, words: str
 ) -> None:
     from oncelog.pipeline import exactly_once
@@ -304,7 +304,7 @@ def test_rows_that_cannot_be_written_are_refused_before_the_query_starts(
 
 
 @pytest.mark.parametrize("mode", ["prepared", "transactional"])
-def test_all_columns_arrive(
+def test_query_rows_arrive_with_all_their_columns(
     spark: "SparkSession", cluster: Cluster, admin: BlockingAdmin, tmp_path: Path, mode: str
 ) -> None:
     from oncelog.client import BlockingConsumer
@@ -352,7 +352,7 @@ def test_all_columns_arrive(
 
 
 @pytest.mark.parametrize("mode", ["driver", pytest.param("prepared", marks=SLOW)])
-def test_rows_with_null_keys_and_partitions_keep_their_order(
+def test_query_rows_with_null_keys_and_partitions_keep_their_order(
     spark: "SparkSession", cluster: Cluster, admin: BlockingAdmin, tmp_path: Path, mode: str
 ) -> None:
     from oncelog.pipeline import exactly_once

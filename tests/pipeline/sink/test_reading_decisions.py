@@ -18,7 +18,7 @@ READINGS, SOON_S = (
 )  # a fetch at the end of a topic waits for 0.5 s by default
 
 
-def test_a_read_does_not_wait_behind_an_abandoned_fetch(cluster: Cluster) -> None:
+def test_decision_read_does_not_wait_behind_an_abandoned_fetch(cluster: Cluster) -> None:
     async def seconds() -> list[float]:
         view = ClusterView(cluster.bootstrap)
         sink = SinkCluster(view, "read-twice")
@@ -39,7 +39,7 @@ def test_a_read_does_not_wait_behind_an_abandoned_fetch(cluster: Cluster) -> Non
     assert sorted(found[1:])[1] < SOON_S, found  # a busy machine may be late now and then
 
 
-def test_the_second_reading_goes_on_from_the_first(cluster: Cluster) -> None:
+def test_decision_read_again_continues_from_the_first_reading(cluster: Cluster) -> None:
     async def readings() -> None:
         view = ClusterView(cluster.bootstrap)
         sink = SinkCluster(view, "goes-on")

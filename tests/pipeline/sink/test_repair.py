@@ -66,7 +66,7 @@ def frame_of(spark: "SparkSession", job: Job, *, is_stateful: bool) -> Any:
 
 
 @pytest.mark.parametrize("is_stateful", [False, True])
-def test_a_torn_batch_is_written_to_its_end_by_the_recipe(
+def test_torn_batch_is_completed_by_the_documented_recipe(
     spark: "SparkSession",
     cluster: Cluster,
     admin: BlockingAdmin,

@@ -79,7 +79,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
     return rows_on
 
 
-def test_a_driver_and_its_jvm_are_killed_at_each_point(
+def test_stateful_query_whose_driver_is_killed_at_each_point_is_exactly_once(
     nodes: Nodes, tmp_path: Path, mode: str, whole: Whole
 ) -> None:
     job = new_job(nodes, tmp_path, mode)
@@ -93,7 +93,7 @@ def test_a_driver_and_its_jvm_are_killed_at_each_point(
     assert job.rows() == whole(nodes)
 
 
-def test_twins_of_attempts_and_executors_that_are_killed(
+def test_stateful_query_with_speculative_attempts_and_killed_executors_is_exactly_once(
     nodes: Nodes, tmp_path: Path, mode: str, whole: Whole
 ) -> None:
     confs = {f"spark.speculation{name}": value for name, value in SPECULATION.items()}
@@ -107,7 +107,7 @@ def test_twins_of_attempts_and_executors_that_are_killed(
     assert job.rows() == whole(nodes)
 
 
-def test_paused_drivers_wake_when_another_one_has_their_place(
+def test_stateful_query_driver_that_resumes_after_another_took_over_stops(
     nodes: Nodes, tmp_path: Path, mode: str, whole: Whole
 ) -> None:
     job = new_job(nodes, tmp_path, mode)
@@ -131,7 +131,7 @@ def test_paused_drivers_wake_when_another_one_has_their_place(
     assert job.rows() == whole(nodes)
 
 
-def test_nodes_are_killed_while_queries_run(
+def test_stateful_query_whose_brokers_are_killed_is_exactly_once(
     nodes: Nodes, tmp_path: Path, mode: str, whole: Whole
 ) -> None:
     rows = whole(nodes)

@@ -70,7 +70,7 @@ def reported() -> tuple[SinkProtocol, Any]:
     return protocol, protocol.step(TasksDone(tuple(map(report, range(3)))))
 
 
-def test_open_children_are_described_before_the_decision_and_after_it() -> None:
+def test_transactional_sink_describes_its_children_before_and_after_the_decision() -> None:
     protocol, effect = reported()
     assert effect == DescribeChildren(CHILDREN)
     decision = decided(0, *CHILDREN, times_out=True)
@@ -90,7 +90,9 @@ def test_open_children_are_described_before_the_decision_and_after_it() -> None:
         (ChildrenDescribed(()), 3),
     ],
 )
-def test_a_batch_that_took_too_long_is_not_decided(found: ChildrenDescribed, late: int) -> None:
+def test_transactional_sink_batch_beyond_its_timeout_is_not_decided(
+    found: ChildrenDescribed, late: int
+) -> None:
     protocol, _ = reported()
     assert protocol.step(found) == ListOpen()
     assert protocol.step(OpenListed(NAMES[:1])) == AbortChildren(NAMES[:1])
@@ -98,7 +100,7 @@ def test_a_batch_that_took_too_long_is_not_decided(found: ChildrenDescribed, lat
         protocol.step(ChildrenAborted())
 
 
-def test_at_a_start_all_are_committed_where_all_can_be() -> None:
+def test_transactional_sink_at_a_start_commits_all_children_if_all_are_open() -> None:
     protocol, effect = at_start()
     assert effect == DescribeChildren(CHILDREN)
     assert protocol.step(ChildrenDescribed(NAMES)) == CommitChildren(CHILDREN, times_out=True)
@@ -106,7 +108,7 @@ def test_at_a_start_all_are_committed_where_all_can_be() -> None:
 
 
 @pytest.mark.parametrize("mode", Mode)
-def test_a_part_that_has_timed_out_before_any_was_committed_takes_the_decision_back(
+def test_transactional_sink_with_a_child_timed_out_and_none_committed_revokes_the_decision(
     mode: Mode,
 ) -> None:
     protocol, _ = at_start(mode=mode)  # the mode may change from start to start
@@ -119,7 +121,7 @@ def test_a_part_that_has_timed_out_before_any_was_committed_takes_the_decision_b
         assert effect == RunTasks(2, 3, ())
 
 
-def test_a_part_that_is_committed_keeps_the_decision() -> None:
+def test_transactional_sink_with_a_child_already_committed_keeps_the_decision() -> None:
     protocol, _ = at_start()
     effect = protocol.step(ChildrenDescribed(NAMES[2:], ended=NAMES[:1]))
     assert effect == CommitChildren(CHILDREN, times_out=True)
@@ -136,7 +138,7 @@ def test_a_part_that_is_committed_keeps_the_decision() -> None:
     assert feed(protocol, ChildrenCommitted(), ChildrenAborted()) == BatchOver(was_written=False)
 
 
-def test_one_that_is_committed_while_it_is_rolled_back_keeps_the_decision() -> None:
+def test_transactional_sink_with_a_child_committed_during_the_rollback_keeps_the_decision() -> None:
     protocol, _ = at_start()
     protocol.step(ChildrenDescribed(NAMES[1:], ended=NAMES[:1]))
     effect = protocol.step(ChildrenRefused(NAMES[1:2], "INVALID_TXN_STATE"))
@@ -147,7 +149,7 @@ DECIDED = (ChildrenDescribed(NAMES), ControlCommitted())
 
 
 @pytest.mark.parametrize("is_in_doubt", [False, True])
-def test_a_driver_that_lived_through_an_outage_looks_again_before_it_commits(
+def test_transactional_sink_driver_after_an_outage_describes_again_before_it_commits(
     is_in_doubt: bool,
 ) -> None:
     protocol, _ = reported()
@@ -168,7 +170,7 @@ def test_a_driver_that_lived_through_an_outage_looks_again_before_it_commits(
     assert effect == WriteDecision(decided(0, *CHILDREN, times_out=True).done())
 
 
-def test_child_that_was_committed_meanwhile_keeps_the_decision_of_this_run() -> None:
+def test_transactional_sink_with_a_child_committed_meanwhile_keeps_its_own_decision() -> None:
     protocol, _ = reported()
     feed(protocol, *DECIDED, ChildrenDescribed(NAMES[1:], ended=NAMES[:1]))
     effect = protocol.step(ChildrenRefused(NAMES[1:2], "INVALID_TXN_STATE"))
@@ -180,7 +182,7 @@ def test_child_that_was_committed_meanwhile_keeps_the_decision_of_this_run() -> 
         protocol.step(ControlCommitted())
 
 
-def test_all_that_are_refused_take_the_decision_back_also_in_the_middle_of_a_run() -> None:
+def test_transactional_sink_with_all_children_refused_revokes_the_decision_in_any_run() -> None:
     protocol, _ = reported()
     feed(protocol, *DECIDED, ChildrenDescribed(NAMES))
     effect = protocol.step(ChildrenRefused(NAMES, "PRODUCER_FENCED"))
@@ -189,7 +191,7 @@ def test_all_that_are_refused_take_the_decision_back_also_in_the_middle_of_a_run
     assert protocol.step(ChildrenAborted()) == RunTasks(1, 0, ())
 
 
-def test_a_checkpoint_that_was_put_back_is_noticed_behind_a_decision_that_was_taken_back() -> None:
+def test_transactional_sink_with_a_restored_checkpoint_behind_a_revoked_decision_stops() -> None:
     protocol = SinkProtocol("s", mode=Mode.TRANSACTIONAL)
     before = decided(2, digest="planned")
     start(protocol, before, replace(given(3), digest="next"))
@@ -205,7 +207,7 @@ def test_a_checkpoint_that_was_put_back_is_noticed_behind_a_decision_that_was_ta
         late.step(DecisionRead(effect.decision))
 
 
-def test_a_decision_that_is_taken_back_in_doubt_stops_the_driver() -> None:
+def test_transactional_sink_revocation_without_an_answer_stops_the_driver() -> None:
     protocol, _ = at_start()
     feed(protocol, ChildrenDescribed((), ended=NAMES), ChildrenAborted())
     with pytest.raises(SinkStopped, match="were aborted before one was committed, and another"):
@@ -223,7 +225,7 @@ def test_a_decision_that_is_taken_back_in_doubt_stops_the_driver() -> None:
         (decided(3, *CHILDREN), BATCH, None, ChildrenRefused(NAMES, "90")),
     ],
 )
-def test_refused_children_of_a_batch_that_is_not_written_again_are_an_alarm(
+def test_transactional_sink_with_refused_children_of_an_unrepeated_batch_raises_an_alarm(
     found: Decision, first: BatchGiven, terms: Terms | None, refused: ChildrenRefused
 ) -> None:
     protocol, effect = at_start(found, first, terms=terms)
@@ -237,7 +239,7 @@ def test_refused_children_of_a_batch_that_is_not_written_again_are_an_alarm(
         protocol.step(ControlCommitted())
 
 
-def test_a_decision_says_whether_its_transactions_time_out() -> None:
+def test_transactional_sink_decision_records_whether_its_transactions_time_out() -> None:
     assert decode("s", dict(encode("s", FOUND))) == FOUND
     key, value = encode("s", decided(3, *CHILDREN))[0]
     before = value.replace(b'"times_out":false,', b"")
@@ -245,7 +247,7 @@ def test_a_decision_says_whether_its_transactions_time_out() -> None:
     assert decode("s", {key: before}) == decided(3, *CHILDREN)
 
 
-def test_a_program_that_knows_no_ordinary_transactions_does_not_end_a_decision_of_them() -> None:
+def test_transactional_sink_decision_is_refused_by_an_older_program() -> None:
     def form_of(decision: Decision) -> int:
         return json.loads(encode("s", decision)[0][1])["form"]
 
@@ -279,7 +281,7 @@ NOW_MS = 1_000_000
         (V1, "PrepareEpochFence", 5, "ended"),
     ],
 )
-def test_how_a_child_stands(
+def test_child_transaction_state_is_classified_from_its_description(
     child: PreparedTransaction, state: str, epoch: int, expected: str
 ) -> None:
     described = DescribedTransaction(
@@ -292,7 +294,7 @@ def test_how_a_child_stands(
         assert standing(child, described, NOW_MS + 5_000) == "expiring"
 
 
-def test_attempt_without_an_answer_of_its_coordinator_is_not_relied_upon() -> None:
+def test_child_attempt_without_an_answer_of_its_coordinator_is_not_counted_as_open() -> None:
     class OfV1:
         lost_answers, calls = 1, list[str]()
 
@@ -336,13 +338,13 @@ LACKING = BrokerAnswers(lacking={"x.enable=true": [1, 2]})
         (Mode.DRIVER, BrokerAnswers(), Mode.DRIVER),
     ],
 )
-def test_auto_takes_the_best_that_is_exact_whatever_happens(
+def test_sink_mode_auto_chooses_the_best_mode_the_brokers_allow(
     wanted: Mode | None, answers: BrokerAnswers, chosen: Mode
 ) -> None:
     assert choose_mode(wanted, answers) is chosen
 
 
-def test_chosen_mode_is_described_in_words() -> None:
+def test_sink_mode_chosen_is_described_in_words() -> None:
     words = mode_in_words("s", None, Mode.DRIVER, LACKING, 600_000)
     assert "lack x.enable=true on broker 1, 2" in words
     words = mode_in_words("s", Mode.TRANSACTIONAL, Mode.TRANSACTIONAL, LACKING, 900_000)
@@ -355,7 +357,7 @@ def test_chosen_mode_is_described_in_words() -> None:
         LACKING.require_prepared()
 
 
-def test_a_mode_is_named_or_refused() -> None:
+def test_sink_mode_of_an_unknown_name_is_refused() -> None:
     assert Mode.named("auto") is Mode.named(None) is None
     with pytest.raises(ValueError, match="none of prepared, transactional, driver, auto"):
         ExactlyOnceSink("s", "127.0.0.1:1", "t", mode="best")
@@ -365,7 +367,7 @@ def test_a_mode_is_named_or_refused() -> None:
         )
 
 
-def test_brokers_that_allow_less_than_a_minute_are_written_to_as_well() -> None:
+def test_sink_on_brokers_that_allow_less_than_a_minute_uses_their_maximum_timeout() -> None:
     class Broker:
         versions: ClassVar = {22: (0, 5)}
 
@@ -391,7 +393,7 @@ def test_brokers_that_allow_less_than_a_minute_are_written_to_as_well() -> None:
         asyncio.run(settle_mode(admin, "s", Mode.TRANSACTIONAL, 40_000))
 
 
-def test_the_timeout_may_be_given_by_the_name_that_kafka_has_for_it() -> None:
+def test_sink_timeout_may_be_given_by_the_setting_name_of_kafka() -> None:
     for name in ("transaction.timeout.ms", "kafka.transaction.timeout.ms"):
         sink = ExactlyOnceSink("s", "127.0.0.1:1", "t", mode="transactional", **{name: "5000"})
         assert sink.timeout_ms == 5_000

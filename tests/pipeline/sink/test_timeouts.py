@@ -52,7 +52,9 @@ class Control:
     [(RecordListTooLarge(), 1), (TransactionAbortable(), CONTROL_TRIES),
      (RequestTimedOut(), CONTROL_TRIES)],
 )  # fmt: skip
-async def test_a_non_retriable_error_is_not_retried(problem: KafkaError, tries: int) -> None:
+async def test_sink_error_that_is_not_retriable_is_not_retried(
+    problem: KafkaError, tries: int
+) -> None:
     control = Control(problem)
     cluster = SinkCluster(ClusterView("127.0.0.1:1"), "s")
     cluster._control = control  # type: ignore[assignment]
@@ -87,19 +89,19 @@ def check(by_node: dict[int, int | None], problem: KafkaError, *, prepared: bool
 
 
 @pytest.mark.parametrize("prepared", [True, False])
-def test_a_broker_that_is_dead_and_still_listed_is_not_waited_for(prepared: bool) -> None:
+def test_sink_settings_check_does_not_wait_for_a_dead_broker(prepared: bool) -> None:
     check({1: 900_000, 2: None}, NetworkException(), prepared=prepared)
     with pytest.raises(SinkStopped, match=r"transaction.max.timeout.ms=1000 of broker 3\. A"):
         check({1: 900_000, 2: None, 3: 1_000}, NetworkException(), prepared=prepared)
 
 
-def test_mode_driver_needs_no_permission_to_describe_configurations() -> None:
+def test_sink_in_driver_mode_needs_no_permission_to_describe_configs() -> None:
     check({1: None, 2: None}, ClusterAuthorizationFailed())
     with pytest.raises(ClusterAuthorizationFailed):
         check({1: None, 2: None}, ClusterAuthorizationFailed(), prepared=True)
 
 
-def test_a_topic_that_gets_no_leader_times_out_with_a_reason(
+def test_decision_topic_that_gets_no_leader_times_out_with_a_reason(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Admin:
@@ -121,7 +123,7 @@ def test_a_topic_that_gets_no_leader_times_out_with_a_reason(
     assert admin.is_made["segment.bytes"] == "16777216"
 
 
-def test_a_broker_that_is_away_when_the_topic_is_made_counts(
+def test_decision_topic_created_while_a_broker_is_away_has_it_in_its_replicas(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[int] = []
@@ -147,7 +149,7 @@ def test_a_broker_that_is_away_when_the_topic_is_made_counts(
 
 
 @pytest.mark.parametrize(("stable", "words"), [(4, "a transaction began"), (9, "no broker gives")])
-def test_a_topic_that_is_held_up_is_waited_for_and_then_named(
+def test_decision_topic_with_a_blocking_transaction_is_waited_for_and_then_named(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, stable: int, words: str
 ) -> None:
     class Admin:
@@ -186,12 +188,12 @@ def test_a_topic_that_is_held_up_is_waited_for_and_then_named(
     assert said in caplog.text
 
 
-def test_the_read_timeout_is_longer_than_kafka_s_default_transaction_max_timeout() -> None:
+def test_decision_read_timeout_exceeds_the_default_transaction_max_timeout_of_kafka() -> None:
     assert READ_TIMEOUT_S > 900
 
 
 @pytest.mark.parametrize("name", ["client_id", "transactional_id", "bootstrap_servers"])
-def test_a_setting_that_would_be_ignored_is_refused(name: str) -> None:
+def test_sink_setting_that_would_be_ignored_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match=f"{name} is the sink's own to set"):
         ExactlyOnceSink("s", "127.0.0.1:1", "t", **{name: "billing"})
 
@@ -200,7 +202,7 @@ def threads() -> int:
     return sum(thread.name == THREAD for thread in threading.enumerate())
 
 
-def test_a_garbage_collected_sink_leaves_no_thread() -> None:
+def test_sink_that_is_garbage_collected_leaves_no_thread() -> None:
     async def nothing(_: Any) -> None: ...
 
     before = threads()
@@ -221,12 +223,12 @@ def test_a_garbage_collected_sink_leaves_no_thread() -> None:
 
 @pytest.mark.parametrize("value", [0, "-5", "soon"])
 @pytest.mark.parametrize("name", ["transaction_timeout_ms", "kafka.transaction.timeout.ms"])
-def test_a_timeout_that_is_none_is_refused_and_not_the_default(name: str, value: Any) -> None:
+def test_sink_timeout_that_is_invalid_is_refused(name: str, value: Any) -> None:
     with pytest.raises(ValueError, match=r"transaction_timeout_ms is a whole number from 1 on"):
         ExactlyOnceSink("s", "127.0.0.1:1", "t", mode="transactional", **{name: value})
 
 
-def test_a_sink_that_two_queries_share_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sink_shared_by_two_queries_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """One query would sweep the open children of the other, which are not decided yet."""
     sink = ExactlyOnceSink("s", "127.0.0.1:1", "t")
     frame: Any = object()

@@ -126,7 +126,9 @@ async def until_timed_out(
 
 
 @pytest.mark.in_turn
-async def test_batches_are_written_skipped_and_their_ids_used_again(driver: ManualDriver) -> None:
+async def test_transactional_sink_batches_are_written_skipped_and_their_ids_reused(
+    driver: ManualDriver,
+) -> None:
     driver.kept_workers = [driver.worker() for _ in range(TASKS)]
     for batch in range(4):
         assert await driver.write(batch) == BatchOver(was_written=True)
@@ -138,7 +140,7 @@ async def test_batches_are_written_skipped_and_their_ids_used_again(driver: Manu
 
 
 @pytest.mark.in_turn
-async def test_a_driver_that_dies_anywhere_has_a_successor(bootstrap: str) -> None:
+async def test_transactional_sink_driver_that_dies_anywhere_has_a_successor(bootstrap: str) -> None:
     async def dies_at(point: type[Effect] | str, driver: ManualDriver) -> list[str]:
         await driver.write(0)
         effect = await driver.until(CommitChildren if isinstance(point, str) else point, 1)
@@ -158,7 +160,7 @@ async def test_a_driver_that_dies_anywhere_has_a_successor(bootstrap: str) -> No
 
 
 @pytest.mark.in_turn
-async def test_timeout_costs_nothing_until_a_part_is_committed_and_then_tears_the_batch(
+async def test_transactional_sink_timeout_after_a_committed_child_tears_the_batch(
     bootstrap: str,
 ) -> None:
     async def before_the_decision(driver: ManualDriver) -> list[str]:
@@ -245,7 +247,7 @@ async def test_timeout_costs_nothing_until_a_part_is_committed_and_then_tears_th
     )  # fmt: skip
 
 
-async def test_ending_children_is_idempotent(driver: ManualDriver) -> None:
+async def test_sink_children_ended_twice_are_ended_once(driver: ManualDriver) -> None:
     children = await decide(driver)
     requests, names = driver.cluster.children, [c.transactional_id for c in children]
     assert set((await requests.describe(children)).open) == set(names)
@@ -266,7 +268,7 @@ async def test_ending_children_is_idempotent(driver: ManualDriver) -> None:
 
 
 @pytest.mark.chaos
-async def test_an_id_that_is_forgotten_tells_nothing_and_the_sink_stops(expiring_ids: str) -> None:
+async def test_sink_with_a_child_id_forgotten_by_the_broker_stops(expiring_ids: str) -> None:
     async with driving(expiring_ids, mode=Mode.TRANSACTIONAL) as driver:
         children = await decide(driver)
         await driver.cluster.children.commit(children, times_out=True)
@@ -282,7 +284,7 @@ async def test_an_id_that_is_forgotten_tells_nothing_and_the_sink_stops(expiring
         await driver.assert_once(all_rows(2))
 
 
-async def test_answers_of_brokers_settle_the_mode_and_its_timeout(
+async def test_sink_mode_and_timeout_follow_from_the_answers_of_the_brokers(
     bootstrap: str, request: pytest.FixtureRequest
 ) -> None:
     best = Mode.PREPARED if request.node.callspec.params["bootstrap"] == OURS else Mode.DRIVER

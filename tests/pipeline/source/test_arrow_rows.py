@@ -53,7 +53,7 @@ def batch_of(first: int, *values: bytes | None, **more: object) -> RecordColumns
     return columns_of(encode_batch(records, **more))  # type: ignore[arg-type]
 
 
-def test_plain_rows() -> None:
+def test_arrow_rows_of_plain_records_have_the_columns_of_spark() -> None:
     rows = ArrowRows(schema(), is_raw=False)
     assert not rows.add(batch_of(10, b"a", None))
     thinned = encode_batch([Record(20, TIME_MS, None, b"c"), Record(23, TIME_MS, b"", b"")])
@@ -71,7 +71,7 @@ def test_plain_rows() -> None:
     assert rows.take() is None, "what was taken is gone"
 
 
-def test_a_time_that_no_timestamp_can_hold_is_not_another_time() -> None:
+def test_arrow_row_with_a_timestamp_out_of_range_is_null() -> None:
     """A producer may have stamped nanoseconds; a Kafka before 4.0 accepts them."""
     rows = ArrowRows(schema(), is_raw=False)
     for time_ms in (arrow_rows.TIME_MS_MAX, -1):
@@ -93,7 +93,7 @@ def test_a_time_that_no_timestamp_can_hold_is_not_another_time() -> None:
     assert taken is not None and taken.column("timestamp").null_count == 1
 
 
-def test_headers_are_null_where_there_are_none() -> None:
+def test_arrow_row_without_headers_has_null_headers() -> None:
     rows = ArrowRows(schema(headers=True), is_raw=False)
     named = Record(5, TIME_MS, None, b"v", (("a", b"1"), ("a", None)))
     rows.add(columns_of(encode_batch([Record(4, TIME_MS, None, b"w"), named])))
@@ -106,7 +106,7 @@ def test_headers_are_null_where_there_are_none() -> None:
     assert without is not None and without.to_pydict()["headers"] == [None]
 
 
-def test_a_header_s_name_that_is_no_text_does_not_end_the_reading() -> None:
+def test_arrow_row_with_a_header_name_outside_utf8_is_readable() -> None:
     """Names may be any bytes from librdkafka; Java's clients show those that are not UTF-8 so."""
     batch = encode_batch([Record(5, TIME_MS, None, b"v", (("ab", b"1"),))])
     batch = batch.replace(b"\x04ab", b"\x04\xff\xfe")
@@ -121,7 +121,7 @@ def test_a_header_s_name_that_is_no_text_does_not_end_the_reading() -> None:
     assert taken.column("headers").to_pylist() == [[{"key": "\ufffd\ufffd", "value": b"1"}]]
 
 
-def test_raw_rows_have_producer_sequence_and_marker() -> None:
+def test_arrow_raw_rows_have_producer_sequence_and_marker_columns() -> None:
     rows = ArrowRows(schema(raw=True), is_raw=True)
     wrapping = dict(producer_id=7, producer_epoch=2, base_sequence=2**31 - 1, transactional=True)
     rows.add(batch_of(10, b"a", b"b", leader_epoch=4, **wrapping), replica=2)
@@ -153,7 +153,7 @@ def test_raw_rows_have_producer_sequence_and_marker() -> None:
     assert table["timestamp"][0] == TIME
 
 
-def test_it_is_time_to_take_when_there_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arrow_rows_are_ready_at_enough_rows_or_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrow_rows, "ROWS_MAX", 3)
     for rows in (ArrowRows(schema(), is_raw=False), ArrowRows(schema(raw=True), is_raw=True)):
         assert not rows.add(batch_of(0, b"a", b"b"))
@@ -165,7 +165,7 @@ def test_it_is_time_to_take_when_there_is_enough(monkeypatch: pytest.MonkeyPatch
         assert rows.add(batch_of(0, b"a" * 100, compression=4)), "it counts what comes out"
 
 
-def test_a_range_is_cut_out_of_its_batches() -> None:
+def test_arrow_rows_of_a_range_exclude_records_outside_it() -> None:
     rows = ArrowRows(schema(), is_raw=False)
     whole = batch_of(10, b"a", b"b", b"c", b"d")
     rows.add(whole.between(11, 13))

@@ -16,7 +16,7 @@ from oncelog.pipeline.source.options import OptionError, Topics
 _numbers = itertools.count()
 
 
-def test_a_topic_of_a_pattern_that_is_deleted_meanwhile_does_not_hold_up_the_others(
+def test_topic_of_a_pattern_deleted_meanwhile_does_not_delay_the_others(
     cluster: Cluster, admin: BlockingAdmin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The metadata still had the topic, the leader had not: it is gone, and will not answer."""
@@ -45,7 +45,7 @@ def test_a_topic_of_a_pattern_that_is_deleted_meanwhile_does_not_hold_up_the_oth
     assert time.monotonic() - begun_s < 20, "and not LOOKUP_MS_MAX"
 
 
-def test_first_question_without_a_broker_ends_soon_in_one_sentence(
+def test_source_without_a_reachable_broker_fails_soon_with_one_sentence(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(cluster_lookup, "REACH_S", 0.4)

@@ -35,7 +35,7 @@ def readers(columns: dict[str, Any], **more: str) -> list[Any]:
     return [source.reader(schema_of(columns)), source.streamReader(schema_of(columns))]
 
 
-def test_the_source_s_own_columns_are_read() -> None:
+def test_source_with_its_own_columns_in_the_schema_is_read() -> None:
     assert len(readers(PLAIN)) == len(readers(PLAIN | HEADERS, includeHeaders="TRUE")) == 2
 
 
@@ -50,7 +50,7 @@ def test_the_source_s_own_columns_are_read() -> None:
     ],
     ids=["exchanged", "fewer", "another type", "headers not asked for", "none"],
 )
-def test_a_schema_that_was_put_in_place_of_them_is_refused(columns: dict[str, Any]) -> None:
+def test_source_with_another_schema_is_refused(columns: dict[str, Any]) -> None:
     for kind in ("reader", "streamReader"):
         source = data_source.OncelogSource({"kafka.bootstrap.servers": "h:1", "subscribe": "t"})
         with pytest.raises(OptionError, match=r"fixed.*\.schema\(\.\.\.\).*key binary, value"):

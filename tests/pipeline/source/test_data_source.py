@@ -89,7 +89,7 @@ class Stream:
         return sorted(value for batch in self.batches[before:] for value in batch)
 
 
-def test_a_batch_reads_committed_records_in_spark_s_columns(
+def test_batch_query_reads_committed_records_in_the_columns_of_spark(
     spark: "SparkSession", cluster: Cluster, topic: str
 ) -> None:
     put_in_transactions(cluster, topic)
@@ -110,7 +110,7 @@ def test_a_batch_reads_committed_records_in_spark_s_columns(
     assert numbers(everything) == list(range(1, 10))
 
 
-def test_a_batch_reads_from_the_given_start_to_the_given_end_offset(
+def test_batch_query_reads_from_the_given_start_to_the_given_end_offset(
     spark: "SparkSession", cluster: Cluster, topic: str
 ) -> None:
     put_in_transactions(cluster, topic)
@@ -128,7 +128,7 @@ def test_a_batch_reads_from_the_given_start_to_the_given_end_offset(
     assert numbers(times) == [2, 3, 7]
 
 
-def test_times_are_instants_whatever_the_session_takes_a_timestamp_for(
+def test_source_timestamps_are_instants_in_any_session_timestamp_type(
     spark: "SparkSession", cluster: Cluster, topic: str
 ) -> None:
     put_in_transactions(cluster, topic)
@@ -142,7 +142,7 @@ def test_times_are_instants_whatever_the_session_takes_a_timestamp_for(
     assert first.timestamp.timestamp() == (FUTURE_MS + 1) / 1000
 
 
-def test_raw_rows_show_markers_and_are_the_same_from_files(
+def test_raw_source_rows_from_brokers_and_files_are_equal_with_markers(
     spark: "SparkSession", cluster: Cluster, topic: str
 ) -> None:
     put_in_transactions(cluster, topic)
@@ -163,7 +163,7 @@ def test_raw_rows_show_markers_and_are_the_same_from_files(
 
 
 @pytest.mark.in_turn
-def test_a_stream_goes_on_where_it_was_and_finds_new_partitions(
+def test_streaming_query_resumes_at_its_offsets_and_finds_new_partitions(
     spark: "SparkSession", cluster: Cluster, topic: str, admin: BlockingAdmin, checkpoint: str
 ) -> None:
     stream = Stream(spark, cluster, topic, checkpoint, maxOffsetsPerTrigger="40")
@@ -179,7 +179,7 @@ def test_a_stream_goes_on_where_it_was_and_finds_new_partitions(
 
 
 @pytest.mark.spark_slow
-def test_the_start_offset_of_a_query_survives_a_failed_first_batch(
+def test_streaming_query_start_offset_is_kept_over_a_failed_first_batch(
     spark: "SparkSession", cluster: Cluster, topic: str, checkpoint: str
 ) -> None:
     put(cluster, topic, range(5))
@@ -197,7 +197,7 @@ def test_the_start_offset_of_a_query_survives_a_failed_first_batch(
 
 
 @pytest.mark.in_turn
-def test_a_stream_stops_before_an_open_transaction(
+def test_streaming_query_stops_before_an_open_transaction(
     spark: "SparkSession", cluster: Cluster, topic: str, checkpoint: str
 ) -> None:
     stream = Stream(spark, cluster, topic, checkpoint)
@@ -214,7 +214,7 @@ def test_a_stream_stops_before_an_open_transaction(
 
 
 @pytest.mark.in_turn
-def test_a_recreated_topic_stops_the_query(
+def test_streaming_query_of_a_recreated_topic_stops(
     spark: "SparkSession", cluster: Cluster, topic: str, admin: BlockingAdmin, checkpoint: str
 ) -> None:
     stream = Stream(spark, cluster, topic, checkpoint, failOnDataLoss="false")
@@ -229,7 +229,7 @@ def test_a_recreated_topic_stops_the_query(
 
 
 @pytest.mark.in_turn
-def test_lost_offsets_stop_the_query_unless_fail_on_data_loss_is_off(
+def test_streaming_query_with_lost_offsets_stops_unless_fail_on_data_loss_is_off(
     spark: "SparkSession", cluster: Cluster, topic: str, admin: BlockingAdmin, checkpoint: str
 ) -> None:
     stream = Stream(spark, cluster, topic, checkpoint)
@@ -244,7 +244,7 @@ def test_lost_offsets_stop_the_query_unless_fail_on_data_loss_is_off(
 
 
 @pytest.mark.spark_slow
-def test_writers_without_exactly_once(
+def test_writers_without_exactly_once_write_rows_in_batch_and_streaming_queries(
     spark: "SparkSession", cluster: Cluster, topic: str, checkpoint: str
 ) -> None:
     rows = spark.range(100).selectExpr(
@@ -274,7 +274,9 @@ def test_writers_without_exactly_once(
 
 
 @pytest.mark.in_turn
-def test_invalid_options_are_refused_with_a_reason(spark: "SparkSession", cluster: Cluster) -> None:
+def test_source_with_invalid_options_is_refused_with_a_reason(
+    spark: "SparkSession", cluster: Cluster
+) -> None:
     with pytest.raises(Exception, match="create it before it is read"):
         read(spark, cluster, "nowhere").collect()
     with pytest.raises(Exception, match="there is no option startingoffset; is startingOffsets"):

@@ -88,7 +88,7 @@ def counted(proxy: CountingProxy) -> tuple[int, dict[str, int]]:
     return connections, {api: n for api, n in requests.items() if api != "Produce"}
 
 
-def test_a_trigger_asks_nothing_twice_and_a_warm_range_only_fetches(
+def test_stream_trigger_repeats_no_request_and_a_warm_range_only_fetches(
     proxy: CountingProxy, kept: KeptViews
 ) -> None:
     options = {"kafka.bootstrap.servers": proxy.bootstrap, "subscribe": "counted"}
@@ -124,7 +124,7 @@ def test_a_trigger_asks_nothing_twice_and_a_warm_range_only_fetches(
     reader.stop()
 
 
-def test_a_reader_that_is_left_in_the_middle_hands_nothing_on(
+def test_range_reader_abandoned_midway_leaves_no_records_to_the_next_reader(
     proxy: CountingProxy, kept: KeptViews
 ) -> None:
     with BlockingProducer(proxy.bootstrap) as producer:
@@ -139,7 +139,9 @@ def test_a_reader_that_is_left_in_the_middle_hands_nothing_on(
         assert counted(proxy)[0] == 2
 
 
-def test_a_forked_worker_begins_anew(cluster: Cluster, admin: BlockingAdmin) -> None:
+def test_kept_client_in_a_forked_worker_is_replaced_by_a_new_one(
+    cluster: Cluster, admin: BlockingAdmin
+) -> None:
     admin.create_topic("forked", partitions=1)
     with BlockingProducer(cluster.bootstrap) as producer:
         producer.send_many("forked", [b"value"] * 20)
@@ -176,7 +178,9 @@ def settings(**given: str) -> Any:
         {"security_protocol": "SASL_PLAINTEXT", "sasl_username": "another"},
     ],
 )
-async def test_settings_and_credentials_share_nothing(other: dict[str, str]) -> None:
+async def test_kept_clients_with_different_settings_or_credentials_are_not_shared(
+    other: dict[str, str],
+) -> None:
     login = {"sasl_mechanism": "PLAIN", "sasl_username": "alice", "sasl_password": "secret"}
 
     views = lent()
@@ -190,7 +194,7 @@ async def test_settings_and_credentials_share_nothing(other: dict[str, str]) -> 
     assert await views.take(mine) is not first, "one reader at a time"
 
 
-async def test_the_kept_are_few_and_not_kept_for_long() -> None:
+async def test_kept_clients_are_bounded_in_number_and_idle_time() -> None:
     views = lent(most=2, idle_s=0.05)
     taken = [(s, await views.take(s)) for s in (settings(client_id=f"c{n}") for n in range(3))]
     for each, view in taken:

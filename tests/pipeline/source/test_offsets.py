@@ -47,7 +47,7 @@ def position(offsets: Mapping[tuple[str, int], int], **more: object) -> Position
 
 
 @given(st.dictionaries(KEYS, st.integers(0, 2**62)), st.booleans(), st.booleans())
-def test_a_position_comes_back_from_its_text(
+def test_stream_position_is_parsed_back_from_its_text(
     offsets: dict[tuple[str, int], int], is_initial: bool, has_since: bool
 ) -> None:
     since = {key: offset // 2 for key, offset in offsets.items()} if has_since and offsets else None
@@ -55,7 +55,7 @@ def test_a_position_comes_back_from_its_text(
     assert Position.from_json(json.loads(json.dumps(before.to_json()))) == before
 
 
-def test_equal_positions_have_equal_texts_and_the_topic_s_id_is_in_it() -> None:
+def test_stream_positions_that_are_equal_have_equal_texts_with_the_topic_id() -> None:
     one = position({("t", 1): 5, ("t", 0): 3, ("t", 10): 2}).to_json()
     other = position({("t", 10): 2, ("t", 0): 3, ("t", 1): 5}).to_json()
     assert json.dumps(one) == json.dumps(other)
@@ -66,7 +66,7 @@ def test_equal_positions_have_equal_texts_and_the_topic_s_id_is_in_it() -> None:
 
 
 @pytest.mark.parametrize("value", [{}, {"t": {"0": 5}}, {"version": 2, "topics": {}}])
-def test_a_checkpoint_of_another_source_is_refused(value: dict[str, object]) -> None:
+def test_stream_checkpoint_of_another_source_is_refused(value: dict[str, object]) -> None:
     with pytest.raises(OptionError, match="use another checkpointLocation"):
         Position.from_json(value)
 
@@ -81,7 +81,7 @@ def begin(place: Place, by_time: dict[tuple[str, int], int] | None = None, stric
     ).offsets
 
 
-def test_places_by_word_by_offset_and_by_time() -> None:
+def test_start_offsets_are_resolved_from_words_offsets_and_times() -> None:
     assert begin(Where.EARLIEST) == {("t", 0): 10, ("t", 1): 0}
     assert begin(Where.LATEST) == {("t", 0): 50, ("t", 1): 7}
     assert begin({("t", 0): 20, ("t", 1): EARLIEST}) == {("t", 0): 20, ("t", 1): 0}
@@ -101,12 +101,12 @@ def test_places_by_word_by_offset_and_by_time() -> None:
         (AtTime(5), OptionError, r"no record at or after that time"),
     ],
 )
-def test_a_start_offset_outside_the_log_is_an_error(place: Place, error: type, said: str) -> None:
+def test_start_offset_outside_the_log_is_refused(place: Place, error: type, said: str) -> None:
     with pytest.raises(error, match=said):
         begin(place, {("t", 0): 30})
 
 
-def test_a_lost_beginning_may_be_passed_over() -> None:
+def test_start_offset_removed_by_retention_may_be_skipped() -> None:
     losses: list[str] = []
     known = known_of({("t", 0): (10, 50)})
     found = resolve(
@@ -118,7 +118,7 @@ def test_a_lost_beginning_may_be_passed_over() -> None:
 # --- the end of a micro-batch
 
 
-def test_the_end_is_where_readers_are_let_and_new_partitions_begin_at_0() -> None:
+def test_stream_end_is_the_last_stable_offset_and_new_partitions_start_at_zero() -> None:
     start = position({("t", 0): 20})
     end = latest(start, known_of({("t", 0): (0, 50), ("t", 1): (0, 4)}))
     assert end.offsets == {("t", 0): 50, ("t", 1): 4}
@@ -126,13 +126,13 @@ def test_the_end_is_where_readers_are_let_and_new_partitions_begin_at_0() -> Non
     assert found == [OffsetRange("t", 0, 20, 50, "aa"), OffsetRange("t", 1, 0, 4, "aa")]
 
 
-def test_nothing_new_is_the_start_itself() -> None:
+def test_stream_end_without_new_records_is_the_start_itself() -> None:
     start = position({("t", 0): 20}, is_initial=True)
     assert latest(start, known_of({("t", 0): (0, 20)})) is start
     assert latest(start, known_of({("t", 0): (0, 15)})) is start, "a new leader may know less"
 
 
-def test_the_end_never_goes_back() -> None:
+def test_stream_end_never_moves_back() -> None:
     start = position({("t", 0): 20, ("t", 1): 5})
     known = known_of({("t", 0): (0, 12), ("t", 1): (0, 9)})
     assert losses(start, known) == {
@@ -141,7 +141,7 @@ def test_the_end_never_goes_back() -> None:
     assert latest(start, known).offsets == {("t", 0): 20, ("t", 1): 9}
 
 
-def test_available_now_ends_where_the_log_ended_and_new_partitions_wait() -> None:
+def test_available_now_run_ends_at_the_first_log_end_without_new_partitions() -> None:
     start = position({("t", 0): 20})
     until = position({("t", 0): 30})
     known = known_of({("t", 0): (0, 50), ("t", 1): (0, 4)})
@@ -152,7 +152,7 @@ def test_available_now_ends_where_the_log_ended_and_new_partitions_wait() -> Non
     assert latest(beyond, known, until=until) is beyond
 
 
-def test_available_now_does_not_end_before_offsets_that_were_read() -> None:
+def test_available_now_run_with_outdated_ends_reaches_the_offsets_already_read() -> None:
     """A broker with old metadata, or a new leader, reported the ends when the run began."""
     begin = position({("t", 0): 20, ("t", 1): 5})
     known = known_of({("t", 0): (0, 40), ("t", 1): (0, 9)})
@@ -162,7 +162,7 @@ def test_available_now_does_not_end_before_offsets_that_were_read() -> None:
     assert not_before(until, begin, known) is until
 
 
-def test_the_first_batch_records_its_start_offset() -> None:
+def test_first_stream_batch_records_its_start_offset() -> None:
     initial = position({("t", 0): 20}, is_initial=True)
     end = latest(initial, known_of({("t", 0): (0, 50), ("t", 1): (0, 4)}))
     assert end.since == {("t", 0): 20, ("t", 1): 0}
@@ -179,7 +179,7 @@ BACKLOGS = st.dictionaries(KEYS, st.integers(0, 10**9), min_size=1)
 
 
 @given(BACKLOGS, st.integers(1, 10**9))
-def test_a_limit_is_shared_out_to_the_last_offset(
+def test_stream_limit_is_divided_over_the_partitions_to_the_last_offset(
     backlog: dict[tuple[str, int], int], count_max: int
 ) -> None:
     shares = share_out(backlog, count_max)
@@ -195,7 +195,7 @@ def test_a_limit_is_shared_out_to_the_last_offset(
     )
 
 
-def test_a_quiet_partition_is_read_beside_one_that_stays_behind() -> None:
+def test_stream_limit_leaves_offsets_to_a_quiet_partition_beside_a_busy_one() -> None:
     """Event time needs it, too: the query's watermark waits for the quiet partition's rows."""
     at, busy_end = position({("t", 0): 0, ("t", 1): 0}), 10_000_000
     for _ in range(3):
@@ -211,7 +211,7 @@ def test_a_quiet_partition_is_read_beside_one_that_stays_behind() -> None:
 
 
 @pytest.mark.parametrize("begin", [{("t", 0): 100}, {}], ids=["overtaken", "a new partition"])
-def test_limited_query_gets_past_a_range_removed_by_retention(
+def test_stream_limit_query_passes_a_range_removed_by_retention(
     begin: dict[tuple[str, int], int],
 ) -> None:
     """The log keeps 100 offsets; 20 come between two triggers, and each may read 30."""
@@ -225,7 +225,7 @@ def test_limited_query_gets_past_a_range_removed_by_retention(
     assert len(losses) == 1, "the query has caught up"
 
 
-def test_available_now_may_end_within_a_range_removed_by_retention() -> None:
+def test_available_now_run_may_end_inside_a_range_removed_by_retention() -> None:
     start, until = position({("t", 0): 10}), position({("t", 0): 40})
     known = known_of({("t", 0): (60, 90)})
     end = latest(start, known, offsets_max=5, until=until)
@@ -234,7 +234,7 @@ def test_available_now_may_end_within_a_range_removed_by_retention() -> None:
 
 
 @given(BACKLOGS, st.integers(1, 50))
-def test_batches_under_a_limit_reach_the_end_and_read_every_offset_once(
+def test_stream_limit_batches_read_every_offset_once_to_the_end(
     ends: dict[tuple[str, int], int], batches: int
 ) -> None:
     known = known_of({key: (0, end) for key, end in ends.items()})
@@ -257,18 +257,18 @@ def test_batches_under_a_limit_reach_the_end_and_read_every_offset_once(
 # --- what must not go unnoticed
 
 
-def test_a_recreated_topic_stops_the_query_whatever_fail_on_data_loss_says() -> None:
+def test_recreated_topic_stops_the_query_even_with_fail_on_data_loss_off() -> None:
     start = position({("t", 0): 20})
     with pytest.raises(DataLost, match=r"topic t was deleted and made anew \(its id was aa, now"):
         check_identity(start, known_of({("t", 0): (0, 50)}, {"t": "cc"}))
 
 
-def test_clusters_without_topic_ids_are_read_without_that_check() -> None:
+def test_cluster_without_topic_ids_is_read_without_the_identity_check() -> None:
     check_identity(position({("t", 0): 20}), known_of({("t", 0): (0, 50)}, {"t": ""}))
     check_identity(Position({("t", 0): 20}, {"t": ""}), known_of({("t", 0): (0, 50)}))
 
 
-def test_a_deleted_partition_is_reported_and_keeps_its_offset() -> None:
+def test_deleted_partition_is_reported_and_keeps_its_offset() -> None:
     start = position({("t", 0): 2, ("u", 0): 7})
     stale = known_of({("t", 0): (0, 5)}, {"t": "aa"})
     assert losses(start, stale) == {("u", 0): "u/0 was being read and is no longer there"}
@@ -307,7 +307,7 @@ def test_range_removed_by_retention_is_reported_and_the_rest_may_be_read() -> No
     st.one_of(st.none(), st.integers(1, 40)),
     st.one_of(st.none(), st.integers(1, 10**5)),
 )
-def test_pieces_cover_the_same_offsets_and_are_as_many_as_asked_for(
+def test_offset_ranges_split_into_tasks_cover_the_same_offsets(
     sizes: list[int], partitions_min: int | None, records_max: int | None
 ) -> None:
     if records_max is not None:

@@ -24,7 +24,7 @@ def read(is_streaming: bool = True, **options: str) -> SourceOptions:
     return read_options(BOOTSTRAP | given, is_streaming=is_streaming)
 
 
-def test_defaults_are_those_of_spark_s_source_but_for_committed_records() -> None:
+def test_source_option_defaults_equal_those_of_spark_except_read_committed() -> None:
     stream, batch = read(), read(is_streaming=False)
     assert (stream.starting, batch.starting, batch.ending) == (
         Where.LATEST,
@@ -35,19 +35,19 @@ def test_defaults_are_those_of_spark_s_source_but_for_committed_records() -> Non
     assert stream.client == {"bootstrap.servers": "h:1"}
 
 
-def test_names_are_taken_without_regard_to_case_as_spark_hands_them_on() -> None:
+def test_source_option_names_are_case_insensitive() -> None:
     options = read(startingoffsets="earliest", MAXOFFSETSPERTRIGGER="7", includeheaders="TRUE")
     assert options.starting is Where.EARLIEST
     assert options.offsets_per_trigger_max == 7
 
 
-def test_values_that_are_words_are_taken_without_regard_to_case() -> None:
+def test_source_option_values_that_are_words_are_case_insensitive() -> None:
     options = read(startingOffsets="Earliest", startingOffsetsByTimestampStrategy="LATEST")
     assert options.starting is Where.EARLIEST
     assert not options.is_strict_about_times
 
 
-def test_topics_by_name_by_partition_by_pattern() -> None:
+def test_source_topics_are_chosen_by_names_partitions_or_pattern() -> None:
     assert read(subscribe=" b, a ,").topics == Topics(names=("a", "b"))
     assert read(subscribe="", path="a").topics == Topics(names=("a",))
     assigned = read(subscribe="", assign='{"a": [1, 0]}').topics
@@ -59,7 +59,7 @@ def test_topics_by_name_by_partition_by_pattern() -> None:
 
 
 @pytest.mark.parametrize("kind", ["names", "partitions"])
-def test_tens_of_thousands_of_topics_are_found_without_comparing_all(kind: str) -> None:
+def test_source_topics_among_tens_of_thousands_are_found_without_comparing_all(kind: str) -> None:
     """Comparing all names with all topics at each trigger would take seconds."""
     looked_at = 0
 
@@ -84,13 +84,13 @@ def test_tens_of_thousands_of_topics_are_found_without_comparing_all(kind: str) 
     assert looked_at < 6 * len(there)
 
 
-def test_topics_that_were_asked_for_go_to_other_processes() -> None:
+def test_source_topics_are_pickled_for_other_processes() -> None:
     topics = Topics(names=("a", "b"))
     assert topics.wants("a", 1)
     assert pickle.loads(pickle.dumps(topics)) == topics
 
 
-def test_places() -> None:
+def test_source_start_and_end_options_are_parsed_as_offsets_or_times() -> None:
     by_offset = read(startingOffsets='{"t": {"0": 5, "1": -2}}').starting
     assert by_offset == {("t", 0): 5, ("t", 1): -2}
     one_time = read(startingTimestamp="1000", startingOffsets="earliest").starting
@@ -99,13 +99,13 @@ def test_places() -> None:
     assert each == AtTime({("t", 0): 9})
 
 
-def test_settings_of_the_client_are_handed_on() -> None:
+def test_source_kafka_options_are_passed_to_the_client() -> None:
     options = read(kafka__fetch__max__bytes="1000", kafka__isolation__level="read_uncommitted")
     assert options.client == {"bootstrap.servers": "h:1", "fetch.max.bytes": "1000"}
     assert not options.is_committed
 
 
-def test_raw_reads_uncommitted_records_and_logs_need_no_bootstrap_servers() -> None:
+def test_source_in_raw_mode_reads_uncommitted_records_and_needs_no_brokers_for_logs() -> None:
     assert not read(raw="true").is_committed
     options = read_options({"raw": "true", "logs": "1=/a, 2=/b"}, is_streaming=False)
     assert options.logs == {1: "/a", 2: "/b"}
@@ -152,7 +152,7 @@ def test_raw_reads_uncommitted_records_and_logs_need_no_bootstrap_servers() -> N
         ({"kafka__bootstrap__servers": "", "subscribe": "t"}, ""),
     ],
 )
-def test_option_that_would_not_be_honoured_is_refused(options: dict[str, str], said: str) -> None:
+def test_source_option_that_would_be_ignored_is_refused(options: dict[str, str], said: str) -> None:
     if not said:
         with pytest.raises(OptionError, match=r"kafka\.bootstrap\.servers is missing"):
             read_options({"subscribe": "t"}, is_streaming=True)
@@ -169,12 +169,14 @@ def test_option_that_would_not_be_honoured_is_refused(options: dict[str, str], s
         ({"endingOffsets": '{"t": {"0": -2}}'}, "endingOffsets looks like"),
     ],
 )
-def test_a_batch_that_could_only_be_empty_is_refused(options: dict[str, str], said: str) -> None:
+def test_source_batch_that_could_only_be_empty_is_refused(
+    options: dict[str, str], said: str
+) -> None:
     with pytest.raises(OptionError, match=said):
         read(is_streaming=False, **options)
 
 
-def test_every_option_stands_in_the_page_with_its_sentence() -> None:
+def test_source_option_of_each_name_is_documented_with_its_sentence() -> None:
     page = (Path(__file__).resolve().parents[3] / "docs" / "spark.md").read_text(encoding="utf-8")
     for name, text in DOCS.items():
         assert f"| `{name}` | {text} |" in page, name
@@ -191,13 +193,13 @@ SECRETS = {
 }
 
 
-def test_secrets_are_hidden_in_the_parsed_options() -> None:
+def test_source_options_printed_hide_secrets() -> None:
     options = read_options(BOOTSTRAP | SECRETS | {"subscribe": "t"}, is_streaming=True)
     assert "geheim" not in repr(options)
     assert options.client["sasl.jaas.config"].reveal().endswith('"geheim";')
 
 
-def test_a_login_that_cannot_work_is_refused_where_the_query_starts() -> None:
+def test_source_login_that_cannot_work_is_refused_at_the_start_of_the_query() -> None:
     for wrong, words in (
         ({"kafka.security.protocol": "PLAINTEXT"}, "has no effect"),
         ({"kafka.sasl.mechanism": "GSSAPI"}, "not supported"),

@@ -62,7 +62,9 @@ def read(
         return [batch for found in reader for batch in found]
 
 
-def test_batches_are_whole_and_marked_when_aborted(cluster: Cluster, topic: str) -> None:
+def test_range_reader_returns_whole_batches_and_marks_aborted_ones(
+    cluster: Cluster, topic: str
+) -> None:
     batches = read(cluster, topic, 0, 44)
     assert [b.header.base_offset for b in batches] == [0, 10, 11, 21, 22, 32, 33, 43]
     assert [b.header.base_offset for b in batches if b.is_aborted] == [11, 21]
@@ -71,14 +73,16 @@ def test_batches_are_whole_and_marked_when_aborted(cluster: Cluster, topic: str)
     assert read(cluster, topic, 12, 12) == []
 
 
-def test_small_fetches_give_the_same(cluster: Cluster, topic: str) -> None:
+def test_range_reader_with_small_fetches_returns_the_same_batches(
+    cluster: Cluster, topic: str
+) -> None:
     whole = read(cluster, topic, 3, 40)
     assert [b.header for b in read(cluster, topic, 3, 40, client=SMALL)] == [
         b.header for b in whole
     ]
 
 
-def test_records_removed_meanwhile_are_reported(
+def test_range_reader_reports_records_removed_meanwhile(
     cluster: Cluster, topic: str, admin: BlockingAdmin
 ) -> None:
     admin.delete_records(topic, 0, 25)
@@ -91,7 +95,7 @@ def test_records_removed_meanwhile_are_reported(
     assert read(cluster, topic, 5, 20, report=losses.append) == []
 
 
-def test_a_recreated_topic_is_not_read(cluster: Cluster, topic: str) -> None:
+def test_range_reader_refuses_a_recreated_topic(cluster: Cluster, topic: str) -> None:
     with pytest.raises(DataLost, match=f"topic {topic} was deleted and made anew while"):
         read(cluster, topic, 0, 44, topic_id="ab" * 16)
 
@@ -107,7 +111,7 @@ def _fetches_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.usefixtures("_fetches_by")
-def test_a_topic_recreated_in_a_warm_process_is_not_read(
+def test_range_reader_with_a_kept_client_refuses_a_recreated_topic(
     cluster: Cluster, topic: str, admin: BlockingAdmin
 ) -> None:
     topic_id = admin.run(lambda a: topic_id_of(a, topic))
@@ -129,7 +133,7 @@ def test_a_topic_recreated_in_a_warm_process_is_not_read(
 
 
 @pytest.mark.usefixtures("_fetches_by")
-def test_a_topic_recreated_during_a_read_is_not_read_on(
+def test_range_reader_stops_when_its_topic_is_recreated_midway(
     cluster: Cluster, topic: str, admin: BlockingAdmin
 ) -> None:
     topic_id = admin.run(lambda a: topic_id_of(a, topic))
@@ -146,7 +150,7 @@ def test_a_topic_recreated_during_a_read_is_not_read_on(
             list(batches)
 
 
-def test_a_log_that_a_new_leader_has_cut_is_not_waited_for(
+def test_range_reader_of_a_log_truncated_by_a_new_leader_fails_without_waiting(
     cluster: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After an unclean election the task starts over, so it must not continue in another log."""
@@ -167,7 +171,7 @@ def test_a_log_that_a_new_leader_has_cut_is_not_waited_for(
             list(batches)
 
 
-def test_an_end_offset_that_is_never_reached_times_out_with_a_reason(
+def test_range_reader_with_an_end_offset_never_reached_times_out_with_a_reason(
     cluster: Cluster, topic: str
 ) -> None:
     with pytest.raises(RequestTimedOut, match="no broker gave what stands at offset 44 for 1500"):
@@ -193,7 +197,7 @@ def empty_answers(monkeypatch: pytest.MonkeyPatch) -> Callable[[Container[int]],
     return empty
 
 
-def test_answers_without_records_do_not_end_a_range(
+def test_range_reader_continues_after_answers_without_records(
     cluster: Cluster, topic: str, empty_answers: Callable[[Container[int]], None]
 ) -> None:
     empty_answers(range(2, 12))
@@ -201,7 +205,7 @@ def test_answers_without_records_do_not_end_a_range(
     assert [b.header.base_offset for b in batches] == [0, 10, 11, 21, 22, 32, 33, 43]
 
 
-def test_a_broker_that_returns_no_records_times_out_with_a_reason(
+def test_range_reader_of_a_broker_without_records_times_out_with_a_reason(
     cluster: Cluster, topic: str, empty_answers: Callable[[Container[int]], None]
 ) -> None:
     empty_answers(range(2, 10_000))
@@ -219,7 +223,7 @@ def test_a_broker_that_returns_no_records_times_out_with_a_reason(
     assert losses == []
 
 
-def test_the_hole_at_the_end_of_a_compacted_log_is_no_error(
+def test_range_reader_accepts_a_gap_at_the_end_of_a_compacted_log(
     cluster: Cluster,
     topic: str,
     admin: BlockingAdmin,

@@ -36,7 +36,7 @@ def fill(cluster: Cluster, topic: str) -> list[str]:
     return sorted(committed)
 
 
-def test_the_connector_reads_committed_records_and_writes(
+def test_spark_kafka_connector_reads_committed_records_and_writes_to_our_cluster(
     cluster: Cluster, admin: BlockingAdmin, tmp_path: Path
 ) -> None:
     try:

@@ -52,19 +52,19 @@ def ranges(stream: StreamReader, start: dict, end: dict) -> list[OffsetRange | o
 
 
 @pytest.mark.parametrize("fails", ["true", "false"])
-def test_old_metadata_is_waited_for(fails: str) -> None:
+def test_streaming_query_with_outdated_metadata_waits_for_the_partition(fails: str) -> None:
     stream = reader(Lookup(STALE, STALE, BOTH, STALE, BOTH), failOnDataLoss=fails)
     end = latest(stream, START)
     assert Position.from_json(end).offsets == {("a", 0): 10, ("b", 0): 20}
     assert ranges(stream, START, end) == [OffsetRange("b", 0, 15, 20, "bb")]
 
 
-def test_a_partition_missing_for_long_stops_the_query() -> None:
+def test_streaming_query_with_a_partition_missing_for_long_stops() -> None:
     with pytest.raises(DataLost, match="b/0 was being read and is no longer there"):
         latest(reader(Lookup(STALE)), START)
 
 
-def test_partition_that_comes_back_late_is_read_on_from_its_offset() -> None:
+def test_streaming_query_partition_that_returns_late_is_read_from_its_offset() -> None:
     lookup = Lookup(STALE)
     stream = reader(lookup, failOnDataLoss="false")
     first = latest(stream, START)

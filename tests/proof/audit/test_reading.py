@@ -62,17 +62,17 @@ def found(spark, tmp_path_factory):
     return names
 
 
-def test_sound_files_raise_no_alarm(found):
+def test_audit_of_undamaged_log_files_reports_no_violation(found):
     assert {topic: names for topic, names in found.items() if topic.startswith("clean")} == {}
 
 
 @pytest.mark.parametrize("name", OF_LOGS)
-def test_planted_anomaly_in_files_is_found(found, name):
+def test_audit_of_log_files_with_a_planted_anomaly_reports_it(found, name):
     may_be = BROUGHT_ALONG.get(name, set()) - OF_READERS
     assert {name} <= found[f"planted-{name}"] <= {name} | may_be
 
 
-def test_a_live_topic(spark, cluster, admin, capsys):
+def test_audit_of_a_live_topic_counts_records_and_transactions(spark, cluster, admin, capsys):
     admin.create_topic("audited", partitions=2)
     asyncio.run(write(cluster.bootstrap, "audited", plain_records=500))
     asked = ["--bootstrap", cluster.bootstrap, "--topic", "audited", "--format", "json"]
@@ -83,7 +83,7 @@ def test_a_live_topic(spark, cluster, admin, capsys):
     assert (printed["committed"], printed["aborted"], printed["open"]) == (8, 4, 0)
 
 
-def test_unreadable_logs_are_an_error_in_one_line(spark, tmp_path, capsys):
+def test_audit_of_unreadable_logs_reports_an_error_in_one_line(spark, tmp_path, capsys):
     assert main(["--cluster", str(tmp_path)]) == 2
     assert "no cluster's directory" in capsys.readouterr().err
     assert main(["--logs", f"1={tmp_path / 'none'}"]) == 2
@@ -99,7 +99,7 @@ def refused(capsys, *asked: str) -> str:
     return line
 
 
-def test_a_wrong_argument_is_an_error_in_one_line(spark, tmp_path, capsys):
+def test_audit_with_a_wrong_argument_reports_an_error_in_one_line(spark, tmp_path, capsys):
     assert "begins with the number of a node" in refused(capsys, "--logs", f"x={tmp_path}")
     assert "is not NAME=VALUE" in refused(capsys, "--logs", str(tmp_path))
     (tmp_path / "made").mkdir()
@@ -108,7 +108,7 @@ def test_a_wrong_argument_is_an_error_in_one_line(spark, tmp_path, capsys):
     assert "no partition of what is asked for" in refused(capsys, "--logs", f"1={tmp_path}")
 
 
-def test_a_damaged_segment_is_named(spark, tmp_path, capsys):
+def test_audit_of_a_damaged_segment_names_the_file(spark, tmp_path, capsys):
     folder = tmp_path / "orders-0"
     folder.mkdir()
     (folder / f"{0:020}.log").write_bytes(b"\x00" * 200)
@@ -117,7 +117,7 @@ def test_a_damaged_segment_is_named(spark, tmp_path, capsys):
     assert f"{folder}/{0:020}.log at byte 0" in line
 
 
-def test_an_unreachable_cluster_or_topic_is_an_error_in_one_line(
+def test_audit_of_an_unreachable_cluster_or_topic_reports_an_error_in_one_line(
     spark, cluster, admin, capsys, monkeypatch
 ):
     there = ("--bootstrap", cluster.bootstrap)
@@ -140,5 +140,5 @@ def test_an_unreachable_cluster_or_topic_is_an_error_in_one_line(
     assert "begins at 10" in refused(capsys, *there, "--topic", "vanishing")
 
 
-def test_topic_of_decisions_counts_as_compacted():
+def test_audit_treats_the_decision_topic_as_compacted():
     assert decision.TOPIC in reading.COMPACTED

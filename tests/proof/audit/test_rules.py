@@ -95,19 +95,19 @@ def names(spotted: set[Spotted]) -> set[str]:
 
 
 @pytest.mark.in_turn
-def test_clean_logs_raise_no_alarm(found) -> None:
+def test_audit_rules_report_nothing_in_clean_logs(found) -> None:
     audited, spotted, _ = found
     clean = [topic for topic, planted in audited.planted.items() if not planted]
     assert len(clean) == 18
     assert {topic: spotted[topic] for topic in clean if topic in spotted} == {}
 
 
-def test_every_anomaly_is_planted() -> None:
+def test_audit_rule_of_each_anomaly_has_a_planted_case() -> None:
     assert set(MUTATIONS) == set(ANOMALIES)
 
 
 @pytest.mark.parametrize("name", ANOMALIES)
-def test_a_planted_violation_is_found_by_its_name_and_nothing_else_is(
+def test_audit_rules_report_each_planted_violation_by_its_name_only(
     found, each: int, name: str
 ) -> None:
     audited, spotted, _ = found
@@ -118,7 +118,7 @@ def test_a_planted_violation_is_found_by_its_name_and_nothing_else_is(
     assert {t: found for t, found in seen.items() if name not in found or not found <= may_be} == {}
 
 
-def test_violations_are_found_where_they_were_planted(found, each: int) -> None:
+def test_audit_rules_report_each_violation_at_its_planted_offset(found, each: int) -> None:
     audited, spotted, _ = found
     assert len(audited.spots) >= each * 8
     wanted = {topic: (audited.planted[topic], *spot) for topic, spot in audited.spots.items()}
@@ -126,7 +126,7 @@ def test_violations_are_found_where_they_were_planted(found, each: int) -> None:
 
 
 @pytest.mark.parametrize("chunk_size", [1, 5, 1_000])
-def test_neighbours_are_the_same_for_every_chunk_size(spark, chunk_size):
+def test_audit_neighbour_columns_are_equal_for_every_chunk_size(spark, chunk_size):
     rng = random.Random(chunk_size)
     rows = [(g, at, rng.choice((None, rng.randrange(9)))) for g in "ab" for at in range(40)]
     with lightly(spark):
@@ -143,7 +143,7 @@ def test_neighbours_are_the_same_for_every_chunk_size(spark, chunk_size):
         assert row["least"] == min((v for at, v in same if at > row["at"]), default=None)
 
 
-def test_summary_counts_all_rows(found) -> None:
+def test_audit_summary_counts_all_rows(found) -> None:
     audited, _, counts = found
     assert counts.records == sum(not row["is_control"] for row in audited.rows)
     assert counts.markers == sum(bool(row["is_control"]) for row in audited.rows)

@@ -49,14 +49,14 @@ def result(link_bytes: int | None = 100_000_000) -> ReplicationResult:
     return ReplicationResult(Cell(3, "all", 2, 1000, 16384), [one])
 
 
-def test_the_summary_line_has_kafkas_form():
+def test_bench_summary_line_has_the_form_of_kafka_producer_perf_test():
     line = perf_line(load())
     assert PERF_LINE.match(line)
     assert line.startswith("50000 records sent, 25000.0 records/sec (23.84 MB/sec), 3.25 ms avg")
     assert line.endswith("44.00 ms max latency, 2 ms 50th, 7 ms 95th, 12 ms 99th, 30 ms 99.9th.")
 
 
-def test_min_insync_is_varied_only_where_it_counts():
+def test_bench_grid_varies_min_insync_only_with_acks_all():
     grid = ReplicationGrid(
         replication_factors=[1, 3],
         acks=["0", "all"],
@@ -68,7 +68,7 @@ def test_min_insync_is_varied_only_where_it_counts():
     assert combined == [(1, "0", 1), (1, "all", 1), (3, "0", 1), (3, "all", 1), (3, "all", 2)]
 
 
-def test_an_unknown_acks_is_refused():
+def test_bench_with_unknown_acks_is_refused():
     grid = ReplicationGrid(
         replication_factors=[1], acks=["2"], min_insync=[1], record_bytes=[1], batch_bytes=[1]
     )
@@ -76,7 +76,7 @@ def test_an_unknown_acks_is_refused():
         grid.cells()
 
 
-def test_node_metrics_are_shown_or_unknown():
+def test_bench_node_metrics_are_shown_or_marked_unknown():
     (row,) = rows([result()])
     assert row["CPU s/GB"] == pytest.approx(6.0)
     assert row["SENT MB/MB"] == pytest.approx(2.0)
@@ -87,7 +87,7 @@ def test_node_metrics_are_shown_or_unknown():
     assert unknown["SENT MB/MB"] is None and unknown["MSGS/MB"] is None
 
 
-def test_cpu_is_shown_as_a_multiple_of_the_floor():
+def test_bench_cpu_time_is_shown_as_a_multiple_of_the_hardware_floor():
     floor = Floor(16384, receive=0.5, checksum=0.1, write=0.4, link=0.6)
     assert floor.cpu_s_per_gb(1) == pytest.approx(1.0)
     (row,) = rows([result()], {16384: floor})
@@ -99,7 +99,7 @@ def test_cpu_is_shown_as_a_multiple_of_the_floor():
 
 
 @pytest.mark.parametrize("batch_bytes", [0, 1, 16384, 5_000_000])
-def test_each_step_of_the_floor_costs_something(
+def test_bench_floor_measures_a_positive_cost_for_each_step(
     batch_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bench_floor, "STEP_BYTES", 16 << 20)
@@ -108,7 +108,7 @@ def test_each_step_of_the_floor_costs_something(
     assert min(floor.receive, floor.checksum, floor.write, floor.link) > 0
 
 
-def test_report_of_replicas_needs_nothing_from_anywhere() -> None:
+def test_bench_replication_report_is_one_self_contained_page() -> None:
     text = run_file(replication_report({"cpu": "<fast>", "acks": ["1", "all"]}, [result()]))
     assert "<svg" in text and "&lt;fast&gt;" in text and ">1 all<" in text
     assert not re.search(r"""src=|href="[^#]|https?://|<script""", text)
@@ -116,7 +116,7 @@ def test_report_of_replicas_needs_nothing_from_anywhere() -> None:
     assert PERF_LINE.match(line)
 
 
-def test_chart_leaves_out_unknown_values() -> None:
+def test_bench_chart_omits_unknown_values() -> None:
     report = replication_report({}, [result(), result(None)])
     assert [len(chart.bars) for chart in report.charts] == [2, 2, 2, 1]
     assert read_report(report.as_json()) == read_report(report.as_json())

@@ -26,7 +26,7 @@ def result() -> TransactionResult:
     return TransactionResult(TransactionCell(100, 3), runs)
 
 
-def test_a_transaction_touches_no_more_partitions_than_it_has_records() -> None:
+def test_bench_transactions_use_no_more_partitions_than_records() -> None:
     grid = TransactionGrid(records=[1, 10, 100], partitions=[1, 3, 10])
     assert [(cell.records, cell.partitions) for cell in grid.cells()] == [
         (1, 1), (10, 1), (10, 3), (10, 10), (100, 1), (100, 3), (100, 10),
@@ -34,12 +34,14 @@ def test_a_transaction_touches_no_more_partitions_than_it_has_records() -> None:
 
 
 @pytest.mark.parametrize("records, partitions", [([0], [1]), ([1], [0])])
-def test_a_grid_of_nothing_is_refused(records: list[int], partitions: list[int]) -> None:
+def test_bench_transactions_with_an_empty_grid_is_refused(
+    records: list[int], partitions: list[int]
+) -> None:
     with pytest.raises(Failure):
         TransactionGrid(records=records, partitions=partitions).cells()
 
 
-def test_figures_are_medians_over_the_repetitions() -> None:
+def test_bench_figures_are_medians_over_the_repetitions() -> None:
     (row,) = rows([result()])
     assert row == {
         "RECORDS": 100,
@@ -55,7 +57,7 @@ def test_figures_are_medians_over_the_repetitions() -> None:
     }
 
 
-def test_the_page_and_the_figures_say_everything() -> None:
+def test_bench_transactions_page_and_figures_have_every_cell() -> None:
     shown = run_file(transactions_report({"cpu": "a <b>"}, [result()]))
     assert "a &lt;b&gt;" in shown
     assert all(f">{escape(heading)}</th>" in shown for heading in rows([result()])[0])
@@ -64,12 +66,12 @@ def test_the_page_and_the_figures_say_everything() -> None:
     assert repetitions[0]["commit_ms"] == {"p50": 2.0, "p90": 3.0, "p99": 3.0}
 
 
-def test_percentiles_of_few_values() -> None:
+def test_bench_percentiles_of_few_values_are_among_them() -> None:
     assert percentile([5.0], 0.99) == 5.0
     assert percentile([3.0, 1.0, 2.0], 0.5) == 2.0
 
 
-def test_report_of_fail_overs_has_a_bar_for_each_kill() -> None:
+def test_bench_failover_report_has_a_bar_for_each_kill() -> None:
     found = {"kills": 2, "p50_ms": 95.0, "p99_ms": 120.0, "max_ms": 120.0, "all_ms": [70.0, 120.0]}
     report = failover_report({"cpu": "c"}, found)
     assert report.charts[0].bars == [("kill 1", 70.0), ("kill 2", 120.0)]

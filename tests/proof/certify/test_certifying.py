@@ -30,18 +30,20 @@ COMMITS_FIRST = Path(__file__).parents[1] / "prove/programs/commits_first.py"
 @pytest.mark.parametrize(
     ("text", "seeds"), [("3", [3]), ("1:4", [1, 2, 3, 4]), ("1,4,1", [1, 4]), ("0:0", [0])]
 )
-def test_parse_seeds_takes_ranges_and_single_ones(text: str, seeds: list[int]) -> None:
+def test_certify_seeds_are_parsed_from_ranges_and_single_numbers(
+    text: str, seeds: list[int]
+) -> None:
     assert parse_seeds(text) == seeds
 
 
 @pytest.mark.parametrize("text", ["", "a", "4:1", "-1", "1:", "1:99999", "1:2:3"])
-def test_parse_seeds_refuses_the_rest_with_a_sentence(text: str) -> None:
+def test_certify_seeds_of_another_form_are_refused_with_a_sentence(text: str) -> None:
     with pytest.raises(Failure, match="is no FIRST:LAST") as told:
         parse_seeds(text)
     assert told.value.exit_code == 2
 
 
-def test_resume_runs_the_missing_seeds_and_those_without_a_run(tmp_path, monkeypatch) -> None:
+def test_certify_resume_runs_the_missing_and_failed_seeds(tmp_path, monkeypatch) -> None:
     ran: list[int] = []
     verdicts = {1: "EXACTLY ONCE", 2: "NO RUN"}
 
@@ -88,14 +90,14 @@ def test_runs_of_other_versions_machines_or_lengths_do_not_count(
     assert any("2 runs" in line and "do not count" in line for line in said), said
 
 
-def test_a_file_that_is_no_verdict_is_not_written_over(tmp_path: Path) -> None:
+def test_certify_into_a_file_that_is_no_verdict_leaves_it_unchanged(tmp_path: Path) -> None:
     (tmp_path / "verdict.json").write_text("[]")
     with pytest.raises(Failure, match=r"is no verdict.*--out"):
         certify(read_recipe(RECIPES / "oncelog-transactional"), [1], tmp_path)
     assert (tmp_path / "verdict.json").read_text() == "[]"
 
 
-def test_two_runs_do_not_write_to_one_place(tmp_path: Path) -> None:
+def test_certify_into_a_folder_locked_by_another_run_is_refused(tmp_path: Path) -> None:
     with (tmp_path / "certify.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(Failure, match=r"Another run writes.*--out") as told:
@@ -103,7 +105,7 @@ def test_two_runs_do_not_write_to_one_place(tmp_path: Path) -> None:
     assert told.value.exit_code == 2
 
 
-def test_the_verdict_of_another_recipe_is_refused(tmp_path: Path, capsys) -> None:
+def test_certify_resume_of_a_verdict_of_another_recipe_is_refused(tmp_path: Path, capsys) -> None:
     other = json.dumps({"schema": 1, "recipe": "aiokafka-defaults"})
     (tmp_path / "verdict.json").write_text(other)
     assert cli.run(["certify", "oncelog-transactional", "--out", str(tmp_path)]) == 2
@@ -111,7 +113,7 @@ def test_the_verdict_of_another_recipe_is_refused(tmp_path: Path, capsys) -> Non
 
 
 @pytest.mark.parametrize("kind", [ZeroDivisionError, BrokenPipeError])
-def test_a_mistake_of_ours_is_neither_kept_nor_broken(
+def test_certify_run_with_an_internal_error_counts_as_neither_kept_nor_broken(
     tmp_path: Path, monkeypatch, capsys, kind: type[Exception]
 ) -> None:
     def wrong(*_: object, **__: object) -> None:
@@ -124,7 +126,9 @@ def test_a_mistake_of_ours_is_neither_kept_nor_broken(
 
 
 @pytest.mark.parametrize("format", ["table", "json"])
-def test_a_closed_stdout_leaves_the_exit_code(tmp_path: Path, monkeypatch, format: str) -> None:
+def test_certify_with_a_closed_stdout_keeps_its_exit_code(
+    tmp_path: Path, monkeypatch, format: str
+) -> None:
     def one(recipe, environment, seed, cluster, seconds, *others) -> CertifiedRun:
         return CertifiedRun(
             seed=seed, cluster=cluster, on="2026-11-29", fault_seconds=seconds, is_kept=False,
@@ -141,7 +145,7 @@ def test_a_closed_stdout_leaves_the_exit_code(tmp_path: Path, monkeypatch, forma
 
 
 @pytest.mark.parametrize("kept", ["", "[]", "{"])
-def test_an_environment_that_does_not_say_what_it_has_is_made_anew(
+def test_certify_environment_without_its_version_list_is_rebuilt(
     tmp_path: Path, monkeypatch, kept: str
 ) -> None:
     made: list[Path] = []
@@ -205,7 +209,7 @@ def test_a_cache_whose_path_no_class_path_can_hold_is_refused(tmp_path, monkeypa
         environment.install(read_recipe(RECIPES / "aiokafka-defaults"), lambda _: None)
 
 
-def test_paths_of_our_python_reach_neither_installers_nor_programs(
+def test_certify_installers_and_programs_get_no_python_path_of_ours(
     tmp_path: Path, monkeypatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
@@ -223,7 +227,7 @@ def test_paths_of_our_python_reach_neither_installers_nor_programs(
     assert (found.variables["PYTHONPATH"], found.variables["PYTHONHOME"]) == ("", "")
 
 
-def test_a_missing_language_is_named(tmp_path, monkeypatch) -> None:
+def test_certify_with_a_missing_language_names_it(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     for name, word in (("kafkajs-transactions", "Node.js"), ("kafka-streams-exactly-once", "Java")):
         with pytest.raises(Failure, match=f"needs {word}") as told:
@@ -231,7 +235,7 @@ def test_a_missing_language_is_named(tmp_path, monkeypatch) -> None:
         assert told.value.exit_code == 2 and not (tmp_path / name).exists()
 
 
-def test_a_cluster_that_is_not_there_is_no_broken_promise(tmp_path, capsys) -> None:
+def test_certify_with_an_unreachable_cluster_reports_no_broken_promise(tmp_path, capsys) -> None:
     command = ["certify", "oncelog-transactional", "--bootstrap", "127.0.0.1:1"]
     assert cli.run([*command, "--out", str(tmp_path / "out")]) == 2
     assert "127.0.0.1:1" in capsys.readouterr().err
@@ -243,7 +247,7 @@ def test_certify_without_a_recipe_lists_them(capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.cluster
-def test_our_own_recipe_keeps_its_promise(tmp_path: Path, capsys) -> None:
+def test_certify_of_our_own_recipe_keeps_its_promise(tmp_path: Path, capsys) -> None:
     out = tmp_path / "out"
     command = ["certify", "oncelog-transactional", "--seeds", "1", "--seconds", "4"]
     assert cli.run([*command, "--out", str(out)]) == 0, capsys.readouterr().out
@@ -256,7 +260,9 @@ def test_our_own_recipe_keeps_its_promise(tmp_path: Path, capsys) -> None:
 
 @pytest.mark.cluster
 @pytest.mark.chaos
-def test_a_program_against_its_promise_is_broken_with_a_report(tmp_path: Path, capsys) -> None:
+def test_certify_of_a_program_that_breaks_its_promise_writes_a_report(
+    tmp_path: Path, capsys
+) -> None:
     folder = Path(shutil.copytree(RECIPES / "oncelog-transactional", tmp_path / "planted"))
     shutil.copy(COMMITS_FIRST, folder / "copier.py")
     expected = folder / "expected.toml"
@@ -282,7 +288,7 @@ def test_a_program_of_another_mode_breaks_nothing(tmp_path: Path, capsys) -> Non
 
 @pytest.mark.cluster
 @pytest.mark.chaos
-def test_sigterm_in_a_run_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_certify_ended_by_sigterm_leaves_no_process(tmp_path: Path) -> None:
     command = [*CLI, "certify", "oncelog-transactional", "--seeds", "1:3", "--out", "out"]
     with subprocess.Popen(
         command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, env={"TMPDIR": str(tmp_path),
@@ -301,7 +307,7 @@ def test_sigterm_in_a_run_leaves_nothing_behind(tmp_path: Path) -> None:
 @pytest.mark.cluster
 @pytest.mark.chaos
 @pytest.mark.parametrize("name", OTHERS)
-def test_recipe_of_others_is_judged(name: str, tmp_path: Path) -> None:
+def test_certify_of_each_foreign_recipe_gets_a_verdict(name: str, tmp_path: Path) -> None:
     """Each installs, works, and gets a verdict of its own seed 1, whatever it is."""
     fields = certify(read_recipe(RECIPES / name), [1], tmp_path)
     assert fields["runs"][0]["verdict"] != "NO RUN", fields["runs"][0]["why"]

@@ -27,7 +27,7 @@ def folder(tmp_path: Path) -> Path:
     return copy
 
 
-def test_every_recipe_of_ours_is_whole_and_says_where_its_promise_stands() -> None:
+def test_certify_recipe_of_each_name_is_complete_and_cites_its_promise() -> None:
     recipes = all_recipes()
     assert len(recipes) >= 15
     for recipe in recipes:
@@ -38,7 +38,7 @@ def test_every_recipe_of_ours_is_whole_and_says_where_its_promise_stands() -> No
         assert all((recipe.folder / program).is_file() for program in programs), recipe.name
 
 
-def test_find_recipe_takes_a_name_of_ours_and_a_folder(folder: Path) -> None:
+def test_find_recipe_accepts_a_known_name_or_a_folder(folder: Path) -> None:
     assert find_recipe("oncelog-transactional").folder == OURS
     assert find_recipe(str(folder)).name == "mine"
     with pytest.raises(Failure, match=r"no recipe 'nosuch'.*oncelog-transactional") as told:
@@ -69,7 +69,7 @@ def test_find_recipe_takes_a_name_of_ours_and_a_folder(folder: Path) -> None:
         ("expected.toml", "page", "pages", "page is missing"),
     ],
 )
-def test_read_recipe_says_what_is_wrong_and_where(folder, file, old, new, words) -> None:
+def test_read_recipe_names_the_error_and_its_place(folder, file, old, new, words) -> None:
     text = (folder / file).read_text()
     assert old in text
     (folder / file).write_text(text.replace(old, new))
@@ -107,14 +107,16 @@ def test_read_recipe_says_what_is_wrong_and_where(folder, file, old, new, words)
         ("[prove]\nrate = 1e9\n", "--rate lies in"),
     ],
 )
-def test_read_recipe_refuses_what_a_run_would_not_take(folder: Path, added, words) -> None:
+def test_read_recipe_refuses_a_recipe_that_a_run_would_not_accept(
+    folder: Path, added, words
+) -> None:
     with (folder / "recipe.toml").open("a") as file:
         file.write(added)
     with pytest.raises(Failure, match=words):
         read_recipe(folder)
 
 
-def test_digest_follows_the_program_and_not_the_promise_or_the_verdict(folder: Path) -> None:
+def test_recipe_digest_depends_on_the_program_and_not_on_promise_or_verdict(folder: Path) -> None:
     digest = read_recipe(folder).digest
     (folder / "verdict.json").write_text("{}")
     for name in ("report.md", "certify.lock", "verdict.json.tmp", "verdict.xml.tmp"):
@@ -146,7 +148,7 @@ def test_digest_keeps_two_files_and_one_that_holds_both_apart(folder: Path) -> N
 
 
 @pytest.mark.parametrize("kind", ["many files", "a large file", "a link"])
-def test_read_recipe_refuses_files_that_its_digest_would_not_hold(folder: Path, kind) -> None:
+def test_read_recipe_refuses_files_that_its_digest_would_not_cover(folder: Path, kind) -> None:
     if kind == "many files":
         for number in range(60):
             (folder / f"part{number}.py").write_text("")
@@ -180,7 +182,7 @@ note = "It is the example of the page."
 """
 
 
-def test_a_second_reading_is_of_the_program_that_was_read(folder: Path) -> None:
+def test_second_reading_of_a_program_changed_since_does_not_count(folder: Path) -> None:
     digest = read_recipe(folder).digest
     with (folder / "expected.toml").open("w") as file:
         file.write('promise = "exactly once"\npage = "https://x"\nsays = "It says so."\n')
@@ -200,7 +202,7 @@ def test_a_second_reading_is_of_the_program_that_was_read(folder: Path) -> None:
         ("note = ", "notes = ", "digest and note of .* are texts"),
     ],
 )
-def test_read_recipe_refuses_a_second_reading_that_says_too_little(folder, old, new, words) -> None:
+def test_read_recipe_refuses_a_second_reading_with_a_bad_or_missing_field(folder, old, new, words) -> None:
     text = READING.format(digest="a", agrees="true")
     assert old in text
     with (folder / "expected.toml").open("w") as file:
@@ -210,7 +212,7 @@ def test_read_recipe_refuses_a_second_reading_that_says_too_little(folder, old, 
         read_recipe(folder)
 
 
-def test_the_board_leaves_out_a_program_that_its_second_reading_refused(folder: Path) -> None:
+def test_board_leaves_out_a_program_that_its_second_reading_refused(folder: Path) -> None:
     shutil.copy(COMMITS_FIRST, folder / "copier.py")
     recipe = read_recipe(folder)
     run = CertifiedRun(

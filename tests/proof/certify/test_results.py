@@ -27,7 +27,7 @@ RUNS = [KEPT, BROKEN, replace(KEPT, seed=3, is_kept=None, verdict="PROVES NOTHIN
 FIELDS = verdict_fields(RECIPE, RUNS, versions={"oncelog": "1", "Python": "3"}, machine="m")
 
 
-def test_write_results_leaves_five_files_and_no_report_of_a_promise_that_was_kept(
+def test_write_results_writes_four_files_and_no_report_for_a_kept_promise(
     tmp_path: Path,
 ) -> None:
     write_results(RECIPE, FIELDS, RUNS, tmp_path)
@@ -46,7 +46,7 @@ def test_a_program_that_a_second_reading_refused_gets_no_report(tmp_path: Path) 
     assert not (tmp_path / "report.md").exists() and (tmp_path / "verdict.json").exists()
 
 
-def test_a_report_of_somebody_else_stays(tmp_path: Path) -> None:
+def test_write_results_leaves_a_foreign_report_file(tmp_path: Path) -> None:
     (tmp_path / "report.md").write_text("mine")
     kept = verdict_fields(RECIPE, [KEPT], versions={"oncelog": "1", "Python": "3"}, machine="m")
     for _ in range(2):
@@ -54,7 +54,9 @@ def test_a_report_of_somebody_else_stays(tmp_path: Path) -> None:
     assert (tmp_path / "report.md").read_text() == "mine"
 
 
-def test_a_full_disk_leaves_the_verdict_before(tmp_path: Path, monkeypatch) -> None:
+def test_write_results_on_a_full_disk_keeps_the_previous_verdict(
+    tmp_path: Path, monkeypatch
+) -> None:
     write_results(RECIPE, FIELDS, RUNS, tmp_path)
     before = (tmp_path / "verdict.json").read_text()
 
@@ -67,13 +69,13 @@ def test_a_full_disk_leaves_the_verdict_before(tmp_path: Path, monkeypatch) -> N
     assert (tmp_path / "verdict.json").read_text() == before
 
 
-def test_junit_can_be_parsed_whatever_a_program_said() -> None:
+def test_junit_file_is_valid_xml_whatever_a_program_printed() -> None:
     text = junit(RECIPE, [replace(BROKEN, why="a\x00b\x1b", cluster="c\x01")])
     (case,) = ElementTree.fromstring(text)
     assert (case.get("name") or "").startswith("seed 2 on c")
 
 
-def test_junit_fails_what_broke_and_skips_what_proves_nothing(tmp_path: Path) -> None:
+def test_junit_file_fails_broken_runs_and_skips_unproven_ones(tmp_path: Path) -> None:
     write_results(RECIPE, FIELDS, RUNS, tmp_path)
     suite = ElementTree.parse(tmp_path / "verdict.xml").getroot()
     assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("3", "1", "1")
@@ -82,7 +84,7 @@ def test_junit_fails_what_broke_and_skips_what_proves_nothing(tmp_path: Path) ->
     assert "FAULT kill -9" in (suite[1][0].text or "")
 
 
-def test_sarif_names_each_finding_once_with_its_level() -> None:
+def test_sarif_file_names_each_finding_once_with_its_level() -> None:
     run = sarif(RECIPE, [BROKEN, replace(BROKEN, seed=4)])["runs"][0]
     results = {each["ruleId"]: each for each in run["results"]}
     assert results.keys() == {"no-idempotence", "v1-late-requests"}
@@ -93,7 +95,7 @@ def test_sarif_names_each_finding_once_with_its_level() -> None:
     assert place["artifactLocation"]["uri"] == "copier.py"
 
 
-def test_report_says_that_an_unrepeated_one_is_not_to_be_sent() -> None:
+def test_certify_report_of_an_unrepeated_violation_says_not_to_send_it() -> None:
     text = report(RECIPE, FIELDS, RUNS)
     assert "Do not send this yet" in text and RECIPE.page in text
     assert "FAULT kill -9 of instance-1" in text and "## no-idempotence" in text
@@ -101,7 +103,7 @@ def test_report_says_that_an_unrepeated_one_is_not_to_be_sent() -> None:
     assert "Do not send" not in sure
 
 
-def test_sentences_are_three_for_a_violation() -> None:
+def test_certify_sentences_of_a_violation_are_three() -> None:
     assert sentences(BROKEN) == (
         "Seed 2 on oncelog: 1 doubled. The record r1-000001, doubled met: kill -9 of instance-1. "
         "The protocol shows no-idempotence."

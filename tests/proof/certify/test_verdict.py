@@ -50,11 +50,13 @@ def run(seed: int = 1, is_kept: bool | None = True, cluster: str = OURS) -> Cert
         ("at most once", {"doubled": 1}, "AT LEAST ONCE", False),
     ],
 )
-def test_keeps_holds_counts_against_the_promise(promise, found, verdict, is_kept) -> None:
+def test_certify_run_keeps_its_promise_only_without_a_count_against_it(
+    promise, found, verdict, is_kept
+) -> None:
     assert keeps(promise, verdict, {**NONE, **found}, has_rested=True) is is_kept
 
 
-def test_a_doubled_record_of_a_restless_run_proves_nothing_of_at_least_once() -> None:
+def test_certify_run_with_late_duplicates_proves_nothing_about_at_least_once() -> None:
     doubled = {**NONE, "doubled": 3}
     assert keeps("at least once", "AT LEAST ONCE", doubled, has_rested=False) is None
     assert keeps("exactly once", "AT LEAST ONCE", doubled, has_rested=False) is False
@@ -76,7 +78,9 @@ def test_a_doubled_record_of_a_restless_run_proves_nothing_of_at_least_once() ->
         ([run(1, False), run(2, False, "Kafka, metadata.version 30")], "2026-11-29", SEEN),
     ],
 )
-def test_broken_needs_two_seeds_both_clusters_and_a_second_reader(runs, second_reading, word):
+def test_certify_verdict_broken_requires_two_seeds_both_clusters_and_a_second_reader(
+    runs, second_reading, word
+):
     assert verdict_on(runs, second_reading) == word
 
 
@@ -93,7 +97,7 @@ def outcome(**found: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def test_certified_run_keeps_the_story_of_a_violation_only() -> None:
+def test_certify_run_keeps_the_story_of_a_violation_only() -> None:
     found = {"cluster": OURS, "on": "2026-11-29", "fault_seconds": 20.0}
     broken = certified_run("exactly once", outcome(), **found)
     assert broken.why == "1 doubled"  # words of a process may name the machine
@@ -116,7 +120,7 @@ def test_a_run_without_the_requests_of_its_mode_proves_nothing() -> None:
     assert same.is_kept is False and same.verdict != "OTHER MODE"
 
 
-def test_verdict_json_gives_its_runs_back_and_none_to_another_program() -> None:
+def test_certify_verdict_json_is_reused_only_for_the_same_program() -> None:
     runs = [run(2), run(1, None), run(1, True, PEER)]
     fields = verdict_fields(RECIPE, runs, versions={"oncelog": "1"}, machine="m")
     assert runs_in(fields, RECIPE) == [run(1, None), run(2), run(1, True, PEER)]
@@ -128,12 +132,12 @@ def test_verdict_json_gives_its_runs_back_and_none_to_another_program() -> None:
 
 
 @pytest.mark.parametrize("fields", [None, [], {}, {"schema": 99}])
-def test_runs_in_refuses_what_is_no_verdict(fields: object) -> None:
+def test_certify_runs_in_a_malformed_verdict_are_refused(fields: object) -> None:
     with pytest.raises(ValueError, match=r"JSON|schema"):
         runs_in(fields, RECIPE)
 
 
-def test_runs_in_refuses_a_run_of_another_form() -> None:
+def test_certify_runs_of_an_unknown_form_are_refused() -> None:
     with pytest.raises(ValueError, match="a run is not as it should be"):
         runs_in(
             {**verdict_fields(RECIPE, [], versions={}, machine="m"), "runs": [{"nosuch": 1}]},
@@ -141,7 +145,7 @@ def test_runs_in_refuses_a_run_of_another_form() -> None:
         )
 
 
-def test_words_for_seeds_and_tallies() -> None:
+def test_certify_seeds_and_tallies_are_formatted() -> None:
     assert [seed_words(s) for s in ([3], [2, 1, 3], [1, 4])] == ["3", "1:3", "1,4"]
     runs = [run(1), run(2, False), run(3, None)]
     assert tally(runs, OURS) == "kept 1, broken 1, proves nothing 1 of 3"

@@ -74,7 +74,7 @@ def is_quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_actions, "SEEN_WITHIN_S", 0.05)
 
 
-def test_where_preferred_replicas_lead_others_are_made_to() -> None:
+def test_chaos_election_action_moves_leaders_away_from_preferred_replicas() -> None:
     cluster = ClusterDouble()
     context = elect(cluster)
     assert context.hits == {"elect-leaders": 1} and not context.misses
@@ -82,7 +82,7 @@ def test_where_preferred_replicas_lead_others_are_made_to() -> None:
     assert cluster.leaders == [nodes[0] for nodes in cluster.replicas]
 
 
-def test_preferred_replicas_lead_again() -> None:
+def test_chaos_election_action_moves_leaders_back_to_preferred_replicas() -> None:
     cluster = ClusterDouble()
     cluster.leaders = [3, 3]
     context = elect(cluster)
@@ -90,7 +90,7 @@ def test_preferred_replicas_lead_again() -> None:
     assert cluster.leaders == [1, 2] and cluster.replicas == [[1, 2, 3], [2, 3, 1]]
 
 
-def test_a_reassignment_is_taken_back_when_the_schedules_end_meanwhile(
+def test_chaos_reassignment_is_cancelled_when_the_schedule_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Busy(ClusterDouble):
@@ -110,7 +110,7 @@ def test_a_reassignment_is_taken_back_when_the_schedules_end_meanwhile(
     assert cluster.replicas[0] == [1, 2, 3]
 
 
-def test_an_election_that_moves_no_leader_is_no_hit() -> None:
+def test_chaos_election_that_moves_no_leader_is_not_counted() -> None:
     cluster = ClusterDouble()
     cluster.elects = False
     assert elect(cluster).hits == {}
@@ -144,7 +144,7 @@ class ProxiesDouble:
 
 
 @pytest.mark.parametrize("kind", ["client-cut", "client-delay", "client-hold"])
-def test_the_first_request_that_meets_a_fault_proves_it(kind: str) -> None:
+def test_chaos_client_fault_is_proven_by_the_first_affected_request(kind: str) -> None:
     proxies = ProxiesDouble()
     nodes = [SimpleNamespace(node_id=1, port=9092)]
     context = made(kind, SimpleNamespace(file=SimpleNamespace(nodes=nodes)), proxies)

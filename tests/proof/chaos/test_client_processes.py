@@ -44,7 +44,7 @@ def order(number: int = 0) -> WorkerOrder:
     return WorkerOrder(run="r", connection="b", number=number, seed="s", workloads=("append",))
 
 
-def test_each_incarnation_has_a_seed_of_its_own(processes: StandIns) -> None:
+def test_chaos_client_incarnations_have_different_seeds(processes: StandIns) -> None:
     processes.add("one", order())
     processes.kill("one")
     processes.start("one")
@@ -52,7 +52,7 @@ def test_each_incarnation_has_a_seed_of_its_own(processes: StandIns) -> None:
     assert json.loads(command[-1])["seed"] == "s/one/2"
 
 
-def test_a_process_that_ends_by_itself_is_a_failure_and_is_started_again(
+def test_chaos_client_process_that_exits_is_a_failure_and_restarted(
     processes: StandIns,
 ) -> None:
     processes.add("one", order(number=7))
@@ -60,13 +60,15 @@ def test_a_process_that_ends_by_itself_is_a_failure_and_is_started_again(
     assert "exit code 7" in processes.broken[0] and "the last words" in processes.broken[0]
 
 
-def test_a_library_that_hangs_is_started_again_without_blame(processes: StandIns) -> None:
+def test_chaos_client_process_whose_library_hangs_is_restarted_without_a_failure(
+    processes: StandIns,
+) -> None:
     processes.add("one", order(number=STUCK))
     until(lambda: processes.stuck > 1)
     assert processes.broken == []
 
 
-def test_process_reports_its_clients_errors_when_it_is_stopped(processes: StandIns) -> None:
+def test_chaos_client_process_reports_its_client_errors_at_its_stop(processes: StandIns) -> None:
     processes.add("one", order())
     until(lambda: "ready" in processes.log("one").read_text())
     processes.remove("one")

@@ -17,17 +17,19 @@ def counted(faults: list[int], spans: list[tuple[int, int]]) -> int:
 
 
 @pytest.mark.parametrize(("started_ns", "expected"), [(9, 0), (10, 1), (20, 1), (21, 0), (31, 0)])
-def test_fault_counts_when_it_began_within_a_reconciliation(started_ns: int, expected: int) -> None:
+def test_chaos_fault_that_began_in_a_reconciliation_is_counted(
+    started_ns: int, expected: int
+) -> None:
     assert counted([started_ns], [(10, 20), (32, 40)]) == expected
 
 
-def test_fault_within_two_reconciliations_counts_once() -> None:
+def test_chaos_fault_in_two_reconciliations_is_counted_once() -> None:
     assert counted([15, 36, 50], [(30, 31), (12, 40), (10, 20)]) == 2
 
 
-def test_fault_within_a_long_reconciliation_counts_behind_a_short_one() -> None:
+def test_chaos_fault_in_a_long_reconciliation_is_counted_after_a_short_one() -> None:
     assert counted([25], [(10, 30), (12, 14)]) == 1
 
 
-def test_run_without_reconciliations_or_without_faults_counts_none() -> None:
+def test_chaos_run_without_reconciliations_or_faults_counts_none() -> None:
     assert counted([1], []) == counted([], [(1, 2)]) == counted([], []) == 0

@@ -28,7 +28,7 @@ def offsets(folder: Path, *batches: bytes) -> dict[bytes, int]:
     return {key: offset for key, (offset, _) in survivors(folder).items()}
 
 
-def test_aborted_record_does_not_survive(tmp_path: Path) -> None:
+def test_compaction_model_removes_aborted_records(tmp_path: Path) -> None:
     whole = offsets(
         tmp_path, data(0, b"k", b"a", 5), marker(1, 5, is_commit=True), data(2, b"k", b"b", 5),
         marker(3, 5, is_commit=False),
@@ -43,18 +43,18 @@ def test_aborted_record_does_not_survive(tmp_path: Path) -> None:
     assert whole == cleaned
 
 
-def test_data_without_its_cleaned_marker_survives(tmp_path: Path) -> None:
+def test_compaction_model_keeps_records_whose_marker_was_cleaned(tmp_path: Path) -> None:
     assert offsets(tmp_path, data(0, b"k", b"a", 5)) == {b"k": 0}
 
 
-def test_a_commit_that_comes_late_does_not_beat_a_newer_record(tmp_path: Path) -> None:
+def test_compaction_model_late_commit_does_not_replace_a_newer_record(tmp_path: Path) -> None:
     found = offsets(
         tmp_path, data(0, b"k", b"a", 5), data(1, b"k", b"b"), marker(2, 5, is_commit=True)
     )
     assert found == {b"k": 1}
 
 
-def test_a_tombstone_is_known_as_such(tmp_path: Path) -> None:
+def test_compaction_model_recognizes_a_tombstone(tmp_path: Path) -> None:
     offsets(tmp_path, data(0, b"k", b"a"), data(1, b"k", None))
     assert survivors(tmp_path)[b"k"] == (1, None)
 
@@ -68,7 +68,7 @@ def decision(epoch: int, client_transaction_version: int, index: int = 1) -> Sha
     return ShardEntry(index, 1, "a", value)
 
 
-def test_an_epoch_that_begins_with_a_fence_may_still_have_many_transactions() -> None:
+def test_compaction_model_epoch_after_a_fence_may_have_many_transactions() -> None:
     """An epoch may have many transactions after a fence (chaos, seed 1 of 45 minutes).
 
     Commits of epoch 10460 were compared with that fence.

@@ -45,7 +45,7 @@ def a_run(recorder: Recorder, clock: Clock) -> None:
     recorder.add("faults", "worker-kill", "oncelog-1", clock.now_ns, NONE, 7)
 
 
-def test_rates_and_latencies_by_the_second() -> None:
+def test_chaos_report_has_rates_and_latencies_by_the_second() -> None:
     clock = Clock()
     recorder = Recorder.in_memory(clock_ns=clock)
     a_run(recorder, clock)
@@ -59,7 +59,7 @@ def test_rates_and_latencies_by_the_second() -> None:
     assert worker.end_s == series.seconds, "a fault that never ended lasts to the end"
 
 
-def test_the_page_stands_alone_and_says_everything(tmp_path: Path) -> None:
+def test_chaos_report_page_is_self_contained_and_complete(tmp_path: Path) -> None:
     clock = Clock()
     recorder = Recorder.open(tmp_path, clock)
     a_run(recorder, clock)
@@ -81,17 +81,17 @@ def test_the_page_stands_alone_and_says_everything(tmp_path: Path) -> None:
     assert report.curves[0][:2] == ("records acknowledged/s", "") and len(report.curves) == 7
 
 
-def test_an_empty_history_is_drawn_too(tmp_path: Path) -> None:
+def test_chaos_report_of_an_empty_history_is_drawn(tmp_path: Path) -> None:
     Recorder.open(tmp_path).close()
     (tmp_path / "run.json").write_text("{}")
     assert "<svg" in write_report(tmp_path, tmp_path / "report.html").read_text()
 
 
-def test_report_of_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
+def test_chaos_report_of_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Failure, match="not the directory of a run"):
         write_report(tmp_path, tmp_path / "report.html")
 
 
-def test_each_kind_has_a_target() -> None:
+def test_chaos_report_has_a_target_for_each_fault_kind() -> None:
     assert target_of("kill") == "nodes" and target_of("isolate") == "links"
     assert target_of("worker-kill") == "clients" and target_of("flood") == "other"

@@ -36,7 +36,7 @@ def left_behind(cluster: Cluster) -> list[list[Any]]:
     ]
 
 
-def test_cluster_survey_equals_the_tables_of_the_code(
+def test_conformance_survey_of_our_cluster_equals_the_code_tables(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = left_behind(cluster)
@@ -53,7 +53,7 @@ def test_cluster_survey_equals_the_tables_of_the_code(
     assert left_behind(cluster) == before == [[], []]
 
 
-def test_its_answers_are_those_that_kafka_gave(
+def test_conformance_survey_of_our_cluster_equals_the_recorded_kafka_answers(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, printed = asked(capsys, "--bootstrap", cluster.bootstrap, "--format", "json")
@@ -65,7 +65,7 @@ def test_its_answers_are_those_that_kafka_gave(
     assert len(answers) - len(not_asked) == len(found.apis.keys() & theirs.apis.keys())
 
 
-def test_a_cluster_beside_itself_is_equal(
+def test_conformance_of_a_cluster_with_itself_has_no_difference(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     line = cluster.bootstrap
@@ -80,7 +80,7 @@ def test_a_cluster_beside_itself_is_equal(
     assert fields["counts"] == {"equal": equal, "reason": 0, "without": 0, "not asked": 2}
 
 
-def test_survey_prints_outcomes_and_features(
+def test_conformance_survey_prints_outcomes_and_features(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, printed = asked(capsys, "--bootstrap", cluster.bootstrap)

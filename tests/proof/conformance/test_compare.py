@@ -65,11 +65,11 @@ def verdicts(ours: Survey, theirs: Survey, *reasons: Reason) -> list[tuple[str, 
         ({}, {UNKNOWN: (3, 4)}, ("without", "API 999", "3-4", "-")),
     ],
 )
-def test_apis_are_compared_by_their_versions(ours, theirs, expected) -> None:
+def test_conformance_compares_apis_by_their_versions(ours, theirs, expected) -> None:
     assert verdicts(surveyed(ours), surveyed(theirs))[0] == expected
 
 
-def test_feature_of_ours_alone_is_no_difference() -> None:
+def test_conformance_ignores_a_feature_of_ours_alone() -> None:
     ours = surveyed({26: (0, 5)}, broker={"a"}, features={"f": SurveyedFeature(0, 1, 1)})
     assert compared(ours, surveyed(), ()) == []
 
@@ -88,7 +88,9 @@ def test_feature_of_ours_alone_is_no_difference() -> None:
         (CLOSED, ELSEWHERE, False),
     ],
 )
-def test_answers_agree(ours: AskOutcome, theirs: AskOutcome, alike: bool) -> None:
+def test_conformance_answers_with_equal_errors_agree(
+    ours: AskOutcome, theirs: AskOutcome, alike: bool
+) -> None:
     assert agree(ours, theirs) == alike
     rows = compared(surveyed({26: (0, 1)}, ours), surveyed({26: (0, 1)}, theirs), ())
     (row,) = [row for row in rows if row.kind == "answer"]
@@ -98,7 +100,7 @@ def test_answers_agree(ours: AskOutcome, theirs: AskOutcome, alike: bool) -> Non
 
 
 @pytest.mark.parametrize("other", [SERVED, REFUSED, SILENT, not_asked("why")])
-def test_unasked_version_is_neither_equal_nor_different(other: AskOutcome) -> None:
+def test_conformance_version_not_asked_is_neither_equal_nor_different(other: AskOutcome) -> None:
     for ours, theirs in ((not_asked("why"), other), (other, not_asked("why"))):
         rows = compared(
             surveyed({26: (0, 1)}, ours),
@@ -113,7 +115,7 @@ def test_unasked_version_is_neither_equal_nor_different(other: AskOutcome) -> No
         assert unexplained_rows(rows) == []
 
 
-def test_features_are_compared_by_range_and_level() -> None:
+def test_conformance_compares_features_by_range_and_level() -> None:
     theirs = surveyed(features={n: SurveyedFeature(0, 2, 2) for n in ("same", "lower", "none")})
     ours = surveyed(
         features={"same": SurveyedFeature(0, 2, 2), "lower": SurveyedFeature(0, 2, None)}
@@ -125,7 +127,7 @@ def test_features_are_compared_by_range_and_level() -> None:
     ]
 
 
-def test_the_first_reason_of_its_kind_that_fits_counts() -> None:
+def test_conformance_difference_gets_the_first_matching_reason() -> None:
     reasons = (
         Reason("api", "broker *", "of another kind"),
         Reason("config", "broker ssl.*", "no TLS"),
@@ -146,12 +148,12 @@ def test_the_first_reason_of_its_kind_that_fits_counts() -> None:
     assert unexplained_rows(rows) == [{"what": "config topic y", "theirs": "there", "ours": "-"}]
 
 
-def test_reasons_are_for_clusters_of_ours_only() -> None:
+def test_conformance_reasons_apply_only_to_our_clusters() -> None:
     assert reasons_for(surveyed(broker={"node.id", "oncelog.voters"}))
     assert reasons_for(surveyed(broker={"node.id"})) == reasons_for(surveyed()) == ()
 
 
-def test_an_answer_is_refused_by_the_first_error_in_it() -> None:
+def test_conformance_answer_is_refused_by_its_first_error() -> None:
     def outcome(**values: object) -> AskOutcome:
         body = control.encode_response(END_TXN, 3, values)
         return outcome_of(control.decode_response(END_TXN, 3, body))
@@ -162,7 +164,7 @@ def test_an_answer_is_refused_by_the_first_error_in_it() -> None:
     assert outcome(error_code=9999) == AskOutcome("refused", "error 9999")
 
 
-def test_versions_that_came_alike_are_said_together() -> None:
+def test_conformance_versions_with_equal_results_are_printed_together() -> None:
     assert came_in_words({}) == ""
     assert came_in_words({0: SERVED, 1: SERVED}) == "served"
     different = {0: SERVED, 1: REFUSED, 2: REFUSED, 3: CLOSED}
@@ -170,12 +172,12 @@ def test_versions_that_came_alike_are_said_together() -> None:
     assert runs_of([5, 0, 2, 1]) == "0-2, 5"
 
 
-def test_a_survey_comes_back_from_json() -> None:
+def test_conformance_survey_is_read_back_from_json() -> None:
     found = surveyed({26: (0, 1)}, REFUSED, {"f": SurveyedFeature(0, 1, None)}, broker={"a", "b"})
     assert survey_of(survey_fields(found)) == found
 
 
-def test_a_row_is_equal_or_has_a_reason_or_none() -> None:
+def test_conformance_row_is_equal_or_explained_or_unexplained() -> None:
     row = ConformanceRow("api", "X", "0", "-", is_equal=False)
     assert (row.verdict, row._replace(reason="why").verdict) == ("without", "reason")
     assert row._replace(is_equal=True).verdict == "equal"

@@ -120,7 +120,9 @@ def broker(deed: Deed, *, first: bool = True, connections_max: int = 1_000) -> I
         (answers_another, ["garbage"] * 4),
     ],
 )
-def test_survey_reports_a_hostile_brokers_behaviour(deed: Deed, came: list[str]) -> None:
+def test_conformance_survey_reports_the_behaviour_of_a_hostile_broker(
+    deed: Deed, came: list[str]
+) -> None:
     began_s = time.monotonic()
     with broker(deed) as bootstrap:
         found = survey({"bootstrap.servers": bootstrap}, print, answer_s=ANSWER_S)
@@ -133,7 +135,7 @@ def test_survey_reports_a_hostile_brokers_behaviour(deed: Deed, came: list[str])
 
 
 @pytest.mark.parametrize("silent", ["ours", "theirs", "both"])
-def test_a_cluster_that_falls_silent_conforms_to_nothing(
+def test_conformance_of_a_cluster_that_falls_silent_fails(
     silent: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(survey.__kwdefaults__ or {}, "answer_s", ANSWER_S)
@@ -146,7 +148,7 @@ def test_a_cluster_that_falls_silent_conforms_to_nothing(
 
 
 @pytest.mark.parametrize("goes", ["ours", "theirs"])
-def test_a_cluster_that_goes_away_conforms_to_nothing_though_all_that_was_asked_is_equal(
+def test_conformance_of_a_cluster_that_disappears_midway_fails(
     goes: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(asking, "FAILED_CONNECTIONS_MAX", 2)
@@ -159,7 +161,7 @@ def test_a_cluster_that_goes_away_conforms_to_nothing_though_all_that_was_asked_
     assert code == 1
 
 
-def test_a_survey_that_was_not_whole_fails(
+def test_conformance_of_an_incomplete_survey_fails(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(survey.__kwdefaults__ or {}, "answer_s", ANSWER_S)
@@ -171,19 +173,19 @@ def test_a_survey_that_was_not_whole_fails(
 
 
 @pytest.mark.parametrize("deed", [closes, is_silent, babbles, announces_much])
-def test_a_broker_that_tells_no_versions_is_a_failure(deed: Deed) -> None:
+def test_conformance_of_a_broker_without_api_versions_fails(deed: Deed) -> None:
     with broker(deed, first=False) as bootstrap, pytest.raises(Failure, match="ApiVersions"):
         survey({"bootstrap.servers": bootstrap}, print, answer_s=ANSWER_S)
 
 
-def test_survey_without_a_broker_fails() -> None:
+def test_conformance_without_a_broker_fails() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     with pytest.raises(Failure, match=f"127.0.0.1:{port}"):
         survey({"bootstrap.servers": f"127.0.0.1:{port}"}, print, answer_s=ANSWER_S)
 
 
-def test_a_broker_that_goes_away_is_asked_a_few_times_only() -> None:
+def test_conformance_survey_retries_a_broker_that_disappears_only_a_few_times() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     asked = AskedBroker({"bootstrap.servers": "x:1"}, "127.0.0.1", port, answer_s=ANSWER_S)

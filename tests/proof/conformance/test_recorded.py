@@ -18,13 +18,13 @@ from ...wire.field_names import check_names
 from .recorded import FILE, kafka, ours, running_kafka, written
 
 
-def test_all_that_kafka_has_and_ours_lack_has_a_reason() -> None:
+def test_conformance_difference_from_recorded_kafka_always_has_a_reason() -> None:
     rows = compared(ours(), kafka(), reasons_for(ours()))
     assert [row for row in rows if row.verdict == "without"] == []
     assert counts(rows)["equal"] > 150
 
 
-def test_every_reason_is_needed() -> None:
+def test_conformance_reason_list_has_no_unused_entry() -> None:
     different = [row for row in compared(ours(), kafka(), ()) if not row.is_equal]
     idle = [
         reason
@@ -36,21 +36,21 @@ def test_every_reason_is_needed() -> None:
     assert idle == []
 
 
-def test_harmless_request_of_each_api_has_existing_fields() -> None:
+def test_conformance_harmless_request_of_each_api_has_only_existing_fields() -> None:
     assert HARMLESS.keys() == APIS.keys()
     for key, values in HARMLESS.items():
         if key > 1:  # Produce and Fetch have classes of their own
             check_names(key, "request", values)
 
 
-def test_no_harmless_request_opens_a_share_session() -> None:
+def test_conformance_harmless_requests_open_no_share_session() -> None:
     """Epoch 0 would open a session, and -1 ends one, which does not exist."""
     share_fetch, share_acknowledge = 78, 79
     epochs = [HARMLESS[key]["share_session_epoch"] for key in (share_fetch, share_acknowledge)]
     assert epochs == [-1, -1]
 
 
-def test_kafka_answered_whatever_it_was_asked() -> None:
+def test_conformance_record_has_a_kafka_answer_for_each_request() -> None:
     came = [outcome.came for api in kafka().apis.values() for outcome in api.came.values()]
     assert set(came) <= {"served", "refused", "elsewhere", "not asked"}
     assert came.count("not asked") == 4  # Produce 0-2, FindCoordinator 0
@@ -59,7 +59,9 @@ def test_kafka_answered_whatever_it_was_asked() -> None:
 
 @pytest.mark.kafka
 @pytest.mark.cluster
-def test_kafka_is_as_it_was_recorded_and_ours_conforms(capsys: pytest.CaptureFixture[str]) -> None:
+def test_conformance_of_apache_kafka_equals_its_record_and_ours_conforms(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with running_kafka() as bootstrap, Cluster(1) as cluster:
         assert written(survey({"bootstrap.servers": bootstrap}, print)) == FILE.read_text()
         capsys.readouterr()

@@ -32,7 +32,7 @@ async def surveyed(config: dict[str, Any]) -> tuple[Survey, list[list[int]]]:
         return await asyncio.to_thread(survey, config | line, print, answer_s=1), listener.asked
 
 
-async def test_a_cluster_is_asked_after_the_login() -> None:
+async def test_conformance_survey_of_a_secured_cluster_logs_in_first() -> None:
     found, asked = await surveyed(ALICE)
     assert found.apis[API_VERSIONS].came[0].came == "served"
     assert found.apis[METADATA].came[12].came == "served"
@@ -42,6 +42,6 @@ async def test_a_cluster_is_asked_after_the_login() -> None:
     assert set(keys[2:]) == {API_VERSIONS, METADATA}, "one connection, one login"
 
 
-async def test_a_wrong_password_is_told() -> None:
+async def test_conformance_survey_with_a_wrong_password_reports_it() -> None:
     with pytest.raises(Failure, match="alice"):
         await surveyed(ALICE | {"sasl.password": Secret("wrong")})

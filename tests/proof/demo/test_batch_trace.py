@@ -26,7 +26,7 @@ def trace() -> BatchTrace:
     return BatchTrace()
 
 
-def test_batch_with_a_lost_response_is_retried(trace: BatchTrace):
+def test_batch_trace_with_a_lost_response_shows_a_retry(trace: BatchTrace):
     trace.feed(sent(2, 0))
     trace.feed(sent(2, 10))
     trace.feed(ended(2, 0, "delivered"))
@@ -40,20 +40,20 @@ def test_batch_with_a_lost_response_is_retried(trace: BatchTrace):
     assert (trace.counts.sent, trace.counts.acknowledged) == (3, 2)
 
 
-def test_an_error_response_counts_as_an_answer(trace: BatchTrace):
+def test_batch_trace_with_an_error_response_shows_an_answer(trace: BatchTrace):
     trace.feed(sent(0, 0))
     refusal = "encountered error: Broker: Not leader for partition "
     trace.feed(ended(0, 0, refusal + "(actions Refresh,MsgNotPersisted)"))
     assert trace.counts.unanswered == 0
 
 
-def test_the_same_sequence_in_two_partitions_is_not_a_repetition(trace: BatchTrace):
+def test_batch_trace_of_equal_sequences_in_two_partitions_shows_no_retry(trace: BatchTrace):
     trace.feed(sent(0, 0))
     trace.feed(sent(1, 0))
     assert trace.counts.sent_again == 0
 
 
-def test_requeued_batch_counts_as_sent_again_without_idempotence(trace: BatchTrace):
+def test_batch_trace_of_a_requeued_batch_without_idempotence_shows_a_retry(trace: BatchTrace):
     trace.feed(sent(0, -1))
     trace.feed(sent(0, -1))
     assert trace.counts.sent_again == 0
@@ -62,6 +62,6 @@ def test_requeued_batch_counts_as_sent_again_without_idempotence(trace: BatchTra
     assert trace.counts.sent_again == 1
 
 
-def test_other_lines_are_skipped(trace: BatchTrace):
+def test_batch_trace_ignores_other_log_lines(trace: BatchTrace):
     trace.feed("FAIL [rdkafka#producer-2] [thrd:x]: Disconnected: connection reset by peer")
     assert trace.counts.sent == 0

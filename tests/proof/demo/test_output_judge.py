@@ -62,7 +62,7 @@ class Run:
         return {finding.name: finding.count for finding in self.judge().violations}
 
 
-def test_a_clean_run_has_no_violation_and_its_totals_are_the_sums():
+def test_demo_judge_of_a_clean_run_has_no_violation_and_correct_totals():
     verdict = Run().judge()
     assert not verdict.violations
     assert (verdict.read, verdict.distinct) == (6, 6)
@@ -74,24 +74,24 @@ def run():
     return Run()
 
 
-def test_an_input_without_an_output_is_missing_and_its_transaction_torn(run):
+def test_demo_judge_reports_an_input_without_output_as_missing_and_torn(run):
     del run.enriched[4]
     assert run.kinds == {"missing": 1, "torn": 1}
 
 
-def test_a_whole_transaction_that_was_committed_and_is_not_there_is_found(run):
+def test_demo_judge_reports_a_committed_transaction_missing_as_a_whole(run):
     del run.enriched[3:]
     del run.sums[3:]
     assert run.kinds == {"missing": 3, "torn": 1, "wrong sums": 2}
 
 
-def test_an_input_that_two_transactions_took_is_doubled(run):
+def test_demo_judge_reports_an_input_in_two_transactions_as_doubled(run):
     run.reported["z.1.1"] = Reported(2, "committed")
     run.enriched += [run.made(4, "z.1.1"), run.made(5, "z.1.1")]
     assert run.kinds == {"doubled": 2}
 
 
-def test_outputs_in_another_order_than_their_inputs_are_found(run):
+def test_demo_judge_reports_outputs_in_another_order_than_their_inputs(run):
     run.enriched[1], run.enriched[2] = run.enriched[2], run.enriched[1]
     assert run.kinds == {"out of order": 1}
 
@@ -106,31 +106,31 @@ def test_outputs_in_another_order_than_their_inputs_are_found(run):
         enrich(0, 1, "w.1.1", flight(1), b"United Air Lines Inc.\t371"),  # another speed
     ],
 )
-def test_output_that_does_not_follow_from_its_input_is_altered(run, value):
+def test_demo_judge_reports_an_output_that_does_not_match_its_input(run, value):
     run.enriched.append(value)
     assert run.kinds == {"altered": 1}
 
 
 @pytest.mark.parametrize("state", ["aborted", "began", "sending"])
-def test_a_visible_output_of_an_uncommitted_transaction_is_found(run, state):
+def test_demo_judge_reports_a_visible_output_of_an_uncommitted_transaction(run, state):
     run.reported["w.1.2"] = Reported(3, state)
     assert run.kinds == {"uncommitted": 3}
 
 
-def test_a_transaction_that_was_never_announced_must_not_be_visible(run):
+def test_demo_judge_reports_a_visible_transaction_that_was_never_announced(run):
     del run.reported["w.1.2"]
     assert run.kinds == {"uncommitted": 3}
 
 
 @pytest.mark.parametrize(("left", "kinds"), [(3, {}), (0, {"missing": 3}), (1, None)])
-def test_a_doubtful_transaction_is_there_whole_or_not_at_all(run, left, kinds):
+def test_demo_judge_allows_a_transaction_of_unknown_outcome_whole_or_absent(run, left, kinds):
     run.reported["w.1.2"] = Reported(3, "committing")
     del run.enriched[3 + left :]
     found = {kind: count for kind, count in run.kinds.items() if kind != "wrong sums"}
     assert found == ({"missing": 2, "torn": 1} if kinds is None else kinds)
 
 
-def test_a_running_sum_that_differs_or_goes_back_is_wrong(run):
+def test_demo_judge_reports_a_running_sum_that_differs_or_decreases(run):
     key, value = run.sums[2]
     run.sums[2] = (key, value[:-1] + b"9")
     assert run.kinds == {"wrong sums": 1}
@@ -142,12 +142,12 @@ def test_a_running_sum_that_differs_or_goes_back_is_wrong(run):
     assert run.kinds == {"wrong sums": 1}
 
 
-def test_a_last_sum_that_is_not_there_is_wrong(run):
+def test_demo_judge_reports_a_missing_last_sum(run):
     del run.sums[-1]
     assert run.kinds == {"wrong sums": 1}
 
 
-def test_examples_name_the_place(run):
+def test_demo_judge_examples_name_partition_and_offset(run):
     run.reported["w.1.2"] = Reported(3, "aborted")
     (finding,) = run.judge().violations
     assert finding.cases[0].sentence == "0@3: of w.1.2, which was aborted"
@@ -156,7 +156,7 @@ def test_examples_name_the_place(run):
 # -- the transformation
 
 
-def test_an_enriched_flight_comes_apart_again():
+def test_enriched_flight_is_parsed_back():
     value = flight(3)
     made = take_apart(enrich(2, 7, "w.1.1", value, added(Flight.of(value), AIRLINES)))
     assert made == (2, 7, "w.1.1", value, b"United Air Lines Inc.\t370")
@@ -164,7 +164,7 @@ def test_an_enriched_flight_comes_apart_again():
         take_apart(b"x")
 
 
-def test_unknown_times_count_as_nothing():
+def test_flight_delay_that_is_unknown_counts_as_zero():
     late = flight(3).replace(b",3,UA", b",NA,UA").replace(b",227,", b",NA,")
     assert Flight.of(late) == ("UA", 1, 1400, 0, "NA")
     with pytest.raises(ValueError):
@@ -175,7 +175,7 @@ def test_unknown_times_count_as_nothing():
     st.lists(st.tuples(st.sampled_from(("UA", "AA")), st.integers(1, 12)), max_size=40),
     st.integers(0, 40),
 )
-def test_sums_continue_from_the_committed_metadata(flights, cut):
+def test_flight_sums_continue_from_the_committed_metadata(flights, cut):
     flights = sorted(flights, key=lambda f: f[1])
     values = [flight(row, *each) for row, each in enumerate(flights)]
     whole, parts = RunningSums(), RunningSums()
@@ -186,6 +186,6 @@ def test_sums_continue_from_the_committed_metadata(flights, cut):
     assert RunningSums.from_text(None) == RunningSums.from_text("") == RunningSums()
 
 
-def test_a_sum_record_comes_back():
+def test_flight_sum_record_is_parsed_back():
     key, value = sum_record(("UA", 10), 5, (1, 2, -3))
     assert read_sum_record(key, value) == (("UA", 10), 5, (1, 2, -3))

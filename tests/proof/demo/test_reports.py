@@ -12,7 +12,7 @@ from oncelog.proof.demo.verdict import demo_run_report
 from oncelog.proof.pages.run_report import read_report
 
 
-def test_report_of_flights_has_its_faults_at_their_times() -> None:
+def test_demo_report_of_flights_shows_faults_at_their_times() -> None:
     report = DemoReport(7, "none", acknowledged=3, seconds=60.0)
     report.faults = [FaultReport("kill", Effect("killed node 2", 1, 80.0), TraceCounts(2, 20, 1))]
     report.when = [(12.0, 14.5)]
@@ -23,7 +23,7 @@ def test_report_of_flights_has_its_faults_at_their_times() -> None:
     assert read_report(shown.as_json()).as_json() == shown.as_json()
 
 
-def test_report_of_transfers_without_a_hit_proves_nothing() -> None:
+def test_demo_report_of_transfers_without_an_effective_fault_proves_nothing() -> None:
     report = TransfersReport(7, "none", "sqlite", seconds=60.0)
     report.faults = [TransferFaultReport("kill", "killed node 1", 0, 90.0)]
     report.when = [(1.0, 2.0)]

@@ -18,7 +18,7 @@ def run(seed: int, broken: str, engine: str = "workers", **shorter) -> DemoRepor
     return report
 
 
-def test_a_worker_and_a_coordinator_die_and_every_flight_counts_once():
+def test_demo_with_killed_worker_and_coordinator_writes_every_flight_once():
     report = run(3, "none", kinds=("worker", "transaction"), rows=40_000)
     assert not report.findings
     assert sum(fault.effect.open_transactions for fault in report.faults) >= 2
@@ -27,7 +27,7 @@ def test_a_worker_and_a_coordinator_die_and_every_flight_counts_once():
 
 
 @pytest.mark.chaos
-def test_without_the_fence_a_worker_that_wakes_does_work_twice():
+def test_demo_without_fencing_repeats_work_of_a_resumed_worker():
     report = run(3, FENCE_OFF, kinds=("zombie",), rows=40_000)
     assert {"doubled", "wrong sums"} <= {finding.name for finding in report.findings}
     assert report.exit_code == 1
@@ -35,19 +35,19 @@ def test_without_the_fence_a_worker_that_wakes_does_work_twice():
 
 @pytest.mark.chaos
 @pytest.mark.parametrize("seed", range(10))
-def test_ten_seeds_are_exactly_once(seed):
+def test_demo_of_ten_seeds_is_exactly_once(seed):
     assert run(seed, "none").exit_code == 0
 
 
 @pytest.mark.chaos
 @pytest.mark.parametrize("broken", [name for name in BREAKS if name != "none"])
-def test_a_guarantee_that_is_taken_away_is_missed_in_eight_of_ten(broken):
+def test_demo_with_a_guarantee_disabled_shows_violations_in_eight_of_ten_seeds(broken):
     assert sum(run(seed, broken).exit_code == 1 for seed in range(10)) >= 8
 
 
 @pytest.mark.spark_slow
 @pytest.mark.parametrize("kind", SparkEngine.kinds)
-def test_one_fault_of_spark_and_every_flight_counts_once(kind):
+def test_demo_with_a_spark_fault_writes_every_flight_once(kind):
     report = run(3, "none", "spark", kinds=(kind,), rows=40_000)
     assert not report.findings
     assert report.outputs.distinct == 40_000
@@ -55,5 +55,5 @@ def test_one_fault_of_spark_and_every_flight_counts_once(kind):
 
 @pytest.mark.spark_slow
 @pytest.mark.parametrize("seed", range(3))
-def test_three_seeds_are_exactly_once_with_spark(seed):
+def test_demo_of_three_seeds_with_spark_is_exactly_once(seed):
     assert run(seed, "none", "spark").exit_code == 0

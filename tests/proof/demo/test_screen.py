@@ -13,7 +13,7 @@ from ...waiting import until
 
 
 @pytest.mark.parametrize("is_live", [False, True])
-def test_screen_shows_the_current_wait(
+def test_demo_screen_shows_the_current_wait(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], is_live: bool
 ) -> None:
     monkeypatch.setattr(report, "TICK_S", 0.01)

@@ -9,14 +9,14 @@ from oncelog.proof.demo.spark_engine import SparkEngine
 from oncelog.proof.demo.worker_engine import WorkerEngine
 
 
-def test_engine_names_the_package_to_install_without_pyspark(monkeypatch, tmp_path):
+def test_demo_spark_engine_without_pyspark_names_the_package_to_install(monkeypatch, tmp_path):
     monkeypatch.setattr(spark_engine, "find_spec", lambda name: None)
     with pytest.raises(Failure, match=r"pip install '\.\[demo,spark\]'"):
         SparkEngine(Cluster(3, data=tmp_path), source="a", enriched="b", sums="c")
 
 
 @pytest.mark.parametrize("engine", [SparkEngine, WorkerEngine])
-def test_a_seed_gives_the_same_faults_and_all_kinds(engine):
+def test_demo_spark_faults_of_a_seed_are_repeatable_and_of_all_kinds(engine):
     kinds = fault_plan.OF_BROKERS + engine.kinds
     planned = fault_plan.plan(7, kinds)
     assert sorted(fault.kind for fault in planned) == sorted(kinds)

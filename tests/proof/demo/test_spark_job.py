@@ -68,7 +68,7 @@ def at_work(job: StandIn, batches: int = 2) -> None:
     assert job.wait(lambda: len(job.batches) >= batches, 30)
 
 
-def test_reported_micro_batches_are_kept_in_order(job: StandIn) -> None:
+def test_demo_spark_job_reports_micro_batches_in_order(job: StandIn) -> None:
     before = time.time()
     job.start(JOB)
     at_work(job)
@@ -81,7 +81,7 @@ def test_reported_micro_batches_are_kept_in_order(job: StandIn) -> None:
 
 @pytest.mark.in_turn
 @pytest.mark.parametrize("blow", ["kill_java", "kill_python"])
-def test_a_driver_that_was_killed_leaves_nothing_and_is_started_again(
+def test_demo_spark_driver_that_was_killed_leaves_no_process_and_is_restarted(
     job: StandIn, blow: str
 ) -> None:
     job.start(JOB)
@@ -94,7 +94,7 @@ def test_a_driver_that_was_killed_leaves_nothing_and_is_started_again(
     assert not java.is_running() or java.status() == psutil.STATUS_ZOMBIE
 
 
-def test_only_the_busiest_worker_is_killed(job: StandIn) -> None:
+def test_demo_spark_fault_kills_only_the_busiest_worker(job: StandIn) -> None:
     job.start(JOB)
     at_work(job)
     java = job.java

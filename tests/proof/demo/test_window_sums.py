@@ -36,7 +36,7 @@ def wrong(records):
     return [case.sentence for f in found.of([WRONG_SUMS]) for case in f.cases], last
 
 
-def test_right_sums_are_right():
+def test_window_sums_that_are_right_have_no_finding():
     examples, last = wrong(RIGHT)
     assert examples == []
     assert last == {("EWR", "UA", 1): (3, 2, 14, 4200), ("JFK", "UA", 1): (1, 1, 7, 1400)}
@@ -55,18 +55,18 @@ def test_right_sums_are_right():
         ([*RIGHT, record(0, 9, 1, 1, day="2013-01-02")], "0@9: "),
     ],
 )
-def test_each_wrong_sum_is_found(records, what):
+def test_window_sum_that_is_wrong_in_each_form_is_reported(records, what):
     examples, _ = wrong(records)
     assert len(examples) == 1
     assert examples[0].startswith(what)
 
 
-def test_outputs_without_known_transactions_are_checked_by_their_inputs():
+def test_window_outputs_without_known_transactions_are_checked_by_their_inputs():
     verdict = judge_outputs(INPUTS, [], RIGHT, None, {}, judge_sums=judge_window_sums)
     assert {f.name: f.count for f in verdict.violations} == {"missing": 4}
 
 
-def test_the_independent_computation():
+def test_window_sums_equal_an_independent_computation():
     sums = sums_of_csv()
     assert len(sums) == 399
     assert sum(group[0] for group in sums.values()) == 336_776

@@ -24,7 +24,7 @@ class StandIns(WorkerProcesses):
         return ["-c", f"print({REPORTS!r}, flush=True); import time; time.sleep(60)"]
 
 
-def test_reported_transactions_are_kept_in_order(tmp_path: Path) -> None:
+def test_demo_worker_reports_transactions_in_order(tmp_path: Path) -> None:
     workers = StandIns(SETTINGS, tmp_path)
     started = time.monotonic()
     try:

@@ -32,21 +32,21 @@ def kinds(verdict) -> dict[str, int]:
     return {finding.name: finding.count for finding in verdict.violations}
 
 
-def test_a_clean_run_has_no_violation():
+def test_contents_check_of_a_clean_run_has_no_violation():
     read = [*written(0, 2, 4), *written(1, 3, 5, partition=1)]
     verdict = judge_stream(SENT, promised(read), read, row_of)
     assert not verdict.violations
     assert (verdict.read, verdict.distinct) == (6, 6)
 
 
-def test_an_acknowledged_record_that_is_not_there_is_lost():
+def test_contents_check_reports_an_acknowledged_missing_record_as_lost():
     read = written(0, 1, 2, 3, 4, 5)
     verdict = judge_stream(SENT, promised(read), read[:-1], row_of)
     assert kinds(verdict) == {"lost": 1}
     assert "row 5" in verdict.violations[0].cases[0].sentence
 
 
-def test_a_record_that_was_not_acknowledged_may_be_there_or_not():
+def test_contents_check_accepts_an_unacknowledged_record_present_or_missing():
     read = written(0, 1, 2, 3, 4, 5)
     acknowledged = promised(read)
     del acknowledged[5]
@@ -54,58 +54,58 @@ def test_a_record_that_was_not_acknowledged_may_be_there_or_not():
     assert kinds(judge_stream(SENT, acknowledged, read[:-1], row_of)) == {"undelivered": 1}
 
 
-def test_every_copy_beyond_the_first_is_counted():
+def test_contents_check_counts_every_copy_beyond_the_first():
     read = [*written(0, 1, 2, 3, 4, 5), *written(3, 3, start=6)]
     assert kinds(judge_stream(SENT, promised(written(0, 1, 2, 3, 4, 5)), read, row_of)) == {
         "doubled": 2
     }
 
 
-def test_a_copy_in_another_partition_is_a_copy_too():
+def test_contents_check_counts_a_copy_in_another_partition():
     read = [*written(0, 1, 2, 3, 4, 5), *written(2, partition=1)]
     acknowledged = promised(written(0, 1, 2, 3, 4, 5))
     assert kinds(judge_stream(SENT, acknowledged, read, row_of)) == {"doubled": 1}
 
 
-def test_order_is_judged_within_a_partition():
+def test_contents_check_judges_order_within_a_partition():
     read = [*written(0, 2, 1), *written(5, 3, 4, partition=1)]
     assert kinds(judge_stream(SENT, promised(read), read, row_of)) == {"out of order": 3}
 
 
-def test_a_record_at_another_offset_than_promised_is_displaced():
+def test_contents_check_reports_a_record_at_another_offset_than_acknowledged():
     read = written(0, 1, 2, 3, 4, 5)
     acknowledged = promised(read)
     acknowledged[4] = Acknowledgement(0, 77)
     assert kinds(judge_stream(SENT, acknowledged, read, row_of)) == {"displaced": 1}
 
 
-def test_without_a_promised_offset_nothing_is_displaced():
+def test_contents_check_without_acknowledged_offsets_reports_no_displacement():
     read = written(0, 1, 2, 3, 4, 5)
     acknowledged = {row: Acknowledgement(0, NO_OFFSET) for row in range(6)}
     assert not judge_stream(SENT, acknowledged, read, row_of).violations
 
 
-def test_the_promised_copy_of_a_doubled_record_may_be_the_second():
+def test_contents_check_accepts_the_second_copy_at_the_acknowledged_offset():
     read = [*written(0, 1, 2, 3, 4, 5), *written(2, start=6)]
     acknowledged = promised(written(0, 1, 2, 3, 4, 5))
     acknowledged[2] = Acknowledgement(0, 6)
     assert kinds(judge_stream(SENT, acknowledged, read, row_of)) == {"doubled": 1}
 
 
-def test_record_that_was_never_sent_is_altered():
+def test_contents_check_reports_a_record_never_sent_as_altered():
     read = [*written(0, 1, 2, 3, 4, 5), (0, 6, b"3,other"), (0, 7, b"junk"), (0, 8, b"99,row")]
     acknowledged = promised(read[:6])
     assert kinds(judge_stream(SENT, acknowledged, read, row_of)) == {"altered": 3}
 
 
-def test_sums_that_differ_are_named():
+def test_contents_check_names_sums_that_differ():
     (finding,) = compare_sums({("UA", 1): (2, 5)}, {("UA", 1): (3, 5), ("AA", 2): (1, 1)})
     assert finding.count == 2
     assert finding.cases[0].sentence == "AA/2: None became (1, 1)"
     assert compare_sums({("UA", 1): (2, 5)}, {("UA", 1): (2, 5)}) == ()
 
 
-def test_at_the_end_everything_is_decided_readable_and_committed():
+def test_contents_check_at_the_end_requires_decided_and_readable_records():
     clean = EndOfPartition(name="t/0", last_stable_offset=5, high_watermark=5)
     stuck = EndOfPartition(name="t/1", last_stable_offset=5, high_watermark=9)
     assert judge_end([clean], {}, {0: 5}, {0: 5}) == ()
@@ -115,7 +115,7 @@ def test_at_the_end_everything_is_decided_readable_and_committed():
 
 
 @given(st.lists(st.integers(0, 2), min_size=6, max_size=6), st.data())
-def test_counts_agree_with_a_plain_count(copies, data):
+def test_contents_check_counts_equal_those_of_a_naive_count(copies, data):
     rows = [row for row, times in enumerate(copies) for _ in range(times)]
     order = data.draw(st.permutations(rows))
     acknowledged = {row: Acknowledgement(0, NO_OFFSET) for row in range(6)}

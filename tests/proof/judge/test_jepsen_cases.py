@@ -41,17 +41,17 @@ def by_value(ops: Ops, view: View, places: np.ndarray) -> dict[str, int]:
     }  # fmt: skip
 
 
-def test_01_highest_offsets_of_an_operation() -> None:
+def test_01_highest_offset_of_an_operation_by_partition() -> None:
     assert highest_offsets([("x", 2), ("x", 5), ("x", 4), ("y", 2), ("y", 3)]) == {"x": 5, "y": 3}
 
 
-def test_02_the_last_index_of_each_value() -> None:
+def test_02_last_index_of_each_value() -> None:
     assert View(History.of(Recorder.in_memory())).order.last_place.tolist() == []
     ops, view = seen_log(set(), {"a"}, {"a", "b", "c"}, set(), {"c"}, {"c", "d"}, {"d"})
     assert by_value(ops, view, view.order.last_place) == {"a": 1, "b": 1, "c": 3, "d": 4}
 
 
-def test_03_the_first_index_of_each_value() -> None:
+def test_03_first_index_of_each_value() -> None:
     ops, view = seen_log(set(), {"a"}, {"a", "b", "c"}, set(), {"c"}, {"c", "d"}, {"d"})
     assert by_value(ops, view, view.order.first_place) == {"a": 0, "b": 1, "c": 1, "d": 3}
 
@@ -61,7 +61,7 @@ def ops() -> Ops:
     return Ops()
 
 
-def test_04_the_order_of_a_log_and_its_contradictions(ops: Ops) -> None:
+def test_04_log_order_with_contradictions_is_reported(ops: Ops) -> None:
     ops.op(0, "ok", poll("x", (0, "a"), (1, "b")))
     ops.op(1, "info", Send("x", "c", 1), Send("x", "b", 3), Send("x", "d", 4))
     ops.op(2, "info", Send("x", "a"))
@@ -78,7 +78,7 @@ def test_04_the_order_of_a_log_and_its_contradictions(ops: Ops) -> None:
     assert (partition, index, offset, set(values)) == ("11", 0, 537, {641, 645})
 
 
-def test_05_an_unknown_outcome_contradicts_nothing_until_it_is_proven(ops: Ops) -> None:
+def test_05_unknown_outcome_contradicts_no_log_until_proven(ops: Ops) -> None:
     ops.op(0, "info", Send("x", 1, 0), Send("y", 1))
     ops.op(1, "ok", Send("x", 2, 0))
     assert ops.cases("inconsistent-offsets") == []
@@ -86,14 +86,14 @@ def test_05_an_unknown_outcome_contradicts_nothing_until_it_is_proven(ops: Ops) 
     assert ops.facts("inconsistent-offsets", *PLACE_AND_VALUES) == [("x", 0, 0, [1, 2])]
 
 
-def test_06_an_aborted_read(ops: Ops) -> None:
+def test_06_aborted_read_is_reported(ops: Ops) -> None:
     ops.op(0, "fail", Send("x", 2), Send("y", 3))
     ops.op(1, "ok", poll("x", (0, 2)))
     ((value, writer),) = ops.facts("G1a", "value", "writer")
     assert (value, writer["transaction"]["outcome"]) == (2, "fail")
 
 
-def test_07_a_lost_write(ops: Ops) -> None:
+def test_07_lost_write_is_reported(ops: Ops) -> None:
     ops.op(0, "ok", Send("x", "a", 0))
     ops.op(0, "ok", Send("x", "b", 1), Send("x", "d", 3))
     ops.op(1, "info", Send("x", "c"))
@@ -102,14 +102,16 @@ def test_07_a_lost_write(ops: Ops) -> None:
     assert [case["read_beyond"]["offset"] for case in ops.cases("lost-write")] == [2, 2]
 
 
-def test_07_a_lost_write_with_its_offset_taken_by_another(ops: Ops) -> None:
+def test_07_lost_write_with_its_offset_reused_is_reported(ops: Ops) -> None:
     ops.op(0, "ok", Send("x", "a", 0))
     ops.op(0, "ok", Send("x", "b", 0), Send("x", "c", 2))
     ops.op(0, "ok", poll("x", (0, "b"), (2, "c")))
     assert ops.facts("lost-write", *LOST) == [("x", "a", 0, 1)]
 
 
-def test_07_a_lost_write_is_proven_by_another_value_of_its_transaction(ops: Ops) -> None:
+def test_07_lost_write_proven_by_another_value_of_its_transaction_is_reported(
+    ops: Ops,
+) -> None:
     ops.op(0, "info", Send("x", "a"), Send("y", "b", 0))
     ops.op(1, "info", Send("y", "c"))
     ops.op(3, "ok", poll("y", (1, "c")))
@@ -136,12 +138,14 @@ def skipping(*between: tuple[int, tuple[str, ...]]) -> Ops:
 
 
 @pytest.mark.parametrize("between", [(), ((1, ("x", "y")), (2, ("x", "y")))])
-def test_08_a_poll_that_skips(between: tuple[tuple[int, tuple[str, ...]], ...]) -> None:
+def test_08_poll_that_skips_is_reported(
+    between: tuple[tuple[int, tuple[str, ...]], ...],
+) -> None:
     ops = skipping(*between)
     assert ops.facts("poll-skip", "delta", "skipped") == [(2, ["c"]), (2, ["f"])]
 
 
-def test_08_a_new_assignment_may_skip() -> None:
+def test_08_poll_that_skips_after_a_new_assignment_is_legal() -> None:
     assert skipping((1, ("y",)), (2, ("y",))).cases("poll-skip") == []
 
 
@@ -153,28 +157,30 @@ def rewinding(last: int) -> Ops:
     return ops
 
 
-def test_08_a_failed_transaction_is_polled_again() -> None:
+def test_08_poll_repeated_after_a_failed_transaction_is_legal() -> None:
     ops = rewinding(2)
     ops.op(1, "info", poll("x", (1, 1), (2, 2)))
     ops.op(1, "ok", poll("x", (1, 1), (2, 2)))
     assert ops.verdict().is_clean
 
 
-def test_08_a_failed_transaction_that_does_not_roll_back() -> None:
+def test_08_poll_not_repeated_after_a_failed_transaction_is_reported() -> None:
     ops = rewinding(5)
     ops.op(1, "fail", poll("x", (3, 3), (4, 4)))
     ops.op(1, "ok", poll("x", (5, 5)))
     assert ops.facts("poll-skip", "delta", "skipped") == [(3, [1, 2]), (5, [1, 2, 3, 4])]
 
 
-def test_08_a_crashed_transaction_may_skip_too() -> None:
+def test_08_poll_that_skips_after_a_crashed_transaction_is_legal() -> None:
     ops = rewinding(5)
     ops.op(1, "info", poll("x", (3, 3), (4, 4)))
     assert ops.facts("poll-skip", "delta", "skipped") == [(3, [1, 2])]
 
 
 @pytest.mark.parametrize(("assigned", "is_bad"), [((), True), (("x", "y"), True), (("y",), False)])
-def test_09_a_poll_that_goes_back(ops: Ops, assigned: tuple[str, ...], is_bad: bool) -> None:
+def test_09_poll_that_goes_back_is_reported(
+    ops: Ops, assigned: tuple[str, ...], is_bad: bool
+) -> None:
     ops.op(0, "ok", *[Send("x", value) for value in "abcd"])
     ops.op(0, "ok", poll("x", (1, "a"), (2, "b"), (3, "c")))
     if assigned:
@@ -185,7 +191,9 @@ def test_09_a_poll_that_goes_back(ops: Ops, assigned: tuple[str, ...], is_bad: b
 
 
 @pytest.mark.parametrize(("assigned", "is_bad"), [((), True), (("x", "y"), True), (("y",), False)])
-def test_10_sends_that_go_back(ops: Ops, assigned: tuple[str, ...], is_bad: bool) -> None:
+def test_10_sends_that_go_back_are_reported(
+    ops: Ops, assigned: tuple[str, ...], is_bad: bool
+) -> None:
     """Jepsen accepts it after an assignment; here that is another session of the producer."""
     ops.op(0, "ok", Send("x", "c", 3), Send("x", "d", 4))
     if assigned:
@@ -195,7 +203,7 @@ def test_10_sends_that_go_back(ops: Ops, assigned: tuple[str, ...], is_bad: bool
     assert found == ([(["d", "a"], -3)] if is_bad else [])
 
 
-def test_11_a_skip_within_an_operation(ops: Ops) -> None:
+def test_11_skip_within_an_operation_is_reported(ops: Ops) -> None:
     ops.op(1, "info", *[Send("x", value) for value in "abd"])
     ops.op(0, "ok", poll("x", (1, "a"), (4, "d")))
     ops.op(0, "ok", poll("x", (1, "a")), poll("x", (4, "d")))
@@ -204,7 +212,7 @@ def test_11_a_skip_within_an_operation(ops: Ops) -> None:
     assert found == [(["a", "d"], ["b"], 2)] * 2
 
 
-def test_12_others_between_the_sends_of_an_operation_are_legal(ops: Ops) -> None:
+def test_12_other_sends_between_those_of_an_operation_are_legal(ops: Ops) -> None:
     ops.op(0, "ok", Send("x", "a", 1), Send("x", "c"))
     ops.op(1, "info", Send("x", "b"))
     ops.op(2, "ok", poll("x", (2, "b"), (3, "c")))
@@ -213,7 +221,7 @@ def test_12_others_between_the_sends_of_an_operation_are_legal(ops: Ops) -> None
     assert "int-send-skip" not in ops.verdict().names()
 
 
-def test_13_an_operation_that_goes_back(ops: Ops) -> None:
+def test_13_operation_that_polls_back_is_reported(ops: Ops) -> None:
     ops.op(1, "info", *[Send("x", value) for value in "abc"])
     ops.op(0, "ok", poll("x", (3, "c"), (1, "a")))
     ops.op(0, "ok", poll("x", (2, "b"), (3, "c")), poll("x", (3, "c")))
@@ -221,7 +229,7 @@ def test_13_an_operation_that_goes_back(ops: Ops) -> None:
     assert found == [(["c", "a"], -2), (["c", "c"], 0)]
 
 
-def test_14_sends_of_an_operation_that_go_back(ops: Ops) -> None:
+def test_14_operation_whose_sends_go_back_is_reported(ops: Ops) -> None:
     ops.op(0, "ok", Send("x", "c", 3), Send("x", "a", 1))
     ops.op(0, "info", Send("y", "d"), Send("y", "b"))
     ops.op(1, "info", Send("y", "c"))
@@ -230,14 +238,14 @@ def test_14_sends_of_an_operation_that_go_back(ops: Ops) -> None:
     assert found == [("x", ["c", "a"], -1), ("y", ["d", "b"], -2)]
 
 
-def test_15_a_duplicate(ops: Ops) -> None:
+def test_15_duplicate_is_reported(ops: Ops) -> None:
     ops.op(0, "ok", Send("x", "a", 1))
     ops.op(1, "info", Send("x", "b"))
     ops.op(2, "ok", poll("x", (2, "b"), (3, "a")))
     assert ops.facts("duplicate", "value", "count", "offsets") == [("a", 2, [1, 3])]
 
 
-def test_15_many_values_at_the_same_two_offsets_are_all_duplicates(ops: Ops) -> None:
+def test_15_values_at_the_same_two_offsets_are_all_duplicates(ops: Ops) -> None:
     for value in range(10):
         ops.op(0, "ok", Send("x", value, 0))
         ops.op(1, "ok", poll("x", (1, value)))
@@ -249,19 +257,19 @@ def test_15_many_values_at_the_same_two_offsets_are_all_duplicates(ops: Ops) -> 
     ]
 
 
-def test_15_readers_in_failed_transactions_are_believed_failed_writers_are_not(ops: Ops) -> None:
+def test_15_reads_of_failed_transactions_are_used_and_their_sends_are_not(ops: Ops) -> None:
     ops.op(0, "ok", Send("x", 0, 1))
     ops.op(0, "fail", Send("x", 1, 2))
     ops.op(1, "fail", poll("x", (11, 0), (12, 1)))
     assert ops.facts("duplicate", "value", "count", "offsets") == [(0, 2, [1, 11])]
 
 
-def test_17_a_history_without_operations_is_not_clean(ops: Ops) -> None:
+def test_17_history_without_operations_is_not_clean(ops: Ops) -> None:
     ops.assign(0, "x")
     assert not judge(ops.history()).is_clean
 
 
-def test_18_a_value_that_is_unseen_so_far(ops: Ops) -> None:
+def test_18_value_unseen_so_far_is_listed(ops: Ops) -> None:
     ops.op(0, "ok", begun=0, ended=1)
     ops.op(0, "ok", Send("x", "a", 0), Send("x", "b", 1), begun=2, ended=3)
     ops.op(0, "ok", poll("x", (0, "a")), begun=4, ended=5)
@@ -270,7 +278,7 @@ def test_18_a_value_that_is_unseen_so_far(ops: Ops) -> None:
     assert ops.verdict().is_clean
 
 
-def test_19_a_cycle_of_writes_is_legal(ops: Ops) -> None:
+def test_19_cycle_of_writes_is_legal(ops: Ops) -> None:
     ops.op(0, "ok", Send("x", "a", 0), Send("y", "a", 1), begun=0, ended=2)
     ops.op(1, "ok", Send("x", "b", 1), Send("y", "b", 0), begun=1, ended=3)
     (case,) = ops.cases("G0")
@@ -278,7 +286,7 @@ def test_19_a_cycle_of_writes_is_legal(ops: Ops) -> None:
     assert "G0" not in ops.verdict().names()
 
 
-def test_20_two_transactions_that_read_each_other_are_g1c(ops: Ops) -> None:
+def test_20_transactions_that_read_each_other_are_g1c(ops: Ops) -> None:
     ops.op(0, "ok", Send("x", "a", 0), poll("y", (0, "b")), begun=0, ended=2)
     ops.op(1, "ok", Send("y", "b", 0), poll("x", (0, "a")), begun=1, ended=3)
     (case,) = ops.cases("G1c")
@@ -286,7 +294,7 @@ def test_20_two_transactions_that_read_each_other_are_g1c(ops: Ops) -> None:
     assert "G1c" in ops.verdict().names()
 
 
-def test_21_a_cycle_of_a_read_and_a_write_is_legal(ops: Ops) -> None:
+def test_21_cycle_of_a_read_and_a_write_is_legal(ops: Ops) -> None:
     ops.op(0, "ok", Send("x", "a", 0), Send("y", "c", 2), begun=0, ended=2)
     ops.op(1, "ok", poll("x", (0, "a")), Send("y", "b", 1), begun=1, ended=3)
     (case,) = ops.cases("G1c-ww")
@@ -294,12 +302,12 @@ def test_21_a_cycle_of_a_read_and_a_write_is_legal(ops: Ops) -> None:
     assert not {"G1c", "G1c-ww"} & ops.verdict().names()
 
 
-def test_22_a_transaction_that_read_its_own_value(ops: Ops) -> None:
+def test_22_transaction_that_read_its_own_value_is_legal(ops: Ops) -> None:
     ops.op(0, "ok", Send("x", "a", 0), poll("x", (0, "a")))
     assert ops.facts("precommitted-read", "partition", "value") == [("x", "a")]
 
 
-def test_23_partitions_that_were_not_read_to_the_end_are_assigned_again() -> None:
+def test_23_partitions_not_read_to_the_end_are_assigned_again() -> None:
     draw = random.Random(7)
     unread = UnreadPartitions()
     unread.saw({"x": 1}, {})

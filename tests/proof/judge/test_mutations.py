@@ -17,7 +17,7 @@ HISTORIES = int(os.environ.get("ONCELOG_JUDGE_HISTORIES", "60"))
 MUTATED = int(os.environ.get("ONCELOG_JUDGE_PLANTED", "6"))
 
 
-def test_legal_histories_raise_no_alarm() -> None:
+def test_model_histories_that_are_legal_raise_no_finding() -> None:
     sends = polls = 0
     for seed in range(HISTORIES):
         history = History.of(ModelCluster(seed).recorder)
@@ -30,7 +30,7 @@ def test_legal_histories_raise_no_alarm() -> None:
     assert polls > 200 * HISTORIES
 
 
-def test_the_model_reaches_aborts_fences_and_timeouts() -> None:
+def test_model_histories_include_aborts_fences_and_timeouts() -> None:
     """A model without aborts, lost answers and fences would prove nothing."""
     errors: set[str | None] = set()
     outcomes: set[int] = set()
@@ -45,13 +45,13 @@ def test_the_model_reaches_aborts_fences_and_timeouts() -> None:
     assert {"int-send-skip", "G0"} <= legal
 
 
-def test_every_anomaly_can_be_planted() -> None:
+def test_model_anomaly_of_each_kind_can_be_planted() -> None:
     assert set(MUTATIONS) == {name for name, anomaly in ANOMALIES.items() if not anomaly.is_legal}
 
 
 @pytest.mark.in_turn
 @pytest.mark.parametrize("name", sorted(MUTATIONS))
-def test_a_planted_anomaly_is_found_by_its_name(name: str) -> None:
+def test_model_anomaly_that_is_planted_is_found_by_its_name(name: str) -> None:
     for seed, edit in mutated(name, MUTATED):
         verdict = judge(edit.history())
         assert name in verdict.names(), (seed, verdict.names())

@@ -6,29 +6,29 @@ from .bug_classes import CLASSES
 from .page import JEPSEN, MEANINGS, PAGE, TABLES, jepsen_cases, page, plant_and_judge
 
 
-def test_the_page_is_true() -> None:
+def test_judge_page_equals_the_output_of_its_generator() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), (
         "write it anew: .venv/bin/python -m tests.proof.judge.page"
     )
 
 
-def test_all_cases_of_jepsen_are_in_the_page() -> None:
+def test_judge_page_lists_all_cases_of_jepsen() -> None:
     numbers = {number for number, _ in jepsen_cases()}
     assert numbers == {f"{n:02}" for n in range(1, 24) if n != 16}  # 24 is speed.py
     assert set(JEPSEN) <= numbers
     assert {name for names in JEPSEN.values() for name in names} <= set(ANOMALIES)
 
 
-def test_every_meaning_has_a_column() -> None:
+def test_judge_page_has_a_column_for_every_meaning() -> None:
     columns = {column.name for table in TABLES.values() for column in table.columns}
     assert set(MEANINGS) <= columns
 
 
-def test_measurement_counts_its_plants() -> None:
+def test_judge_page_measurement_counts_its_plants() -> None:
     assert plant_and_judge("duplicate", 2) == (2, 2)
 
 
-def test_most_classes_of_bugs_have_a_switch() -> None:
+def test_judge_page_shows_a_switch_for_most_classes_of_bugs() -> None:
     """The switches exist: the page could not be made otherwise."""
     assert len(CLASSES) == 10
     assert sum(bool(each.switches) for each in CLASSES) >= 8

@@ -20,34 +20,34 @@ def never() -> bool:
     return False
 
 
-def test_enter_does_it_until_it_has_happened() -> None:
+def test_lesson_step_is_repeated_at_each_enter_until_it_happened() -> None:
     done: list[int] = []
     dialogue(["\n", "what?\n", "d\n"]).until(lambda: len(done) == 2, lambda: done.append(1))
     assert done == [1, 1]
 
 
-def test_wait_ends_without_a_key_when_it_happens_elsewhere() -> None:
+def test_lesson_wait_ends_without_a_key_when_the_event_happens() -> None:
     looks = iter([False, False, True])
     dialogue(["hm\n"] * 5).until(lambda: next(looks), pytest.fail)
 
 
 @pytest.mark.parametrize(("line", "raised"), [("r\n", Repeat), (" S \n", Skip), ("q\n", Quit)])
-def test_key_ends_the_wait(line: str, raised: type[Exception]) -> None:
+def test_lesson_wait_ends_at_a_key(line: str, raised: type[Exception]) -> None:
     with pytest.raises(raised):
         dialogue([line]).until(never, pytest.fail)
 
 
-def test_end_of_the_input_quits() -> None:
+def test_lesson_ends_at_the_end_of_its_input() -> None:
     with pytest.raises(Quit):
         dialogue([]).until(never, pytest.fail)
 
 
 @pytest.mark.parametrize("line", ["\n", "s\n"])
-def test_reader_goes_on_by_enter_or_skip(line: str) -> None:
+def test_lesson_continues_at_enter_or_skip(line: str) -> None:
     dialogue([line]).next()
 
 
-def test_lines_typed_before_a_question_are_dropped_except_quit() -> None:
+def test_lesson_ignores_lines_typed_before_a_question_except_quit() -> None:
     typed: queue.SimpleQueue[str] = queue.SimpleQueue()
     reader = Dialogue(typed.get)
     for line in ("\n", "s\n"):

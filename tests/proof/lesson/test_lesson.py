@@ -65,7 +65,7 @@ class Reader:
         self.process.stdin.flush()
 
 
-def test_hanging_transaction_is_left_by_a_kill_and_ended_by_enter(scratch: Path) -> None:
+def test_lesson_hanging_transaction_is_left_by_a_kill_and_ended_by_enter(scratch: Path) -> None:
     with Reader(scratch, "--text", "--from", "5") as reader:
         pid = int(reader.reads(r"Kill it: kill -9 (\d+)")[1])
         os.kill(pid, signal.SIGKILL)
@@ -84,9 +84,7 @@ def test_hanging_transaction_is_left_by_a_kill_and_ended_by_enter(scratch: Path)
 @pytest.mark.parametrize(
     "number", [pytest.param(signal.SIGTERM, marks=pytest.mark.chaos), signal.SIGKILL]
 )
-def test_lesson_that_is_ended_by_a_signal_leaves_nothing(
-    scratch: Path, number: signal.Signals
-) -> None:
+def test_lesson_ended_by_a_signal_leaves_no_process(scratch: Path, number: signal.Signals) -> None:
     with Reader(scratch, *(("--text",) if number == signal.SIGKILL else ("--no-open",))) as reader:
         reader.reads(r"Kill it: kill -9 (\d+)")
         reader.process.send_signal(number)
@@ -97,7 +95,7 @@ def test_lesson_that_is_ended_by_a_signal_leaves_nothing(
 
 
 @pytest.mark.chaos
-def test_whole_lesson_counts_the_promises_of_each_way(scratch: Path) -> None:
+def test_lesson_run_to_its_end_counts_the_promises_of_each_mode(scratch: Path) -> None:
     pytest.importorskip("uvicorn", reason="the extra ui is not installed")
     with Reader(scratch, "--no-open") as reader:
         reader.reads("The page: http://127.0.0.1:")

@@ -13,7 +13,7 @@ from oncelog.proof.pages.run_report import BYTES_MAX
 from .known_runs import violated
 
 
-def test_report_is_kept_for_its_owner_alone_and_read_back(tmp_path: Path) -> None:
+def test_run_report_is_private_to_its_owner_and_read_back(tmp_path: Path) -> None:
     page = keep_report(violated(), tmp_path / "run")
     assert page == tmp_path / "run" / "report.html"
     assert stat.S_IMODE(page.parent.stat().st_mode) == 0o700
@@ -22,7 +22,7 @@ def test_report_is_kept_for_its_owner_alone_and_read_back(tmp_path: Path) -> Non
     assert "AT LEAST ONCE" in page.read_text()
 
 
-def test_report_that_is_kept_again_replaces_the_old_one(tmp_path: Path) -> None:
+def test_run_report_kept_again_replaces_the_old_one(tmp_path: Path) -> None:
     keep_report(violated(" and much more than before" * 50), tmp_path)
     keep_report(violated(), tmp_path)
     assert report_in(tmp_path).command == "oncelog prove"
@@ -36,7 +36,7 @@ def refused(folder: Path) -> str:
     return line
 
 
-def test_folder_without_a_run_is_refused_in_a_sentence(tmp_path: Path) -> None:
+def test_run_report_folder_without_a_run_is_refused_with_one_sentence(tmp_path: Path) -> None:
     assert "is not a folder that can be read" in refused(tmp_path / "none")
     assert "prove, demo and bench with --keep DIR" in refused(tmp_path)
     (tmp_path / "run.json").write_text("{}")
@@ -46,13 +46,13 @@ def test_folder_without_a_run_is_refused_in_a_sentence(tmp_path: Path) -> None:
     assert "is not a folder" in refused(tmp_path / "report.json")
 
 
-def test_file_that_is_far_too_large_is_refused_without_being_read(tmp_path: Path) -> None:
+def test_run_report_file_that_is_far_too_large_is_refused_unread(tmp_path: Path) -> None:
     with (tmp_path / "report.json").open("wb") as file:
         file.truncate(BYTES_MAX * 1_000)
     assert "more than the 16 MB" in refused(tmp_path)
 
 
-def test_pipe_and_folder_in_place_of_the_file_are_refused(tmp_path: Path) -> None:
+def test_run_report_that_is_a_pipe_or_folder_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "report.json")
     assert "is not a file" in refused(tmp_path)
     (tmp_path / "report.json").unlink()

@@ -29,7 +29,7 @@ class Tags(HTMLParser):
         self.attributes += attrs
 
 
-def test_file_loads_and_runs_nothing() -> None:
+def test_run_page_loads_and_runs_no_external_code() -> None:
     page = run_file(violated())
     found = Tags(page)
     assert not {"script", "link", "img", "iframe", "object"} & set(found.tags)
@@ -40,7 +40,7 @@ def test_file_loads_and_runs_nothing() -> None:
     assert "url(" not in style and "@import" not in style
 
 
-def test_page_has_verdict_story_timeline_faults_and_figures() -> None:
+def test_run_page_has_verdict_story_timeline_faults_and_figures() -> None:
     page = run_view(violated(), "RUN")
     for words in (
         "■</span> broken</span>: <strong>AT LEAST ONCE: 1 doubled", "r-7, doubled", "3.250 s",
@@ -53,7 +53,7 @@ def test_page_has_verdict_story_timeline_faults_and_figures() -> None:
     ]  # fmt: skip
 
 
-def test_text_of_a_run_cannot_become_markup() -> None:
+def test_run_page_escapes_texts_of_a_run() -> None:
     plain, found = Tags(run_view(violated(), "r")), Tags(run_view(hostile(), "r"))
     assert found.tags == plain.tags
     assert [name for name, _ in found.attributes] == [name for name, _ in plain.attributes]
@@ -62,26 +62,26 @@ def test_text_of_a_run_cannot_become_markup() -> None:
         assert not re.search("[\x00\u202e]", page) and page.count("</style>") <= 1
 
 
-def test_figures_below_one_are_shown_to_two_places() -> None:
+def test_run_page_figures_below_one_have_two_decimal_places() -> None:
     table = RunTable("Figures", ("p50 ms", "MB/s", "p99 ms"), [(0.284, 120.0, None)])
     page = run_view(replace(violated(), tables=[table]), "r")
     assert re.findall(r'data-label="(?:MB/s|p99 ms)" role="cell">([^<]+)', page) == ["120", "-"]
     assert '">0.28</th>' in page
 
 
-def test_run_with_nothing_but_a_verdict_is_a_page() -> None:
+def test_run_page_with_only_a_verdict_is_drawn() -> None:
     page = run_view(RunReport(command="oncelog bench txn", verdict="What it costs"), "r")
     assert "What it costs" in page and "<table" not in page and "<svg" not in page
 
 
-def test_faults_beyond_the_bounds_are_counted_and_not_shown() -> None:
+def test_run_page_faults_beyond_the_limit_are_counted_and_not_shown() -> None:
     spans = [FaultSpan(f"row {n % 300}", n, n + 1, "kill") for n in range(20_000)]
     page = run_file(replace(violated(), spans=spans, seconds=20_000))
     assert f"and {20_000 - ROWS_MAX:,} more in report.json" in page
     assert page.count('class="span"') <= SPANS_MAX and len(page) < 1_000_000
 
 
-def test_times_outside_of_the_run_are_drawn_at_its_edges() -> None:
+def test_run_page_times_outside_the_run_are_drawn_at_its_edges() -> None:
     spans = [FaultSpan("a", -5, 1e9, "early"), FaultSpan("b", 3, 1, "backwards")]
     page = run_file(replace(violated(), spans=spans, marks=[], seconds=10.0))
     found = re.findall(r'<rect x="([\d.]+)" y="[\d.]+" width="([\d.]+)" height="16"', page)
@@ -91,7 +91,7 @@ def test_times_outside_of_the_run_are_drawn_at_its_edges() -> None:
 
 @pytest.mark.parametrize("span_ms", [0, 1, 900, 9_900, 64_000, 3_600_000, 10**8, 10**12])
 @pytest.mark.parametrize("start_ms", [0, 1_772_000_123_456])
-def test_ticks_are_round_times_at_equal_distances_and_few(span_ms: int, start_ms: int) -> None:
+def test_run_page_timeline_ticks_are_few_round_times(span_ms: int, start_ms: int) -> None:
     found = ticks(start_ms, start_ms + span_ms)
     assert len(found) <= TICKS_MAX + 1
     assert len({b - a for a, b in pairwise(found)}) <= 1

@@ -22,12 +22,14 @@ PARTS = sorted(json.loads(violated().as_json()))
 
 
 @pytest.mark.parametrize("report", [violated(), hostile()], ids=["plain", "hostile"])
-def test_report_that_was_written_is_read_back_whole(report) -> None:
+def test_run_report_is_read_back_as_written(report) -> None:
     assert read_report(report.as_json()).as_json() == report.as_json()
 
 
 @given(st.sampled_from(PARTS), JSON)
-def test_report_with_any_part_is_shown_or_refused_in_words(part: str, value: Any) -> None:
+def test_run_report_with_any_part_is_shown_or_refused_with_a_sentence(
+    part: str, value: Any
+) -> None:
     text = json.dumps({**json.loads(violated().as_json()), part: value})
     try:
         report = read_report(text)
@@ -38,7 +40,7 @@ def test_report_with_any_part_is_shown_or_refused_in_words(part: str, value: Any
 
 
 @given(st.data())
-def test_report_with_any_item_is_shown_or_refused_in_words(data: st.DataObject) -> None:
+def test_run_report_with_any_item_is_shown_or_refused_with_a_sentence(data: st.DataObject) -> None:
     found = json.loads(violated().as_json())
     place: Any = found
     while True:  # down to a list or an object, one item of which becomes something else
@@ -58,7 +60,7 @@ def test_report_with_any_item_is_shown_or_refused_in_words(data: st.DataObject) 
 
 
 @pytest.mark.parametrize("length", [0, 1, 40, 400, -2])
-def test_truncated_report_is_refused(length: int) -> None:
+def test_run_report_that_is_truncated_is_refused(length: int) -> None:
     with pytest.raises(ValueError, match="it is not JSON"):
         read_report(violated().as_json()[:length])
 
@@ -66,12 +68,12 @@ def test_truncated_report_is_refused(length: int) -> None:
 @pytest.mark.parametrize(
     "text", ["[" * 100_000, "9" * 10_000, "[]", "null", '{"format":2}', "\x00"]
 )
-def test_other_json_is_refused(text: str) -> None:
+def test_run_report_of_other_json_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="it is not"):
         read_report(text)
 
 
-def test_report_with_too_many_items_is_written_short_and_not_read_long() -> None:
+def test_run_report_with_too_many_items_is_written_short_and_refused_when_longer() -> None:
     spans = [FaultSpan("node", at, at + 1, "kill") for at in range(ITEMS_MAX + 5)]
     long = replace(violated(), spans=spans)
     assert len(read_report(long.as_json()).spans) == ITEMS_MAX

@@ -36,7 +36,7 @@ def processes(pid: int) -> list[psutil.Process]:
     return psutil.Process(pid).children(recursive=True)
 
 
-def test_an_instance_knows_its_place(tmp_path: Path) -> None:
+def test_application_instance_gets_its_number_and_address(tmp_path: Path) -> None:
     words = f"{TELLS}os.environ['ONCELOG_IN'], os.environ['ONCELOG_OUT'], '{{bootstrap}} {{in}}')"
     command = [sys.executable, "-c", words + "; import time; time.sleep(60)"]
     with closing(application(command, tmp_path)) as made:
@@ -49,7 +49,9 @@ def test_an_instance_knows_its_place(tmp_path: Path) -> None:
         made.start(name)
 
 
-def test_children_of_an_instance_are_killed_and_paused_with_it(shells: Application) -> None:
+def test_application_children_are_killed_and_paused_with_their_instance(
+    shells: Application,
+) -> None:
     name = shells.add()
     pid = shells.running(name).pid
     assert wait_for(lambda: processes(pid), 20)
@@ -67,7 +69,7 @@ def test_children_of_an_instance_are_killed_and_paused_with_it(shells: Applicati
     assert shells.has_ended(name) and shells.instances == []
 
 
-def test_child_in_its_own_process_group_is_paused_too(tmp_path: Path) -> None:
+def test_application_child_in_its_own_process_group_is_paused_too(tmp_path: Path) -> None:
     """Spark's Python workers do so."""
     starts = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {GROUP!r}]).wait()"
     with closing(application([sys.executable, "-c", starts], tmp_path)) as made:
@@ -80,7 +82,7 @@ def test_child_in_its_own_process_group_is_paused_too(tmp_path: Path) -> None:
         assert wait_for(lambda: child.status() != psutil.STATUS_STOPPED, 5)
 
 
-def test_children_of_a_launcher_are_stopped_with_it(shells: Application) -> None:
+def test_application_launcher_children_are_stopped_with_it(shells: Application) -> None:
     name = shells.add()
     pid = shells.running(name).pid
     assert wait_for(lambda: processes(pid), 20)
@@ -89,7 +91,7 @@ def test_children_of_a_launcher_are_stopped_with_it(shells: Application) -> None
     assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
 
 
-def test_a_daemon_is_not_left_behind(tmp_path: Path) -> None:
+def test_application_daemon_process_is_ended_with_its_instance(tmp_path: Path) -> None:
     daemon = "import os, time; os.setsid(); print(os.getpid()); time.sleep(60)"
     starts = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {daemon!r}]).wait()"
     with closing(application([sys.executable, "-c", starts], tmp_path)) as made:
@@ -99,7 +101,7 @@ def test_a_daemon_is_not_left_behind(tmp_path: Path) -> None:
     assert wait_for(lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE, 5)
 
 
-def test_instance_that_ends_by_itself_is_restarted_and_its_last_words_are_kept(
+def test_application_instance_that_exits_is_restarted_and_its_last_output_kept(
     tmp_path: Path,
 ) -> None:
     command = [sys.executable, "-c", f"{TELLS}'x'); raise SystemExit(7)"]
@@ -110,7 +112,7 @@ def test_instance_that_ends_by_itself_is_restarted_and_its_last_words_are_kept(
     assert f"{name} | 1 at-{name} x" in made.told(name)
 
 
-def test_command_that_cannot_be_run_is_refused(tmp_path: Path) -> None:
+def test_application_command_that_cannot_be_run_is_refused(tmp_path: Path) -> None:
     for command, words in (([], "Say what to run"), (["no-such-program"], "no program")):
         with pytest.raises(Failure, match=words):
             application(command, tmp_path)
@@ -119,7 +121,7 @@ def test_command_that_cannot_be_run_is_refused(tmp_path: Path) -> None:
     assert command_of("python 'my app.py'") == ["python", "my app.py"]
 
 
-def test_an_interrupt_waits_until_something_has_begun() -> None:
+def test_application_interrupt_waits_until_an_instance_has_started() -> None:
     done = False
     with pytest.raises(KeyboardInterrupt), uninterrupted():
         signal.raise_signal(signal.SIGINT)

@@ -55,7 +55,9 @@ def is_free(port: int) -> bool:
 
 @pytest.mark.chaos
 @pytest.mark.parametrize("seed", range(12))
-def test_nothing_is_left_behind(seed: int, tmp_path: Path) -> None:
+def test_prove_interrupted_by_ctrl_c_leaves_no_process_and_no_file(
+    seed: int, tmp_path: Path
+) -> None:
     chance = random.Random(f"ctrl-c {seed}")
     mark = secrets.token_hex(8)
     command = [sys.executable, "-m", "oncelog.cli", "prove", "--seed", str(seed)]
@@ -94,7 +96,7 @@ def test_ctrl_c_is_raised_even_if_the_awaited_step_fails() -> None:
 
 
 @pytest.mark.parametrize("exchange", ["at the beginning", "at the end"])
-def test_signal_while_handlers_are_exchanged_leaves_them_as_they_were(
+def test_ctrl_c_while_signal_handlers_are_exchanged_restores_them(
     monkeypatch: pytest.MonkeyPatch, exchange: str
 ) -> None:
     """Another thread may get the signal; Python handles it in the main thread."""
@@ -124,7 +126,7 @@ def test_signal_while_handlers_are_exchanged_leaves_them_as_they_were(
     assert [signal.getsignal(number) for number in ENDING] == before
 
 
-def test_signal_that_is_ignored_takes_the_place_of_no_other() -> None:
+def test_ctrl_c_that_is_ignored_replaces_no_other_signal() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # nohup
     try:
         with pytest.raises(KeyboardInterrupt), uninterrupted():

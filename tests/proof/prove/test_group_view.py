@@ -8,7 +8,7 @@ INPUT, OFFSETS = ("orders", 0), "__consumer_offsets"
 @pytest.mark.parametrize(
     ("group", "code"), [("a", 97), ("copiers", 953050081), ("polygenelubricants", -(2**31))]
 )
-def test_a_group_has_the_partition_that_java_says(group, code) -> None:
+def test_group_partition_in_consumer_offsets_equals_that_of_java(group, code) -> None:
     assert group_partition(group, 50) == (code & 0x7FFFFFFF) % 50
 
 
@@ -26,7 +26,7 @@ def look(offset: int, **open_ones) -> GroupLook:
     )
 
 
-def test_open_transactions_link_a_group_with_its_ids_and_outputs() -> None:
+def test_group_view_links_a_group_with_its_transactional_ids_and_outputs() -> None:
     other = {("other", 1), (OFFSETS, 3)}
     lines = conclusions(
         facts(look(1, mine={("invoices", 2), (OFFSETS, 97 % 50)}, yours=other),
@@ -38,14 +38,14 @@ def test_open_transactions_link_a_group_with_its_ids_and_outputs() -> None:
     assert not any("yours" in line for line in lines)
 
 
-def test_more_ids_than_members_are_told() -> None:
+def test_group_view_reports_more_transactional_ids_than_members() -> None:
     both = {name: {(OFFSETS, 47)} for name in ("one", "two")}
     assert any(
         "2 transactional ids for 1 members" in line for line in conclusions(facts(look(1, **both)))
     )
 
 
-def test_offsets_that_go_on_without_a_transaction_are_told() -> None:
+def test_group_view_reports_offsets_committed_outside_a_transaction() -> None:
     assert "no open transaction was seen" in conclusions(facts(look(1), look(5)))[1]
     assert "no open transaction was seen" in conclusions(facts(look(1), look(5), look(5)))[1]
     assert "did not go on" in conclusions(facts(look(5), look(5)))[1]

@@ -30,7 +30,7 @@ def outputs(*ids: str, topic: str = "out") -> list[LogRecord]:
 
 
 @given(st.lists(st.integers(0, 3), max_size=12), st.integers(0, 3))
-def test_each_id_is_counted_against_the_fanout(copies: list[int], fanout: int) -> None:
+def test_judgement_counts_each_id_against_the_fanout(copies: list[int], fanout: int) -> None:
     ids = [f"id-{n}" for n in range(len(copies))]
     made = [each for each, count in zip(ids, copies, strict=True) for _ in range(count)]
     judged = judge_ids(inputs(*ids), outputs(*made), KEY, fanout=fanout)
@@ -40,25 +40,25 @@ def test_each_id_is_counted_against_the_fanout(copies: list[int], fanout: int) -
     assert not judged.stray and not judged.pending
 
 
-def test_input_that_was_not_passed_is_pending_and_not_lost() -> None:
+def test_judgement_of_an_input_not_passed_yet_is_pending_and_not_lost() -> None:
     judged = judge_ids(
         inputs("a", "b", "c"), outputs("a"), KEY, is_passed=lambda record: record.offset < 2
     )
     assert judged.lost == {"b": 1} and judged.pending == ["c"]
 
 
-def test_an_output_of_no_input_is_stray() -> None:
+def test_judgement_of_an_output_without_an_input_is_stray() -> None:
     judged = judge_ids(inputs("a"), [*outputs("a", "x"), LogRecord("out", 1, 0, None)], KEY)
     assert [record.key for record in judged.stray] == [b"x", None] and judged.is_violated
 
 
-def test_an_output_of_an_aborted_input_is_a_violation() -> None:
+def test_judgement_of_an_output_of_an_aborted_input_is_a_violation() -> None:
     judged = judge_ids(inputs("a"), outputs("a", "x", "never", "never"), KEY, aborted={"never"})
     assert judged.aborted == {"never": 2} and judged.is_violated
     assert [record.key for record in judged.stray] == [b"x"]
 
 
-def test_expect_says_ids_of_its_own_and_topics() -> None:
+def test_judgement_by_an_expect_function_uses_its_ids_and_topics() -> None:
     def expect(records: list[LogRecord]) -> list[str | tuple[str, str]]:
         assert [record.key for record in records] == [b"a", b"b"]
         return [("good", "a"), ("bad", "b"), "a+b"]
@@ -73,7 +73,7 @@ def test_expect_says_ids_of_its_own_and_topics() -> None:
     assert wrong_topic.lost == {"a": 1} and wrong_topic.doubled == {"a": 1}
 
 
-def test_an_id_of_its_own_is_pending_while_inputs_are() -> None:
+def test_judgement_of_an_expected_id_is_pending_while_inputs_are() -> None:
     def judged(passed: int) -> Judgement:
         return judge_ids(
             inputs("a", "b"), [], KEY, expect=lambda _: ["a+b"],
@@ -84,7 +84,7 @@ def test_an_id_of_its_own_is_pending_while_inputs_are() -> None:
     assert judged(2).lost == {"a+b": 1}
 
 
-def test_the_last_value_of_each_key_counts() -> None:
+def test_judgement_of_final_values_uses_the_last_value_of_each_key() -> None:
     made = [
         LogRecord("sums", 0, 0, b"x", b"1"), LogRecord("sums", 0, 1, b"x", b'{"sum":  3}'),
         LogRecord("sums", 0, 2, b"y", b"5"), LogRecord("sums", 0, 3, b"z", None),
@@ -119,7 +119,9 @@ def test_the_last_value_of_each_key_counts() -> None:
         (Judgement(pending=["a"], doubled={"b": 1}), 0, "AT LEAST ONCE: 1 doubled", 1),
     ],
 )  # fmt: skip
-def test_the_verdict_in_one_line(judgement: Judgement, met: int, line: str, code: int) -> None:
+def test_judgement_prints_its_verdict_in_one_line(
+    judgement: Judgement, met: int, line: str, code: int
+) -> None:
     verdict = verdict_of(judgement, met, stands_still="it sleeps")
     assert (verdict.line, verdict.exit_code) == (line, code)
 
@@ -135,14 +137,14 @@ def test_the_verdict_in_one_line(judgement: Judgement, met: int, line: str, code
     ],
 )
 @pytest.mark.parametrize("met", [0, 3])
-def test_verdict_without_rest_proves_nothing_or_stands_beside_a_violation(
+def test_judgement_without_an_idle_end_proves_nothing_or_accompanies_a_violation(
     judgement: Judgement, line: str, code: int, met: int
 ) -> None:
     verdict = verdict_of(judgement, met, restless="app-2 never came to rest")
     assert (verdict.line, verdict.exit_code) == (line, code)
 
 
-def test_final_values_that_are_no_text_are_told_apart() -> None:
+def test_judgement_of_binary_final_values_distinguishes_them() -> None:
     """Keys and values are written as by Java's LongSerializer."""
 
     def judged(*last: int) -> Judgement:
@@ -157,7 +159,7 @@ def test_final_values_that_are_no_text_are_told_apart() -> None:
     assert len(judged(201, 200).wrong) == 2 and len(judged(200, 202).wrong) == 1
 
 
-def test_ids_that_are_no_text_are_told_apart() -> None:
+def test_judgement_of_binary_ids_distinguishes_them() -> None:
     ids = [b"\xff", b"\xfe"]
     fed = [(f"i{n}", LogRecord("in", 0, n, each)) for n, each in enumerate(ids)]
 
@@ -169,7 +171,7 @@ def test_ids_that_are_no_text_are_told_apart() -> None:
     assert judged(ids[0], ids[0]).lost and judged(ids[0], ids[0]).doubled
 
 
-def test_key_with_final_value_none_must_have_no_value() -> None:
+def test_judgement_of_a_key_with_final_value_none_requires_no_value() -> None:
     def wrong(*values: bytes | None) -> list[WrongFinal]:
         made = [LogRecord("out", 0, n, b"k", value) for n, value in enumerate(values)]
         return list(judge_finals(inputs("a"), made, lambda _: {"k": None}).wrong)
@@ -179,20 +181,20 @@ def test_key_with_final_value_none_must_have_no_value() -> None:
 
 
 @pytest.mark.parametrize("made", [7, None, [("topic", "a", "b")]])
-def test_expect_without_a_list_of_ids_gives_no_verdict(made: Any) -> None:
+def test_judgement_by_an_expect_function_without_a_list_gives_no_verdict(made: Any) -> None:
     with pytest.raises(Failure, match=r"--expect .* ids") as failed:
         judge_ids(inputs("a"), outputs("a"), KEY, expect=lambda _: made)
     assert failed.value.exit_code == 2
 
 
 @pytest.mark.parametrize("made", [7, None, [("k", 1)], {"k": Decimal(1)}])
-def test_final_without_a_mapping_to_json_gives_no_verdict(made: Any) -> None:
+def test_judgement_by_a_final_function_without_a_json_mapping_gives_no_verdict(made: Any) -> None:
     with pytest.raises(Failure, match=r"--final .* mapping") as failed:
         judge_finals(inputs("a"), [], lambda _: made)
     assert failed.value.exit_code == 2
 
 
-def test_where_any_topic_will_do_a_topic_that_others_are_expected_in_does() -> None:
+def test_judgement_with_any_topic_accepts_a_topic_expected_for_others() -> None:
     def judged(*made: LogRecord) -> Judgement:
         return judge_ids(
             inputs("a", "b"), made, KEY, expect=lambda _: [("good", "a"), "b", ("good", "c"), "c"]

@@ -30,7 +30,7 @@ def commit(observed: Observed) -> None:
     observed(answer_of(request, {"topics": topics})[0])
 
 
-def test_a_produce_with_acks_0_is_no_work_in_flight() -> None:
+def test_observed_produce_with_acks_zero_is_no_work_in_flight() -> None:
     observed = Observed([T], ["out"])
     for _ in range(3):
         observed(request_of("Produce", 9, produce_request(9, None, acks=0)))
@@ -40,7 +40,7 @@ def test_a_produce_with_acks_0_is_no_work_in_flight() -> None:
 
 
 @pytest.mark.parametrize(("api", "version"), [("OffsetCommit", 10), ("TxnOffsetCommit", 6)])
-def test_commits_of_topics_by_their_ids_are_seen(api: str, version: int) -> None:
+def test_observed_commits_by_topic_id_are_recognized(api: str, version: int) -> None:
     observed = Observed([T], ["out"])
     metadata = request_of("Metadata", 12, {"topics": None})
     observed(answer_of(metadata, {"topics": [{"name": T, "topic_id": TOPIC_ID}]})[0])
@@ -54,7 +54,7 @@ def test_commits_of_topics_by_their_ids_are_seen(api: str, version: int) -> None
     assert isinstance(fact, Committed) and (fact.topic, fact.partition, fact.offset) == (T, 0, 7)
 
 
-def test_a_batch_that_is_none_says_nothing() -> None:
+def test_observed_batch_that_is_malformed_is_ignored() -> None:
     observed = Observed(["in"], [T])
     batch = [ProduceTopic(T, None, [ProducePartition(0, bytes(80))])]
     request = request_of("Produce", 9, ProduceRequest(None, -1, 1_000, batch))
@@ -64,7 +64,7 @@ def test_a_batch_that_is_none_says_nothing() -> None:
     assert observed.facts == [] and observed.open_work() == 0
 
 
-def test_progress_is_seen_even_when_no_more_facts_are_kept(
+def test_observed_progress_is_noticed_beyond_the_kept_facts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "FACTS_MAX", 0)
@@ -73,7 +73,7 @@ def test_progress_is_seen_even_when_no_more_facts_are_kept(
     assert observed.has_gone_on("another", -0.5, frozenset()) and observed.facts == []
 
 
-def test_commits_of_an_instance_are_seen_among_many_of_many_partitions() -> None:
+def test_observed_commits_of_an_instance_are_found_among_many_others() -> None:
     observed = Observed([T], ["out"])
     many = [{"partition_index": n, "committed_offset": 7} for n in range(128)]
     answered = [{"partition_index": n, "error_code": 0} for n in range(128)]
@@ -89,7 +89,7 @@ def test_commits_of_an_instance_are_seen_among_many_of_many_partitions() -> None
     assert observed.committed_at_s("another", 0.5) == []
 
 
-def test_instance_that_waits_for_an_answer_is_not_silent() -> None:
+def test_observed_instance_waiting_for_an_answer_is_not_silent() -> None:
     observed = Observed([T], ["out"])
     request = request_of("JoinGroup", 5, {"group_id": G})
     observed(request)
@@ -107,7 +107,7 @@ def test_instance_that_waits_for_an_answer_is_not_silent() -> None:
     assert observed.silent_since_s("one") == request.at_s
 
 
-def test_answer_with_any_error_shows_finished_work() -> None:
+def test_observed_answer_with_any_error_finishes_its_request() -> None:
     observed = Observed([T], ["out"])
     assert observed.has_finished("one", 0.0), "nobody here ends anything that can be seen"
     request = request_of("OffsetCommit", 8, {"group_id": G, "topics": [OFFSETS]})
@@ -120,7 +120,7 @@ def test_answer_with_any_error_shows_finished_work() -> None:
     assert observed.has_finished("one", 4.0) and not observed.has_finished("one", 5.0)
 
 
-def test_instance_that_is_refused_again_and_again_tries_in_vain_until_it_commits() -> None:
+def test_observed_instance_refused_repeatedly_makes_no_progress_until_it_commits() -> None:
     observed = Observed([T], ["out"])
     topics = [{"name": T, "partitions": [{"partition_index": 0, "error_code": 25}]}]
     for _ in range(5):
@@ -135,7 +135,7 @@ def test_instance_that_is_refused_again_and_again_tries_in_vain_until_it_commits
     assert observed.in_vain("one", float("-inf")) == ""
 
 
-def test_new_session_of_an_id_ends_its_transaction() -> None:
+def test_observed_new_session_of_a_transactional_id_ends_its_transaction() -> None:
     observed = Observed(["in"], [T])
     observed(request_of("Produce", 9, produce_request(9, "app-1")))
     assert observed.open_transactions == {"app-1": "one"}
@@ -145,7 +145,7 @@ def test_new_session_of_an_id_ends_its_transaction() -> None:
     assert observed.open_transactions == {}
 
 
-def test_instance_has_gone_through_when_it_has_committed_and_not_when_it_has_aborted() -> None:
+def test_observed_instance_has_passed_a_fault_after_a_commit_and_not_an_abort() -> None:
     observed = Observed(["in"], [T])
     assert observed.has_gone_through("one", 0.0), "nobody here commits anything that can be seen"
     for at_s, is_commit in ((5.0, False), (6.0, True)):

@@ -27,7 +27,7 @@ def outcome(story: Sequence[Line] = STORY, **judged: object) -> ProveOutcome:
     )  # fmt: skip
 
 
-def test_repr_of_an_outcome_is_its_verdict_seed_and_faults() -> None:
+def test_outcome_repr_has_verdict_seed_and_faults() -> None:
     assert repr(outcome()) == (
         "<AT LEAST ONCE: 1 doubled; seed 41; r-7, doubled: kill -9 of instance-1 before its "
         "OffsetCommit>"
@@ -35,7 +35,7 @@ def test_repr_of_an_outcome_is_its_verdict_seed_and_faults() -> None:
     assert len(repr(outcome(story=STORY * 20))) <= REPR_MAX + 2
 
 
-def test_assertion_about_an_outcome_shows_all_of_it_in_the_report() -> None:
+def test_outcome_in_a_failed_assertion_is_shown_completely() -> None:
     found = outcome()
     with pytest.raises(AssertionError, match="AT LEAST ONCE: 1 doubled; seed 41") as failed:
         assert found.is_exactly_once
@@ -58,7 +58,7 @@ def test_junit_of_an_outcome_is_one_test_that_passes_only_where_something_is_pro
     assert kinds == {"violated": ["failure"], "proved": [], "stood": ["error"]}
 
 
-def test_class_of_a_lazy_local_of_a_failed_test_is_not_read() -> None:
+def test_lazy_local_of_a_failed_test_is_not_evaluated() -> None:
     class Lazy:
         """A lazy object like Django's SimpleLazyObject, or Flask's request outside of one."""
 
@@ -72,7 +72,7 @@ def test_class_of_a_lazy_local_of_a_failed_test_is_not_read() -> None:
     assert [title for title, _ in _outcomes(failed)] == ["oncelog prove"]
 
 
-def test_outcome_without_rest_is_marked_in_json_and_lists_pending_inputs_in_words() -> None:
+def test_outcome_without_an_idle_end_is_marked_and_lists_pending_inputs() -> None:
     found = outcome(pending=["a", "b"])
     assert found.as_fields()["rest"] is True
     found.rest = False
@@ -80,7 +80,7 @@ def test_outcome_without_rest_is_marked_in_json_and_lists_pending_inputs_in_word
     assert "not through: 2 of 3 inputs" in found.lines()
 
 
-def test_report_has_the_story_the_findings_and_an_axis() -> None:
+def test_outcome_report_has_story_findings_and_a_time_axis() -> None:
     found = outcome()
     kind = CATALOGUE["commit-before-produce"]
     found.findings = [ApplicationFinding(kind, "instance-1", "t", "EndTxn was sent", 3.0)]
@@ -96,7 +96,7 @@ def test_report_has_the_story_the_findings_and_an_axis() -> None:
     assert ">0 s</text>" in page and ">60 s</text>" in page and ">10 s</text>" in page
 
 
-def test_report_marks_work_no_closer_than_it_can_be_drawn() -> None:
+def test_outcome_report_draws_marks_no_closer_than_visible() -> None:
     found = outcome()
     times = [n / 1000 for n in range(10_000)]
     found.facts = [Wrote(at, "instance-1", "", "out", 0, 1, 2, 7, 0, -1) for at in times]

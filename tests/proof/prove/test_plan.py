@@ -41,13 +41,13 @@ def names(seed: int, traits: Traits, decks: int = 2) -> list[str]:
     return [fault.name for fault in drawn if is_possible(fault, traits, 2)]
 
 
-def test_a_seed_repeats_its_plan_and_another_has_another() -> None:
+def test_fault_plan_of_one_seed_is_repeatable_and_of_another_different() -> None:
     traits = Traits(TRANSACTIONAL, 2, True)
     assert names(7, traits) == names(7, traits) != names(8, traits)
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_lost_answers_come_in_every_plan_before_the_rest(seed: int) -> None:
+def test_fault_plan_begins_with_lost_answers(seed: int) -> None:
     first = list(islice(draw(seed), len(FIRST) + 1))
     assert set(first) == {*FIRST, AT_BEGIN}
     assert sum(fault.act is Act.LOSE_ANSWER for fault in first) == 4
@@ -57,7 +57,7 @@ def test_lost_answers_come_in_every_plan_before_the_rest(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("seconds", [60.0, 300.0])
-def test_whole_plan_has_every_slow_or_refused_request_that_can_meet_the_application(
+def test_whole_fault_plan_has_every_applicable_slow_or_refused_request(
     seed: int, seconds: float
 ) -> None:
     for traits in (Traits(TRANSACTIONAL | FETCHES, 2, True), Traits(PLAIN | FETCHES, 2, True)):
@@ -81,7 +81,7 @@ def test_whole_plan_has_every_slow_or_refused_request_that_can_meet_the_applicat
 
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("seconds", [10.0, 20.0, 45.0])
-def test_short_plan_has_three_slow_or_refused_requests_that_the_seed_chooses(
+def test_short_fault_plan_has_three_slow_or_refused_requests_chosen_by_seed(
     seed: int, seconds: float
 ) -> None:
     traits = Traits(TRANSACTIONAL | FETCHES, 2, True)
@@ -94,7 +94,7 @@ def test_short_plan_has_three_slow_or_refused_requests_that_the_seed_chooses(
     assert "stall@leader" not in {f.name for g in sure_ones(seed, 60, foreign) for f in g}
 
 
-def test_sure_fault_that_met_no_request_is_tried_again_at_the_end() -> None:
+def test_fixed_fault_without_a_matching_request_is_repeated_at_the_end() -> None:
     groups = sure_ones(7, 60.0, Traits(TRANSACTIONAL | FETCHES, 2, True), 2)
     missed, made = groups[0][0], list[AimedFault]()
     for fault in plan(7, groups, lambda: True):
@@ -104,14 +104,14 @@ def test_sure_fault_that_met_no_request_is_tried_again_at_the_end() -> None:
     assert made[-1] == replace(missed, sure_tries=1)
 
 
-def test_transaction_timeout_of_a_whole_plan_outlasts_its_slowest_produce() -> None:
+def test_whole_fault_plan_transaction_timeout_exceeds_its_slowest_produce() -> None:
     groups = sure_ones(1, 60.0, Traits(TRANSACTIONAL, 2, True), 2)
     slowest_s = max(f.seconds for group in groups for f in group if f.act is Act.SLOW)
     assert lowered_timeouts(60.0).transaction_s > slowest_s + 2
     assert lowered_timeouts(20.0).transaction_s == 10.0
 
 
-def test_sure_faults_are_chosen_by_the_seed() -> None:
+def test_fixed_faults_are_chosen_by_the_seed() -> None:
     traits = Traits(TRANSACTIONAL | FETCHES, 2, True)
     chosen = [sure_ones(seed, 20.0, traits, 2) for seed in range(30)]
     assert chosen == [sure_ones(seed, 20.0, traits, 2) for seed in range(30)]
@@ -121,7 +121,7 @@ def test_sure_faults_are_chosen_by_the_seed() -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("at_most", [0, 3, 40])
-def test_sure_faults_come_between_the_drawn_ones_and_behind_them_when_time_is_over(
+def test_fixed_faults_are_placed_between_the_random_ones_or_after_them(
     seed: int, at_most: int
 ) -> None:
     groups = sure_ones(seed, 60.0, Traits(TRANSACTIONAL | FETCHES, 2, True), 2)
@@ -138,7 +138,7 @@ def test_sure_faults_come_between_the_drawn_ones_and_behind_them_when_time_is_ov
     )
 
 
-def test_plan_has_only_faults_that_can_meet_the_application() -> None:
+def test_fault_plan_has_only_faults_applicable_to_the_application() -> None:
     assert not any("EndTxn" in name or "Txn" in name for name in names(1, Traits(PLAIN, 2, True)))
     assert "lose-answer@OffsetCommit" not in names(1, Traits(TRANSACTIONAL, 2, True))
     foreign = names(1, Traits(PLAIN, 2, False))
@@ -158,7 +158,7 @@ def test_plan_has_only_faults_that_can_meet_the_application() -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_a_transaction_is_paused_before_it_begins_in_every_plan(seed: int) -> None:
+def test_fault_plan_always_pauses_before_a_transaction_begins(seed: int) -> None:
     """An open transaction that the group does not fence may be hidden by its own timeout."""
     version_1 = Traits(TRANSACTIONAL | {"AddPartitionsToTxn"}, 2, True)
     first = islice(draw(seed), len(FIRST) + 1)
@@ -167,7 +167,7 @@ def test_a_transaction_is_paused_before_it_begins_in_every_plan(seed: int) -> No
     assert "pause@before-transaction" not in names(seed, Traits(TRANSACTIONAL, 2, True))
 
 
-def test_faults_are_named() -> None:
+def test_fault_plan_names_of_faults_are_parsed() -> None:
     assert named(" stop, kill@before-commit ,stop") == [
         FAULTS["stop"], FAULTS["kill@before-commit"], FAULTS["stop"],
     ]  # fmt: skip
@@ -175,7 +175,7 @@ def test_faults_are_named() -> None:
         named("stop,kill@noon")
 
 
-def test_commits_behind_a_stall_are_of_piled_up_work() -> None:
+def test_fault_plan_commits_after_a_stall_contain_accumulated_work() -> None:
     assert after_a_stall([1.0, 1.2, 1.4]) == []
     assert after_a_stall([1.0, 1.2, 4.0, 4.1]) == [4.0, 4.1]
     assert after_a_stall([1.0, 4.0, 4.1, 9.0]) == [9.0]
@@ -189,14 +189,14 @@ def test_commits_behind_a_stall_are_of_piled_up_work() -> None:
         ("kill@rebalance", {"ConsumerGroupHeartbeat", "SyncGroup"}),
     ],
 )
-def test_rebalances_of_either_protocol_are_provoked_and_met(name: str, apis: set[str]) -> None:
+def test_fault_plan_provokes_rebalances_of_either_group_protocol(name: str, apis: set[str]) -> None:
     fault = FAULTS[name]
     assert fault.needs_rebalance and fault.apis == apis
     for api in ("SyncGroup", "ConsumerGroupHeartbeat"):
         assert is_possible(fault, Traits(frozenset({api}), 2), 2) is (api in apis)
 
 
-def test_longer_sessions_are_waited_for() -> None:
+def test_fault_plan_waits_longer_for_longer_sessions() -> None:
     short, long = Timeouts(), Timeouts(session_s=45.0)
     assert (short.aim_s, short.longer_s) == (AIM_MIN_S, 0.0)
     assert long.still_s > 45.0 and long.aim_s > long.still_s and long.longer_s == 156.0

@@ -33,20 +33,20 @@ JSON = LogRecord("out", 0, 8, None, b'{"id": "v-1", "of": {"n": 12}, "list": [1]
         (r"regex:y-\d", RECORD, None),
     ],
 )
-def test_an_output_has_its_id_where_match_says(
+def test_output_id_is_read_where_the_match_option_says(
     how: str, record: LogRecord, found: str | None
 ) -> None:
     assert matcher(how)(record) == found
 
 
 @pytest.mark.parametrize("how", ["", "value", "key:x", "header:", "json:", "regex:", "regex:("])
-def test_malformed_match_is_refused(how: str) -> None:
+def test_match_option_that_is_malformed_is_refused(how: str) -> None:
     with pytest.raises(Failure) as refused:
         matcher(how)
     assert refused.value.exit_code == 2
 
 
-def test_an_error_of_the_users_function_fails_the_run(
+def test_user_function_that_raises_fails_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)
@@ -63,7 +63,7 @@ def test_an_error_of_the_users_function_fails_the_run(
     assert told.value.exit_code == 2
 
 
-def test_a_function_is_found_by_its_module() -> None:
+def test_user_function_is_imported_by_its_module_name() -> None:
     assert function("--feed", "json:dumps")([1]) == "[1]"
     for wrong in ("json", "json:", "json:nothing", "no_such_module:f", "json:__name__"):
         with pytest.raises(Failure, match="--feed"):

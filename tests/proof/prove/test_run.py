@@ -27,7 +27,7 @@ def nothing() -> None:
 
 @pytest.mark.cluster
 @pytest.mark.in_turn
-def test_application_killed_between_output_and_commit_is_convicted(
+def test_prove_of_an_application_killed_between_output_and_commit_reports_duplicates(
     tmp_path: Path,
 ) -> None:
     outcome = oncelog.prove(
@@ -45,7 +45,7 @@ def test_application_killed_between_output_and_commit_is_convicted(
 
 @pytest.mark.cluster
 @pytest.mark.in_turn
-def test_a_transactional_application_is_cleared() -> None:
+def test_prove_of_a_transactional_application_reports_exactly_once() -> None:
     outcome = oncelog.prove(
         program("transactional"), faults="lose-answer@EndTxn,kill@before-commit", seed=1
     )
@@ -55,7 +55,7 @@ def test_a_transactional_application_is_cleared() -> None:
 
 
 @pytest.mark.cluster
-def test_an_application_that_does_not_work_is_told_with_its_last_words(
+def test_prove_of_an_application_that_exits_shows_its_last_output(
     oncelog_cluster: oncelog.Cluster,
 ) -> None:
     with pytest.raises(Failure, match="ended with code 4") as told:
@@ -67,7 +67,7 @@ def test_an_application_that_does_not_work_is_told_with_its_last_words(
 
 @pytest.mark.in_turn
 @pytest.mark.cluster
-def test_expect_judges_two_inputs_and_two_outputs(
+def test_prove_with_an_expect_function_judges_two_inputs_and_two_outputs(
     oncelog_cluster: oncelog.Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(PROGRAMS)
@@ -81,7 +81,7 @@ def test_expect_judges_two_inputs_and_two_outputs(
 
 
 @pytest.mark.chaos
-def test_a_plan_is_shrunk_to_the_fault_that_breaks_it(
+def test_prove_shrinks_a_plan_to_the_fault_that_causes_the_violation(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     arguments = ["--seed", "1", "--faults", "cut,lose-answer@Produce,kill@before-commit,add"]
@@ -103,7 +103,9 @@ def test_a_plan_is_shrunk_to_the_fault_that_breaks_it(
     ],
 )
 @pytest.mark.parametrize("seed", range(3))
-def test_whole_plan_gives_the_right_verdict(name: str, verdicts: set[str], seed: int) -> None:
+def test_prove_with_the_whole_plan_gives_the_right_verdict(
+    name: str, verdicts: set[str], seed: int
+) -> None:
     settings: dict[str, Any] = {"seconds": 40.0, "seed": seed}
     outcome = oncelog.prove(program(name), **settings)
     assert outcome.verdict.name in verdicts, outcome
@@ -111,7 +113,7 @@ def test_whole_plan_gives_the_right_verdict(name: str, verdicts: set[str], seed:
 
 @pytest.mark.chaos
 @pytest.mark.parametrize("is_right", [True, False])
-def test_an_aggregate_is_judged_by_its_last_values(
+def test_prove_of_an_aggregation_judges_its_last_values(
     is_right: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(PROGRAMS)
@@ -125,7 +127,7 @@ def test_an_aggregate_is_judged_by_its_last_values(
 
 @pytest.mark.chaos
 @pytest.mark.parametrize("is_right", [True, False])
-def test_a_table_is_judged_in_place_of_a_topic(is_right: bool, tmp_path: Path) -> None:
+def test_prove_of_a_database_sink_judges_its_table(is_right: bool, tmp_path: Path) -> None:
     file = tmp_path / "shop.db"
     outcome = oncelog.prove(
         program("into_database"), outputs=(), seed=3, seconds=25,
@@ -137,7 +139,9 @@ def test_a_table_is_judged_in_place_of_a_topic(is_right: bool, tmp_path: Path) -
 
 @pytest.mark.chaos
 @pytest.mark.parametrize("has_topic", [False, True], ids=["the table", "the topic"])
-def test_a_dual_write_is_cleared(has_topic: bool, tmp_path: Path) -> None:
+def test_prove_of_a_correct_dual_write_reports_exactly_once(
+    has_topic: bool, tmp_path: Path
+) -> None:
     """Rows and records of the same transactions are judged in a run of their own each."""
     file = tmp_path / "shop.db"
     judged: dict[str, Any] = {} if has_topic else {
@@ -161,7 +165,7 @@ def test_a_dual_write_is_cleared(has_topic: bool, tmp_path: Path) -> None:
         ("no-tombstone", "kill@before-EndTxn", True, "AT MOST ONCE"),
     ],
 )
-def test_a_dual_write_without_one_of_its_parts_is_convicted(
+def test_prove_of_a_dual_write_without_a_safeguard_reports_a_violation(
     broken: str, faults: str, has_topic: bool, verdict: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "shop.db"

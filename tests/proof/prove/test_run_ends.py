@@ -23,7 +23,7 @@ def broken() -> None:
 
 
 @pytest.mark.parametrize("problem", [RuntimeError("a mistake"), OSError("no space")])
-def test_error_within_a_run_is_no_violation(
+def test_prove_run_with_an_error_inside_reports_no_violation(
     problem: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def go(self: Run, stack: ExitStack) -> Any:
@@ -35,7 +35,7 @@ def test_error_within_a_run_is_no_violation(
     assert failed.value.exit_code == 2
 
 
-def test_error_at_the_close_of_a_run_is_no_violation(
+def test_prove_run_with_an_error_at_its_close_reports_no_violation(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def go(self: Run, stack: ExitStack) -> Any:
@@ -48,7 +48,7 @@ def test_error_at_the_close_of_a_run_is_no_violation(
     assert failed.value.exit_code == 2 and not run.directory.exists()
 
 
-def test_faults_are_made_as_long_as_was_asked_for() -> None:
+def test_prove_run_makes_faults_for_the_requested_time() -> None:
     """A fault that does not fit an application is drawn, and not made: it is no fault of 400."""
     made: list[AimedFault] = []
 
@@ -101,7 +101,7 @@ class Clock:
 
 
 @pytest.mark.parametrize("seed", range(7))
-def test_sure_faults_are_made_when_time_ends_within_faults_that_belong_together(
+def test_prove_run_makes_fixed_faults_when_time_ends_inside_a_fault_sequence(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock(monkeypatch)
@@ -112,7 +112,7 @@ def test_sure_faults_are_made_when_time_ends_within_faults_that_belong_together(
 
 
 @pytest.mark.parametrize("seconds", [10.0, 60.0, 120.0, 300.0])
-def test_faults_end_early_enough_for_the_drain(
+def test_prove_run_ends_its_faults_early_enough_for_the_drain(
     seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for seed in range(10):
@@ -122,14 +122,14 @@ def test_faults_end_early_enough_for_the_drain(
 
 
 @pytest.mark.parametrize("late_s", [-60.0, 0.0, 30.0, 75.0])
-def test_drain_ends_in_time_whatever_the_faults_took(late_s: float) -> None:
+def test_prove_run_drain_ends_in_time_however_long_the_faults_took(late_s: float) -> None:
     run = Run(ProveSettings(command=("true",)), None, print)
     pace = run._pace(time.monotonic() - late_s)
     assert 20 <= pace.timeout_s <= 60
     assert late_s + pace.timeout_s + 20 <= RUN_ENDS_WITHIN_S
 
 
-def test_drain_lasts_longer_when_asked_for_or_when_the_application_starts_slowly() -> None:
+def test_prove_run_drain_is_longer_on_request_or_for_slow_starts() -> None:
     run = Run(ProveSettings(command=("true",), drain_timeout_s=300.0), None, print)
     assert run._pace(time.monotonic() - 60).timeout_s > 250
     run = Run(ProveSettings(command=("true",)), None, print)
@@ -137,11 +137,11 @@ def test_drain_lasts_longer_when_asked_for_or_when_the_application_starts_slowly
     assert run._pace(time.monotonic() - 90).timeout_s > 150
 
 
-def test_failure_of_an_idle_application_names_its_default_topics() -> None:
+def test_prove_run_of_an_idle_application_names_its_default_topics() -> None:
     run = Run(ProveSettings(command=("true",), outputs=("invoices",)), None, print)
     assert run._defaults() == " --in was not given: ONCELOG_IN is prove-in."
 
 
-def test_program_that_is_not_there_is_missed_before_anything_is_started() -> None:
+def test_prove_run_of_a_missing_program_fails_before_anything_is_started() -> None:
     with pytest.raises(Failure, match="no program 'no-such-program'"):
         Run(ProveSettings(command=("no-such-program",)), None, print)

@@ -26,13 +26,13 @@ from oncelog.proof.prove.settings import ProveSettings
         ({"rate": 5_000, "seconds": 3_600}, "more than 500000 inputs"),
     ],
 )
-def test_a_wrong_value_is_refused(wrong: dict[str, Any], words: str) -> None:
+def test_prove_setting_with_a_wrong_value_is_refused(wrong: dict[str, Any], words: str) -> None:
     with pytest.raises(Failure, match=words) as refused:
         ProveSettings(command=("true",), **wrong)
     assert refused.value.exit_code == 2
 
 
-def test_a_plan_shrinks_from_the_faults_of_the_story_on() -> None:
+def test_prove_shrinks_a_plan_starting_with_the_faults_of_the_story() -> None:
     names = ["stop", "cut", "kill@before-commit", "add"]
     tried = list(candidates(names, ["cut", "kill@before-commit"]))
     assert tried[:2] == [("kill@before-commit",) * 2, ("cut",) * 2]

@@ -31,7 +31,7 @@ STRUCK = (
 )
 
 
-def test_the_story_of_a_doubled_record_has_all_that_took_part_and_nothing_else() -> None:
+def test_story_of_a_duplicated_record_has_exactly_the_requests_involved() -> None:
     outputs = [LogRecord("out", 0, 105, b"a"), LogRecord("out", 0, 205, b"a")]
     of, story = shortest(
         Judgement(doubled={"a": 1}), INPUTS, outputs, matcher("key"), FACTS, STRUCK,
@@ -51,7 +51,7 @@ def test_the_story_of_a_doubled_record_has_all_that_took_part_and_nothing_else()
     ]
 
 
-def test_story_has_the_broker_that_stood_still_at_the_request_of_another_instance() -> None:
+def test_story_includes_the_broker_paused_at_the_request_of_another_instance() -> None:
     outputs = [LogRecord("out", 0, 105, b"a"), LogRecord("out", 0, 205, b"a")]
     stalled = Struck(0.5, "", "stall@leader", "broker 2 (leader) stands still", 1, until_s=13.0)
     early = Struck(0.2, "", "broker@group", "kill -9 of broker 1", 1, until_s=0.9)
@@ -68,7 +68,7 @@ def test_story_of_a_lost_record_ends_with_the_next_fault() -> None:
     assert "no output of a was committed" in told and told[-1] == "FAULT first behind it"
 
 
-def test_story_of_an_aborted_input_names_its_writer_and_its_reader() -> None:
+def test_story_of_an_aborted_input_names_its_writer_and_reader() -> None:
     facts = [*FACTS[:2], InputAborted(0.9, "x", "in", 0, 7, "feeder")]
     of, story = shortest(
         Judgement(doubled={"a": 1}, aborted={"x": 1}), INPUTS, [LogRecord("out", 0, 105, b"x")],
@@ -82,7 +82,7 @@ def test_story_of_an_aborted_input_names_its_writer_and_its_reader() -> None:
     ]
 
 
-def test_it_is_told_of_the_record_with_the_fewest_copies() -> None:
+def test_story_is_about_the_record_with_the_fewest_copies() -> None:
     assert candidates(Judgement(doubled={"a": 2, "b": 1}, lost={"c": 1})) == [("b", "doubled")]
     assert candidates(Judgement(lost={"c": 1})) == [("c", "lost")]
     assert shortest(Judgement(), INPUTS, [], matcher("key"), FACTS, STRUCK) == ("", [])

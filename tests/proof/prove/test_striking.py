@@ -67,7 +67,7 @@ def striker_of(application: NoticingApplication, observed: Any, proxy: Any) -> S
 
 
 @pytest.mark.parametrize("name", ["kill@after-Fetch", "pause-at-work"])
-def test_a_fetch_that_is_answered_after_its_fault_has_missed_meets_nothing(name: str) -> None:
+def test_fetch_fault_answered_after_its_deadline_has_no_effect(name: str) -> None:
     application, polls = NoticingApplication(), LongPolls()
     observed = SimpleNamespace(
         brings_inputs=lambda _: True, open_work=lambda _: 0, silent_since_s=lambda _: None
@@ -98,7 +98,7 @@ def test_silent_instance_is_restarted_and_takes_over_from_a_paused_one() -> None
 
 
 @pytest.mark.parametrize("name", ["slow@Produce", "error@Produce"])
-def test_unanswered_produce_is_neither_late_nor_refused(name: str) -> None:
+def test_produce_without_an_answer_is_never_delayed_or_refused_by_a_fault(name: str) -> None:
     """Its fault would count as made, and as met work."""
     striker = striker_of(NoticingApplication(), SimpleNamespace(), LongPolls())
 
@@ -110,7 +110,7 @@ def test_unanswered_produce_is_neither_late_nor_refused(name: str) -> None:
     assert [match.fits(produce(acks)) for acks in (-1, 1, 0)] == [True, True, False]
 
 
-def test_heartbeats_that_say_nothing_of_partitions_are_let_pass() -> None:
+def test_heartbeats_without_partitions_are_never_delayed_by_a_fault() -> None:
     striker = striker_of(NoticingApplication(), SimpleNamespace(), LongPolls())
     match = striker._match(FAULTS["pause@before-heartbeat"])
 
@@ -123,7 +123,7 @@ def test_heartbeats_that_say_nothing_of_partitions_are_let_pass() -> None:
     assert [fits(owned) for owned in (None, (), ("t",))] == [False, True, True]
 
 
-def test_fault_behind_a_refusal_waits_until_its_instance_has_gone_through() -> None:
+def test_fault_after_a_refusal_waits_until_its_instance_has_continued() -> None:
     """An application skips a refused record a moment later; a paused leader would hide that."""
     looks: list[str] = []
 

@@ -85,19 +85,19 @@ def undone(node_id: int, state: str) -> tuple[GatedCluster, ScheduledFaults]:
     return cluster, context
 
 
-def test_links_that_the_test_has_cut_stay_cut():
+def test_plugin_fault_leaves_links_that_the_test_has_cut():
     cluster = GatedCluster()
     cluster.partition([2], [3])
     make_and_undo(cluster, "partition")
     assert cluster.cuts() == {(2, 3), (3, 2)}
 
 
-def test_links_are_mended_when_the_test_has_killed_another_node():
+def test_plugin_fault_heals_its_links_after_the_test_killed_another_node():
     cluster, _ = undone(3, "down")
     assert cluster.cuts() == {(3, 1)}  # it lives in the process: a node that is down has none
 
 
-def test_the_links_of_a_paused_node_are_mended_when_it_goes_on():
+def test_plugin_fault_heals_the_links_of_a_paused_node_at_its_resume():
     cluster, context = undone(2, "paused")
     assert cluster.cuts() == {(2, 1)}
     cluster.states[2] = "running"
@@ -105,7 +105,7 @@ def test_the_links_of_a_paused_node_are_mended_when_it_goes_on():
     assert cluster.cuts() == set()
 
 
-def test_a_node_that_was_slowed_is_as_quick_as_before():
+def test_plugin_fault_that_slowed_a_node_restores_its_speed():
     cluster = GatedCluster()
     cluster.partition([2], [3])
     make_and_undo(cluster, "slow")
@@ -113,7 +113,7 @@ def test_a_node_that_was_slowed_is_as_quick_as_before():
     assert cluster.cuts() == {(2, 3), (3, 2)}
 
 
-def test_a_fault_waits_for_a_node_that_the_test_has_killed():
+def test_plugin_fault_waits_for_a_node_that_the_test_has_killed():
     class RestartedCluster(GatedCluster):
         checks = 0
 
@@ -128,7 +128,7 @@ def test_a_fault_waits_for_a_node_that_the_test_has_killed():
     assert context.hits == {"slow": 1} and cluster.checks >= 3
 
 
-def test_an_interrupted_run_does_not_wait_for_a_cluster_that_does_not_answer():
+def test_plugin_run_interrupted_does_not_wait_for_a_silent_cluster():
     asked, answer = threading.Event(), threading.Event()
 
     class SilentCluster(GatedCluster):
@@ -148,7 +148,7 @@ def test_an_interrupted_run_does_not_wait_for_a_cluster_that_does_not_answer():
     assert context.ended == 0
 
 
-def test_a_fault_that_never_struck_is_not_counted():
+def test_plugin_fault_without_an_effect_is_not_counted():
     """The test kills a node before its turn, and is over before it starts it again."""
 
     class KilledMeanwhile(GatedCluster):
@@ -171,7 +171,7 @@ def test_a_fault_that_never_struck_is_not_counted():
     assert context.ended == 0  # else the plugin takes it for a test that was struck
 
 
-def test_wait_for_faults_behind_the_end_of_the_test_raises():
+def test_plugin_wait_for_faults_after_the_test_raises():
     context = scheduled(GatedCluster())
     context.thread.start()
     context.stop()

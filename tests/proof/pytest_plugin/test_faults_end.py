@@ -36,7 +36,7 @@ def run(pytester: pytest.Pytester, source: str) -> pytest.RunResult:
     return pytester.runpytest_subprocess("-p", "no:cacheprovider", "-p", "no:xdist", "-s", "-rA")
 
 
-def test_they_end_once_however_a_test_ends(pytester: pytest.Pytester) -> None:
+def test_plugin_faults_end_once_however_a_test_ends(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,
         """
@@ -68,7 +68,7 @@ def test_they_end_once_however_a_test_ends(pytester: pytest.Pytester) -> None:
 
 
 @pytest.mark.in_turn
-def test_fault_that_cannot_end_fails_its_test_and_no_other(pytester: pytest.Pytester) -> None:
+def test_plugin_fault_that_cannot_end_fails_only_its_test(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,
         """
@@ -86,7 +86,7 @@ def test_fault_that_cannot_end_fails_its_test_and_no_other(pytester: pytest.Pyte
     result.stdout.no_fnmatch_line("*INTERNALERROR*")
 
 
-def test_a_marker_without_the_fixture_fails_a_test_that_runs_and_no_other(
+def test_plugin_marker_without_the_fixture_fails_only_its_test(
     pytester: pytest.Pytester,
 ) -> None:
     result = run(
@@ -108,7 +108,9 @@ def test_a_marker_without_the_fixture_fails_a_test_that_runs_and_no_other(
 
 
 @pytest.mark.parametrize("problem", ["KeyboardInterrupt()", "pytest.exit.Exception('over')"])
-def test_interrupted_test_does_not_wait_for_faults(pytester: pytest.Pytester, problem: str) -> None:
+def test_plugin_test_interrupted_does_not_wait_for_faults(
+    pytester: pytest.Pytester, problem: str
+) -> None:
     source = f"""
         import pytest
 

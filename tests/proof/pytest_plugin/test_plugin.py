@@ -67,12 +67,12 @@ def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
 # --- plain parts
 
 
-def test_the_wheel_says_that_it_has_a_plugin():
+def test_plugin_is_registered_by_the_wheel():
     (found,) = [e for e in entry_points(group="pytest11") if e.name == "oncelog"]
     assert found.value == "oncelog.proof.pytest_plugin.plugin"
 
 
-def test_marker_arguments_are_checked():
+def test_plugin_marker_arguments_are_validated():
     assert read_marker((), {"faults": "kill, stop", "seed": 7}).faults == ("kill", "stop")
     with pytest.raises(Failure, match="'explode' is no fault; there are kill, stop"):
         read_marker((), {"faults": "explode"})
@@ -82,7 +82,7 @@ def test_marker_arguments_are_checked():
         read_marker(("kill",) * 6, {})
 
 
-def test_a_project_that_does_not_use_it_pays_next_to_nothing():
+def test_plugin_in_a_project_without_its_use_costs_little_time():
     code = """
 import sys
 import pytest
@@ -97,7 +97,7 @@ print(sorted(sys.modules.keys() - before))
     )
 
 
-def test_its_marker_is_known(pytester):
+def test_plugin_marker_is_registered(pytester):
     result = run(pytester, "--markers")
     result.stdout.fnmatch_lines(["@pytest.mark.oncelog(nodes=3, faults=None, *"])
 
@@ -107,7 +107,7 @@ def test_its_marker_is_known(pytester):
 
 @pytest.mark.cluster
 @pytest.mark.in_turn
-def test_tests_share_a_cluster_and_find_it_whole_and_fresh(pytester):
+def test_plugin_tests_share_a_cluster_that_is_reset_between_them(pytester):
     pytester.makepyfile(
         SESSION
         + """
@@ -144,7 +144,7 @@ def test_tests_share_a_cluster_and_find_it_whole_and_fresh(pytester):
 
 @pytest.mark.cluster
 @pytest.mark.in_turn
-def test_failure_shows_the_timeline_and_the_open_transactions(pytester):
+def test_plugin_failure_shows_the_timeline_and_the_open_transactions(pytester):
     pytester.makepyfile(
         SESSION
         + """
@@ -236,7 +236,7 @@ def test_failure_shows_the_timeline_and_the_open_transactions(pytester):
 
 
 @pytest.mark.chaos
-def test_the_example_of_the_page_runs_as_shown(pytester):
+def test_plugin_example_of_the_page_runs_as_shown(pytester):
     page = (Path(__file__).parents[3] / "docs" / "testing.md").read_text(encoding="utf-8")
     pytester.makepyfile(page.split("```python\n")[1].split("```")[0])
     result = run(pytester)
@@ -273,7 +273,7 @@ def start_waiting(pytester: pytest.Pytester) -> subprocess.Popen[bytes]:
 @pytest.mark.in_turn
 @pytest.mark.cluster
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_nothing_outlives_a_run_that_is_interrupted(pytester, own_temporary_directory, number):
+def test_plugin_run_interrupted_leaves_no_process(pytester, own_temporary_directory, number):
     process = start_waiting(pytester)
     assert left_behind(own_temporary_directory)
     os.kill(process.pid, number)
@@ -283,7 +283,7 @@ def test_nothing_outlives_a_run_that_is_interrupted(pytester, own_temporary_dire
 
 @pytest.mark.in_turn
 @pytest.mark.cluster
-def test_a_cluster_that_does_not_start_leaves_its_words_and_nothing_else(pytester):
+def test_plugin_cluster_that_does_not_start_reports_its_output_and_leaves_no_file(pytester):
     pytester.makepyfile(
         """
     def test_cannot(oncelog_factory):
@@ -297,9 +297,7 @@ def test_a_cluster_that_does_not_start_leaves_its_words_and_nothing_else(pyteste
 
 @pytest.mark.cluster
 @pytest.mark.in_turn
-def test_workers_have_clusters_of_their_own_that_may_be_kept_and_need_no_extras(
-    pytester, own_temporary_directory
-):
+def test_plugin_workers_have_their_own_clusters_without_extras(pytester, own_temporary_directory):
     pytester.makeconftest(
         """
     import sys

@@ -32,7 +32,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         found.down(purge=True)
 
 
-def test_client_logs_in_through_the_proxy_and_rules_meet_its_requests(cluster: Cluster) -> None:
+def test_secured_proxy_forwards_a_login_and_applies_rules_to_its_requests(cluster: Cluster) -> None:
     events: list[Event] = []
     tls = proxy_tls(cluster.data)
     with ProtocolProxy(cluster.client_config(), [events.append], tls=tls) as proxy:
@@ -53,7 +53,7 @@ def test_client_logs_in_through_the_proxy_and_rules_meet_its_requests(cluster: C
             producer.send("orders", b"z").result()
 
 
-def test_client_in_plain_text_comes_to_nothing_and_leaves_nothing(cluster: Cluster) -> None:
+def test_secured_proxy_refuses_a_plaintext_client(cluster: Cluster) -> None:
     with ProtocolProxy(cluster.client_config(), tls=proxy_tls(cluster.data)) as proxy:
         host, port = proxy.address_for("it").split(":")
         with socket.create_connection((host, int(port)), 10) as client:
@@ -66,7 +66,7 @@ def test_client_in_plain_text_comes_to_nothing_and_leaves_nothing(cluster: Clust
     assert time.monotonic() - began_s < 2  # no connection is waited for
 
 
-def test_files_for_clients_name_the_proxy_and_are_their_owners(
+def test_secured_proxy_client_files_name_the_proxy_and_are_private(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     files = write_client_files(cluster.data, tmp_path, "instance-1", "127.0.0.1:7")
@@ -78,7 +78,7 @@ def test_files_for_clients_name_the_proxy_and_are_their_owners(
 
 
 @pytest.mark.in_turn
-def test_prove_judges_an_application_on_a_secured_cluster() -> None:
+def test_prove_on_a_new_secured_cluster_judges_an_application() -> None:
     outcome = oncelog.prove(
         [sys.executable, str(PROGRAMS / "secured.py")],
         faults="lose-answer@EndTxn,kill@before-commit",
@@ -91,7 +91,7 @@ def test_prove_judges_an_application_on_a_secured_cluster() -> None:
 
 
 @pytest.mark.in_turn
-def test_prove_judges_an_application_on_a_secured_cluster_that_was_there(cluster: Cluster) -> None:
+def test_prove_on_an_existing_secured_cluster_judges_an_application(cluster: Cluster) -> None:
     outcome = oncelog.prove(
         [sys.executable, str(PROGRAMS / "secured.py")],
         faults="lose-answer@EndTxn,kill@before-commit",
@@ -104,11 +104,11 @@ def test_prove_judges_an_application_on_a_secured_cluster_that_was_there(cluster
     assert outcome.met == 2 and outcome.judgement.inputs > 50
 
 
-def test_prove_takes_settings_of_a_cluster_that_is_named_alone() -> None:
+def test_prove_on_a_foreign_cluster_requires_its_client_settings() -> None:
     with pytest.raises(Failure, match="--command-config is how to connect to --bootstrap"):
         oncelog.prove(["true"], command_config="client.properties")
 
 
-def test_prove_makes_no_foreign_cluster_secure() -> None:
+def test_prove_on_a_foreign_cluster_with_the_secure_option_is_refused() -> None:
     with pytest.raises(Failure, match="--secure is for the cluster that is made"):
         oncelog.prove(["true"], secure=True, bootstrap="127.0.0.1:1")

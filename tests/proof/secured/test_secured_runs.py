@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore")]
 
 
 @pytest.mark.in_turn
-def test_demo_with_workers_counts_every_flight_once(tmp_path: Path) -> None:
+def test_demo_on_a_secured_cluster_writes_every_flight_once(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with (
         SecretWatch(data),
@@ -33,7 +33,7 @@ def test_demo_with_workers_counts_every_flight_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.chaos
-def test_demo_of_transfers_counts_every_row_once(tmp_path: Path) -> None:
+def test_transfers_demo_on_a_secured_cluster_writes_every_row_once(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with (
         SecretWatch(data),
@@ -46,7 +46,7 @@ def test_demo_of_transfers_counts_every_row_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark_slow
-def test_demo_with_spark_counts_every_flight_once(tmp_path: Path) -> None:
+def test_spark_demo_on_a_secured_cluster_writes_every_flight_once(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with (
         SecretWatch(data),
@@ -59,7 +59,7 @@ def test_demo_with_spark_counts_every_flight_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.in_turn
-def test_chaos_finds_nothing_wrong(tmp_path: Path) -> None:
+def test_chaos_on_a_secured_cluster_has_a_clean_verdict(tmp_path: Path) -> None:
     out = tmp_path / "run"
     with SecretWatch(out):
         done = run_to_end(
@@ -77,7 +77,7 @@ def test_chaos_finds_nothing_wrong(tmp_path: Path) -> None:
 
 
 @pytest.mark.chaos
-def test_chaos_takes_certificates_logins_and_rights_away_and_breaks_no_promise(
+def test_chaos_with_certificate_login_and_acl_faults_has_a_clean_verdict(
     tmp_path: Path,
 ) -> None:
     out = tmp_path / "run"
@@ -104,14 +104,14 @@ def test_chaos_takes_certificates_logins_and_rights_away_and_breaks_no_promise(
         (["--faults", "acl-taken"], "Only with --secure"),
     ],
 )
-def test_chaos_makes_no_fault_that_its_cluster_cannot_meet(
+def test_chaos_on_a_secured_cluster_makes_only_applicable_faults(
     options: list[str], words: str, tmp_path: Path
 ) -> None:
     done = run_to_end([*CLI, "chaos", "run", *options, "--out", str(tmp_path / "run")], 60)
     assert done.returncode == 2 and words in done.stderr
 
 
-def test_bench_measures_transactions_over_tls_and_logins(tmp_path: Path) -> None:
+def test_bench_on_a_secured_cluster_measures_transactions_over_tls(tmp_path: Path) -> None:
     grid = TransactionGrid(records=[1], partitions=[1], repetitions=1, seconds=0.5)
     with bench_target(tmp_path / "none", None, is_secured=True) as target:
         assert target.login["security.protocol"] == "SASL_SSL"
@@ -121,7 +121,7 @@ def test_bench_measures_transactions_over_tls_and_logins(tmp_path: Path) -> None
 
 
 @pytest.mark.in_turn
-def test_plugin_gives_tests_a_secured_cluster(pytester: pytest.Pytester) -> None:
+def test_plugin_marker_secure_gives_a_secured_cluster(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("""
         from oncelog.client import BlockingProducer
 

@@ -12,7 +12,7 @@ def rows(recorder: Recorder, table: str) -> list[dict[str, Any]]:
     return [history.row(table, number) for number in range(history.count(table))]
 
 
-def test_tenure_lasts_until_the_last_heartbeat_that_was_answered_in_it() -> None:
+def test_partition_tenure_lasts_until_the_last_answered_heartbeat_in_it() -> None:
     times = iter(range(1, 100))
     recorder = Recorder.in_memory(clock_ns=lambda: next(times))
     member = RecordedTenures(recorder, 7, "g")
@@ -38,7 +38,7 @@ def test_tenure_lasts_until_the_last_heartbeat_that_was_answered_in_it() -> None
     assert told == [(0, 3), (3, 4)]
 
 
-def test_heartbeat_that_joins_again_confirms_nothing() -> None:
+def test_partition_tenure_is_not_prolonged_by_a_heartbeat_that_rejoins() -> None:
     recorder = Recorder.in_memory()
     member = RecordedTenures(recorder, 7, "g")
     member.says(0)
@@ -52,7 +52,7 @@ def test_heartbeat_that_joins_again_confirms_nothing() -> None:
     assert [row["epoch"] for row in rows(recorder, "member_epochs")] == [3, 4]
 
 
-def test_tenure_begins_with_the_answer_that_gave_it_and_not_when_the_member_takes() -> None:
+def test_partition_tenure_begins_at_the_answer_that_assigned_it() -> None:
     recorder = Recorder.in_memory()
     member = RecordedTenures(recorder, 7, "g")
     first_ns = recorder.now_ns()
@@ -67,7 +67,7 @@ def test_tenure_begins_with_the_answer_that_gave_it_and_not_when_the_member_take
     assert first_ns <= found["asked_ns"] <= before_ns <= found["taken_ns"] <= after_ns
 
 
-def test_reconciliation_lasts_until_the_heartbeat_that_says_it_is_done() -> None:
+def test_reconciliation_lasts_until_the_heartbeat_that_reports_it_done() -> None:
     times = iter(range(1, 100))
     recorder = Recorder.in_memory(clock_ns=lambda: next(times))
     member = RecordedTenures(recorder, 7, "g")

@@ -11,7 +11,7 @@ from oncelog.wire.records import decode_batch
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_a_lie_is_in_the_header_and_under_a_right_checksum(lie: Lie) -> None:
+def test_rough_load_batch_with_a_false_header_has_a_valid_checksum(lie: Lie) -> None:
     sound = _batch([1, 2], False)
     batch = bytearray(sound)
     lie(batch, random.Random(1))
@@ -22,6 +22,6 @@ def test_a_lie_is_in_the_header_and_under_a_right_checksum(lie: Lie) -> None:
     assert is_right is (lie is not _wrong_crc)
 
 
-def test_an_old_record_stands_before_fresh_ones() -> None:
+def test_rough_load_batch_has_an_old_record_before_new_ones() -> None:
     old, fresh = decode_batch(_batch([1, 2], True))
     assert fresh.timestamp - old.timestamp == YEAR_MS

@@ -9,7 +9,9 @@ from oncelog.proof.demo.transfers.database import database_at
 from ....client.dual_write.postgresql import postgresql
 
 
-def test_only_sessions_of_the_demo_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_demo_database_cleanup_ends_only_sessions_of_the_demo(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("PGAPPNAME", "somebody else")
     psycopg = pytest.importorskip("psycopg")
     with postgresql() as server, psycopg.connect(server.url) as stranger:

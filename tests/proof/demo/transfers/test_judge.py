@@ -42,7 +42,7 @@ def names(run: Run) -> set[str]:
     return {finding.name for finding in run.judge().violations}
 
 
-def test_a_clean_run() -> None:
+def test_transfers_judge_of_a_clean_run_has_no_violation() -> None:
     verdict = Run().judge()
     assert verdict.violations == () and (verdict.rows, verdict.distinct) == (3, 3)
     assert verdict.longest_wait_s == 3.0
@@ -99,7 +99,7 @@ def hold_up(run: Run) -> None:
         (hold_up, {"held up"}),
     ],
 )
-def test_planted_violation_of_transfers_is_named(
+def test_transfers_judge_names_each_planted_violation(
     plant: Callable[[Run], None], named: set[str]
 ) -> None:
     run = Run()
@@ -107,14 +107,14 @@ def test_planted_violation_of_transfers_is_named(
     assert names(run) == named <= {each.name for each in TRANSFER_ANOMALIES}
 
 
-def test_time_in_which_something_was_away_is_no_wait() -> None:
+def test_transfers_judge_excludes_outages_from_the_waiting_time() -> None:
     run = Run(waits=[ReaderWait(0, 10.0, 20.0)], away=[(5.0, 12.0), (11.0, 13.0), (15.0, 19.0)])
     assert run.judge().longest_wait_s == pytest.approx(3.0) and names(run) == set()
     run.away = [(21.0, 30.0), (1.0, 9.0)]
     assert names(run) == {"held up"}
 
 
-def test_readers_wait_while_the_stable_offset_stands_below_the_watermark() -> None:
+def test_transfers_judge_reports_readers_blocked_below_the_high_watermark() -> None:
     watch = ReaderWatch({"bootstrap.servers": "127.0.0.1:1"}, "t", 1, shortest_s=1.0)
     key = ("t", 0)
     for now, stable, high in (
@@ -131,7 +131,7 @@ def test_readers_wait_while_the_stable_offset_stands_below_the_watermark() -> No
     assert watch.waits == [ReaderWait(0, 1.0, 4.0), ReaderWait(0, 5.5, 9.5)]
 
 
-def test_an_error_ends_the_watch_of_the_last_stable_offset(
+def test_transfers_watch_of_the_last_stable_offset_ends_at_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     @contextlib.contextmanager

@@ -23,7 +23,7 @@ def sleepers_in(folder: Path) -> Sleepers:
     return Sleepers(settings, folder)
 
 
-def test_killed_service_has_no_open_transaction(tmp_path: Path) -> None:
+def test_transfers_service_that_was_killed_leaves_no_open_transaction(tmp_path: Path) -> None:
     sleepers = sleepers_in(tmp_path)
     try:
         for name in (SERVICES[0], RIVAL):
@@ -36,7 +36,7 @@ def test_killed_service_has_no_open_transaction(tmp_path: Path) -> None:
         sleepers.close()
 
 
-def test_transfer_numbers_stay_unique_after_many_kills(tmp_path: Path) -> None:
+def test_transfers_numbers_stay_unique_after_many_kills(tmp_path: Path) -> None:
     told = sleepers_in(tmp_path)
     firsts = [told.settings_of(name).first for name in (*SERVICES, RIVAL)]
     starts = 60 * 60  # one each second, for an hour

@@ -38,7 +38,7 @@ def run(
 
 
 @pytest.mark.in_turn
-def test_a_service_dies_decided_another_sleeps_and_every_row_has_its_event() -> None:
+def test_transfers_demo_with_killed_and_paused_services_has_an_event_for_every_row() -> None:
     report = run(3, "none", kinds=("decided", "sleeper"))
     assert report.exit_code == 0 and not report.findings
     assert report.verdict.rows == report.verdict.distinct > 20
@@ -47,7 +47,7 @@ def test_a_service_dies_decided_another_sleeps_and_every_row_has_its_event() -> 
 
 
 @pytest.mark.chaos
-def test_an_event_that_is_completed_before_its_row_is_committed_is_missed() -> None:
+def test_transfers_demo_that_completes_an_event_before_its_row_is_reported() -> None:
     report = run(3, "complete-before-commit", kinds=("prepared",))
     assert "without row" in {finding.name for finding in report.findings}
     assert report.exit_code == 1
@@ -64,7 +64,7 @@ def test_an_event_that_is_completed_before_its_row_is_committed_is_missed() -> N
         (["--job", "transfers", "--database", "postgresql://me:hush@127.0.0.1:1/x"], "reached"),
     ],
 )
-def test_demo_of_transfers_refuses_invalid_options(
+def test_transfers_demo_with_invalid_options_is_refused(
     options: list[str],
     words: str,
     capsys: pytest.CaptureFixture[str],
@@ -79,7 +79,7 @@ def test_demo_of_transfers_refuses_invalid_options(
 @pytest.mark.chaos
 @pytest.mark.parametrize("url", URLS)
 @pytest.mark.parametrize("seed", range(10))
-def test_ten_seeds_are_exactly_once(seed: int, url: str | None) -> None:
+def test_transfers_demo_of_ten_seeds_is_exactly_once(seed: int, url: str | None) -> None:
     report = run(seed, "none", url)
     assert report.exit_code == 0 and report.verdict.rows >= 1_000
 
@@ -87,7 +87,7 @@ def test_ten_seeds_are_exactly_once(seed: int, url: str | None) -> None:
 @pytest.mark.chaos
 @pytest.mark.parametrize("broken", BROKEN)
 @pytest.mark.parametrize("seed", range(5))
-def test_a_part_that_is_taken_away_is_missed(seed: int, broken: str) -> None:
+def test_transfers_demo_without_a_safeguard_shows_violations(seed: int, broken: str) -> None:
     report = run(seed, broken, kinds=OF_SERVICES)
     assert report.exit_code == 1
     found = {finding.name for finding in report.findings}

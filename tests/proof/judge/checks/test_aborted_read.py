@@ -28,14 +28,14 @@ def _story(marker: Marker, *, other_replica: Marker | None = None) -> set[str]:
     return story.names() - {"nothing-succeeded"}
 
 
-def test_read_of_a_record_aborted_by_timeout_is_an_aborted_read() -> None:
+def test_record_aborted_by_timeout_and_read_is_an_aborted_read() -> None:
     assert _story(Marker.ABORT) == {"G1a"}
 
 
 @pytest.mark.parametrize("other", [None, Marker.COMMIT])
-def test_record_of_an_unanswered_commit_may_be_read(other: Marker | None) -> None:
+def test_record_of_a_commit_without_an_answer_may_be_read(other: Marker | None) -> None:
     assert _story(Marker.COMMIT, other_replica=other) == set()
 
 
-def test_abort_on_one_replica_alone_proves_no_aborted_read() -> None:
+def test_record_aborted_on_one_replica_only_is_no_aborted_read() -> None:
     assert "G1a" not in _story(Marker.ABORT, other_replica=Marker.COMMIT)

@@ -21,10 +21,10 @@ def _story(*, is_compacted: bool) -> set[str]:
     return story.names()
 
 
-def test_records_that_were_compacted_are_not_lost() -> None:
+def test_records_removed_by_compaction_are_not_lost() -> None:
     assert _story(is_compacted=True) == set()
 
 
-def test_elsewhere_they_are() -> None:
+def test_records_missing_from_an_uncompacted_topic_are_lost() -> None:
     lost = {"unseen", "lost-write", "torn-transaction", "int-poll-skip", "input-invisible"}
     assert _story(is_compacted=False) == lost

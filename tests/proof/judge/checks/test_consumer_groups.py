@@ -42,7 +42,7 @@ class Members:
         return self.story.names()
 
 
-def test_partition_that_is_given_while_another_member_is_still_heard_is_held_twice() -> None:
+def test_partition_assigned_while_its_owner_still_heartbeats_is_held_twice() -> None:
     members = Members()
     first = members.takes(7)
     members.is_heard(first)
@@ -52,7 +52,7 @@ def test_partition_that_is_given_while_another_member_is_still_heard_is_held_twi
     assert members.names() == {"held-twice"}
 
 
-def test_partition_that_goes_around_is_held_once_at_a_time() -> None:
+def test_partition_passed_around_the_group_is_held_once_at_a_time() -> None:
     members = Members()
     for process in (7, 8, 7):
         tenure = members.takes(process)
@@ -61,7 +61,7 @@ def test_partition_that_goes_around_is_held_once_at_a_time() -> None:
     assert members.names() == set()
 
 
-def test_late_take_of_a_stopped_member_is_no_second_owner() -> None:
+def test_late_poll_of_a_stopped_member_is_no_second_owner() -> None:
     """The session ended while it was stopped: the answer to its poll says so."""
     members = Members()
     given_ns = members.story.recorder.now_ns()
@@ -73,7 +73,7 @@ def test_late_take_of_a_stopped_member_is_no_second_owner() -> None:
     assert members.names() == set()
 
 
-def test_late_answer_of_a_stopped_member_is_no_second_owner() -> None:
+def test_late_answer_to_a_stopped_member_is_no_second_owner() -> None:
     members = Members()
     asked_ns = members.story.recorder.now_ns()
     second = members.takes(7, epoch=2)
@@ -84,7 +84,7 @@ def test_late_answer_of_a_stopped_member_is_no_second_owner() -> None:
     assert members.names() == set()
 
 
-def test_two_members_that_are_both_heard_hold_a_partition_twice_whenever_they_asked() -> None:
+def test_partition_owned_by_two_heartbeating_members_is_held_twice() -> None:
     members = Members()
     asked_ns = members.story.recorder.now_ns()
     first = members.takes(7)
@@ -104,14 +104,16 @@ def test_two_members_that_are_both_heard_hold_a_partition_twice_whenever_they_as
         ([(7, 3, 0), (7, 1, 0)], {"member-epoch-fell"}),
     ],
 )
-def test_epochs_go_on_only(told: list[tuple[int, int, int]], found: set[str]) -> None:
+def test_group_epoch_that_decreases_is_reported(
+    told: list[tuple[int, int, int]], found: set[str]
+) -> None:
     members = Members()
     for each in told:
         members.is_told(*each)
     assert members.names() == found
 
 
-def test_join_that_began_before_another_was_answered_may_be_told_less() -> None:
+def test_group_join_that_began_earlier_may_get_a_lower_epoch() -> None:
     members = Members()
     said_ns = members.story.recorder.now_ns()
     members.is_told(7, 3, 0)
@@ -123,7 +125,7 @@ def test_join_that_began_before_another_was_answered_may_be_told_less() -> None:
 @pytest.mark.parametrize(
     ("outcome", "found"), [(OK, {"fenced-commit"}), (FAIL, set()), (OpOutcome.INFO, set())]
 )
-def test_commit_of_a_member_that_another_one_has_followed_is_fenced(
+def test_commit_accepted_after_a_successor_took_the_partition_is_reported(
     outcome: OpOutcome, found: set[str]
 ) -> None:
     members = Members()
@@ -134,7 +136,7 @@ def test_commit_of_a_member_that_another_one_has_followed_is_fenced(
     assert members.names() == found
 
 
-def test_commit_of_a_member_that_has_the_partition_again_is_right() -> None:
+def test_commit_of_a_member_that_got_its_partition_back_is_accepted() -> None:
     members = Members()
     for process, epoch in ((7, 1), (8, 2), (7, 3)):
         members.takes(process, epoch)
@@ -142,9 +144,7 @@ def test_commit_of_a_member_that_has_the_partition_again_is_right() -> None:
     assert members.names() == set()
 
 
-def test_commit_with_the_epoch_of_an_earlier_time_is_fenced_though_the_partition_came_back() -> (
-    None
-):
+def test_commit_with_an_epoch_before_the_partition_returned_is_reported() -> None:
     members = Members()
     for process, epoch in ((7, 1), (8, 2), (7, 3)):
         members.takes(process, epoch)
@@ -152,7 +152,7 @@ def test_commit_with_the_epoch_of_an_earlier_time_is_fenced_though_the_partition
     assert members.names() == {"fenced-commit"}
 
 
-def test_offsets_of_a_transaction_that_a_fenced_member_committed_are_found() -> None:
+def test_transactional_offsets_committed_by_a_fenced_member_are_reported() -> None:
     members, story = Members(), None
     story = members.story
     members.takes(7)

@@ -34,20 +34,22 @@ class Readers:
 
 
 @pytest.mark.parametrize(("stands", "found"), [(9, set()), (5, {"commit-undone"})])
-def test_last_acknowledged_commit_stands(stands: int, found: set[str]) -> None:
+def test_group_offset_of_the_last_acknowledged_commit_is_accepted(
+    stands: int, found: set[str]
+) -> None:
     readers = Readers()
     readers.commit(5)
     readers.commit(9)
     assert readers.names(stands) == found
 
 
-def test_an_offset_that_is_gone_is_undone() -> None:
+def test_group_offset_that_is_gone_is_reported_as_undone() -> None:
     readers = Readers()
     readers.commit(5)
     assert readers.names(-1) == {"commit-undone"}
 
 
-def test_offset_without_a_successful_commit_is_a_finding() -> None:
+def test_group_offset_without_a_successful_commit_is_reported() -> None:
     readers = Readers()
     readers.commit(5)
     readers.commit(7, FAIL)
@@ -55,21 +57,21 @@ def test_offset_without_a_successful_commit_is_a_finding() -> None:
 
 
 @pytest.mark.parametrize(("outcome", "attempts"), [(INFO, 1), (OK, 2)])
-def test_a_request_that_came_late_may_stand(outcome: OpOutcome, attempts: int) -> None:
+def test_group_offset_of_a_late_request_is_accepted(outcome: OpOutcome, attempts: int) -> None:
     readers = Readers()
     readers.commit(5, outcome, attempts=attempts)
     readers.commit(9)
     assert readers.names(5) == set()
 
 
-def test_no_request_comes_later_than_its_generation() -> None:
+def test_group_offset_of_a_request_after_its_generation_is_reported() -> None:
     readers = Readers()
     readers.commit(5, INFO)
     readers.commit(9, generation=2)
     assert readers.names(5) == {"commit-undone"}
 
 
-def test_an_unknown_commit_of_a_later_generation_may_stand() -> None:
+def test_group_offset_of_an_unknown_commit_in_a_later_generation_is_accepted() -> None:
     readers = Readers()
     readers.commit(9)
     readers.commit(5, INFO, generation=2)
@@ -82,7 +84,7 @@ def test_group_without_a_final_offset_is_not_judged() -> None:
     assert readers.names() == set()
 
 
-def test_a_partition_has_another_owner_in_another_generation_only() -> None:
+def test_partition_owner_changes_only_with_the_generation() -> None:
     readers = Readers()
     readers.owns("one", 3)
     readers.owns("one", 3, process=8)  # a static member that came again
@@ -102,7 +104,7 @@ def test_a_partition_has_another_owner_in_another_generation_only() -> None:
         (15, 0, FAIL),  # no coordinator was found
     ],
 )
-def test_outcome_of_a_group_commit_follows_from_error_and_attempts(
+def test_group_commit_outcome_follows_from_error_and_attempts(
     error: int | None, attempts: int, outcome: OpOutcome
 ) -> None:
     assert outcome_of_group_commit(error, attempts) is outcome

@@ -5,7 +5,7 @@ from oncelog.proof.judge.history.schema import Isolation
 from ..small_history import SmallHistory
 
 
-def test_a_phantom_that_only_read_uncommitted_sees_is_found() -> None:
+def test_phantom_record_visible_only_to_read_uncommitted_is_reported() -> None:
     story = SmallHistory()
     story.sent(1, "t/0", 0)
     story.polled("t/0", (0, 1))

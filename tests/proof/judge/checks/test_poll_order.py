@@ -17,24 +17,24 @@ def _story(*, start: int, first: int, log_start: int = 0) -> set[str]:
     return story.names()
 
 
-def test_the_first_poll_of_a_session_leaves_nothing_out() -> None:
+def test_first_poll_of_a_session_may_not_skip_records() -> None:
     assert _story(start=2, first=2) == {"poll-skip"}
 
 
-def test_the_first_poll_of_a_session_begins_not_before_its_start() -> None:
+def test_first_poll_of_a_session_may_not_begin_before_its_start() -> None:
     assert _story(start=4, first=1) == {"nonmonotonic-poll"}
 
 
 @pytest.mark.parametrize("start", [0, 1, 2, -1])
-def test_offsets_without_values_before_the_first_one_are_legal(start: int) -> None:
+def test_poll_that_starts_after_offsets_without_values_is_legal(start: int) -> None:
     assert _story(start=start, first=max(0, (start + 1) // 2)) == set()
 
 
-def test_poll_may_skip_deleted_records() -> None:
+def test_poll_that_skips_deleted_records_is_legal() -> None:
     assert _story(start=2, first=3, log_start=3) == set()
 
 
-def test_the_first_transaction_of_a_session_is_polled_again_from_its_start() -> None:
+def test_first_transaction_of_a_session_that_aborts_is_polled_again_from_its_start() -> None:
     story = SmallHistory()
     for number in range(4):
         story.sent(number, "t/0", number)

@@ -39,20 +39,20 @@ class Job:
         return story.names()
 
 
-def test_job_with_all_offsets_committed_is_clean() -> None:
+def test_read_process_write_job_with_all_offsets_committed_is_clean() -> None:
     job = Job()
     job.did(0, 3)
     job.did(3, 6)
     assert job.names(**{"in": 6}) == set()
 
 
-def test_offsets_that_are_gone_have_fallen_back() -> None:
+def test_read_process_write_job_whose_offsets_disappeared_is_reported() -> None:
     job = Job()
     job.did(0, 6)
     assert job.names(**{"in": -1}) == {"offset-gap"}
 
 
-def test_an_unknown_commit_explains_no_fall_to_where_it_never_led() -> None:
+def test_read_process_write_offset_falls_only_to_one_of_an_unknown_commit() -> None:
     job = Job(inputs=8)
     job.did(0, 6)
     job.did(4, 8, INFO)  # to 8 it may have led, and not to 2
@@ -60,7 +60,7 @@ def test_an_unknown_commit_explains_no_fall_to_where_it_never_led() -> None:
 
 
 @pytest.mark.parametrize(("unknown", "is_gap"), [([(2, 4)], True), ([(2, 4), (4, 6)], False)])
-def test_unknown_commits_explain_only_the_gap_that_they_cover_together(
+def test_read_process_write_gap_is_explained_only_by_unknown_commits_that_cover_it(
     unknown: list[tuple[int, int]], is_gap: bool
 ) -> None:
     job = Job(inputs=8)
@@ -71,14 +71,14 @@ def test_unknown_commits_explain_only_the_gap_that_they_cover_together(
     assert ("offset-gap" in job.names(**{"in": 8})) == is_gap
 
 
-def test_offsets_of_the_first_transaction_that_aborted_do_not_count() -> None:
+def test_read_process_write_offsets_of_an_aborted_first_transaction_are_ignored() -> None:
     job = Job()
     job.did(0, 3, FAIL)
     job.did(3, 6)
     assert "offset-gap" in job.names(**{"in": 6})
 
 
-def test_an_input_that_was_deleted_since_is_no_invisible_one() -> None:
+def test_read_process_write_input_deleted_since_is_not_reported_as_missing() -> None:
     job = Job(start=3)
     job.did(0, 3)
     job.did(3, 6)

@@ -12,19 +12,19 @@ def _three_replicas(story: SmallHistory, *ends: int, in_sync: int = 3, high: int
             story.batch("t/0", offset, replica=replica)
 
 
-def test_a_replica_in_sync_that_has_lost_its_log_is_found() -> None:
+def test_in_sync_replica_without_its_log_is_reported() -> None:
     story = SmallHistory()
     _three_replicas(story, 4, 4, 0)
     assert "replica-divergence" in story.names()
 
 
-def test_a_replica_in_sync_that_has_lost_the_end_of_its_log_is_found() -> None:
+def test_in_sync_replica_without_the_end_of_its_log_is_reported() -> None:
     story = SmallHistory()
     _three_replicas(story, 4, 2, 4)
     assert "replica-divergence" in story.names()
 
 
-def test_a_high_watermark_that_was_written_down_late_is_no_loss() -> None:
+def test_high_watermark_checkpoint_that_lags_is_no_loss() -> None:
     story = SmallHistory()
     story.end("t/0", 4, in_sync=2)
     for replica in (1, 2):
@@ -34,7 +34,7 @@ def test_a_high_watermark_that_was_written_down_late_is_no_loss() -> None:
     assert "replica-divergence" not in story.names()
 
 
-def test_a_replica_that_is_not_in_sync_may_be_behind() -> None:
+def test_replica_outside_the_isr_may_lag() -> None:
     story = SmallHistory()
     story.end("t/0", 4, in_sync=1)
     for replica, end in ((1, 4), (2, 0)):

@@ -3,7 +3,7 @@
 from ..small_history import SmallHistory
 
 
-def test_everything_that_is_gone_is_missed_although_it_was_read_before() -> None:
+def test_records_read_earlier_that_are_gone_are_reported() -> None:
     story = SmallHistory()
     for number in range(3):
         story.sent(number, "t/0", number)
@@ -12,7 +12,7 @@ def test_everything_that_is_gone_is_missed_although_it_was_read_before() -> None
     assert story.names() == {"unseen"}
 
 
-def test_an_empty_topic_without_sends_is_no_loss() -> None:
+def test_empty_topic_without_sends_is_no_loss() -> None:
     story = SmallHistory()
     story.sent(0, "t/0", 0)
     story.polled("t/0", (0, 0))

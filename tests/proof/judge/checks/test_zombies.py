@@ -8,7 +8,7 @@ def _initialized(story: SmallHistory, process: int, *, producer_id: int = -1, ep
     story.recorder.initialize_ended(handle, OK, producer_id=producer_id, epoch=epoch)
 
 
-def test_a_commit_that_was_asked_for_after_the_fence_is_a_zombies() -> None:
+def test_commit_requested_after_its_fence_is_reported_as_a_zombie_commit() -> None:
     story = SmallHistory()
     _initialized(story, 1, producer_id=7, epoch=0)
     old = story.recorder.begin(1, "payments", 7, 0)
@@ -21,7 +21,7 @@ def test_a_commit_that_was_asked_for_after_the_fence_is_a_zombies() -> None:
     assert story.names() == {"zombie-write"}
 
 
-def test_a_library_that_tells_no_producer_id_is_fenced_all_the_same() -> None:
+def test_commit_of_a_library_without_producer_ids_is_checked_against_the_fence() -> None:
     story = SmallHistory()
     _initialized(story, 1)
     _initialized(story, 3)
@@ -32,7 +32,7 @@ def test_a_library_that_tells_no_producer_id_is_fenced_all_the_same() -> None:
     assert story.names() == {"zombie-write"}
 
 
-def test_a_commit_that_was_asked_for_before_the_fence_may_succeed() -> None:
+def test_commit_requested_before_its_fence_may_succeed() -> None:
     for identity in ({}, {"producer_id": 7, "epoch": 0}):
         story = SmallHistory()
         _initialized(story, 1, **identity)

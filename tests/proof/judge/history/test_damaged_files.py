@@ -12,7 +12,7 @@ from oncelog.proof.judge.verdict import judge
 
 
 @pytest.mark.parametrize("name", ["sends.parquet", "names.jsonl"])
-def test_a_damaged_file_is_named(tmp_path: Path, name: str) -> None:
+def test_history_file_that_is_damaged_is_named(tmp_path: Path, name: str) -> None:
     recorder = Recorder.open(tmp_path)
     recorder.send_invoked(recorder.new_process(), "t/0", recorder.new_value())
     recorder.close()

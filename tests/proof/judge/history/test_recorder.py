@@ -54,7 +54,7 @@ def into_files(run: Path, source: Recorder) -> Recorder:
     return made
 
 
-def test_sealing_changes_nothing(tmp_path: Path) -> None:
+def test_history_recorder_sealed_has_the_same_rows(tmp_path: Path) -> None:
     cluster = ModelCluster(3)
     expected = columns(History.of(cluster.recorder))
     made = into_files(tmp_path, cluster.recorder)
@@ -68,7 +68,7 @@ def test_sealing_changes_nothing(tmp_path: Path) -> None:
     assert columns(History.open(tmp_path)) == expected
 
 
-def test_other_tools_read_the_names(tmp_path: Path) -> None:
+def test_history_file_columns_are_readable_by_other_tools(tmp_path: Path) -> None:
     import pyarrow.parquet as pq
 
     into_files(tmp_path, ModelCluster(3).recorder).close()
@@ -78,7 +78,7 @@ def test_other_tools_read_the_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_writers_that_were_killed_leave_whole_rows(tmp_path: Path) -> None:
+def test_history_of_killed_writers_has_only_whole_rows(tmp_path: Path) -> None:
     writers = [
         subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE)
         for _ in range(2)
@@ -109,7 +109,7 @@ def test_writers_that_were_killed_leave_whole_rows(tmp_path: Path) -> None:
     assert columns(History.open(tmp_path)) == before
 
 
-def test_a_torn_file_is_read_up_to_its_end(tmp_path: Path) -> None:
+def test_history_file_with_a_torn_end_is_read_up_to_it(tmp_path: Path) -> None:
     recorder = Recorder.open(tmp_path)
     process = recorder.new_process()
     for _ in range(CHUNK_ROWS + 10):
@@ -124,7 +124,7 @@ def test_a_torn_file_is_read_up_to_its_end(tmp_path: Path) -> None:
     assert History.open(tmp_path).row("sends", 0)["partition"] == "orders/0"
 
 
-def test_memory_of_a_recorder_does_not_grow_with_its_rows(tmp_path: Path) -> None:
+def test_history_recorder_memory_does_not_grow_with_its_rows(tmp_path: Path) -> None:
     import mmap
 
     recorder = Recorder.open(tmp_path)
@@ -138,7 +138,7 @@ def test_memory_of_a_recorder_does_not_grow_with_its_rows(tmp_path: Path) -> Non
     assert History.open(tmp_path).count("sends") == 20 * CHUNK_ROWS
 
 
-def test_a_foreign_format_is_refused(tmp_path: Path) -> None:
+def test_history_file_of_a_foreign_format_is_refused(tmp_path: Path) -> None:
     Recorder.open(tmp_path).close()
     (about,) = tmp_path.rglob("recorder.json")
     about.write_text('{"format": 99}')
@@ -149,7 +149,7 @@ def test_a_foreign_format_is_refused(tmp_path: Path) -> None:
         History.open(tmp_path)
 
 
-def test_a_row_costs_few_calls(tmp_path: Path) -> None:
+def test_history_recorder_row_costs_few_calls(tmp_path: Path) -> None:
     """The calls of Python and C are counted; the rows of a chunk share the cost of its write."""
     recorder, rows = Recorder.open(tmp_path), 1_000
     process = recorder.new_process()
@@ -177,7 +177,7 @@ def test_a_row_costs_few_calls(tmp_path: Path) -> None:
         (20, 1, OpOutcome.INFO),  # NOT_ENOUGH_REPLICAS_AFTER_APPEND
     ],
 )
-def test_the_outcome_of_a_send_by_error_code(
+def test_history_send_outcome_follows_from_the_error_code(
     error: int | None, attempts: int | None, expected: OpOutcome
 ) -> None:
     assert outcome_of_send(error, attempts) is expected
@@ -198,7 +198,7 @@ def test_the_outcome_of_a_send_by_error_code(
         ({"commit_error": -1}, OpOutcome.INFO),
     ],
 )
-def test_the_outcome_of_a_transaction_by_error_code(
+def test_history_transaction_outcome_follows_from_the_error_code(
     end: dict[str, Any], expected: OpOutcome
 ) -> None:
     assert outcome_of_transaction(**end) is expected

@@ -21,13 +21,15 @@ def write(folder: Path, base_offset: int, *, last_offset: int) -> None:
     (folder / f"{END:020d}.snapshot").write_bytes(encode([entry]))
 
 
-def test_data_that_compaction_has_removed_is_not_missed(tmp_path: Path) -> None:
+def test_log_scan_of_a_transaction_removed_by_compaction_reports_no_loss(tmp_path: Path) -> None:
     """Offset commits of the marker's epoch were cleaned away (chaos, seed 51)."""
     write(tmp_path, 0, last_offset=97)
     assert list(check_partition(tmp_path, is_compacted=True)) == []
 
 
-def test_a_snapshot_may_know_of_a_record_that_compaction_has_removed(tmp_path: Path) -> None:
+def test_log_scan_of_a_snapshot_with_a_compacted_record_reports_no_difference(
+    tmp_path: Path,
+) -> None:
     """A later record of the key, behind the snapshot, replaced it (simulation)."""
     kept = encode_batch(
         [Record(0, 7, b"key", b"value")], producer_id=PRODUCER, producer_epoch=0, base_sequence=0
@@ -39,12 +41,12 @@ def test_a_snapshot_may_know_of_a_record_that_compaction_has_removed(tmp_path: P
     assert len(list(check_partition(tmp_path))) == 1
 
 
-def test_data_before_the_beginning_of_the_log_is_not_missed(tmp_path: Path) -> None:
+def test_log_scan_of_data_before_the_log_start_reports_no_loss(tmp_path: Path) -> None:
     write(tmp_path, END - 1, last_offset=97)
     assert list(check_partition(tmp_path)) == []
 
 
-def test_in_a_whole_log_it_is(tmp_path: Path) -> None:
+def test_log_scan_of_data_missing_from_a_whole_log_reports_it(tmp_path: Path) -> None:
     write(tmp_path, 0, last_offset=97)
     ((file, problem),) = check_partition(tmp_path)
     assert file == f"{END:020d}.snapshot" and "the log gives" in problem

@@ -66,14 +66,16 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.mark.in_turn
-def test_sound_files_pass(stopped: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_log_scan_of_undamaged_files_reports_nothing(
+    stopped: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main.run(["check", str(stopped)]) == 0, capsys.readouterr().out
     out = capsys.readouterr().out
     assert "A4, W1, W2" in out
     assert "no promise was broken" in out
 
 
-def test_every_node_was_read(stopped: Path) -> None:
+def test_log_scan_reads_every_node(stopped: Path) -> None:
     recorder = Recorder.in_memory()
     assert dump_logs(recorder, stopped) > 0
     history = History.of(recorder)
@@ -100,7 +102,7 @@ def changed(at: int) -> Callable[[bytes], bytes]:
         ("leader-epoch-checkpoint", lambda content: content.replace(b"0 0\n", b"7 0\n", 1)),
     ],
 )
-def test_a_falsified_file_is_named(
+def test_log_scan_of_a_falsified_file_names_it(
     stopped: Path, tmp_path: Path, suffix: str, change: Callable[[bytes], bytes]
 ) -> None:
     source = stopped / "node-1" / f"{TOPIC}-0"
@@ -115,7 +117,7 @@ def test_a_falsified_file_is_named(
     assert file.name in {name for name, _ in check_partition(copy)}
 
 
-def test_a_snapshot_of_another_state_is_named(stopped: Path, tmp_path: Path) -> None:
+def test_log_scan_of_a_snapshot_with_another_state_names_it(stopped: Path, tmp_path: Path) -> None:
     from oncelog.storage.producers import snapshot
 
     copy = tmp_path / f"{TOPIC}-0"
@@ -128,7 +130,7 @@ def test_a_snapshot_of_another_state_is_named(stopped: Path, tmp_path: Path) -> 
     assert [name for name, _ in check_partition(copy)] == [file.name]
 
 
-def test_a_replica_that_differs_is_named(
+def test_log_scan_of_a_differing_replica_names_it(
     stopped: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = tmp_path / "data"

@@ -51,7 +51,7 @@ def audited(*batches: bytes, hidden: tuple[int, ...] = (3,), until: int = 99, st
     return audit, {finding.name for finding in audit.findings()}
 
 
-def test_a_sound_log() -> None:
+def test_topic_audit_of_an_undamaged_log_reports_nothing() -> None:
     audit, found = audited(*SOUND)
     assert found == set()
     assert (audit.batches, audit.records) == (6, 4)
@@ -59,7 +59,7 @@ def test_a_sound_log() -> None:
     assert audit.open_transactions() == []
 
 
-def test_an_open_transaction_is_listed_and_legal_while_no_reader_sees_it() -> None:
+def test_topic_audit_lists_an_open_transaction_and_accepts_it_while_invisible() -> None:
     audit, found = audited(*SOUND, data(6, 0, epoch=2), until=6)
     assert found == set()
     (one,) = audit.open_transactions()
@@ -91,24 +91,24 @@ BROKEN_RULES = [
 
 
 @pytest.mark.parametrize(("batches", "hidden", "expected"), BROKEN_RULES)
-def test_each_broken_rule_has_its_name(
+def test_topic_audit_names_each_broken_rule(
     batches: tuple[bytes, ...], hidden: tuple[int, ...], expected: str
 ) -> None:
     assert audited(*batches, hidden=hidden)[1] == {expected}
 
 
-def test_every_anomaly_of_an_audit_is_tested() -> None:
+def test_topic_audit_anomaly_of_each_kind_is_tested() -> None:
     tested = {"open-visible"} | {expected for _, _, expected in BROKEN_RULES}
     assert tested == {anomaly.name for anomaly in AUDIT_ANOMALIES}
 
 
-def test_where_a_log_was_cut_a_producer_may_begin_anywhere() -> None:
+def test_topic_audit_of_a_truncated_log_accepts_any_first_sequence() -> None:
     cut = (data(9, 41), marker(10, COMMIT))
     assert audited(*cut, hidden=(), start=9)[1] == set()
     assert audited(*cut, hidden=())[1] == {"sequence-gap"}
 
 
-def test_where_a_log_was_cut_behind_its_data_a_marker_may_come_first() -> None:
+def test_topic_audit_of_a_truncated_log_accepts_a_marker_without_data() -> None:
     """Only the marker of a V1 transaction is left, and its producer continues in its epoch."""
     cut = (marker(9, COMMIT, epoch=0), data(10, 17, open_=False))
     assert audited(*cut, hidden=(), start=9)[1] == set()
@@ -116,14 +116,14 @@ def test_where_a_log_was_cut_behind_its_data_a_marker_may_come_first() -> None:
     assert audited(*higher, hidden=(), start=9)[1] == {"sequence-gap"}
 
 
-def test_sequences_begin_again_after_the_largest() -> None:
+def test_topic_audit_accepts_sequences_that_wrap_after_the_largest() -> None:
     last = data(1, 2**31 - 1, open_=False)
     first = data(0, 2**31 - 2, open_=False)
     batches = (first, last, data(2, 0, open_=False))
     assert audited(*batches, hidden=(), start=1)[1] == set()
 
 
-def test_markers_that_end_nothing_are_legal() -> None:
+def test_topic_audit_accepts_markers_that_end_no_transaction() -> None:
     again = marker(3, COMMIT)
     assert audited(data(0, 0), data(1, 1), marker(2, COMMIT), again, hidden=())[1] == set()
 
@@ -137,7 +137,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.mark.cluster
 @pytest.mark.filterwarnings("ignore")
-def test_a_real_topic(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+def test_topic_audit_of_a_real_topic_counts_its_transactions(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
     asyncio.run(write(cluster.bootstrap, "orders", plain_records=50))
     where = ["--bootstrap", cluster.bootstrap]
     assert main.run(["check", "orders", *where]) == 0
@@ -153,7 +155,7 @@ def test_a_real_topic(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> N
 
 @pytest.mark.cluster
 @pytest.mark.filterwarnings("ignore")
-def test_an_open_transaction_of_a_real_topic(
+def test_topic_audit_of_a_real_topic_lists_its_open_transaction(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def audit_while_open() -> None:

@@ -6,7 +6,7 @@ from oncelog.proof.prove.diagnosis.catalogue import CATALOGUE, PAGE
 ROOT = Path(__file__).resolve().parents[4]
 
 
-def test_each_finding_has_its_section_and_its_remedy_there() -> None:
+def test_diagnosis_finding_of_each_name_has_a_docs_section_with_its_remedy() -> None:
     page = (ROOT / PAGE).read_text(encoding="utf-8")
     sections = dict(re.findall(r"^## (\S+)\n(.*?)(?=^##|\Z)", page, re.M | re.S))
     assert CATALOGUE.keys() <= sections.keys()

@@ -475,7 +475,7 @@ RIGHT = (
 
 
 @pytest.mark.parametrize("history", RIGHT, ids=lambda each: each.__name__)
-def test_right_applications_give_no_finding(history) -> None:
+def test_diagnosis_of_correct_applications_gives_no_finding(history) -> None:
     diagnosis = Diagnosis(is_aggregate=True)
     count = 0
     for seen in history():

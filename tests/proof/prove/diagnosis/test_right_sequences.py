@@ -216,14 +216,14 @@ RIGHT = (
 
 
 @pytest.mark.parametrize("history", RIGHT, ids=lambda each: each.__name__)
-def test_right_way_to_send_again_gives_no_finding(history) -> None:
+def test_diagnosis_of_a_correct_resend_gives_no_finding(history) -> None:
     diagnosis = Diagnosis()
     for seen in history():
         diagnosis.see(seen)
     assert [line for found in diagnosis.findings for line in found.lines()] == []
 
 
-def test_findings_come_in_the_order_of_the_catalogue() -> None:
+def test_diagnosis_findings_are_in_the_order_of_the_catalogue() -> None:
     """The offsets come first: idempotence alone would not repair the application."""
     diagnosis, app = Diagnosis(), Application(name="", producer_id=-1)
     for seen in app.start():

@@ -38,7 +38,9 @@ def seen(*events) -> list[s.Sighting]:
         (6, {"generation_id_or_member_epoch": -1, "member_id": "m"}, False),
     ],
 )
-def test_a_transactional_commit_is_fenced_by_generation_and_member(version, member, is_fenced):
+def test_diagnosis_txn_offset_commit_is_translated_with_generation_and_member(
+    version, member, is_fenced
+):
     values = {
         "transactional_id": "t", "group_id": "g", "producer_id": 1, "producer_epoch": 0,
         "topics": [{"name": "orders", "topic_id": TOPIC_ID, "partitions": [PARTITION]}], **member,
@@ -61,7 +63,9 @@ def test_a_transactional_commit_is_fenced_by_generation_and_member(version, memb
         (8, {"groups": [{"group_id": "g", "topics": None}], "require_stable": True}, True),
     ],
 )
-def test_offset_fetch_says_whether_it_waits_for_pending_offsets(version, values, is_stable):
+def test_diagnosis_offset_fetch_is_translated_with_its_require_stable_flag(
+    version, values, is_stable
+):
     topics = [{"name": "orders", "partitions": [PARTITION]}]
     told = {"topics": topics} if version < 8 else {"groups": [{"group_id": "g", "topics": topics}]}
     (found,) = seen(answer_of(request_of("OffsetFetch", version, values), told)[0])
@@ -74,7 +78,7 @@ def _batch(**fields) -> bytes:
     return encode_batch([Record(5, 0, b"k", b"v"), Record(6, 0, None, b"w")], **fields)
 
 
-def test_a_produce_tells_acks_ids_and_keys_of_its_batches():
+def test_diagnosis_produce_is_translated_with_acks_ids_and_keys_of_its_batches():
     batch = _batch(base_offset=5, producer_id=9, producer_epoch=0, base_sequence=0,
                    transactional=True)  # fmt: skip
     partitions = [produce.ProducePartition(0, batch)]
@@ -96,7 +100,7 @@ def _fetch(isolation_level: int, replica_id: int = -1):
 
 
 @pytest.mark.parametrize("isolation_level", [0, 1])
-def test_a_fetch_by_topic_id_tells_its_topic_once_metadata_has(isolation_level):
+def test_diagnosis_fetch_by_topic_id_is_translated_with_the_name_from_metadata(isolation_level):
     request, answer = _fetch(isolation_level)
     metadata, _ = answer_of(
         request_of("Metadata", 12, {"topics": None}),
@@ -111,12 +115,12 @@ def test_a_fetch_by_topic_id_tells_its_topic_once_metadata_has(isolation_level):
     assert came.keys == ((5, hash(b"k")), (6, hash(b"w")))
 
 
-def test_a_follower_is_no_consumer():
+def test_diagnosis_fetch_of_a_follower_is_not_a_consumer():
     request, answer = _fetch(0, replica_id=2)
     assert seen(request, answer_of(request, answer)[0]) == []
 
 
-def test_records_beyond_the_budget_are_not_looked_at(monkeypatch):
+def test_diagnosis_records_beyond_the_budget_are_not_decoded(monkeypatch):
     monkeypatch.setattr(translating, "RECORDS_PER_S_MAX", 1)
     request, answer = _fetch(1)
     came = seen(answer_of(request, answer)[0])[0]
@@ -125,7 +129,7 @@ def test_records_beyond_the_budget_are_not_looked_at(monkeypatch):
     assert came.is_transactional
 
 
-def test_end_with_a_lost_answer_has_not_ended_for_its_client():
+def test_diagnosis_end_txn_with_a_lost_answer_has_not_ended_for_its_client():
     values = {"transactional_id": "t", "producer_id": 1, "producer_epoch": 0, "committed": True}
     request = request_of("EndTxn", 3, values)
     answer, frame = answer_of(request, {})
@@ -137,7 +141,7 @@ def test_end_with_a_lost_answer_has_not_ended_for_its_client():
     assert [type(one) for one in seen(answer)] == [s.SeenEnded]
 
 
-def test_refused_offsets_of_a_transaction_are_told_with_the_error():
+def test_diagnosis_refused_transactional_offsets_are_translated_with_the_error():
     values = {
         "transactional_id": "t", "group_id": "g", "producer_id": 1, "producer_epoch": 0,
         "generation_id": 4, "member_id": "m",
@@ -151,7 +155,7 @@ def test_refused_offsets_of_a_transaction_are_told_with_the_error():
     assert found.error == "STALE_MEMBER_EPOCH"
 
 
-def test_a_member_tells_its_timeouts():
+def test_diagnosis_join_of_a_member_is_translated_with_its_timeouts():
     values = {
         "group_id": "g", "session_timeout": 6_000, "rebalance_timeout": 300_000, "member_id": "",
         "protocol_type": "consumer", "protocols": [],
@@ -161,20 +165,20 @@ def test_a_member_tells_its_timeouts():
     assert (found.session_ms, found.rebalance_ms) == (6_000, 300_000)
 
 
-def test_undecodable_request_gives_no_sighting():
+def test_diagnosis_request_that_cannot_be_decoded_is_ignored():
     request = request_of("EndTxn", 3, {"transactional_id": "t", "producer_id": 1,
                                        "producer_epoch": 0, "committed": True})  # fmt: skip
     request.version = 99
     assert seen(request) == []
 
 
-def test_connections_are_told():
+def test_diagnosis_connections_are_translated_to_sightings():
     closed = ConnectionClosed(Connection(4, "one", 1, 2), 3.0, "over")
     assert seen(closed) == [s.SeenClosed(at_s=3.0, instance="one", connection=4)]
 
 
 @pytest.mark.parametrize(("after_s", "waited"), [(9.5, [9.5]), (1.0, [])])
-def test_wait_for_an_answer_is_told_unless_it_is_for_records(after_s, waited):
+def test_diagnosis_wait_for_an_answer_is_reported_unless_it_is_a_fetch(after_s, waited):
     """A slow answer is reported at its release: the broker has given it at once."""
     values = {"transactional_id": "t", "producer_id": 1, "producer_epoch": 0, "committed": True}
     request = request_of("EndTxn", 3, values)

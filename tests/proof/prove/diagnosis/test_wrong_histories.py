@@ -534,7 +534,7 @@ WRONG: list[tuple[object, set[str]]] = [
 @pytest.mark.parametrize(
     ("history", "names"), WRONG, ids=lambda each: getattr(each, "__name__", "")
 )
-def test_a_mistake_is_named_and_nothing_else(history, names) -> None:
+def test_diagnosis_of_each_mistake_names_it_and_no_other(history, names) -> None:
     diagnosis = Diagnosis(is_aggregate=history is state_not_rebuilt)
     told = [found for seen in history() for found in diagnosis.see(seen)]
     assert diagnosis.names == names
@@ -544,5 +544,5 @@ def test_a_mistake_is_named_and_nothing_else(history, names) -> None:
         assert any(found.kind.section in line for line in found.lines())
 
 
-def test_every_kind_has_its_history() -> None:
+def test_diagnosis_finding_of_every_kind_has_a_wrong_history() -> None:
     assert set().union(*(names for _, names in WRONG)) == set(CATALOGUE)

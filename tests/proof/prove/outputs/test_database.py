@@ -10,7 +10,7 @@ from oncelog.deploy.cluster.failure import Failure
 from oncelog.proof.prove.outputs.database import DatabaseOutputs
 
 
-def test_rows_become_outputs_keyed_by_the_id(tmp_path: Path) -> None:
+def test_database_rows_are_outputs_keyed_by_their_id(tmp_path: Path) -> None:
     file = tmp_path / "shop.db"
     outputs = DatabaseOutputs(f"sqlite:///{file}?table=invoices&id=order_id")
     outputs.look()
@@ -29,7 +29,7 @@ def test_rows_become_outputs_keyed_by_the_id(tmp_path: Path) -> None:
     assert outputs.moved_at_s == again
 
 
-def test_rows_of_a_run_before_are_no_outputs(tmp_path: Path) -> None:
+def test_database_rows_of_an_earlier_run_are_no_outputs(tmp_path: Path) -> None:
     file = tmp_path / "shop.db"
     connection = sqlite3.connect(file)
     connection.execute("CREATE TABLE invoices (order_id TEXT)")
@@ -47,7 +47,7 @@ def test_rows_of_a_run_before_are_no_outputs(tmp_path: Path) -> None:
         outputs.close()
 
 
-def test_a_table_that_is_there_and_cannot_be_read_is_no_empty_one(tmp_path: Path) -> None:
+def test_database_table_that_exists_and_cannot_be_read_raises(tmp_path: Path) -> None:
     file = tmp_path / "shop.db"
     with sqlite3.connect(file) as connection:
         connection.execute("CREATE TABLE invoices (order_id TEXT)")
@@ -58,7 +58,7 @@ def test_a_table_that_is_there_and_cannot_be_read_is_no_empty_one(tmp_path: Path
     assert refused.value.exit_code == 2
 
 
-def test_a_look_that_began_before_another_one_does_not_come_behind_it(
+def test_database_reading_that_began_earlier_does_not_replace_a_newer_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     outputs = DatabaseOutputs(f"sqlite:///{tmp_path}/shop.db?table=invoices&id=order_id")
@@ -86,7 +86,7 @@ def test_a_look_that_began_before_another_one_does_not_come_behind_it(
     "url",
     ["mysql://h/d?table=t&id=i", "sqlite:///f?table=t", "sqlite:///f?table=t;drop&id=i", "f"],
 )
-def test_malformed_sink_is_refused(url: str) -> None:
+def test_database_sink_with_a_malformed_address_is_refused(url: str) -> None:
     with pytest.raises(Failure, match="--sink") as refused:
         DatabaseOutputs(url)
     assert refused.value.exit_code == 2

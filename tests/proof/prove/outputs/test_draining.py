@@ -88,7 +88,7 @@ def waited(drained: Drain) -> Drain:
     return drained
 
 
-def test_drain_of_an_application_at_rest_ends_early(tmp_path: Path, quickly: None) -> None:
+def test_drain_of_an_idle_application_ends_early(tmp_path: Path, quickly: None) -> None:
     drained = waited(drain(tmp_path, Offsets(committed=2), ["a", "b"]))
     assert drained.unrest is None and drained.restless == "" and not drained.notes
 
@@ -103,7 +103,7 @@ def test_drain_with_an_open_transaction_names_its_instance(tmp_path: Path, quick
     assert "its transaction app-2 stayed open" in drained.notes[0]
 
 
-def test_drain_with_moving_offsets_blames_no_transaction(
+def test_drain_with_advancing_offsets_reports_no_open_transaction(
     tmp_path: Path, quickly: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An application that writes in transactions has one open at any moment."""
@@ -116,7 +116,7 @@ def test_drain_with_moving_offsets_blames_no_transaction(
     assert "outputs or offsets still moved" in drained.notes[0]
 
 
-def test_drain_takes_no_broker_without_an_answer_for_an_open_transaction(
+def test_drain_with_a_broker_without_an_answer_reports_no_open_transaction(
     tmp_path: Path, quickly: None
 ) -> None:
     admin = Offsets(2)
@@ -131,7 +131,7 @@ def test_drain_takes_no_broker_without_an_answer_for_an_open_transaction(
     assert waited(drain(tmp_path, admin, ["a", "b"])).unrest is None
 
 
-def test_drain_with_an_instance_that_ends_again_and_again_names_it(
+def test_drain_with_an_instance_that_exits_repeatedly_names_it(
     tmp_path: Path, quickly: None
 ) -> None:
     drained = waited(drain(tmp_path, Offsets(2), ["a", "b"], Instances(every_s=0.02)))
@@ -139,13 +139,15 @@ def test_drain_with_an_instance_that_ends_again_and_again_names_it(
     assert re.search(r"it ended by itself \d+ times after all was mended", drained.notes[0])
 
 
-def test_drain_after_one_end_waits_for_rest(tmp_path: Path, quickly: None) -> None:
+def test_drain_after_one_exit_waits_until_the_application_is_idle(
+    tmp_path: Path, quickly: None
+) -> None:
     drained = waited(drain(tmp_path, Offsets(2), ["a", "b"], Instances(every_s=600)))
     assert drained.unrest is None
 
 
 @pytest.mark.parametrize(("last_try_s", "is_restless"), [(600.0, True), (-10.0, False)])
-def test_drain_with_an_instance_that_tries_in_vain_names_it(
+def test_drain_with_an_instance_whose_requests_are_refused_names_it(
     tmp_path: Path, quickly: None, last_try_s: float, is_restless: bool
 ) -> None:
     drained = drain(tmp_path, Offsets(2), ["a", "b"])
@@ -158,7 +160,9 @@ def test_drain_with_an_instance_that_tries_in_vain_names_it(
 
 
 @pytest.mark.parametrize("is_open", [True, False])
-def test_output_held_back_by_an_open_transaction_is_not_lost(tmp_path: Path, is_open: bool) -> None:
+def test_output_held_back_by_an_open_transaction_is_not_counted_as_lost(
+    tmp_path: Path, is_open: bool
+) -> None:
     admin = Offsets(committed=2)
     admin.end = int(is_open)
     drained = drain(tmp_path, admin, ["a"])
@@ -171,7 +175,7 @@ def test_output_held_back_by_an_open_transaction_is_not_lost(tmp_path: Path, is_
         assert judgement.lost == {"b": 1} and drained.why == "" and drained.unrest is None
 
 
-def test_a_table_that_cannot_be_read_at_the_end_is_no_verdict(
+def test_database_table_unreadable_at_the_end_gives_no_verdict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(draining, "READ_TIMEOUT_S", 0.2)
@@ -183,7 +187,7 @@ def test_a_table_that_cannot_be_read_at_the_end_is_no_verdict(
         drained.judged(is_last=True)
 
 
-def test_outputs_without_movement_are_judged_once(
+def test_outputs_that_did_not_change_are_judged_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At a million outputs judging takes seconds, in which the proxy waits."""

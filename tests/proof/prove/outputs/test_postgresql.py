@@ -17,7 +17,7 @@ PROGRAM = Path(__file__).parent.parent / "programs" / "into_database.py"
 
 @pytest.mark.cluster
 @pytest.mark.in_turn
-def test_a_table_of_postgresql_is_judged(oncelog_cluster: oncelog.Cluster) -> None:
+def test_postgresql_table_is_judged_as_output(oncelog_cluster: oncelog.Cluster) -> None:
     with postgresql() as server:
         outcome = oncelog.prove(
             [sys.executable, str(PROGRAM)], inputs="rows-in", outputs=(), instances=1,
@@ -28,7 +28,7 @@ def test_a_table_of_postgresql_is_judged(oncelog_cluster: oncelog.Cluster) -> No
     assert [found.kind.name for found in outcome.findings] == ["sink-not-atomic"]
 
 
-def test_a_table_that_is_locked_is_waited_for_no_longer_than_a_while(
+def test_postgresql_table_that_is_locked_is_waited_for_only_a_limited_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A paused instance's transaction holds such a lock."""

@@ -71,7 +71,7 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lateness, "HOLD_S", (0.05, 0.1))
 
 
-def test_slow_request_keeps_its_instance_busy_and_the_next_one_is_of_another() -> None:
+def test_slow_request_fault_keeps_its_instance_busy_and_chooses_another_next() -> None:
     proxy = OfferingProxy("one", "one", "two")
     made = late(proxy)
     fault = replace(FAULTS["slow@Produce"], seconds=0.3, side="answer")
@@ -85,7 +85,7 @@ def test_slow_request_keeps_its_instance_busy_and_the_next_one_is_of_another() -
     assert time.monotonic() - begun_s > 0.25
 
 
-def test_fault_behind_a_slow_request_waits_until_its_sender_has_committed() -> None:
+def test_fault_after_a_slow_request_waits_until_its_sender_committed() -> None:
     """A kill would take back its late reaction otherwise."""
     looks: list[tuple[str, float]] = []
 
@@ -100,11 +100,11 @@ def test_fault_behind_a_slow_request_waits_until_its_sender_has_committed() -> N
     assert looks == [("two", struck.until_s)] * 3
 
 
-def test_slow_request_that_never_comes_is_missed() -> None:
+def test_slow_request_fault_without_a_matching_request_is_reported_as_missed() -> None:
     assert late(OfferingProxy()).slow(FAULTS["slow@EndTxn"], Match(apis={"EndTxn"})) is None
 
 
-def test_stalled_broker_goes_on_when_its_time_is_over() -> None:
+def test_stalled_broker_fault_resumes_the_broker_at_its_end() -> None:
     cluster = PausableCluster()
     made = late(OfferingProxy(), cluster)
     _, what = made.stall(replace(FAULTS["stall@leader"], seconds=0.2), request_of("one"))
@@ -115,7 +115,7 @@ def test_stalled_broker_goes_on_when_its_time_is_over() -> None:
     assert cluster.done == ["pause 2", "resume 2", "in sync"]
 
 
-def test_stalled_broker_is_waited_for_when_no_slow_request_came_meanwhile() -> None:
+def test_stalled_broker_fault_is_waited_for_without_a_slow_request() -> None:
     """The next fault could end the only replica in sync otherwise."""
     cluster = PausableCluster()
     made = late(OfferingProxy(), cluster)
@@ -126,7 +126,7 @@ def test_stalled_broker_is_waited_for_when_no_slow_request_came_meanwhile() -> N
     assert cluster.done == ["pause 2", "resume 2", "in sync"]
 
 
-def test_broker_that_did_not_stop_in_time_does_not_stand_still_for_good() -> None:
+def test_stalled_broker_fault_that_stops_late_resumes_the_broker() -> None:
     class Slow(PausableCluster):
         def pause(self, broker: int) -> None:
             super().pause(broker)
@@ -143,7 +143,9 @@ def test_broker_that_did_not_stop_in_time_does_not_stand_still_for_good() -> Non
     ("overtakes", "words"),
     [(True, "until its transaction had been committed"), (False, "and nothing overtook it")],
 )
-def test_held_produce_waits_for_the_end_of_its_transaction(overtakes: bool, words: str) -> None:
+def test_held_produce_fault_waits_for_the_end_of_its_transaction(
+    overtakes: bool, words: str
+) -> None:
     made = late(OfferingProxy(), has_committed=lambda name, since_s: overtakes and name == "t")
     ending, what = made.hold(FAULTS["hold@Produce"], request_of("one"))
     assert ending is None and what.endswith(words)
