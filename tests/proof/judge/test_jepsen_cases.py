@@ -302,7 +302,7 @@ def test_21_cycle_of_a_read_and_a_write_is_legal(ops: Ops) -> None:
     assert not {"G1c", "G1c-ww"} & ops.verdict().names()
 
 
-def test_22_transaction_that_read_its_own_value_is_legal(ops: Ops) -> None:
+def test_22_transaction_that_read_its_own_value_is_reported(ops: Ops) -> None:
     ops.op(0, "ok", Send("x", "a", 0), poll("x", (0, "a")))
     assert ops.facts("precommitted-read", "partition", "value") == [("x", "a")]
 
