@@ -75,7 +75,7 @@ def transaction(producer: "Producer", marks: list[bytes]) -> bool:
         for point in FAULT_POINTS
     ],
 )
-def test_producer_whose_coordinator_is_killed_gets_the_true_outcome(
+def test_producer_with_a_killed_coordinator_gets_the_true_outcome(
     cluster: Cluster, fault_point: str
 ) -> None:
     from confluent_kafka import Producer

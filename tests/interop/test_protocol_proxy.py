@@ -98,7 +98,7 @@ def bench(server) -> Iterator[Bench]:
 
 @pytest.mark.in_turn
 @pytest.mark.parametrize("client", [Confluent, KafkaPython, Aiokafka], ids=lambda one: one.__name__)
-def test_transaction_whose_commit_answer_is_lost_is_committed_once(bench, client: type[Producer]):
+def test_transaction_with_a_lost_commit_answer_is_committed_once(bench, client: type[Producer]):
     topic, name = bench.new_topic(), f"tx-{uuid.uuid4().hex[:8]}"
     group = f"{name}-readers"
     lost = bench.lose("EndTxn", instance="app", transactional_id=name)

@@ -33,7 +33,7 @@ def sentences(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.__dict__["sentence"] for record in caplog.records]
 
 
-def test_faults_on_links_are_logged_when_they_change(
+def test_link_faults_are_logged_when_they_change(
     door: AdminSocket, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert ask(door, op="heal") == {"ok": True}  # there was no fault
@@ -48,7 +48,7 @@ def test_faults_on_links_are_logged_when_they_change(
     ]
 
 
-def test_level_of_a_logger_changes_while_the_node_runs(door: AdminSocket) -> None:
+def test_logger_level_is_changed_while_the_node_runs(door: AdminSocket) -> None:
     logger = logging.getLogger("oncelog.of.this.test")
     assert ask(door, op="level", level="debug", logger=logger.name) == {"ok": True}
     assert logger.isEnabledFor(logging.DEBUG)

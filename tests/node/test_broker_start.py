@@ -24,7 +24,7 @@ def roots(tmp_path: Path) -> tuple[Path, Path]:
     return found
 
 
-async def test_topic_deleted_behind_the_snapshot_is_removed_without_being_opened(
+async def test_topic_deleted_after_the_snapshot_is_removed_without_being_opened(
     roots: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The node was down, or died before it removed the topic of its snapshot."""
@@ -52,7 +52,7 @@ async def test_topic_deleted_behind_the_snapshot_is_removed_without_being_opened
         assert again.directories_of("b") == []
 
 
-async def test_topic_recreated_behind_the_snapshot_keeps_its_records(
+async def test_topic_recreated_after_the_snapshot_keeps_its_records(
     roots: tuple[Path, Path],
 ) -> None:
     """The snapshot has the older topic of that name; its id is not that of the directory."""
@@ -69,7 +69,7 @@ async def test_topic_recreated_behind_the_snapshot_keeps_its_records(
         assert (hosted.topic_id, hosted.log.log_end_offset) == (NEW_ID, 1)
 
 
-async def test_a_directory_of_no_known_topic_is_set_aside(
+async def test_log_directory_of_an_unknown_topic_is_set_aside(
     roots: tuple[Path, Path], caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running(roots[0]) as broker:
@@ -95,7 +95,7 @@ async def test_a_directory_of_no_known_topic_is_set_aside(
     assert "Delete it if nobody misses" in caplog.text
 
 
-async def test_first_leader_creates_the_cluster_id_once(tmp_path: Path) -> None:
+async def test_cluster_id_is_created_once_by_the_first_leader(tmp_path: Path) -> None:
     """With an empty cluster.id an idle node's metadata log grew by 22 entries a second."""
     names: set[str] = set()
     for _ in range(2):
@@ -108,7 +108,7 @@ async def test_first_leader_creates_the_cluster_id_once(tmp_path: Path) -> None:
     assert len(name) == 22
 
 
-async def test_an_answer_as_large_as_followers_may_want_fits_into_a_message(
+async def test_largest_replica_fetch_answer_fits_into_a_peer_message(
     roots: tuple[Path, Path],
 ) -> None:
     """All records of an answer are one message; a larger one than allowed ends its stream."""

@@ -34,7 +34,7 @@ async def with_a_batch(root: Path) -> tuple[OwnBroker, PartitionLog]:
 
 
 @pytest.mark.parametrize(("part", "step"), [(LogFlushing, "flush"), (LocalLog, "take_snapshot")])
-async def test_a_disk_that_refuses_at_the_end_is_reported(
+async def test_broker_stop_with_a_failing_disk_reports_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: type, step: str
 ) -> None:
     """Else a node would seem to end cleanly, and its next start would recover without a reason."""
@@ -53,14 +53,14 @@ async def test_a_disk_that_refuses_at_the_end_is_reported(
     assert not (tmp_path / "data" / CLEAN_SHUTDOWN).exists()
 
 
-async def test_a_log_that_failed_long_before_the_end_is_not_reported_again(tmp_path: Path) -> None:
+async def test_broker_stop_does_not_report_a_log_that_failed_long_before(tmp_path: Path) -> None:
     broker, log = await with_a_batch(tmp_path)
     log.local.retire("broken")
     await broker.stop()
     assert not (tmp_path / "data" / CLEAN_SHUTDOWN).exists()
 
 
-async def test_a_checkpoint_being_written_when_a_broker_stops_does_not_replace_the_last_one(
+async def test_broker_stop_during_a_checkpoint_write_keeps_the_newer_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Deleted records came back after a clean stop (DeleteRecords)."""

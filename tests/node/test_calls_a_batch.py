@@ -27,7 +27,7 @@ STREAM_MESSAGES = (
 
 
 @pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="counts differ between versions")
-def test_a_batch_takes_no_more_calls_than_it_did(tmp_path: Path) -> None:
+def test_produce_batch_costs_no_more_function_calls_than_recorded(tmp_path: Path) -> None:
     calls = Calls()
 
     async def produce() -> None:

@@ -39,7 +39,9 @@ async def looked(broker: OwnBroker, advanced_ms: int) -> None:
         await asyncio.sleep(0.01)
 
 
-async def test_an_advance_is_followed_by_a_look_at_once_and_kept_for_good(tmp_path: Path) -> None:
+async def test_clock_advance_triggers_checks_immediately_and_is_kept_in_metadata(
+    tmp_path: Path,
+) -> None:
     async with running(tmp_path, settings=CONTROLLED) as broker:
         await broker.create("a")
         await until(lambda: broker.serves("a"))
@@ -66,7 +68,7 @@ async def test_an_advance_is_followed_by_a_look_at_once_and_kept_for_good(tmp_pa
         assert log.log_start_offset == 2
 
 
-async def test_log_opened_before_an_advance_and_served_after_it_uses_the_advance(
+async def test_log_opened_before_a_clock_advance_uses_it_when_served(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running(tmp_path, settings=CONTROLLED) as broker:
@@ -90,7 +92,7 @@ async def test_log_opened_before_an_advance_and_served_after_it_uses_the_advance
         assert local.advanced_since_ms(0) == HOUR_MS
 
 
-async def test_advance_of_a_broker_without_a_controlled_clock_is_refused(tmp_path: Path) -> None:
+async def test_clock_advance_of_a_broker_with_the_system_clock_is_refused(tmp_path: Path) -> None:
     async with running(tmp_path) as broker:
         refused = await advance(broker, HOUR_MS)
         assert "cannot be advanced" in refused["refused"]
@@ -98,7 +100,7 @@ async def test_advance_of_a_broker_without_a_controlled_clock_is_refused(tmp_pat
         assert (clock["is_controlled"], clock["advanced_ms"]) == (False, 0)
 
 
-async def test_invalid_request_is_answered_with_a_message(tmp_path: Path) -> None:
+async def test_admin_request_that_is_invalid_is_answered_with_a_message(tmp_path: Path) -> None:
     async with running(tmp_path, settings=CONTROLLED) as broker:
         for by_ms in (0, -1, 1 << 70, float("inf"), float("nan"), True, "5"):
             assert "1 ms to 100 years" in (await advance(broker, by_ms))["error"]
@@ -107,6 +109,6 @@ async def test_invalid_request_is_answered_with_a_message(tmp_path: Path) -> Non
         assert "unknown op" in (await ask(broker, op="advance"))["error"]
 
 
-def test_the_other_operations_are_answered_without_an_event_loop() -> None:
+def test_admin_requests_other_than_the_clock_are_answered_without_an_event_loop() -> None:
     door = AdminSocket(Path(), LinkGate(), dict)
     assert door._answer(b'{"op": "heal"}') == {"ok": True}

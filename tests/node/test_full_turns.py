@@ -107,7 +107,9 @@ def _apis() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("api", _apis())
-def test_requests_of_many_clients_take_many_turns(served: Served, api: Any) -> None:
+def test_requests_of_many_clients_are_handled_over_many_loop_turns(
+    served: Served, api: Any
+) -> None:
     async def test() -> dict[str, list[tuple[str, int]]]:
         found: dict[str, list[tuple[str, int]]] = {}
         for array, request in _longest_at_once(api.key, api.max_version, served.names).items():
@@ -121,7 +123,7 @@ def test_requests_of_many_clients_take_many_turns(served: Served, api: Any) -> N
     assert served.runner.run(test()) == {}
 
 
-def test_an_append_frees_many_fetches_in_many_turns(served: Served) -> None:
+def test_append_that_completes_many_fetches_takes_many_loop_turns(served: Served) -> None:
     wanted = [FetchPartition(index, 0, 1 << 20) for index in range(PARTITIONS)]
     waiting = FetchRequest(20_000, 1, [FetchTopic("topic-0", None, wanted)])
     record = encode_batch([Record(0, 0, None, b"value")])

@@ -26,7 +26,7 @@ ERRORS = (
 
 
 @pytest.mark.uvloop
-async def test_brokers_survive_links_that_raise_at_every_send(
+async def test_brokers_with_links_that_raise_at_every_send_keep_running(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     contexts: list[dict[str, Any]] = []

@@ -24,13 +24,13 @@ def logged(*arguments: object, **options: object) -> list[str]:
     return stream.getvalue()[:-1].split("\n")
 
 
-def test_message_with_line_ends_is_one_line() -> None:
+def test_log_message_with_line_ends_is_one_line() -> None:
     (line,) = logged("group %s", EVIL)
     assert "g\\x1b[2J\\n2026-11-26" in line
     assert line.isprintable()
 
 
-def test_traceback_keeps_its_lines_below_the_message() -> None:
+def test_log_traceback_keeps_its_lines_below_the_message() -> None:
     try:
         raise ValueError(EVIL)
     except ValueError as error:
@@ -41,7 +41,7 @@ def test_traceback_keeps_its_lines_below_the_message() -> None:
     assert all(line.startswith("  ") and line.isprintable() for line in more)
 
 
-def test_stack_keeps_its_lines_below_the_message() -> None:
+def test_log_stack_keeps_its_lines_below_the_message() -> None:
     _, *more = logged("here", stack_info=True)
     assert more[0] == "  Stack (most recent call last):"
 

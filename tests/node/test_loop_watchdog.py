@@ -30,7 +30,7 @@ from .config.test_broker_config import REQUIRED
 DEADLINE_S = 30
 
 
-async def test_a_job_in_slices_is_named_and_so_is_the_line_where_it_stands() -> None:
+async def test_loop_watchdog_names_the_sliced_job_and_its_current_line() -> None:
     seen = []
 
     def steps() -> Any:
@@ -41,7 +41,7 @@ async def test_a_job_in_slices_is_named_and_so_is_the_line_where_it_stands() -> 
     assert seen[0].startswith("work search by time, in ")
 
 
-async def test_task_is_named_when_no_activity_is_known() -> None:
+async def test_loop_watchdog_names_the_task_when_no_activity_is_known() -> None:
     async def run() -> str:
         return describe(None, asyncio.current_task())
 
@@ -63,7 +63,7 @@ print(code, *signal.getitimer(signal.ITIMER_REAL))
 """
 
 
-def test_no_alarm_outlives_a_node_that_fails(tmp_path: Path) -> None:
+def test_loop_watchdog_alarm_does_not_outlive_a_failed_node(tmp_path: Path) -> None:
     """An alarm killed an interpreter that took long to end: exit code -14, not 1."""
     file = tmp_path / "server.properties"
     file.write_text("".join(f"{name}={value}\n" for name, value in REQUIRED.items()))
@@ -103,7 +103,7 @@ def order(cluster: Cluster, word: str) -> None:
     ("word", "name"),
     [("task", "task taking orders"), ("work", "work loading of a group")],
 )
-def test_code_that_holds_the_loop_of_a_process_is_counted_and_named(
+def test_loop_watchdog_counts_and_names_code_that_blocks_a_process(
     cluster: Cluster, word: str, name: str
 ) -> None:
     before = loop_metrics(cluster)["stalls_over_500_ms"]
@@ -114,7 +114,7 @@ def test_code_that_holds_the_loop_of_a_process_is_counted_and_named(
 
 
 @pytest.mark.cluster
-def test_doctor_ps_and_the_pytest_plugin_name_the_code_that_held_the_loop(cluster: Cluster) -> None:
+def test_loop_watchdog_report_is_shown_by_doctor_ps_and_the_pytest_plugin(cluster: Cluster) -> None:
     handle = ClusterInTest(cluster, read_marker((), {}), seed=1, test="a test", number=1)
     handle.begin()
     order(cluster, "task")
@@ -128,7 +128,7 @@ def test_doctor_ps_and_the_pytest_plugin_name_the_code_that_held_the_loop(cluste
     assert row["stall_ms"] >= 500
 
 
-def test_stalls_are_found_in_the_log_of_a_stopped_node(tmp_path: Path) -> None:
+def test_loop_watchdog_stalls_are_found_in_the_log_of_a_stopped_node(tmp_path: Path) -> None:
     log = tmp_path / "node.log"
     long = Stall(wall_s=0.9, cpu_s=0.7, waited_s=0.1, collected_s=0, activity="request Fetch")
     short = Stall(wall_s=0.9, cpu_s=0.2, waited_s=0.5, collected_s=0, activity="request Fetch")
@@ -140,7 +140,7 @@ def test_stalls_are_found_in_the_log_of_a_stopped_node(tmp_path: Path) -> None:
 
 
 @pytest.mark.cluster
-def test_a_command_that_keeps_the_loop_is_named(cluster: Cluster) -> None:
+def test_loop_watchdog_names_a_metadata_command_that_blocks_the_loop(cluster: Cluster) -> None:
     order(cluster, "command")
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
     admin.create_topics([NewTopic("t", 1, 1)])["t"].result(DEADLINE_S)
@@ -148,7 +148,7 @@ def test_a_command_that_keeps_the_loop_is_named(cluster: Cluster) -> None:
 
 
 @pytest.mark.cluster
-def test_a_process_that_was_stopped_has_not_kept_its_loop(cluster: Cluster) -> None:
+def test_loop_watchdog_ignores_the_time_of_a_stopped_process(cluster: Cluster) -> None:
     before = loop_metrics(cluster)
     process = cluster.node(1).find()
     assert process is not None
@@ -180,13 +180,13 @@ asyncio.run(main())
 """
 
 
-def test_a_stop_is_no_stall_when_another_thread_handles_its_sigcont() -> None:
+def test_loop_watchdog_ignores_a_stop_with_its_sigcont_handled_by_another_thread() -> None:
     answer = run_to_end([sys.executable, "-c", CONTINUED_LATE], DEADLINE_S)
     assert answer.stdout.split() == ["0", "1"], answer.stderr
 
 
 @pytest.mark.cluster
-def test_a_background_task_that_fails_ends_the_broker_with_its_name(cluster: Cluster) -> None:
+def test_background_task_that_fails_stops_the_broker_with_its_name(cluster: Cluster) -> None:
     process = cluster.node(1).find()
     assert process is not None
     order(cluster, "fail")

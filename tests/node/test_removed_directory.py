@@ -39,7 +39,7 @@ def watched(data: Path) -> asyncio.Task[None]:
     return asyncio.create_task(program._raise_when_removed(config))
 
 
-async def test_lock_that_was_cleaned_away_is_taken_again(data: Path) -> None:
+async def test_lock_file_removed_by_a_cleanup_is_recreated(data: Path) -> None:
     watching = watched(data)
     await asyncio.sleep(0)
     (data / LOCK).unlink()
@@ -66,7 +66,9 @@ def replace(data: Path) -> None:
 
 
 @pytest.mark.parametrize("loss", [empty, move, replace])
-async def test_broker_without_its_directory_ends(data: Path, loss: Callable[[Path], None]) -> None:
+async def test_broker_with_a_removed_data_directory_stops(
+    data: Path, loss: Callable[[Path], None]
+) -> None:
     watching = watched(data)
     await asyncio.sleep(0)
     loss(data)

@@ -190,7 +190,7 @@ def test_invariant_check_reports_a_log_marked_damaged_without_damage_once(
     hosted.log.local.retire()
 
 
-def test_invariant_check_reports_a_producer_whose_last_batch_is_not_in_the_log(
+def test_invariant_check_reports_a_producer_without_its_last_batch_in_the_log(
     tmp_path: Path,
 ) -> None:
     log = replica(tmp_path / "a", [b"one"]).log

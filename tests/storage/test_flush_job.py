@@ -134,7 +134,7 @@ def test_batches_left_unsynced_by_flush_messages_are_covered_by_the_next_flush(l
     assert log.flushing.own_end_offset == 3
 
 
-def test_flush_whose_sync_fails_marks_the_log_as_failed_permanently(logs, monkeypatch, log):
+def test_flush_with_a_failing_sync_marks_the_log_as_failed_permanently(logs, monkeypatch, log):
     logs.lead(log)
     failures = []
     log.local.disk.on_failure = lambda: failures.append(True)

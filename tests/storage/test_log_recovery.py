@@ -353,7 +353,7 @@ def test_damaged_index_is_rebuilt_even_after_a_clean_shutdown(tmp_path, suffix, 
     [(False, False, False), (False, True, True), (True, True, True), (True, False, False)],
 )
 @pytest.mark.parametrize("kept_batches", [0, 2])
-def test_log_whose_segment_end_was_lost_in_a_power_cut_ends_there(
+def test_log_with_a_segment_end_lost_in_a_power_cut_ends_there(
     log, tmp_path, is_compacted, machine_restarted, is_a_hole, kept_batches
 ):
     """A power cut may take a segment's end between two batches, and leave a newer segment.
@@ -662,7 +662,9 @@ def test_log_with_a_damaged_marker_fails_alone(logs, is_in_last_segment: bool) -
     ],
 )
 @pytest.mark.parametrize("count", [1, 6])
-def test_log_whose_last_batch_has_a_damaged_base_offset_is_refused(log, start, count, byte) -> None:
+def test_log_with_a_damaged_base_offset_in_its_last_batch_is_refused(
+    log, start, count, byte
+) -> None:
     """No checksum covers the offset, no later batch contradicts it, and followers copied it."""
     for _ in range(count):
         lead(log, 1)

@@ -367,7 +367,7 @@ def test_log_directory_with_batches_and_damaged_metadata_is_refused(logs, at):
 
 
 @pytest.mark.parametrize("damaged", [(0,), (19, 30), (8, 33, 44, 51)])
-def test_directory_whose_metadata_is_this_topics_but_for_some_bytes_is_opened(logs, damaged):
+def test_log_directory_with_slightly_damaged_metadata_of_this_topic_is_opened(logs, damaged):
     """A single replica stayed offline until an operator removed the file."""
     log = logs.open()
     logs.lead(log)
@@ -385,7 +385,7 @@ def test_directory_whose_metadata_is_this_topics_but_for_some_bytes_is_opened(lo
 
 
 @pytest.mark.parametrize("left", [b"", bytes(60), b"version: 0\ntopic_id: A"])
-def test_log_directory_whose_metadata_was_never_synced_is_accepted(logs, left):
+def test_log_directory_with_metadata_that_was_never_synced_is_accepted(logs, left):
     logs.open().close()
     path = logs.directory / "partition.metadata"
     path.write_bytes(left)

@@ -59,7 +59,7 @@ ELSEWHERE: dict[Key, str] = {
     ("docs/security.md", "oncelog up --secure"): "tests/deploy/cluster/secured/"
     "test_secured_cluster.py::test_command_line_logs_in_as_admin_and_prints_passwords",
     ("docs/security.md", "refused User:alice"): "tests/node/security/test_refusals.py::"
-    "test_a_refusal_is_a_line_that_says_which_acl_would_help",
+    "test_refused_request_is_logged_with_the_acl_that_would_allow_it",
     ("docs/spark-reference.md", "KAFKA_CA_FILE"): "tests/pipeline/test_secured.py::"
     "test_secured_page_program_runs_with_the_permissions_of_the_page",
     ("docs/spark-reference.md", "newest_by_key"): "tests/pipeline/sink/test_repair.py::"

@@ -71,7 +71,7 @@ def test_writer_without_an_answer_to_its_decided_commit_repeats_it_before_the_ne
     assert writer.phase is WriterPhase.OPENING
 
 
-def test_writer_whose_last_block_a_successor_completed_is_superseded_before_the_next_block() -> (
+def test_writer_with_a_last_block_completed_by_a_successor_is_superseded_at_the_next_block() -> (
     None
 ):
     """The block would run on a connection that is never rolled back."""
@@ -97,7 +97,7 @@ def test_writer_without_an_answer_to_its_abort_repeats_it_before_the_next_block(
     assert writer.step(steps.Aborted()) == steps.BeginBoth()
 
 
-def test_writer_whose_decided_transaction_was_aborted_raises_decision_overruled_at_each_call() -> (
+def test_writer_with_an_aborted_decided_transaction_raises_decision_overruled_at_each_call() -> (
     None
 ):
     writer = decided()

@@ -171,7 +171,7 @@ async def test_batch_that_is_refused_does_not_fail_the_batches_after_it(monkeypa
 
 
 @pytest.mark.parametrize("where", ["_encode", "_decide"])
-async def test_sender_whose_loop_failed_leaves_the_producer_in_a_fatal_error(monkeypatch, where):
+async def test_sender_with_a_failed_loop_leaves_the_producer_in_a_fatal_error(monkeypatch, where):
     """Then a flush returns, since no batch is left; a commit after it would lose those records."""
     context = SenderContext(monkeypatch)
 

@@ -229,7 +229,7 @@ def test_abort_that_timed_out_accepts_only_another_abort(context):
     assert context.identity.producer_epoch == 1
 
 
-def test_abort_whose_new_epoch_request_failed_may_be_repeated():
+def test_abort_with_a_failed_new_epoch_request_may_be_repeated():
     context = SessionContext(is_v2=False)
     context.run("init", "begin", "write")
     context.session.uncertain()

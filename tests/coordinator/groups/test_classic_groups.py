@@ -86,7 +86,7 @@ def test_initial_rebalance_delay_is_not_prolonged_beyond_the_rebalance_timeout()
     assert one.answer.generation == 1
 
 
-def test_classic_group_whose_first_member_leaves_in_the_initial_delay_is_empty() -> None:
+def test_classic_group_with_a_first_member_that_leaves_in_the_initial_delay_is_empty() -> None:
     groups = Groups(initial_rebalance_delay_ms=3000)
     member, ticket = groups.new_member()
     assert groups.leave((member, None)) == [0]
@@ -163,7 +163,7 @@ def test_pending_member_that_never_joins_delays_a_rebalance_for_one_session(
     assert [ticket.error for ticket in tickets] == [0, 0]
 
 
-def test_new_member_whose_client_disappeared_is_removed_after_five_minutes(groups: Groups) -> None:
+def test_new_member_of_a_vanished_client_is_removed_after_five_minutes(groups: Groups) -> None:
     static = groups.join(instance="i", rebalance_ms=10_000_000)
     groups.pass_time(0)
     groups.sync(static.answer.member_id)

@@ -299,7 +299,7 @@ def test_init_producer_id_during_an_open_transaction_fences_it(epoch) -> None:
     assert outcome(init(after, expected=(PID, epoch))) == FENCED
 
 
-def test_init_producer_id_whose_fence_was_not_written_raises_the_epoch_only_once() -> None:
+def test_init_producer_id_with_an_unwritten_fence_raises_the_epoch_only_once() -> None:
     """KAFKA-9666: an epoch is raised only with a durable record."""
     record = opened(32764, S.ONGOING)
     decisions = {init(record).record.producer_epoch for _ in range(5)}

@@ -202,7 +202,7 @@ def test_down_all_with_one_cluster_that_cannot_be_ended_still_ends_the_others(
     assert told[2].startswith("ended: 2 processes")
 
 
-def test_demo_whose_cluster_cannot_start_reports_the_reason_and_leaves_no_directory(
+def test_demo_with_a_cluster_that_cannot_start_reports_the_reason_and_leaves_no_directory(
     scratch: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as holder:

@@ -117,7 +117,7 @@ def test_guardian_holds_only_one_pipe_of_its_owner(tmp_path: Path) -> None:
         assert os.getsid(guardian) == guardian
 
 
-def test_process_whose_owner_is_gone_or_younger_is_an_orphan() -> None:
+def test_process_with_a_gone_or_younger_owner_is_an_orphan() -> None:
     """A pid that has another owner now proves nothing."""
     us, parent = psutil.Process(), os.getppid()
     with subprocess.Popen(["sleep", "300"]) as younger:

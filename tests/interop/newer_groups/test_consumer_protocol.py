@@ -175,7 +175,7 @@ def test_exactly_once_copy_with_joining_and_leaving_members_is_exact(
     assert described(bootstrap, group).type.name == "CONSUMER"
 
 
-def test_consumer_group_whose_coordinator_is_killed_continues(
+def test_consumer_group_with_a_killed_coordinator_continues(
     newer_cluster: Cluster, stack: ExitStack
 ) -> None:
     group, bootstrap = "outlives", newer_cluster.bootstrap

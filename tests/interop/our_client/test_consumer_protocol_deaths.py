@@ -165,12 +165,12 @@ async def copies(ground: Ground, kills: int, patience_s: float) -> None:
 
 
 @pytest.mark.in_turn
-def test_consumer_group_whose_coordinator_is_killed_loses_no_record(cluster):
+def test_consumer_group_with_a_killed_coordinator_loses_no_record(cluster):
     asyncio.run(members_come_and_go(of_ours(cluster), 3, 2 * TIMEOUT_S))
 
 
 @pytest.mark.in_turn
-def test_exactly_once_copies_whose_group_coordinator_is_killed_are_exact(cluster):
+def test_exactly_once_copies_with_a_killed_group_coordinator_are_exact(cluster):
     asyncio.run(copies(of_ours(cluster), 2, 2 * TIMEOUT_S))
 
 

@@ -178,7 +178,7 @@ async def test_transactions_with_a_paused_partition_leader_are_exactly_once(clus
 
 
 @pytest.mark.in_turn
-async def test_group_member_whose_coordinator_is_killed_stays_in_its_group(cluster):
+async def test_group_member_with_a_killed_coordinator_stays_in_its_group(cluster):
     topic = await new_topic(cluster.bootstrap, PARTITIONS)
     lost: list[object] = []
     settings = {"group_id": topic, "auto_offset_reset": "earliest", **SETTINGS}

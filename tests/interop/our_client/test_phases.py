@@ -198,7 +198,7 @@ async def test_prepared_transaction_with_a_killed_coordinator_is_ended_by_its_to
 
 @whole
 @pytest.mark.parametrize("strategy", ["cooperative-sticky", pytest.param("range", marks=whole)])
-async def test_consumer_group_whose_coordinator_is_killed_in_each_phase_keeps_its_commits(
+async def test_consumer_group_with_its_coordinator_killed_in_each_phase_keeps_its_commits(
     cluster, strategy
 ):
     """No committed record is read again, and none is left out."""

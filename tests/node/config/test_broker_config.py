@@ -31,7 +31,7 @@ def refusal(properties: dict[str, str]) -> str:
     return str(caught.value)
 
 
-def test_five_keys_are_enough() -> None:
+def test_broker_config_of_five_keys_is_complete() -> None:
     found = config()
     assert (found.node_id, found.voter_ids) == (1, (1, 2, 3))
     (listener,) = found.endpoints
@@ -43,13 +43,13 @@ def test_five_keys_are_enough() -> None:
     )
 
 
-def test_a_single_node_replicates_nothing() -> None:
+def test_broker_config_of_a_single_node_has_replication_factor_one() -> None:
     found = BrokerConfig.from_properties(REQUIRED | {"oncelog.voters": "1"})
     assert found.default_replication_factor == found.offsets_topic_replication_factor == 1
     assert found.cluster_defaults["min.insync.replicas"] == "1"
 
 
-def test_every_missing_key_is_named_at_once() -> None:
+def test_broker_config_names_all_missing_keys_together() -> None:
     message = refusal({})
     assert all(name in message for name in REQUIRED)
 
@@ -63,7 +63,7 @@ def test_every_missing_key_is_named_at_once() -> None:
         ("min.insync.replica", "min.insync.replicas"),
     ],
 )
-def test_an_unknown_key_is_refused_with_the_nearest_known(name: str, nearest: str) -> None:
+def test_broker_config_with_an_unknown_key_names_the_nearest_known(name: str, nearest: str) -> None:
     assert refusal(REQUIRED | {name: "1"}) == (
         f"Unknown configuration {name}. Did you mean {nearest}?"
     )
@@ -82,7 +82,7 @@ def test_an_unknown_key_is_refused_with_the_nearest_known(name: str, nearest: st
         ("", "127.0.0.1", "skeleton"),
     ],
 )
-def test_record_validation_that_is_unset_follows_the_listener(
+def test_record_validation_level_when_unset_follows_the_listener(
     host: str, advertised: str, level: str
 ) -> None:
     properties = REQUIRED | {"listeners": f"PLAINTEXT://{host}:9092"}
@@ -93,7 +93,7 @@ def test_record_validation_that_is_unset_follows_the_listener(
     assert BrokerConfig.from_properties(properties).record_validation == "full"
 
 
-def test_key_without_a_similar_one_is_refused_without_a_hint() -> None:
+def test_broker_config_key_without_a_similar_one_is_refused_without_a_hint() -> None:
     assert refusal(REQUIRED | {"zzzzzzz": "1"}) == "Unknown configuration zzzzzzz."
 
 
@@ -126,14 +126,16 @@ def test_key_without_a_similar_one_is_refused_without_a_hint() -> None:
         ("log.cleaner.min.compaction.lag.ms", str(2**63 - 1), ""),
     ],
 )
-def test_invalid_value_is_refused_with_a_sentence(name: str, value: str, says: str) -> None:
+def test_broker_config_with_an_invalid_value_is_refused_with_a_sentence(
+    name: str, value: str, says: str
+) -> None:
     if says:
         assert says in refusal(REQUIRED | {name: value})
     else:
         BrokerConfig.from_properties(REQUIRED | {name: value})
 
 
-def test_two_topic_defaults_that_clash_are_refused() -> None:
+def test_broker_config_with_contradicting_topic_defaults_is_refused() -> None:
     clash = {
         "log.cleaner.min.compaction.lag.ms": "10",
         "log.cleaner.max.compaction.lag.ms": "5",
@@ -141,18 +143,18 @@ def test_two_topic_defaults_that_clash_are_refused() -> None:
     assert "min.compaction.lag.ms" in refusal(REQUIRED | clash)
 
 
-def test_all_invalid_values_are_reported_at_once() -> None:
+def test_broker_config_reports_all_invalid_values_together() -> None:
     message = refusal(REQUIRED | {"nope": "1", "node.id": "x", "max.connections": "0"})
     assert len(message.splitlines()) == 3
 
 
-def test_advertised_address_can_differ_from_the_bound_one() -> None:
+def test_advertised_listener_address_may_differ_from_the_bound_one() -> None:
     found = config(listeners="PLAINTEXT://0.0.0.0:1", advertised_listeners="PLAINTEXT://[::1]:2")
     (listener,) = found.endpoints
     assert (listener.bind, listener.advertised) == (("0.0.0.0", 1), ("::1", 2))
 
 
-def test_the_finer_unit_wins() -> None:
+def test_retention_given_in_a_finer_unit_overrides_a_coarser_one() -> None:
     assert config(log_retention_hours="2").topic_defaults["retention.ms"] == "7200000"
     assert config(log_retention_hours="2", log_retention_minutes="3").topic_defaults[
         "retention.ms"
@@ -164,20 +166,20 @@ def test_the_finer_unit_wins() -> None:
     assert config(log_roll_hours="1").topic_defaults["segment.ms"] == "3600000"
 
 
-def test_topic_defaults_are_configs_of_the_storage() -> None:
+def test_topic_defaults_of_the_broker_config_are_used_by_the_log() -> None:
     found = config(log_segment_bytes="2000000", log_cleanup_policy="compact,delete")
     log_config = LogConfig.from_topic_configs({}, found.topic_defaults)
     assert log_config.segment_bytes == 2_000_000
     assert log_config.is_compacted
 
 
-def test_every_topic_config_with_a_broker_name_has_its_key() -> None:
+def test_topic_config_with_a_broker_name_has_a_broker_key() -> None:
     for row in TOPIC_CONFIGS.values():
         if row.broker_name is not None:
             assert BROKER_KEYS[row.broker_name].topic_config == row.name
 
 
-def test_every_key_is_documented_and_its_default_is_within_its_bounds() -> None:
+def test_broker_key_of_each_name_is_documented_with_a_default_within_its_bounds() -> None:
     found = config()
     for name, key in BROKER_KEYS.items():
         assert key.doc.endswith("."), name
@@ -187,12 +189,12 @@ def test_every_key_is_documented_and_its_default_is_within_its_bounds() -> None:
         found.text_of(name)
 
 
-def test_the_configuration_is_frozen() -> None:
+def test_broker_config_is_immutable() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         config().node_id = 2  # type: ignore[misc]
 
 
-def test_properties_are_read_as_java_reads_them() -> None:
+def test_properties_file_is_parsed_like_java_does() -> None:
     text = "# a comment\n! another\n\n a = 1 \nb:2\nc=x=y\nd=one,\\\n   two\nurl=PLAINTEXT://h:1\n"
     assert parse_properties(text) == {
         "a": "1",
@@ -215,23 +217,23 @@ def test_properties_are_read_as_java_reads_them() -> None:
         ("a=", ""),
     ],
 )
-def test_escapes_are_those_of_java(line: str, value: str) -> None:
+def test_properties_file_escapes_equal_those_of_java(line: str, value: str) -> None:
     assert parse_properties(line) == {"a": value}
 
 
 @pytest.mark.parametrize("character", ["\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029"])
-def test_properties_end_lines_as_java_does(character: str) -> None:
+def test_properties_file_lines_end_like_those_of_java(character: str) -> None:
     """A value cannot contain a key behind a line end of Unicode that Java does not know."""
     assert parse_properties(f"a=b{character}c=d\ne=f\r\ng=h\ri=j") == {
         "a": f"b{character}c=d", "e": "f", "g": "h", "i": "j",
     }  # fmt: skip
 
 
-def test_an_escaped_sign_belongs_to_the_key() -> None:
+def test_properties_file_escaped_separator_belongs_to_the_key() -> None:
     assert parse_properties(r"a\=b=c") == {"a=b": "c"}
 
 
-def test_kafkas_own_values_are_accepted() -> None:
+def test_broker_config_accepts_default_values_of_kafka() -> None:
     profile = kafka_profile()
     assert profile["broker.session.timeout.ms"] == "9000"
     assert profile["min.insync.replicas"] == "1"
@@ -241,12 +243,12 @@ def test_kafkas_own_values_are_accepted() -> None:
 
 
 @pytest.mark.parametrize(("text", "says"), [("a=1\nword", "Line 2"), ("a=1\na=2", "second time")])
-def test_malformed_file_is_refused(text: str, says: str) -> None:
+def test_properties_file_that_is_malformed_is_refused(text: str, says: str) -> None:
     with pytest.raises(InvalidConfig, match=says):
         parse_properties(text)
 
 
-def test_a_file_is_read(tmp_path: Path) -> None:
+def test_properties_file_is_read_to_a_broker_config(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text("".join(f"{name}={value}\n" for name, value in REQUIRED.items()))
     assert BrokerConfig.from_file(file).node_id == 1

@@ -35,13 +35,13 @@ def settings(session_ms: int, heartbeat_ms: int, interval_ms: int) -> ConsumerGr
     )
 
 
-def test_group_without_configs_has_its_brokers() -> None:
+def test_group_without_own_configs_has_the_settings_of_its_broker() -> None:
     assert consumer_group_settings(broker_config(), {}) == settings(45_000, 5_000, 1_000)
     low = config(**LOW, **{"group.consumer.session.timeout.ms": "6000"})
     assert consumer_group_settings(low, {}) == settings(6_000, 5_000, 1_000)
 
 
-def test_group_has_its_own_values_within_the_current_bounds() -> None:
+def test_group_config_values_are_limited_to_the_current_broker_bounds() -> None:
     own = {SESSION: "50000", HEARTBEAT: " 6000 ", INTERVAL: "0"}
     assert consumer_group_settings(broker_config(), own) == settings(50_000, 6_000, 0)
     own = {SESSION: "500", HEARTBEAT: "99999", INTERVAL: "99999"}
@@ -54,7 +54,7 @@ def test_group_has_its_own_values_within_the_current_bounds() -> None:
      {INTERVAL: "0"}, {"share.session.timeout.ms": "45000"},
      {"consumer.assignor.offload.enable": "true"}],
 )  # fmt: skip
-def test_configs_within_their_bounds_are_taken(configs: dict[str, str]) -> None:
+def test_group_configs_within_the_broker_bounds_are_accepted(configs: dict[str, str]) -> None:
     judge_group_configs(broker_config(), configs)
 
 
@@ -79,13 +79,15 @@ def test_configs_within_their_bounds_are_taken(configs: dict[str, str]) -> None:
         ({SESSION: "45000" + " " * VALUE_CHARACTERS_MAX}, "is longer than"),
     ],
 )  # fmt: skip
-def test_configs_out_of_their_bounds_are_refused(configs: dict[str, str], sentence: str) -> None:
+def test_group_configs_outside_the_broker_bounds_are_refused(
+    configs: dict[str, str], sentence: str
+) -> None:
     with pytest.raises(InvalidConfig) as refused:
         judge_group_configs(broker_config(), configs)
     assert sentence in str(refused.value)
 
 
-def test_session_is_longer_than_a_heartbeat() -> None:
+def test_group_session_timeout_must_exceed_its_heartbeat_interval() -> None:
     with pytest.raises(InvalidConfig, match=f"{SESSION} must be greater than {HEARTBEAT}"):
         judge_group_configs(config(**LOW), {SESSION: "5000"})
     judge_group_configs(config(**LOW), {SESSION: "5000", HEARTBEAT: "4999"})
@@ -108,18 +110,20 @@ def test_session_is_longer_than_a_heartbeat() -> None:
         ("migration.policy", "both", "String must be one of (case insensitive): disabled, "),
     ],
 )  # fmt: skip
-def test_broker_keys_out_of_their_bounds_are_refused(name: str, value: str, sentence: str) -> None:
+def test_broker_group_keys_outside_their_bounds_are_refused(
+    name: str, value: str, sentence: str
+) -> None:
     with pytest.raises(InvalidConfig) as refused:
         config(**{f"group.consumer.{name}": value})
     assert sentence in str(refused.value)
 
 
-def test_brokers_session_is_longer_than_its_heartbeat() -> None:
+def test_broker_group_session_timeout_must_exceed_its_heartbeat_interval() -> None:
     with pytest.raises(InvalidConfig, match=r"heartbeat\.interval\.ms must be less than"):
         config(**LOW, **{"group.consumer.session.timeout.ms": "5000"})
 
 
-def test_group_keys_that_the_broker_has_keys_for_have_the_same_defaults() -> None:
+def test_group_config_defaults_equal_those_of_the_broker_keys() -> None:
     both = {name: row for name, row in GROUP_KEYS.items() if row.broker_name in BROKER_KEYS}
     assert both.keys() == {SESSION, HEARTBEAT, INTERVAL}
     for row in both.values():

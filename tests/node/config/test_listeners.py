@@ -31,14 +31,14 @@ def two(**more: str) -> BrokerConfig:
     return config(**TWO | more)
 
 
-def test_listeners_are_joined_with_their_advertised_addresses_by_name() -> None:
+def test_listeners_are_matched_with_their_advertised_addresses_by_name() -> None:
     assert two().endpoints == (
         Listener("IN", PLAINTEXT, Endpoint("127.0.0.1", 1), Endpoint("localhost", 1)),
         Listener("OUT", PLAINTEXT, Endpoint("0.0.0.0", 2), Endpoint("example.org", 3)),
     )
 
 
-def test_names_of_listeners_are_the_same_in_small_letters() -> None:
+def test_listener_names_are_case_insensitive() -> None:
     found = config(
         listeners="in://a:1",
         **{
@@ -50,25 +50,25 @@ def test_names_of_listeners_are_the_same_in_small_letters() -> None:
     assert found.of_listener(found.endpoints[0]).max_connections == 7
 
 
-def test_listener_that_is_not_advertised_is_served_and_not_shown() -> None:
+def test_listener_without_an_advertised_address_is_served_and_not_published() -> None:
     found = two(**{"advertised.listeners": "OUT://example.org:3"})
     assert [each.advertised for each in found.endpoints] == [None, ("example.org", 3)]
     assert found.first_advertised.name == "OUT"
 
 
-def test_key_of_a_listener_holds_on_that_listener_alone() -> None:
+def test_listener_prefixed_key_applies_only_to_that_listener() -> None:
     found = two(**{"max.connections": "9", "listener.name.out.max.connections": "3"})
     assert [found.of_listener(each).max_connections for each in found.endpoints] == [9, 3]
 
 
-def test_logins_by_one_mechanism_last_as_its_key_on_a_listener_says() -> None:
+def test_listener_and_mechanism_prefixed_reauthentication_limit_applies_there() -> None:
     key = "oauthbearer.connections.max.reauth.ms"
     found = two(**{key: "5", f"listener.name.out.{key}": "0"})
     of_each = [found.of_listener(each).sessions_ms for each in found.endpoints]
     assert of_each == [{"OAUTHBEARER": 5}, {"OAUTHBEARER": 0}]
 
 
-def test_inter_broker_listener_is_the_one_that_a_broker_is_known_by() -> None:
+def test_inter_broker_listener_is_the_advertised_address_of_the_broker() -> None:
     assert two().first_advertised.name == "IN"
     assert two(**{"inter.broker.listener.name": "OUT"}).first_advertised.name == "OUT"
 
@@ -101,7 +101,7 @@ def test_inter_broker_listener_is_the_one_that_a_broker_is_known_by() -> None:
         ({"listener.name.in": "x"}, "Unknown configuration listener.name.in"),
     ],
 )
-def test_invalid_listeners_are_refused_with_a_sentence(
+def test_listeners_that_are_invalid_are_refused_with_a_sentence(
     properties: dict[str, str], says: str
 ) -> None:
     with pytest.raises(InvalidConfig) as caught:
@@ -109,7 +109,7 @@ def test_invalid_listeners_are_refused_with_a_sentence(
     assert says in str(caught.value)
 
 
-def test_one_port_serves_a_listener_of_each_family() -> None:
+def test_port_may_serve_one_listener_of_each_ip_family() -> None:
     found = parse_listeners(["A://127.0.0.1:1", "B://[::1]:1"], [], ["A:PLAINTEXT", "B:PLAINTEXT"])
     assert [each.bind for each in found] == [("127.0.0.1", 1), ("::1", 1)]
 
@@ -118,7 +118,7 @@ ENTRIES = st.lists(st.text(alphabet="AB:/[].019-, ", max_size=20), max_size=3)
 
 
 @given(ENTRIES, ENTRIES, ENTRIES)
-def test_texts_of_any_kind_are_listeners_or_refused(
+def test_listeners_of_any_text_are_parsed_or_refused(
     listeners: list[str], advertised: list[str], protocols: list[str]
 ) -> None:
     try:

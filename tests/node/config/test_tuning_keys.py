@@ -10,7 +10,7 @@ from oncelog.wire.errors import InvalidConfig, InvalidRequest
 from .test_broker_config import REQUIRED
 
 
-def test_each_is_taken_with_its_default_and_shown() -> None:
+def test_tuning_key_of_each_name_is_accepted_with_its_default_and_shown() -> None:
     given = {name: key.default for name, key in TUNING_KEYS.items() if key.default}
     config = BrokerConfig.from_properties(REQUIRED | given)
     assert {name: config.text_of(name) for name in given} == given
@@ -18,26 +18,26 @@ def test_each_is_taken_with_its_default_and_shown() -> None:
     assert {name: unset.text_of(name) for name in given} == given
 
 
-def test_a_value_of_another_type_is_refused() -> None:
+def test_tuning_key_value_of_another_type_is_refused() -> None:
     with pytest.raises(InvalidConfig, match=r"num\.io\.threads: Not a number of type INT"):
         BrokerConfig.from_properties(REQUIRED | {"num.io.threads": "many"})
     with pytest.raises(InvalidRequest, match="at least 1"):
         judge_dynamic_configs({"num.io.threads": "0"})
 
 
-def test_those_of_all_brokers_may_be_set_where_kafka_allows_it() -> None:
+def test_tuning_key_is_dynamic_only_where_kafka_allows_it() -> None:
     judge_dynamic_configs({"num.io.threads": "16", "log.cleaner.threads": "2"})
     with pytest.raises(InvalidConfig, match="dynamically"):
         judge_dynamic_configs({"queued.max.requests": "5"})
 
 
-def test_the_sentence_names_those_that_were_set_only() -> None:
+def test_tuning_keys_without_effect_are_named_only_if_set() -> None:
     assert without_effect(["node.id", "log.dirs"]) is None
     words = without_effect(["num.network.threads", "node.id", "background.threads"])
     assert words is not None and words.startswith("background.threads, num.network.threads: ")
 
 
-def test_none_of_them_has_an_effect_elsewhere() -> None:
+def test_tuning_keys_have_no_entry_in_the_effective_tables() -> None:
     """A key of the effective tables would override the same key here."""
     assert all(BROKER_KEYS[name] is key for name, key in TUNING_KEYS.items())
     assert all(key.topic_config is None and not key.not_served for key in TUNING_KEYS.values())

@@ -110,7 +110,7 @@ async def nodes() -> AsyncIterator[dict[int, RaftNode]]:
                 await node.die()
 
 
-async def test_the_death_of_the_controllers_node_moves_everything_it_led(
+async def test_controller_node_that_dies_moves_all_leaders_it_had(
     nodes: dict[int, RaftNode],
 ) -> None:
     await asyncio.gather(*[node.start() for node in nodes.values()])

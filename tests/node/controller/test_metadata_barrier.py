@@ -30,7 +30,7 @@ async def barriers() -> tuple[SmallCluster, MetadataBarrier]:
     return cluster, made[0]
 
 
-async def test_the_barrier_opens_when_the_last_broker_has_applied_the_decision() -> None:
+async def test_metadata_barrier_opens_when_the_last_broker_has_applied_the_decision() -> None:
     cluster, barrier = await barriers()
     waiting = asyncio.create_task(barrier.wait(len(cluster.log), timeout_ms=10_000))
     await settle()
@@ -40,7 +40,7 @@ async def test_the_barrier_opens_when_the_last_broker_has_applied_the_decision()
     await waiting
 
 
-async def test_a_broker_that_is_fenced_is_not_waited_for() -> None:
+async def test_metadata_barrier_does_not_wait_for_a_fenced_broker() -> None:
     cluster, barrier = await barriers()
     cluster.down.add(3)
     waiting = asyncio.create_task(barrier.wait(len(cluster.log), timeout_ms=10_000))
@@ -52,7 +52,7 @@ async def test_a_broker_that_is_fenced_is_not_waited_for() -> None:
     await waiting
 
 
-async def test_a_broker_that_stays_behind_ends_the_wait_with_a_timeout() -> None:
+async def test_metadata_barrier_with_a_lagging_broker_times_out() -> None:
     cluster, barrier = await barriers()
     with pytest.raises(RequestTimedOut, match="Broker 3"):
         await barrier.wait(len(cluster.log), timeout_ms=50)

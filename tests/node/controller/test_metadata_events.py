@@ -57,12 +57,14 @@ def cluster(group: Group, events: KeptEvents) -> MetadataCluster:
     return cluster
 
 
-async def test_created_topic_is_logged(cluster: MetadataCluster, events: KeptEvents) -> None:
+async def test_created_topic_is_logged_as_an_event(
+    cluster: MetadataCluster, events: KeptEvents
+) -> None:
     cluster.topic("u", (1, 2, 3))
     assert await events.new() == [("topic", "u", "created")]
 
 
-async def test_death_of_a_leader_is_its_fence_the_elections_and_the_isrs(
+async def test_dead_leader_is_logged_as_its_fence_elections_and_isr_changes(
     cluster: MetadataCluster, events: KeptEvents
 ) -> None:
     cluster.die(1)
@@ -74,7 +76,7 @@ async def test_death_of_a_leader_is_its_fence_the_elections_and_the_isrs(
     ]
 
 
-async def test_partition_without_a_leader_is_logged(
+async def test_partition_without_a_leader_is_logged_as_an_event(
     cluster: MetadataCluster, events: KeptEvents
 ) -> None:
     cluster.topic("single", (1,))
@@ -88,7 +90,7 @@ async def test_partition_without_a_leader_is_logged(
     assert ("election", "single/0", "no leader") in await events.new()
 
 
-async def test_reasons_of_isr_changes_are_logged(
+async def test_isr_change_events_have_their_reasons(
     cluster: MetadataCluster, events: KeptEvents
 ) -> None:
     cluster.propose(1, 2)
@@ -104,7 +106,7 @@ async def test_reasons_of_isr_changes_are_logged(
     }
 
 
-async def test_only_the_active_controller_logs_events(
+async def test_metadata_events_are_logged_only_by_the_active_controller(
     cluster: MetadataCluster, group: Group, events: KeptEvents
 ) -> None:
     group.is_leader = False

@@ -60,7 +60,7 @@ def broker(cluster: SmallCluster, node: int) -> BrokerRegistration:
 
 
 @pytest.mark.parametrize("node", [1, 2])
-async def test_a_broker_registers_and_is_unfenced_from_wherever_it_is(
+async def test_broker_on_any_node_registers_and_is_unfenced(
     node: int, cluster: SmallCluster
 ) -> None:
     await bring_up(cluster, node)
@@ -69,13 +69,15 @@ async def test_a_broker_registers_and_is_unfenced_from_wherever_it_is(
     assert bool(cluster.requests) == (node != 1), "the leader asks itself directly"
 
 
-async def test_a_follower_that_is_asked_names_the_leader(cluster: SmallCluster) -> None:
+async def test_controller_request_to_a_follower_is_redirected_to_the_leader(
+    cluster: SmallCluster,
+) -> None:
     cluster.leader_known_by[3] = 2  # out of date
     await bring_up(cluster, 3)
     assert [peer for _, peer, _ in cluster.requests[:2]] == [2, 1]
 
 
-async def test_a_request_waits_for_a_leader(cluster: SmallCluster) -> None:
+async def test_controller_request_without_a_leader_waits_for_one(cluster: SmallCluster) -> None:
     cluster.elect(None)
     asked = asyncio.ensure_future(cluster.clients[2].submit(registration(2)))
     await asyncio.sleep(0.05)
@@ -84,7 +86,7 @@ async def test_a_request_waits_for_a_leader(cluster: SmallCluster) -> None:
     assert (await asked).broker_epoch > 0
 
 
-async def test_a_request_without_an_answer_times_out(cluster: SmallCluster) -> None:
+async def test_controller_request_without_an_answer_times_out(cluster: SmallCluster) -> None:
     cluster.down.add(1)
     with pytest.raises(RequestTimedOut, match="node 1 is down"):
         await cluster.clients[2].submit(registration(2), timeout_ms=60)
@@ -93,7 +95,7 @@ async def test_a_request_without_an_answer_times_out(cluster: SmallCluster) -> N
         await cluster.clients[2].submit(registration(2), timeout_ms=60)
 
 
-async def test_operation_with_a_lost_answer_is_answered_with_its_first_outcome(
+async def test_controller_operation_with_a_lost_answer_returns_its_first_outcome(
     cluster: SmallCluster,
 ) -> None:
     await bring_up(cluster, 1)
@@ -109,7 +111,9 @@ async def test_operation_with_a_lost_answer_is_answered_with_its_first_outcome(
     assert item.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def test_registration_with_a_lost_answer_keeps_its_epoch(cluster: SmallCluster) -> None:
+async def test_broker_registration_with_a_lost_answer_keeps_its_epoch(
+    cluster: SmallCluster,
+) -> None:
     await bring_up(cluster, 1)
     cluster.lost_answers = 1
     result = await cluster.clients[2].submit(registration(2))
@@ -117,7 +121,9 @@ async def test_registration_with_a_lost_answer_keeps_its_epoch(cluster: SmallClu
     assert len(cluster.log) > result.broker_epoch
 
 
-async def test_an_answer_comes_when_this_node_has_applied_it(cluster: SmallCluster) -> None:
+async def test_controller_answer_waits_until_the_local_metadata_has_it(
+    cluster: SmallCluster,
+) -> None:
     await bring_up(cluster, 1)
     lagging = cluster.groups[2]
     lagging.is_lagging = True
@@ -133,21 +139,25 @@ async def test_an_answer_comes_when_this_node_has_applied_it(cluster: SmallClust
         await cluster.clients[2].submit(creation("u"), timeout_ms=60)
 
 
-async def test_a_broken_link_is_noticed_at_once(cluster: SmallCluster) -> None:
+async def test_broken_link_to_a_broker_is_reported_to_the_controller_immediately(
+    cluster: SmallCluster,
+) -> None:
     await bring_up(cluster, 1, 2, 3)
     cluster.link(1, 2, False)
     await until(lambda: broker(cluster, 2).is_fenced)
     assert broker(cluster, 3).is_active
 
 
-async def test_broker_silent_for_its_session_is_fenced() -> None:
+async def test_broker_silent_for_its_session_timeout_is_fenced() -> None:
     async with running_cluster(session_timeout_ms=200) as cluster:
         await bring_up(cluster, 3)
         await until(lambda: broker(cluster, 3).is_fenced)
 
 
 @pytest.mark.parametrize("session_timeout_ms", [100, 200, 400, 1_500])
-async def test_the_clock_of_short_sessions_does_not_lag(session_timeout_ms: int) -> None:
+async def test_controller_tick_of_short_sessions_is_within_its_clock_step(
+    session_timeout_ms: int,
+) -> None:
     async with running_cluster(session_timeout_ms=session_timeout_ms) as cluster:
         service = cluster.services[1]
         step_ms_max = service.controller._settings.clock_step_ms_max
@@ -155,7 +165,7 @@ async def test_the_clock_of_short_sessions_does_not_lag(session_timeout_ms: int)
         assert 0 < 1.5 * service._tick_ms <= step_ms_max
 
 
-async def test_a_new_leader_knows_which_links_are_down(cluster: SmallCluster) -> None:
+async def test_newly_elected_controller_knows_which_links_are_down(cluster: SmallCluster) -> None:
     await bring_up(cluster, 1, 2, 3)
     cluster.link(2, 1, False)  # the leader died; node 2 saw its link break
     cluster.link(2, 3, False)
@@ -166,7 +176,7 @@ async def test_a_new_leader_knows_which_links_are_down(cluster: SmallCluster) ->
     assert state.brokers[3].is_active
 
 
-async def test_producer_ids_are_fetched_by_the_block_and_shared_by_waiting_requests(
+async def test_producer_ids_are_fetched_in_blocks_shared_by_waiting_requests(
     cluster: SmallCluster,
 ) -> None:
     await bring_up(cluster, 1, 2)
@@ -179,13 +189,13 @@ async def test_producer_ids_are_fetched_by_the_block_and_shared_by_waiting_reque
     assert await cluster.clients[1].next_producer_id(broker(cluster, 1).broker_epoch) == 2000
 
 
-async def test_a_deposed_incarnation_gets_no_producer_ids(cluster: SmallCluster) -> None:
+async def test_deposed_broker_incarnation_gets_no_producer_ids(cluster: SmallCluster) -> None:
     await bring_up(cluster, 2)
     with pytest.raises(StaleBrokerEpoch):
         await cluster.clients[2].next_producer_id(1)
 
 
-async def test_only_commands_of_brokers_are_taken_from_brokers(cluster: SmallCluster) -> None:
+async def test_controller_accepts_from_brokers_only_broker_commands(cluster: SmallCluster) -> None:
     await bring_up(cluster, 1, 2)
     fence = encode_command(FenceBroker(2, broker(cluster, 2).broker_epoch))
     for kind, payload in (
@@ -206,7 +216,7 @@ def validate(configs) -> None:
         raise InvalidConfig("bad is no config")
 
 
-async def test_bad_configs_are_refused_before_anything_is_proposed() -> None:
+async def test_invalid_configs_are_refused_before_a_command_is_proposed() -> None:
     validators = ConfigValidators(validate, validate, validate, validate)
     async with running_cluster(validators=validators) as cluster:
         await bring_up(cluster, 1)
@@ -243,7 +253,9 @@ async def test_bad_configs_are_refused_before_anything_is_proposed() -> None:
         ]
 
 
-async def test_long_request_is_split_and_its_results_are_joined(cluster: SmallCluster) -> None:
+async def test_controller_request_that_is_long_is_split_and_its_results_joined(
+    cluster: SmallCluster,
+) -> None:
     await bring_up(cluster, 1)
     names = [f"{'topic' * 10}-{i}" for i in range(2000)]
     topics = tuple(NewTopic(name, f"{i:016}".encode(), 1, 1) for i, name in enumerate(names))
@@ -258,7 +270,9 @@ async def test_long_request_is_split_and_its_results_are_joined(cluster: SmallCl
         await cluster.clients[2].submit(CreateTopics((topic,)))
 
 
-async def test_a_stopped_service_sends_on_and_proposes_nothing(cluster: SmallCluster) -> None:
+async def test_controller_service_that_is_stopped_forwards_requests_and_proposes_nothing(
+    cluster: SmallCluster,
+) -> None:
     await bring_up(cluster, 1, 2)
     await cluster.services[1].stop()
     length = len(cluster.log)
@@ -269,12 +283,12 @@ async def test_a_stopped_service_sends_on_and_proposes_nothing(cluster: SmallClu
         await cluster.clients[2].submit(creation(), timeout_ms=50)
 
 
-def test_a_result_without_items_is_whole() -> None:
+def test_controller_result_without_items_is_decoded() -> None:
     assert decode_result(b"\x90") == Result()
 
 
 @pytest.mark.parametrize("asked", [1, 2])
-async def test_the_quorum_is_described_by_its_leader_whoever_is_asked(
+async def test_quorum_description_comes_from_the_leader_whichever_node_is_asked(
     asked: int, cluster: SmallCluster
 ) -> None:
     """A follower lacks the offsets of the others; it answered -1, and the tool a lag of -10."""
@@ -287,7 +301,7 @@ async def test_the_quorum_is_described_by_its_leader_whoever_is_asked(
     assert all(voter.caught_up_age_ms == -1 for voter in quorum.voters)
 
 
-async def test_a_heartbeat_that_a_paused_controller_does_not_answer_goes_to_the_next(
+async def test_heartbeat_unanswered_by_a_paused_controller_is_sent_to_the_next(
     cluster: SmallCluster,
 ) -> None:
     """The wait was a whole second, of a session of one and a half."""
@@ -301,7 +315,7 @@ async def test_a_heartbeat_that_a_paused_controller_does_not_answer_goes_to_the_
         assert (await asked).error == ErrorCode.NONE
 
 
-async def test_a_heartbeat_over_a_slow_link_is_answered(cluster: SmallCluster) -> None:
+async def test_heartbeat_over_a_slow_link_is_answered_in_time(cluster: SmallCluster) -> None:
     """Attempts of 300 ms got no answer from a controller 400 ms away, which fenced the broker."""
     await bring_up(cluster, 2)
     heartbeat = Heartbeat(2, broker(cluster, 2).broker_epoch, cluster.groups[2].applied_index)
@@ -311,7 +325,9 @@ async def test_a_heartbeat_over_a_slow_link_is_answered(cluster: SmallCluster) -
     assert answer.metadata_index == cluster.groups[1].applied_index
 
 
-async def test_catch_up_returns_when_all_that_is_decided_is_applied(cluster: SmallCluster) -> None:
+async def test_metadata_catch_up_returns_when_all_decided_entries_are_applied(
+    cluster: SmallCluster,
+) -> None:
     await bring_up(cluster, 1, 2)
     group = cluster.groups[2]
     group.is_lagging = True
@@ -326,7 +342,7 @@ async def test_catch_up_returns_when_all_that_is_decided_is_applied(cluster: Sma
     assert "t" in group.state.topics
 
 
-async def test_catch_up_of_many_asks_once_more_behind_the_question_in_flight(
+async def test_metadata_catch_up_of_many_callers_sends_one_more_request(
     cluster: SmallCluster,
 ) -> None:
     """The answer in flight may be older than the decisions that the later callers know of."""
@@ -344,7 +360,7 @@ async def test_catch_up_of_many_asks_once_more_behind_the_question_in_flight(
     assert cluster.requests.count((2, 1, PeerMessage.DESCRIBE_QUORUM)) == 2
 
 
-async def test_catch_up_ends_at_its_deadline_when_there_is_no_controller(
+async def test_metadata_catch_up_without_a_controller_ends_at_its_deadline(
     cluster: SmallCluster,
 ) -> None:
     await bring_up(cluster, 2)

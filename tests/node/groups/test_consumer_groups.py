@@ -92,7 +92,9 @@ async def described(broker: CoordinatingBroker, version: int = 1) -> Any:
 
 
 @pytest.mark.parametrize("version", [0, 1])
-async def test_member_joins_heartbeats_and_leaves(broker: CoordinatingBroker, version: int) -> None:
+async def test_consumer_group_member_joins_heartbeats_and_leaves(
+    broker: CoordinatingBroker, version: int
+) -> None:
     joined = await broker.ask(BEAT, version, joining("" if version == 0 else "m"))
     assert given(joined) == list(range(PARTITIONS))
     assert joined.member_id and joined.member_epoch == 1 and joined.heartbeat_interval == 5_000
@@ -122,7 +124,7 @@ async def test_member_joins_heartbeats_and_leaves(broker: CoordinatingBroker, ve
         (going_on(-1), ErrorCode.GROUP_ID_NOT_FOUND),
     ],
 )
-async def test_heartbeat_is_refused(
+async def test_consumer_group_heartbeat_that_is_invalid_is_refused(
     broker: CoordinatingBroker, values: dict[str, Any], error: int
 ) -> None:
     answer = await broker.ask(BEAT, 1, values)
@@ -130,7 +132,7 @@ async def test_heartbeat_is_refused(
     assert not broker.shard.groups
 
 
-async def test_answers_wait_for_the_replicas(tmp_path: Path) -> None:
+async def test_consumer_group_answers_wait_for_the_replicas(tmp_path: Path) -> None:
     broker = await serving(tmp_path, replicas=2)
     first = broker.request(BEAT, 1, joining())
     again = broker.request(BEAT, 1, joining())
@@ -144,7 +146,7 @@ async def test_answers_wait_for_the_replicas(tmp_path: Path) -> None:
     assert (await listing.value()).groups[0].group_state == "Stable"
 
 
-async def test_describing_shows_no_change_made_during_its_wait(tmp_path: Path) -> None:
+async def test_consumer_group_description_shows_only_committed_state(tmp_path: Path) -> None:
     """Its answer shows the committed state: later changes may still be lost."""
     broker = await serving(tmp_path, replicas=2)
     broker.request(BEAT, 1, joining())
@@ -158,7 +160,9 @@ async def test_describing_shows_no_change_made_during_its_wait(tmp_path: Path) -
     broker.groups.stop()
 
 
-async def test_administrators_remove_members_in_one_epoch(broker: CoordinatingBroker) -> None:
+async def test_consumer_group_members_removed_by_an_administrator_leave_in_one_epoch(
+    broker: CoordinatingBroker,
+) -> None:
     for member_id, instance_id in (("a", None), ("b", "one"), ("c", "two"), ("d", None)):
         await broker.ask(BEAT, 1, joining(member_id, instance_id=instance_id))
     before = broker.shard.table.consumers.find("g").epoch
@@ -180,7 +184,7 @@ async def test_administrators_remove_members_in_one_epoch(broker: CoordinatingBr
     assert (await broker.ask(BEAT, 1, going_on(1, member_id="a"))).error_code == unknown
 
 
-async def test_a_removal_by_an_administrator_is_answered_when_it_is_committed(
+async def test_consumer_group_member_removal_is_answered_when_it_is_committed(
     tmp_path: Path,
 ) -> None:
     broker = await serving(tmp_path, replicas=2)
@@ -197,7 +201,9 @@ async def test_a_removal_by_an_administrator_is_answered_when_it_is_committed(
     broker.groups.stop()
 
 
-async def test_topic_that_is_owned_twice_is_owned_as_a_whole(broker: CoordinatingBroker) -> None:
+async def test_consumer_group_member_that_lists_a_topic_twice_owns_all_its_partitions(
+    broker: CoordinatingBroker,
+) -> None:
     """A client may list a topic twice, without revoking any of its partitions."""
     await broker.ask(BEAT, 1, joining())
     await broker.ask(BEAT, 1, joining("n"))
@@ -207,7 +213,7 @@ async def test_topic_that_is_owned_twice_is_owned_as_a_whole(broker: Coordinatin
     assert (await described(broker)).members[0].member_epoch == 1
 
 
-async def test_shard_with_an_unconfirmed_append_is_loaded_again(tmp_path: Path) -> None:
+async def test_group_shard_with_an_unconfirmed_append_is_loaded_again(tmp_path: Path) -> None:
     broker = await serving(tmp_path, replicas=2, offsets_commit_timeout_ms="50")
     before = broker.shard
     answer = await broker.ask(BEAT, 1, joining())
@@ -218,7 +224,7 @@ async def test_shard_with_an_unconfirmed_append_is_loaded_again(tmp_path: Path) 
     assert broker.shard.table.consumers.find("g").members, "it was in the log"
 
 
-async def test_heartbeat_is_answered_though_the_disk_fails_and_the_shard_is_gone(
+async def test_consumer_heartbeat_on_a_failed_disk_is_answered_though_the_shard_is_gone(
     broker: CoordinatingBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*_: object, **__: object) -> None:
@@ -231,7 +237,7 @@ async def test_heartbeat_is_answered_though_the_disk_fails_and_the_shard_is_gone
         assert (await answer.value()).error_code == ErrorCode.NOT_COORDINATOR
 
 
-async def test_next_coordinator_has_the_group_and_its_sessions(tmp_path: Path) -> None:
+async def test_next_coordinator_has_the_consumer_group_and_its_sessions(tmp_path: Path) -> None:
     times = {"session_timeout_ms": "150", "heartbeat_interval_ms": "50"}
     settings: dict[str, Any]
     settings = {f"group_consumer_{name}": value for name, value in times.items()}
@@ -247,7 +253,7 @@ async def test_next_coordinator_has_the_group_and_its_sessions(tmp_path: Path) -
     assert broker.shard.table.consumers.find("g").epoch == 2
 
 
-async def test_group_with_records_too_large_for_a_batch_is_unchanged(
+async def test_consumer_group_with_records_too_large_for_a_batch_is_unchanged(
     broker: CoordinatingBroker,
 ) -> None:
     await broker.ask(BEAT, 1, joining())
@@ -259,7 +265,9 @@ async def test_group_with_records_too_large_for_a_batch_is_unchanged(
     assert (await broker.ask(BEAT, 1, going_on(1))).error_code == 0
 
 
-async def test_describing_shows_epochs_and_assignments(broker: CoordinatingBroker) -> None:
+async def test_consumer_group_description_shows_epochs_and_assignments(
+    broker: CoordinatingBroker,
+) -> None:
     await broker.ask(BEAT, 1, joining(server_assignor="range", instance_id="i", rack_id="r"))
     await broker.ask(BEAT, 1, joining("n"))
     group = await described(broker)
@@ -287,7 +295,7 @@ async def test_describing_shows_epochs_and_assignments(broker: CoordinatingBroke
     assert errors == [ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.INVALID_GROUP_ID]
 
 
-async def test_listing_shows_types(broker: CoordinatingBroker) -> None:
+async def test_list_groups_shows_the_types_of_groups(broker: CoordinatingBroker) -> None:
     await broker.ask(BEAT, 1, joining())
     for types, names in ((["consumer"], ["g"]), (["classic"], []), ([], ["g"])):
         listed = (await broker.ask(LIST, 5, {"types_filter": types})).groups
@@ -296,7 +304,9 @@ async def test_listing_shows_types(broker: CoordinatingBroker) -> None:
     assert (group.group_type, group.protocol_type) == ("consumer", "consumer")
 
 
-async def test_offsets_are_judged_by_the_epochs_of_partitions(broker: CoordinatingBroker) -> None:
+async def test_offset_commit_in_a_consumer_group_is_checked_by_partition_epochs(
+    broker: CoordinatingBroker,
+) -> None:
     """A commit in flight during a reconciliation is not a zombie's (KIP-1251)."""
     await broker.ask(BEAT, 1, joining())
     await broker.ask(BEAT, 1, joining("n"))
@@ -318,7 +328,9 @@ async def test_offsets_are_judged_by_the_epochs_of_partitions(broker: Coordinati
     assert await commit_error(broker, version=8, **committing(2, 0)) == unsupported
 
 
-async def test_offsets_are_fetched_by_member_epoch(broker: CoordinatingBroker) -> None:
+async def test_offset_fetch_in_a_consumer_group_is_checked_by_member_epoch(
+    broker: CoordinatingBroker,
+) -> None:
     await broker.ask(BEAT, 1, joining())
 
     async def error(member_id: str | None, epoch: int) -> int:
@@ -330,7 +342,7 @@ async def test_offsets_are_fetched_by_member_epoch(broker: CoordinatingBroker) -
     assert await error("x", 1) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-async def test_group_with_members_is_not_deleted(broker: CoordinatingBroker) -> None:
+async def test_consumer_group_with_members_cannot_be_deleted(broker: CoordinatingBroker) -> None:
     await broker.ask(BEAT, 1, joining())
     assert await commit_error(broker, **committing(1, 0)) == 0
 
@@ -351,7 +363,9 @@ async def test_group_with_members_is_not_deleted(broker: CoordinatingBroker) -> 
     assert not broker.shard.groups
 
 
-async def test_kinds_of_groups_make_way_when_they_are_empty(broker: CoordinatingBroker) -> None:
+async def test_group_that_is_empty_may_be_replaced_by_one_of_another_type(
+    broker: CoordinatingBroker,
+) -> None:
     classic = {
         "group_id": "g",
         "session_timeout": 10_000,
@@ -377,7 +391,7 @@ async def test_kinds_of_groups_make_way_when_they_are_empty(broker: Coordinating
     assert broker.shard.table.consumers.find("g").epoch == 1
 
 
-async def test_defect_leaves_a_group_as_its_records_say(
+async def test_consumer_group_after_an_internal_error_equals_its_records(
     broker: CoordinatingBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await broker.ask(BEAT, 1, joining())
@@ -389,7 +403,7 @@ async def test_defect_leaves_a_group_as_its_records_say(
     assert (answer.error_code, answer.member_epoch) == (0, 1)
 
 
-async def test_offsets_of_a_transaction_are_judged_by_the_same_epochs(
+async def test_transactional_offsets_in_a_consumer_group_are_checked_by_the_same_epochs(
     broker: CoordinatingBroker,
 ) -> None:
     """A stale epoch is ILLEGAL_GENERATION for producers before version 6 (KIP-447)."""
@@ -425,7 +439,7 @@ async def test_offsets_of_a_transaction_are_judged_by_the_same_epochs(
     assert await error(1, 0, version=5, group_id="nobody") == ErrorCode.ILLEGAL_GENERATION
 
 
-async def test_offsets_of_an_empty_consumer_group_expire_and_the_group_with_them(
+async def test_offsets_of_an_empty_consumer_group_expire_with_the_group(
     tmp_path: Path,
 ) -> None:
     broker = await serving(tmp_path)

@@ -47,7 +47,9 @@ async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
     broker.groups.stop()
 
 
-async def test_target_is_for_the_members_that_there_are_when_it_is_ready(broker: Broker) -> None:
+async def test_target_assignment_is_for_the_members_present_when_it_is_ready(
+    broker: Broker,
+) -> None:
     """A static member rejoins under another id meanwhile, in the same epoch."""
     await broker.ask(BEAT, 1, joining("a", instance_id="i"))
     await turns_until(lambda: broker.group.target.epoch == broker.group.epoch)
@@ -65,7 +67,7 @@ async def test_target_is_for_the_members_that_there_are_when_it_is_ready(broker:
     assert sorted(index for each in targets for index in each) == list(range(PARTITIONS))
 
 
-async def test_new_topics_are_matched_again_after_a_failed_write(
+async def test_subscribed_pattern_is_matched_again_after_a_failed_write(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(consumer_work, "TRY_AGAIN_MS", 0)
@@ -86,7 +88,7 @@ async def test_new_topics_are_matched_again_after_a_failed_write(
     await turns_until(lambda: broker.group.patterns["n.*"].topics == ("new",))
 
 
-async def test_no_more_is_encoded_than_fits_into_a_batch(broker: Broker) -> None:
+async def test_group_records_beyond_one_batch_are_not_encoded(broker: Broker) -> None:
     made, errors = list[int](), list[int]()
 
     def records() -> Iterator[LogRecord]:

@@ -88,7 +88,7 @@ def committed(broker: CoordinatingBroker, group: str = "g", topic: str = "t") ->
     return None if value is None else value.offset
 
 
-async def test_without_the_topic_there_is_no_coordinator(tmp_path: Path) -> None:
+async def test_group_request_without_the_offsets_topic_has_no_coordinator(tmp_path: Path) -> None:
     broker = CoordinatingBroker(tmp_path, topic=False)
     with pytest.raises(CoordinatorNotAvailable):
         broker.groups.shard_for("g")
@@ -97,7 +97,7 @@ async def test_without_the_topic_there_is_no_coordinator(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("version", range(10))
-async def test_group_is_created_and_deleted_in_every_version(
+async def test_classic_group_is_created_and_deleted_in_every_version(
     broker: CoordinatingBroker, version: int
 ) -> None:
     joined = await member_of(broker, version)
@@ -133,7 +133,7 @@ async def test_group_is_created_and_deleted_in_every_version(
         ),
     ],
 )
-async def test_invalid_join_is_refused(
+async def test_join_group_that_is_invalid_is_refused(
     broker: CoordinatingBroker, values: dict[str, Any], error: int
 ) -> None:
     answer = await broker.ask(JOIN, 9, values)
@@ -152,7 +152,7 @@ async def test_sync_group_is_answered_when_the_replicas_have_the_assignment(tmp_
     assert (await answer.value()).error_code == 0
 
 
-async def test_waiting_requests_are_refused_when_another_broker_leads(tmp_path: Path) -> None:
+async def test_waiting_group_requests_are_refused_when_another_broker_leads(tmp_path: Path) -> None:
     broker = CoordinatingBroker(tmp_path)
     await broker.serve(replicas=(1, 2))
     joined = await member_of(broker)
@@ -169,7 +169,7 @@ async def test_waiting_requests_are_refused_when_another_broker_leads(tmp_path: 
     assert (left.error_code, list(left.groups)) == (0, [])
 
 
-async def test_sync_group_is_refused_when_the_disk_fails_though_groups_are_released_later(
+async def test_sync_group_on_a_failed_disk_is_refused(
     broker: CoordinatingBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     joined = await member_of(broker)
@@ -185,7 +185,7 @@ async def test_sync_group_is_refused_when_the_disk_fails_though_groups_are_relea
         assert (await answer.value()).error_code == ErrorCode.NOT_COORDINATOR
 
 
-async def test_a_lost_shard_is_freed_though_commits_were_on_their_way(tmp_path: Path) -> None:
+async def test_group_shard_that_is_lost_is_freed_despite_commits_in_flight(tmp_path: Path) -> None:
     """Brokers make no full collection: a cycle would hold all its groups and offsets for ever."""
     broker = CoordinatingBroker(tmp_path)
     await broker.serve(replicas=(1, 2))
@@ -213,7 +213,7 @@ async def test_a_lost_shard_is_freed_though_commits_were_on_their_way(tmp_path: 
         gc.enable()
 
 
-async def test_isolated_coordinator_resigns_until_the_controller_answers(
+async def test_isolated_group_coordinator_resigns_until_the_controller_answers(
     broker: CoordinatingBroker,
 ) -> None:
     """Another broker may have expelled its members, and given their partitions to others."""
@@ -234,7 +234,7 @@ async def test_isolated_coordinator_resigns_until_the_controller_answers(
     assert (await broker.ask(HEARTBEAT, 4, beat)).error_code == ErrorCode.NONE
 
 
-async def test_broker_that_stops_answers_waiting_members(tmp_path: Path) -> None:
+async def test_broker_that_stops_answers_waiting_group_members(tmp_path: Path) -> None:
     broker = CoordinatingBroker(tmp_path, group_initial_rebalance_delay_ms="60000")
     await broker.serve()
     waiting = broker.request(JOIN, 3, joining())
@@ -245,7 +245,7 @@ async def test_broker_that_stops_answers_waiting_members(tmp_path: Path) -> None
     assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-async def test_the_next_coordinator_has_groups_and_offsets(tmp_path: Path) -> None:
+async def test_next_group_coordinator_has_groups_and_offsets(tmp_path: Path) -> None:
     before = CoordinatingBroker(tmp_path / "a")
     await before.serve()
     joined = await stable(before)
@@ -273,7 +273,9 @@ async def test_the_next_coordinator_has_groups_and_offsets(tmp_path: Path) -> No
     assert {group.group_id for group in listed.groups} == {"g", "simple"}
 
 
-async def test_loading_lasts_until_all_that_was_acknowledged_is_replayed(tmp_path: Path) -> None:
+async def test_group_shard_loading_lasts_until_all_acknowledged_records_are_replayed(
+    tmp_path: Path,
+) -> None:
     """The previous leader may have acknowledged records above our high watermark."""
     before = CoordinatingBroker(tmp_path / "a")
     await before.serve()
@@ -294,7 +296,7 @@ async def test_loading_lasts_until_all_that_was_acknowledged_is_replayed(tmp_pat
     assert committed(after) == 5
 
 
-async def test_a_long_log_is_loaded_in_slices(tmp_path: Path) -> None:
+async def test_group_shard_with_a_long_log_is_loaded_in_slices(tmp_path: Path) -> None:
     before = CoordinatingBroker(tmp_path / "a")
     await before.serve()
     shard = before.shard
@@ -313,7 +315,7 @@ async def test_a_long_log_is_loaded_in_slices(tmp_path: Path) -> None:
     assert committed(after, topic="t99") == 99
 
 
-async def test_malformed_records_do_not_prevent_the_loading_of_others(tmp_path: Path) -> None:
+async def test_malformed_group_records_do_not_prevent_the_loading_of_others(tmp_path: Path) -> None:
     before = CoordinatingBroker(tmp_path / "a")
     await before.serve()
     await stable(before)
@@ -330,7 +332,7 @@ async def test_malformed_records_do_not_prevent_the_loading_of_others(tmp_path: 
     assert list(after.shard.groups) == ["g"]
 
 
-async def test_a_commit_is_refused_and_still_counts_when_it_is_committed_later(
+async def test_offset_commit_refused_at_a_timeout_takes_effect_when_committed_later(
     tmp_path: Path,
 ) -> None:
     broker = CoordinatingBroker(tmp_path, offsets_commit_timeout_ms="30")
@@ -357,7 +359,9 @@ async def test_unconfirmed_group_record_makes_the_shard_load_again(tmp_path: Pat
     assert (again.error_code, bytes(again.assignment)) == (0, b"all")
 
 
-async def test_append_with_too_few_replicas_is_refused_before_the_write(tmp_path: Path) -> None:
+async def test_group_append_with_too_few_replicas_is_refused_before_the_write(
+    tmp_path: Path,
+) -> None:
     broker = CoordinatingBroker(tmp_path)
     await broker.serve(replicas=(1, 2), isr=(1,), min_insync_replicas=2)
     joined = await member_of(broker)
@@ -366,7 +370,7 @@ async def test_append_with_too_few_replicas_is_refused_before_the_write(tmp_path
     assert broker.partition().log.log_end_offset == 0
 
 
-async def test_stable_read_waits_for_uncommitted_records(tmp_path: Path) -> None:
+async def test_stable_offset_fetch_waits_for_uncommitted_records(tmp_path: Path) -> None:
     broker = CoordinatingBroker(tmp_path)
     await broker.serve(replicas=(1, 2))
     broker.groups.append_now(broker.shard, encode_batch([offset(5)]))
@@ -378,7 +382,7 @@ async def test_stable_read_waits_for_uncommitted_records(tmp_path: Path) -> None
     assert committed(broker) == 5
 
 
-async def test_a_record_that_no_batch_can_hold_ends_the_rebalance(
+async def test_group_assignment_too_large_for_a_batch_fails_the_sync(
     broker: CoordinatingBroker,
 ) -> None:
     joined = await member_of(broker)
@@ -386,7 +390,7 @@ async def test_a_record_that_no_batch_can_hold_ends_the_rebalance(
     assert synced.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-async def test_an_empty_group_is_deleted_with_its_offsets(broker: CoordinatingBroker) -> None:
+async def test_empty_group_is_deleted_with_its_offsets(broker: CoordinatingBroker) -> None:
     joined = await stable(broker)
     await broker.groups.append(broker.shard, encode_batch([offset(5)]))
     broker.shard.table.obtain_simple("simple", 1)  # as the check of a commit does
@@ -406,7 +410,7 @@ async def test_an_empty_group_is_deleted_with_its_offsets(broker: CoordinatingBr
 
 
 @pytest.mark.parametrize("is_member_there", [True, False])
-async def test_offsets_expire_and_then_the_group(
+async def test_committed_offsets_expire_and_then_their_group(
     broker: CoordinatingBroker, is_member_there: bool
 ) -> None:
     joined = await stable(broker)
@@ -424,7 +428,7 @@ async def test_offsets_expire_and_then_the_group(
     await expiry.stop()
 
 
-async def test_offsets_of_a_deleted_topic_go(broker: CoordinatingBroker) -> None:
+async def test_committed_offsets_of_a_deleted_topic_are_removed(broker: CoordinatingBroker) -> None:
     for topic in ("t", "u"):
         await broker.groups.append(broker.shard, encode_batch([offset(5, topic=topic)]))
     changes = Changes(topics_deleted=[("t", bytes(15) + b"t")])
@@ -460,7 +464,7 @@ async def test_groups_are_described_and_listed_by_version_and_filter(
     assert len((await broker.ask(LIST, 0, {})).groups) == 1
 
 
-async def test_member_of_a_closed_client_is_dropped_in_real_time(
+async def test_group_member_of_a_closed_client_is_removed_at_its_session_timeout(
     broker: CoordinatingBroker,
 ) -> None:
     joined = await member_of(broker, session_timeout=60)

@@ -97,7 +97,9 @@ async def test_deleted_group_stays_deleted_when_it_is_asked_for(
     assert again.error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-async def test_offset_committed_before_the_tombstones_keeps_its_group(tmp_path: Path) -> None:
+async def test_group_deletion_with_an_uncommitted_offset_commit_keeps_the_group(
+    tmp_path: Path,
+) -> None:
     """The deletion sees replicated offsets; another partition's commit is not replicated yet."""
     broker = await replicated(tmp_path)
     broker.request(COMMIT, 8, committing())
@@ -112,7 +114,7 @@ async def test_offset_committed_before_the_tombstones_keeps_its_group(tmp_path: 
     assert await listed(broker) == ["g"]
 
 
-async def test_offset_that_the_tombstones_remove_leaves_no_group(tmp_path: Path) -> None:
+async def test_group_deletion_removes_an_uncommitted_offset_with_its_group(tmp_path: Path) -> None:
     """A commit of a known partition is not replicated yet when its group is deleted."""
     broker = await replicated(tmp_path)
     broker.request(COMMIT, 8, committing())
@@ -125,7 +127,7 @@ async def test_offset_that_the_tombstones_remove_leaves_no_group(tmp_path: Path)
     assert await listed(broker) == []
 
 
-async def test_shard_above_the_limit_of_groups_still_serves_them(
+async def test_group_shard_above_its_limit_of_groups_still_serves_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = CoordinatingBroker(tmp_path)
@@ -141,7 +143,7 @@ async def test_shard_above_the_limit_of_groups_still_serves_them(
 
 
 @pytest.mark.parametrize("is_made_again", [False, True])
-async def test_commit_to_a_deleted_topic_does_not_replace_the_new_topics_offset(
+async def test_offset_commit_to_a_deleted_topic_does_not_replace_that_of_a_recreated_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_made_again: bool
 ) -> None:
     """The key of its record has the topic's name: the new topic's offset would count as none."""

@@ -42,7 +42,7 @@ def committing(*names: str, group_id: str = "g", generation: int = -1) -> dict[s
     }
 
 
-async def test_a_few_offsets_take_no_task_and_are_answered_when_committed(tmp_path: Path) -> None:
+async def test_offset_commit_of_a_few_offsets_takes_no_task(tmp_path: Path) -> None:
     broker = CoordinatingBroker(tmp_path)
     await broker.serve(replicas=(1, 2))
     tasks = asyncio.all_tasks()
@@ -56,7 +56,7 @@ async def test_a_few_offsets_take_no_task_and_are_answered_when_committed(tmp_pa
 
 
 @pytest.mark.parametrize("version", range(2, 10))
-async def test_a_topic_without_name_and_partitions_keeps_no_answer_back(
+async def test_offset_commit_with_a_nameless_empty_topic_is_answered(
     tmp_path: Path, version: int
 ) -> None:
     broker = CoordinatingBroker(tmp_path)
@@ -68,7 +68,7 @@ async def test_a_topic_without_name_and_partitions_keeps_no_answer_back(
     assert rows == [("", []), (OFFSETS_TOPIC, [(0, 0)])]
 
 
-async def test_an_answer_that_cannot_be_encoded_closes_its_connection(
+async def test_offset_commit_answer_that_cannot_be_encoded_closes_its_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> bytes:
@@ -83,7 +83,7 @@ async def test_an_answer_that_cannot_be_encoded_closes_its_connection(
     assert answer.close_reason == "the answer could not be encoded: KeyError('a defect')"
 
 
-async def test_refused_commit_is_not_cached(tmp_path: Path) -> None:
+async def test_offset_commit_answer_that_refuses_is_not_cached(tmp_path: Path) -> None:
     broker = CoordinatingBroker(tmp_path)
     await broker.serve()
     kept = plain_commits.remembered_key, plain_commits._all_committed
@@ -102,7 +102,7 @@ async def test_refused_commit_is_not_cached(tmp_path: Path) -> None:
     assert all(b - a <= 1 for a, b in zip(before, after, strict=True))
 
 
-async def test_offsets_that_waited_together_are_replayed_in_steps(tmp_path: Path) -> None:
+async def test_offset_commits_committed_together_are_replayed_in_steps(tmp_path: Path) -> None:
     """A follower that was paused acknowledges thousands at once."""
     broker = CoordinatingBroker(tmp_path)
     await broker.serve(replicas=(1, 2))
@@ -112,7 +112,9 @@ async def test_offsets_that_waited_together_are_replayed_in_steps(tmp_path: Path
     await until(lambda: all(answer.is_done for answer in answers))
 
 
-async def test_committed_offset_is_not_late_while_it_is_replayed(tmp_path: Path) -> None:
+async def test_offset_commit_committed_before_its_deadline_does_not_time_out_during_the_replay(
+    tmp_path: Path,
+) -> None:
     """The deadline of all commits is between two steps of the replay."""
     broker = CoordinatingBroker(tmp_path)
     await broker.serve(replicas=(1, 2))
@@ -128,7 +130,7 @@ async def test_committed_offset_is_not_late_while_it_is_replayed(tmp_path: Path)
     assert broker.shard is shard
 
 
-async def test_shard_with_a_waiter_that_only_awaits_its_replay_is_checked_later(tmp_path: Path):
+async def test_offset_commit_deadlines_are_not_checked_while_the_replay_runs(tmp_path: Path):
     broker = CoordinatingBroker(tmp_path)
     await broker.serve(replicas=(1, 2))
     answers = [broker.request(COMMIT, 8, committing(OFFSETS_TOPIC)).outcome for _ in range(1_000)]
@@ -141,7 +143,9 @@ async def test_shard_with_a_waiter_that_only_awaits_its_replay_is_checked_later(
     await until(lambda: all(answer.is_done for answer in answers))
 
 
-async def test_partitions_that_move_together_have_one_share_of_the_turn(tmp_path: Path) -> None:
+async def test_group_shards_with_high_watermarks_that_advance_together_share_the_loop_turn(
+    tmp_path: Path,
+) -> None:
     """A follower that was paused acknowledges all of them at once."""
     broker = CoordinatingBroker(tmp_path, offsets_topic_num_partitions="20")
     for index in range(20):

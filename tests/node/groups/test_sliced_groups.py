@@ -68,7 +68,7 @@ def commits(
     return encode_batch(records, transactional=True, producer_id=producer_id, producer_epoch=0)
 
 
-async def test_large_commit_is_replayed_in_steps_and_answered_when_it_is_complete(
+async def test_offset_commit_that_is_large_is_replayed_in_steps_and_then_answered(
     broker: Broker,
 ) -> None:
     shard = broker.shard
@@ -81,7 +81,9 @@ async def test_large_commit_is_replayed_in_steps_and_answered_when_it_is_complet
     assert len(set(sizes)) > OFFSETS // 64 // 4
 
 
-async def test_a_request_with_many_offsets_is_judged_and_encoded_in_steps(broker: Broker) -> None:
+async def test_offset_commit_with_many_offsets_is_checked_and_encoded_in_steps(
+    broker: Broker,
+) -> None:
     in_steps(broker)
     steps = 0
 
@@ -106,12 +108,12 @@ async def test_a_request_with_many_offsets_is_judged_and_encoded_in_steps(broker
     assert steps == 13 + 13 + 10  # judged, their records made, and encoded
 
 
-async def test_small_commit_is_replayed_at_once(broker: Broker) -> None:
+async def test_offset_commit_that_is_small_is_replayed_immediately(broker: Broker) -> None:
     broker.groups.append_now(broker.shard, commits(10))
     assert await turns_until(lambda: broker.shard.offsets.size == 10) <= 2
 
 
-async def test_no_batch_is_made_of_a_group_that_is_too_large(
+async def test_group_too_large_for_a_batch_is_not_encoded(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The subscriptions of 1,000 members may be 18 MB: a batch of them took 80 ms."""
@@ -125,7 +127,7 @@ async def test_no_batch_is_made_of_a_group_that_is_too_large(
     assert errors == [ErrorCode.UNKNOWN_SERVER_ERROR]
 
 
-async def test_groups_are_loaded_in_steps_and_served_when_all_are_there(
+async def test_groups_are_loaded_in_steps_and_served_when_complete(
     tmp_path: Path, broker: Broker
 ) -> None:
     for number in range(300):
@@ -144,7 +146,7 @@ async def test_groups_are_loaded_in_steps_and_served_when_all_are_there(
     again.groups.stop()
 
 
-async def test_sessions_that_end_together_end_some_at_a_time(broker: Broker) -> None:
+async def test_group_sessions_that_expire_together_end_a_few_at_a_time(broker: Broker) -> None:
     """All clients of a new coordinator are gone."""
     shard, table = broker.shard, broker.shard.table
     member = MemberValue("m", None, "c", "h", 1_000, 1, b"", b"")
@@ -160,7 +162,7 @@ async def test_sessions_that_end_together_end_some_at_a_time(broker: Broker) -> 
     assert max(a - b for a, b in pairwise(left)) <= DEADLINES_AT_ONCE
 
 
-async def test_a_resignation_in_the_middle_of_a_batch_ends_it(broker: Broker) -> None:
+async def test_group_shard_resignation_inside_a_batch_ends_its_replay(broker: Broker) -> None:
     shard = broker.shard
     _, done = broker.groups.append_now(shard, commits(OFFSETS))
     await turns_until(lambda: shard.offsets.size > 0)
@@ -172,7 +174,7 @@ async def test_a_resignation_in_the_middle_of_a_batch_ends_it(broker: Broker) ->
     assert not shard.offsets.group_ids()
 
 
-async def test_a_resignation_in_the_middle_of_a_marker_ends_it(broker: Broker) -> None:
+async def test_group_shard_resignation_inside_a_marker_ends_its_replay(broker: Broker) -> None:
     shard = broker.shard
     guard = broker.partition().log.producer_state.begin_verification(7, 0, -1, now_ms=1)
     await broker.groups.append(shard, commits(OFFSETS, producer_id=7), guard=guard)
@@ -184,7 +186,7 @@ async def test_a_resignation_in_the_middle_of_a_marker_ends_it(broker: Broker) -
     assert not shard.offsets.group_ids()
 
 
-async def test_many_offsets_of_one_group_expire_in_parts_with_the_group_at_last(
+async def test_many_offsets_of_one_group_expire_in_parts_and_the_group_last(
     broker: Broker,
 ) -> None:
     await broker.groups.append(broker.shard, commits(OFFSETS))
@@ -209,7 +211,7 @@ async def test_offsets_of_deleted_topics_are_found_in_steps(broker: Broker) -> N
     assert broker.shard.offsets.count("h") == OFFSETS
 
 
-async def test_uncommitted_offset_of_a_new_topic_with_the_same_name_stays(tmp_path: Path) -> None:
+async def test_uncommitted_offset_of_a_recreated_topic_is_not_removed(tmp_path: Path) -> None:
     """A tombstone behind it would remove an offset that is about to be acknowledged."""
     broker = Broker(tmp_path)
     await broker.serve(replicas=(1, 2))
@@ -251,7 +253,7 @@ def fetching(broker: Broker, indexes: range | None) -> "asyncio.Task[Any]":
 
 
 @pytest.mark.parametrize("indexes", [None, range(OFFSETS)])
-async def test_many_offsets_are_fetched_in_steps_and_refused_after_a_resignation(
+async def test_offset_fetch_of_many_offsets_runs_in_steps_and_is_refused_after_a_resignation(
     indexes: range | None, broker: Broker
 ) -> None:
     broker.services.work = broker.replicas.work
@@ -293,7 +295,7 @@ def deletion(api_key: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("turns", [1, 2, 3, 4, 6, 8])
 @pytest.mark.parametrize("api_key", [OFFSET_DELETE, DELETE_GROUPS])
-async def test_deletion_is_atomic_when_a_member_joins_meanwhile(
+async def test_group_deletion_with_a_member_joining_meanwhile_is_atomic(
     api_key: int, turns: int, broker: Broker
 ) -> None:
     join = {"group_id": "g", "member_id": "", "session_timeout": 10_000}
@@ -311,7 +313,7 @@ async def test_deletion_is_atomic_when_a_member_joins_meanwhile(
 
 
 @pytest.mark.parametrize("api_key", [OFFSET_DELETE, DELETE_GROUPS])
-async def test_many_offsets_are_deleted_together(api_key: int, broker: Broker) -> None:
+async def test_offset_deletion_of_many_offsets_is_one_batch(api_key: int, broker: Broker) -> None:
     shard = await with_offsets(broker)
     deleting = asyncio.ensure_future(broker.ask(api_key, 0, deletion(api_key)))
     if api_key == DELETE_GROUPS:  # offsets committed meanwhile are deleted, too
@@ -326,7 +328,7 @@ async def test_many_offsets_are_deleted_together(api_key: int, broker: Broker) -
     assert ("g" in shard.groups) == (api_key == OFFSET_DELETE)
 
 
-async def test_subscriptions_at_the_end_of_a_deletion_of_offsets_count(broker: Broker) -> None:
+async def test_offset_deletion_is_refused_by_subscriptions_at_its_end(broker: Broker) -> None:
     shard = await with_offsets(broker)
     deleting = asyncio.ensure_future(broker.ask(OFFSET_DELETE, 0, deletion(OFFSET_DELETE)))
     await asyncio.sleep(0)
@@ -345,7 +347,9 @@ async def written_first(broker: Broker) -> int:
 
 
 @pytest.mark.parametrize("api_key", [OFFSET_DELETE, DELETE_GROUPS])
-async def test_a_deletion_that_a_resignation_ends_says_so(api_key: int, broker: Broker) -> None:
+async def test_offset_deletion_ended_by_a_resignation_reports_it(
+    api_key: int, broker: Broker
+) -> None:
     shard = await with_offsets(broker)
     deleting = asyncio.ensure_future(broker.ask(api_key, 0, deletion(api_key)))
     await asyncio.sleep(0)
@@ -357,7 +361,7 @@ async def test_a_deletion_that_a_resignation_ends_says_so(api_key: int, broker: 
     assert broker.partition().log.log_end_offset == OFFSETS
 
 
-async def test_many_groups_are_listed_in_steps_but_for_those_that_went_meanwhile(
+async def test_list_groups_of_many_groups_runs_in_steps_and_omits_deleted_ones(
     broker: Broker,
 ) -> None:
     broker.services.work = broker.replicas.work
@@ -378,7 +382,9 @@ async def test_many_groups_are_listed_in_steps_but_for_those_that_went_meanwhile
 
 
 @pytest.mark.parametrize(("members", "is_at_once"), [(0, True), (50, True), (51, False)])
-async def test_a_few_members_leave_at_once(members: int, is_at_once: bool, broker: Broker) -> None:
+async def test_leave_group_of_a_few_members_is_answered_immediately(
+    members: int, is_at_once: bool, broker: Broker
+) -> None:
     broker.services.work = broker.replicas.work
     leaving = [{"member_id": f"m{n}", "group_instance_id": None} for n in range(members)]
     answer = broker.request(LEAVE_GROUP, 5, {"group_id": "g", "members": leaving})
@@ -405,7 +411,7 @@ async def test_leave_group_answers_each_member_when_the_coordinator_resigns_midw
     assert errors[count:] == [ErrorCode.NOT_COORDINATOR] * (120 - count)
 
 
-async def test_commit_is_not_checked_against_groups_of_a_resigned_shard(
+async def test_offset_commit_is_not_checked_against_groups_of_a_resigned_shard(
     monkeypatch: pytest.MonkeyPatch, broker: Broker
 ) -> None:
     """Else its member would get the error of a fenced one."""

@@ -108,7 +108,7 @@ async def test_join_group_is_answered_when_a_step_of_it_raises(
     assert (await broker.ask(HEARTBEAT, 3, beat | {"member_id": others.member_id})).error_code == 0
 
 
-async def test_members_that_wait_are_answered_when_the_join_of_another_raises(
+async def test_join_group_members_that_wait_are_answered_when_another_join_raises(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = CoordinatingBroker(tmp_path)
@@ -153,7 +153,7 @@ async def test_sync_group_is_answered_when_a_step_of_it_raises(
     assert group.error_code == 0
 
 
-async def test_deadline_that_raises_ends_its_group_and_no_other(
+async def test_group_deadline_that_raises_ends_only_its_own_group(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = CoordinatingBroker(tmp_path)
@@ -222,7 +222,7 @@ async def test_offset_commit_is_answered_when_a_step_of_it_raises(
     assert error in (0, BROKEN, ErrorCode.NOT_COORDINATOR)
 
 
-async def test_a_broken_record_of_a_group_does_not_keep_others_from_being_loaded(
+async def test_malformed_group_record_does_not_prevent_the_loading_of_other_groups(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = CoordinatingBroker(tmp_path)
@@ -240,7 +240,7 @@ async def test_a_broken_record_of_a_group_does_not_keep_others_from_being_loaded
     assert len(broker.shard.groups) == 1
 
 
-async def test_a_group_that_cannot_begin_at_loading_keeps_its_offsets(
+async def test_group_that_raises_at_loading_keeps_its_offsets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker = CoordinatingBroker(tmp_path)
@@ -281,7 +281,7 @@ async def test_join_group_with_a_too_long_member_id_is_refused(
     assert not broker.shard.groups
 
 
-async def test_join_group_in_slices_closes_its_connection_where_nothing_can_be_encoded(
+async def test_join_group_in_slices_with_an_unencodable_answer_closes_its_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = CoordinatingBroker(tmp_path)

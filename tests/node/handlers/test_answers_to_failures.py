@@ -102,7 +102,7 @@ async def outcome_of(
 
 @pytest.mark.parametrize("is_large", [False, True], ids=["short", "large"])
 @pytest.mark.parametrize("error", [Thrown, asyncio.CancelledError])
-async def test_exception_at_any_await_of_a_request_is_answered(
+async def test_request_that_raises_at_any_await_is_answered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[BaseException], is_large: bool
 ) -> None:
     """A large request is decoded in slices; its connection is closed, as there is no error yet."""
@@ -183,7 +183,7 @@ def waiting_fetch(broker: LeadingBroker) -> bytes:
 @pytest.mark.parametrize(
     ("key", "version", "make"), [(0, 9, waiting_produce), (1, 11, waiting_fetch)]
 )
-async def test_exception_in_any_call_of_a_continued_request_is_answered(
+async def test_request_that_raises_in_any_later_call_is_answered(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     key: int,
@@ -212,7 +212,7 @@ async def test_exception_in_any_call_of_a_continued_request_is_answered(
     assert at > 2
 
 
-async def test_produce_that_fails_in_a_queue_is_answered_and_those_behind_it_continue(
+async def test_produce_that_raises_in_a_queue_is_answered_and_the_later_ones_continue(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     check, errors = queue.check_in_slices, [Thrown("in the queue")]

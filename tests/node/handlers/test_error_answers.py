@@ -26,7 +26,7 @@ APIS = [
 
 
 @pytest.mark.parametrize("api", APIS, ids=lambda api: API_NAMES[api.key])
-async def test_an_error_has_an_answer_in_every_version(tmp_path: Path, api: Api) -> None:
+async def test_error_answer_exists_for_every_api_and_version(tmp_path: Path, api: Api) -> None:
     connection = LeadingBroker(tmp_path).connect()
     assert api.on_error is not None
     for version in range(api.min_version, api.max_version + 1):
@@ -54,7 +54,7 @@ LONG_NAMES: dict[int, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("api_key", LONG_NAMES, ids=lambda key: API_NAMES[key])
-async def test_answer_to_a_name_of_the_largest_size_is_encoded_in_every_version(
+async def test_error_answer_for_a_name_of_the_largest_size_is_encoded_in_every_version(
     tmp_path: Path, api_key: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker = LeadingBroker(tmp_path)

@@ -106,7 +106,9 @@ def _versions() -> Iterator[Any]:
 
 @pytest.mark.in_turn
 @pytest.mark.parametrize(("key", "version"), _versions())
-def test_no_request_keeps_the_loop(served: Served, key: int, version: int) -> None:
+def test_large_request_of_any_api_leaves_the_event_loop_free(
+    served: Served, key: int, version: int
+) -> None:
     found: dict[str, list[tuple[str, int]]] = {}
     for request in large_requests(key, version, ITEMS, served.names):
         if request.array not in BOUNDED and (busiest := served.too_long(request)):
@@ -116,7 +118,7 @@ def test_no_request_keeps_the_loop(served: Served, key: int, version: int) -> No
 
 @pytest.mark.in_turn
 @pytest.mark.parametrize("key", OF_AUTHORIZERS)
-def test_no_request_keeps_the_loop_of_a_broker_with_an_authorizer(
+def test_large_request_with_an_authorizer_leaves_the_event_loop_free(
     secured: Served, key: int
 ) -> None:
     version = next(api.max_version for api in APIS if api.key == key)

@@ -18,7 +18,7 @@ class Clock:
 
 
 @pytest.mark.parametrize("seconds", [0.0, -1e-9, 1e-7, 1e-6, 0.00037, 0.004, 1.5, 29.0, 10_000.0])
-def test_percentile_of_one_time_is_at_most_a_fifth_above_it(seconds: float) -> None:
+def test_answer_time_percentile_of_one_time_is_at_most_a_fifth_above_it(seconds: float) -> None:
     times = AnswerTimes(Clock())
     times.note(FETCH, seconds)
     ((key, found),) = times.read()
@@ -29,7 +29,7 @@ def test_percentile_of_one_time_is_at_most_a_fifth_above_it(seconds: float) -> N
     assert value <= max(1e-6, 1.2 * min(seconds, longest) + 1e-9)
 
 
-def test_percentiles_separate_the_late_from_the_others() -> None:
+def test_answer_time_percentiles_separate_late_answers_from_others() -> None:
     times = AnswerTimes(Clock())
     for _ in range(98):
         times.note(FETCH, 0.001)
@@ -39,7 +39,7 @@ def test_percentiles_separate_the_late_from_the_others() -> None:
     assert median < 0.0013 and 0.5 <= late < 0.61
 
 
-def test_times_of_more_than_two_minutes_ago_count_no_more() -> None:
+def test_answer_times_older_than_two_minutes_are_dropped() -> None:
     clock = Clock()
     times = AnswerTimes(clock)
     times.note(FETCH, 5.0)
@@ -52,5 +52,5 @@ def test_times_of_more_than_two_minutes_ago_count_no_more() -> None:
     assert [late > 4 for late in latest] == [True, True, False]
 
 
-def test_api_that_was_never_asked_for_is_not_there() -> None:
+def test_answer_times_of_an_api_never_requested_are_absent() -> None:
     assert AnswerTimes(Clock()).read() == []

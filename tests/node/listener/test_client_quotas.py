@@ -124,7 +124,7 @@ def test_consumer_above_its_quota_gets_its_throttle_time(waits: bool, tmp_path: 
     asyncio.run(scenario())
 
 
-def test_an_answer_to_a_fetch_is_no_larger_than_its_quota_allows_in_its_windows(tmp_path: Path):
+def test_fetch_answer_is_no_larger_than_its_quota_allows_in_its_windows(tmp_path: Path):
     async def scenario() -> None:
         async with running(tmp_path) as broker:
             client = await served(broker)
@@ -137,7 +137,7 @@ def test_an_answer_to_a_fetch_is_no_larger_than_its_quota_allows_in_its_windows(
     asyncio.run(scenario())
 
 
-def test_a_throttled_connection_starts_no_request_until_its_pause_is_over(tmp_path: Path):
+def test_throttled_connection_starts_no_request_until_its_pause_ends(tmp_path: Path):
     async def scenario() -> None:
         async with running(tmp_path, settings={"quota.window.num": "2"}) as broker:
             client = await served(broker)
@@ -161,7 +161,7 @@ def test_a_throttled_connection_starts_no_request_until_its_pause_is_over(tmp_pa
     asyncio.run(scenario())
 
 
-def test_quotas_are_described_by_their_entities(tmp_path: Path):
+def test_client_quotas_are_described_by_their_entities(tmp_path: Path):
     async def scenario() -> None:
         async with running(tmp_path) as broker:
             client = Client(broker)
@@ -194,7 +194,7 @@ def test_quotas_are_described_by_their_entities(tmp_path: Path):
         ("producer_byte_rate", 5.0, [{"entity_type": "tribe", "entity_name": "x"}]),
     ],
 )
-def test_unserved_quota_is_refused(
+def test_client_quota_of_an_unsupported_kind_is_refused(
     key: str, value: float, entity: list[dict[str, str]], tmp_path: Path
 ):
     async def scenario() -> None:
@@ -205,7 +205,7 @@ def test_unserved_quota_is_refused(
     asyncio.run(scenario())
 
 
-def test_active_client_keeps_its_rate_while_many_others_come(
+def test_active_client_keeps_its_measured_rate_while_many_others_connect(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(client_quotas, "RATES_MAX", 10)

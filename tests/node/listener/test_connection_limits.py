@@ -27,7 +27,7 @@ def alter(broker: FakeBroker, name: str, key: str, value: str | None) -> None:
     assert [item.error for item in result.items] == [0]
 
 
-def test_limits_are_those_of_the_file_until_others_are_set() -> None:
+def test_connection_limits_are_those_of_the_file_until_altered() -> None:
     broker = FakeBroker(max_connections="7", max_connections_per_ip="3")
     limits = ConnectionLimits(broker.state, broker.services.config)
     assert (limits.in_all, limits.of_address(FAR)) == (7, 3)
@@ -42,13 +42,13 @@ def test_limits_are_those_of_the_file_until_others_are_set() -> None:
     assert (limits.in_all, limits.of_address(FAR)) == (7, 3)
 
 
-def test_limits_that_were_set_before_the_start_hold_at_once() -> None:
+def test_connection_limits_altered_before_the_start_apply_immediately() -> None:
     broker = FakeBroker()
     alter(broker, "", KEY, "5")
     assert ConnectionLimits(broker.state, broker.services.config).in_all == 5
 
 
-def test_single_addresses_have_limits_of_their_own() -> None:
+def test_connection_limits_may_be_set_for_single_addresses() -> None:
     broker = FakeBroker(
         max_connections_per_ip="3", max_connections_per_ip_overrides="10.0.0.1:7,::2:1"
     )
@@ -72,18 +72,18 @@ def test_single_addresses_have_limits_of_their_own() -> None:
         "localhost:5",
     ],
 )
-def test_overrides_that_are_no_addresses_with_counts_are_refused(text: str) -> None:
+def test_connection_limit_overrides_that_are_malformed_are_refused(text: str) -> None:
     with pytest.raises(InvalidConfig, match="ADDRESS:COUNT"):
         FakeBroker(max_connections_per_ip_overrides=text)
 
 
-def test_override_of_a_mapped_address_holds_for_it() -> None:
+def test_connection_limit_override_applies_to_an_ipv4_mapped_address() -> None:
     broker = FakeBroker(max_connections_per_ip_overrides="::FFFF:10.0.0.1:7,[fe80::1%eth0]:2")
     limits = ConnectionLimits(broker.state, broker.services.config)
     assert [limits.of_address(host) for host in ("10.0.0.1", "fe80::1")] == [7, 2]
 
 
-def test_overrides_that_two_changes_made_too_long_end_no_broker() -> None:
+def test_connection_limit_overrides_too_long_in_sum_do_not_stop_the_broker() -> None:
     broker = FakeBroker(max_connections_per_ip="3")
     limits = ConnectionLimits(broker.state, broker.services.config)
     many = ",".join(f"10.0.{n // 250}.{n % 250}:1" for n in range(1_200))

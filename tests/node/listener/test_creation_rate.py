@@ -33,7 +33,7 @@ def admit(rates: list[CreationRate], now_ms: float) -> float | None:
     st.integers(1, 50),
     st.integers(0, 2_000),
 )
-def test_connections_begin_no_faster_than_the_rate_and_one_burst(
+def test_connection_creation_never_exceeds_the_rate_and_one_burst(
     pauses_ms: list[int], rate: int, burst_ms: int
 ) -> None:
     limits, now_ms, begun_ms = [CreationRate(rate, burst_ms)], 0.0, list[float]()
@@ -49,7 +49,7 @@ def test_connections_begin_no_faster_than_the_rate_and_one_burst(
             assert count <= 1 + (last_ms - first_ms + burst_ms) * rate / 1000 + 1e-6
 
 
-def test_connections_that_are_closed_keep_no_later_one_out() -> None:
+def test_connection_creation_rate_ignores_connections_closed_while_waiting() -> None:
     limits = [CreationRate(1, 0)]
     answers = [admit(limits, 0.0) for _ in range(1_000)]
     assert answers[:3] == [0.0, 1_000.0, 2_000.0]
@@ -57,7 +57,7 @@ def test_connections_that_are_closed_keep_no_later_one_out() -> None:
     assert admit(limits, 11_000.0) == 0.0
 
 
-def test_slower_of_two_rates_counts_and_refused_ones_use_up_neither() -> None:
+def test_connection_creation_uses_the_slower_of_two_rates() -> None:
     broker, listener = CreationRate(1_000, 0), CreationRate(1, 0)
     while admit([broker, listener], 0.0) is not None:
         pass
@@ -86,7 +86,7 @@ def settings(**more: str) -> dict[str, str]:
 
 
 @pytest.mark.uvloop
-async def test_connections_beyond_the_rate_wait_for_their_turn(tmp_path: Path) -> None:
+async def test_connection_creation_beyond_the_rate_waits_for_its_turn(tmp_path: Path) -> None:
     async with running(tmp_path, settings=settings(max_connection_creation_rate="4")) as broker:
         waited_s = await answered_s(broker.server.port, 12)
         assert waited_s[4] < waited_s[11] - 0.9  # the burst of a second waits for nothing
@@ -95,7 +95,9 @@ async def test_connections_beyond_the_rate_wait_for_their_turn(tmp_path: Path) -
 
 
 @pytest.mark.uvloop
-async def test_rate_of_one_listener_leaves_the_others_alone(tmp_path: Path) -> None:
+async def test_connection_creation_rate_of_one_listener_does_not_affect_others(
+    tmp_path: Path,
+) -> None:
     more = {
         "listeners": "SLOW://127.0.0.1:0,PLAINTEXT://127.0.0.1:0",
         "listener.security.protocol.map": "SLOW:PLAINTEXT,PLAINTEXT:PLAINTEXT",
@@ -111,7 +113,7 @@ async def test_rate_of_one_listener_leaves_the_others_alone(tmp_path: Path) -> N
 
 
 @pytest.mark.uvloop
-async def test_handshake_waits_for_the_turn_of_its_connection(tmp_path: Path) -> None:
+async def test_tls_handshake_waits_for_the_turn_of_its_connection(tmp_path: Path) -> None:
     certificates = Certificates(tmp_path)
     keystore = str(tmp_path / "broker.pem")
     more = {"listeners": "SSL://127.0.0.1:0", "ssl.keystore.location": keystore}

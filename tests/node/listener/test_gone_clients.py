@@ -45,7 +45,7 @@ def end_request(producer_id: int, producer_epoch: int) -> bytes:
 
 
 @pytest.mark.parametrize("closes", ["at once", "with a reset"])
-async def test_end_of_a_transaction_is_executed_when_its_client_has_closed(
+async def test_end_txn_is_executed_after_its_client_has_closed(
     closes: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with coordinator() as (node, server):
@@ -65,7 +65,7 @@ async def test_end_of_a_transaction_is_executed_when_its_client_has_closed(
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
-async def test_age_of_a_request_is_unknown_when_its_connection_is_closed(bench: Bench) -> None:
+async def test_request_age_of_a_closed_connection_is_unknown(bench: Bench) -> None:
     client = await bench.connect()
     assert await client.ask(ECHO, b"here") == b"here"
     context = next(iter(bench.server._connections)).context
@@ -75,7 +75,7 @@ async def test_age_of_a_request_is_unknown_when_its_connection_is_closed(bench: 
     assert context.waited_ms() == 0
 
 
-async def test_requests_behind_a_waiting_one_are_executed_and_fetches_are_not(
+async def test_produces_behind_a_waiting_one_are_executed_after_a_close_and_fetches_are_not(
     bench: Bench,
 ) -> None:
     gone, reading = await bench.connect(), await bench.connect()
@@ -92,7 +92,7 @@ async def test_requests_behind_a_waiting_one_are_executed_and_fetches_are_not(
     assert sorted(bench.toys.started) == [b"end of a transaction", b"first", b"other"]
 
 
-async def test_age_of_an_end_of_a_transaction_is_asked_before_its_client_can_close() -> None:
+async def test_end_txn_age_is_measured_before_its_client_can_close() -> None:
     """A late one would count as fresh (KAFKA-17754): a closed connection has no age."""
     broker, node = FakeBroker(), OneNode(hold_ms=20)
     broker.services.transactions = node.coordinators

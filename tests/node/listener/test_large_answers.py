@@ -43,7 +43,7 @@ class Making:
             callback()
 
 
-async def test_large_answers_are_made_one_after_the_other_and_charged() -> None:
+async def test_large_answers_are_built_one_after_the_other_and_charged_to_the_budget() -> None:
     line, budget = LargeAnswers(LARGE), MemoryBudget(100 * LARGE)
     made = [Making(line, budget, LARGE) for _ in range(3)]
     for number, each in enumerate(made):
@@ -55,7 +55,7 @@ async def test_large_answers_are_made_one_after_the_other_and_charged() -> None:
     assert budget.held_bytes == line.in_work_bytes == 0
 
 
-async def test_a_small_answer_waits_for_nothing() -> None:
+async def test_small_answer_does_not_wait_for_a_large_one() -> None:
     line, budget = LargeAnswers(LARGE), MemoryBudget(100 * LARGE)
     large, small = Making(line, budget, LARGE), Making(line, budget, WAITS_BEYOND_BYTES)
     await settle()
@@ -65,7 +65,7 @@ async def test_a_small_answer_waits_for_nothing() -> None:
         await each.task
 
 
-async def test_an_answer_larger_than_the_budget_is_made_alone() -> None:
+async def test_answer_larger_than_the_memory_budget_is_built_alone() -> None:
     line, budget = LargeAnswers(LARGE), MemoryBudget(LARGE)
     budget.hold(2 * LARGE)  # held for slow readers
     first, larger, last = (Making(line, budget, size) for size in (LARGE, 100 * LARGE, LARGE))
@@ -77,7 +77,7 @@ async def test_an_answer_larger_than_the_budget_is_made_alone() -> None:
     assert budget.held_bytes == 2 * LARGE
 
 
-async def test_answer_larger_than_the_budget_keeps_no_request_from_being_read() -> None:
+async def test_answer_larger_than_the_memory_budget_does_not_stop_reading_requests() -> None:
     line, budget = LargeAnswers(LARGE), MemoryBudget(LARGE)
     larger = Making(line, budget, 100 * LARGE)
     await settle()
@@ -88,7 +88,7 @@ async def test_answer_larger_than_the_budget_keeps_no_request_from_being_read() 
 
 
 @pytest.mark.parametrize("how", ["gone", "error", "cancelled"])
-async def test_every_end_of_an_answer_releases_its_memory(how: str) -> None:
+async def test_answer_memory_is_released_however_the_answer_ends(how: str) -> None:
     line, budget = LargeAnswers(LARGE), MemoryBudget(100 * LARGE)
     first, second, third = (Making(line, budget, LARGE) for _ in range(3))
     await settle()
@@ -151,7 +151,7 @@ QUESTIONS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
-async def test_question_with_a_long_answer_is_charged_before_the_answer_is_made(name: str) -> None:
+async def test_answer_memory_is_charged_before_a_long_answer_is_built(name: str) -> None:
     broker = FakeBroker()
     fill(broker)
     broker.services.large_answers = line = LargeAnswers(1)

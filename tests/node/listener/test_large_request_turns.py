@@ -52,7 +52,7 @@ class Asking:
         await settle(3)
 
 
-async def test_a_few_at_a_time_in_their_order_or_one_that_is_larger() -> None:
+async def test_large_requests_run_a_few_at_a_time_in_order() -> None:
     line = LargeRequests(100)
     asked = [Asking(line, size) for size in (60, 40, 10, 500, 5)]
     await settle()
@@ -69,7 +69,7 @@ async def test_a_few_at_a_time_in_their_order_or_one_that_is_larger() -> None:
     assert not line.in_work_bytes
 
 
-async def test_request_of_a_closed_client_has_no_turn() -> None:
+async def test_large_request_of_a_closed_client_gets_no_turn() -> None:
     line = LargeRequests(100)
     first, gone, last = (Asking(line, 100) for _ in range(3))
     await settle()
@@ -88,7 +88,7 @@ async def test_request_of_a_closed_client_has_no_turn() -> None:
     assert not line.in_work_bytes
 
 
-async def test_a_place_is_free_when_its_request_fails() -> None:
+async def test_large_request_that_fails_frees_its_place() -> None:
     line = LargeRequests(100)
     with pytest.raises(ZeroDivisionError):
         async with AsyncExitStack() as stack:
@@ -102,7 +102,7 @@ async def test_a_place_is_free_when_its_request_fails() -> None:
     await waiting.end()
 
 
-async def test_a_place_is_free_when_it_was_given_to_a_request_that_is_cancelled() -> None:
+async def test_large_request_cancelled_when_given_its_place_frees_it() -> None:
     """Its client closes in the same turn in which the request before it ends."""
     line = LargeRequests(100)
     async with AsyncExitStack() as first:
@@ -117,7 +117,7 @@ async def test_a_place_is_free_when_it_was_given_to_a_request_that_is_cancelled(
     assert not line.in_work_bytes
 
 
-async def test_request_with_a_long_decision_steps_aside() -> None:
+async def test_large_request_waiting_for_the_controller_frees_its_place() -> None:
     """Without a controller one request with a long timeout delayed the answers of others."""
     line = LargeRequests(100)
     decisions: list[asyncio.Future[str]] = []
@@ -152,7 +152,9 @@ async def test_request_with_a_long_decision_steps_aside() -> None:
 
 
 @pytest.mark.parametrize("end", ["gone", "refused"])
-async def test_request_that_ends_without_an_answer_leaves_no_cycle(end: str) -> None:
+async def test_large_request_that_ends_without_an_answer_leaves_no_reference_cycle(
+    end: str,
+) -> None:
     """A cycle holds its request, and brokers make no full collection."""
 
     class Body(list[int]):
@@ -195,7 +197,7 @@ async def test_request_that_ends_without_an_answer_leaves_no_cycle(end: str) -> 
     await first.end()
 
 
-async def test_a_large_request_without_a_controller_keeps_no_other_from_its_answer() -> None:
+async def test_large_requests_without_a_controller_do_not_delay_other_answers() -> None:
     broker = FakeBroker(1)
 
     async def submit(command: Any, *, timeout_ms: int) -> Any:
@@ -217,7 +219,7 @@ async def test_a_large_request_without_a_controller_keeps_no_other_from_its_answ
     assert not patient.is_there
 
 
-async def test_clients_that_ask_for_much_and_go_leave_little_behind() -> None:
+async def test_large_requests_of_clients_that_close_leave_little_work() -> None:
     """Their bytes are not counted any more, but each was decoded and answered: 100,000 entries."""
     broker = FakeBroker(1)
     topics = [{"name": f"{n:09}"} for n in range(20_000)]
@@ -240,5 +242,5 @@ async def test_clients_that_ask_for_much_and_go_leave_little_behind() -> None:
     assert reasons.count("its client is gone") >= 20 - IN_WORK_BYTES_MAX // len(body)
 
 
-def test_no_deletion_waits_for_ever() -> None:
+def test_topic_deletions_in_large_requests_all_complete() -> None:
     assert DELETION_WAIT_MS_MAX < 2**31 - 1

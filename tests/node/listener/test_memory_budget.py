@@ -22,7 +22,7 @@ def full(*holders: FakeHolder) -> MemoryBudget:
     return budget
 
 
-def test_only_a_connection_that_can_finish_its_request_may_read() -> None:
+def test_memory_budget_lets_a_connection_read_only_if_its_request_fits() -> None:
     idle, partial = FakeHolder(can_finish=False), FakeHolder(can_finish=True)
     budget = full(idle, partial)
     budget.let_one_pass()
@@ -30,7 +30,7 @@ def test_only_a_connection_that_can_finish_its_request_may_read() -> None:
     assert not budget.must_wait(partial, ALLOWANCE_BYTES + 1)
 
 
-def test_unused_permission_to_read_passes_to_the_next_connection() -> None:
+def test_memory_budget_reservation_that_is_unused_passes_to_the_next_connection() -> None:
     first, second = FakeHolder(can_finish=True), FakeHolder(can_finish=True)
     budget = full(first, second)
     budget.let_one_pass()
@@ -41,7 +41,7 @@ def test_unused_permission_to_read_passes_to_the_next_connection() -> None:
     assert (first.leaves, second.leaves) == (1, 1)
 
 
-def test_released_memory_wakes_all() -> None:
+def test_memory_budget_release_wakes_all_waiting_connections() -> None:
     idle, partial = FakeHolder(can_finish=False), FakeHolder(can_finish=True)
     budget = full(idle, partial)
     budget.release(1_500)

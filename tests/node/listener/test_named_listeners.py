@@ -33,7 +33,7 @@ def broker() -> FakeBroker:
     ("listener", "addresses"),
     [("IN", [("127.0.0.1", 9091)]), ("OUT", [("example.org", 9)]), ("PLAINTEXT", [])],
 )
-def test_brokers_are_named_by_the_address_of_the_listener_that_was_asked(
+def test_metadata_shows_the_broker_addresses_of_the_listener_that_was_asked(
     broker: FakeBroker, listener: str, addresses: list[tuple[str, int]]
 ) -> None:
     broker.create("orders", partitions=1, factor=1)
@@ -48,7 +48,7 @@ def test_brokers_are_named_by_the_address_of_the_listener_that_was_asked(
     assert [each[1:3] for each in hints.endpoints] == addresses
 
 
-async def test_places_of_one_listener_are_not_those_of_another() -> None:
+async def test_connection_limit_of_one_listener_is_independent_of_another() -> None:
     listeners = parse_listeners(["IN://127.0.0.1:0", "OUT://127.0.0.1:0"], [], [*MAP.split(",")])
     limited = [
         type(each)(each.name, each.protocol, each.bind, each.advertised, {"max_connections": 1})
@@ -72,7 +72,7 @@ async def test_places_of_one_listener_are_not_those_of_another() -> None:
         assert await silent.is_closed()
 
 
-async def test_reserved_listener_has_places_when_all_are_taken() -> None:
+async def test_reserved_listener_accepts_connections_when_all_others_are_full() -> None:
     listeners = parse_listeners(["IN://127.0.0.1:0", "OUT://127.0.0.1:0"], [], [*MAP.split(",")])
     limits = {"max_connections": 2, "inter_broker_listener_name": "in"}
     async with toy_server(listeners, **limits) as bench:
@@ -90,7 +90,7 @@ async def test_reserved_listener_has_places_when_all_are_taken() -> None:
         assert await first.ask(ECHO, b"d") == b"d"
 
 
-async def test_silent_connections_of_a_reserved_listener_keep_no_clients_out(
+async def test_silent_connections_of_a_reserved_listener_do_not_block_clients(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(server, "RESERVED_PLACES", 1)
@@ -108,7 +108,7 @@ async def test_silent_connections_of_a_reserved_listener_keep_no_clients_out(
         assert await silent[1].is_closed() and await active.ask(ECHO, b"d") == b"d"
 
 
-async def test_listener_that_is_not_named_as_reserved_is_as_full_as_others() -> None:
+async def test_listener_not_reserved_is_full_with_the_others() -> None:
     listeners = parse_listeners(["IN://127.0.0.1:0", "OUT://127.0.0.1:0"], [], [*MAP.split(",")])
     async with toy_server(listeners, max_connections=1) as bench:
         client = await bench.connect("OUT")
@@ -117,7 +117,7 @@ async def test_listener_that_is_not_named_as_reserved_is_as_full_as_others() -> 
         assert await client.ask(ECHO, b"b") == b"b"
 
 
-async def test_clients_of_two_listeners_produce_and_consume_by_their_own(tmp_path: Path) -> None:
+async def test_clients_of_two_listeners_produce_and_consume(tmp_path: Path) -> None:
     ports = free_ports(2)
     settings = {
         "listeners": f"IN://127.0.0.1:{ports[0]},OUT://localhost:{ports[1]}",

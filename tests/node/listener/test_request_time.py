@@ -55,7 +55,7 @@ def expected_ms(*seconds: float) -> int:
     return [min(CAP_MS, rate.record(each * 100, A_QUOTA, 0)) for each in seconds][-1]
 
 
-def test_the_throttle_of_a_request_is_kafkas_arithmetic_of_its_time(tmp_path: Path):
+def test_request_time_throttle_equals_the_formula_of_kafka(tmp_path: Path):
     async def scenario() -> None:
         async with held(tmp_path, 0.052) as (_, client):
             told = [
@@ -80,7 +80,7 @@ def test_the_throttle_of_a_request_is_kafkas_arithmetic_of_its_time(tmp_path: Pa
         (39, 2, {"hmac": b"", "renew_period_ms": 1}),  # RenewDelegationToken: at the end
     ],
 )
-def test_answer_has_the_throttle_time(
+def test_request_time_throttle_is_in_the_answer(
     key: int, version: int, values: dict[str, Any], tmp_path: Path
 ):
     async def scenario() -> None:
@@ -94,7 +94,7 @@ def test_answer_has_the_throttle_time(
 
 
 @pytest.mark.parametrize("asks", ["produce", "large produce", "fetch"])
-def test_request_that_waits_for_records_has_its_throttle_time(asks: str, tmp_path: Path):
+def test_request_time_throttle_is_in_the_answer_of_a_waiting_fetch(asks: str, tmp_path: Path):
     async def scenario() -> None:
         async with held(tmp_path, 1.0) as (broker, client):
             if asks != "fetch":
@@ -111,7 +111,7 @@ def test_request_that_waits_for_records_has_its_throttle_time(asks: str, tmp_pat
     asyncio.run(scenario())
 
 
-def test_a_produce_without_an_answer_is_not_held(tmp_path: Path):
+def test_request_time_throttle_does_not_hold_a_produce_with_acks_zero(tmp_path: Path):
     async def scenario() -> None:
         async with held(tmp_path, 1.0) as (_, client):
             assert client.send(0, 12, produce_body(acks=0)) is None
@@ -120,7 +120,7 @@ def test_a_produce_without_an_answer_is_not_held(tmp_path: Path):
     asyncio.run(scenario())
 
 
-def test_requests_of_brokers_are_exempt(tmp_path: Path):
+def test_request_time_of_brokers_is_exempt_from_throttling(tmp_path: Path):
     async def scenario() -> None:
         async with held(tmp_path, 1.0) as (_, client):
             await client.ask(WRITE_TXN_MARKERS, 1, {"markers": []})
@@ -129,7 +129,7 @@ def test_requests_of_brokers_are_exempt(tmp_path: Path):
     asyncio.run(scenario())
 
 
-def test_requests_are_not_measured_without_a_request_quota(tmp_path: Path):
+def test_request_time_is_not_measured_without_a_request_quota(tmp_path: Path):
     async def scenario() -> None:
         async with running(tmp_path) as broker:
             client = await served(broker)
@@ -147,7 +147,7 @@ def test_requests_are_not_measured_without_a_request_quota(tmp_path: Path):
     asyncio.run(scenario())
 
 
-def test_steps_and_coroutines_of_a_request_count(tmp_path: Path):
+def test_request_time_includes_steps_and_coroutines_of_a_request(tmp_path: Path):
     async def scenario() -> None:
         async with held(tmp_path, 0.001) as (broker, client):
             seconds: list[float] = []
@@ -162,7 +162,7 @@ def test_steps_and_coroutines_of_a_request_count(tmp_path: Path):
     asyncio.run(scenario())
 
 
-def test_request_of_a_closed_client_counts():
+def test_request_time_of_a_closed_client_is_counted():
     spent: list[list[bytes]] = []
     pending = PendingAnswer()
     pending.finish = lambda body: spent.append(body) or body  # type: ignore[assignment, func-returns-value]
@@ -171,7 +171,7 @@ def test_request_of_a_closed_client_counts():
     assert spent == [[b"answer"]] and pending.buffers is None
 
 
-def test_the_place_of_the_throttle_is_known_of_each_api_and_version():
+def test_throttle_time_field_position_is_known_for_each_api_and_version():
     for api in TABLE.values():
         for version in {api.min_version, api.max_version}:
             fields = control.response_fields(api.key, version)
@@ -202,12 +202,12 @@ def test_throttle_time_is_written_into_its_field_of_the_answer(key: int, version
         assert body == before
 
 
-def test_longer_one_of_two_throttle_times_is_answered():
+def test_throttle_time_in_the_answer_is_the_longer_of_two():
     before = control.encode_response(LIST_GROUPS, 4, {"throttle_time": 90})
     assert b"".join(with_throttle([before], LIST_GROUPS, 4, 77)) == before
 
 
-def test_a_dispatcher_forgets_a_request_that_closes_its_connection(tmp_path: Path):
+def test_request_that_closes_its_connection_is_removed_from_the_dispatcher(tmp_path: Path):
     async def scenario() -> None:
         async with held(tmp_path, 1.0) as (broker, client):
             with pytest.raises(Exception, match="API 3"):

@@ -73,7 +73,7 @@ async def honest(bench: Bench) -> None:
         "TLS",
     ],
 )
-async def test_malformed_frame_closes_only_its_connection(data: bytes) -> None:
+async def test_malformed_frame_closes_only_its_own_connection(data: bytes) -> None:
     async with toy_server(socket_request_max_bytes=1000) as bench:
         good, bad = await bench.connect(), await bench.connect()
         assert await bad.ask(ECHO, b"fine") == b"fine"
@@ -84,7 +84,7 @@ async def test_malformed_frame_closes_only_its_connection(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("version", [6, 99, 32767])
-async def test_an_unknown_version_of_api_versions_is_answered_in_version_0(
+async def test_api_versions_of_an_unknown_version_is_answered_in_version_0(
     bench: Bench, version: int
 ) -> None:
     client = await bench.connect()
@@ -100,7 +100,7 @@ async def test_an_unknown_version_of_api_versions_is_answered_in_version_0(
     assert (keys[0].min_version, keys[0].max_version) == (0, 3)  # Produce from 0
 
 
-async def test_places_are_limited() -> None:
+async def test_connections_beyond_the_maximum_are_closed() -> None:
     async with toy_server(max_connections=3) as bench:
         clients = [await bench.connect() for _ in range(3)]
         for client in clients:
@@ -112,7 +112,7 @@ async def test_places_are_limited() -> None:
         await honest(bench)
 
 
-async def test_many_connections_are_accepted_in_a_turn() -> None:
+async def test_connections_that_arrive_together_are_accepted_in_one_loop_turn() -> None:
     """A full turn takes some 5 ms, and 200 clients may come at once."""
     async with toy_server() as bench:
         sockets = [socket.socket() for _ in range(200)]
@@ -124,7 +124,7 @@ async def test_many_connections_are_accepted_in_a_turn() -> None:
         assert turns <= len(sockets) // 4
 
 
-async def test_connection_without_a_request_gives_its_place_to_a_new_one() -> None:
+async def test_connection_without_a_request_is_replaced_by_a_new_one() -> None:
     async with toy_server(max_connections=3) as bench:
         good, oldest, half = [await bench.connect() for _ in range(3)]
         half.writer.write(Client.frame(ECHO, b"half")[:7])
@@ -148,7 +148,7 @@ async def test_connection_without_a_request_is_closed_at_its_deadline(quick_swee
         assert bench.server.connection_count == 1
 
 
-async def test_places_of_one_address_are_limited_but_not_on_loopback(
+async def test_connections_of_one_address_are_limited_except_on_loopback(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with toy_server(max_connections_per_ip=2) as bench:
@@ -163,7 +163,7 @@ async def test_places_of_one_address_are_limited_but_not_on_loopback(
         await honest(bench)
 
 
-async def test_an_idle_connection_is_closed_and_a_waiting_one_is_not(quick_sweep: None) -> None:
+async def test_idle_connection_is_closed_and_a_waiting_one_is_not(quick_sweep: None) -> None:
     async with toy_server(connections_max_idle_ms=150) as bench:
         idle, waiting, active = [await bench.connect() for _ in range(3)]
         waiting.send(WAIT, b"long poll")
@@ -175,7 +175,9 @@ async def test_an_idle_connection_is_closed_and_a_waiting_one_is_not(quick_sweep
         assert await waiting.receive() == (1, b"1")
 
 
-async def test_a_request_must_be_finished_in_time(quick_sweep: None) -> None:
+async def test_connection_with_an_unfinished_request_is_closed_at_its_deadline(
+    quick_sweep: None,
+) -> None:
     async with toy_server(request_receive_timeout_ms=150) as bench:
         slow, drop_by_drop, steady = [await bench.connect() for _ in range(3)]
         slow.writer.write(sized(100) + b"\0\2")
@@ -191,7 +193,7 @@ async def test_a_request_must_be_finished_in_time(quick_sweep: None) -> None:
             assert await steady.receive() == (number, b"steady")
 
 
-async def test_client_that_takes_no_answers_is_served_no_more_and_costs_bounded_memory(
+async def test_client_that_reads_no_answers_is_served_no_further_and_costs_bounded_memory(
     quick_sweep: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "STALLED_MAX_S", 0.1)
@@ -215,7 +217,7 @@ async def test_client_that_takes_no_answers_is_served_no_more_and_costs_bounded_
         await honest(bench)
 
 
-async def test_an_answer_that_is_not_taken_whole_counts_whole(bench: Bench) -> None:
+async def test_answer_partly_sent_is_counted_with_its_full_size(bench: Bench) -> None:
     """The transport keeps all of it, though the kernel has most: 40 such answers were 150 MB."""
     deaf = await bench.connect()
     deaf.transport.pause_reading()
@@ -229,7 +231,7 @@ async def test_an_answer_that_is_not_taken_whole_counts_whole(bench: Bench) -> N
     await until(lambda: bench.server.budget.held_bytes == 0)
 
 
-async def test_a_slow_reader_gets_everything_in_the_end(bench: Bench) -> None:
+async def test_client_that_reads_slowly_gets_all_its_answers(bench: Bench) -> None:
     slow = await bench.connect()
     for _ in range(20):
         slow.send(ECHO, b"big %d" % MIB)
@@ -241,7 +243,7 @@ async def test_a_slow_reader_gets_everything_in_the_end(bench: Bench) -> None:
     assert bench.server.budget.held_bytes == 0
 
 
-async def test_requests_over_the_budget_are_left_in_the_socket(
+async def test_requests_beyond_the_memory_budget_stay_in_the_socket(
     quick_sweep: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with toy_server(queued_max_request_bytes=4 * MIB) as bench:
@@ -270,7 +272,7 @@ async def test_requests_over_the_budget_are_left_in_the_socket(
         await until(lambda: (budget.held_bytes, budget.waiting_count) == (0, 0))
 
 
-async def test_unfinished_requests_that_fill_the_budget_let_one_pass_at_a_time(
+async def test_unfinished_requests_that_fill_the_budget_are_finished_one_at_a_time(
     quick_sweep: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "PASSING_SILENCE_MAX_S", 0.05)
@@ -287,7 +289,9 @@ async def test_unfinished_requests_that_fill_the_budget_let_one_pass_at_a_time(
         assert len((await large.receive(20))[1]) == 3 * MIB + 3
 
 
-async def test_a_thousand_idle_connections_cost_little_and_hold_up_no_other(bench: Bench) -> None:
+async def test_thousand_idle_connections_cost_little_memory_and_delay_no_other(
+    bench: Bench,
+) -> None:
     await honest(bench)
     process = psutil.Process()
     before = process.memory_info().rss
@@ -308,7 +312,7 @@ async def test_a_thousand_idle_connections_cost_little_and_hold_up_no_other(benc
     await until(lambda: bench.server.connection_count == 1)
 
 
-async def test_malformed_bytes_delay_no_other_connection(
+async def test_malformed_bytes_on_one_connection_delay_no_other(
     quick_sweep: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "UNATTENDED_MAX_S", 0.3)
@@ -345,7 +349,7 @@ def _rubbish(rng: random.Random) -> bytes:
     return bytes(frame) * rng.randrange(1, 4)
 
 
-async def test_lines_in_the_log_are_counted(caplog: pytest.LogCaptureFixture) -> None:
+async def test_connection_log_lines_are_rate_limited(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     async with toy_server() as bench:
         for _ in range(40):
@@ -355,7 +359,7 @@ async def test_lines_in_the_log_are_counted(caplog: pytest.LogCaptureFixture) ->
     assert len([r for r in caplog.records if "closed" in r.getMessage()]) == 10
 
 
-def test_the_write_buffer_bound_is_the_one_we_count_with() -> None:
+def test_transport_write_buffer_limit_equals_the_counted_one() -> None:
     assert connection.WRITE_BUFFER_HIGH_BYTES < 4 * MIB
 
 
@@ -369,7 +373,7 @@ async def gone_from_a_long_poll(bench: Bench, behind: tuple[int, int], *bodies: 
     client.writer.close()
 
 
-async def test_requests_that_a_client_sent_before_it_closed_are_executed(quick_sweep: None) -> None:
+async def test_requests_sent_before_the_client_closed_are_executed(quick_sweep: None) -> None:
     """A produce with acks=0 needs no waiting client, as in Kafka."""
     async with toy_server() as bench:
         toys = bench.toys
@@ -383,7 +387,7 @@ async def test_requests_that_a_client_sent_before_it_closed_are_executed(quick_s
 
 
 @pytest.mark.parametrize(("behind", "is_deserted"), [(WAIT, True), (PRODUCE, False)])
-async def test_requests_of_a_closed_client_are_abandoned_unless_a_produce_waits(
+async def test_requests_of_a_closed_client_are_abandoned_except_behind_a_waiting_produce(
     quick_sweep: None, behind: tuple[int, int], is_deserted: bool
 ) -> None:
     async with toy_server() as bench:
@@ -398,7 +402,7 @@ async def test_requests_of_a_closed_client_are_abandoned_unless_a_produce_waits(
         assert bench.server.connection_count == 1
 
 
-async def test_a_produce_without_a_client_has_its_time(
+async def test_produce_of_a_closed_client_has_its_whole_timeout_despite_a_broker_pause(
     quick_sweep: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Time in which the broker itself stood still is not counted."""

@@ -16,13 +16,13 @@ from .toy_server import ECHO, PRODUCE, SLOW, WAIT, Bench, Client, toy_server
 pytestmark = pytest.mark.uvloop  # as brokers do
 
 
-async def test_a_request_is_answered(bench: Bench) -> None:
+async def test_request_is_answered_on_its_connection(bench: Bench) -> None:
     client = await bench.connect()
     assert await client.ask(ECHO, b"hello") == b"hello"
     assert await client.ask(WAIT, b"now") == b"now"
 
 
-async def test_frames_may_arrive_in_any_pieces(bench: Bench) -> None:
+async def test_request_frames_may_arrive_in_any_pieces(bench: Bench) -> None:
     client = await bench.connect()
     bodies = [b"x" * size for size in (0, 1, 70_000, 3, 200_000, 2)]
     stream = b"".join(Client.frame(ECHO, body, number) for number, body in enumerate(bodies))
@@ -36,7 +36,7 @@ async def test_frames_may_arrive_in_any_pieces(bench: Bench) -> None:
         assert await client.receive() == (number, body)
 
 
-async def test_produces_start_at_once_and_are_answered_in_order(bench: Bench) -> None:
+async def test_produces_start_immediately_and_are_answered_in_order(bench: Bench) -> None:
     client, toys = await bench.connect(), bench.toys
     names = [b"%d" % number for number in range(20)]
     for name in names:
@@ -49,7 +49,7 @@ async def test_produces_start_at_once_and_are_answered_in_order(bench: Bench) ->
         assert await client.receive() == (number, name)
 
 
-async def test_an_early_answer_waits_for_those_before_it(bench: Bench) -> None:
+async def test_answer_that_is_ready_early_waits_for_those_before_it(bench: Bench) -> None:
     client, toys = await bench.connect(), bench.toys
     for name in (b"first", b"now", b"none", b"third"):
         client.send(PRODUCE, name)
@@ -63,7 +63,7 @@ async def test_an_early_answer_waits_for_those_before_it(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("second", [ECHO, WAIT, SLOW])
-async def test_anything_else_starts_after_all_earlier_answers(
+async def test_request_other_than_produce_starts_after_all_earlier_answers(
     bench: Bench, second: tuple[int, int]
 ) -> None:
     client, toys = await bench.connect(), bench.toys
@@ -85,7 +85,7 @@ async def test_anything_else_starts_after_all_earlier_answers(
 
 
 @pytest.mark.parametrize("last", ["not served", "no header"])
-async def test_request_that_ends_its_connection_lets_earlier_answers_leave(
+async def test_request_that_closes_its_connection_sends_earlier_answers_first(
     bench: Bench, last: str
 ) -> None:
     client, toys = await bench.connect(), bench.toys
@@ -106,7 +106,7 @@ async def test_request_that_ends_its_connection_lets_earlier_answers_leave(
     assert toys.started == [b"a", b"b"]
 
 
-async def test_malformed_length_lets_earlier_answers_leave(bench: Bench) -> None:
+async def test_malformed_frame_length_sends_earlier_answers_before_the_close(bench: Bench) -> None:
     client, toys = await bench.connect(), bench.toys
     frames = [Client.frame(WAIT, b"later", 1), Client.frame(ECHO, b"queued", 2)]
     client.writer.write(b"".join(frames) + b"\xff" * 8)
@@ -119,7 +119,7 @@ async def test_malformed_length_lets_earlier_answers_leave(bench: Bench) -> None
     assert await client.is_closed()
 
 
-async def test_a_produce_waits_for_a_fetch_before_it(bench: Bench) -> None:
+async def test_produce_waits_for_a_fetch_before_it_on_its_connection(bench: Bench) -> None:
     client, toys = await bench.connect(), bench.toys
     client.send(WAIT, b"fetch")
     client.send(PRODUCE, b"produce")
@@ -146,7 +146,7 @@ async def test_at_most_64_produces_are_pipelined(bench: Bench) -> None:
         assert await client.receive() == (number, name)
 
 
-async def test_connections_do_not_wait_for_one_another(bench: Bench) -> None:
+async def test_requests_of_different_connections_do_not_wait_for_one_another(bench: Bench) -> None:
     stuck, free = await bench.connect(), await bench.connect()
     stuck.send(WAIT, b"never")
     stuck.send(ECHO, b"behind")
@@ -154,7 +154,9 @@ async def test_connections_do_not_wait_for_one_another(bench: Bench) -> None:
     assert bench.toys.started == [b"never", b"hello"]
 
 
-async def test_a_long_queue_of_small_requests_leaves_others_their_turn(bench: Bench) -> None:
+async def test_queue_of_many_small_requests_leaves_loop_turns_to_other_connections(
+    bench: Bench,
+) -> None:
     greedy, other = await bench.connect(), await bench.connect()
     for _ in range(50 * REQUESTS_AT_A_STRETCH):
         greedy.send(ECHO, b"g")
@@ -166,7 +168,7 @@ async def test_a_long_queue_of_small_requests_leaves_others_their_turn(bench: Be
     assert place < 45 * REQUESTS_AT_A_STRETCH
 
 
-async def test_slow_work_holds_up_its_own_connection_only(bench: Bench) -> None:
+async def test_request_that_is_slow_delays_only_its_own_connection(bench: Bench) -> None:
     slow, other = await bench.connect(), await bench.connect()
     slow.send(SLOW, b"slow")
     slow.send(ECHO, b"next")
@@ -176,7 +178,9 @@ async def test_slow_work_holds_up_its_own_connection_only(bench: Bench) -> None:
     assert await slow.receive() == (2, b"next")
 
 
-async def test_a_defect_is_an_answer_where_there_is_one(caplog: pytest.LogCaptureFixture) -> None:
+async def test_handler_that_raises_is_answered_where_an_error_answer_exists(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async with toy_server() as bench:
         client, toys = await bench.connect(), bench.toys
         assert await client.ask(ECHO, b"defect") == b"error -1"
@@ -188,7 +192,7 @@ async def test_a_defect_is_an_answer_where_there_is_one(caplog: pytest.LogCaptur
 
 
 @pytest.mark.parametrize("body", [b"close", b"malformed"])
-async def test_a_handler_can_close_its_connection(bench: Bench, body: bytes) -> None:
+async def test_handler_may_close_its_connection(bench: Bench, body: bytes) -> None:
     client, other = await bench.connect(), await bench.connect()
     client.send(ECHO, b"before")
     client.send(ECHO, body)
@@ -199,7 +203,9 @@ async def test_a_handler_can_close_its_connection(bench: Bench, body: bytes) -> 
     assert await other.ask(ECHO, b"hello") == b"hello"
 
 
-async def test_a_late_failure_without_an_answer_closes_the_connection(bench: Bench) -> None:
+async def test_handler_that_fails_late_without_an_answer_closes_the_connection(
+    bench: Bench,
+) -> None:
     client, toys = await bench.connect(), bench.toys
     client.send(PRODUCE, b"a")
     client.send(PRODUCE, b"b")
@@ -211,7 +217,7 @@ async def test_a_late_failure_without_an_answer_closes_the_connection(bench: Ben
     assert await client.is_closed()
 
 
-async def test_requests_of_many_clients_that_close_at_once_are_abandoned_in_many_turns(
+async def test_requests_of_many_clients_closing_together_are_abandoned_in_many_turns(
     bench: Bench,
 ) -> None:
     """Each may wait for hundreds of partitions: those of 1,000 clients held the loop for 60 ms."""
@@ -251,7 +257,7 @@ async def test_handlers_are_notified_when_their_client_closes(bench: Bench) -> N
     assert bench.server.connection_count == 0
 
 
-async def test_stopping_answers_received_requests(bench: Bench) -> None:
+async def test_server_stop_answers_received_requests(bench: Bench) -> None:
     client, toys = await bench.connect(), bench.toys
     client.send(PRODUCE, b"a")
     await until(lambda: b"a" in toys.pending)
@@ -263,7 +269,7 @@ async def test_stopping_answers_received_requests(bench: Bench) -> None:
         await bench.connect()
 
 
-async def test_stopping_does_not_wait_for_ever(bench: Bench) -> None:
+async def test_server_stop_ends_after_its_time_limit(bench: Bench) -> None:
     client = await bench.connect()
     client.send(WAIT, b"never")
     await until(lambda: b"never" in bench.toys.pending)
@@ -272,7 +278,7 @@ async def test_stopping_does_not_wait_for_ever(bench: Bench) -> None:
     assert await client.is_closed()
 
 
-async def test_a_taken_port_is_reported_in_a_sentence() -> None:
+async def test_listener_port_in_use_is_reported_in_one_sentence() -> None:
     async with toy_server() as one, toy_server() as two:
         with pytest.raises(OSError, match=f"Cannot listen on 127.0.0.1:{one.server.port}"):
             await two.server.start(plain_listener(one.server.port))

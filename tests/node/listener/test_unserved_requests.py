@@ -22,7 +22,7 @@ def noted(api_key: int, version: int, client_id: str | None = "orders") -> str:
     return sentence
 
 
-def test_client_is_named_with_its_software_and_its_request() -> None:
+def test_unserved_request_is_reported_with_client_software_and_api() -> None:
     assert noted(76, 1) == (
         "confluent-kafka-python 2.16.0 (client id orders) from 127.0.0.1 asks for API 76 "
         "(ShareGroupHeartbeat) version 1, which is not served: its connection is closed"
@@ -30,19 +30,19 @@ def test_client_is_named_with_its_software_and_its_request() -> None:
     assert "asks for API 999 (unknown) version 7" in noted(999, 7, None)
 
 
-def test_client_id_of_a_client_is_printable_and_short() -> None:
+def test_unserved_request_is_reported_with_a_printable_short_client_id() -> None:
     sentence = noted(76, 1, "\x1b[31m" + "x" * 30_000)
     assert sentence.isprintable() and len(sentence) < 250
 
 
-def test_malformed_header_names_only_the_software() -> None:
+def test_unserved_request_with_a_malformed_header_is_reported_with_the_software() -> None:
     requests = UnservedRequests(LOG)
     frame = memoryview(b"\0\x4c\0\1\0\0\0\1\x7f\xff")
     requests.note(UnservedRequest(76, 1), ("unknown", "unknown"), "127.0.0.1", frame)
     assert requests.sentences[0].startswith("a client of unknown software from 127.0.0.1 asks")
 
 
-def test_same_request_of_the_same_software_is_named_once(
+def test_unserved_request_of_the_same_software_is_reported_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     requests = UnservedRequests(LOG)
@@ -54,7 +54,7 @@ def test_same_request_of_the_same_software_is_named_once(
     assert len(caplog.records) == 2
 
 
-def test_named_clients_are_bounded(caplog: pytest.LogCaptureFixture) -> None:
+def test_unserved_request_reports_are_bounded(caplog: pytest.LogCaptureFixture) -> None:
     requests = UnservedRequests(LOG)
     header = memoryview(encode_request_header(76, 1, 1, "a"))
     with caplog.at_level(logging.WARNING):
@@ -65,7 +65,7 @@ def test_named_clients_are_bounded(caplog: pytest.LogCaptureFixture) -> None:
     assert "no more" in caplog.records[-1].getMessage()
 
 
-async def test_connection_that_is_closed_for_an_unserved_request_is_named() -> None:
+async def test_unserved_request_that_closes_its_connection_is_reported() -> None:
     async with toy_server() as bench:
         client = await bench.connect()
         assert await client.ask(ECHO, b"fine") == b"fine"

@@ -24,7 +24,7 @@ def isolated_leader(
     return broker, IsolatedLeader(broker.replicas, session_timeout_ms=TIMEOUT_MS), clock
 
 
-async def test_waiting_writes_end_and_new_ones_are_refused_until_the_controller_answers(
+async def test_isolated_leader_fails_waiting_writes_and_refuses_new_ones(
     tmp_path: Path,
 ) -> None:
     broker, watch, clock = isolated_leader(tmp_path, replicas=(1, 2))
@@ -48,7 +48,7 @@ async def test_waiting_writes_end_and_new_ones_are_refused_until_the_controller_
     assert await again.errors() == {0: 0}
 
 
-async def test_partitions_with_fetching_followers_continue_without_a_controller(
+async def test_isolated_leader_with_fetching_followers_continues(
     tmp_path: Path,
 ) -> None:
     broker, watch, clock = isolated_leader(tmp_path, replicas=(1, 2))
@@ -61,9 +61,7 @@ async def test_partitions_with_fetching_followers_continue_without_a_controller(
 
 
 @pytest.mark.parametrize("who", ["controller", "follower"])
-async def test_listeners_are_called_for_a_partition_that_is_no_longer_stalled(
-    tmp_path: Path, who: str
-) -> None:
+async def test_isolated_leader_that_recovers_calls_its_listeners(tmp_path: Path, who: str) -> None:
     broker, watch, clock = isolated_leader(tmp_path, replicas=(1, 2))
     heard: list[object] = []
     broker.replicas.role_listeners.append(heard.append)
@@ -80,7 +78,7 @@ async def test_listeners_are_called_for_a_partition_that_is_no_longer_stalled(
     assert heard == [partition] and not broker.replicas.stalled
 
 
-async def test_leader_that_is_in_sync_alone_continues(tmp_path: Path) -> None:
+async def test_isolated_leader_alone_in_the_isr_continues(tmp_path: Path) -> None:
     broker, watch, clock = isolated_leader(tmp_path, replicas=(1, 2), isr=(1,))
     clock.now_ms += 2 * TIMEOUT_MS
     watch.look()
@@ -88,7 +86,7 @@ async def test_leader_that_is_in_sync_alone_continues(tmp_path: Path) -> None:
     assert await written.errors() == {0: 0}
 
 
-async def test_thousands_of_partitions_are_checked_in_slices_until_the_controller_answers(
+async def test_isolated_leader_checks_thousands_of_partitions_in_slices(
     tmp_path: Path,
 ) -> None:
     """A check of 10,000 partitions at once took 40 ms, four times a session."""

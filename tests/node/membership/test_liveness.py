@@ -58,7 +58,7 @@ def _liveness(*indexes: int | None, group: Any = None) -> Liveness:
 
 
 @pytest.mark.parametrize("turns", TURNS)
-async def test_an_end_is_not_lost_in_a_beat(turns: int) -> None:
+async def test_broker_heartbeat_sent_at_the_stop_is_not_lost(turns: int) -> None:
     liveness = _liveness()
     liveness.start(lambda: None)
     await asyncio.sleep(0.01)  # it waits for its next beat
@@ -76,7 +76,7 @@ async def test_an_end_is_not_lost_in_a_beat(turns: int) -> None:
         ([-1], [0], [1]),  # a controller of an earlier release does not say
     ],
 )
-async def test_an_answer_counts_when_its_metadata_is_applied(
+async def test_broker_heartbeat_answer_counts_when_its_metadata_is_applied(
     indexes: list[int | None], applied: list[int], beats: list[int]
 ) -> None:
     """applied: this broker's applied index at each answer; beats: those that count."""
@@ -99,7 +99,7 @@ async def test_an_answer_counts_when_its_metadata_is_applied(
         (1, 0.05, 0.0, 7),  # a link that is slower than the interval of heartbeats
     ],
 )
-async def test_answer_after_a_session_timeout_is_waited_for_anew(
+async def test_broker_heartbeat_answer_after_a_session_timeout_is_waited_for_again(
     term: int, delay_s: float, pause_s: float, expected_index: int
 ) -> None:
     """The controller may have fenced the broker since, and elected other leaders."""
@@ -144,7 +144,7 @@ def _process(cluster: SmallCluster, number: int, *, state: ClusterState | None =
     )
 
 
-async def test_a_late_registration_of_a_dead_process_does_not_end_its_successor(
+async def test_broker_registration_of_a_dead_process_that_arrives_late_does_not_fence_its_successor(
     cluster: SmallCluster,
 ) -> None:
     await _process(cluster, 1).register(9092)
@@ -160,7 +160,7 @@ async def test_a_late_registration_of_a_dead_process_does_not_end_its_successor(
     await successor.stop()
 
 
-async def test_process_with_empty_metadata_learns_the_registration_to_replace(
+async def test_broker_process_with_empty_metadata_learns_the_registration_to_replace(
     cluster: SmallCluster,
 ) -> None:
     await _process(cluster, 1).register(9092)
@@ -170,7 +170,9 @@ async def test_process_with_empty_metadata_learns_the_registration_to_replace(
     assert cluster.groups[2].state.brokers[2].incarnation[0] == 2
 
 
-async def test_a_registration_that_comes_between_is_replaced(cluster: SmallCluster) -> None:
+async def test_broker_registration_that_arrives_in_between_is_replaced(
+    cluster: SmallCluster,
+) -> None:
     """It was sent before its process died, and arrives after the successor's look."""
     await _process(cluster, 1).register(9092)
     length = len(cluster.log)
@@ -185,14 +187,16 @@ async def test_a_registration_that_comes_between_is_replaced(cluster: SmallClust
     assert (registered.broker_epoch, registered.incarnation[0]) == (epoch, 3)
 
 
-async def test_an_answer_that_was_lost_is_given_again(cluster: SmallCluster) -> None:
+async def test_broker_registration_answer_that_was_lost_is_repeated(cluster: SmallCluster) -> None:
     await turns_until(lambda: cluster.log)  # the controller has named the cluster
     cluster.lost_answers = 1
     assert await _process(cluster, 1).register(9092) == 2
     assert len(cluster.log) == 3, "proposed twice"
 
 
-async def test_of_two_processes_the_earlier_one_ends_with_words(cluster: SmallCluster) -> None:
+async def test_broker_process_replaced_by_another_stops_with_a_sentence(
+    cluster: SmallCluster,
+) -> None:
     earlier, later = _process(cluster, 1), _process(cluster, 2)
     for process in (earlier, later):
         await process.register(9092)

@@ -21,7 +21,7 @@ async def listed(broker: FakeBroker) -> list[int]:
     return sorted(b.node_id for b in answer.brokers)
 
 
-async def test_it_is_listed_for_a_while_and_no_longer(
+async def test_fenced_broker_is_listed_as_recently_fenced_for_a_while(
     broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recently_fenced_brokers, "LISTED_MS", 50)
@@ -34,7 +34,7 @@ async def test_it_is_listed_for_a_while_and_no_longer(
     assert await listed(broker) == [1, 3], "what was encoded before is not given again"
 
 
-async def test_broker_that_is_fenced_again_is_listed_again(broker: FakeBroker) -> None:
+async def test_broker_fenced_again_is_listed_as_recently_fenced_again(broker: FakeBroker) -> None:
     fenced = broker.services.recently_fenced_brokers
     fenced.watch(broker.state)
     await broker.answer(19, 7, {"topics": [{"name": "t", "num_partitions": 1}]})

@@ -55,7 +55,9 @@ async def asked(broker: FakeBroker) -> "asyncio.Future[object]":
 
 
 @pytest.mark.usefixtures("holds_long")
-async def test_the_answer_comes_with_the_fence(broker: FakeBroker, links: FakeLinks) -> None:
+async def test_request_about_a_suspected_broker_is_answered_when_it_is_fenced(
+    broker: FakeBroker, links: FakeLinks
+) -> None:
     links.change(2, False)
     question = await asked(broker)
     assert not question.done()
@@ -65,7 +67,7 @@ async def test_the_answer_comes_with_the_fence(broker: FakeBroker, links: FakeLi
 
 
 @pytest.mark.usefixtures("holds_long")
-async def test_a_question_that_comes_a_moment_before_the_link_ends_waits_too(
+async def test_request_just_before_a_link_breaks_waits_for_the_fence(
     broker: FakeBroker, links: FakeLinks
 ) -> None:
     question = await asked(broker)
@@ -78,7 +80,7 @@ async def test_a_question_that_comes_a_moment_before_the_link_ends_waits_too(
 
 
 @pytest.mark.usefixtures("holds_long")
-async def test_a_question_on_a_new_connection_does_not_wait_for_news(
+async def test_request_on_a_new_connection_does_not_wait_for_a_suspected_broker(
     broker: FakeBroker, links: FakeLinks
 ) -> None:
     """Else the first transaction of librdkafka begins half a second later."""
@@ -92,9 +94,7 @@ async def test_a_question_on_a_new_connection_does_not_wait_for_news(
     await question
 
 
-def test_a_question_between_two_steps_of_the_fence_waits(
-    broker: FakeBroker, links: FakeLinks
-) -> None:
+def test_request_between_two_steps_of_a_fence_waits(broker: FakeBroker, links: FakeLinks) -> None:
     for name in ("t", "u"):
         broker.create(name, partitions=300)
 
@@ -114,7 +114,9 @@ def test_a_question_between_two_steps_of_the_fence_waits(
 
 
 @pytest.mark.usefixtures("holds_long")
-async def test_a_link_that_is_back_ends_the_doubt(broker: FakeBroker, links: FakeLinks) -> None:
+async def test_restored_link_ends_the_wait_for_a_suspected_broker(
+    broker: FakeBroker, links: FakeLinks
+) -> None:
     links.change(2, False)
     links.change(3, False)
     question = await asked(broker)
@@ -126,7 +128,7 @@ async def test_a_link_that_is_back_ends_the_doubt(broker: FakeBroker, links: Fak
     assert len(answer.brokers) == 3  # type: ignore[attr-defined]
 
 
-async def test_the_wait_is_bounded_and_happens_once(
+async def test_wait_for_a_suspected_broker_is_bounded_and_happens_once(
     broker: FakeBroker, links: FakeLinks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(suspected_brokers, "HOLD_MS", 20)
@@ -137,7 +139,7 @@ async def test_the_wait_is_bounded_and_happens_once(
     assert (await asked(broker)).done()
 
 
-async def test_links_that_break_in_turn_hold_no_request_longer_than_one(
+async def test_links_that_break_in_turn_delay_a_request_no_longer_than_one(
     broker: FakeBroker, links: FakeLinks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(suspected_brokers, "HOLD_MS", 50)
@@ -155,7 +157,7 @@ async def test_links_that_break_in_turn_hold_no_request_longer_than_one(
     breaking.cancel()
 
 
-async def test_a_link_to_a_fenced_broker_holds_no_request(
+async def test_broken_link_to_a_fenced_broker_delays_no_request(
     broker: FakeBroker, links: FakeLinks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(suspected_brokers, "HOLD_MS", 60_000)

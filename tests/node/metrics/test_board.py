@@ -12,13 +12,13 @@ EXPRESSIONS = [target["expr"] for panel in BOARD["panels"] for target in panel["
 OTHER_LABELS = {"instance", "job"}  # which a scrape adds
 
 
-def test_each_metric_of_the_board_is_exported() -> None:
+def test_dashboard_metric_of_each_panel_is_exported() -> None:
     asked = {name for each in EXPRESSIONS for name in re.findall(r"\b(?:kafka|oncelog)_\w+", each)}
     assert len(asked) > 20
     assert asked <= EXPORTED.keys()
 
 
-def test_each_label_of_the_board_is_one_of_its_metrics() -> None:
+def test_dashboard_label_of_each_panel_belongs_to_its_metric() -> None:
     for panel in BOARD["panels"]:
         for target in panel["targets"]:
             names = re.findall(r"\b(?:kafka|oncelog)_\w+", target["expr"])
@@ -30,14 +30,14 @@ def test_each_label_of_the_board_is_one_of_its_metrics() -> None:
             assert asked <= has, (panel["title"], asked - has)
 
 
-def test_counters_are_asked_for_as_rates() -> None:
+def test_dashboard_counters_are_queried_as_rates() -> None:
     for each in EXPRESSIONS:
         for name in re.findall(r"\b(?:kafka|oncelog)_\w+", each):
             if EXPORTED[name].kind == COUNTER:
                 assert re.search(rf"(?:rate|increase)\({name}(?:{{[^}}]*}})?\[", each), each
 
 
-def test_panels_do_not_overlap_and_have_ids_of_their_own() -> None:
+def test_dashboard_panels_do_not_overlap_and_have_unique_ids() -> None:
     places = [panel["gridPos"] for panel in BOARD["panels"]]
     cells = [
         (x, y)

@@ -46,7 +46,7 @@ def values(text: str) -> dict[tuple[str, tuple[str, ...]], float]:
     }
 
 
-async def test_page_of_a_broker_has_its_counts(tmp_path: Path) -> None:
+async def test_metrics_page_of_a_broker_has_its_counts(tmp_path: Path) -> None:
     kafka, metrics = free_ports(2)
     settings = {
         "listeners": f"PLAINTEXT://127.0.0.1:{kafka}",
@@ -114,7 +114,7 @@ def sources_of(broker: OwnBroker) -> FigureSources:
     )
 
 
-async def test_figures_of_many_partitions_are_taken_in_short_steps(tmp_path: Path) -> None:
+async def test_metrics_of_many_partitions_are_collected_in_short_steps(tmp_path: Path) -> None:
     async with running(tmp_path) as broker:
         await broker.create("many", 300)
         await until(lambda: broker.serves("many", 300))
@@ -137,7 +137,7 @@ async def test_figures_of_many_partitions_are_taken_in_short_steps(tmp_path: Pat
         assert longest_s < STEP_S
 
 
-async def test_partition_with_producers_being_rebuilt_has_no_stable_offset(
+async def test_metrics_of_a_partition_rebuilding_its_producers_have_no_stable_offset(
     tmp_path: Path,
 ) -> None:
     async with running(tmp_path) as broker:
@@ -151,7 +151,9 @@ async def test_partition_with_producers_being_rebuilt_has_no_stable_offset(
         assert [labels for labels, _ in rows] == [("t", "1")]
 
 
-def test_family_is_bounded_and_counts_omitted_series(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metrics_family_beyond_its_limit_counts_omitted_series(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(figures, "SERIES_MAX", 2)
     found = Figures()
     for number in range(5):

@@ -29,7 +29,7 @@ def exported(mbean: str) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("name", KAFKA)
-def test_name_of_kafka_is_what_the_exporter_makes_of_its_mbean(name: str) -> None:
+def test_metric_name_of_kafka_equals_that_of_the_jmx_exporter(name: str) -> None:
     family = KAFKA[name]
     assert (name, family.kind) == exported(family.mbean)
     assert all(re.fullmatch("[a-z]+", label) for label in family.labels)
@@ -37,6 +37,6 @@ def test_name_of_kafka_is_what_the_exporter_makes_of_its_mbean(name: str) -> Non
         assert family.labels == LABELS[name]
 
 
-def test_quantiles_are_written_as_the_exporter_writes_percentiles() -> None:
+def test_metric_quantiles_are_written_like_percentiles_of_the_jmx_exporter() -> None:
     assert [*QUANTILES] == [f"0.{each.removesuffix('th')}" for each in PERCENTILES]
     assert [float(words) for words in QUANTILES] == list(QUANTILES.values())

@@ -59,7 +59,7 @@ async def asked(port: int, line: str = "GET /metrics HTTP/1.1", host: str = "") 
         writer.close()
 
 
-async def test_page_is_answered_only_at_its_address() -> None:
+async def test_metrics_page_is_served_only_at_its_address() -> None:
     async with serving(Pages()) as port:
         assert "oncelog_raft_term" in await asked(port)
         assert "oncelog_raft_term" in await asked(port, host=f"localhost:{port}")
@@ -69,7 +69,7 @@ async def test_page_is_answered_only_at_its_address() -> None:
         assert (await asked(port, "POST /metrics HTTP/1.1")).startswith("HTTP/1.1 404")
 
 
-async def test_scrapers_at_the_same_time_share_a_page() -> None:
+async def test_metrics_scrapes_at_the_same_time_share_a_page() -> None:
     pages = Pages(5_000)
     async with serving(pages) as port:
         answers = await asyncio.gather(*(asked(port) for _ in range(server.CONNECTIONS_MAX)))
@@ -77,7 +77,9 @@ async def test_scrapers_at_the_same_time_share_a_page() -> None:
         assert pages.made == 1
 
 
-async def test_later_scrape_gets_another_page(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_metrics_scrape_that_comes_later_gets_a_new_page(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(server, "SHARED_S", 0.0)
     pages = Pages()
     async with serving(pages) as port:
@@ -86,7 +88,7 @@ async def test_later_scrape_gets_another_page(monkeypatch: pytest.MonkeyPatch) -
     assert pages.made == 2
 
 
-async def test_more_connections_than_allowed_are_closed_at_once() -> None:
+async def test_metrics_connections_beyond_the_limit_are_closed_immediately() -> None:
     async with serving(Pages()) as port:
         silent = [
             await asyncio.open_connection("127.0.0.1", port) for _ in range(server.CONNECTIONS_MAX)
@@ -101,7 +103,9 @@ async def test_more_connections_than_allowed_are_closed_at_once() -> None:
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /metrics HTTP/1.1\r\nHost"])
-async def test_silent_scraper_is_closed_when_its_time_is_over(sent: bytes, monkeypatch) -> None:
+async def test_metrics_scraper_that_is_silent_is_closed_at_its_deadline(
+    sent: bytes, monkeypatch
+) -> None:
     monkeypatch.setattr(server, "EXCHANGE_S", 0.05)
     async with serving(Pages()) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -112,7 +116,7 @@ async def test_silent_scraper_is_closed_when_its_time_is_over(sent: bytes, monke
         writer.close()
 
 
-async def test_scraper_that_reads_nothing_holds_no_other(monkeypatch) -> None:
+async def test_metrics_scraper_that_reads_nothing_delays_no_other(monkeypatch) -> None:
     pages = Pages(server.SENT_AT_ONCE)  # some megabytes: more than the sockets take
     async with serving(pages) as port:
         slow = [
@@ -126,12 +130,12 @@ async def test_scraper_that_reads_nothing_holds_no_other(monkeypatch) -> None:
             writer.close()
 
 
-async def test_long_head_is_refused() -> None:
+async def test_metrics_request_with_a_long_head_is_refused() -> None:
     async with serving(Pages()) as port:
         assert await asked(port, host="x" * 2 * server.HEAD_BYTES_MAX) == ""
 
 
-async def test_page_that_fails_is_an_answer_and_the_next_is_tried() -> None:
+async def test_metrics_page_that_fails_is_answered_and_the_next_one_tried() -> None:
     class Failing(Pages):
         def taking(self) -> Steps[Figures]:
             self.made += 1
@@ -144,7 +148,7 @@ async def test_page_that_fails_is_an_answer_and_the_next_is_tried() -> None:
     assert pages.made == 2
 
 
-async def test_stop_closes_open_connections() -> None:
+async def test_metrics_server_stop_closes_open_connections() -> None:
     async with serving(Pages()) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         await asyncio.sleep(0)

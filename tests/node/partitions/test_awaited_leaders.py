@@ -143,7 +143,7 @@ async def test_produce_after_an_election_of_many_waits_for_its_partition(tmp_pat
         assert await answers[0].errors() == {count - 1: 0}
 
 
-async def test_produce_is_answered_at_once_when_its_log_cannot_be_opened(
+async def test_produce_is_answered_immediately_when_its_log_cannot_be_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*arguments: Any, **keywords: Any) -> Any:
@@ -160,7 +160,7 @@ async def test_produce_is_answered_at_once_when_its_log_cannot_be_opened(
         assert put(broker).is_there
 
 
-async def test_produce_is_answered_at_once_when_its_topic_is_deleted(tmp_path: Path) -> None:
+async def test_produce_is_answered_immediately_when_its_topic_is_deleted(tmp_path: Path) -> None:
     async with running(tmp_path) as broker:
         await held(broker)
         by_name, by_id = put(broker), put(broker, topic_id=b"a".ljust(16))
@@ -187,7 +187,7 @@ async def test_produce_by_id_is_refused_when_another_topic_has_taken_the_name(
         assert broker.replicas.partition("a", 0).log.log_end_offset == 0
 
 
-async def test_produce_is_answered_at_once_when_the_partition_gets_another_leader(
+async def test_produce_is_answered_immediately_when_the_partition_gets_another_leader(
     tmp_path: Path,
 ) -> None:
     async with running(tmp_path) as broker:
@@ -210,7 +210,7 @@ async def test_broker_that_stops_answers_waiting_requests(tmp_path: Path) -> Non
         assert put(broker).is_there
 
 
-async def test_produce_to_a_topic_that_is_nowhere_is_refused(tmp_path: Path) -> None:
+async def test_produce_to_an_unknown_topic_is_refused_without_a_wait(tmp_path: Path) -> None:
     async with running(tmp_path) as broker:
         async with asyncio.timeout(0.9):
             assert await put(broker, "nowhere").errors() == {0: E.UNKNOWN_TOPIC_OR_PARTITION}
@@ -219,7 +219,7 @@ async def test_produce_to_a_topic_that_is_nowhere_is_refused(tmp_path: Path) -> 
 # -- order, and what is read again after the wait
 
 
-async def test_produces_of_a_connection_keep_their_order_behind_one_that_waits(
+async def test_produces_behind_one_that_waits_for_its_leader_keep_their_order(
     broker: Broker,
 ) -> None:
     connection = broker.connect()
@@ -236,7 +236,9 @@ async def test_produces_of_a_connection_keep_their_order_behind_one_that_waits(
     assert connection.produce_queue is None
 
 
-async def test_a_transactional_produce_is_verified_after_the_wait(broker: Broker) -> None:
+async def test_transactional_produce_is_verified_after_the_wait_for_its_leader(
+    broker: Broker,
+) -> None:
     answer = broker.produce(broker.connect(), {0: batch()})
     await settle()
     assert not broker.verifier.questions
@@ -245,7 +247,7 @@ async def test_a_transactional_produce_is_verified_after_the_wait(broker: Broker
     assert len(broker.verifier.questions) == 1
 
 
-async def test_records_are_checked_against_the_topic_that_is_there_after_the_wait(
+async def test_produce_is_validated_by_the_topic_config_after_the_wait_for_its_leader(
     tmp_path: Path,
 ) -> None:
     broker = Broker(tmp_path, log_config={"is_compacted": True})
@@ -256,7 +258,9 @@ async def test_records_are_checked_against_the_topic_that_is_there_after_the_wai
     assert await answer.errors() == {0: 0}
 
 
-async def test_waiting_produce_of_a_closed_client_is_not_appended(broker: Broker) -> None:
+async def test_produce_waiting_for_its_leader_of_a_closed_client_is_not_appended(
+    broker: Broker,
+) -> None:
     connection = broker.connect()
     answer = broker.put(plain(), connection=connection)
     await settle()
@@ -267,7 +271,9 @@ async def test_waiting_produce_of_a_closed_client_is_not_appended(broker: Broker
     assert not broker.replicas.awaited._waits
 
 
-async def test_produce_with_acks_0_waits_instead_of_closing_the_connection(broker: Broker) -> None:
+async def test_produce_with_acks_zero_waits_for_its_leader_and_keeps_the_connection(
+    broker: Broker,
+) -> None:
     answer = broker.put(plain(), acks=0)
     await settle()
     broker.serve()
@@ -300,7 +306,7 @@ async def test_fetch_waits_until_the_log_is_open(broker: Broker, fields: dict[st
     assert len(partition.records or b"") == len(data)
 
 
-async def test_fetch_that_may_not_wait_is_refused_at_once(broker: Broker) -> None:
+async def test_fetch_without_a_wait_time_is_refused_immediately(broker: Broker) -> None:
     (partition,) = await _fetched(broker, 12, max_wait_ms=0).partitions()
     assert partition.error_code == E.NOT_LEADER_OR_FOLLOWER
 
@@ -388,7 +394,7 @@ async def test_describe_producers_waits_until_the_log_is_open(tmp_path: Path) ->
         assert partition.error_code == 0
 
 
-async def test_find_coordinator_waits_until_the_partition_of_its_group_is_led(
+async def test_find_coordinator_waits_until_the_group_partition_has_a_leader(
     tmp_path: Path,
 ) -> None:
     """On a fresh broker its client asks the coordinator at once, which is the same broker."""
@@ -420,7 +426,7 @@ async def test_find_coordinator_does_not_wait_for_partitions_of_other_groups(
             assert answer.is_there
 
 
-async def test_wait_ends_when_the_last_of_its_partitions_is_settled() -> None:
+async def test_wait_for_leaders_ends_when_the_last_partition_is_settled() -> None:
     awaited, left = AwaitedLeaders(lambda: 0), {("t", 0), ("t", 1)}
     awaited.is_awaited = lambda topic, index: (topic, index) in left
     waiting = asyncio.create_task(awaited.wait(sorted(left), awaited.deadline_ms()))

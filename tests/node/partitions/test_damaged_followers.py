@@ -13,7 +13,7 @@ from .test_damaged_logs import isr, produced, replica, whole_isr
 SEEN_MS = 500
 
 
-async def test_damaged_follower_that_has_not_fetched_again_does_not_enter_the_isr(
+async def test_damaged_follower_without_a_new_fetch_does_not_enter_the_isr(
     tmp_path: Path,
 ) -> None:
     """Its leader has its position at the log's end, and gets polls for its other partitions."""

@@ -56,7 +56,7 @@ async def test_damaged_transaction_index_is_rebuilt(
     assert log.aborted_transactions.between(0, 12) == [*expected, (7, 10)]
 
 
-async def test_index_that_is_found_damaged_outside_of_a_fetch_is_rebuilt(tmp_path: Path) -> None:
+async def test_damaged_index_found_outside_a_fetch_is_rebuilt(tmp_path: Path) -> None:
     broker = LeadingBroker(tmp_path, partitions=3)
     await abort(broker, 0)
     log = broker.log(1)
@@ -73,7 +73,7 @@ async def test_index_that_is_found_damaged_outside_of_a_fetch_is_rebuilt(tmp_pat
     assert log.aborted_transactions.between(0, 2) == [(7, 0)]
 
 
-async def test_a_fetch_that_waits_is_answered_when_an_index_is_damaged(tmp_path: Path) -> None:
+async def test_waiting_fetch_is_answered_when_an_index_is_damaged(tmp_path: Path) -> None:
     broker = LeadingBroker(tmp_path, partitions=3)
     await abort(broker, 0)
     path = broker.log(1).segments.active.transaction_index.path

@@ -56,7 +56,7 @@ def read_all(hosted: HostedPartition) -> list[bytes]:
 
 @pytest.mark.in_turn
 @pytest.mark.parametrize("position", [9, 40, 300])
-async def test_leader_that_finds_damage_steps_down_and_is_copied_again(
+async def test_leader_that_finds_a_damaged_log_steps_down_and_is_copied_again(
     tmp_path: Path, position: int
 ) -> None:
     async with three_brokers(tmp_path) as cluster:
@@ -77,7 +77,7 @@ async def test_leader_that_finds_damage_steps_down_and_is_copied_again(
         assert not list(path.parent.parent.glob("*-damaged"))
 
 
-async def test_leader_rebuilds_a_damaged_index_from_its_log(tmp_path: Path) -> None:
+async def test_leader_with_a_damaged_index_rebuilds_it_from_its_log(tmp_path: Path) -> None:
     async with three_brokers(tmp_path) as cluster:
         leader = await cluster.create_topic()
         await produced(leader)
@@ -94,7 +94,9 @@ async def test_leader_rebuilds_a_damaged_index_from_its_log(tmp_path: Path) -> N
         assert read_all(replica(leader)) == written
 
 
-async def test_last_replica_in_sync_serves_its_intact_records(tmp_path: Path) -> None:
+async def test_leader_alone_in_the_isr_with_a_damaged_log_serves_its_intact_records(
+    tmp_path: Path,
+) -> None:
     async with three_brokers(tmp_path) as cluster:
         leader = await cluster.create_topic()
         await produced(leader)

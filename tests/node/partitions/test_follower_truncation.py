@@ -109,7 +109,7 @@ async def node(tmp_path: Path) -> AsyncIterator[Follower]:
 
 
 @pytest.mark.parametrize("how", ANSWERS)
-async def test_loop_runs_while_a_log_is_truncated(how: str, node: Follower) -> None:
+async def test_event_loop_stays_free_while_a_log_is_truncated(how: str, node: Follower) -> None:
     await node.answer(**ANSWERS[how])
     segments, most, turns = len(node.log.segments), 0, 0
     while node.log.log_end_offset != ENDS[how]:
@@ -123,7 +123,7 @@ async def test_loop_runs_while_a_log_is_truncated(how: str, node: Follower) -> N
 
 
 @pytest.mark.parametrize("how", ANSWERS)
-async def test_the_end_offset_sent_to_a_new_leader_is_not_truncated(
+async def test_log_end_offset_reported_to_a_new_leader_is_not_truncated(
     how: str, node: Follower
 ) -> None:
     """It counts records that a follower reports: an answer of the old leader must not cut them."""
@@ -139,7 +139,9 @@ async def test_the_end_offset_sent_to_a_new_leader_is_not_truncated(
 
 
 @pytest.mark.parametrize("how", ANSWERS)
-async def test_log_of_a_new_leader_is_not_cut_any_more(how: str, node: Follower) -> None:
+async def test_log_of_a_newly_elected_leader_is_not_truncated_further(
+    how: str, node: Follower
+) -> None:
     await node.begin_to_cut(how)
     node.fetchers.stop_following(node.partition)
     node.partition.lead(
@@ -152,7 +154,7 @@ async def test_log_of_a_new_leader_is_not_cut_any_more(how: str, node: Follower)
 
 
 @pytest.mark.parametrize("how", ANSWERS)
-async def test_a_checkpoint_that_is_written_meanwhile_is_lowered_again(
+async def test_checkpoint_written_during_a_truncation_is_lowered_again(
     how: str, node: Follower
 ) -> None:
     """Up to that checkpoint new records above the cut would be trusted unread after a power cut."""
@@ -180,7 +182,7 @@ async def test_truncation_waits_until_each_checkpoint_is_lowered(how: str, node:
 
 
 @pytest.mark.parametrize("how", ANSWERS)
-async def test_a_replica_that_leaves_and_comes_back_is_followed(
+async def test_replica_removed_and_added_again_is_followed(
     tmp_path: Path, how: str, node: Follower
 ) -> None:
     await node.begin_to_cut(how)
@@ -199,7 +201,7 @@ async def test_a_replica_that_leaves_and_comes_back_is_followed(
 
 @pytest.mark.parametrize("how", ANSWERS)
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENOSPC])
-async def test_a_follower_that_lacks_something_cuts_its_log_later(
+async def test_follower_truncation_that_lacks_resources_is_repeated_later(
     monkeypatch: pytest.MonkeyPatch, how: str, number: int, node: Follower
 ) -> None:
     monkeypatch.setattr(replica_fetcher, "NO_ROOM_BACKOFF_MS", 1)

@@ -38,7 +38,7 @@ class _Hopeful:
         return None
 
 
-async def test_a_change_that_is_always_refused_is_not_proposed_as_fast_as_it_is_decided() -> None:
+async def test_isr_change_that_is_always_refused_is_proposed_at_a_limited_rate() -> None:
     """The refusal raises the partition epoch, which causes another check at once."""
     partition: Any = _Partition()
     asked: list[Command] = []
@@ -81,7 +81,7 @@ class _Proposing:
         self.made.append(1)
 
 
-async def test_changes_of_hundreds_are_applied_in_slices() -> None:
+async def test_isr_changes_of_hundreds_of_partitions_are_applied_in_slices() -> None:
     """A restarted broker joins thousands of ISRs: 500 of them at once took 30 ms."""
     count, made = 300, list[int]()
     ticks = iter(range(1 << 30))
@@ -124,7 +124,7 @@ class _Settled:
         return None
 
 
-async def test_settled_partition_is_checked_once_in_many_ticks() -> None:
+async def test_isr_check_of_a_settled_partition_runs_once_in_many_ticks() -> None:
     partition: Any = _Partition()
     partition.leader = leader = _Settled()
     clock = SimpleNamespace(monotonic_ms=lambda: 0)

@@ -76,7 +76,7 @@ class Log:
     """A log in place of one with open files, which closes them at its end."""
 
 
-async def test_a_deleted_log_ends_when_it_is_deleted_not_at_the_next_look() -> None:
+async def test_compaction_of_a_deleted_log_ends_at_the_deletion() -> None:
     """Three thousand logs that ended together closed their files on the loop: 150 ms."""
     looks: list[int] = []
 
@@ -108,7 +108,7 @@ def fill(log: PartitionLog) -> None:
 
 
 @pytest.mark.parametrize("refuses", ["write", "swap"])
-async def test_a_full_disk_does_not_end_the_compaction_and_is_tried_once_a_look(
+async def test_compaction_on_a_full_disk_continues_and_is_tried_once_a_check(
     disk: Disk, monkeypatch: pytest.MonkeyPatch, refuses: str
 ) -> None:
     """The broker ended (seed 178 of the simulator, at the time)."""
@@ -156,7 +156,7 @@ def follow(log: PartitionLog, epoch: int, *, aborts: int = 0, batches: int = 0) 
 
 
 @pytest.mark.parametrize("change", ["flipped bit", "cut"])
-async def test_an_index_that_cannot_be_read_ends_a_cleaning_and_not_the_broker(
+async def test_compaction_with_an_unreadable_index_stops_only_that_cleaning(
     disk: Disk, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
     """After a cut a new file, with fewer entries, may have the name of one that is read."""
@@ -194,7 +194,7 @@ async def test_an_index_that_cannot_be_read_ends_a_cleaning_and_not_the_broker(
     assert bool(broken.uncleanable) == (change == "flipped bit")
 
 
-async def test_log_that_cannot_be_planned_ends_neither_the_compaction_nor_the_broker(
+async def test_compaction_of_a_log_that_cannot_be_planned_skips_only_that_log(
     disk: Disk, caplog: pytest.LogCaptureFixture
 ) -> None:
     """One damaged byte at the begin of an old segment ended the broker 2 s after each start."""

@@ -37,7 +37,7 @@ def with_segments(directory: Path, count: int) -> HostedPartition:
     return hosted
 
 
-async def test_callback_of_a_flush_may_request_the_next_one(
+async def test_flush_callback_may_request_the_next_flush(
     tmp_path: Path, problems: Problems
 ) -> None:
     hosted = open_hosted(tmp_path)
@@ -49,7 +49,7 @@ async def test_callback_of_a_flush_may_request_the_next_one(
     assert not problems
 
 
-async def test_callback_that_fails_after_a_flush_affects_no_other(
+async def test_flush_callback_that_fails_affects_no_other(
     tmp_path: Path, problems: Problems
 ) -> None:
     hosted = open_hosted(tmp_path)
@@ -71,7 +71,7 @@ async def test_callback_that_fails_after_a_flush_affects_no_other(
     assert [str(problem["exception"]) for problem in problems] == ["of this one alone"]
 
 
-async def test_flush_of_many_segments_calls_back_after_all(tmp_path: Path) -> None:
+async def test_flush_of_many_segments_calls_back_after_the_last(tmp_path: Path) -> None:
     hosted = with_segments(tmp_path, 80)
     log = hosted.log
     assert len(log.segments) > 2 * SEGMENTS_A_JOB
@@ -84,7 +84,7 @@ async def test_flush_of_many_segments_calls_back_after_all(tmp_path: Path) -> No
     assert points == [80]
 
 
-async def test_rest_of_a_flush_is_synced_by_the_close_when_a_broker_stops(
+async def test_flush_interrupted_by_a_broker_stop_is_completed_by_the_close(
     tmp_path: Path, problems: Problems
 ) -> None:
     hosted = with_segments(tmp_path, 2 * SEGMENTS_A_JOB)

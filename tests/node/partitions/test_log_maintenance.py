@@ -34,7 +34,7 @@ from ..hosted_logs import TOPIC_ID, data_directory, maintaining
 from ..leading_broker import LeadingBroker
 
 
-async def test_a_full_disk_is_logged_once_and_tried_again(
+async def test_log_maintenance_on_a_full_disk_logs_once_and_tries_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A checkpoint finds no space ten times; then topics are deleted and checkpoints written."""
@@ -69,7 +69,9 @@ async def test_a_full_disk_is_logged_once_and_tried_again(
     assert 1 <= len(logged) <= 3, "once for each checkpoint, once for the deletion"
 
 
-async def test_others_have_turns_while_retention_takes_many_segments(tmp_path: Path) -> None:
+async def test_log_maintenance_deleting_many_segments_leaves_turns_to_other_logs(
+    tmp_path: Path,
+) -> None:
     """An operator empties a topic by retention.ms: 2,000 segments held a loop for 500 ms."""
     broker = LeadingBroker(tmp_path, log_config={"segment_bytes": 200, "retention_ms": 1})
     broker.replicas.work = SlicedWork(itertools.count(0, 0.003).__next__)  # a step a turn
@@ -90,7 +92,7 @@ async def test_others_have_turns_while_retention_takes_many_segments(tmp_path: P
     assert max(steps) <= SEGMENTS_AT_ONCE
 
 
-async def test_thousands_of_written_logs_are_checked_in_slices(
+async def test_log_maintenance_of_thousands_of_logs_runs_in_slices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At the start of a broker all logs count as written: 10,000 held its loop for 50 ms."""
@@ -109,7 +111,7 @@ async def test_thousands_of_written_logs_are_checked_in_slices(
     assert max(after - before for before, after in itertools.pairwise(sizes)) <= 10
 
 
-async def test_removed_replica_is_not_kept_in_memory(tmp_path: Path) -> None:
+async def test_log_maintenance_keeps_no_removed_replica_in_memory(tmp_path: Path) -> None:
     """A topic's logs are retired one after the other, after their last check."""
     broker = LeadingBroker(tmp_path, partitions=2)
     async with maintaining(broker.replicas, data_directory(tmp_path)) as maintenance:
@@ -135,7 +137,7 @@ TROUBLES = [
 
 
 @pytest.mark.parametrize("trouble", TROUBLES, ids=lambda error: type(error).__name__)
-async def test_maintenance_of_one_damaged_log_keeps_no_other_from_its_turn(
+async def test_log_maintenance_of_one_damaged_log_does_not_stop_the_others(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, trouble: Exception
 ) -> None:
     """One damaged byte ended the broker, or the checks of all logs behind the damaged one."""
@@ -178,7 +180,7 @@ async def test_maintenance_of_one_damaged_log_keeps_no_other_from_its_turn(
     assert str(trouble) in caplog.text
 
 
-async def test_deleted_files_of_one_log_that_cannot_be_removed_keep_no_others(
+async def test_log_maintenance_of_files_that_cannot_be_removed_does_not_stop_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     directory = data_directory(tmp_path)

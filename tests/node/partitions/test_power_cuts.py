@@ -114,7 +114,7 @@ SMALL = replace(COMPACTED, segment_bytes=400, flush_messages=1)
 
 @pytest.mark.in_turn
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=OTHERS) for seed in (1, 2))])
-def test_power_cut_around_a_compaction_loses_no_synced_record(tmp_path: Path, seed: int) -> None:
+def test_power_cut_during_a_compaction_loses_no_synced_record(tmp_path: Path, seed: int) -> None:
     """The gaps of a compaction must not count as records that a power cut has lost."""
 
     def live(machine: Machine, operations: int | None) -> tuple[dict[bytes, bytes], int]:
@@ -206,7 +206,7 @@ class Leader:
         *(pytest.param(*more, marks=OTHERS) for more in ((0, 2), (0, 3), (100, 1))),
     ],
 )
-def test_the_end_of_a_node_while_it_cuts_its_log_leaves_no_hole(
+def test_node_killed_during_a_truncation_has_no_gap_in_its_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, begin: int, seed: int, boot_id: str
 ) -> None:
     """Synced records are cut, others replace them; none of the new ones is trusted unread.

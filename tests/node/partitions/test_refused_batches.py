@@ -61,7 +61,7 @@ async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
 
 
 @pytest.mark.parametrize("known", [True, False])
-async def test_batches_behind_a_refused_one_are_refused_until_it_is_sent_again(
+async def test_batches_behind_a_refused_one_are_refused_until_it_is_resent(
     broker: Broker, known: bool
 ) -> None:
     """Kafka answers OUT_OF_ORDER_SEQUENCE_NUMBER, or appends it if the producer is new."""
@@ -74,7 +74,7 @@ async def test_batches_behind_a_refused_one_are_refused_until_it_is_sent_again(
     assert await broker.error_of(connection, first + 4) == OUT_OF_ORDER, "nothing was refused here"
 
 
-async def test_a_batch_behind_one_that_had_no_leader_is_refused(broker: Broker) -> None:
+async def test_batch_behind_one_refused_for_a_missing_leader_is_refused(broker: Broker) -> None:
     connection = await broker.connect_with_a_batch()
     broker.resign()
     assert await broker.error_of(connection, 1) == E.NOT_LEADER_OR_FOLLOWER
@@ -82,7 +82,7 @@ async def test_a_batch_behind_one_that_had_no_leader_is_refused(broker: Broker) 
     assert await broker.errors_of(connection, 2, 1) == [E.NOT_LEADER_OR_FOLLOWER, -1]
 
 
-async def test_refused_batch_that_was_appended_elsewhere_delays_no_other(broker: Broker) -> None:
+async def test_refused_batch_appended_by_another_leader_delays_no_other(broker: Broker) -> None:
     """Another leader took it, or another connection: the log knows."""
     connection, other = await broker.connect_with_a_batch(), broker.connect()
     await broker.refuse(connection, 1)
@@ -90,7 +90,7 @@ async def test_refused_batch_that_was_appended_elsewhere_delays_no_other(broker:
     assert await broker.error_of(connection, 2) == -1
 
 
-async def test_producer_that_abandons_the_refused_batch_continues(broker: Broker) -> None:
+async def test_producer_that_abandons_a_refused_batch_continues(broker: Broker) -> None:
     """With a new epoch it continues at once; with its old one it gets an error after `HELD_MS`."""
     connection = await broker.connect_with_a_batch()
     await broker.refuse(connection, 1)
@@ -99,7 +99,7 @@ async def test_producer_that_abandons_the_refused_batch_continues(broker: Broker
     assert await broker.error_of(connection, 0, epoch=1) == -1
 
 
-async def test_a_batch_that_is_refused_again_is_held_from_then_on(broker: Broker) -> None:
+async def test_batch_refused_again_is_held_for_the_time_from_then(broker: Broker) -> None:
     """A log that is opened slowly has no leader for longer than `HELD_MS`."""
     connection, hosted = await broker.connect_with_a_batch(), broker.partition()
     broker.replicas.remove(hosted)
@@ -111,7 +111,7 @@ async def test_a_batch_that_is_refused_again_is_held_from_then_on(broker: Broker
 
 
 @pytest.mark.parametrize("known", [True, False])
-async def test_a_new_epoch_is_held_where_its_old_one_was_refused(
+async def test_batch_with_a_new_epoch_is_held_where_its_old_one_was_refused(
     broker: Broker, known: bool
 ) -> None:
     """If the producer was unknown the second batch was appended, and the first was lost."""
@@ -127,7 +127,7 @@ async def test_a_new_epoch_is_held_where_its_old_one_was_refused(
     assert await broker.error_of(connection, 1, epoch=1) == -1
 
 
-async def test_the_first_of_the_refused_is_waited_for_in_whatever_order_they_came(
+async def test_first_of_several_refused_batches_is_waited_for_in_any_order(
     broker: Broker,
 ) -> None:
     connection, hosted = await broker.connect_with_a_batch(), broker.partition()
@@ -137,7 +137,9 @@ async def test_the_first_of_the_refused_is_waited_for_in_whatever_order_they_cam
     assert await broker.errors_of(connection, 3, 1) == [E.NOT_LEADER_OR_FOLLOWER, -1]
 
 
-async def test_a_fenced_producer_learns_it_behind_a_refused_batch_too(broker: Broker) -> None:
+async def test_fenced_producer_behind_a_refused_batch_gets_the_fencing_error(
+    broker: Broker,
+) -> None:
     connection, successor = await broker.connect_with_a_batch(), broker.connect()
     await broker.refuse(connection, 1)
     assert await broker.error_of(successor, 0, epoch=1) == -1
@@ -145,7 +147,7 @@ async def test_a_fenced_producer_learns_it_behind_a_refused_batch_too(broker: Br
     assert broker.services.events.counts == {("fence", "older epoch"): 1}
 
 
-async def test_a_bounded_number_of_refused_batches_is_remembered_for_a_bounded_time(
+async def test_refused_batches_are_remembered_in_bounded_number_and_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(refused_batches, "BATCHES_MAX", 20)
@@ -161,7 +163,7 @@ async def test_a_bounded_number_of_refused_batches_is_remembered_for_a_bounded_t
     assert len(broker.services.refused_batches) == 1
 
 
-def test_names_that_no_topic_can_have_are_not_remembered() -> None:
+def test_refused_batches_of_invalid_topic_names_are_not_remembered() -> None:
     """They may have 32,767 bytes each."""
     refused = RefusedBatches()
     header = decode_header(plain(0))
@@ -171,7 +173,7 @@ def test_names_that_no_topic_can_have_are_not_remembered() -> None:
     assert len(refused) == 1
 
 
-async def test_malformed_batch_is_not_remembered(broker: Broker) -> None:
+async def test_refused_batch_that_is_malformed_is_not_remembered(broker: Broker) -> None:
     connection = broker.connect()
     for records in (b"", b"no batch", bytes(61)):
         answer = broker.put([(5, records)], connection=connection, acks=1)

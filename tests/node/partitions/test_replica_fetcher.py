@@ -13,7 +13,7 @@ from ...awaiting import until
 from ..following_broker import FollowingBroker, batches
 
 
-async def test_an_unexpected_error_stops_its_partition_only(
+async def test_replica_fetcher_with_an_unexpected_error_stops_only_that_partition(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = FollowingBroker(tmp_path)
@@ -39,7 +39,7 @@ async def test_an_unexpected_error_stops_its_partition_only(
     broker.fetchers.stop()
 
 
-async def test_follower_without_disk_space_continues_when_there_is_some(
+async def test_replica_fetcher_on_a_full_disk_continues_when_space_is_available(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = FollowingBroker(tmp_path, replica_fetch_backoff_ms="1")
@@ -65,7 +65,9 @@ async def test_follower_without_disk_space_continues_when_there_is_some(
     broker.fetchers.stop()
 
 
-async def test_a_leader_that_opens_no_session_is_not_asked_again_at_once(tmp_path: Path) -> None:
+async def test_replica_fetcher_of_a_leader_without_a_session_waits_before_the_next_request(
+    tmp_path: Path,
+) -> None:
     broker = FollowingBroker(tmp_path, replica_fetch_backoff_ms="5")
     one = broker.host()
     broker.follow(one)
@@ -78,7 +80,7 @@ async def test_a_leader_that_opens_no_session_is_not_asked_again_at_once(tmp_pat
     broker.fetchers.stop()
 
 
-async def test_a_throttled_follower_asks_for_no_more_while_its_rate_is_too_high(
+async def test_replica_fetcher_that_is_throttled_requests_no_more_above_its_rate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = FollowingBroker(tmp_path)

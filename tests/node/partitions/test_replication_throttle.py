@@ -54,7 +54,7 @@ class Braked:
 
 
 @pytest.mark.parametrize("side", ["leader", "follower"])
-def test_a_listed_replica_is_held_until_its_rate_is_within_the_limit(side: str) -> None:
+def test_throttled_replica_waits_until_its_rate_is_within_the_limit(side: str) -> None:
     braked = Braked(side)
     throttle, key = braked.throttle, (TOPIC_ID, 0)
     assert not throttle.is_on
@@ -76,7 +76,7 @@ def test_a_listed_replica_is_held_until_its_rate_is_within_the_limit(side: str) 
     assert throttle.released() == []
 
 
-def test_replicas_in_sync_and_unlisted_ones_are_not_held() -> None:
+def test_in_sync_and_unlisted_replicas_are_not_throttled() -> None:
     braked = Braked()
     braked.limit(1_000)
     braked.list_replicas("0:1,1:2")
@@ -88,7 +88,7 @@ def test_replicas_in_sync_and_unlisted_ones_are_not_held() -> None:
     assert not braked.throttle.holds((b"u" * 16, 0), 4)
 
 
-def test_bytes_of_unlisted_partitions_are_not_counted() -> None:
+def test_bytes_of_unlisted_partitions_do_not_use_the_replication_quota() -> None:
     braked = Braked()
     braked.limit(1_000)
     braked.list_replicas("0:1")
@@ -96,7 +96,7 @@ def test_bytes_of_unlisted_partitions_are_not_counted() -> None:
     assert not braked.throttle.holds((TOPIC_ID, 0), 4)
 
 
-def test_a_star_lists_every_partition() -> None:
+def test_throttled_replicas_star_lists_every_partition() -> None:
     braked = Braked()
     braked.limit(1_000)
     braked.list_replicas("*")
@@ -106,7 +106,7 @@ def test_a_star_lists_every_partition() -> None:
     assert not braked.throttle.holds((TOPIC_ID, 0), 4), "its topic lists none any more"
 
 
-def test_a_listed_replica_that_is_no_number_lists_none() -> None:
+def test_throttled_replicas_entry_that_is_no_number_lists_none() -> None:
     braked = Braked()
     braked.limit(1_000)
     braked.list_replicas(f"{5_000 * '9'}:1,x:1,0:{5_000 * '9'},:,1:001")
@@ -115,7 +115,7 @@ def test_a_listed_replica_that_is_no_number_lists_none() -> None:
     assert not braked.throttle.holds((TOPIC_ID, 0), 4)
 
 
-def test_a_rate_of_all_brokers_counts_where_one_has_none_of_its_own() -> None:
+def test_replication_rate_of_all_brokers_applies_where_one_has_none() -> None:
     braked = Braked()
     braked.limit(1_000, broker="")
     assert braked.throttle.is_on
@@ -129,13 +129,13 @@ def test_a_rate_of_all_brokers_counts_where_one_has_none_of_its_own() -> None:
     assert not braked.throttle.is_on
 
 
-def test_the_rate_of_another_broker_does_not_count() -> None:
+def test_replication_rate_of_another_broker_does_not_apply() -> None:
     braked = Braked()
     braked.limit(1_000, broker="2")
     assert not braked.throttle.is_on
 
 
-def test_rate_of_zero_allows_a_byte_a_second() -> None:
+def test_replication_rate_of_zero_allows_a_byte_a_second() -> None:
     braked = Braked()
     braked.limit(0)
     braked.list_replicas("*")
@@ -143,7 +143,7 @@ def test_rate_of_zero_allows_a_byte_a_second() -> None:
     assert braked.throttle.holds((TOPIC_ID, 0), 4)
 
 
-def test_a_rate_that_is_exceeded_is_not_computed_for_each_partition(
+def test_replication_rate_that_is_exceeded_is_not_computed_for_each_partition(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     braked = Braked()

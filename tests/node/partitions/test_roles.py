@@ -42,7 +42,7 @@ from ..own_broker import running
 NEW_ID = b"another topic id"
 
 
-async def test_logs_are_opened_in_a_thread_and_served_when_they_are_open(
+async def test_logs_of_new_partitions_are_opened_in_a_thread_and_served_when_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     open_log = PartitionLog.opening.__func__  # type: ignore[attr-defined]
@@ -65,7 +65,7 @@ async def test_logs_are_opened_in_a_thread_and_served_when_they_are_open(
     assert len(threads) == 1
 
 
-async def test_a_topic_that_is_deleted_while_its_logs_are_opened_leaves_nothing(
+async def test_topic_deleted_while_its_logs_are_opened_leaves_no_files(
     tmp_path: Path,
 ) -> None:
     async with running(tmp_path) as broker:
@@ -97,7 +97,7 @@ async def test_topic_recreated_while_its_logs_are_opened_has_the_new_id(tmp_path
 
 
 @pytest.mark.parametrize("count", [2, 3 * SETTLED_AT_ONCE_MAX])
-async def test_a_deleted_topic_is_served_no_longer_at_once(tmp_path: Path, count: int) -> None:
+async def test_deleted_topic_is_no_longer_served_immediately(tmp_path: Path, count: int) -> None:
     """That holds for any size and a slow disk: a topic of the same name may be created now."""
     async with running(tmp_path) as broker:
         await broker.create("a", count)
@@ -130,7 +130,7 @@ async def test_a_deleted_topic_is_served_no_longer_at_once(tmp_path: Path, count
         (False, ErrorCode.NOT_LEADER_OR_FOLLOWER),
     ],
 )
-async def test_waiting_produce_of_a_removed_replica_ends_as_in_kafka(
+async def test_waiting_produce_of_a_removed_replica_gets_the_error_of_kafka(
     tmp_path: Path, is_deleted: bool, error: ErrorCode
 ) -> None:
     """A moved partition still has the batch: only for a deleted topic is the error "unknown"."""
@@ -155,7 +155,7 @@ async def test_waiting_produce_of_a_removed_replica_ends_as_in_kafka(
         assert [*produce.outcomes.values()] == [error]
 
 
-async def test_roles_of_open_logs_do_not_wait_for_logs_that_are_opened(tmp_path: Path) -> None:
+async def test_roles_of_open_logs_do_not_wait_for_logs_being_opened(tmp_path: Path) -> None:
     """The disk does not answer for one log; the others change their roles in the same turn."""
     async with running(tmp_path) as broker:
         await broker.create("a")
@@ -178,7 +178,7 @@ async def test_roles_of_open_logs_do_not_wait_for_logs_that_are_opened(tmp_path:
         await until(lambda: broker.serves("b"))
 
 
-async def test_many_partitions_are_settled_in_slices(tmp_path: Path) -> None:
+async def test_roles_of_many_partitions_are_settled_in_slices(tmp_path: Path) -> None:
     """On a clock with a millisecond for every look, a turn of the loop settles a few."""
     now_ms = iter(range(10**9))
     async with running(tmp_path, slice_clock=lambda: next(now_ms) / 1000) as broker:
@@ -202,7 +202,7 @@ async def test_many_partitions_are_settled_in_slices(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_deleted", [False, True])
-async def test_a_log_that_cannot_be_opened_now_is_opened_later_and_keeps_no_other_from_it(
+async def test_log_that_cannot_be_opened_now_is_opened_later_and_delays_no_other(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -243,7 +243,7 @@ async def test_a_log_that_cannot_be_opened_now_is_opened_later_and_keeps_no_othe
         assert not any("stray" in name for name in broker.directories_of("a"))
 
 
-async def test_deleted_logs_are_removed_before_a_broker_has_stopped(tmp_path: Path) -> None:
+async def test_deleted_logs_are_removed_before_the_broker_has_stopped(tmp_path: Path) -> None:
     """Its next run may not see the deletion any more: a snapshot may be newer."""
     count = 3 * SETTLED_AT_ONCE_MAX
     async with running(tmp_path) as broker:
@@ -254,7 +254,7 @@ async def test_deleted_logs_are_removed_before_a_broker_has_stopped(tmp_path: Pa
     assert all(name.endswith("-delete") for name in broker.directories_of("a"))
 
 
-async def test_a_leader_that_lacks_a_descriptor_for_a_moment_leads_when_there_is_one(
+async def test_leader_without_a_free_descriptor_leads_when_one_is_available(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It must sync its truncation before it leads."""

@@ -47,7 +47,7 @@ async def follower(tmp_path: Path) -> AsyncIterator[Follower]:
     follower.fetchers.stop()
 
 
-async def test_a_large_answer_leaves_the_loop_free_and_is_acknowledged_when_it_is_whole(
+async def test_follower_append_of_a_large_answer_leaves_the_loop_free(
     follower: Follower,
 ) -> None:
     ends = [0]
@@ -65,7 +65,7 @@ async def test_a_large_answer_leaves_the_loop_free_and_is_acknowledged_when_it_i
     assert follower.moved_to() == [BATCHES]
 
 
-async def test_answers_of_many_partitions_leave_the_loop_free(
+async def test_follower_append_for_many_partitions_leaves_the_loop_free(
     tmp_path: Path, follower: Follower
 ) -> None:
     """A thousand partitions with the first batch of an epoch each took 360 ms in one go."""
@@ -88,13 +88,15 @@ async def test_answers_of_many_partitions_leave_the_loop_free(
     assert max(steps) <= replica_fetcher.ANSWERS_A_STEP
 
 
-async def test_a_small_answer_is_taken_at_once(follower: Follower) -> None:
+async def test_follower_append_of_a_small_answer_is_immediate(follower: Follower) -> None:
     follower.polls[0].answer_all(records=batches(0, 100))
     assert [follower.log.log_end_offset] == follower.moved_to() == [100]
 
 
 @pytest.mark.parametrize("part", ["leads", "follows anew", "is dropped"])
-async def test_append_stops_once_the_role_has_changed(part: str, follower: Follower) -> None:
+async def test_follower_append_stops_once_the_role_has_changed(
+    part: str, follower: Follower
+) -> None:
     await follower.answered(0, records=batches(0, BATCHES))
     end = follower.log.log_end_offset
     assert end < BATCHES
@@ -112,7 +114,7 @@ async def test_append_stops_once_the_role_has_changed(part: str, follower: Follo
         assert [each.fetch_offset for each in added] == [end]
 
 
-async def test_an_answer_to_a_session_begun_meanwhile_waits_for_the_first(
+async def test_follower_answer_of_a_new_session_waits_for_the_previous_one(
     follower: Follower,
 ) -> None:
     """The session was lost while an answer was executed: the same records come again."""
@@ -137,7 +139,7 @@ async def test_producers_are_rebuilt_in_slices_after_a_truncation(follower: Foll
     assert follower.moved_to() == [1_500]
 
 
-async def test_an_answer_of_a_session_that_was_lost_cuts_nothing(
+async def test_follower_answer_of_a_lost_session_truncates_nothing(
     tmp_path: Path, follower: Follower
 ) -> None:
     """It waited behind a large one; meanwhile the log was cut, and acknowledged new records."""

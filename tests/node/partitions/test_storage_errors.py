@@ -55,7 +55,7 @@ def failing(number: int) -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize("acks", [1, -1])
-async def test_flush_messages_is_kept_before_the_acknowledgement_off_the_loop(
+async def test_produce_with_flush_messages_is_acknowledged_after_a_flush_outside_the_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, acks: int
 ) -> None:
     broker = LeadingBroker(tmp_path, partitions=3, log_config={"flush_messages": 1})
@@ -79,7 +79,7 @@ async def test_flush_messages_is_kept_before_the_acknowledgement_off_the_loop(
     assert disk.count == 1, "the active segment needs one sync"
 
 
-async def test_an_acknowledgement_of_the_replicas_does_not_stand_for_our_own_flush(
+async def test_produce_committed_by_the_replicas_still_waits_for_the_local_flush(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = LeadingBroker(tmp_path, replicas=(1, 2), log_config={"flush_messages": 1})
@@ -93,7 +93,7 @@ async def test_an_acknowledgement_of_the_replicas_does_not_stand_for_our_own_flu
     assert await answer.errors() == {0: 0}
 
 
-async def test_a_flush_that_fails_answers_with_a_storage_error(
+async def test_produce_with_a_failing_flush_gets_a_storage_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = LeadingBroker(tmp_path, log_config={"flush_messages": 1})
@@ -105,7 +105,7 @@ async def test_a_flush_that_fails_answers_with_a_storage_error(
     assert failures.reported == [broker.partition().key] and broker.partition().leader is None
 
 
-async def test_a_leader_that_came_with_unsynced_records_settles_them(
+async def test_newly_elected_leader_with_unsynced_records_flushes_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = LeadingBroker(tmp_path, log_config={"flush_messages": 1})
@@ -137,7 +137,7 @@ async def _failing_reads(
     return failures.reported, read.error_code
 
 
-async def test_a_read_error_makes_the_broker_step_down(
+async def test_leader_with_a_read_error_steps_down(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = LeadingBroker(tmp_path, replicas=(1, 2))
@@ -147,14 +147,14 @@ async def test_a_read_error_makes_the_broker_step_down(
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
-async def test_a_lack_of_descriptors_passes(
+async def test_leader_without_free_descriptors_recovers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     broker = LeadingBroker(tmp_path, replicas=(1, 2))
     assert await _failing_reads(broker, monkeypatch, number) == ([], 0)
 
 
-async def test_a_full_disk_refuses_writes_until_there_is_room(
+async def test_leader_with_a_full_disk_refuses_writes_until_space_is_available(
     broker: LeadingBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
 

@@ -37,7 +37,7 @@ class Controller:
 
 
 @pytest.mark.parametrize("is_asked", [False, True])
-async def test_a_log_that_was_opened_after_all_is_not_taken_out(is_asked: bool) -> None:
+async def test_failed_log_that_was_opened_later_is_not_removed_from_the_isr(is_asked: bool) -> None:
     controller = Controller()
     failures = StorageFailures(controller.propose, node_id=1, broker_epoch=1)
     for index in range(3):
@@ -53,7 +53,7 @@ async def test_a_log_that_was_opened_after_all_is_not_taken_out(is_asked: bool) 
     assert controller.decided == [(0, 2)]
 
 
-async def test_withdrawn_report_of_the_only_log_is_not_sent_again() -> None:
+async def test_failed_log_report_that_was_withdrawn_is_not_sent_again() -> None:
     controller = Controller()
     failures = StorageFailures(controller.propose, node_id=1, broker_epoch=1)
     failures.report(TOPIC_ID, 0)
@@ -67,7 +67,9 @@ async def test_withdrawn_report_of_the_only_log_is_not_sent_again() -> None:
     assert controller.decided == [(5,)]
 
 
-async def test_a_report_is_repeated_until_it_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failed_log_report_is_repeated_until_it_is_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(storage_failures, "RETRY_S", 0.001)
 
     count = 0
@@ -92,7 +94,7 @@ def refused(number: int) -> KafkaError:
     return error
 
 
-async def test_full_disk_is_reported_once_and_so_is_its_end(
+async def test_full_disk_is_reported_once_and_its_end_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(storage_failures, "LOOK_S", 0.01)
@@ -113,7 +115,7 @@ async def test_full_disk_is_reported_once_and_so_is_its_end(
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.EROFS])
-async def test_log_that_was_lost_to_the_disk_is_reported_until_a_restart(
+async def test_log_lost_to_a_failed_disk_is_reported_until_a_restart(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(storage_failures, "LOOK_S", 0.001)
@@ -127,7 +129,7 @@ async def test_log_that_was_lost_to_the_disk_is_reported_until_a_restart(
     assert ["restarted" in record.getMessage() for record in caplog.records] == [True]
 
 
-async def test_refusal_while_the_disk_is_tried_is_not_forgotten(
+async def test_disk_refusal_during_a_trial_is_not_forgotten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(storage_failures, "LOOK_S", 0.001)
@@ -150,7 +152,7 @@ async def test_refusal_while_the_disk_is_tried_is_not_forgotten(
         await disk.stop()
 
 
-async def test_log_that_is_lost_to_a_full_disk_is_reported_until_a_restart(
+async def test_log_lost_to_a_full_disk_is_reported_until_a_restart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(storage_failures, "LOOK_S", 0.001)
@@ -164,7 +166,7 @@ async def test_log_that_is_lost_to_a_full_disk_is_reported_until_a_restart(
     assert ["restarted" in record.getMessage() for record in caplog.records] == [False, True]
 
 
-async def test_refusal_behind_the_end_starts_no_task(tmp_path: Path) -> None:
+async def test_disk_refusal_after_the_stop_starts_no_task(tmp_path: Path) -> None:
     with ThreadPoolExecutor(1) as executor:
         disk = DiskTrouble(tmp_path, executor)
         await disk.stop()
@@ -172,7 +174,7 @@ async def test_refusal_behind_the_end_starts_no_task(tmp_path: Path) -> None:
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_error_that_is_not_the_disks_is_not_reported(tmp_path: Path) -> None:
+async def test_storage_error_not_caused_by_the_disk_is_not_reported(tmp_path: Path) -> None:
     with ThreadPoolExecutor(1) as executor:
         disk = DiskTrouble(tmp_path, executor)
         disk.note(KafkaStorageError("retired"))

@@ -16,7 +16,7 @@ class Tables:
         self.acls = AclTable()
 
 
-def test_names_of_any_length_cost_a_connection_little() -> None:
+def test_acl_check_of_names_of_any_length_costs_a_connection_little_memory() -> None:
     log = LimitedLog(logging.getLogger("oncelog.test"))
     access = Access(AclAuthorizer(Tables()), Principal("User", "alice"), "127.0.0.1", log)
     tracemalloc.start()

@@ -64,12 +64,12 @@ def table(acls: int) -> AclTable:
     ],
     ids=["of one ACL", "invalid", "of few ACLs"],
 )
-def test_many_filters_over_few_acls_are_matched_in_steps(filters: Sequence[Any]) -> None:
+def test_acl_deletion_with_many_filters_is_matched_in_steps(filters: Sequence[Any]) -> None:
     steps = finding(table(MADE_A_STEP - 1), filters)
     assert sum(1 for _ in steps) >= len(filters) // MADE_A_STEP
 
 
-def test_filter_of_one_acl_is_no_scan() -> None:
+def test_acl_deletion_with_an_exact_filter_scans_no_acls() -> None:
     held = table(20_000)
     steps = sum(1 for _ in finding(held, [asked(f"t{number}") for number in range(1_000)]))
     assert steps < 100
@@ -80,12 +80,12 @@ def test_filter_of_one_acl_is_no_scan() -> None:
 @pytest.mark.parametrize(
     ("acls", "filters"), [(DELETED_MAX + 1, 1), (DELETED_MAX // 2, 3), (1, SCANS_MAX + 1)]
 )
-def test_filters_that_find_or_look_too_much_are_refused(acls: int, filters: int) -> None:
+def test_acl_deletion_with_too_large_filters_is_refused(acls: int, filters: int) -> None:
     with pytest.raises(InvalidRequest):
         run_to_end(finding(table(acls), [asked()] * filters))
 
 
-def test_exact_filter_finds_the_same_as_a_scan() -> None:
+def test_acl_deletion_with_an_exact_filter_finds_the_same_as_a_scan() -> None:
     held = table(3)
     for name in ("t1", "t9"):
         wanted = AclFilter(**{field: getattr(acl(name), field) for field in AclBinding.__slots__})
@@ -94,7 +94,7 @@ def test_exact_filter_finds_the_same_as_a_scan() -> None:
         assert run_to_end(held.matching(wanted)) == scanned
 
 
-async def test_deleted_acls_are_gone_and_reported(tmp_path: Path) -> None:
+async def test_acl_deletion_removes_and_reports_the_acls(tmp_path: Path) -> None:
     async with running(tmp_path, settings=SETTINGS) as broker:
         context = RequestContext(broker.services, 1, "127.0.0.1")
         command = CreateAcls((acl("orders"), acl("bills")))

@@ -160,7 +160,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], 
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_a_row_names_the_rights_that_kafka_asks_for(name: str):
+def test_permission_matrix_row_of_each_api_has_the_rights_of_kafka(name: str):
     rights = TABLE[name].rights
     assert rights is not None
     expected = {
@@ -170,7 +170,7 @@ def test_a_row_names_the_rights_that_kafka_asks_for(name: str):
 
 
 @pytest.mark.parametrize(("name", "number"), CASES)
-def test_a_client_without_a_right_is_refused_and_with_all_is_not(
+def test_client_without_one_right_is_refused_and_with_all_is_served(
     name: str, number: int, outcomes: dict[tuple[str, int], Refused]
 ):
     asked = BY_API[name][number]
@@ -181,7 +181,7 @@ def test_a_client_without_a_right_is_refused_and_with_all_is_not(
     assert outcomes[name, number] == expected
 
 
-def test_a_table_with_an_api_without_rights_is_not_served(monkeypatch: pytest.MonkeyPatch):
+def test_dispatch_table_with_an_api_without_rights_is_refused(monkeypatch: pytest.MonkeyPatch):
     rows = tuple(api._replace(rights=None) for api in TABLE.values() if api.key == 10)
     monkeypatch.setattr(api_table.coordinators, "apis", lambda creation: rows)
     with pytest.raises(AssertionError, match="FindCoordinator"):

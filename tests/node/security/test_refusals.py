@@ -78,7 +78,7 @@ async def secured(root: Path, **settings: str) -> AsyncIterator[tuple[Client, Cl
         yield Client(broker, "admin", 1), Client(broker, "alice", 2)
 
 
-def test_topics_that_a_client_may_not_describe_are_hidden_from_lists_only(tmp_path: Path):
+def test_topics_without_describe_permission_are_hidden_from_lists_only(tmp_path: Path):
     async def scenario() -> None:
         async with secured(tmp_path) as (admin, alice):
             assert await alice.topics() == {}
@@ -90,7 +90,7 @@ def test_topics_that_a_client_may_not_describe_are_hidden_from_lists_only(tmp_pa
     asyncio.run(scenario())
 
 
-def test_an_answer_that_is_kept_for_one_principal_is_not_given_to_another(tmp_path: Path):
+def test_cached_answer_of_one_principal_is_never_sent_to_another(tmp_path: Path):
     async def scenario() -> None:
         async with secured(tmp_path) as (admin, alice):
             for _ in range(2):
@@ -100,7 +100,7 @@ def test_an_answer_that_is_kept_for_one_principal_is_not_given_to_another(tmp_pa
     asyncio.run(scenario())
 
 
-def test_refused_items_are_answered_beside_the_others(tmp_path: Path):
+def test_request_with_some_refused_items_answers_the_others(tmp_path: Path):
     async def scenario() -> None:
         async with secured(tmp_path) as (admin, alice):
             await admin.allow(AclOperation.DESCRIBE, "b")
@@ -113,7 +113,7 @@ def test_refused_items_are_answered_beside_the_others(tmp_path: Path):
     asyncio.run(scenario())
 
 
-def test_group_that_is_asked_for_twice_shows_no_hidden_topic(tmp_path: Path):
+def test_group_described_twice_shows_no_hidden_topic(tmp_path: Path):
     async def scenario() -> None:
         async with secured(tmp_path) as (admin, alice):
             partition = {"partition_index": 0, "committed_offset": 1}
@@ -142,7 +142,7 @@ def test_group_that_is_asked_for_twice_shows_no_hidden_topic(tmp_path: Path):
     asyncio.run(scenario())
 
 
-def test_one_refused_topic_keeps_the_others_out_of_a_transaction(tmp_path: Path):
+def test_add_partitions_with_one_refused_topic_adds_none(tmp_path: Path):
     async def scenario() -> None:
         async with secured(tmp_path) as (admin, alice):
             await admin.allow(AclOperation.WRITE, "b")
@@ -173,7 +173,7 @@ def test_one_refused_topic_keeps_the_others_out_of_a_transaction(tmp_path: Path)
     asyncio.run(scenario())
 
 
-def test_a_deny_holds_from_the_answer_on_and_its_deletion_too(tmp_path: Path):
+def test_acl_deny_applies_from_its_answer_on_until_its_deletion(tmp_path: Path):
     async def scenario() -> None:
         async with secured(tmp_path) as (admin, alice):
             await admin.allow(AclOperation.DESCRIBE, "*")
@@ -197,7 +197,7 @@ def test_a_deny_holds_from_the_answer_on_and_its_deletion_too(tmp_path: Path):
     asyncio.run(scenario())
 
 
-def test_acls_are_described_by_their_resource(tmp_path: Path):
+def test_describe_acls_filters_by_resource(tmp_path: Path):
     async def scenario() -> None:
         async with secured(tmp_path) as (admin, alice):
             for operation in (AclOperation.READ, AclOperation.WRITE):
@@ -223,7 +223,7 @@ def test_acls_are_described_by_their_resource(tmp_path: Path):
     asyncio.run(scenario())
 
 
-def test_allowed_operations_are_answered_as_bits(tmp_path: Path):
+def test_authorized_operations_are_answered_as_bits(tmp_path: Path):
     async def scenario() -> None:
         async with secured(tmp_path) as (admin, alice):
             await admin.allow(AclOperation.READ, "a")
@@ -239,7 +239,7 @@ def test_allowed_operations_are_answered_as_bits(tmp_path: Path):
     asyncio.run(scenario())
 
 
-def test_a_refusal_is_a_line_that_says_which_acl_would_help(
+def test_refused_request_is_logged_with_the_acl_that_would_allow_it(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
     async def scenario() -> None:
@@ -257,7 +257,7 @@ def test_a_refusal_is_a_line_that_says_which_acl_would_help(
     )
 
 
-def test_a_resource_without_acls_is_open_where_that_is_configured(tmp_path: Path):
+def test_resource_without_acls_is_open_where_configured(tmp_path: Path):
     async def scenario() -> None:
         settings = {"allow.everyone.if.no.acl.found": "true"}
         async with secured(tmp_path, **settings) as (admin, alice):
@@ -267,7 +267,7 @@ def test_a_resource_without_acls_is_open_where_that_is_configured(tmp_path: Path
     asyncio.run(scenario())
 
 
-def test_without_an_authorizer_acls_are_refused_as_disabled(tmp_path: Path):
+def test_acl_requests_without_an_authorizer_are_refused_as_disabled(tmp_path: Path):
     async def scenario() -> None:
         async with running(tmp_path) as broker:
             client = Client(broker, "alice", 1)

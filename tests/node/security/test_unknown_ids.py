@@ -32,7 +32,7 @@ SETTINGS = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:a
     ("user", "error"),
     [("alice", ErrorCode.TOPIC_AUTHORIZATION_FAILED), ("admin", ErrorCode.NONE)],
 )
-async def test_produce_to_an_id_that_becomes_known_is_judged_then(
+async def test_produce_by_topic_id_that_becomes_known_is_authorized_then(
     tmp_path: Path, user: str, error: int
 ) -> None:
     async with running(tmp_path, settings=SETTINGS) as broker:
@@ -72,7 +72,7 @@ def _error(answer: Any) -> int:
 @pytest.mark.parametrize(
     ("looks", "key", "version", "values", "topic"), [(2, *DELETION), (1, *COMMIT)]
 )
-async def test_id_that_becomes_known_after_rights_are_judged_stays_unknown(
+async def test_topic_id_that_becomes_known_after_the_authorization_stays_unknown(
     tmp_path: Path, looks: int, key: int, version: int, values: Any, topic: Any
 ) -> None:
     async with secured(tmp_path) as (admin, alice):
@@ -117,7 +117,7 @@ async def test_deletion_by_an_id_that_is_known_elsewhere_waits_until_this_broker
         assert ("a" in state.topics) == bool(error)
 
 
-async def test_offsets_of_an_id_that_becomes_known_between_two_steps_are_not_shown(
+async def test_offset_fetch_by_topic_id_that_becomes_known_midway_shows_no_offsets(
     tmp_path: Path,
 ) -> None:
     async with secured(tmp_path) as (admin, alice):

@@ -163,14 +163,14 @@ def described(
         (described("", error=E.COORDINATOR_LOAD_IN_PROGRESS), LEAVE),
     ],
 )
-async def test_answer_of_the_coordinator_decides_the_end(
+async def test_hanging_transaction_check_follows_the_answer_of_the_coordinator(
     description: TransactionDescription, verdict: HangingDecision, scene: Scene
 ) -> None:
     partition = scene.broker.partition()
     assert verdict_on(description, HangingCandidate(partition, 7, 5, 3, 10, 12)) is verdict
 
 
-def test_questions_become_rare_and_are_bounded() -> None:
+def test_hanging_transaction_checks_become_rare_and_are_bounded() -> None:
     many = [HangingCandidate(None, n, 0, 0, n, n) for n in range(250)]  # type: ignore[arg-type]
     since = OpenSince()
     assert run_to_end(since.looking(many, 0)) == []
@@ -198,7 +198,9 @@ def test_questions_become_rare_and_are_bounded() -> None:
 
 
 @pytest.mark.parametrize("node", [1, 2])
-async def test_an_orphan_is_aborted(node: int, scene: Scene) -> None:
+async def test_hanging_transaction_unknown_to_its_coordinator_is_aborted(
+    node: int, scene: Scene
+) -> None:
     await scene.open_transaction()
     scene.coordinators.node = node
     scene.coordinators.description = described("Empty", 0)
@@ -214,7 +216,7 @@ async def test_an_orphan_is_aborted(node: int, scene: Scene) -> None:
     assert len(scene.broker.verifier.questions) == 2
 
 
-async def test_a_long_transaction_is_left_alone(scene: Scene) -> None:
+async def test_long_transaction_known_to_its_coordinator_is_not_aborted(scene: Scene) -> None:
     await scene.open_transaction()
     scene.coordinators.description = described("Ongoing", 0, HERE)
     for _ in range(100):
@@ -224,7 +226,9 @@ async def test_a_long_transaction_is_left_alone(scene: Scene) -> None:
     assert scene.reaper.hanging_count == 1, "operators see it"
 
 
-async def test_transaction_is_left_without_an_answer_of_its_coordinator(scene: Scene) -> None:
+async def test_open_transaction_without_an_answer_of_its_coordinator_is_not_aborted(
+    scene: Scene,
+) -> None:
     await scene.open_transaction()
     scene.coordinators.description = described("Empty", 0)
     scene.coordinators.node = None
@@ -238,7 +242,9 @@ async def test_transaction_is_left_without_an_answer_of_its_coordinator(scene: S
     assert scene.reaper.hanging_count == 1
 
 
-async def test_producer_that_continues_meanwhile_is_not_aborted(scene: Scene) -> None:
+async def test_producer_that_continues_during_the_hanging_check_is_not_aborted(
+    scene: Scene,
+) -> None:
     await scene.open_transaction()
 
     def describe(transactional_id: str) -> TransactionDescription:
@@ -250,7 +256,7 @@ async def test_producer_that_continues_meanwhile_is_not_aborted(scene: Scene) ->
     assert [entry[3] for entry in scene.broker.contents()] == [0, 1]
 
 
-async def test_an_ordinary_end_is_forgotten(scene: Scene) -> None:
+async def test_transaction_that_ended_is_dropped_from_the_hanging_checks(scene: Scene) -> None:
     await scene.open_transaction()
     assert await scene.broker.mark() == [E.NONE]
     await scene.scan_after(ASK_AFTER_MS)
@@ -258,7 +264,7 @@ async def test_an_ordinary_end_is_forgotten(scene: Scene) -> None:
     assert scene.broker.partition().transactional_ids == {}
 
 
-async def test_other_brokers_can_describe_the_transactions_coordinated_here(scene: Scene) -> None:
+async def test_transactions_coordinated_here_are_described_to_other_brokers(scene: Scene) -> None:
     scene.coordinators.description = description = described("Ongoing", 3, HERE)
     answer, _ = await scene.links.request(
         2,
@@ -272,7 +278,7 @@ async def test_other_brokers_can_describe_the_transactions_coordinated_here(scen
 # -- expiry
 
 
-async def test_silent_producers_are_forgotten_but_not_their_transactions(scene: Scene) -> None:
+async def test_silent_producers_expire_unless_they_have_an_open_transaction(scene: Scene) -> None:
     broker = scene.broker
     await scene.open_transaction()
     await broker.write(sequence=0, producer_id=8)
@@ -285,7 +291,7 @@ async def test_silent_producers_are_forgotten_but_not_their_transactions(scene: 
     await expiry.stop()
 
 
-async def test_where_there_are_too_many_producers_the_longest_silent_are_forgotten(
+async def test_producers_beyond_the_maximum_evict_the_longest_silent(
     scene: Scene,
 ) -> None:
     broker = scene.broker
@@ -304,7 +310,9 @@ async def test_where_there_are_too_many_producers_the_longest_silent_are_forgott
     await expiry.stop()
 
 
-async def test_expiry_of_too_many_producers_duplicates_no_retried_batch(scene: Scene) -> None:
+async def test_producer_eviction_beyond_the_maximum_duplicates_no_retried_batch(
+    scene: Scene,
+) -> None:
     """A producer stays known for five minutes: librdkafka repeats its records for so long."""
     broker = scene.broker
     for producer_id in range(100, 120):
@@ -319,7 +327,7 @@ async def test_expiry_of_too_many_producers_duplicates_no_retried_batch(scene: S
     await expiry.stop()
 
 
-def test_the_connection_fence_drops_the_least_recent_and_the_expired() -> None:
+def test_connection_fence_evicts_the_least_recent_and_the_expired() -> None:
     fence = ProducerConnectionFence(producers_max=2)
     assert fence.admits(1, 0, 10, now_ms=0)
     assert fence.admits(2, 0, 20, now_ms=10)
@@ -334,7 +342,7 @@ def test_the_connection_fence_drops_the_least_recent_and_the_expired() -> None:
     assert len(fence) == 0
 
 
-def test_the_fence_is_of_an_epoch() -> None:
+def test_connection_fence_is_kept_for_each_epoch() -> None:
     fence = ProducerConnectionFence()
     assert fence.admits(1, 4, 10, now_ms=0)
     assert fence.admits(1, 3, 9, now_ms=0), "the partition refuses it by its epoch"

@@ -39,7 +39,7 @@ def written(node: OneNode, since: int) -> list[list[str]]:
     ]
 
 
-async def test_a_transaction_over_three_leaders_is_two_commands() -> None:
+async def test_transaction_over_three_leaders_is_written_as_two_commands() -> None:
     """The additions wait for the markers before, and include the completion."""
     node = OneNode(hold_ms=5_000)
     who = await node.init()
@@ -58,7 +58,7 @@ async def test_a_transaction_over_three_leaders_is_two_commands() -> None:
     await node.until_state("CompleteCommit")
 
 
-async def test_additions_during_a_write_are_joined_in_the_next_one() -> None:
+async def test_partition_additions_during_a_write_are_joined_in_the_next_one() -> None:
     node = OneNode(hold_ms=5_000)
     who = await node.init()
     group = node.groups[0]
@@ -75,7 +75,7 @@ async def test_additions_during_a_write_are_joined_in_the_next_one() -> None:
     assert node.shards[0].records["id"].partitions == {T0, T1, T2}
 
 
-async def test_zombie_and_request_over_a_limit_get_their_own_errors() -> None:
+async def test_partition_additions_of_a_zombie_or_over_a_limit_get_their_own_errors() -> None:
     node = OneNode(hold_ms=5_000, partitions_max=2)
     old = await node.init()
     who = await node.init()
@@ -89,7 +89,7 @@ async def test_zombie_and_request_over_a_limit_get_their_own_errors() -> None:
     assert node.shards[0].records["id"].partitions == {T0, T1}
 
 
-async def test_outcome_of_a_write_is_that_of_all_its_additions() -> None:
+async def test_partition_additions_of_one_write_share_its_outcome() -> None:
     node = OneNode(hold_ms=5_000)
     who = await node.init()
     for fate in ("refused", "lost"):
@@ -101,7 +101,7 @@ async def test_outcome_of_a_write_is_that_of_all_its_additions() -> None:
     assert await asyncio.gather(*adding) == [0, 0]
 
 
-async def test_a_cancelled_addition_leaves_the_others() -> None:
+async def test_partition_addition_that_is_cancelled_leaves_the_others() -> None:
     node = OneNode(hold_ms=5_000)
     who = await node.init()
     group = node.groups[0]
@@ -119,7 +119,7 @@ async def test_a_cancelled_addition_leaves_the_others() -> None:
     assert node.shards[0].records["id"].partitions == {T0, T1, T2}
 
 
-async def test_cancelled_additions_are_not_written_and_others_continue() -> None:
+async def test_partition_additions_cancelled_before_the_write_are_not_written() -> None:
     node = OneNode(hold_ms=5_000)
     who = await node.init()
     commands = len(node.groups[0].log)
@@ -131,7 +131,7 @@ async def test_cancelled_additions_are_not_written_and_others_continue() -> None
     assert len(node.groups[0].log) == commands
 
 
-async def test_an_end_waits_for_additions_that_came_before_it(node: OneNode) -> None:
+async def test_end_txn_waits_for_partition_additions_before_it(node: OneNode) -> None:
     who = await node.init()
     adding = start(node, who, T0)
     await asyncio.sleep(0)
@@ -141,7 +141,7 @@ async def test_an_end_waits_for_additions_that_came_before_it(node: OneNode) -> 
     assert {partition for partition, _ in node.partitions.written} == {T0}
 
 
-async def test_end_of_the_term_refuses_joined_additions() -> None:
+async def test_partition_additions_are_refused_at_the_end_of_the_term() -> None:
     node = OneNode(hold_ms=5_000)
     who = await node.init()
     adding = [start(node, who, partition) for partition in (T0, T1)]
@@ -151,7 +151,7 @@ async def test_end_of_the_term_refuses_joined_additions() -> None:
     assert node.state() == "Empty"
 
 
-async def test_a_failed_propose_is_the_error_of_every_joined_addition(
+async def test_partition_additions_of_a_failed_proposal_all_get_its_error(
     node: OneNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     who = await node.init()
@@ -176,7 +176,7 @@ def held(node: OneNode) -> int:
     return leader._pending._held  # pyright: ignore[reportPrivateUsage]
 
 
-async def test_joined_additions_count_among_the_held_requests() -> None:
+async def test_partition_additions_are_included_in_the_limit_of_held_requests() -> None:
     node = OneNode(hold_ms=300, held_max=2)
     who = await node.init()
     group = node.groups[0]
@@ -192,7 +192,7 @@ async def test_joined_additions_count_among_the_held_requests() -> None:
     assert held(node) == 0
 
 
-async def test_one_id_has_no_more_additions_in_a_write_than_it_may_have_held() -> None:
+async def test_partition_additions_of_one_id_in_a_write_are_bounded() -> None:
     node = OneNode(hold_ms=300)
     who = await node.init()
     adding = [start(node, who, ("t", index)) for index in range(HELD_PER_ID_MAX + 3)]
@@ -202,7 +202,7 @@ async def test_one_id_has_no_more_additions_in_a_write_than_it_may_have_held() -
     assert held(node) == 0
 
 
-async def test_entries_are_dropped_after_the_last_addition(node: OneNode) -> None:
+async def test_partition_addition_entries_are_dropped_after_the_last_one(node: OneNode) -> None:
     who = await node.init()
     await asyncio.gather(*(start(node, who, partition) for partition in (T0, T1)))
     (leader,) = node.coordinators.leaders

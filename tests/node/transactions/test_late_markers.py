@@ -30,7 +30,7 @@ async def begin(broker: LeadingBroker, sequence: int, *, ongoing_index: int, ind
 
 
 @pytest.mark.parametrize("late_is_commit", [True, False])
-async def test_a_late_marker_of_the_same_epochs_is_refused(
+async def test_marker_of_the_same_epochs_that_arrives_late_is_refused(
     broker: LeadingBroker, late_is_commit: bool
 ) -> None:
     await begin(broker, 0, ongoing_index=10)
@@ -45,7 +45,7 @@ async def test_a_late_marker_of_the_same_epochs_is_refused(
     assert await broker.mark(**first) == [E.NONE], "nothing is open: it ends nothing"
 
 
-async def test_the_end_of_a_request_that_its_own_repetition_has_overtaken_is_refused(
+async def test_marker_overtaken_by_its_own_repetition_is_refused(
     tmp_path: Path,
 ) -> None:
     """The link broke, they were sent again; between markers the broker does other things."""
@@ -80,7 +80,7 @@ async def test_marker_is_accepted_only_by_the_leader_epoch_it_was_sent_to(
     assert await broker.mark(prepare_index=11, leader_epoch=meant_for) == [error]
 
 
-async def test_marker_of_an_administrator_is_not_compared_with_the_log(
+async def test_marker_of_an_administrator_is_accepted_without_a_leader_epoch(
     broker: LeadingBroker,
 ) -> None:
     """WriteTxnMarkers has no index and no leader epoch."""

@@ -43,7 +43,7 @@ class Task:
         node.markers.send(task, partitions)
 
 
-async def test_markers_of_a_turn_are_one_message_to_each_broker(node: OneNode) -> None:
+async def test_markers_of_one_loop_turn_are_one_message_to_each_broker(node: OneNode) -> None:
     node.partitions.leaders = {T0: 1, T1: 2, T2: 2}
     calls = []
     write = node.partitions.write
@@ -59,14 +59,14 @@ async def test_markers_of_a_turn_are_one_message_to_each_broker(node: OneNode) -
 
 
 @pytest.mark.parametrize("error", RETRIED)
-async def test_marker_is_tried_again_after_a_temporary_error(node: OneNode, error: int) -> None:
+async def test_marker_is_resent_after_a_temporary_error(node: OneNode, error: int) -> None:
     node.partitions.errors = {T0: [error, error]}
     task = Task(node, T0, T1)
     await until(lambda: sorted(task.written) == [T0, T1])
     assert task.written.count(T0) == 1
 
 
-async def test_markers_follow_the_leader(node: OneNode) -> None:
+async def test_markers_are_sent_to_the_new_leader_after_an_election(node: OneNode) -> None:
     node.partitions.leaders = {T0: 2}
     node.partitions.down = {2}
     task = Task(node, T0)
@@ -80,7 +80,9 @@ async def test_markers_follow_the_leader(node: OneNode) -> None:
 
 
 @pytest.mark.parametrize("error", sorted(marker_sender.WRITTEN))
-async def test_a_partition_that_needs_no_marker_counts_as_done(node: OneNode, error: int) -> None:
+async def test_marker_for_a_partition_that_needs_none_is_counted_as_written(
+    node: OneNode, error: int
+) -> None:
     node.partitions.errors = {T0: [error]}
     task = Task(node, T0)
     await until(lambda: task.written == [T0])
@@ -91,7 +93,7 @@ async def test_a_partition_that_needs_no_marker_counts_as_done(node: OneNode, er
     "error",
     [E.INVALID_PRODUCER_EPOCH, E.TRANSACTION_COORDINATOR_FENCED, E.CORRUPT_MESSAGE, 12345],
 )
-async def test_refused_marker_is_tried_again_slowly(error, monkeypatch) -> None:
+async def test_marker_that_is_refused_is_resent_at_a_limited_rate(error, monkeypatch) -> None:
     monkeypatch.setattr(marker_sender, "SLOW_RETRY_MS", 100)
     node = OneNode()
     node.partitions.errors = {T0: [error]}
@@ -101,7 +103,7 @@ async def test_refused_marker_is_tried_again_slowly(error, monkeypatch) -> None:
     assert node.loop.time() - begun_s >= 0.1
 
 
-async def test_deleted_topic_needs_no_marker(monkeypatch) -> None:
+async def test_marker_for_a_deleted_topic_is_not_required(monkeypatch) -> None:
     node = OneNode()
     node.partitions.leadership_of = lambda topic, index: None  # type: ignore[method-assign]
     node.markers._leadership_of = node.partitions.leadership_of
@@ -110,7 +112,7 @@ async def test_deleted_topic_needs_no_marker(monkeypatch) -> None:
     assert node.partitions.asked == []
 
 
-async def test_markers_of_possibly_deleted_topics_share_one_catch_up(monkeypatch) -> None:
+async def test_markers_of_possibly_deleted_topics_share_one_metadata_catch_up(monkeypatch) -> None:
     """It costs an entry of the cluster's metadata, and a large topic may have many markers."""
     node = OneNode()
     node.markers._leadership_of = lambda *partition: None
@@ -132,7 +134,7 @@ async def test_markers_of_possibly_deleted_topics_share_one_catch_up(monkeypatch
     assert not node.markers._is_catching_up
 
 
-async def test_a_topic_not_yet_in_this_nodes_metadata_gets_its_marker(monkeypatch) -> None:
+async def test_marker_for_a_topic_not_yet_in_the_metadata_is_sent(monkeypatch) -> None:
     """Found by tests/simulation: a node that was behind the metadata took the partitions of a
     committed transaction for deleted, and its records stayed unreadable for ever.
     """
@@ -154,7 +156,7 @@ async def test_a_topic_not_yet_in_this_nodes_metadata_gets_its_marker(monkeypatc
     assert node.partitions.asked and knows
 
 
-async def test_deposed_leader_sends_no_more_markers(node: OneNode) -> None:
+async def test_markers_of_a_deposed_coordinator_are_no_longer_sent(node: OneNode) -> None:
     node.partitions.errors = {T0: [E.NOT_ENOUGH_REPLICAS] * 1000}
     task = Task(node, T0)
     await until(lambda: len(node.partitions.asked) > 2)
@@ -165,7 +167,7 @@ async def test_deposed_leader_sends_no_more_markers(node: OneNode) -> None:
     assert len(node.partitions.asked) == asked and task.written == []
 
 
-async def test_partition_that_cannot_commit_delays_no_other(node: OneNode) -> None:
+async def test_marker_for_a_partition_that_cannot_commit_delays_no_other(node: OneNode) -> None:
     node.partitions.gate = asyncio.Event()
     stuck = [Task(node, ("stuck", i)) for i in range(3)]
     await asyncio.sleep(0.01)
@@ -177,7 +179,7 @@ async def test_partition_that_cannot_commit_delays_no_other(node: OneNode) -> No
     await until(lambda: all(task.written for task in stuck))
 
 
-async def test_marker_has_the_index_of_its_decision_and_its_leader_epoch(
+async def test_marker_has_the_index_of_its_decision_and_the_leader_epoch(
     node: OneNode,
 ) -> None:
     """A partition distinguishes it from the end of the producer's next transaction."""
@@ -197,7 +199,7 @@ async def test_marker_has_the_index_of_its_decision_and_its_leader_epoch(
     assert in_order == sorted(set(in_order)) and in_order[0] > 0
 
 
-async def test_many_transactions_that_cannot_complete_do_not_hold_the_loop() -> None:
+async def test_markers_of_many_transactions_that_cannot_complete_leave_the_loop_free() -> None:
     """A new coordinator finds 1,000 ends, and a partition refuses markers for a while.
 
     As one burst they held the loop for 100 ms, again and again.
@@ -251,7 +253,7 @@ async def test_many_transactions_that_cannot_complete_do_not_hold_the_loop() -> 
     assert max(len(each.writes) for each in commands if isinstance(each, WriteRecords)) <= 100
 
 
-async def test_marker_of_a_silent_leader_goes_to_its_successor_after_a_short_timeout(
+async def test_marker_to_a_silent_leader_is_sent_to_its_successor_after_a_short_timeout(
     node: OneNode,
 ) -> None:
     """Its link is open, and it does not answer: for ten seconds committed data was not read."""
@@ -273,7 +275,7 @@ async def test_marker_of_a_silent_leader_goes_to_its_successor_after_a_short_tim
     assert COMMIT_WAIT_MS < asked[0][1] <= 3 * COMMIT_WAIT_MS
 
 
-async def test_a_resignation_ends_the_taking_up(node: OneNode) -> None:
+async def test_coordinator_that_resigns_stops_resuming_its_transactions(node: OneNode) -> None:
     waiting = []
     node.partitions.gate = asyncio.Event()
     for number in range(200):

@@ -46,7 +46,7 @@ async def replicated(tmp_path: Path) -> AsyncIterator[LeadingBroker]:
 # -- committed
 
 
-async def test_a_marker_is_answered_when_the_replicas_have_it(replicated: LeadingBroker) -> None:
+async def test_marker_is_answered_when_the_replicas_have_it(replicated: LeadingBroker) -> None:
     await open_transaction(replicated)
     marking = replicated.mark()
     await settle()
@@ -63,7 +63,7 @@ async def test_a_marker_is_answered_when_the_replicas_have_it(replicated: Leadin
 
 
 @pytest.mark.parametrize("version", [0, 2])
-async def test_a_marker_that_is_sent_again_meanwhile_is_written_once(
+async def test_marker_resent_before_it_is_committed_is_written_once(
     replicated: LeadingBroker, version: int
 ) -> None:
     """KAFKA-19999: with a slow follower an impatient coordinator would write many markers."""
@@ -81,7 +81,7 @@ async def test_a_marker_that_is_sent_again_meanwhile_is_written_once(
     assert replicated.markers.written_count == 1
 
 
-async def test_a_committed_marker_that_is_sent_again_is_known_by_its_epoch(
+async def test_marker_resent_after_it_is_committed_is_recognized_by_its_epoch(
     broker: LeadingBroker,
 ) -> None:
     await open_transaction(broker, version=12)
@@ -90,7 +90,7 @@ async def test_a_committed_marker_that_is_sent_again_is_known_by_its_epoch(
     assert broker.contents() == [(0, 7, 0, 0), (1, 7, 1, "COMMIT")]
 
 
-async def test_committed_marker_without_data_is_written_again_and_changes_nothing(
+async def test_marker_without_data_that_is_resent_is_written_again(
     broker: LeadingBroker,
 ) -> None:
     """A marker without data may be that of the next transaction, as in Kafka."""
@@ -102,7 +102,7 @@ async def test_committed_marker_without_data_is_written_again_and_changes_nothin
     assert broker.log().last_stable_offset == 3
 
 
-async def test_marker_without_data_fences(broker: LeadingBroker) -> None:
+async def test_marker_without_data_fences_the_producer(broker: LeadingBroker) -> None:
     assert await broker.mark(7, 4, commits=False, coordinator_epoch=9) == [E.NONE]
     assert broker.log().aborted_transactions.between(0, 99) == []
     late = broker.produce(broker.connect(), {0: batch(0, epoch=3)})
@@ -113,7 +113,7 @@ async def test_marker_without_data_fences(broker: LeadingBroker) -> None:
 # -- refusals
 
 
-async def test_each_partition_has_its_own_answer(tmp_path: Path) -> None:
+async def test_write_txn_markers_answers_each_partition_separately(tmp_path: Path) -> None:
     broker = LeadingBroker(tmp_path, partitions=2)
     broker.resign(1)
     assert await broker.mark(7, 0, 0, 1, 5) == [
@@ -123,20 +123,22 @@ async def test_each_partition_has_its_own_answer(tmp_path: Path) -> None:
     ]
 
 
-async def test_an_old_epoch_ends_the_sending(broker: LeadingBroker) -> None:
+async def test_marker_of_an_old_coordinator_epoch_is_refused_permanently(
+    broker: LeadingBroker,
+) -> None:
     await open_transaction(broker, epoch=5)
     assert await broker.mark(7, 4) == [E.INVALID_PRODUCER_EPOCH]
     assert await broker.mark(7, 5, transaction_version=2) == [E.INVALID_PRODUCER_EPOCH]
     assert await broker.mark(7, 6, transaction_version=2) == [E.NONE]
 
 
-async def test_too_few_replicas_write_no_marker(tmp_path: Path) -> None:
+async def test_marker_with_too_few_replicas_is_not_written(tmp_path: Path) -> None:
     broker = LeadingBroker(tmp_path, replicas=(1, 2), min_insync_replicas=2, isr=(1,))
     assert await broker.mark() == [E.NOT_ENOUGH_REPLICAS]
     assert broker.contents() == []
 
 
-async def test_a_marker_of_a_lost_leadership_is_not_taken_for_committed(
+async def test_marker_written_under_a_lost_leadership_is_not_taken_for_committed(
     replicated: LeadingBroker,
 ) -> None:
     await open_transaction(replicated)
@@ -153,7 +155,7 @@ async def test_a_marker_of_a_lost_leadership_is_not_taken_for_committed(
     assert len(replicated.contents()) == 2
 
 
-async def test_marker_taken_for_a_repetition_ends_verifications(
+async def test_marker_taken_for_a_repetition_invalidates_verifications(
     replicated: LeadingBroker,
 ) -> None:
     """A new leader's high watermark lags: it may be the end of the next transaction, without data.
@@ -183,7 +185,7 @@ async def test_marker_taken_for_a_repetition_ends_verifications(
     assert await ending == [E.NONE]
 
 
-async def test_wait_for_a_marker_leaves_no_entry(replicated: LeadingBroker) -> None:
+async def test_marker_wait_that_ends_leaves_no_entry(replicated: LeadingBroker) -> None:
     await open_transaction(replicated)
     waited = replicated.replicas.purgatory.waiting_count
     marking = replicated.mark()
@@ -196,7 +198,7 @@ async def test_wait_for_a_marker_leaves_no_entry(replicated: LeadingBroker) -> N
 # -- many, faults, peers
 
 
-async def test_many_markers_of_one_request(tmp_path: Path) -> None:
+async def test_write_txn_markers_of_many_markers_is_answered(tmp_path: Path) -> None:
     broker = LeadingBroker(tmp_path, partitions=2)
     markers = tuple(
         TransactionMarker(number, 0, 1, number % 2 == 0, (("t", 0), ("t", 1)))
@@ -209,7 +211,7 @@ async def test_many_markers_of_one_request(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("turns", range(6))
-async def test_markers_committed_while_many_are_handled_are_answered_at_once(
+async def test_markers_committed_while_many_are_handled_are_answered_immediately(
     tmp_path: Path, turns: int
 ) -> None:
     """The high watermark moves no more: all were answered only after COMMIT_WAIT_MS."""
@@ -231,7 +233,7 @@ async def test_markers_committed_while_many_are_handled_are_answered_at_once(
     assert reply.errors == ((E.NONE,) * 3,) * 50
 
 
-async def test_fault_points_run_before_and_after_the_append(tmp_path: Path) -> None:
+async def test_marker_fault_points_run_before_and_after_the_append(tmp_path: Path) -> None:
     called: list[tuple[str, int]] = []
     point = lambda name: called.append((name, broker.log().log_end_offset))  # noqa: E731
     broker = LeadingBroker(tmp_path, fault_point=point)
@@ -239,7 +241,7 @@ async def test_fault_points_run_before_and_after_the_append(tmp_path: Path) -> N
     assert called == [("partition.before-marker", 0), ("partition.after-marker", 1)]
 
 
-async def test_coordinators_on_other_brokers_are_answered(broker: LeadingBroker) -> None:
+async def test_markers_of_coordinators_on_other_brokers_are_answered(broker: LeadingBroker) -> None:
     handlers = {}
 
     class Transport:
@@ -279,20 +281,24 @@ async def write_marker(
 
 
 @pytest.mark.parametrize("version", [1, 2])
-async def test_an_operator_can_end_a_transaction(broker: LeadingBroker, version: int) -> None:
+async def test_write_txn_markers_of_an_operator_ends_a_transaction(
+    broker: LeadingBroker, version: int
+) -> None:
     await open_transaction(broker)
     written = await write_marker(broker, version, 0, 4, transaction_result=False)
     assert written == {0: E.NONE, 4: E.UNKNOWN_TOPIC_OR_PARTITION}
     assert broker.contents()[-1] == (1, 7, 0, "ABORT")
 
 
-async def test_the_transaction_version_comes_with_version_2(broker: LeadingBroker) -> None:
+async def test_write_txn_markers_of_version_2_has_the_transaction_version(
+    broker: LeadingBroker,
+) -> None:
     await open_transaction(broker, version=12)
     written = await write_marker(broker, 2, 0, transaction_result=True, transaction_version=2)
     assert written == {0: E.INVALID_PRODUCER_EPOCH}, "its epoch must be above that of the data"
 
 
-async def test_a_partition_describes_its_producers(broker: LeadingBroker) -> None:
+async def test_describe_producers_shows_the_producers_of_a_partition(broker: LeadingBroker) -> None:
     topic = {"name": "t", "num_partitions": 2, "replication_factor": 1}
     await broker.fake.answer(19, 7, {"topics": [topic], "timeout": 1000})
     await open_transaction(broker)

@@ -54,7 +54,7 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
         (TransactionRecord, "completed"),
     ],
 )
-async def test_transactions_complete_when_a_step_between_decision_and_markers_raises(
+async def test_transaction_completes_when_a_step_between_decision_and_markers_raises(
     node: OneNode, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str
 ) -> None:
     names = ("one", "two", "three")
@@ -70,7 +70,7 @@ async def test_transactions_complete_when_a_step_between_decision_and_markers_ra
             await node.until_state("CompleteCommit", each)
 
 
-async def test_deleted_topic_costs_one_question_and_no_pause(node: OneNode) -> None:
+async def test_markers_for_a_deleted_topic_cost_one_request_and_no_pause(node: OneNode) -> None:
     """Transactions of that id stalled for more than two seconds."""
     known = node.partitions.leadership_of
     node.markers._leadership_of = lambda topic, index: None if topic == "u" else known(topic, index)
@@ -81,7 +81,7 @@ async def test_deleted_topic_costs_one_question_and_no_pause(node: OneNode) -> N
     await node.until_state("CompleteCommit")
 
 
-async def test_markers_of_deleted_topics_are_kept_when_the_question_raises(
+async def test_markers_for_a_deleted_topic_are_kept_when_the_request_raises(
     node: OneNode,
 ) -> None:
     node.markers._leadership_of = lambda topic, index: None
@@ -96,7 +96,7 @@ async def test_markers_of_deleted_topics_are_kept_when_the_question_raises(
     await node.until_state("CompleteCommit")
 
 
-async def test_transactions_that_open_for_long_are_aborted_beside_one_that_raises(
+async def test_transactions_that_time_out_beside_one_that_raises_are_aborted(
     node: OneNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("one", "two"):

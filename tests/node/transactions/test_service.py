@@ -20,7 +20,7 @@ FAULT_POINTS = [v for n, v in vars(fault_points).items() if n.startswith(("BEFOR
 T0, T1, T2 = ("t", 0), ("t", 1), ("u", 0)
 
 
-async def test_a_transaction_from_begin_to_end(node: OneNode) -> None:
+async def test_transaction_commits_from_begin_to_completion(node: OneNode) -> None:
     who = await node.init()
     assert (who.error, who.producer_epoch) == (0, 0)
     assert await node.add(who, T0, T1) == 0
@@ -34,7 +34,7 @@ async def test_a_transaction_from_begin_to_end(node: OneNode) -> None:
     await node.coordinators.stop()
 
 
-async def test_the_client_is_answered_before_any_marker_leaves(node: OneNode) -> None:
+async def test_end_txn_is_answered_before_any_marker_is_sent(node: OneNode) -> None:
     node.partitions.gate = asyncio.Event()
     who = await node.init()
     await node.add(who)
@@ -45,7 +45,7 @@ async def test_the_client_is_answered_before_any_marker_leaves(node: OneNode) ->
     await node.until_state("CompleteCommit")
 
 
-async def test_the_next_transaction_waits_for_the_markers_and_takes_the_completion_along() -> None:
+async def test_next_transaction_waits_for_the_markers_and_writes_their_completion() -> None:
     node = OneNode(hold_ms=5_000)
     who = await node.prepared()
     adding = asyncio.ensure_future(node.add(who, T1))
@@ -60,7 +60,7 @@ async def test_the_next_transaction_waits_for_the_markers_and_takes_the_completi
     assert record.partitions == {T1}
 
 
-async def test_a_hold_ends_with_concurrent_transactions() -> None:
+async def test_held_request_beyond_its_time_gets_concurrent_transactions() -> None:
     node = OneNode(hold_ms=20)
     who = await node.prepared()
     assert await node.add(who, T1) == E.CONCURRENT_TRANSACTIONS
@@ -71,7 +71,7 @@ async def test_a_hold_ends_with_concurrent_transactions() -> None:
     assert (await node.coordinators.verify(verify)).error == E.CONCURRENT_TRANSACTIONS
 
 
-async def test_no_more_requests_are_held_than_allowed() -> None:
+async def test_held_requests_beyond_their_maximum_are_refused() -> None:
     node = OneNode(hold_ms=300, held_max=2)
     who = await node.prepared()
     held = [asyncio.ensure_future(node.add(who, T1)) for _ in range(2)]
@@ -83,7 +83,9 @@ async def test_no_more_requests_are_held_than_allowed() -> None:
     assert await asyncio.gather(*held) == [0, 0]
 
 
-async def test_a_new_session_finishes_the_transaction_before_it(node: OneNode) -> None:
+async def test_init_producer_id_completes_the_transaction_of_the_previous_session(
+    node: OneNode,
+) -> None:
     old = await node.init()
     await node.add(old, T0)
     new = await node.init()
@@ -94,7 +96,7 @@ async def test_a_new_session_finishes_the_transaction_before_it(node: OneNode) -
     assert await node.add(new) == 0
 
 
-async def test_end_waits_for_a_write_in_flight(node: OneNode) -> None:
+async def test_end_txn_waits_for_an_add_partitions_write_in_flight(node: OneNode) -> None:
     """An abort while AddPartitions is in flight is not fatal (librdkafka #4849)."""
     who = await node.init()
     node.groups[0].held = []
@@ -109,7 +111,7 @@ async def test_end_waits_for_a_write_in_flight(node: OneNode) -> None:
     await node.until_state("CompleteAbort")
 
 
-async def test_empty_v2_abort_is_one_command(node: OneNode) -> None:
+async def test_empty_v2_abort_is_written_as_one_command(node: OneNode) -> None:
     who = await node.init()
     ended = await node.end(who, False, v2=True)
     assert (ended.error, ended.producer_epoch) == (0, 1)
@@ -118,7 +120,7 @@ async def test_empty_v2_abort_is_one_command(node: OneNode) -> None:
     assert (await node.end(who, False, v2=True)).producer_epoch == 1  # the retry
 
 
-async def test_v2_ends_raise_the_epoch_in_markers_too(node: OneNode) -> None:
+async def test_end_txn_v2_raises_the_epoch_in_markers_too(node: OneNode) -> None:
     who = await node.init()
     for epoch in range(1, 4):
         verify = VerifyTransaction("id", who.producer_id, who.producer_epoch, (T0, T1), adds=True)
@@ -133,7 +135,7 @@ async def test_v2_ends_raise_the_epoch_in_markers_too(node: OneNode) -> None:
 # -- outcomes of writes
 
 
-async def test_refused_write_is_repeated_by_the_client(node: OneNode) -> None:
+async def test_transaction_write_that_was_refused_gets_a_retriable_error(node: OneNode) -> None:
     who = await node.init()
     node.groups[0].fate = ["refused"]
     assert await node.add(who) == E.COORDINATOR_NOT_AVAILABLE
@@ -142,7 +144,9 @@ async def test_refused_write_is_repeated_by_the_client(node: OneNode) -> None:
 
 
 @pytest.mark.parametrize("fate", ["lost", "unknown"])
-async def test_an_unknown_outcome_is_read_from_the_log(fate: str) -> None:
+async def test_transaction_write_with_an_unknown_outcome_is_resolved_from_the_log(
+    fate: str,
+) -> None:
     node = OneNode(hold_ms=5_000)
     who = await node.init()
     await node.add(who)
@@ -158,7 +162,9 @@ async def test_an_unknown_outcome_is_read_from_the_log(fate: str) -> None:
     assert node.partitions.epochs() == [(T0, 0, True)]
 
 
-async def test_without_a_producer_id_the_client_comes_again(node: OneNode) -> None:
+async def test_init_producer_id_without_a_producer_id_block_gets_a_retriable_error(
+    node: OneNode,
+) -> None:
     node.id_failure = RequestTimedOut()
     assert (await node.init()).error == E.COORDINATOR_LOAD_IN_PROGRESS
     node.id_failure = None
@@ -168,7 +174,7 @@ async def test_without_a_producer_id_the_client_comes_again(node: OneNode) -> No
 # -- elections
 
 
-async def test_a_coordinator_that_loads_or_leads_no_longer_refuses() -> None:
+async def test_coordinator_that_loads_or_has_resigned_refuses_requests() -> None:
     node = OneNode(is_led=False)
     group = node.groups[0]
     assert (await node.init()).error == E.NOT_COORDINATOR
@@ -186,7 +192,7 @@ async def test_a_coordinator_that_loads_or_leads_no_longer_refuses() -> None:
 
 
 @pytest.mark.parametrize("is_commit", [True, False])
-async def test_the_next_leader_sends_all_markers_again_under_its_own_epoch(
+async def test_next_coordinator_resends_all_markers_under_its_own_epoch(
     node: OneNode, is_commit
 ) -> None:
     node.partitions.errors = {T1: [E.NOT_ENOUGH_REPLICAS] * 1000}
@@ -215,7 +221,7 @@ async def test_held_request_is_refused_when_the_term_ends() -> None:
     assert node.state() == "PrepareCommit"  # the old leader completes nothing
 
 
-async def test_completion_that_was_not_durable_is_repeated(node: OneNode) -> None:
+async def test_transaction_completion_that_was_not_durable_is_repeated(node: OneNode) -> None:
     who = await node.init()
     await node.add(who)
     await node.end(who)
@@ -228,7 +234,7 @@ async def test_completion_that_was_not_durable_is_repeated(node: OneNode) -> Non
     assert [m.coordinator_epoch for _, m in node.partitions.written] == [1, 2]
 
 
-async def test_nodes_agree_on_the_number_of_shards() -> None:
+async def test_transaction_shard_count_is_equal_on_all_nodes() -> None:
     node = OneNode(shards=4)
     await node.coordinators.leaders.confirm_shard_count()
     other = OneNode(shards=2, is_led=False)
@@ -241,7 +247,7 @@ async def test_nodes_agree_on_the_number_of_shards() -> None:
 # -- time
 
 
-async def test_a_timeout_aborts_with_a_raised_epoch() -> None:
+async def test_transaction_timeout_aborts_with_a_raised_epoch() -> None:
     node = OneNode(timeout_scan_interval_ms=5)
     who = await node.init(timeout_ms=1_000)
     await node.add(who)
@@ -259,7 +265,7 @@ async def test_a_timeout_aborts_with_a_raised_epoch() -> None:
     await node.coordinators.stop()
 
 
-async def test_new_session_is_logged_as_the_fence_of_the_earlier_producer(node: OneNode, caplog):
+async def test_init_producer_id_of_a_new_session_is_logged_as_a_fence(node: OneNode, caplog):
     caplog.set_level("INFO", "oncelog.events")
     old = await node.init()
     assert [kind for kind, _ in node.events.counts] == ["election"]
@@ -279,7 +285,7 @@ async def test_new_session_is_logged_as_the_fence_of_the_earlier_producer(node: 
     assert fences == 2, "a producer that goes on fences nobody"
 
 
-async def test_advanced_clock_ends_transactions_that_were_open_before() -> None:
+async def test_clock_advance_times_out_transactions_opened_before_it() -> None:
     node = OneNode(id_expiration_ms=60_000)
     old, idle = await node.init(timeout_ms=60_000), await node.init("idle", timeout_ms=60_000)
     await node.add(old)
@@ -298,7 +304,7 @@ async def test_advanced_clock_ends_transactions_that_were_open_before() -> None:
     await node.coordinators.stop()
 
 
-async def test_a_wall_clock_that_is_set_back_keeps_no_transaction_open() -> None:
+async def test_wall_clock_set_back_does_not_prolong_open_transactions() -> None:
     """It stayed open for the hour (found by tests/simulation, shape `dense`, seed 47)."""
     node = OneNode(timeout_scan_interval_ms=5)
     who = await node.init(timeout_ms=60)
@@ -311,7 +317,7 @@ async def test_a_wall_clock_that_is_set_back_keeps_no_transaction_open() -> None
     await node.coordinators.stop()
 
 
-async def test_prepared_transaction_does_not_time_out_and_any_connection_ends_it() -> None:
+async def test_prepared_transaction_does_not_time_out_and_may_be_ended_on_any_connection() -> None:
     node = OneNode(timeout_scan_interval_ms=5)
     node.connection_ids.newest = 5
     who = await node.init(timeout_ms=1, enables_two_phase_commit=True)
@@ -327,7 +333,7 @@ async def test_prepared_transaction_does_not_time_out_and_any_connection_ends_it
     await node.coordinators.stop()
 
 
-async def test_idle_ids_expire_and_open_ones_do_not() -> None:
+async def test_transactional_ids_that_are_idle_expire_and_open_ones_do_not() -> None:
     node = OneNode(id_scan_interval_ms=5, id_expiration_ms=1_000)
     idle = await node.init("idle")
     open_one = await node.init("open")
@@ -342,7 +348,7 @@ async def test_idle_ids_expire_and_open_ones_do_not() -> None:
     await node.coordinators.stop()
 
 
-async def test_many_ids_expire_in_steps_and_not_one_that_is_used_meanwhile(monkeypatch) -> None:
+async def test_transactional_ids_expire_in_steps_except_those_used_meanwhile(monkeypatch) -> None:
     monkeypatch.setattr(shard_timeouts, "IDS_A_STEP", 10)
     monkeypatch.setattr(shard_timeouts, "EXPIRIES_PER_COMMAND", 50)
     node = OneNode(id_scan_interval_ms=1, id_expiration_ms=1_000)
@@ -364,7 +370,7 @@ async def test_many_ids_expire_in_steps_and_not_one_that_is_used_meanwhile(monke
     await node.coordinators.stop()
 
 
-async def test_many_transactions_time_out_some_at_a_time(monkeypatch) -> None:
+async def test_transactions_that_time_out_together_are_aborted_a_few_at_a_time(monkeypatch) -> None:
     monkeypatch.setattr(shard_timeouts, "IDS_A_STEP", 10)
     monkeypatch.setattr(shard_timeouts, "ABORTS_AT_ONCE", 5)
     node = OneNode(timeout_scan_interval_ms=5)
@@ -377,7 +383,7 @@ async def test_many_transactions_time_out_some_at_a_time(monkeypatch) -> None:
     await node.coordinators.stop()
 
 
-async def test_transactions_of_all_shards_that_time_out_together_share_the_turns() -> None:
+async def test_transactions_of_all_shards_that_time_out_together_share_the_loop_turns() -> None:
     shards = 4
     node = OneNode(shards, timeout_scan_interval_ms=1_000_000)
     for n in range(shards * ABORTS_AT_ONCE):
@@ -398,7 +404,9 @@ async def test_transactions_of_all_shards_that_time_out_together_share_the_turns
     await node.coordinators.stop()
 
 
-async def test_a_list_of_transactions_does_not_look_at_their_partitions(node: OneNode) -> None:
+async def test_list_transactions_does_not_read_the_partitions_of_transactions(
+    node: OneNode,
+) -> None:
     """200 with 3,000 partitions each, in one step of ListTransactions, held the loop for 0.4 s."""
     partitions = [("t", index) for index in range(3)]
     await node.add(await node.init(), *partitions)
@@ -411,7 +419,7 @@ async def test_a_list_of_transactions_does_not_look_at_their_partitions(node: On
 # -- limits and refusals
 
 
-async def test_timeouts_and_ids_are_checked() -> None:
+async def test_transaction_timeouts_and_ids_are_validated() -> None:
     node = OneNode(timeout_max_ms=1_000, two_phase_commit_enabled=False)
     for timeout_ms in (0, -1, 1_001):
         assert (await node.init(timeout_ms=timeout_ms)).error == E.INVALID_TRANSACTION_TIMEOUT
@@ -420,7 +428,7 @@ async def test_timeouts_and_ids_are_checked() -> None:
     assert refused.error == E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
-async def test_ids_transactions_and_partitions_are_bounded() -> None:
+async def test_transactional_ids_open_transactions_and_partitions_are_bounded() -> None:
     node = OneNode(ids_max=2, open_max=1, partitions_max=3, hold_ms=0)
     one, two = await node.init("one"), await node.init("two")
     assert (await node.init("three")).error == E.POLICY_VIOLATION
@@ -435,7 +443,7 @@ async def test_ids_transactions_and_partitions_are_bounded() -> None:
     assert await node.add(two, name="two") == 0
 
 
-async def test_description_lists_the_partitions_without_a_marker(node: OneNode) -> None:
+async def test_describe_transactions_lists_the_partitions_without_a_marker(node: OneNode) -> None:
     node.partitions.errors = {T1: [E.NOT_LEADER_OR_FOLLOWER] * 1000}
     who = await node.init()
     assert node.coordinators.describe("other").error == E.TRANSACTIONAL_ID_NOT_FOUND
@@ -453,7 +461,7 @@ async def test_description_lists_the_partitions_without_a_marker(node: OneNode) 
 # -- late requests (KAFKA-17754)
 
 
-async def test_a_late_end_on_an_older_connection_is_not_executed(node: OneNode) -> None:
+async def test_end_txn_on_an_older_connection_is_not_executed(node: OneNode) -> None:
     who = await node.init(connection_id=1)
     await node.add(who, connection_id=1)
     # EndTxn on connection 1 is delayed; the client repeats it on 2, and continues there.
@@ -466,7 +474,7 @@ async def test_a_late_end_on_an_older_connection_is_not_executed(node: OneNode) 
     assert (await node.end(who, False, connection_id=2)).error == 0
 
 
-async def test_without_the_fence_the_late_end_ends_the_next_transaction() -> None:
+async def test_end_txn_on_an_older_connection_without_the_fence_ends_the_next_transaction() -> None:
     """KAFKA-17754 happens without the fence, so the test of the fence proves something."""
     node = OneNode(has_connection_fence=False)
     who = await node.init(connection_id=1)
@@ -478,7 +486,7 @@ async def test_without_the_fence_the_late_end_ends_the_next_transaction() -> Non
     await node.until_state("CompleteCommit")
 
 
-async def test_a_new_leader_serves_connections_younger_than_itself(node: OneNode) -> None:
+async def test_new_coordinator_serves_connections_younger_than_its_election(node: OneNode) -> None:
     who = await node.init(connection_id=1)
     node.connection_ids.newest = 7
     node.groups[0].resign()
@@ -493,7 +501,7 @@ async def test_a_new_leader_serves_connections_younger_than_itself(node: OneNode
     assert await node.add(who, connection_id=8) == 0
 
 
-async def test_an_end_that_waited_in_the_kernel_is_not_executed() -> None:
+async def test_end_txn_that_waited_in_the_kernel_is_not_executed() -> None:
     node = OneNode(stale_request_ms=5_000)
     who = await node.init(connection_id=1)
     await node.add(who, connection_id=1)
@@ -502,7 +510,7 @@ async def test_an_end_that_waited_in_the_kernel_is_not_executed() -> None:
     assert (await node.end(who, connection_id=1, waited_ms=5_000)).error == 0
 
 
-async def test_zombie_gets_its_fence_on_any_connection(node: OneNode) -> None:
+async def test_zombie_producer_is_fenced_on_any_connection(node: OneNode) -> None:
     old = await node.init(connection_id=1)
     new = await node.init(connection_id=2)
     assert await node.add(old, connection_id=1) == E.PRODUCER_FENCED

@@ -82,7 +82,7 @@ def read(directory: Path, node_id: int = 1):
     return read_shard(directory, node_id=node_id, voters=VOTERS, shard=SHARD)
 
 
-def test_every_entry_is_listed_with_its_outcome(tmp_path):
+def test_shard_journal_lists_every_entry_with_its_outcome(tmp_path):
     write_journal(tmp_path, *HISTORY)
     found = read(tmp_path)
     assert [(e.index, e.transactional_id, e.note) for e in found.entries] == [
@@ -99,7 +99,7 @@ def test_every_entry_is_listed_with_its_outcome(tmp_path):
     assert found.end == (TERM, 5)
 
 
-def test_record_of_a_snapshot_has_the_index_of_its_entry(tmp_path):
+def test_shard_journal_record_of_a_snapshot_has_the_index_of_its_entry(tmp_path):
     shard = TransactionShard()
     for index, entry in enumerate(HISTORY[:2], start=1):
         shard.apply(entry[1:], index, TERM)
@@ -115,7 +115,7 @@ def test_record_of_a_snapshot_has_the_index_of_its_entry(tmp_path):
         read(tmp_path)
 
 
-def test_reading_changes_nothing_and_stops_at_half_a_frame(tmp_path):
+def test_shard_journal_reader_changes_no_file_and_stops_at_half_a_frame(tmp_path):
     write_journal(tmp_path, *HISTORY[:3])
     write_journal(tmp_path, HISTORY[3], first=4)
     (segment,) = tmp_path.glob("*.wal")
@@ -128,7 +128,7 @@ def test_reading_changes_nothing_and_stops_at_half_a_frame(tmp_path):
     assert sorted(f.name for f in tmp_path.iterdir()) == sorted([".lock", segment.name])
 
 
-def test_the_journal_of_a_running_node_can_be_read(tmp_path):
+def test_shard_journal_of_a_running_node_is_readable(tmp_path):
     write_journal(tmp_path, *HISTORY)
     owner = DirectoryDisk(tmp_path)
     owner.open()  # holds the lock
@@ -138,7 +138,7 @@ def test_the_journal_of_a_running_node_can_be_read(tmp_path):
         owner.close()
 
 
-def test_journal_of_another_node_is_refused(tmp_path):
+def test_shard_journal_of_another_node_is_refused(tmp_path):
     write_journal(tmp_path, *HISTORY)
     with pytest.raises(UnreadableJournal, match="belongs to node 1"):
         read(tmp_path, node_id=2)
@@ -161,7 +161,7 @@ def data(tmp_path) -> Path:
     return tmp_path
 
 
-def test_an_entry_that_only_one_node_has_is_not_decided(data):
+def test_shard_journal_entry_on_only_one_node_is_undecided(data):
     log = shard_log(data, SHARD, None)
     assert log.summary == "node 2's copy: up to entry 3"
     assert [row["note"] for row in log.rows()] == ["the cluster has 4 shards", None, UNDECIDED]
@@ -170,7 +170,7 @@ def test_an_entry_that_only_one_node_has_is_not_decided(data):
     assert len(shard_log(data, SHARD, 1).rows()) == 2
 
 
-def test_one_readable_copy_is_enough_and_none_is_a_failure(data):
+def test_shard_journal_needs_one_readable_copy(data):
     for node_id in (1, 3):
         for file in (layout.node_directory(data, node_id) / "raft").glob("*.wal"):
             file.write_bytes(b"junk" * 100)
@@ -179,7 +179,7 @@ def test_one_readable_copy_is_enough_and_none_is_a_failure(data):
         shard_log(data, SHARD, 3)
 
 
-def test_a_shard_or_a_node_that_is_not_there_is_refused(data, tmp_path_factory):
+def test_shard_journal_of_a_missing_shard_or_node_is_refused(data, tmp_path_factory):
     with pytest.raises(Failure, match="shards 0 to 3, and no 4"):
         shard_log(data, 4, None)
     with pytest.raises(Failure):

@@ -62,7 +62,9 @@ def remote() -> Remote:
     return Remote()
 
 
-async def test_questions_during_a_question_are_joined_in_the_next_one(remote: Remote) -> None:
+async def test_transaction_verifications_during_a_request_are_joined_in_the_next_one(
+    remote: Remote,
+) -> None:
     remote.gate.clear()
     first = remote.ask(T0)
     await asyncio.sleep(0.01)
@@ -75,7 +77,9 @@ async def test_questions_during_a_question_are_joined_in_the_next_one(remote: Re
     assert [(q.partitions, q.adds) for q in remote.asked[1:]] == [((T0, T1), False), ((T0,), True)]
 
 
-async def test_a_later_question_never_takes_an_earlier_answer(remote: Remote) -> None:
+async def test_transaction_verification_started_later_never_uses_an_earlier_answer(
+    remote: Remote,
+) -> None:
     """Its guard may be younger than the answer: a marker may have come between (KIP-890)."""
     remote.gate.clear()
     first = remote.ask(T0)
@@ -86,7 +90,9 @@ async def test_a_later_question_never_takes_an_earlier_answer(remote: Remote) ->
     assert len(remote.asked) == 2
 
 
-async def test_a_newer_epoch_ends_a_waiting_question_of_an_older_one(remote: Remote) -> None:
+async def test_transaction_verification_of_a_newer_epoch_ends_that_of_an_older_one(
+    remote: Remote,
+) -> None:
     remote.gate.clear()
     under_way = remote.ask(T0)
     await asyncio.sleep(0.01)
@@ -100,7 +106,7 @@ async def test_a_newer_epoch_ends_a_waiting_question_of_an_older_one(remote: Rem
     assert await new == [0]
 
 
-async def test_other_ids_do_not_wait(remote: Remote) -> None:
+async def test_transaction_verifications_of_other_ids_do_not_wait(remote: Remote) -> None:
     remote.gate.clear()
     asking = [remote.ask(T0, name=name) for name in ("one", "two")]
     await asyncio.sleep(0.01)
@@ -120,19 +126,21 @@ async def test_other_ids_do_not_wait(remote: Remote) -> None:
         (VerifyTransactionReply(E.PRODUCER_FENCED), E.PRODUCER_FENCED),
     ],
 )
-async def test_failed_question_is_an_error_of_every_partition(remote: Remote, reply, error) -> None:
+async def test_transaction_verification_that_fails_fails_every_partition(
+    remote: Remote, reply, error
+) -> None:
     remote.reply = reply
     assert await remote.ask(T0, T1) == [error, error]
     remote.reply = None
     assert await remote.ask(T0, T1) == [0, 0]  # nothing is left behind
 
 
-async def test_without_a_coordinator_one_asks_again() -> None:
+async def test_transaction_verification_without_a_coordinator_gets_a_retriable_error() -> None:
     remote = Remote(leader=None)
     assert await remote.ask(T0) == [E.COORDINATOR_NOT_AVAILABLE]
 
 
-async def test_waiting_questions_are_answered_when_the_broker_stops(remote: Remote) -> None:
+async def test_transaction_verifications_are_answered_when_the_broker_stops(remote: Remote) -> None:
     remote.gate.clear()
     asking = [remote.ask(T0), remote.ask(T1)]
     await asyncio.sleep(0.01)
@@ -142,7 +150,9 @@ async def test_waiting_questions_are_answered_when_the_broker_stops(remote: Remo
     assert await asyncio.gather(*asking) == [[E.NETWORK_EXCEPTION]] * 3
 
 
-async def test_the_own_coordinator_is_asked_directly(node: OneNode) -> None:
+async def test_transaction_verification_by_the_local_coordinator_is_a_direct_call(
+    node: OneNode,
+) -> None:
     verifier = TransactionVerifier(
         node_id=NODE,
         coordinators=node.coordinators,
@@ -157,7 +167,7 @@ async def test_the_own_coordinator_is_asked_directly(node: OneNode) -> None:
     assert (await verifier.verify(*identity, [T0, T1], adds=True)).errors == [0, 0]
 
 
-async def test_peers_are_answered_over_the_link(node: OneNode) -> None:
+async def test_transaction_verification_of_a_peer_is_answered_over_the_link(node: OneNode) -> None:
     who = await node.init()
     answered: asyncio.Future[bytes] = node.loop.create_future()
     question = VerifyTransaction("id", who.producer_id, who.producer_epoch, (T0,), adds=True)

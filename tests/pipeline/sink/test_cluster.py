@@ -356,7 +356,7 @@ SAFE: dict[str, str | None] = {"cleanup.policy": "compact", "min.insync.replicas
         ({"unclean.leader.election.enable": "true"}, 1, 1, 1, "unclean.leader.election.enable"),
     ],
 )
-def test_decision_topic_whose_config_could_lose_a_decision_is_refused(
+def test_decision_topic_with_a_config_that_could_lose_a_decision_is_refused(
     changed: dict[str, str | None], partitions: int, replicas: int, brokers: int, words: str | None
 ) -> None:
     found = flaws(SAFE | changed, partitions, replicas, brokers)

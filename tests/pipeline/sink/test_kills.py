@@ -53,7 +53,7 @@ def end_of(job: Job, ends_as: int = 0) -> None:
 
 
 @in_all_modes
-def test_sink_whose_driver_is_killed_at_each_point_writes_every_row_once(
+def test_sink_with_its_driver_killed_at_each_point_writes_every_row_once(
     nodes: Nodes, tmp_path: Path, mode: str
 ) -> None:
     points = POINTS if mode != "driver" else (POINTS[1], POINTS[2], POINTS[4])
@@ -68,7 +68,7 @@ def test_sink_whose_driver_is_killed_at_each_point_writes_every_row_once(
 
 
 @in_modes_of_tasks
-def test_sink_whose_executor_is_killed_in_a_task_writes_every_row_once(
+def test_sink_with_an_executor_killed_in_a_task_writes_every_row_once(
     nodes: Nodes, tmp_path: Path, mode: str
 ) -> None:
     master = "local-cluster[2,1,1024]"
@@ -112,7 +112,7 @@ def test_sink_driver_that_resumes_after_another_took_over_stops(
 
 
 @in_all_modes
-def test_sink_whose_brokers_are_killed_writes_every_row_once(
+def test_sink_with_killed_brokers_writes_every_row_once(
     nodes: Nodes, tmp_path: Path, mode: str
 ) -> None:
     job = new_job(nodes, tmp_path, mode=mode)

@@ -79,7 +79,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
     return rows_on
 
 
-def test_stateful_query_whose_driver_is_killed_at_each_point_is_exactly_once(
+def test_stateful_query_with_its_driver_killed_at_each_point_is_exactly_once(
     nodes: Nodes, tmp_path: Path, mode: str, whole: Whole
 ) -> None:
     job = new_job(nodes, tmp_path, mode)
@@ -131,7 +131,7 @@ def test_stateful_query_driver_that_resumes_after_another_took_over_stops(
     assert job.rows() == whole(nodes)
 
 
-def test_stateful_query_whose_brokers_are_killed_is_exactly_once(
+def test_stateful_query_with_killed_brokers_is_exactly_once(
     nodes: Nodes, tmp_path: Path, mode: str, whole: Whole
 ) -> None:
     rows = whole(nodes)

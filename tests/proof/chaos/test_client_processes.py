@@ -60,7 +60,7 @@ def test_chaos_client_process_that_exits_is_a_failure_and_restarted(
     assert "exit code 7" in processes.broken[0] and "the last words" in processes.broken[0]
 
 
-def test_chaos_client_process_whose_library_hangs_is_restarted_without_a_failure(
+def test_chaos_client_process_with_a_hanging_library_is_restarted_without_a_failure(
     processes: StandIns,
 ) -> None:
     processes.add("one", order(number=STUCK))

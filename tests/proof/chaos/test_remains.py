@@ -43,7 +43,7 @@ def test_compaction_model_removes_aborted_records(tmp_path: Path) -> None:
     assert whole == cleaned
 
 
-def test_compaction_model_keeps_records_whose_marker_was_cleaned(tmp_path: Path) -> None:
+def test_compaction_model_keeps_records_without_their_cleaned_marker(tmp_path: Path) -> None:
     assert offsets(tmp_path, data(0, b"k", b"a", 5)) == {b"k": 0}
 
 

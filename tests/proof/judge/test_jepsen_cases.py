@@ -229,7 +229,7 @@ def test_13_operation_that_polls_back_is_reported(ops: Ops) -> None:
     assert found == [(["c", "a"], -2), (["c", "c"], 0)]
 
 
-def test_14_operation_whose_sends_go_back_is_reported(ops: Ops) -> None:
+def test_14_operation_with_sends_that_go_back_is_reported(ops: Ops) -> None:
     ops.op(0, "ok", Send("x", "c", 3), Send("x", "a", 1))
     ops.op(0, "info", Send("y", "d"), Send("y", "b"))
     ops.op(1, "info", Send("y", "c"))

@@ -79,7 +79,7 @@ def test_own_topic_that_is_recreated_requires_only_later_records() -> None:
         assert cluster.finish(live_twice(cluster)) == []
 
 
-def test_own_topic_whose_comparison_finds_a_difference_fails_the_run() -> None:
+def test_own_topic_with_a_difference_found_by_its_comparison_fails_the_run() -> None:
     async def compare(_self: OwnTopic, _cluster: VirtualCluster) -> list[str]:
         return ["partition 0, key 1: gone"]
 

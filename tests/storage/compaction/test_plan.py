@@ -116,7 +116,7 @@ def test_cleaning_plan_groups_small_segments_into_one():
     assert groups([]) == []
 
 
-def test_cleaning_plan_groups_only_segments_whose_indexes_fit_together():
+def test_cleaning_plan_groups_only_segments_with_indexes_that_fit_together():
     segments = [summary(n, index=400) for n in (0, 10, 20)]
     assert groups(segments, segment_index_bytes=800) == [[0, 10], [20]]
 

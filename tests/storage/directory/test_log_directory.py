@@ -377,7 +377,7 @@ def test_partition_recreated_before_its_old_directory_is_renamed_starts_empty(
     assert directory.purge_deleted(NOW_MS) == 1 and log.directory.exists()
 
 
-def test_deleted_partition_whose_files_cannot_be_removed_is_retried_later(
+def test_deleted_partition_with_files_that_cannot_be_removed_is_retried_later(
     logs, tmp_path, monkeypatch, directory
 ):
     for partition in (0, 1):

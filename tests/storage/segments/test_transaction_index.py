@@ -193,7 +193,7 @@ def test_read_start_is_lowered_to_the_first_offset_of_an_overlapping_aborted_tra
 
 
 @pytest.mark.parametrize("trouble", ["changed bit", "bad sector"])
-def test_start_opens_a_log_whose_closed_segment_has_a_damaged_marker(
+def test_start_opens_a_log_with_a_damaged_marker_in_a_closed_segment(
     logs, monkeypatch, trouble
 ) -> None:
     """The walk took the commit of producer 7 for data, and the index for wrong."""

@@ -52,7 +52,7 @@ def test_consumer_group_memory_of_member_ids_is_bounded(monkeypatch: pytest.Monk
     assert refused.error == ErrorCode.GROUP_MAX_SIZE_REACHED
 
 
-def test_static_member_rejoins_a_group_whose_metadata_memory_is_full(
+def test_static_member_rejoins_a_group_with_full_metadata_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     log = ConsumerLog()

@@ -300,7 +300,7 @@ def test_last_known_replica_that_loses_its_directory_is_removed() -> None:
     assert lists(cluster) == (2, (2,), ())
 
 
-def test_partition_whose_replicas_all_lost_their_directories_is_led_by_the_last_known() -> None:
+def test_partition_with_lost_directories_on_all_replicas_is_led_by_the_last_known() -> None:
     cluster = after_power_cuts(1, 2, min_isr=3)
     cluster.register(3, lost_directory=True)
     assert lists(cluster) == (2, (2,), ()) and last_known_elr(cluster) == (1,)

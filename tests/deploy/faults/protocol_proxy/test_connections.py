@@ -143,7 +143,7 @@ async def test_proxy_reports_a_refused_client_before_a_broker_is_connected(
     assert bench.of(ConnectionClosed)[0].is_refusal
 
 
-async def test_proxy_closes_a_connection_whose_broker_sends_an_unrequested_answer(bench: Bench):
+async def test_proxy_closes_a_connection_to_a_broker_that_sends_an_unrequested_answer(bench: Bench):
     bench.broker.answers = False
     client = await bench.client()
     client.send(end_txn(1))
@@ -336,7 +336,7 @@ async def test_delay_rule_delays_the_request_or_the_answer(bench: Bench, of):
     assert asyncio.get_running_loop().time() - began >= 0.19
 
 
-async def test_delay_rule_forwards_a_request_whose_client_has_disconnected(bench: Bench):
+async def test_delay_rule_forwards_a_request_of_a_disconnected_client(bench: Bench):
     bench.hub.add(Rule(END, Delay(0.2)))
     client = await bench.client()
     client.send(end_txn(1))

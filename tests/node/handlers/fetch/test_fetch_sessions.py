@@ -95,7 +95,7 @@ def all_at_start(count: int = 4) -> list[FetchPartition]:
     return [at(index) for index in range(count)]
 
 
-async def test_answer_of_a_session_holds_only_changed_partitions(broker: LeadingBroker) -> None:
+async def test_fetch_session_answer_has_only_changed_partitions(broker: LeadingBroker) -> None:
     client = Client(broker)
     assert sorted(await client.ask(all_at_start())) == [0, 1, 2, 3]
     assert client.session_id > 0
@@ -109,7 +109,7 @@ async def test_answer_of_a_session_holds_only_changed_partitions(broker: Leading
     assert list(await client.ask()) == [2]
 
 
-async def test_waiting_fetch_is_woken_by_an_append(broker: LeadingBroker) -> None:
+async def test_waiting_fetch_completes_at_an_append(broker: LeadingBroker) -> None:
     client = Client(broker)
     await client.ask(all_at_start())
     answer = client.send(max_wait_ms=FOREVER_MS)
@@ -121,14 +121,14 @@ async def test_waiting_fetch_is_woken_by_an_append(broker: LeadingBroker) -> Non
     assert broker.replicas.purgatory.waiting_count == 0
 
 
-async def test_a_full_fetch_waits_and_then_answers_every_partition(broker: LeadingBroker) -> None:
+async def test_full_fetch_waits_and_then_answers_every_partition(broker: LeadingBroker) -> None:
     client = Client(broker)
     answer = client.send(all_at_start(), max_wait_ms=FOREVER_MS)
     await broker.write(1)
     assert sorted(await client.take(answer)) == [0, 1, 2, 3]
 
 
-async def test_bytes_are_counted_over_partitions_and_waits(broker: LeadingBroker) -> None:
+async def test_fetch_min_bytes_are_counted_over_partitions_and_waits(broker: LeadingBroker) -> None:
     client, size = Client(broker, min_bytes=3 * len(batch(0))), len(batch(0))
     await client.ask(all_at_start())
     answer = client.send(max_wait_ms=FOREVER_MS)
@@ -151,7 +151,7 @@ async def test_fetch_past_its_deadline_is_answered_with_available_records(
     assert list(await client.take(answer)) == [1]
 
 
-async def test_a_forgotten_partition_is_in_no_answer(broker: LeadingBroker) -> None:
+async def test_fetch_session_forgotten_partition_is_in_no_answer(broker: LeadingBroker) -> None:
     client = Client(broker)
     await client.ask(all_at_start())
     await client.ask((), [1, 2, 77])
@@ -162,7 +162,7 @@ async def test_a_forgotten_partition_is_in_no_answer(broker: LeadingBroker) -> N
     assert len(broker.replicas.purgatory.standing) <= 1
 
 
-async def test_a_session_without_partitions_is_closed(broker: LeadingBroker) -> None:
+async def test_fetch_session_without_partitions_is_closed(broker: LeadingBroker) -> None:
     client = Client(broker)
     await client.ask([at(0), at(1)])
     value = await client.send((), [0, 1], max_wait_ms=FOREVER_MS).value()
@@ -171,7 +171,7 @@ async def test_a_session_without_partitions_is_closed(broker: LeadingBroker) -> 
     assert len(broker.replicas.purgatory.standing) == 0
 
 
-async def test_an_error_is_repeated_until_it_ends_and_then_its_end(broker: LeadingBroker) -> None:
+async def test_fetch_session_error_is_repeated_until_it_ends(broker: LeadingBroker) -> None:
     client = Client(broker)
     await client.ask(all_at_start())
     answer = client.send(max_wait_ms=FOREVER_MS)
@@ -189,7 +189,9 @@ async def test_an_error_is_repeated_until_it_ends_and_then_its_end(broker: Leadi
     assert await client.ask() == {}
 
 
-async def test_another_epoch_of_the_same_leader_fences_the_old_one(broker: LeadingBroker) -> None:
+async def test_fetch_session_with_a_new_leader_epoch_fences_the_old_one(
+    broker: LeadingBroker,
+) -> None:
     client = Client(broker)
     await client.ask([at(0, current_leader_epoch=1)])
     answer = client.send(max_wait_ms=FOREVER_MS)
@@ -201,7 +203,7 @@ async def test_another_epoch_of_the_same_leader_fences_the_old_one(broker: Leadi
     assert (await client.ask([at(0, current_leader_epoch=2)]))[0].error_code == E.NONE
 
 
-async def test_a_new_log_start_offset_is_in_the_next_answer(broker: LeadingBroker) -> None:
+async def test_fetch_session_next_answer_has_a_new_log_start_offset(broker: LeadingBroker) -> None:
     client = Client(broker)
     await broker.write(0)
     await client.ask(all_at_start())
@@ -219,7 +221,7 @@ async def test_a_new_log_start_offset_is_in_the_next_answer(broker: LeadingBroke
 
 @pytest.mark.parametrize("min_bytes", [1, 400])
 @pytest.mark.parametrize("is_open_before", [False, True])
-async def test_a_reader_of_committed_data_wakes_when_the_transaction_ends(
+async def test_read_committed_fetch_completes_when_the_transaction_ends(
     tmp_path: Path, min_bytes: int, is_open_before: bool
 ) -> None:
     """The records were there before; the last stable offset moves."""
@@ -252,7 +254,9 @@ async def test_a_reader_of_committed_data_wakes_when_the_transaction_ends(
 # -- refusals
 
 
-async def test_epochs_and_ids_that_are_not_in_turn(broker: LeadingBroker) -> None:
+async def test_fetch_session_request_with_a_wrong_epoch_or_id_is_refused(
+    broker: LeadingBroker,
+) -> None:
     client = Client(broker)
     await client.ask(all_at_start())
 
@@ -269,7 +273,9 @@ async def test_epochs_and_ids_that_are_not_in_turn(broker: LeadingBroker) -> Non
     assert await client.ask() == {}, "the session stands"
 
 
-async def test_overtaken_fetch_is_refused_at_once(broker: LeadingBroker) -> None:
+async def test_fetch_session_request_overtaken_by_another_is_refused_immediately(
+    broker: LeadingBroker,
+) -> None:
     client = Client(broker)
     await client.ask(all_at_start())
     overtaken = client.send(max_wait_ms=FOREVER_MS)
@@ -281,7 +287,7 @@ async def test_overtaken_fetch_is_refused_at_once(broker: LeadingBroker) -> None
 
 
 @pytest.mark.parametrize("epoch", [0, -1])
-async def test_a_full_fetch_ends_the_session_that_it_names(
+async def test_full_fetch_closes_the_session_that_it_names(
     broker: LeadingBroker, epoch: int
 ) -> None:
     client = Client(broker)
@@ -293,7 +299,7 @@ async def test_a_full_fetch_ends_the_session_that_it_names(
     assert len(broker.services.fetch_sessions) == (1 if epoch == 0 else 0)
 
 
-async def test_of_two_requests_that_are_decoded_with_one_epoch_the_later_is_refused(
+async def test_fetch_session_refuses_the_later_of_two_requests_with_one_epoch(
     broker: LeadingBroker,
 ) -> None:
     """Large requests update the session some turns after the check of their epochs."""
@@ -308,7 +314,7 @@ async def test_of_two_requests_that_are_decoded_with_one_epoch_the_later_is_refu
     assert refused.value.number == E.INVALID_FETCH_SESSION_EPOCH
 
 
-async def test_a_session_that_is_evicted_before_its_first_step_keeps_no_places(
+async def test_fetch_session_evicted_before_its_first_step_leaves_no_reference_cycle(
     broker: LeadingBroker,
 ) -> None:
     """A place and its session form a cycle, and brokers make no full collection."""
@@ -323,7 +329,7 @@ async def test_a_session_that_is_evicted_before_its_first_step_keeps_no_places(
     assert not asked.session.partitions and not asked.session.changed
 
 
-async def test_closed_client_leaves_no_waiting_fetch(broker: LeadingBroker) -> None:
+async def test_fetch_of_a_closed_client_leaves_no_waiting_operation(broker: LeadingBroker) -> None:
     client = Client(broker)
     client.send(all_at_start(), max_wait_ms=FOREVER_MS).abandon()
     assert len(broker.services.fetch_sessions) == 0, "nobody knows its number"
@@ -336,7 +342,7 @@ async def test_closed_client_leaves_no_waiting_fetch(broker: LeadingBroker) -> N
     assert len(broker.replicas.purgatory.standing) == 0, "and costs nothing more until then"
 
 
-async def test_closed_client_with_many_partitions_leaves_nothing_though_records_come(
+async def test_fetch_of_a_closed_client_with_many_partitions_leaves_no_waiting_operation(
     broker: LeadingBroker,
 ) -> None:
     """Its fetch is released some turns later, and a record completes the fetch before."""
@@ -350,7 +356,7 @@ async def test_closed_client_with_many_partitions_leaves_nothing_though_records_
 
 
 @pytest.mark.parametrize("has_records", [False, True])
-async def test_client_that_closes_while_many_partitions_are_read_leaves_nothing(
+async def test_fetch_of_a_client_that_closes_during_a_long_read_leaves_no_waiting_operation(
     tmp_path: Path, has_records: bool
 ) -> None:
     broker = LeadingBroker(tmp_path, partitions=MANY)
@@ -370,7 +376,7 @@ async def test_client_that_closes_while_many_partitions_are_read_leaves_nothing(
     assert broker.replicas.purgatory.waiting_count == 0
 
 
-async def test_record_that_comes_before_many_partitions_are_released_leaves_nothing(
+async def test_append_before_many_partitions_are_released_leaves_no_waiting_operation(
     tmp_path: Path,
 ) -> None:
     broker, share = LeadingBroker(tmp_path, partitions=MANY), SpentShare()
@@ -393,7 +399,9 @@ class SpentShare(TurnShare):
         self.put_off.append(action)
 
 
-async def test_where_there_is_no_room_everything_is_answered_each_time(tmp_path: Path) -> None:
+async def test_fetch_without_a_free_session_slot_answers_every_partition_each_time(
+    tmp_path: Path,
+) -> None:
     slots = {"max.incremental.fetch.session.cache.slots": "1"}
     broker = LeadingBroker(tmp_path, partitions=4, settings=slots)
     first, second = Client(broker), Client(broker)
@@ -410,7 +418,9 @@ async def test_where_there_is_no_room_everything_is_answered_each_time(tmp_path:
     assert (await waiting.value()).error_code == E.FETCH_SESSION_ID_NOT_FOUND
 
 
-async def test_session_does_not_keep_a_name_that_no_topic_can_have(broker: LeadingBroker) -> None:
+async def test_fetch_session_does_not_keep_a_topic_name_that_is_too_long(
+    broker: LeadingBroker,
+) -> None:
     """The cache counts places, but not their names of 32 kB."""
     overlong = FetchTopic("x" * 250, None, [at(0)])
     client = Client(broker)
@@ -427,7 +437,7 @@ async def test_session_does_not_keep_a_name_that_no_topic_can_have(broker: Leadi
 # -- many partitions
 
 
-async def test_many_partitions_that_change_at_once_are_answered_in_parts(tmp_path: Path) -> None:
+async def test_fetch_session_with_many_changed_partitions_answers_in_parts(tmp_path: Path) -> None:
     """A thousand of them are too many for one turn of the loop."""
     count = 2 * PLACES_AT_ONCE_MAX + 50
     broker = LeadingBroker(tmp_path, partitions=count)
@@ -442,7 +452,9 @@ async def test_many_partitions_that_change_at_once_are_answered_in_parts(tmp_pat
     assert sorted(told) == list(range(count))
 
 
-async def test_no_partition_starves_where_an_answer_has_no_room(broker: LeadingBroker) -> None:
+async def test_fetch_session_without_room_in_an_answer_rotates_its_partitions(
+    broker: LeadingBroker,
+) -> None:
     client = Client(broker, max_bytes=1)
     await client.ask(all_at_start())
     for index in range(4):
@@ -471,7 +483,7 @@ async def test_no_partition_starves_where_an_answer_has_no_room(broker: LeadingB
     ),
     isolation=st.integers(0, 1),
 )
-def test_session_answers_the_same_as_a_full_fetch(
+def test_fetch_session_answers_equal_those_of_full_fetches(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]], isolation: int
 ) -> None:
     async def test() -> None:

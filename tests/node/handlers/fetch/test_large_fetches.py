@@ -30,7 +30,9 @@ MANY = PARTITIONS_AT_ONCE_MAX + 100
 
 
 @pytest.mark.parametrize("topics", [1, 3])
-async def test_a_partition_that_is_named_often_is_read_once(tmp_path: Path, topics: int) -> None:
+async def test_fetch_that_names_a_partition_repeatedly_reads_it_once(
+    tmp_path: Path, topics: int
+) -> None:
     """Its answer is in the place of the first entry, with the fields of the last, as in Kafka."""
     broker = LeadingBroker(tmp_path, partitions=2)
     for _ in range(3):
@@ -41,7 +43,7 @@ async def test_a_partition_that_is_named_often_is_read_once(tmp_path: Path, topi
     assert len(topic.partitions[0].records) == len(batch(0))
 
 
-async def test_many_partitions_are_read_in_slices(tmp_path: Path) -> None:
+async def test_fetch_of_many_partitions_reads_in_slices(tmp_path: Path) -> None:
     broker = LeadingBroker(tmp_path, partitions=2)
     await broker.write(1)
     answer = broker.fetch(indexes=range(MANY))
@@ -53,7 +55,7 @@ async def test_many_partitions_are_read_in_slices(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_in_session", [False, True])
-async def test_fetch_of_small_batches_leaves_the_other_partitions_to_the_next(
+async def test_fetch_of_small_batches_leaves_other_partitions_to_the_next_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_in_session: bool
 ) -> None:
     """Each batch is checked: 100 partitions of them held the loop for half a second."""
@@ -68,7 +70,7 @@ async def test_fetch_of_small_batches_leaves_the_other_partitions_to_the_next(
 
 
 @pytest.mark.parametrize("turns", range(6))
-async def test_record_appended_while_many_partitions_are_read_ends_the_wait(
+async def test_fetch_of_many_partitions_completes_at_an_append_during_its_read(
     tmp_path: Path, turns: int
 ) -> None:
     """The first partition has been read already when a record is appended to it."""
@@ -82,7 +84,9 @@ async def test_record_appended_while_many_partitions_are_read_ends_the_wait(
 
 
 @pytest.mark.parametrize("turns", [1, 2, 50])
-async def test_a_fetch_of_many_partitions_ends_with_its_client(tmp_path: Path, turns: int) -> None:
+async def test_fetch_of_many_partitions_ends_when_its_client_closes(
+    tmp_path: Path, turns: int
+) -> None:
     """It continued to wait for its max_wait_ms, 24 days at most."""
     broker = LeadingBroker(tmp_path, partitions=MANY)
     answer = broker.fetch(indexes=range(MANY), max_wait_ms=2**31 - 1)
@@ -93,7 +97,9 @@ async def test_a_fetch_of_many_partitions_ends_with_its_client(tmp_path: Path, t
     assert not broker.dispatcher._tasks
 
 
-async def test_many_partitions_without_records_are_answered_at_the_deadline(tmp_path: Path) -> None:
+async def test_fetch_of_many_partitions_without_records_is_answered_at_the_deadline(
+    tmp_path: Path,
+) -> None:
     broker = LeadingBroker(tmp_path, partitions=MANY)
     answer = broker.fetch(indexes=range(MANY), max_wait_ms=50)
     await settle(200)
@@ -105,7 +111,7 @@ async def test_many_partitions_without_records_are_answered_at_the_deadline(tmp_
 @pytest.mark.parametrize(
     ("held_bytes", "batches"), [(0, 4), (40_000, 2), (99_000, 1), (500_000, 1)]
 )
-async def test_read_takes_half_of_the_free_memory_and_a_batch_at_least(
+async def test_fetch_reads_at_most_half_of_the_free_memory_and_at_least_one_batch(
     broker: LeadingBroker, held_bytes: int, batches: int
 ) -> None:
     """A read takes half of the free memory, but one batch at least, for progress."""
@@ -150,7 +156,7 @@ async def repeating(
     assert len(broker.replicas.purgatory.standing) == 0
 
 
-async def test_a_fetch_that_comes_again_reads_nothing(
+async def test_fetch_repeated_without_changes_reads_no_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with repeating(tmp_path) as (_, ask):
@@ -165,7 +171,7 @@ async def test_a_fetch_that_comes_again_reads_nothing(
         assert reads, "that is another one"
 
 
-async def test_record_wakes_a_repeated_fetch(tmp_path: Path) -> None:
+async def test_fetch_repeated_without_changes_completes_at_an_append(tmp_path: Path) -> None:
     async with repeating(tmp_path) as (broker, ask):
         waiting = asyncio.ensure_future(ask(3))
         await settle(20)
@@ -178,7 +184,7 @@ async def test_record_wakes_a_repeated_fetch(tmp_path: Path) -> None:
         assert (refused.index, refused.error_code) == (6, E.NOT_LEADER_OR_FOLLOWER)
 
 
-async def test_evicted_kept_fetch_is_answered(tmp_path: Path) -> None:
+async def test_fetch_repeated_after_its_session_was_evicted_is_answered(tmp_path: Path) -> None:
     async with repeating(tmp_path) as (broker, ask):
         cache = broker.services.fetch_sessions
         (session,) = cache
@@ -188,7 +194,7 @@ async def test_evicted_kept_fetch_is_answered(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("turns", range(14))
-async def test_kept_fetch_that_loses_its_session_during_a_read_is_woken(
+async def test_fetch_repeated_with_its_session_lost_during_a_read_completes_at_an_append(
     tmp_path: Path, turns: int
 ) -> None:
     """No record completed its wait, and some partitions were watched for ever."""
@@ -215,7 +221,7 @@ async def test_kept_fetch_that_loses_its_session_during_a_read_is_woken(
     assert second.is_there
 
 
-async def test_fetch_of_a_closed_client_is_not_kept(broker: LeadingBroker) -> None:
+async def test_fetch_of_a_closed_client_is_not_kept_for_comparison(broker: LeadingBroker) -> None:
     connection = broker.connect()
     connection.is_closed = True
     repeated = RepeatedFetch(connection, 12, FetchRows(12, 0, 0, 0))
@@ -224,7 +230,7 @@ async def test_fetch_of_a_closed_client_is_not_kept(broker: LeadingBroker) -> No
     assert len(broker.services.fetch_sessions) == 0
 
 
-async def test_large_fetches_are_compared_in_turn(
+async def test_fetch_comparisons_of_large_requests_run_one_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each comparison takes several times the received bytes that the memory budget counts."""

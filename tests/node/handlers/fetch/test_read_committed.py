@@ -18,7 +18,9 @@ async def latest(broker: LeadingBroker, isolation_level: int) -> int:
     return found.offset
 
 
-async def test_a_reader_stops_before_the_first_open_transaction(broker: LeadingBroker) -> None:
+async def test_read_committed_fetch_ends_before_the_first_open_transaction(
+    broker: LeadingBroker,
+) -> None:
     connection = broker.connect()
     broker.produce(connection, {0: plain(0, producer_id=1)})
     await broker.produce(connection, {0: batch(0, count=3)}).value()
@@ -37,7 +39,7 @@ async def test_a_reader_stops_before_the_first_open_transaction(broker: LeadingB
 
 
 @pytest.mark.parametrize("min_bytes", [1, 400])
-async def test_a_waiting_reader_wakes_when_the_transaction_ends(
+async def test_read_committed_fetch_in_waiting_completes_when_the_transaction_ends(
     tmp_path: Path, min_bytes: int
 ) -> None:
     """The records were there before; the last stable offset moves."""

@@ -41,7 +41,7 @@ async def found(broker: LeadingBroker, time: int) -> tuple[int, int, int]:
     ),
     uses_append_time=st.booleans(),
 )
-def test_search_finds_the_same_as_a_scan_of_every_record(
+def test_timestamp_search_finds_the_same_record_as_a_full_scan(
     tmp_path_factory: pytest.TempPathFactory,
     batches: list[tuple[list[int], int]],
     uses_append_time: bool,
@@ -71,7 +71,7 @@ def test_search_finds_the_same_as_a_scan_of_every_record(
 
 @pytest.mark.in_turn
 @pytest.mark.parametrize("compression", range(5))
-async def test_a_large_batch_is_searched_beside_other_requests(
+async def test_timestamp_search_in_a_large_batch_runs_beside_other_requests(
     tmp_path: Path, compression: int
 ) -> None:
     broker = LeadingBroker(tmp_path, partitions=2)
@@ -83,7 +83,7 @@ async def test_a_large_batch_is_searched_beside_other_requests(
     assert [(p.error_code, p.offset) for p in await answer.partitions()] == [(0, 50_000)] * 2
 
 
-async def test_a_leader_that_resigns_within_a_search_answers_not_leader(
+async def test_timestamp_search_of_a_leader_that_resigns_answers_not_leader(
     broker: LeadingBroker,
 ) -> None:
     records = timed([0] * 20_000 + [9], 4)
@@ -94,7 +94,7 @@ async def test_a_leader_that_resigns_within_a_search_answers_not_leader(
     assert (await asking)[0] == E.NOT_LEADER_OR_FOLLOWER
 
 
-async def test_many_partitions_of_one_request_are_answered_in_slices(broker: LeadingBroker) -> None:
+async def test_list_offsets_of_many_partitions_is_answered_in_slices(broker: LeadingBroker) -> None:
     answer = broker.list_offsets(*[-1] * 5_000)
     assert not answer.is_there
     errors = [p.error_code for p in await answer.partitions()]

@@ -28,7 +28,7 @@ async def broker(tmp_path: Path) -> AsyncIterator[LeadingBroker]:
 
 
 @pytest.mark.parametrize("isolation_level", [0, 1])
-async def test_a_high_watermark_that_moves_in_steps_wakes_a_reader_at_each(
+async def test_waiting_fetch_completes_at_each_step_of_the_high_watermark(
     broker: LeadingBroker, isolation_level: int
 ) -> None:
     """The second batch was appended while the follower fetched the first (C2)."""
@@ -49,7 +49,7 @@ async def test_a_high_watermark_that_moves_in_steps_wakes_a_reader_at_each(
     assert third.is_there
 
 
-async def test_a_reader_of_many_bytes_is_not_woken_by_bytes_counted_twice(
+async def test_waiting_fetch_with_large_min_bytes_counts_no_bytes_twice(
     broker: LeadingBroker,
 ) -> None:
     size_bytes = len(plain(0, size=100))
@@ -64,7 +64,7 @@ async def test_a_reader_of_many_bytes_is_not_woken_by_bytes_counted_twice(
     assert len((await reader.value()).topics[0].partitions[0].records) == 3 * size_bytes
 
 
-async def test_records_of_an_earlier_leader_wake_a_reader_when_they_are_committed(
+async def test_waiting_fetch_completes_when_records_of_an_earlier_leader_are_committed(
     broker: LeadingBroker,
 ) -> None:
     """This leader appends nothing; the first fetch of a follower moves the high watermark."""
@@ -93,7 +93,7 @@ async def test_records_of_an_earlier_leader_wake_a_reader_when_they_are_committe
     batches=st.lists(st.integers(1, 3), min_size=1, max_size=12),
     steps=st.lists(st.integers(1, 12), max_size=6),
 )
-def test_each_byte_is_counted_once_when_the_high_watermark_passes_it(
+def test_waiting_fetch_counts_each_byte_once_as_the_high_watermark_passes_it(
     tmp_path_factory: pytest.TempPathFactory, batches: list[int], steps: list[int]
 ) -> None:
     async def test() -> None:
@@ -114,7 +114,7 @@ def test_each_byte_is_counted_once_when_the_high_watermark_passes_it(
     asyncio.run(test())
 
 
-async def test_a_high_watermark_that_stands_still_does_not_fill_the_memory(
+async def test_waiting_fetch_with_a_constant_high_watermark_uses_bounded_memory(
     broker: LeadingBroker,
 ) -> None:
     hosted = broker.partition()

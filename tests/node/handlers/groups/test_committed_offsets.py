@@ -81,7 +81,9 @@ def wanted(*indexes: int, name: str = "t", **more: object) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("version", range(1, 11))
-def test_every_version_fetches(broker: GroupBroker, version: int) -> None:
+def test_offset_fetch_of_every_version_returns_the_committed_offsets(
+    broker: GroupBroker, version: int
+) -> None:
     topic_id = broker.ids["t"]
     name = "t" if version < 10 else topic_id
     assert fetch(broker, version, [wanted(1, 0, 2, topic_id=topic_id)]) == {
@@ -92,7 +94,9 @@ def test_every_version_fetches(broker: GroupBroker, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(2, 11))
-def test_null_asks_for_all(broker: GroupBroker, version: int) -> None:
+def test_offset_fetch_with_null_topics_returns_all_offsets(
+    broker: GroupBroker, version: int
+) -> None:
     put(broker, "gone", 0, 3)
     named = broker.ids.get if version >= 10 else str
     expected = {("t", 0): 10, ("t", 1): 11, ("u", 0): 12, ("gone", 0): 3}
@@ -103,13 +107,15 @@ def test_null_asks_for_all(broker: GroupBroker, version: int) -> None:
     }
 
 
-def test_committed_offset_of_minus_one_is_a_commit(broker: GroupBroker) -> None:
+def test_offset_fetch_of_a_committed_minus_one_returns_no_offset(broker: GroupBroker) -> None:
     put(broker, "u", 1, -1)
     assert fetch(broker)["u", 1] == NONE
 
 
 @pytest.mark.parametrize("version", [1, 2, 7, 8, 10])
-def test_an_unknown_group_has_no_offsets_and_no_error(broker: GroupBroker, version: int) -> None:
+def test_offset_fetch_of_an_unknown_group_returns_no_offsets_and_no_error(
+    broker: GroupBroker, version: int
+) -> None:
     broker.shard.is_known = False
     topic_id = broker.ids["t"]
     name = "t" if version < 10 else topic_id
@@ -118,7 +124,7 @@ def test_an_unknown_group_has_no_offsets_and_no_error(broker: GroupBroker, versi
         assert fetch(broker, version) == {}
 
 
-def test_topics_that_never_were_have_no_offsets(broker: GroupBroker) -> None:
+def test_offset_fetch_of_an_unknown_topic_returns_no_offset(broker: GroupBroker) -> None:
     assert fetch(broker, 9, [wanted(0, name="never")]) == {("never", 0): NONE}
     strange = bytes([9]) * 16
     assert fetch(broker, 10, [wanted(0, 1, topic_id=strange)]) == {
@@ -127,7 +133,7 @@ def test_topics_that_never_were_have_no_offsets(broker: GroupBroker) -> None:
 
 
 @pytest.mark.parametrize("version", [9, 10])
-def test_offset_of_another_topic_with_the_same_name_is_none(
+def test_offset_fetch_of_a_recreated_topic_returns_no_offset_of_the_old_one(
     broker: GroupBroker, version: int
 ) -> None:
     put(broker, "u", 0, 99, topic_id=bytes([9]) * 16)
@@ -140,7 +146,9 @@ def test_offset_of_another_topic_with_the_same_name_is_none(
 
 
 @pytest.mark.parametrize("version", [7, 8, 9])
-def test_stable_answer_hides_offsets_that_may_change(broker: GroupBroker, version: int) -> None:
+def test_offset_fetch_with_require_stable_hides_pending_offsets(
+    broker: GroupBroker, version: int
+) -> None:
     put(broker, "t", 1, 20, producer=7)
     put(broker, "t", 2, 21, producer=7)
     question = [wanted(0, 1, 2)]
@@ -165,7 +173,7 @@ def test_stable_answer_hides_offsets_that_may_change(broker: GroupBroker, versio
     ],
 )
 @pytest.mark.parametrize("version", [1, 2, 7, 8])
-def test_coordinator_failure_is_the_groups_error(
+def test_offset_fetch_with_a_coordinator_failure_returns_the_error_of_the_group(
     broker: GroupBroker, version: int, failure: type, expected: int
 ) -> None:
     broker.groups.failure = failure()
@@ -174,13 +182,15 @@ def test_coordinator_failure_is_the_groups_error(
 
 
 @pytest.mark.parametrize("version", [1, 2, 8])
-def test_unexpected_exception_is_answered(broker: GroupBroker, version: int) -> None:
+def test_offset_fetch_with_an_unexpected_exception_is_answered(
+    broker: GroupBroker, version: int
+) -> None:
     broker.groups.failure = ZeroDivisionError()  # type: ignore[assignment]
     found = fetch(broker, version, [wanted(0)])
     assert -1 in (found.get("error"), found.get(("t", 0), NONE)[3])
 
 
-def test_many_groups_at_once(broker: GroupBroker) -> None:
+def test_offset_fetch_of_many_groups_answers_each(broker: GroupBroker) -> None:
     put(broker, "t", 0, 77, group="h")
     groups = [
         {"group_id": "g", "topics": [wanted(0)]},
@@ -209,7 +219,7 @@ def named(name: str, *indexes: int) -> dict[str, object]:
     return {"name": name, "partitions": [{"partition_index": index} for index in indexes]}
 
 
-def test_offsets_are_deleted_committed_and_pending_ones(broker: GroupBroker) -> None:
+def test_offset_delete_removes_committed_and_pending_offsets(broker: GroupBroker) -> None:
     put(broker, "t", 2, 20, producer=7)
     before = len(broker.groups.batches)
     assert delete(broker, named("t", 0, 2), named("u", 0)) == {
@@ -223,13 +233,13 @@ def test_offsets_are_deleted_committed_and_pending_ones(broker: GroupBroker) -> 
     assert broker.shard.offsets.committed("g") == [("t", 1)]
 
 
-def test_deletion_of_missing_offsets_writes_no_tombstone(broker: GroupBroker) -> None:
+def test_offset_delete_of_missing_offsets_writes_no_tombstone(broker: GroupBroker) -> None:
     before = len(broker.groups.batches)
     assert delete(broker, named("t", 2)) == {("t", 2): 0}
     assert len(broker.groups.batches) == before
 
 
-def test_subscribed_and_unknown_topics_are_refused(broker: GroupBroker) -> None:
+def test_offset_delete_of_subscribed_or_unknown_topics_is_refused(broker: GroupBroker) -> None:
     broker.shard.subscribed = frozenset({"t"})
     assert delete(broker, named("t", 0), named("u", 0, 1), named("never", 0)) == {
         ("t", 0): ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
@@ -240,7 +250,9 @@ def test_subscribed_and_unknown_topics_are_refused(broker: GroupBroker) -> None:
 
 
 @pytest.mark.parametrize("refusal", [GroupIdNotFound, NonEmptyGroup, NotCoordinator])
-def test_a_refused_deletion_is_an_error_of_the_group(broker: GroupBroker, refusal: type) -> None:
+def test_offset_delete_that_is_refused_returns_the_error_of_the_group(
+    broker: GroupBroker, refusal: type
+) -> None:
     broker.shard.refusal = refusal()
     assert delete(broker, named("t", 0)) == {"error": refusal.code}
     assert delete(broker, named("t", 0), group="") == {"error": ErrorCode.INVALID_GROUP_ID}

@@ -8,7 +8,9 @@ from oncelog.node.handlers.groups.consumer_members import _heartbeat_answer, _sh
 
 @pytest.mark.parametrize("version", [0, 1])
 @pytest.mark.parametrize("member_id", ["m", "\u00e9" * 100, "x" * 32_767])
-def test_short_answer_has_the_bytes_of_the_schema(version: int, member_id: str) -> None:
+def test_consumer_heartbeat_short_answer_equals_the_schema_bytes(
+    version: int, member_id: str
+) -> None:
     answer = ConsumerHeartbeatAnswer(
         member_id=member_id, member_epoch=2**31 - 1, heartbeat_interval_ms=5_000
     )

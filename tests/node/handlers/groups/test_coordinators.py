@@ -42,7 +42,9 @@ def find(
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_first_request_creates_the_offsets_topic(broker: FakeBroker, version: int) -> None:
+def test_find_coordinator_first_request_creates_the_offsets_topic(
+    broker: FakeBroker, version: int
+) -> None:
     ((error, address),) = find(broker, version, "g")
     topic = broker.state.topics[OFFSETS_TOPIC]
     assert (error, len(topic.partitions)) == (0, 8)
@@ -50,13 +52,13 @@ def test_first_request_creates_the_offsets_topic(broker: FakeBroker, version: in
     assert address == (leader, "127.0.0.1", 9090 + leader)
 
 
-def test_offsets_topic_is_created_without_auto_creation() -> None:
+def test_find_coordinator_creates_the_offsets_topic_without_auto_creation() -> None:
     broker = FakeBroker(auto_create_topics_enable="false")
     ((error, _),) = find(broker, 4, "g")
     assert error == 0
 
 
-def test_many_keys_at_once(broker: FakeBroker) -> None:
+def test_find_coordinator_of_many_keys_answers_each(broker: FakeBroker) -> None:
     groups = [f"group {i}" for i in range(50)]
     found = find(broker, 4, *groups)
     partitions = broker.state.topics[OFFSETS_TOPIC].partitions
@@ -67,14 +69,14 @@ def test_many_keys_at_once(broker: FakeBroker) -> None:
     assert len(broker.controller.commands) == 1
 
 
-def test_a_partition_without_leader_has_no_coordinator(broker: FakeBroker) -> None:
+def test_find_coordinator_of_a_leaderless_partition_is_not_available(broker: FakeBroker) -> None:
     assert find(broker, 4, "g")[0][0] == 0
     for node in (1, 2, 3):
         broker.fence(node)
     assert find(broker, 4, "g") == [(ErrorCode.COORDINATOR_NOT_AVAILABLE, NOBODY)]
 
 
-def test_offsets_topic_that_cannot_be_created_is_not_available(broker: FakeBroker) -> None:
+def test_find_coordinator_without_an_offsets_topic_is_not_available(broker: FakeBroker) -> None:
     broker.controller.failure = RequestTimedOut()
     for version in (0, 3, 4):
         assert find(broker, version, "g") == [(ErrorCode.COORDINATOR_NOT_AVAILABLE, NOBODY)]
@@ -82,7 +84,7 @@ def test_offsets_topic_that_cannot_be_created_is_not_available(broker: FakeBroke
     assert find(broker, 0, "g")[0][0] == 0
 
 
-async def test_questions_share_one_creation(broker: FakeBroker) -> None:
+async def test_find_coordinator_requests_share_one_topic_creation(broker: FakeBroker) -> None:
     broker.controller.gate = asyncio.Event()
     gate = broker.controller.gate
     question = {"key": "", "key_type": GROUP, "coordinator_keys": ["g"]}
@@ -95,7 +97,9 @@ async def test_questions_share_one_creation(broker: FakeBroker) -> None:
 
 
 @pytest.mark.parametrize("version", range(1, 7))
-def test_transactions_have_their_shards_leader(broker: FakeBroker, version: int) -> None:
+def test_find_coordinator_of_a_transactional_id_returns_its_shard_leader(
+    broker: FakeBroker, version: int
+) -> None:
     broker.services.transactions = Transactions({"x": 2, "y": 9})  # type: ignore[assignment]
     assert find(broker, version, "x", key_type=TRANSACTION) == [(0, (2, "127.0.0.1", 9092))]
     for unknown in ("without a leader", "y"):
@@ -107,13 +111,15 @@ def test_transactions_have_their_shards_leader(broker: FakeBroker, version: int)
 
 @pytest.mark.parametrize("version", [1, 4, 6])
 @pytest.mark.parametrize("key_type", [SHARE, 3, -1])
-def test_other_kinds_are_refused(broker: FakeBroker, version: int, key_type: int) -> None:
+def test_find_coordinator_of_an_unknown_key_type_is_refused(
+    broker: FakeBroker, version: int, key_type: int
+) -> None:
     assert find(broker, version, "k", key_type=key_type) == [(ErrorCode.INVALID_REQUEST, NOBODY)]
     answer = broker.ask(FIND, 4, {"coordinator_keys": ["k"], "key_type": key_type})
     assert bool(answer.coordinators[0].error_message) == (key_type != SHARE), "as Kafka"
 
 
-def test_the_message_is_there_where_kafka_says_something(broker: FakeBroker) -> None:
+def test_find_coordinator_has_an_error_message_where_kafka_has_one(broker: FakeBroker) -> None:
     answer = broker.ask(FIND, 1, {"key": "g"})
     assert answer.error_message == "NONE"
     answer = broker.ask(FIND, 1, {"key": "g", "key_type": SHARE})
@@ -122,7 +128,7 @@ def test_the_message_is_there_where_kafka_says_something(broker: FakeBroker) -> 
     assert answer.coordinators[0].error_message == ""
 
 
-def test_keys_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_find_coordinator_with_too_many_keys_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("oncelog.node.handlers.groups.coordinators.KEYS_MAX", 2)
     answer = FakeBroker().ask(FIND, 4, {"coordinator_keys": ["a", "b", "c"]})
     assert [each.error_code for each in answer.coordinators] == [ErrorCode.INVALID_REQUEST] * 2

@@ -76,7 +76,7 @@ def errors(answer: object) -> dict[object, int]:
 
 
 @pytest.mark.parametrize("version", range(2, 11))
-def test_every_version_commits(broker: GroupBroker, version: int) -> None:
+def test_offset_commit_of_every_version_is_stored(broker: GroupBroker, version: int) -> None:
     asked = topics(partition(1, 42, committed_leader_epoch=3, committed_metadata="m"))
     asked[0]["topic_id"] = broker.ids["t"]
     where = ("t" if version < 10 else broker.ids["t"], 1)
@@ -92,7 +92,9 @@ def test_every_version_commits(broker: GroupBroker, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [2, 3, 4, 5])
-def test_old_clients_set_their_own_retention(broker: GroupBroker, version: int) -> None:
+def test_offset_commit_of_an_old_version_sets_its_own_retention(
+    broker: GroupBroker, version: int
+) -> None:
     commit(broker, version, retention_time=1000)
     ((record,),) = [decode_batch(batch) for batch in broker.groups.batches]
     value = decode_offset_value(record.value or b"")
@@ -102,7 +104,7 @@ def test_old_clients_set_their_own_retention(broker: GroupBroker, version: int) 
         assert value.expire_timestamp_ms == value.commit_timestamp_ms + 1000
 
 
-def test_coordinator_checks_the_member_that_commits(broker: GroupBroker) -> None:
+def test_offset_commit_passes_the_member_to_the_coordinator_check(broker: GroupBroker) -> None:
     commit(
         broker, 9, member_id="m", group_instance_id="i", generation_id_or_member_epoch=4
     )  # fmt: skip
@@ -113,7 +115,9 @@ def test_coordinator_checks_the_member_that_commits(broker: GroupBroker) -> None
 @pytest.mark.parametrize(
     "refusal", [UnknownMemberId, IllegalGeneration, FencedInstanceId, RebalanceInProgress]
 )
-def test_a_refused_member_commits_nothing(broker: GroupBroker, refusal: type) -> None:
+def test_offset_commit_of_a_refused_member_stores_no_offset(
+    broker: GroupBroker, refusal: type
+) -> None:
     broker.shard.refusal = refusal()
     asked = topics(partition(0), partition(1), partition(9))
     assert commit(broker, topics=asked) == {
@@ -134,7 +138,7 @@ def test_a_refused_member_commits_nothing(broker: GroupBroker, refusal: type) ->
         (MessageTooLarge, ErrorCode.UNKNOWN_SERVER_ERROR),
     ],
 )
-def test_error_of_the_partition_becomes_one_of_the_coordinator(
+def test_offset_commit_translates_a_partition_error_to_a_coordinator_error(
     broker: GroupBroker, failure: type, expected: int
 ) -> None:
     broker.groups.append_failure = failure()
@@ -143,7 +147,7 @@ def test_error_of_the_partition_becomes_one_of_the_coordinator(
     assert commit(broker) == {("t", 0): expected}
 
 
-def test_unknown_topics_are_refused_by_themselves(broker: GroupBroker) -> None:
+def test_offset_commit_of_an_unknown_topic_fails_only_that_topic(broker: GroupBroker) -> None:
     asked = topics(partition(0), partition(3), partition(-1)) + topics(name="nothing")
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert commit(broker, topics=asked) == {
@@ -158,14 +162,14 @@ def test_unknown_topics_are_refused_by_themselves(broker: GroupBroker) -> None:
     )
 
 
-def test_an_unknown_topic_id_is_refused(broker: GroupBroker) -> None:
+def test_offset_commit_of_an_unknown_topic_id_is_refused(broker: GroupBroker) -> None:
     strange = bytes([9]) * 16
     for topic_id in (strange, ZERO_ID):
         asked = topics(topic_id=topic_id)
         assert commit(broker, 10, topics=asked) == {(topic_id, 0): ErrorCode.UNKNOWN_TOPIC_ID}
 
 
-def test_metadata_is_bounded_for_each_offset() -> None:
+def test_offset_commit_with_too_long_metadata_is_refused_for_that_offset() -> None:
     broker = GroupBroker(offset_metadata_max_bytes="3")
     asked = topics(partition(0, committed_metadata="four"), partition(1, committed_metadata="tri"))
     too_large = ErrorCode.OFFSET_METADATA_TOO_LARGE
@@ -176,13 +180,13 @@ def test_metadata_is_bounded_for_each_offset() -> None:
     assert broker.shard.offsets.fetch("g", "t", 0) is None
 
 
-def test_no_metadata_is_empty_metadata(broker: GroupBroker) -> None:
+def test_offset_commit_without_metadata_stores_empty_metadata(broker: GroupBroker) -> None:
     commit(broker, topics=topics(partition(0, committed_metadata=None)))
     value = broker.shard.offsets.fetch("g", "t", 0)
     assert value is not None and value.metadata == ""
 
 
-def test_new_offsets_are_bounded_but_known_ones_are_committed(
+def test_offset_commit_beyond_the_maximum_is_accepted_only_for_known_offsets(
     broker: GroupBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit(broker)
@@ -193,13 +197,13 @@ def test_new_offsets_are_bounded_but_known_ones_are_committed(
     assert commit(broker) == {("t", 0): 0}
 
 
-def test_unexpected_exception_is_answered(broker: GroupBroker) -> None:
+def test_offset_commit_with_an_unexpected_exception_is_answered(broker: GroupBroker) -> None:
     broker.groups.append_failure = ZeroDivisionError()  # type: ignore[assignment]
     assert commit(broker) == {("t", 0): -1}
     assert commit(broker, 10, topics=topics(topic_id=broker.ids["t"])) == {(broker.ids["t"], 0): -1}
 
 
-def test_answers_that_are_remembered_are_each_topics_own(broker: GroupBroker) -> None:
+def test_offset_commit_cached_answers_belong_to_their_topics(broker: GroupBroker) -> None:
     both = topics(partition(1), partition(0)) + topics(name="u")
     for _ in range(2):
         assert commit(broker, topics=both) == {("t", 1): 0, ("t", 0): 0, ("u", 0): 0}
@@ -214,7 +218,7 @@ def test_answers_that_are_remembered_are_each_topics_own(broker: GroupBroker) ->
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_every_version_commits_in_a_transaction(broker: GroupBroker, version: int) -> None:
+def test_txn_offset_commit_of_every_version_is_stored(broker: GroupBroker, version: int) -> None:
     asked = topics(partition(1, 42, committed_leader_epoch=3), topic_id=broker.ids["t"])
     where = ("t" if version < 6 else broker.ids["t"], 1)
     assert txn_commit(broker, version, topics=asked) == {where: 0}
@@ -233,7 +237,9 @@ def test_every_version_commits_in_a_transaction(broker: GroupBroker, version: in
     assert (value.offset, value.leader_epoch) == (42, 3 if version >= 2 else -1)
 
 
-def test_open_transaction_is_not_verified_again(broker: GroupBroker) -> None:
+def test_txn_offset_commit_in_an_open_transaction_is_not_verified_again(
+    broker: GroupBroker,
+) -> None:
     for _ in range(3):
         assert txn_commit(broker) == {("t", 0): 0}
     assert len(broker.verifier.questions) == 1
@@ -242,7 +248,7 @@ def test_open_transaction_is_not_verified_again(broker: GroupBroker) -> None:
     assert len(broker.verifier.questions) == 2
 
 
-def test_the_group_judges_members_in_a_transaction_too(broker: GroupBroker) -> None:
+def test_txn_offset_commit_of_a_refused_member_is_refused(broker: GroupBroker) -> None:
     broker.shard.refusal = IllegalGeneration()
     member = {"member_id": "m", "generation_id": 4, "group_instance_id": "i"}
     assert txn_commit(broker, **member) == {("t", 0): ErrorCode.ILLEGAL_GENERATION}
@@ -250,7 +256,7 @@ def test_the_group_judges_members_in_a_transaction_too(broker: GroupBroker) -> N
     assert broker.groups.batches == []
 
 
-def test_unknown_topic_ids_are_refused_in_a_transaction(
+def test_txn_offset_commit_of_an_unknown_topic_id_is_refused(
     broker: GroupBroker,
 ) -> None:
     known, unknown = broker.ids["t"], b"?" * 16
@@ -283,7 +289,7 @@ def test_unknown_topic_ids_are_refused_in_a_transaction(
         (ErrorCode.COORDINATOR_NOT_AVAILABLE, [15] * 6),
     ],
 )
-def test_error_of_the_transaction_coordinator_depends_on_the_version(
+def test_txn_offset_commit_error_of_the_transaction_coordinator_depends_on_the_version(
     broker: GroupBroker, error: int, expected: list[int]
 ) -> None:
     broker.verifier.error = error
@@ -292,7 +298,7 @@ def test_error_of_the_transaction_coordinator_depends_on_the_version(
     assert broker.groups.batches == []
 
 
-def test_a_marker_that_overtakes_the_offsets_ends_them(broker: GroupBroker) -> None:
+def test_txn_offset_commit_overtaken_by_its_marker_is_refused(broker: GroupBroker) -> None:
     """They are verified, but the transaction ended meanwhile: the late offsets open nothing."""
 
     def end() -> None:
@@ -306,7 +312,7 @@ def test_a_marker_that_overtakes_the_offsets_ends_them(broker: GroupBroker) -> N
     assert not broker.shard.offsets.has_pending("g")
 
 
-def test_offsets_of_the_next_transaction_may_come_before_the_last_marker(
+def test_txn_offset_commit_of_the_next_transaction_may_precede_the_last_marker(
     broker: GroupBroker,
 ) -> None:
     """Its coordinator answers after that marker is written, which invalidates the guard."""
@@ -321,30 +327,36 @@ def test_offsets_of_the_next_transaction_may_come_before_the_last_marker(
     assert last == {("t", 0): ErrorCode.COORDINATOR_NOT_AVAILABLE}, "not for ever"
 
 
-def test_offsets_after_the_end_of_their_transaction_open_nothing(broker: GroupBroker) -> None:
+def test_txn_offset_commit_after_its_transaction_ended_opens_no_transaction(
+    broker: GroupBroker,
+) -> None:
     assert txn_commit(broker) == {("t", 0): 0}
     broker.groups.mark(7, 0)
     broker.verifier.error = ErrorCode.TRANSACTION_ABORTABLE
     assert txn_commit(broker) == {("t", 0): ErrorCode.INVALID_TXN_STATE}
 
 
-def test_fenced_producer_gets_invalid_producer_epoch(broker: GroupBroker) -> None:
+def test_txn_offset_commit_of_a_fenced_producer_gets_invalid_producer_epoch(
+    broker: GroupBroker,
+) -> None:
     assert txn_commit(broker, producer_epoch=1) == {("t", 0): 0}
     assert txn_commit(broker, producer_epoch=0) == {("t", 0): ErrorCode.INVALID_PRODUCER_EPOCH}
 
 
-def test_a_transaction_needs_a_group(broker: GroupBroker) -> None:
+def test_txn_offset_commit_without_a_group_is_refused(broker: GroupBroker) -> None:
     assert txn_commit(broker, group_id="") == {("t", 0): ErrorCode.INVALID_GROUP_ID}
     assert commit(broker, group_id="") == {("t", 0): 0}, "plain commits never did"
 
 
-def test_a_partition_that_is_elsewhere(broker: GroupBroker) -> None:
+def test_txn_offset_commit_to_a_partition_led_elsewhere_gets_not_coordinator(
+    broker: GroupBroker,
+) -> None:
     broker.shard.index += 1
     broker.partition = None  # type: ignore[assignment]
     assert txn_commit(broker) == {("t", 0): ErrorCode.NOT_COORDINATOR}
 
 
-def test_one_request_is_one_batch(broker: GroupBroker) -> None:
+def test_offset_commit_request_is_written_as_one_batch(broker: GroupBroker) -> None:
     asked = topics(partition(0), partition(1), partition(2)) + topics(name="u")
     assert set(txn_commit(broker, topics=asked).values()) == {0}
     assert set(commit(broker, topics=asked).values()) == {0}
@@ -368,7 +380,7 @@ def is_closed_by(broker: GroupBroker, connection_id: int, version: int) -> bool:
         (3, {"oncelog_transaction_connection_fence": "false"}, False),
     ],
 )
-def test_late_offsets_of_an_older_connection_close_it(
+def test_txn_offset_commit_on_an_older_connection_closes_it(
     version: int, settings: dict[str, str], is_closed: bool
 ) -> None:
     broker = GroupBroker(**settings)
@@ -377,7 +389,7 @@ def test_late_offsets_of_an_older_connection_close_it(
     assert closed == [False, False, is_closed, False]
 
 
-def test_offsets_that_come_late_while_the_coordinator_is_asked_close_it_too() -> None:
+def test_txn_offset_commit_overtaken_during_its_verification_closes_its_connection() -> None:
     broker = GroupBroker()
 
     def next_transaction_begins() -> None:

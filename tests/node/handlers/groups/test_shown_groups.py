@@ -36,7 +36,9 @@ def described(topics: list[str]) -> dict[str, Any]:
     ("hidden", "error"),
     [("", 0), (TOPICS[-1], ErrorCode.TOPIC_AUTHORIZATION_FAILED)],
 )
-def test_member_with_many_topics_is_filtered_in_steps(hidden: str, error: int) -> None:
+def test_describe_groups_member_with_many_topics_is_filtered_in_steps(
+    hidden: str, error: int
+) -> None:
     access: Any = CountedAccess(hidden)
     steps = _show_groups(access, None, None, {"groups": [described(TOPICS)]})
     most = 0

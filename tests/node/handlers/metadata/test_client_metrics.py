@@ -30,7 +30,7 @@ def broker() -> FakeBroker:
     return FakeBroker()
 
 
-def test_a_subscription_is_kept_shown_and_removed(broker: FakeBroker) -> None:
+def test_client_metrics_subscription_is_stored_shown_and_deleted(broker: FakeBroker) -> None:
     operations = ((INTERVAL, SET, "100"), (MATCH, SET, "client_id=a.*,client_source_port=9"))
     assert alter(broker, change(CLIENT_METRICS, "s", *operations)) == [(0, None)]
     shown = described(broker, CLIENT_METRICS, "s")
@@ -54,7 +54,7 @@ def test_a_subscription_is_kept_shown_and_removed(broker: FakeBroker) -> None:
 
 
 @pytest.mark.parametrize("operation", [APPEND, SUBTRACT])
-def test_lists_of_a_subscription_are_set_as_a_whole_only(
+def test_client_metrics_subscription_lists_are_only_replaced_as_a_whole(
     broker: FakeBroker, operation: int
 ) -> None:
     ((found, message),) = alter(broker, change(CLIENT_METRICS, "s", (METRICS, operation, "a")))
@@ -76,7 +76,7 @@ def test_lists_of_a_subscription_are_set_as_a_whole_only(
         ("s" * 1_001, INTERVAL, "100", ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_invalid_subscription_is_refused(
+def test_client_metrics_subscription_that_is_invalid_is_refused(
     broker: FakeBroker, name: str, key: str, value: str, code: int
 ) -> None:
     ((found, message),) = alter(broker, change(CLIENT_METRICS, name, (key, SET, value)))
@@ -84,7 +84,7 @@ def test_invalid_subscription_is_refused(
     assert broker.state.client_metrics_configs == {}
 
 
-def test_a_subscription_without_a_name_is_not_described(broker: FakeBroker) -> None:
+def test_client_metrics_subscription_without_a_name_is_not_described(broker: FakeBroker) -> None:
     (result,) = broker.ask(DESCRIBE, 4, {"resources": [resource(CLIENT_METRICS, "")]}).results
     assert result.error_code == ErrorCode.INVALID_REQUEST
 
@@ -92,7 +92,7 @@ def test_a_subscription_without_a_name_is_not_described(broker: FakeBroker) -> N
 @pytest.mark.parametrize(
     "expression", ["(?i)" + 60 * "[\u0100-\uffff]", 300 * "a", "[\u0100-\uffff]"]
 )
-def test_a_pattern_that_takes_long_to_look_at_is_kept_as_it_is(
+def test_client_metrics_pattern_is_stored_without_compiling_it(
     broker: FakeBroker, expression: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client_metrics.re, "compile", pytest.fail)

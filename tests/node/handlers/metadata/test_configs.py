@@ -60,7 +60,7 @@ def alter(broker: FakeBroker, *changes: dict[str, Any], **more: Any) -> list[tup
 
 
 @pytest.mark.parametrize("version", range(1, 5))
-def test_every_version_describes_a_topic(version: int) -> None:
+def test_describe_configs_of_every_version_shows_a_topic(version: int) -> None:
     broker = FakeBroker(log_segment_bytes="2000000")
     broker.create("a", retention_ms="5")
     configs = described(broker, TOPIC, "a", version)
@@ -79,7 +79,7 @@ def test_every_version_describes_a_topic(version: int) -> None:
         assert retention.documentation
 
 
-def test_synonyms_and_docs_come_only_when_asked_for(broker: FakeBroker) -> None:
+def test_describe_configs_without_the_flags_has_no_synonyms_and_docs(broker: FakeBroker) -> None:
     broker.create("a")
     question = {"resources": [resource(TOPIC, "a", "segment.bytes", "nope")]}
     (result,) = broker.ask(DESCRIBE, 4, question).results
@@ -87,7 +87,7 @@ def test_synonyms_and_docs_come_only_when_asked_for(broker: FakeBroker) -> None:
     assert (config.synonyms, config.documentation) == ([], None)
 
 
-def test_hours_in_the_file_are_named_as_the_source() -> None:
+def test_describe_configs_of_retention_given_in_hours_names_that_key_as_source() -> None:
     broker = FakeBroker(log_retention_hours="2")
     broker.create("a")
     retention = described(broker, TOPIC, "a")["retention.ms"]
@@ -95,7 +95,7 @@ def test_hours_in_the_file_are_named_as_the_source() -> None:
     assert synonyms_of(retention) == [("log.retention.hours", "2", 4)]
 
 
-def test_cluster_wide_value_overrides_the_file() -> None:
+def test_describe_configs_prefers_the_cluster_wide_value_to_the_file() -> None:
     broker = FakeBroker(log_segment_bytes="2000000")
     broker.create("a")
     assert alter(broker, change(BROKER, "", ("log.segment.bytes", SET, "3000000")))[0][0] == 0
@@ -172,12 +172,12 @@ def test_create_topics_answers_with_values_as_typed() -> None:
     [("0.0001", "1.0E-4"), ("1e-5", "1.0E-5"), ("0.00015", "1.5E-4"), ("0.001", "0.001"),
      ("1", "1.0"), ("0", "0.0"), ("no number", "no number")],
 )  # fmt: skip
-def test_a_ratio_is_shown_as_java_prints_it(typed: str, shown: str) -> None:
+def test_config_ratio_is_shown_as_java_prints_it(typed: str, shown: str) -> None:
     assert text_as_parsed(ConfigType.DOUBLE, typed) == shown
 
 
 @pytest.mark.parametrize("config_type", ConfigType)
-def test_a_value_of_any_type_is_shown(config_type: ConfigType) -> None:
+def test_config_value_of_any_type_is_shown_parsed(config_type: ConfigType) -> None:
     assert text_as_parsed(config_type, " 1 ") in ("1", "1.0", " 1 ")
 
 
@@ -188,7 +188,7 @@ def test_describe_configs_shows_a_brokers_file_as_parsed() -> None:
     assert configs["auto.create.topics.enable"].value == "false"
 
 
-def test_a_broker_shows_all_its_keys() -> None:
+def test_describe_configs_of_a_broker_shows_all_its_keys() -> None:
     configs = described(FakeBroker(), BROKER, "1")
     assert sorted(configs) == sorted(BROKER_KEYS)
     node_id = configs["node.id"]
@@ -216,7 +216,7 @@ def test_a_broker_shows_all_its_keys() -> None:
         (99, "x", ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_invalid_resource_does_not_affect_another(
+def test_describe_configs_of_an_invalid_resource_does_not_affect_another(
     broker: FakeBroker, kind: int, name: str, code: int
 ) -> None:
     broker.create("a")
@@ -228,7 +228,7 @@ def test_invalid_resource_does_not_affect_another(
 
 
 @pytest.mark.parametrize("version", range(2))
-def test_keys_are_set_and_unset(broker: FakeBroker, version: int) -> None:
+def test_alter_configs_sets_and_unsets_keys(broker: FakeBroker, version: int) -> None:
     broker.create("a", retention_ms="5", segment_ms="7")
     question = {
         "resources": [change(TOPIC, "a", ("retention.ms", SET, "6"), ("segment.ms", UNSET, None))]
@@ -238,7 +238,7 @@ def test_keys_are_set_and_unset(broker: FakeBroker, version: int) -> None:
     assert broker.state.topics["a"].configs == {"retention.ms": "6"}
 
 
-def test_lists_grow_and_shrink(broker: FakeBroker) -> None:
+def test_alter_configs_appends_to_and_subtracts_from_lists(broker: FakeBroker) -> None:
     broker.create("a")
     configs = broker.state.topics["a"].configs
     assert alter(broker, change(TOPIC, "a", ("cleanup.policy", APPEND, "compact"))) == [(0, None)]
@@ -262,7 +262,7 @@ def test_lists_grow_and_shrink(broker: FakeBroker) -> None:
         (("min.compaction.lag.ms", SET, str(2**63)), ErrorCode.INVALID_CONFIG, "LONG"),
     ],
 )
-def test_invalid_change_is_refused_with_a_message(
+def test_alter_configs_with_an_invalid_change_is_refused_with_a_message(
     broker: FakeBroker, operation: tuple[str, int, str | None], code: int, says: str
 ) -> None:
     broker.create("a", retention_ms="7")
@@ -272,7 +272,7 @@ def test_invalid_change_is_refused_with_a_message(
     assert broker.state.topics["a"].configs == {"retention.ms": "7"}
 
 
-def test_a_resource_or_a_key_is_named_once(broker: FakeBroker) -> None:
+def test_alter_configs_that_names_a_resource_or_key_twice_is_refused(broker: FakeBroker) -> None:
     broker.create("a")
     twice = change(TOPIC, "a", ("retention.ms", SET, "1"))
     assert [code for code, _ in alter(broker, twice, twice)] == [42, 42]
@@ -281,7 +281,7 @@ def test_a_resource_or_a_key_is_named_once(broker: FakeBroker) -> None:
     assert broker.state.topics["a"].configs == {}
 
 
-def test_validate_only_changes_no_config(broker: FakeBroker) -> None:
+def test_alter_configs_validated_only_changes_no_config(broker: FakeBroker) -> None:
     broker.create("a")
     good, bad = change(TOPIC, "a", ("retention.ms", SET, "1")), change(TOPIC, "b")
     assert [c for c, _ in alter(broker, good, bad, validate_only=True)] == [0, 3]
@@ -308,7 +308,7 @@ def test_validate_only_changes_no_config(broker: FakeBroker) -> None:
         ("one", "log.retention.ms", "1000", ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_brokers_take_dynamic_keys_for_all_of_them_or_one(
+def test_alter_configs_of_brokers_accepts_dynamic_keys_for_one_or_all(
     broker: FakeBroker, name: str, key: str, value: str, code: int
 ) -> None:
     ((found, message),) = alter(broker, change(BROKER, name, (key, SET, value)))
@@ -317,7 +317,7 @@ def test_brokers_take_dynamic_keys_for_all_of_them_or_one(
 
 
 @pytest.mark.parametrize("name", ["", "1"])
-def test_the_least_in_sync_replicas_of_brokers_are_not_removed(
+def test_alter_configs_that_removes_min_isr_of_brokers_is_refused(
     broker: FakeBroker, name: str
 ) -> None:
     key = "min.insync.replicas"
@@ -332,7 +332,7 @@ def test_the_least_in_sync_replicas_of_brokers_are_not_removed(
     assert broker.state.broker_configs == {"": {key: "1"}}
 
 
-def test_config_of_one_broker_overrides_that_of_all(broker: FakeBroker) -> None:
+def test_broker_config_of_one_broker_overrides_that_of_all(broker: FakeBroker) -> None:
     broker.create("a")
     key = "log.retention.ms"
     for name, value in (("", "1000"), ("1", "500")):
@@ -351,7 +351,7 @@ def test_config_of_one_broker_overrides_that_of_all(broker: FakeBroker) -> None:
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_alter_configs_replaces_all_values(broker: FakeBroker, version: int) -> None:
+def test_alter_configs_of_the_old_api_replaces_all_values(broker: FakeBroker, version: int) -> None:
     broker.create("a", retention_ms="5")
 
     def ask(*configs: tuple[str, str | None]) -> tuple[int, str]:
@@ -370,11 +370,11 @@ def test_alter_configs_replaces_all_values(broker: FakeBroker, version: int) -> 
     assert broker.state.topics["a"].configs == {}
 
 
-def test_an_unknown_resource_type_is_refused() -> None:
+def test_alter_configs_of_an_unknown_resource_type_is_refused() -> None:
     assert alter(FakeBroker(), change(3, "x")) == [(42, "Unknown resource type 3")]
 
 
-def test_silent_controller_is_an_error_of_every_resource(broker: FakeBroker) -> None:
+def test_alter_configs_with_a_silent_controller_fails_every_resource(broker: FakeBroker) -> None:
     broker.controller.failure = RequestTimedOut()
     changes = [change(TOPIC, name, ("retention.ms", SET, "1")) for name in ("a", "b")]
     assert [code for code, _ in alter(broker, *changes)] == [7, 7]
@@ -385,7 +385,9 @@ def test_silent_controller_is_an_error_of_every_resource(broker: FakeBroker) -> 
     [(TOPIC, "a"), (BROKER, "1"), (BROKER, "")],
     ids=["topic", "broker", "cluster"],
 )
-def test_deletion_of_an_unset_config_succeeds(broker: FakeBroker, kind: int, name: str) -> None:
+def test_alter_configs_that_deletes_an_unset_key_succeeds(
+    broker: FakeBroker, kind: int, name: str
+) -> None:
     """Kafka's reassignment tool ends by deleting throttles that are not set."""
     broker.create("a")
     keys = (
@@ -399,7 +401,7 @@ def test_deletion_of_an_unset_config_succeeds(broker: FakeBroker, kind: int, nam
 
 
 @pytest.mark.parametrize("name", ["x", "9" * 5_000], ids=["letter", "digits"])
-async def test_describe_configs_of_no_node_number_is_refused_and_the_others_answered(
+async def test_describe_configs_of_an_invalid_node_number_is_refused_and_others_answered(
     broker: FakeBroker, name: str
 ) -> None:
     question = {"resources": [resource(BROKER, name), resource(BROKER, "1")]}
@@ -408,7 +410,7 @@ async def test_describe_configs_of_no_node_number_is_refused_and_the_others_answ
     assert answered.error_code == ErrorCode.NONE
 
 
-def test_group_shows_all_its_keys_with_where_they_come_from() -> None:
+def test_describe_configs_of_a_group_shows_all_keys_and_their_sources() -> None:
     session = "consumer.session.timeout.ms"
     broker = FakeBroker(group_consumer_heartbeat_interval_ms="6000")
     assert alter(broker, change(GROUP, "g", (session, SET, "50000"))) == [(0, None)]
@@ -425,7 +427,7 @@ def test_group_shows_all_its_keys_with_where_they_come_from() -> None:
     assert (other.value, other.config_source, other.read_only) == ("45000", 5, False)
 
 
-def test_group_configs_are_checked_as_a_whole(broker: FakeBroker) -> None:
+def test_alter_configs_of_a_group_validates_all_keys_together(broker: FakeBroker) -> None:
     session, heartbeat = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
     (low, unknown, empty, null) = alter(
         broker,
@@ -444,7 +446,7 @@ def test_group_configs_are_checked_as_a_whole(broker: FakeBroker) -> None:
     assert broker.state.group_configs == {"g": {heartbeat: "7000"}}
 
 
-def test_group_without_a_name_is_not_described(broker: FakeBroker) -> None:
+def test_describe_configs_of_a_group_without_a_name_is_refused(broker: FakeBroker) -> None:
     question = {"resources": [resource(GROUP, "")]}
     (result,) = broker.ask(DESCRIBE, 4, question).results
     assert (result.error_code, result.error_message) == (
@@ -453,7 +455,7 @@ def test_group_without_a_name_is_not_described(broker: FakeBroker) -> None:
     )
 
 
-def test_groups_with_configs_are_listed(broker: FakeBroker) -> None:
+def test_list_config_resources_lists_groups_with_configs(broker: FakeBroker) -> None:
     alter(broker, change(GROUP, "g", ("consumer.session.timeout.ms", SET, "50000")))
     for asked in ([], [GROUP]):
         answer = broker.ask(LIST, 1, {"resource_types": asked})

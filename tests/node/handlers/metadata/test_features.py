@@ -34,7 +34,9 @@ def finalized(broker: FakeBroker) -> tuple[dict[str, int], int]:
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_api_versions_shows_features_as_kafka_does(broker: FakeBroker, version: int) -> None:
+def test_api_versions_shows_feature_levels_as_apache_kafka_does(
+    broker: FakeBroker, version: int
+) -> None:
     """A producer that reads transaction.version 2 adds partitions by producing, and ends with v5.
 
     Tools take a broker's version from metadata.version. Before ApiVersions v4 a client cannot read
@@ -84,7 +86,7 @@ def test_api_versions_shows_features_as_kafka_does(broker: FakeBroker, version: 
 )
 @pytest.mark.parametrize("validate_only", [True, False])
 @pytest.mark.parametrize("version", [1, 2])
-def test_an_update_is_judged_as_kafka_judges_it(
+def test_update_features_of_each_kind_is_decided_as_by_apache_kafka(
     broker: FakeBroker,
     feature: str,
     level: int,
@@ -111,14 +113,14 @@ def test_an_update_is_judged_as_kafka_judges_it(
         assert (levels, epoch) == before
 
 
-def test_one_bad_update_keeps_all_levels(broker: FakeBroker) -> None:
+def test_update_features_with_one_invalid_update_changes_no_level(broker: FakeBroker) -> None:
     before = finalized(broker)
     answer = update(broker, ("transaction.version", 0, SAFE), ("group.version", 9, UPGRADE))
     assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
     assert finalized(broker) == before
 
 
-def test_an_upgrade_type_of_a_downgrade_does_not_raise_a_level(broker: FakeBroker) -> None:
+def test_update_features_with_a_downgrade_type_does_not_raise_a_level(broker: FakeBroker) -> None:
     update(broker, ("transaction.version", 0, SAFE))
     answer = update(broker, ("transaction.version", 2, SAFE))
     assert answer.error_message.endswith("Can't downgrade to a newer version.")
@@ -128,26 +130,26 @@ def test_an_upgrade_type_of_a_downgrade_does_not_raise_a_level(broker: FakeBroke
     assert epoch == broker.controller.index, "clients must take this for newer than level 0"
 
 
-def test_version_0_allows_a_downgrade_with_its_own_field(broker: FakeBroker) -> None:
+def test_update_features_of_version_0_downgrades_with_its_own_field(broker: FakeBroker) -> None:
     row = {"feature": "group.version", "max_version_level": 0, "allow_downgrade": True}
     assert broker.ask(UPDATE, 0, {"feature_updates": [row], "timeout": 1_000}).error_code == 0
     assert "group.version" not in finalized(broker)[0]
 
 
-def test_more_updates_than_the_bound_are_refused(broker: FakeBroker) -> None:
+def test_update_features_with_too_many_updates_is_refused(broker: FakeBroker) -> None:
     answer = update(broker, *[(f"f{number}", 1, UPGRADE) for number in range(101)])
     assert answer.error_code == ErrorCode.INVALID_REQUEST
     assert not broker.controller.commands
 
 
-def test_update_with_an_unknown_outcome_answers_the_error(broker: FakeBroker) -> None:
+def test_update_features_with_an_unknown_outcome_answers_the_error(broker: FakeBroker) -> None:
     broker.controller.failure = RequestTimedOut()
     answer = update(broker, ("group.version", 0, SAFE))
     assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
 
 
 @pytest.mark.parametrize("by", ["the level", "the broker's key"])
-def test_consumer_groups_that_are_not_served_are_refused(by: str) -> None:
+def test_update_features_to_a_disabled_group_version_refuses_consumer_groups(by: str) -> None:
     if by == "the level":
         broker = FakeBroker()
         update(broker, ("group.version", 0, SAFE))

@@ -17,7 +17,7 @@ def broker() -> FakeBroker:
     return FakeBroker()
 
 
-def test_partitions_are_in_the_one_directory_and_in_no_other(broker: FakeBroker) -> None:
+def test_log_dirs_show_partitions_in_the_only_directory(broker: FakeBroker) -> None:
     broker.create("t", 1)
     own = str(broker.services.config.log_directory.absolute())
 
@@ -47,7 +47,7 @@ def test_partitions_are_in_the_one_directory_and_in_no_other(broker: FakeBroker)
         (DESCRIBE, {"owners": None}),
     ],
 )
-def test_delegation_tokens_are_not_allowed(
+def test_delegation_token_requests_are_refused(
     broker: FakeBroker, api_key: int, values: dict[str, Any]
 ) -> None:
     answer = broker.ask(api_key, 2, values)
@@ -63,7 +63,9 @@ def test_delegation_tokens_are_not_allowed(
         ("", ErrorCode.INCONSISTENT_CLUSTER_ID),
     ],
 )
-def test_voters_never_change(broker: FakeBroker, cluster_id: str | None, error: int) -> None:
+def test_raft_voter_changes_are_refused(
+    broker: FakeBroker, cluster_id: str | None, error: int
+) -> None:
     values = {"cluster_id": cluster_id, "voter_id": 9, "voter_directory_id": b"d" * 16}
     assert broker.ask(REMOVE, 0, values).error_code == error
     listeners = [{"name": "CONTROLLER", "host": "127.0.0.1", "port": 1}]
@@ -88,7 +90,7 @@ def test_controller_is_unregistered_where_it_is_a_voter_and_not_active(
     assert answer.error_code == error and answer.error_message.endswith(message)
 
 
-def test_many_partitions_are_answered_in_steps(broker: FakeBroker) -> None:
+def test_log_dirs_of_many_partitions_are_answered_in_steps(broker: FakeBroker) -> None:
     topics = [{"name": "t", "partitions": list(range(30_000))}]
     answer = broker.ask(LOG_DIRS, 1, {"dirs": [{"path": "/elsewhere", "topics": topics}]})
     (row,) = answer.results

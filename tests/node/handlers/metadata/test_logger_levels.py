@@ -29,7 +29,7 @@ def logger() -> Iterator[logging.Logger]:
 
 
 @pytest.mark.parametrize("level", ["TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL"])
-def test_a_level_is_set_and_shown_by_kafkas_name(
+def test_logger_level_is_set_and_shown_by_the_name_of_kafka(
     broker: FakeBroker, logger: logging.Logger, level: str
 ) -> None:
     assert alter(broker, change(LOGGER, "1", (NAME, SET, level))) == [(0, None)]
@@ -42,7 +42,9 @@ def test_a_level_is_set_and_shown_by_kafkas_name(
     assert not broker.controller.commands, "levels are no metadata"
 
 
-def test_a_deleted_level_is_that_of_the_parent(broker: FakeBroker, logger: logging.Logger) -> None:
+def test_logger_level_that_is_deleted_falls_back_to_the_parent(
+    broker: FakeBroker, logger: logging.Logger
+) -> None:
     logging.root.setLevel(logging.ERROR)
     logger.setLevel(logging.DEBUG)
     assert alter(broker, change(LOGGER, "1", (NAME, UNSET, None))) == [(0, None)]
@@ -50,7 +52,9 @@ def test_a_deleted_level_is_that_of_the_parent(broker: FakeBroker, logger: loggi
     assert described(broker, LOGGER, "1")[NAME].value == "ERROR"
 
 
-def test_validate_only_sets_no_level(broker: FakeBroker, logger: logging.Logger) -> None:
+def test_logger_level_change_validated_only_sets_no_level(
+    broker: FakeBroker, logger: logging.Logger
+) -> None:
     resource = change(LOGGER, "1", (NAME, SET, "FATAL"))
     assert alter(broker, resource, validate_only=True) == [(0, None)]
     assert logger.level == logging.NOTSET
@@ -69,7 +73,7 @@ def test_validate_only_sets_no_level(broker: FakeBroker, logger: logging.Logger)
         ("", (NAME, SET, "INFO"), ErrorCode.INVALID_REQUEST, "must be an integer"),
     ],
 )
-def test_a_wrong_change_of_a_level_is_refused_with_all_others(
+def test_logger_level_change_with_one_wrong_entry_is_refused_as_a_whole(
     broker: FakeBroker,
     logger: logging.Logger,
     name: str,

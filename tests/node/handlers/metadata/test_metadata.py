@@ -26,7 +26,9 @@ def asking(*names: str | None, creates: bool = False) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("version", range(14))
-def test_every_version_names_brokers_topics_leaders(broker: FakeBroker, version: int) -> None:
+def test_metadata_request_of_every_version_returns_brokers_topics_and_leaders(
+    broker: FakeBroker, version: int
+) -> None:
     topic_id = broker.create("orders", partitions=3)
     answer = broker.ask(METADATA, version, asking("orders"))
     assert [(b.node_id, b.host, b.port) for b in answer.brokers] == [
@@ -60,7 +62,7 @@ def test_every_version_names_brokers_topics_leaders(broker: FakeBroker, version:
     ("version", "topics", "names"),
     [(0, [], ["a", "b"]), (1, [], []), (1, None, ["a", "b"]), (12, None, ["a", "b"]), (12, [], [])],
 )
-def test_empty_or_null_topics_request_all(
+def test_metadata_request_with_empty_or_null_topics_returns_all(
     broker: FakeBroker, version: int, topics: list[str] | None, names: list[str]
 ) -> None:
     broker.create("a")
@@ -69,12 +71,12 @@ def test_empty_or_null_topics_request_all(
     assert sorted(topic.name for topic in answer.topics) == names
 
 
-def test_a_topic_asked_for_twice_is_answered_once(broker: FakeBroker) -> None:
+def test_metadata_request_for_a_topic_named_twice_returns_it_once(broker: FakeBroker) -> None:
     broker.create("a")
     assert [t.name for t in broker.ask(METADATA, 9, asking("a", "a")).topics] == ["a"]
 
 
-def test_a_partition_without_leader_keeps_its_epoch() -> None:
+def test_metadata_of_a_leaderless_partition_keeps_its_leader_epoch() -> None:
     broker = FakeBroker(count=1)
     broker.create("a", partitions=1, factor=1)
     broker.fence(1)
@@ -86,7 +88,7 @@ def test_a_partition_without_leader_keeps_its_epoch() -> None:
     assert (answer.brokers, answer.controller_id) == ([], -1)
 
 
-def test_version_0_hides_replicas_on_dead_brokers(broker: FakeBroker) -> None:
+def test_metadata_of_version_0_hides_replicas_on_dead_brokers(broker: FakeBroker) -> None:
     broker.create("a", partitions=1)
     broker.fence(3)
     (old,) = broker.ask(METADATA, 0, asking("a")).topics[0].partitions
@@ -98,7 +100,7 @@ def test_version_0_hides_replicas_on_dead_brokers(broker: FakeBroker) -> None:
     assert new.offline_replicas == [3]
 
 
-def test_topics_are_found_by_id(broker: FakeBroker) -> None:
+def test_metadata_request_by_topic_id_finds_the_topic(broker: FakeBroker) -> None:
     topic_id = broker.create("a")
     topics = [{"name": None, "topic_id": topic_id}, {"name": None, "topic_id": b"x" * 16}]
     known, unknown = broker.ask(METADATA, 12, {"topics": topics}).topics
@@ -108,14 +110,18 @@ def test_topics_are_found_by_id(broker: FakeBroker) -> None:
 
 
 @pytest.mark.parametrize("version", [10, 11])
-def test_versions_10_and_11_cannot_ask_by_id(broker: FakeBroker, version: int) -> None:
+def test_metadata_request_by_topic_id_in_versions_10_and_11_is_refused(
+    broker: FakeBroker, version: int
+) -> None:
     (topic,) = broker.ask(
         METADATA, version, {"topics": [{"name": "a", "topic_id": b"x" * 16}]}
     ).topics
     assert topic.error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_authorized_operations_are_all_when_asked_for(broker: FakeBroker) -> None:
+def test_metadata_request_for_authorized_operations_returns_all_without_an_authorizer(
+    broker: FakeBroker,
+) -> None:
     broker.create("a")
     wanted = {
         "include_topic_authorized_operations": True,
@@ -137,14 +143,16 @@ def test_authorized_operations_are_all_when_asked_for(broker: FakeBroker) -> Non
     ],
 )
 @pytest.mark.parametrize("version", [0, 4, 9, 13])
-def test_a_missing_topic_says_why(version: int, name: str, code: ErrorCode) -> None:
+def test_metadata_of_a_missing_topic_has_the_error_code(
+    version: int, name: str, code: ErrorCode
+) -> None:
     broker = FakeBroker(auto_create_topics_enable="false")
     (topic,) = broker.ask(METADATA, version, asking(name, creates=True)).topics
     assert (topic.error_code, topic.name, topic.partitions) == (code, name, [])
     assert broker.state.topics == {}
 
 
-def test_the_same_question_is_encoded_once_until_something_changes(
+def test_metadata_answer_is_encoded_once_until_the_metadata_changes(
     broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker.create("a")
@@ -166,7 +174,7 @@ def test_the_same_question_is_encoded_once_until_something_changes(
     assert len(encoded) == 2
 
 
-def test_the_kept_answers_are_bounded() -> None:
+def test_metadata_answer_cache_is_bounded() -> None:
     broker = FakeBroker(auto_create_topics_enable="false")
     (handle,) = {broker.dispatcher.table[METADATA].handle}
     answers = handle.__self__  # type: ignore[attr-defined]
@@ -180,30 +188,32 @@ def test_the_kept_answers_are_bounded() -> None:
     assert len(answers._cached) == before
 
 
-def test_requested_topic_is_created() -> None:
+def test_metadata_request_creates_a_missing_topic() -> None:
     broker = FakeBroker(num_partitions="4")
     (topic,) = broker.ask(METADATA, 9, asking("new", creates=True)).topics
     assert (topic.error_code, len(topic.partitions)) == (0, 4)
     assert len(broker.state.topics["new"].partitions[0].replicas) == 3
 
 
-def test_versions_before_4_always_create(broker: FakeBroker) -> None:
+def test_metadata_request_below_version_4_always_creates_a_missing_topic(
+    broker: FakeBroker,
+) -> None:
     assert broker.ask(METADATA, 3, {"topics": [{"name": "new"}]}).topics[0].error_code == 0
 
 
-def test_topic_is_not_created_when_the_client_declines(broker: FakeBroker) -> None:
+def test_metadata_request_that_declines_creation_creates_no_topic(broker: FakeBroker) -> None:
     (topic,) = broker.ask(METADATA, 4, asking("new")).topics
     assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert broker.controller.commands == []
 
 
 @pytest.mark.parametrize("name", ["no good", "__transaction_state", "__cluster_metadata"])
-def test_reserved_topics_are_never_created(broker: FakeBroker, name: str) -> None:
+def test_metadata_request_never_creates_a_reserved_topic(broker: FakeBroker, name: str) -> None:
     assert broker.ask(METADATA, 9, asking(name, creates=True)).topics[0].error_code != 0
     assert broker.controller.commands == []
 
 
-def test_the_offsets_topic_gets_its_own_shape() -> None:
+def test_metadata_request_creates_the_offsets_topic_with_its_own_config() -> None:
     broker = FakeBroker(offsets_topic_num_partitions="7")
     (topic,) = broker.ask(METADATA, 9, asking("__consumer_offsets", creates=True)).topics
     assert topic.is_internal
@@ -211,7 +221,7 @@ def test_the_offsets_topic_gets_its_own_shape() -> None:
     assert broker.state.topics["__consumer_offsets"].configs["cleanup.policy"] == "compact"
 
 
-async def test_requests_for_a_new_topic_share_one_creation(broker: FakeBroker) -> None:
+async def test_metadata_requests_for_a_new_topic_share_one_creation(broker: FakeBroker) -> None:
     broker.controller.delay_s = 0.02
     questions = [broker.answer(METADATA, 9, asking("new", creates=True)) for _ in range(20)]
     answers = await asyncio.gather(*questions)
@@ -219,7 +229,9 @@ async def test_requests_for_a_new_topic_share_one_creation(broker: FakeBroker) -
     assert len(broker.controller.commands) == 1
 
 
-async def test_request_that_loses_the_race_finds_the_topic(broker: FakeBroker) -> None:
+async def test_metadata_request_that_loses_the_creation_race_finds_the_topic(
+    broker: FakeBroker,
+) -> None:
     gate = broker.controller.gate = asyncio.Event()
     question = asyncio.ensure_future(broker.answer(METADATA, 9, asking("new", creates=True)))
     await turns_until(lambda: broker.controller.commands)
@@ -229,7 +241,7 @@ async def test_request_that_loses_the_race_finds_the_topic(broker: FakeBroker) -
     assert len((await question).topics[0].partitions) == 5
 
 
-def test_topic_that_cannot_be_created_stays_unknown(broker: FakeBroker) -> None:
+def test_metadata_of_a_topic_that_cannot_be_created_is_unknown(broker: FakeBroker) -> None:
     broker.controller.failure = InvalidReplicationFactor("too few brokers")
     (topic,) = broker.ask(METADATA, 9, asking("new", creates=True)).topics
     assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -237,7 +249,7 @@ def test_topic_that_cannot_be_created_stays_unknown(broker: FakeBroker) -> None:
     assert broker.ask(METADATA, 9, asking("new", creates=True)).topics[0].error_code == 0
 
 
-async def test_a_slow_creation_is_answered_with_an_error_that_everyone_retries(
+async def test_metadata_request_with_a_slow_topic_creation_gets_a_retriable_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(auto_creation, "CREATION_TIMEOUT_MS", 20)
@@ -269,7 +281,7 @@ def pages(broker: FakeBroker, names: list[str], limit: int) -> list[list[tuple[s
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 4, 5, 6, 100])
 @pytest.mark.parametrize("names", [[], ["b", "a", "c"]])
-def test_pages_hold_every_partition_once_in_order(
+def test_describe_topic_partitions_pages_have_every_partition_once_in_order(
     broker: FakeBroker, names: list[str], limit: int
 ) -> None:
     for name, count in (("b", 2), ("a", 3), ("c", 1)):
@@ -280,13 +292,13 @@ def test_pages_hold_every_partition_once_in_order(
     assert all(len(page) <= limit for page in found)
 
 
-def test_a_page_is_never_longer_than_the_broker_allows() -> None:
+def test_describe_topic_partitions_page_stays_within_the_broker_limit() -> None:
     broker = FakeBroker(max_request_partition_size_limit="2")
     broker.create("a", partitions=5)
     assert [len(page) for page in pages(broker, ["a"], 2000)] == [2, 2, 1]
 
 
-def test_described_partitions_show_eligible_leader_replicas(broker: FakeBroker) -> None:
+def test_describe_topic_partitions_shows_eligible_leader_replicas(broker: FakeBroker) -> None:
     broker.create("a", partitions=1)
     for node in (2, 3):
         broker.fence(node)
@@ -299,7 +311,9 @@ def test_described_partitions_show_eligible_leader_replicas(broker: FakeBroker) 
     assert partition.offline_replicas in ([2, 3], [3, 2])
 
 
-def test_a_described_topic_that_is_missing_says_so(broker: FakeBroker) -> None:
+def test_describe_topic_partitions_of_a_missing_topic_has_its_error_code(
+    broker: FakeBroker,
+) -> None:
     broker.create("b")
     question = {"topics": [{"name": "a"}, {"name": "b"}, {"name": "?"}]}
     answer = broker.ask(DESCRIBE_TOPIC_PARTITIONS, 0, question)
@@ -307,7 +321,9 @@ def test_a_described_topic_that_is_missing_says_so(broker: FakeBroker) -> None:
 
 
 @pytest.mark.parametrize("cursor", [("z", 0), ("a", -1)])
-def test_a_cursor_must_point_into_the_question(broker: FakeBroker, cursor: tuple[str, int]) -> None:
+def test_describe_topic_partitions_with_a_cursor_outside_the_request_is_refused(
+    broker: FakeBroker, cursor: tuple[str, int]
+) -> None:
     broker.create("a")
     question = {
         "topics": [{"name": "a"}],
@@ -317,7 +333,9 @@ def test_a_cursor_must_point_into_the_question(broker: FakeBroker, cursor: tuple
     assert topic.error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_librdkafka_asks_for_all_topics_with_three_bytes_too_many(broker: FakeBroker) -> None:
+def test_metadata_request_of_librdkafka_with_three_extra_bytes_is_answered(
+    broker: FakeBroker,
+) -> None:
     broker.create("a")
     # Recorded from confluent-kafka 2.16.1, list_topics(): the count of topics as 4 bytes, not 1.
     frame = memoryview(bytearray.fromhex("0003000d00000003000772646b61666b610000000000010000"))
@@ -327,7 +345,9 @@ def test_librdkafka_asks_for_all_topics_with_three_bytes_too_many(broker: FakeBr
     assert [topic.name for topic in control.decode_response(METADATA, 13, body).topics] == ["a"]
 
 
-async def test_many_partitions_are_described_in_slices_and_kept(broker: FakeBroker) -> None:
+async def test_metadata_of_many_partitions_is_encoded_in_slices_and_cached(
+    broker: FakeBroker,
+) -> None:
     for name, partitions in (("large", 3_000), ("small", 2)):
         new = {"name": name, "num_partitions": partitions, "replication_factor": 1}
         await broker.answer(CREATE_TOPICS, 7, {"topics": [new]})
@@ -346,7 +366,7 @@ async def test_many_partitions_are_described_in_slices_and_kept(broker: FakeBrok
     assert len(answers._cached) == 1, "what is old by now is not kept"
 
 
-def test_a_question_for_very_many_topics_is_answered(broker: FakeBroker) -> None:
+def test_metadata_request_for_5000_topics_is_answered(broker: FakeBroker) -> None:
     broker.create("t0")
     names = [f"t{n}" for n in range(5_000)]
     answer = broker.ask(METADATA, 12, asking(*names))
@@ -354,7 +374,7 @@ def test_a_question_for_very_many_topics_is_answered(broker: FakeBroker) -> None
     assert [topic.error_code for topic in answer.topics[:2]] == [0, 3]
 
 
-def test_many_names_are_described_in_steps(broker: FakeBroker) -> None:
+def test_describe_topic_partitions_of_many_names_runs_in_steps(broker: FakeBroker) -> None:
     names = [SimpleNamespace(name=f"t{n}") for n in range(1_000)]
     request: Any = SimpleNamespace(topics=names, cursor=None, response_partition_limit=2_000)
     context: Any = SimpleNamespace(broker=broker.services)
@@ -363,7 +383,7 @@ def test_many_names_are_described_in_steps(broker: FakeBroker) -> None:
     assert sum(1 for _ in steps) >= 20
 
 
-def test_a_topic_that_cannot_be_created_is_missing_and_the_log_says_why(
+def test_metadata_of_a_topic_that_cannot_be_created_logs_the_reason(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level("INFO")

@@ -40,7 +40,7 @@ def created(broker: FakeBroker, name: str, *replicas: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_elections_tell_each_partition(broker: FakeBroker, version: int) -> None:
+def test_elect_leaders_reports_each_partition(broker: FakeBroker, version: int) -> None:
     broker.create("a", partitions=1)
     question = {"topic_partitions": [{"topic": "a", "partitions": [0, 7]}], "election_type": 0}
     assert results_of(broker.ask(ELECT, version, question)) == {
@@ -49,12 +49,12 @@ def test_elections_tell_each_partition(broker: FakeBroker, version: int) -> None
     }
 
 
-def test_election_for_all_reports_only_changed_partitions(broker: FakeBroker) -> None:
+def test_elect_leaders_for_all_partitions_reports_only_changed_ones(broker: FakeBroker) -> None:
     broker.create("a", partitions=3)
     assert results_of(broker.ask(ELECT, 2, {"topic_partitions": None})) == {}
 
 
-def test_an_unknown_kind_of_election_is_refused() -> None:
+def test_elect_leaders_of_an_unknown_type_is_refused() -> None:
     question = {"topic_partitions": [{"topic": "a", "partitions": [0]}], "election_type": 7}
     answer = FakeBroker().ask(ELECT, 2, question)
     assert answer.error_code == ErrorCode.INVALID_REQUEST
@@ -62,7 +62,9 @@ def test_an_unknown_kind_of_election_is_refused() -> None:
 
 
 @pytest.mark.parametrize("version", range(2))
-def test_a_partition_moves_and_can_be_called_back(broker: FakeBroker, version: int) -> None:
+def test_reassignment_request_moves_a_partition_and_can_be_cancelled(
+    broker: FakeBroker, version: int
+) -> None:
     created(broker, "a", 1)
     created(broker, "b", 1)
 
@@ -100,7 +102,9 @@ def test_a_partition_moves_and_can_be_called_back(broker: FakeBroker, version: i
     assert broker.ask(LIST_MOVES, 0, {"topics": None}).topics == []
 
 
-def test_the_replication_factor_can_be_protected(broker: FakeBroker) -> None:
+def test_reassignment_request_that_protects_the_replication_factor_is_refused(
+    broker: FakeBroker,
+) -> None:
     created(broker, "a", 1)
     topics = [{"name": "a", "partitions": [{"partition_index": 0, "replicas": [1, 2]}]}]
     answer = broker.ask(REASSIGN, 1, {"topics": topics, "allow_replication_factor_change": False})
@@ -109,7 +113,7 @@ def test_the_replication_factor_can_be_protected(broker: FakeBroker) -> None:
     assert answer.allow_replication_factor_change is False
 
 
-def test_silent_controller_is_an_error_of_the_whole_answer(broker: FakeBroker) -> None:
+def test_reassignment_request_with_a_silent_controller_fails_as_a_whole(broker: FakeBroker) -> None:
     broker.controller.failure = RequestTimedOut()
     topics = [{"name": "a", "partitions": [{"partition_index": 0, "replicas": [2]}]}]
     assert broker.ask(REASSIGN, 1, {"topics": topics}).error_code == 7
@@ -117,7 +121,7 @@ def test_silent_controller_is_an_error_of_the_whole_answer(broker: FakeBroker) -
 
 
 @pytest.mark.parametrize("version", range(1, 6))
-def test_log_directories_list_hosted_partitions(broker: FakeBroker, version: int) -> None:
+def test_describe_log_dirs_lists_hosted_partitions(broker: FakeBroker, version: int) -> None:
     log = SimpleNamespace(
         segments=SimpleNamespace(size_bytes=123), high_watermark=5, log_end_offset=9
     )
@@ -141,7 +145,7 @@ def test_log_directories_list_hosted_partitions(broker: FakeBroker, version: int
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_the_quorum_shows_leader_and_voters(version: int) -> None:
+def test_describe_quorum_shows_leader_and_voters(version: int) -> None:
     topics = [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]
     answer = FakeBroker().ask(QUORUM, version, {"topics": topics})
     (partition,) = answer.topics[0].partitions
@@ -162,14 +166,14 @@ def test_the_quorum_shows_leader_and_voters(version: int) -> None:
         ]
 
 
-def test_quorum_of_another_topic_is_refused() -> None:
+def test_describe_quorum_of_another_topic_is_refused() -> None:
     topics = [{"topic_name": "a", "partitions": [{"partition_index": 0}]}]
     answer = FakeBroker().ask(QUORUM, 2, {"topics": topics})
     assert answer.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_api_versions_is_the_table(broker: FakeBroker, version: int) -> None:
+def test_api_versions_answer_equals_the_dispatch_table(broker: FakeBroker, version: int) -> None:
     software = {"client_software_name": "librdkafka", "client_software_version": "2.16.0"}
     answer = broker.ask(API_VERSIONS, version, software)
     assert answer.error_code == 0
@@ -183,7 +187,7 @@ def test_api_versions_is_the_table(broker: FakeBroker, version: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "-x", "a b", "x" * 10 + "!"])
-def test_client_software_name_is_validated(name: str) -> None:
+def test_api_versions_with_an_invalid_client_software_name_is_refused(name: str) -> None:
     software = {"client_software_name": name, "client_software_version": "1"}
     answer = FakeBroker().ask(API_VERSIONS, 3, software)
     assert (answer.error_code, answer.api_keys) == (ErrorCode.INVALID_REQUEST, [])
@@ -202,7 +206,7 @@ def test_client_software_name_is_validated(name: str) -> None:
         (None, 1, ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_api_versions_of_another_cluster_or_broker_sends_back_to_the_bootstrap(
+def test_api_versions_for_another_cluster_or_broker_answers_rebootstrap_required(
     broker: FakeBroker, cluster_id: str | None, node_id: int, error: ErrorCode
 ) -> None:
     """Its address may belong to another cluster since (KIP-1242)."""
@@ -213,7 +217,7 @@ def test_api_versions_of_another_cluster_or_broker_sends_back_to_the_bootstrap(
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_the_cluster_is_described(broker: FakeBroker, version: int) -> None:
+def test_describe_cluster_shows_the_brokers(broker: FakeBroker, version: int) -> None:
     broker.fence(3)
     question = {"include_cluster_authorized_operations": True}
     answer = broker.ask(DESCRIBE_CLUSTER, version, question)
@@ -226,12 +230,14 @@ def test_the_cluster_is_described(broker: FakeBroker, version: int) -> None:
 
 
 @pytest.mark.parametrize(("endpoint_type", "code"), [(2, 114), (9, 115)])
-def test_only_the_brokers_endpoint_is_here(endpoint_type: int, code: int) -> None:
+def test_describe_cluster_of_another_endpoint_type_is_refused(
+    endpoint_type: int, code: int
+) -> None:
     answer = FakeBroker().ask(DESCRIBE_CLUSTER, 1, {"endpoint_type": endpoint_type})
     assert answer.error_code == code
 
 
-def test_resources_with_configs_are_listed(broker: FakeBroker) -> None:
+def test_list_config_resources_lists_resources_with_configs(broker: FakeBroker) -> None:
     broker.create("a")
     every = broker.ask(LIST_CONFIGS, 1, {"resource_types": []}).config_resources
     brokers_and_loggers = {(kind, name) for kind in (4, 8) for name in "123"}
@@ -243,7 +249,9 @@ def test_resources_with_configs_are_listed(broker: FakeBroker) -> None:
 
 
 @pytest.mark.parametrize("version", range(1, 4))
-def test_access_control_is_switched_off(broker: FakeBroker, version: int) -> None:
+def test_acl_requests_without_an_authorizer_get_security_disabled(
+    broker: FakeBroker, version: int
+) -> None:
     creation = {"resource_name": "a", "principal": "User:a", "host": "*"}
     assert broker.ask(29, version).error_code == ErrorCode.SECURITY_DISABLED
     created_acls = broker.ask(30, version, {"creations": [creation, creation]})
@@ -252,7 +260,9 @@ def test_access_control_is_switched_off(broker: FakeBroker, version: int) -> Non
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_a_producer_gets_an_id_of_its_own(broker: FakeBroker, version: int) -> None:
+def test_init_producer_id_without_a_transactional_id_returns_a_new_id(
+    broker: FakeBroker, version: int
+) -> None:
     answers = [broker.ask(INIT_PRODUCER_ID, version, {"transactional_id": None}) for _ in "ab"]
     assert [(a.error_code, a.producer_epoch) for a in answers] == [(0, 0), (0, 0)]
     assert answers[0].producer_id != answers[1].producer_id
@@ -266,20 +276,22 @@ def test_a_producer_gets_an_id_of_its_own(broker: FakeBroker, version: int) -> N
         ({"transactional_id": None, "producer_id": -1, "producer_epoch": 3}, 42),
     ],
 )
-def test_producer_id_without_its_epoch_is_refused(values: dict[str, Any], code: int) -> None:
+def test_init_producer_id_with_a_producer_id_and_no_epoch_is_refused(
+    values: dict[str, Any], code: int
+) -> None:
     answer = FakeBroker().ask(INIT_PRODUCER_ID, 5, values)
     assert answer.error_code == code
     if code:
         assert (answer.producer_id, answer.producer_epoch) == (-1, -1)
 
 
-def test_without_a_producer_id_block_the_error_is_retriable(broker: FakeBroker) -> None:
+def test_init_producer_id_without_an_id_block_gets_a_retriable_error(broker: FakeBroker) -> None:
     broker.controller.failure = RequestTimedOut()
     answer = broker.ask(INIT_PRODUCER_ID, 5, {"transactional_id": None})
     assert answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
-def test_a_preferred_leader_takes_over_again(broker: FakeBroker) -> None:
+def test_elect_leaders_preferred_returns_leadership_when_in_sync(broker: FakeBroker) -> None:
     created(broker, "a", 1, 2, 3)
     bounce(broker, 1)
     assert broker.state.topics["a"].partitions[0].leader == 2

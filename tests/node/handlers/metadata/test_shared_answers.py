@@ -59,7 +59,7 @@ class Asked:
         self.go_on.clear()
 
 
-async def test_requests_without_a_change_between_them_share_one_computation() -> None:
+async def test_shared_answer_is_computed_once_for_requests_without_a_change_between() -> None:
     asked = Asked()
     answers = [asked.ask()]
     await settle()
@@ -70,7 +70,7 @@ async def test_requests_without_a_change_between_them_share_one_computation() ->
     assert asked.began == [0]
 
 
-async def test_requests_after_a_change_get_no_older_state() -> None:
+async def test_shared_answer_requested_after_a_change_has_the_new_state() -> None:
     """They share the one computation that begins when the running one has ended."""
     asked = Asked()
     before = asked.ask()
@@ -89,7 +89,7 @@ async def test_requests_after_a_change_get_no_older_state() -> None:
     assert await asyncio.gather(*after, late) == [5] * 6
 
 
-async def test_different_questions_share_nothing() -> None:
+async def test_shared_answer_is_never_used_for_a_different_request() -> None:
     asked = Asked()
     answers = [asked.ask("a"), asked.ask("b")]
     await settle()
@@ -98,7 +98,7 @@ async def test_different_questions_share_nothing() -> None:
     assert await asyncio.gather(*answers) == [0, 0]
 
 
-async def test_closed_client_does_not_cancel_a_shared_answer() -> None:
+async def test_shared_answer_is_not_cancelled_by_a_closed_client() -> None:
     asked = Asked()
     gone, stays = asked.ask(), asked.ask()
     await settle()
@@ -109,7 +109,7 @@ async def test_closed_client_does_not_cancel_a_shared_answer() -> None:
     assert asked.began == [0]
 
 
-async def test_an_error_reaches_all_that_share_and_is_not_kept() -> None:
+async def test_shared_answer_error_reaches_all_requests_and_is_not_cached() -> None:
     asked = Asked()
     asked.failure = LookupError()
     answers = [asked.ask(), asked.ask()]
@@ -142,7 +142,7 @@ def create(broker: FakeBroker, name: str, partitions: int = 1) -> None:
     broker.controller.apply(CreateTopics((topic,)))
 
 
-async def test_metadata_of_all_topics_is_computed_once_for_many_clients(
+async def test_shared_metadata_of_all_topics_is_computed_once_for_many_clients(
     broker: FakeBroker, computed: list[int]
 ) -> None:
     create(broker, "wide", MANY)
@@ -153,7 +153,7 @@ async def test_metadata_of_all_topics_is_computed_once_for_many_clients(
     assert all(len(answer.topics[0].partitions) == MANY for answer in answers)
 
 
-async def test_metadata_asked_for_after_a_change_shows_it(
+async def test_shared_metadata_requested_after_a_change_shows_it(
     broker: FakeBroker, computed: list[int]
 ) -> None:
     create(broker, "wide", MANY)
@@ -172,7 +172,7 @@ def delete(broker: FakeBroker, name: str) -> None:
     broker.controller.apply(DeleteTopics((TopicReference(name),)))
 
 
-async def test_metadata_by_id_of_a_recreated_topic_does_not_show_the_new_one(
+async def test_shared_metadata_by_id_of_a_recreated_topic_does_not_show_the_new_one(
     broker: FakeBroker, computed: list[int]
 ) -> None:
     create(broker, "wide", MANY)
@@ -185,7 +185,7 @@ async def test_metadata_by_id_of_a_recreated_topic_does_not_show_the_new_one(
 
 
 @pytest.mark.parametrize("key", [METADATA, DESCRIBE_TOPIC_PARTITIONS])
-async def test_all_topics_do_not_show_one_that_is_deleted_meanwhile(
+async def test_shared_metadata_of_all_topics_omits_one_deleted_meanwhile(
     broker: FakeBroker, key: int
 ) -> None:
     ticks = itertools.count(0, 0.003)
@@ -201,7 +201,7 @@ async def test_all_topics_do_not_show_one_that_is_deleted_meanwhile(
     assert [topic.name for topic in (await asked.value()).topics] == ["a"]
 
 
-async def test_metadata_by_id_asked_for_after_a_change_shows_it(broker: FakeBroker) -> None:
+async def test_shared_metadata_by_id_requested_after_a_change_shows_it(broker: FakeBroker) -> None:
     """It may join the computation of an earlier request that has not begun."""
     create(broker, "wide", MANY)
     ids = [name.ljust(16) for name in (b"wide", b"new")]
@@ -214,7 +214,7 @@ async def test_metadata_by_id_asked_for_after_a_change_shows_it(broker: FakeBrok
     assert [topic.error_code for topic in (await before.value()).topics] == [0, 0]
 
 
-async def test_metadata_of_closed_clients_is_not_computed(
+async def test_shared_metadata_for_closed_clients_is_not_computed(
     broker: FakeBroker, computed: list[int]
 ) -> None:
     """Else different requests of clients that close at once would delay all others."""

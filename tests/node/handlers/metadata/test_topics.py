@@ -25,7 +25,7 @@ def errors_of(answer: object) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("version", range(2, 8))
-def test_every_version_creates_a_topic(broker: FakeBroker, version: int) -> None:
+def test_create_topics_of_every_version_creates_a_topic(broker: FakeBroker, version: int) -> None:
     question = {"topics": [new("a", 3, 2)], "timeout": 1000}
     (topic,) = broker.ask(CREATE, version, question).topics
     assert (topic.name, topic.error_code, topic.error_message) == ("a", 0, None)
@@ -37,7 +37,7 @@ def test_every_version_creates_a_topic(broker: FakeBroker, version: int) -> None
         assert topic.topic_id == made.topic_id
 
 
-def test_the_answer_shows_every_config_and_its_source() -> None:
+def test_create_topics_answer_shows_every_config_and_its_source() -> None:
     broker = FakeBroker(log_segment_bytes="2000000")
     (topic,) = broker.ask(CREATE, 7, {"topics": [with_configs("a", retention_ms="5")]}).topics
     configs = {c.name: (c.value, c.config_source) for c in topic.configs}
@@ -48,7 +48,7 @@ def test_the_answer_shows_every_config_and_its_source() -> None:
     assert configs["cleanup.policy"] == ("delete", 5)
 
 
-def test_each_topic_has_its_own_outcome(broker: FakeBroker) -> None:
+def test_create_topics_answers_each_topic_separately(broker: FakeBroker) -> None:
     broker.create("there")
     answer = broker.ask(
         CREATE,
@@ -89,19 +89,19 @@ def test_each_topic_has_its_own_outcome(broker: FakeBroker) -> None:
             assert (topic.topic_id, topic.configs) == (ZERO_ID, [])
 
 
-def test_of_a_config_given_twice_the_last_wins(broker: FakeBroker) -> None:
+def test_create_topics_with_a_config_given_twice_uses_the_last(broker: FakeBroker) -> None:
     configs = [{"name": "retention.ms", "value": value} for value in ("1", "2")]
     assert broker.ask(CREATE, 7, {"topics": [new("a", configs=configs)]}).topics[0].error_code == 0
     assert broker.state.topics["a"].configs == {"retention.ms": "2"}
 
 
-def test_validate_only_makes_nothing(broker: FakeBroker) -> None:
+def test_create_topics_validated_only_creates_no_topic(broker: FakeBroker) -> None:
     question = {"topics": [new("a", 3, 2), new("b", 1, 9)], "validate_only": True}
     assert errors_of(broker.ask(CREATE, 7, question)) == {"a": 0, "b": 38}
     assert broker.state.topics == {}
 
 
-def test_replicas_can_be_assigned_by_hand(broker: FakeBroker) -> None:
+def test_create_topics_with_manual_replica_assignments_uses_them(broker: FakeBroker) -> None:
     assignments = [
         {"partition_index": 0, "broker_ids": [3, 1]},
         {"partition_index": 1, "broker_ids": [2, 3]},
@@ -111,7 +111,7 @@ def test_replicas_can_be_assigned_by_hand(broker: FakeBroker) -> None:
     assert [p.replicas for p in broker.state.topics["a"].partitions] == [(3, 1), (2, 3)]
 
 
-def test_silent_controller_is_an_error_of_every_topic(broker: FakeBroker) -> None:
+def test_create_topics_with_a_silent_controller_fails_every_topic(broker: FakeBroker) -> None:
     broker.controller.failure = RequestTimedOut()
     assert errors_of(broker.ask(CREATE, 7, {"topics": [new("a"), new("b")]})) == {"a": 7, "b": 7}
     deleted = broker.ask(DELETE, 6, {"topics": [{"name": "a"}, {"topic_id": b"x" * 16}]})
@@ -123,7 +123,7 @@ def test_silent_controller_is_an_error_of_every_topic(broker: FakeBroker) -> Non
     assert [(r.name, r.error_code) for r in extended.results] == [("a", 7)]
 
 
-def test_a_defect_of_ours_is_an_answer_and_a_line_in_the_log(
+def test_create_topics_with_an_internal_error_is_answered_and_logged(
     broker: FakeBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker.controller.failure = ZeroDivisionError("a defect")
@@ -134,7 +134,7 @@ def test_a_defect_of_ours_is_an_answer_and_a_line_in_the_log(
 
 
 @pytest.mark.parametrize("version", range(1, 7))
-def test_every_version_deletes_by_name(broker: FakeBroker, version: int) -> None:
+def test_delete_topics_of_every_version_deletes_by_name(broker: FakeBroker, version: int) -> None:
     broker.create("a")
     question: dict[str, object] = {"topic_names": ["a", "b"]}
     if version >= 6:
@@ -144,7 +144,7 @@ def test_every_version_deletes_by_name(broker: FakeBroker, version: int) -> None
     assert broker.state.topics == {}
 
 
-def test_topics_are_deleted_by_id(broker: FakeBroker) -> None:
+def test_delete_topics_by_id_deletes_the_topic(broker: FakeBroker) -> None:
     topic_id = broker.create("a")
     question = {"topics": [{"topic_id": topic_id}, {"topic_id": b"x" * 16}, {"name": None}]}
     answer = broker.ask(DELETE, 6, question)
@@ -156,7 +156,7 @@ def test_topics_are_deleted_by_id(broker: FakeBroker) -> None:
 
 
 @pytest.mark.parametrize(("version", "code"), [(2, 42), (3, 73), (6, 73)])
-def test_deletion_can_be_switched_off(version: int, code: int) -> None:
+def test_delete_topics_with_deletion_disabled_is_refused(version: int, code: int) -> None:
     broker = FakeBroker(delete_topic_enable="false")
     broker.create("a")
     topics = {"topics": [{"name": "a"}]} if version >= 6 else {"topic_names": ["a"]}
@@ -165,7 +165,9 @@ def test_deletion_can_be_switched_off(version: int, code: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_every_version_adds_partitions(broker: FakeBroker, version: int) -> None:
+def test_create_partitions_of_every_version_adds_partitions(
+    broker: FakeBroker, version: int
+) -> None:
     for name in ("a", "b", "c"):
         broker.create(name)
     question = {
@@ -190,7 +192,7 @@ def test_every_version_adds_partitions(broker: FakeBroker, version: int) -> None
     assert broker.state.topics["c"].partitions[2].replicas == (3, 2, 1)
 
 
-def test_the_topic_of_offsets_gets_no_more_partitions(broker: FakeBroker) -> None:
+def test_create_partitions_of_the_offsets_topic_is_refused(broker: FakeBroker) -> None:
     """Every group would have another partition than the one with its offsets."""
     broker.create("a")
     broker.create("__consumer_offsets", 2)
@@ -201,7 +203,7 @@ def test_the_topic_of_offsets_gets_no_more_partitions(broker: FakeBroker) -> Non
     assert len(broker.state.topics["__consumer_offsets"].partitions) == 2
 
 
-def test_adding_partitions_can_be_tried(broker: FakeBroker) -> None:
+def test_create_partitions_validated_only_adds_no_partition(broker: FakeBroker) -> None:
     broker.create("a")
     topics = [{"name": "a", "count": 5, "assignments": None}]
     answer = broker.ask(EXTEND, 3, {"topics": topics, "validate_only": True})
@@ -213,7 +215,7 @@ def test_adding_partitions_can_be_tried(broker: FakeBroker) -> None:
     ("key", "version", "question"),
     [(CREATE, 7, {"topics": []}), (DELETE, 6, {"topics": []}), (EXTEND, 3, {"topics": []})],
 )
-def test_empty_request_proposes_no_command(
+def test_topic_request_without_items_proposes_no_command(
     broker: FakeBroker, key: int, version: int, question: dict[str, object]
 ) -> None:
     broker.ask(key, version, question)
@@ -221,7 +223,7 @@ def test_empty_request_proposes_no_command(
 
 
 @pytest.mark.parametrize("timeout_ms", [-1, 0, 5, 2**31 - 1])
-def test_a_clients_timeout_is_bounded(broker: FakeBroker, timeout_ms: int) -> None:
+def test_topic_request_timeout_of_a_client_is_bounded(broker: FakeBroker, timeout_ms: int) -> None:
     seen = []
     submit = broker.controller.submit
 

@@ -75,7 +75,7 @@ def _asked(broker: OwnBroker, ask: Callable[[Connection], Any]) -> Any:
 
 
 @pytest.mark.parametrize("version", [3, 9, 13])
-def test_large_produce_has_one_answer_and_requests_behind_it_wait(
+def test_large_produce_is_answered_once_and_delays_the_requests_behind_it(
     tmp_path: Path, version: int
 ) -> None:
     def ask(connection: Connection) -> list[ProduceResponse]:
@@ -94,7 +94,7 @@ def test_large_produce_has_one_answer_and_requests_behind_it_wait(
     assert ends == [3] * CREATED
 
 
-def test_a_failure_without_an_answer_closes_the_connection(tmp_path: Path) -> None:
+def test_large_produce_with_acks_zero_that_fails_closes_the_connection(tmp_path: Path) -> None:
     def ask(connection: Connection) -> None:
         connection.send(0, 9, request(9, acks=0))
         with pytest.raises(ConnectionError):
@@ -104,7 +104,7 @@ def test_a_failure_without_an_answer_closes_the_connection(tmp_path: Path) -> No
     assert ends == [1] * CREATED
 
 
-def test_truncated_request_appends_no_batch(tmp_path: Path) -> None:
+def test_large_produce_that_is_truncated_appends_no_batch(tmp_path: Path) -> None:
     def ask(connection: Connection) -> None:
         connection.send(0, 9, request(9)[:-3])
         with pytest.raises(ConnectionError):
@@ -117,7 +117,7 @@ def test_truncated_request_appends_no_batch(tmp_path: Path) -> None:
 @pytest.mark.in_turn
 @pytest.mark.parametrize("acks", [-1, 0, 5])
 @pytest.mark.parametrize("transactional_id", [None, "x"])
-def test_error_of_a_whole_request_refuses_all_its_parts(
+def test_large_produce_with_an_error_of_the_request_fails_all_its_parts(
     tmp_path: Path, acks: int, transactional_id: str | None
 ) -> None:
     def batch(index: int) -> bytearray:
@@ -149,7 +149,7 @@ def test_error_of_a_whole_request_refuses_all_its_parts(
         assert errors == {ErrorCode.INVALID_PRODUCER_ID_MAPPING if transactional_id else refused}
 
 
-async def test_a_large_produce_of_a_closed_connection_is_not_appended(tmp_path: Path) -> None:
+async def test_large_produce_of_a_closed_connection_is_not_appended(tmp_path: Path) -> None:
     context = LeadingBroker(tmp_path).connect()
     large = LargeProduce(context, memoryview(request(9)), 9)
     parts = asyncio.ensure_future(large.parts())
@@ -158,7 +158,7 @@ async def test_a_large_produce_of_a_closed_connection_is_not_appended(tmp_path: 
     assert await parts == []
 
 
-async def test_a_large_produce_of_a_closed_connection_is_not_even_decoded(tmp_path: Path) -> None:
+async def test_large_produce_of_a_closed_connection_is_not_decoded(tmp_path: Path) -> None:
     body = memoryview(b"\0\0\1 malformed")  # no id, acks=1
     large = LargeProduce(LeadingBroker(tmp_path).connect(), body, 9)
     large.pending.abandon()
@@ -167,9 +167,7 @@ async def test_a_large_produce_of_a_closed_connection_is_not_even_decoded(tmp_pa
 
 
 @pytest.mark.parametrize("turns", [1, 2, 3, 4])
-async def test_a_large_produce_of_a_closed_connection_does_not_stay_in_memory(
-    tmp_path: Path, turns: int
-) -> None:
+async def test_large_produce_of_a_closed_connection_is_freed(tmp_path: Path, turns: int) -> None:
     """No cycle holds it: brokers make no full collection, and it may have 100 MB."""
     context = LeadingBroker(tmp_path).connect()
     context.broker.work = SlicedWork(clock=count(0.0, 0.0015).__next__)  # two steps in a turn
@@ -190,7 +188,7 @@ async def test_a_large_produce_of_a_closed_connection_does_not_stay_in_memory(
 
 
 @pytest.mark.parametrize("version", [3, 9, 13])
-def test_the_parts_are_the_request(version: int) -> None:
+def test_large_produce_decoded_in_parts_equals_the_request(version: int) -> None:
     body = memoryview(request(version))
     parts = run_to_end(decode_parts_steps(body, version))
     (topic,) = produce.decode_request(body, version).topics
@@ -202,7 +200,7 @@ def test_the_parts_are_the_request(version: int) -> None:
     }
 
 
-def test_the_answers_to_the_parts_are_one_answer() -> None:
+def test_large_produce_answers_of_its_parts_are_merged() -> None:
     leader = (4, 2)
     parts = [
         ProduceResponse(

@@ -30,7 +30,7 @@ E = ErrorCode
 
 
 @pytest.mark.parametrize("ends_well", [True, False])
-async def test_each_batch_of_a_partition_that_is_named_twice_has_its_own_answer(
+async def test_produce_that_names_a_partition_twice_answers_each_batch(
     tmp_path: Path, ends_well: bool
 ) -> None:
     """Kafka appends the last one only and answers once."""
@@ -51,7 +51,7 @@ async def test_each_batch_of_a_partition_that_is_named_twice_has_its_own_answer(
     assert found == [of_0[0], (1, E.NONE, 0), of_0[1], (0, E.INVALID_RECORD, -1)]
 
 
-async def test_a_produce_that_waits_for_replicas_keeps_no_memory_of_its_request(
+async def test_produce_waiting_for_replicas_keeps_no_request_memory(
     tmp_path: Path,
 ) -> None:
     """Else the frames of all produces in flight are held: 60 MB a broker under load."""
@@ -88,7 +88,7 @@ async def compacted(tmp_path: Path) -> AsyncIterator[LeadingBroker]:
 
 @pytest.mark.parametrize("compression", [0, 1, 2, 3, 4])
 @pytest.mark.parametrize("count", [10, 20 * AT_ONCE_ITEMS_MAX])
-async def test_the_records_at_fault_are_named(
+async def test_produce_error_names_the_invalid_records(
     compacted: LeadingBroker, count: int, compression: int
 ) -> None:
     """A producer fails these, and fails the others of the batch with another error (KIP-467)."""
@@ -105,14 +105,16 @@ async def test_the_records_at_fault_are_named(
     assert await compacted.put(sound).errors() == {0: E.NONE}
 
 
-async def test_number_of_named_records_is_bounded(compacted: LeadingBroker) -> None:
+async def test_produce_error_names_a_bounded_number_of_records(compacted: LeadingBroker) -> None:
     records = keyed(*[None] * (NAMED_RECORDS_MAX + 5))
     answer = compacted.put(records)
     (read,) = await answer.partitions()
     assert len(read.record_errors) == NAMED_RECORDS_MAX
 
 
-async def test_one_record_that_unfolds_to_much_is_taken(compacted: LeadingBroker) -> None:
+async def test_produce_of_one_record_that_decompresses_to_500_kb_is_accepted(
+    compacted: LeadingBroker,
+) -> None:
     for compression in range(1, 5):
         records = keyed(b"k", compression=compression, size=500_000)
         answer = compacted.put(records)
@@ -120,7 +122,7 @@ async def test_one_record_that_unfolds_to_much_is_taken(compacted: LeadingBroker
         assert await answer.errors() == {0: E.NONE}
 
 
-async def test_many_records_hold_up_their_own_connection_only(tmp_path: Path) -> None:
+async def test_produce_of_many_records_delays_only_its_own_connection(tmp_path: Path) -> None:
     broker = LeadingBroker(tmp_path, partitions=2, log_config={"is_compacted": True})
     connection = broker.connect()
     many = keyed(*[b"k"] * 40_000, compression=4)
@@ -135,7 +137,7 @@ async def test_many_records_hold_up_their_own_connection_only(tmp_path: Path) ->
     assert [entry[0] for entry in broker.contents()] == [0, 40_000]
 
 
-async def test_records_of_an_abandoned_request_are_validated_no_further(
+async def test_produce_of_an_abandoned_request_stops_validating_its_records(
     compacted: LeadingBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A client that times out and sends them again would make the work grow for ever."""
@@ -156,7 +158,7 @@ async def test_records_of_an_abandoned_request_are_validated_no_further(
     assert compacted.log().log_end_offset == 0
 
 
-async def test_transactional_batch_of_many_records_is_checked_before_its_verification(
+async def test_transactional_produce_of_many_records_is_validated_before_its_verification(
     compacted: LeadingBroker,
 ) -> None:
     compacted.verifier.hold = True
@@ -172,7 +174,7 @@ async def test_transactional_batch_of_many_records_is_checked_before_its_verific
 
 
 @pytest.mark.parametrize(("batches", "headers"), [(1, 15_000), (100, 300)])
-async def test_few_records_with_many_headers_are_checked_in_slices(
+async def test_produce_of_few_records_with_many_headers_is_validated_in_slices(
     compacted: LeadingBroker, batches: int, headers: int
 ) -> None:
     """At once they held the loop for seconds: each batch decompresses to 32 kB of headers."""
@@ -184,7 +186,9 @@ async def test_few_records_with_many_headers_are_checked_in_slices(
     assert compacted.log().log_end_offset == batches
 
 
-async def test_the_records_of_a_few_batches_out_of_time_are_named(tmp_path: Path) -> None:
+async def test_produce_error_names_records_of_only_a_few_batches_with_invalid_timestamps(
+    tmp_path: Path,
+) -> None:
     """Naming those of a request with thousands takes too long."""
     one = encode_batch([Record(i, 0, b"k", None) for i in range(100)])
     broker = LeadingBroker(tmp_path, log_config={"timestamp_before_max_ms": 1000000})
@@ -195,7 +199,7 @@ async def test_the_records_of_a_few_batches_out_of_time_are_named(tmp_path: Path
     assert [len(each.record_errors) for each in partitions] == [100, 100, 0, 0]
 
 
-async def test_the_records_too_far_from_the_clock_are_named(tmp_path: Path) -> None:
+async def test_produce_error_names_the_records_too_far_from_the_clock(tmp_path: Path) -> None:
     limits = {"timestamp_before_max_ms": 1_000_000, "timestamp_after_max_ms": 1_000_000}
     broker = LeadingBroker(tmp_path, log_config=limits)
     now_ms = SystemClock.wall_ms()
@@ -208,7 +212,7 @@ async def test_the_records_too_far_from_the_clock_are_named(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("count", [3, 2_000])
-async def test_full_validation_refuses_records_that_cannot_be_read(
+async def test_produce_with_full_validation_refuses_undecodable_records(
     tmp_path: Path, count: int
 ) -> None:
     broker = LeadingBroker(tmp_path, log_config={"record_validation": RecordCheck.FULL})
@@ -233,7 +237,7 @@ async def test_full_validation_refuses_records_that_cannot_be_read(
     ids=str,
 )
 @pytest.mark.parametrize("acks", [1, -1])
-async def test_a_batch_that_was_appended_is_a_duplicate_whatever_has_changed_since(
+async def test_produce_of_an_appended_batch_is_a_duplicate_whatever_changed_since(
     tmp_path: Path, acks: int, change: dict[str, object]
 ) -> None:
     """Its first answer was lost. Kafka refuses it, although it is in the log."""
@@ -258,7 +262,7 @@ async def test_a_batch_that_was_appended_is_a_duplicate_whatever_has_changed_sin
 
 
 @pytest.mark.parametrize("change", [{}, {"max_message_bytes": 10}, {"is_compacted": True}], ids=str)
-async def test_batch_that_comes_again_to_a_former_leader_is_not_judged_there(
+async def test_produce_retry_to_a_former_leader_is_not_validated_there(
     tmp_path: Path, change: dict[str, object]
 ) -> None:
     """Its new leader may have it: an error of its records would mean that it was not written."""

@@ -44,7 +44,7 @@ def is_in_memory(frame: bytearray) -> bool:
 
 
 @pytest.mark.parametrize("end", ["answered", "failed", "gone"])
-async def test_a_produce_that_has_waited_does_not_stay_in_memory(tmp_path: Path, end: str) -> None:
+async def test_produce_that_waited_is_freed_after_its_answer(tmp_path: Path, end: str) -> None:
     """The purgatory keeps a few dozen completed requests, and one may have 100 MB."""
     broker = LeadingBroker(tmp_path, replicas=(1, 2), min_insync_replicas=2)
     frame, answer = send(broker, plain())
@@ -60,7 +60,9 @@ async def test_a_produce_that_has_waited_does_not_stay_in_memory(tmp_path: Path,
 
 
 @pytest.mark.uvloop
-async def test_a_queue_of_acks_0_needs_no_client(tmp_path: Path) -> None:
+async def test_produces_with_acks_zero_are_appended_after_their_client_closed(
+    tmp_path: Path,
+) -> None:
     """No client repeats requests that it sent before its connection was closed, as in Kafka."""
     broker = LeadingBroker(tmp_path, log_config={"is_compacted": True})
     server = KafkaServer(broker.dispatcher, broker.services, logging.getLogger("oncelog.test"))
@@ -79,7 +81,7 @@ async def test_a_queue_of_acks_0_needs_no_client(tmp_path: Path) -> None:
         await server.stop(0)
 
 
-async def test_queued_produce_is_dropped_with_its_connection(tmp_path: Path) -> None:
+async def test_produce_in_a_queue_is_dropped_with_its_connection(tmp_path: Path) -> None:
     """The memory budget no longer counts it then, even if the coordinator takes long."""
     broker = LeadingBroker(tmp_path)
     broker.verifier.hold = True

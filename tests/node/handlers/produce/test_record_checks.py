@@ -62,7 +62,7 @@ def stored(broker: LeadingBroker) -> BatchHeader:
 
 @pytest.mark.parametrize("level", LEVELS, ids=lambda level: level.name.lower())
 @pytest.mark.parametrize("name", NAMES)
-async def test_lying_batch_is_answered_as_its_level_says(
+async def test_batch_with_a_false_header_is_answered_by_its_validation_level(
     tmp_path: Path, name: str, level: RecordCheck
 ) -> None:
     lie = lying_batches(SystemClock.wall_ms())[NAMES.index(name)]
@@ -72,7 +72,7 @@ async def test_lying_batch_is_answered_as_its_level_says(
     assert broker.log().log_end_offset == (0 if expected else decode_header(lie.data).record_count)
 
 
-def test_full_differs_from_kafka_only_where_it_is_stricter_or_kafka_fails() -> None:
+def test_full_validation_differs_from_kafka_only_where_stricter_or_kafka_fails() -> None:
     for lie in lying_batches(0):
         kafka = INVALID_RECORD if lie.kafka == -1 else lie.kafka
         assert lie.full in (kafka, INVALID_RECORD), lie.name
@@ -80,7 +80,9 @@ def test_full_differs_from_kafka_only_where_it_is_stricter_or_kafka_fails() -> N
 
 
 @pytest.mark.parametrize("level", LEVELS[1:])
-async def test_record_before_the_earliest_time_is_named(tmp_path: Path, level: RecordCheck) -> None:
+async def test_record_before_the_earliest_timestamp_is_named(
+    tmp_path: Path, level: RecordCheck
+) -> None:
     now_ms = SystemClock.wall_ms()
     broker = leading(tmp_path, level, timestamp_before_max_ms=HOUR_MS)
     times = [now_ms, now_ms - 2 * HOUR_MS, now_ms]
@@ -92,7 +94,7 @@ async def test_record_before_the_earliest_time_is_named(tmp_path: Path, level: R
 
 
 @pytest.mark.parametrize("level", LEVELS)
-async def test_batch_that_unfolds_to_too_much_is_refused_where_it_is_unfolded(
+async def test_batch_that_decompresses_beyond_the_limit_is_refused_when_decompressed(
     tmp_path: Path, level: RecordCheck
 ) -> None:
     broker = leading(tmp_path, level)
@@ -103,7 +105,7 @@ async def test_batch_that_unfolds_to_too_much_is_refused_where_it_is_unfolded(
 
 
 @pytest.mark.parametrize("level", LEVELS[1:])
-async def test_count_below_zero_gives_the_batches_behind_it_no_more_time(
+async def test_batch_with_a_negative_record_count_does_not_extend_the_validation_budget(
     tmp_path: Path, level: RecordCheck
 ) -> None:
     broker, now_ms = leading(tmp_path, level), SystemClock.wall_ms()
@@ -123,7 +125,7 @@ async def test_count_below_zero_gives_the_batches_behind_it_no_more_time(
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("compression", [0, 1, 2, 3, 4])
 @pytest.mark.parametrize("count", [3, 3 * SKELETONS_AT_ONCE_MAX])
-async def test_missing_maximum_timestamp_becomes_that_of_the_records(
+async def test_batch_without_a_maximum_timestamp_gets_that_of_its_records(
     tmp_path: Path, count: int, compression: int, level: RecordCheck
 ) -> None:
     """Sarama wrote -1 until 2025: retention deleted fresh records, and no search found them."""
@@ -140,7 +142,7 @@ async def test_missing_maximum_timestamp_becomes_that_of_the_records(
 
 @pytest.mark.parametrize("level", LEVELS[1:])
 @pytest.mark.parametrize("claimed_ms", [-HOUR_MS, 0, HOUR_MS, 100 * HOUR_MS])
-async def test_maximum_timestamp_is_that_of_the_records_if_they_are_checked(
+async def test_batch_maximum_timestamp_is_corrected_if_records_are_validated(
     tmp_path: Path, level: RecordCheck, claimed_ms: int
 ) -> None:
     broker, now_ms = leading(tmp_path, level), SystemClock.wall_ms()
@@ -150,7 +152,7 @@ async def test_maximum_timestamp_is_that_of_the_records_if_they_are_checked(
 
 
 @pytest.mark.parametrize("level", LEVELS)
-async def test_records_without_timestamps_have_no_maximum(
+async def test_batch_of_records_without_timestamps_has_no_maximum(
     tmp_path: Path, level: RecordCheck
 ) -> None:
     broker = leading(tmp_path, level)
@@ -159,7 +161,7 @@ async def test_records_without_timestamps_have_no_maximum(
 
 
 @pytest.mark.parametrize("level", LEVELS)
-async def test_append_time_of_a_client_is_not_taken_over(
+async def test_batch_of_a_client_with_log_append_time_is_not_trusted(
     tmp_path: Path, level: RecordCheck
 ) -> None:
     broker, now_ms = leading(tmp_path, level), SystemClock.wall_ms()
@@ -169,7 +171,7 @@ async def test_append_time_of_a_client_is_not_taken_over(
 
 
 @pytest.mark.parametrize("level", LEVELS)
-async def test_append_time_of_the_broker_stands_whatever_the_records_say(
+async def test_batch_in_a_log_append_time_topic_has_the_broker_time(
     tmp_path: Path, level: RecordCheck
 ) -> None:
     broker, before_ms = leading(tmp_path, level, uses_append_time=True), SystemClock.wall_ms()
@@ -178,14 +180,14 @@ async def test_append_time_of_the_broker_stands_whatever_the_records_say(
     assert before_ms <= stored(broker).max_timestamp <= SystemClock.wall_ms()
 
 
-async def test_damaged_batch_is_refused_before_anything_is_mended(tmp_path: Path) -> None:
+async def test_batch_that_is_damaged_is_refused_before_any_correction(tmp_path: Path) -> None:
     broker = leading(tmp_path, RecordCheck.BATCH)
     batch = headed([SystemClock.wall_ms()])
     batch[-1] ^= 1
     assert await broker.put(batch).errors() == {0: E.CORRUPT_MESSAGE}
 
 
-async def test_search_by_time_finds_records_below_a_missing_maximum(tmp_path: Path) -> None:
+async def test_timestamp_search_finds_records_of_a_batch_without_a_maximum(tmp_path: Path) -> None:
     broker, now_ms = leading(tmp_path, RecordCheck.BATCH), SystemClock.wall_ms()
     times = [now_ms - 600_000 + i * 60_000 for i in range(3)]
     assert await broker.put(headed(times)).errors() == {0: E.NONE}
@@ -194,7 +196,7 @@ async def test_search_by_time_finds_records_below_a_missing_maximum(tmp_path: Pa
     assert (found.offset, found.timestamp) == (1, times[1])
 
 
-async def test_fresh_records_with_a_missing_maximum_outlive_an_old_one_in_their_segment(
+async def test_retention_keeps_new_records_of_a_batch_without_a_maximum_timestamp(
     tmp_path: Path,
 ) -> None:
     broker = leading(tmp_path, RecordCheck.BATCH, retention_ms=HOUR_MS)
@@ -205,7 +207,7 @@ async def test_fresh_records_with_a_missing_maximum_outlive_an_old_one_in_their_
     assert broker.log().log_start_offset == 0
 
 
-async def test_producer_is_listed_with_the_time_of_its_records(tmp_path: Path) -> None:
+async def test_describe_producers_shows_the_timestamp_of_the_last_records(tmp_path: Path) -> None:
     broker, now_ms = leading(tmp_path, RecordCheck.BATCH), SystemClock.wall_ms()
     producer = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
     for _ in range(2):  # the second one is a duplicate
@@ -219,7 +221,7 @@ async def test_producer_is_listed_with_the_time_of_its_records(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("is_compacted", [False, True])
-async def test_batch_checked_for_less_than_its_topic_asks_for_now_is_sent_again(
+async def test_batch_validated_at_a_lower_level_than_now_required_gets_a_retriable_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_compacted: bool
 ) -> None:
     begun: list[BatchHeader] = []

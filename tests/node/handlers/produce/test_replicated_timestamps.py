@@ -18,7 +18,7 @@ from ...three_brokers import three_brokers
 HOUR_MS = 3_600_000
 
 
-async def test_missing_maximum_timestamp_is_mended_once_for_all_replicas(tmp_path: Path) -> None:
+async def test_replicas_store_the_corrected_maximum_timestamp_of_a_batch(tmp_path: Path) -> None:
     """Retention deleted fresh acknowledged records with the old one in their segment."""
     now_ms = SystemClock.wall_ms()
     async with three_brokers(tmp_path) as cluster:

@@ -24,7 +24,7 @@ E = ErrorCode
 
 
 @pytest.mark.parametrize(("version", "adds"), [(3, False), (11, False), (12, True)])
-async def test_first_batch_is_verified_and_the_next_is_not(
+async def test_transactional_produce_verifies_only_the_first_batch(
     broker: LeadingBroker, version: int, adds: bool
 ) -> None:
     connection = broker.connect()
@@ -38,7 +38,9 @@ async def test_first_batch_is_verified_and_the_next_is_not(
     assert broker.partition().transactional_ids == {7: "tx"}
 
 
-async def test_a_plain_batch_is_appended_at_once_without_a_question(broker: LeadingBroker) -> None:
+async def test_plain_produce_is_appended_immediately_without_verification(
+    broker: LeadingBroker,
+) -> None:
     assert broker.put(plain(0)).is_there
     also = broker.produce(broker.connect(), {0: plain(1)})
     assert also.is_there, "the batch says what is transactional, not the request"
@@ -46,7 +48,7 @@ async def test_a_plain_batch_is_appended_at_once_without_a_question(broker: Lead
     assert len(broker.contents()) == 2
 
 
-async def test_a_transactional_batch_needs_a_transactional_id(tmp_path: Path) -> None:
+async def test_transactional_produce_without_a_transactional_id_is_refused(tmp_path: Path) -> None:
     broker = LeadingBroker(tmp_path, partitions=2)
     batches = {0: plain(0, producer_id=9), 1: batch(0)}
     refused = broker.produce(broker.connect(), batches, transactional_id=None)
@@ -58,7 +60,9 @@ async def test_a_transactional_batch_needs_a_transactional_id(tmp_path: Path) ->
     assert broker.verifier.questions == []
 
 
-async def test_one_request_is_of_one_producer(tmp_path: Path) -> None:
+async def test_transactional_produce_with_batches_of_two_producers_is_refused(
+    tmp_path: Path,
+) -> None:
     broker = LeadingBroker(tmp_path, partitions=2)
     for other in (batch(0, producer_id=8), batch(0, epoch=1)):
         refused = broker.produce(broker.connect(), {0: batch(0), 1: other})
@@ -67,7 +71,9 @@ async def test_one_request_is_of_one_producer(tmp_path: Path) -> None:
     assert broker.contents(0) == broker.contents(1) == []
 
 
-async def test_all_partitions_of_a_request_are_one_question(tmp_path: Path) -> None:
+async def test_transactional_produce_verifies_all_its_partitions_in_one_request(
+    tmp_path: Path,
+) -> None:
     broker = LeadingBroker(tmp_path, partitions=3)
     broker.verifier.answers = {1: E.INVALID_TXN_STATE}
     batches = {index: batch(0) for index in (0, 1, 2, 5)}
@@ -103,14 +109,18 @@ TABLE = {
 
 @pytest.mark.parametrize("version", range(3, 14))
 @pytest.mark.parametrize("error", TABLE, ids=lambda error: error.name)
-def test_the_error_a_client_gets_depends_on_its_version(error: ErrorCode, version: int) -> None:
+def test_transactional_produce_error_code_depends_on_the_request_version(
+    error: ErrorCode, version: int
+) -> None:
     since = max(first for first in TABLE[error] if first <= version)
     sent = client_error(error, version)
     assert sent.code == TABLE[error][since]
     assert (error.name in str(sent)) == (sent.code == E.NOT_ENOUGH_REPLICAS)
 
 
-async def test_a_refused_batch_is_not_in_the_log_and_may_come_again(broker: LeadingBroker) -> None:
+async def test_transactional_produce_refused_by_verification_is_not_appended_and_may_be_retried(
+    broker: LeadingBroker,
+) -> None:
     connection = broker.connect()
     broker.verifier.answers = {0: E.CONCURRENT_TRANSACTIONS}
     for version, code in ((9, E.NOT_ENOUGH_REPLICAS), (12, E.CONCURRENT_TRANSACTIONS)):
@@ -128,7 +138,9 @@ async def test_a_refused_batch_is_not_in_the_log_and_may_come_again(broker: Lead
 # -- markers during verifications
 
 
-async def test_confirmation_after_the_marker_opens_no_transaction(broker: LeadingBroker) -> None:
+async def test_transactional_produce_verified_after_the_marker_opens_no_transaction(
+    broker: LeadingBroker,
+) -> None:
     """The produce was late, and the transaction is over: the answer is outdated (KIP-890)."""
     broker.verifier.hold = True
     late = broker.produce(broker.connect(), {0: batch(0)})
@@ -146,7 +158,7 @@ async def test_confirmation_after_the_marker_opens_no_transaction(broker: Leadin
     assert broker.log().last_stable_offset == 1
 
 
-async def test_next_transaction_may_be_verified_before_the_marker_of_the_last(
+async def test_transactional_produce_of_the_next_transaction_may_be_verified_before_the_last_marker(
     tmp_path: Path,
 ) -> None:
     """The coordinator answers after the markers are written; one invalidates the guard."""
@@ -176,7 +188,7 @@ async def test_next_transaction_may_be_verified_before_the_marker_of_the_last(
 @pytest.mark.parametrize(
     ("version", "code"), [(9, E.NOT_ENOUGH_REPLICAS), (12, E.CONCURRENT_TRANSACTIONS)]
 )
-async def test_repeatedly_dropped_guards_are_answered_with_a_retriable_error(
+async def test_transactional_produce_with_repeatedly_lost_guards_gets_a_retriable_error(
     broker: LeadingBroker, version: int, code: ErrorCode
 ) -> None:
     broker.verifier.hold = True
@@ -190,7 +202,7 @@ async def test_repeatedly_dropped_guards_are_answered_with_a_retriable_error(
     assert len(broker.verifier.questions) == QUESTIONS_MAX
 
 
-async def test_a_fenced_producer_is_refused_by_its_epoch_without_a_question(
+async def test_transactional_produce_of_a_fenced_producer_is_refused_without_verification(
     broker: LeadingBroker,
 ) -> None:
     """The time-out raised the epoch; the paused producer wakes up (KAFKA-19690)."""
@@ -210,7 +222,7 @@ async def test_a_fenced_producer_is_refused_by_its_epoch_without_a_question(
 
 
 @pytest.mark.parametrize(("version", "code"), [(9, 48), (11, 120)])
-async def test_a_batch_that_an_abort_overtook_is_refused(
+async def test_transactional_produce_overtaken_by_an_abort_is_refused(
     broker: LeadingBroker, version: int, code: int
 ) -> None:
     """The client stopped waiting, and aborted (KAFKA-14053)."""
@@ -223,7 +235,7 @@ async def test_a_batch_that_an_abort_overtook_is_refused(
     assert broker.log().last_stable_offset == broker.log().log_end_offset
 
 
-async def test_a_producer_that_raises_its_epoch_cannot_write_into_the_transaction_before(
+async def test_transactional_produce_with_a_raised_epoch_cannot_join_the_previous_transaction(
     broker: LeadingBroker,
 ) -> None:
     """The marker of one transaction is delayed, and the client continues (KIP-890)."""
@@ -247,7 +259,9 @@ async def test_a_producer_that_raises_its_epoch_cannot_write_into_the_transactio
     ]
 
 
-async def test_leadership_that_moves_during_the_question_is_reported(broker: LeadingBroker) -> None:
+async def test_transactional_produce_with_a_leader_change_during_verification_reports_it(
+    broker: LeadingBroker,
+) -> None:
     broker.verifier.hold = True
     answer = broker.produce(broker.connect(), {0: batch(0)})
     await settle()
@@ -256,7 +270,7 @@ async def test_leadership_that_moves_during_the_question_is_reported(broker: Lea
     assert await answer.errors() == {0: E.NOT_LEADER_OR_FOLLOWER}
 
 
-async def test_leadership_that_begins_during_the_verification_is_no_confirmation(
+async def test_transactional_produce_on_a_new_leader_is_not_confirmed_by_an_older_verification(
     tmp_path: Path,
 ) -> None:
     broker = LeadingBroker(tmp_path, partitions=2)
@@ -276,7 +290,7 @@ async def test_leadership_that_begins_during_the_verification_is_no_confirmation
 # -- the order of a connection
 
 
-async def test_produces_behind_one_that_waits_are_appended_behind_it(tmp_path: Path) -> None:
+async def test_produces_behind_one_under_verification_are_appended_after_it(tmp_path: Path) -> None:
     broker = LeadingBroker(tmp_path, partitions=2)
     broker.verifier.hold = True
     connection = broker.connect()
@@ -306,7 +320,7 @@ async def test_produces_behind_one_that_waits_are_appended_behind_it(tmp_path: P
     assert again.is_there
 
 
-async def test_burst_of_produces_is_verified_together(tmp_path: Path) -> None:
+async def test_transactional_produces_in_a_burst_are_verified_together(tmp_path: Path) -> None:
     broker = LeadingBroker(tmp_path, partitions=6)
     broker.verifier.hold = True
     connection = broker.connect()
@@ -320,7 +334,9 @@ async def test_burst_of_produces_is_verified_together(tmp_path: Path) -> None:
     assert questions in ([[0], [1, 2, 3, 4, 5]], [[0, 1, 2, 3, 4, 5]])
 
 
-async def test_burst_of_many_partitions_is_verified_in_parts(tmp_path: Path) -> None:
+async def test_transactional_produces_of_many_partitions_are_verified_in_parts(
+    tmp_path: Path,
+) -> None:
     """Requests that are verified together are appended in one turn of the loop."""
     broker = LeadingBroker(tmp_path, partitions=PARTITIONS_MAX * 3 // 2)
     connection, each = broker.connect(), PARTITIONS_MAX // 2
@@ -333,7 +349,7 @@ async def test_burst_of_many_partitions_is_verified_in_parts(tmp_path: Path) -> 
     assert [len(question[3]) for question in broker.verifier.questions] == [2 * each, each]
 
 
-async def test_producers_that_share_a_connection_are_verified_one_after_the_other(
+async def test_transactional_producers_on_one_connection_are_verified_one_after_the_other(
     broker: LeadingBroker,
 ) -> None:
     connection = broker.connect()
@@ -347,7 +363,9 @@ async def test_producers_that_share_a_connection_are_verified_one_after_the_othe
     assert [entry[1] for entry in broker.contents()] == [1, 2]
 
 
-async def test_a_gap_behind_a_refused_batch_is_not_closed(broker: LeadingBroker) -> None:
+async def test_transactional_produces_after_a_refused_one_are_refused_too(
+    broker: LeadingBroker,
+) -> None:
     """A batch behind a refused one on its connection must not take its place."""
     broker.verifier.answers = {0: E.NOT_COORDINATOR}
     connection = broker.connect()
@@ -362,7 +380,9 @@ async def test_a_gap_behind_a_refused_batch_is_not_closed(broker: LeadingBroker)
     ] * 3
 
 
-async def test_without_an_answer_to_give_a_failure_closes_the_connection(tmp_path: Path) -> None:
+async def test_transactional_produce_with_acks_zero_that_fails_closes_the_connection(
+    tmp_path: Path,
+) -> None:
     broker = LeadingBroker(tmp_path, partitions=2)
     good = broker.produce(broker.connect(), {0: batch(0)}, acks=0)
     assert await good.value() is None
@@ -371,7 +391,9 @@ async def test_without_an_answer_to_give_a_failure_closes_the_connection(tmp_pat
     assert await bad.value() == CLOSED
 
 
-async def test_a_verified_produce_waits_for_the_replicas(tmp_path: Path) -> None:
+async def test_transactional_produce_after_verification_waits_for_the_replicas(
+    tmp_path: Path,
+) -> None:
     broker = LeadingBroker(tmp_path, replicas=(1, 2), min_insync_replicas=2)
     answer = broker.produce(broker.connect(), {0: batch(0)})
     await settle()
@@ -386,7 +408,9 @@ async def test_a_verified_produce_waits_for_the_replicas(tmp_path: Path) -> None
 # -- the fence of connections (KAFKA-17754)
 
 
-async def test_a_produce_on_an_older_connection_closes_it(broker: LeadingBroker) -> None:
+async def test_transactional_produce_on_an_older_connection_closes_it(
+    broker: LeadingBroker,
+) -> None:
     old, new = broker.connect(), broker.connect()
     assert await broker.produce(old, {0: batch(0)}).errors() == {0: E.NONE}
     assert await broker.produce(new, {0: batch(1)}).errors() == {0: E.NONE}
@@ -398,7 +422,7 @@ async def test_a_produce_on_an_older_connection_closes_it(broker: LeadingBroker)
     assert await other.errors() == {0: E.NONE}
 
 
-async def test_a_produce_that_waits_is_fenced_when_a_newer_connection_overtakes_it(
+async def test_transactional_produce_overtaken_by_a_newer_connection_is_fenced(
     broker: LeadingBroker,
 ) -> None:
     broker.verifier.hold = True
@@ -428,7 +452,9 @@ async def test_produce_on_an_older_connection_is_not_fenced_in_newer_versions_or
         assert await answer.errors() == {0: E.NONE}
 
 
-async def test_produce_of_a_closed_connection_is_not_appended(broker: LeadingBroker) -> None:
+async def test_transactional_produce_of_a_closed_connection_is_not_appended(
+    broker: LeadingBroker,
+) -> None:
     broker.verifier.hold = True
     connection = broker.connect()
     gone = [broker.produce(connection, {0: batch(n)}) for n in range(2)]
@@ -441,7 +467,7 @@ async def test_produce_of_a_closed_connection_is_not_appended(broker: LeadingBro
     assert connection.produce_queue is None
 
 
-async def test_marker_before_a_part_of_a_large_produce_causes_another_verification(
+async def test_transactional_produce_with_a_marker_before_one_part_is_verified_again(
     tmp_path: Path,
 ) -> None:
     """A late repetition invalidated the guard before the part's slice: INVALID_TXN_STATE."""
@@ -466,7 +492,7 @@ async def test_marker_before_a_part_of_a_large_produce_causes_another_verificati
     assert broker.verifier.questions[-1][3] == (("t", last),)
 
 
-async def test_marker_between_a_large_produce_and_the_next_causes_another_verification(
+async def test_transactional_produce_after_a_marker_behind_a_large_one_is_verified_again(
     tmp_path: Path,
 ) -> None:
     """Both were in one question, and slices of the first were appended after its answer."""

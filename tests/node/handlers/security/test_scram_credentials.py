@@ -26,7 +26,7 @@ async def change(broker: OwnBroker, *changes: ScramChange) -> None:
     assert not any(item.error for item in result.items)
 
 
-async def test_user_removed_while_all_are_described_is_left_out(tmp_path: Path) -> None:
+async def test_scram_user_removed_during_a_description_is_omitted(tmp_path: Path) -> None:
     async with running(tmp_path) as broker:
         await change(broker, *(ScramChange(name, 1, b"s", b"k", b"k", 4_096) for name in USERS))
         context = RequestContext(broker.services, 1, "127.0.0.1")
@@ -47,7 +47,7 @@ async def test_user_removed_while_all_are_described_is_left_out(tmp_path: Path) 
         )
 
 
-async def test_user_with_one_refused_change_keeps_its_credentials(tmp_path: Path) -> None:
+async def test_scram_user_with_one_refused_change_keeps_its_credentials(tmp_path: Path) -> None:
     async with running(tmp_path) as broker:
         context = RequestContext(broker.services, 1, "127.0.0.1")
         password = {"iterations": 4_096, "salt": b"s", "salted_password": bytes(64)}
@@ -63,7 +63,7 @@ async def test_user_with_one_refused_change_keeps_its_credentials(tmp_path: Path
         assert not broker.services.state.scram_credentials
 
 
-async def test_refusal_of_all_changes_is_no_success(tmp_path: Path) -> None:
+async def test_scram_changes_that_are_all_refused_are_answered_with_errors(tmp_path: Path) -> None:
     async with running(tmp_path) as broker:
         await change(broker, ScramChange("alice", 1, b"s", b"k", b"k", 4_096))
         context = RequestContext(broker.services, 1, "127.0.0.1")

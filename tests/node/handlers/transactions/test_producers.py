@@ -69,7 +69,7 @@ def errors_of(results: Any) -> list[int]:
     return [p.partition_error_code for topic in results for p in topic.results_by_partition]
 
 
-async def test_every_version_makes_a_transaction(world: World) -> None:
+async def test_transaction_requests_of_every_version_complete_a_transaction(world: World) -> None:
     for version in range(7):
         who = await world.init(version)
         assert who.error_code == 0 and who.producer_epoch >= 0
@@ -87,7 +87,7 @@ async def test_every_version_makes_a_transaction(world: World) -> None:
             assert ended.producer_epoch == who.producer_epoch + 1
 
 
-async def test_fenced_producer_gets_the_error_of_its_version(world: World) -> None:
+async def test_fenced_producer_gets_the_error_of_its_request_version(world: World) -> None:
     old = await world.init()
     await world.init()
     for version in range(4):
@@ -103,7 +103,9 @@ async def test_fenced_producer_gets_the_error_of_its_version(world: World) -> No
 
 
 @pytest.mark.parametrize("version", [4, 5])
-async def test_brokers_of_kafka_may_verify_too(world: World, version: int) -> None:
+async def test_add_partitions_from_a_broker_of_kafka_verifies_a_transaction(
+    world: World, version: int
+) -> None:
     who = await world.init()
     answer = await world.add(who, version, (0, 1))
     assert answer.error_code == 0
@@ -116,7 +118,7 @@ async def test_brokers_of_kafka_may_verify_too(world: World, version: int) -> No
     assert errors_of(answer.results_by_transaction[0].topic_results) == missing
 
 
-async def test_one_missing_partition_keeps_the_others_out(world: World) -> None:
+async def test_add_partitions_with_one_unknown_partition_adds_none(world: World) -> None:
     who = await world.init()
     added = await world.add(who, 3, (0, 9))
     assert errors_of(added.results_by_topic_v3_and_below) == [
@@ -126,7 +128,7 @@ async def test_one_missing_partition_keeps_the_others_out(world: World) -> None:
     assert world.node.state() == "Empty"
 
 
-async def test_invalid_requests_are_refused(world: World) -> None:
+async def test_transaction_request_that_is_invalid_is_refused(world: World) -> None:
     assert (await world.init(transactional_id="")).error_code == E.INVALID_REQUEST
     assert (await world.init(producer_id=5)).error_code == E.INVALID_REQUEST
     assert (await world.init(producer_epoch=5)).error_code == E.INVALID_REQUEST
@@ -139,7 +141,7 @@ async def test_invalid_requests_are_refused(world: World) -> None:
     assert unknown.error_code == E.INVALID_PRODUCER_ID_MAPPING
 
 
-async def test_a_prepared_transaction_is_kept(world: World) -> None:
+async def test_init_producer_id_with_keep_prepared_keeps_the_transaction(world: World) -> None:
     who = await world.init(6, enable2_pc=True)
     await world.add(who)
     kept = await world.init(6, enable2_pc=True, keep_prepared_txn=True)
@@ -152,7 +154,7 @@ async def test_a_prepared_transaction_is_kept(world: World) -> None:
     await world.node.until_state("CompleteCommit")
 
 
-async def test_a_late_request_closes_its_connection(world: World) -> None:
+async def test_transaction_request_that_arrives_late_closes_its_connection(world: World) -> None:
     who = await world.init()
     await world.add(who)
     broker = world.broker
@@ -164,7 +166,7 @@ async def test_a_late_request_closes_its_connection(world: World) -> None:
     assert world.node.state() == "Ongoing"
 
 
-async def test_transactions_are_described(world: World) -> None:
+async def test_describe_transactions_shows_state_and_partitions(world: World) -> None:
     who = await world.init()
     await world.add(who, 3, (0, 1))
     answer = await world.ask(DESCRIBE, 0, transactional_ids=["id", "other", ""])
@@ -176,7 +178,7 @@ async def test_transactions_are_described(world: World) -> None:
     assert empty.error_code == E.INVALID_REQUEST
 
 
-async def test_transactions_are_listed_and_filtered(world: World) -> None:
+async def test_list_transactions_is_filtered_by_state_id_and_duration(world: World) -> None:
     for name in ("orders-1", "orders-2", "bills-1"):
         await world.init(transactional_id=name)
     who = await world.init()
@@ -207,13 +209,13 @@ async def test_transactions_are_listed_and_filtered(world: World) -> None:
 
 
 @pytest.mark.parametrize("text", [".*", "orders-[0-9]+", r"a\.b*", "a|b", "(?:a|b)c", "[*+{(]x"])
-def test_common_expressions_are_accepted(text: str) -> None:
+def test_list_transactions_pattern_that_is_common_is_accepted(text: str) -> None:
     assert compile_pattern(text).pattern == text
 
 
 @pytest.mark.parametrize(
     "text", ["(a+)+", "(a|a)*", ".*.*.*x", r"(a)\1", "(?=a)", "(?i)a", "(", "[", "a" * 257]
 )
-def test_expressions_that_could_take_long_are_not(text: str) -> None:
+def test_list_transactions_pattern_that_could_take_long_is_refused(text: str) -> None:
     with pytest.raises(InvalidRegularExpression):
         compile_pattern(text)

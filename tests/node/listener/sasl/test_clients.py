@@ -88,7 +88,9 @@ def librdkafka_options(
     }
 
 
-async def test_clients_log_in_by_each_mechanism(tmp_path: Path, certificates: Certificates) -> None:
+async def test_sasl_clients_log_in_with_each_mechanism(
+    tmp_path: Path, certificates: Certificates
+) -> None:
     async with broker_with_logins(tmp_path, certificates) as (broker, plain, secured):
         sent = 0
         for mechanism in MECHANISMS:
@@ -123,7 +125,7 @@ def _produce(options: dict[str, Any]) -> list[Any]:
     return errors
 
 
-async def test_wrong_passwords_are_refused_late_and_logged_without_them(
+async def test_sasl_wrong_password_is_refused_after_a_delay_and_logged_without_it(
     tmp_path: Path, certificates: Certificates, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "oncelog.server")
@@ -140,7 +142,7 @@ async def test_wrong_passwords_are_refused_late_and_logged_without_them(
     assert "falsch" not in caplog.text and "geheim" not in caplog.text
 
 
-async def test_users_are_made_described_and_removed_by_an_admin(
+async def test_scram_users_are_created_described_and_deleted_by_an_admin(
     tmp_path: Path, certificates: Certificates
 ) -> None:
     async with broker_with_logins(tmp_path, certificates) as (broker, plain, _):
@@ -169,7 +171,7 @@ def _administer(client: Any) -> None:
 
 
 @pytest.mark.in_turn
-async def test_librdkafka_logs_in_again_before_its_session_ends(
+async def test_librdkafka_client_reauthenticates_before_its_session_ends(
     tmp_path: Path, certificates: Certificates
 ) -> None:
     settings = {"connections_max_reauth_ms": "3000"}
@@ -192,7 +194,7 @@ async def test_librdkafka_logs_in_again_before_its_session_ends(
         del producer
 
 
-async def test_request_before_the_login_closes_the_connection(
+async def test_request_before_the_sasl_login_closes_the_connection(
     tmp_path: Path, certificates: Certificates, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "oncelog.server")

@@ -51,7 +51,7 @@ def token(password: bytes) -> bytes:
     return control.encode_request(api_keys.SASL_AUTHENTICATE, 0, values)
 
 
-async def test_request_behind_a_wrong_password_does_not_hurry_its_answer() -> None:
+async def test_request_behind_a_wrong_password_does_not_shorten_the_delay() -> None:
     async with serving() as bench:
         client = await bench.connect("L")
         await client.ask(HANDSHAKE, chosen())
@@ -76,7 +76,7 @@ async def test_request_behind_the_right_password_is_answered() -> None:
         assert (await client.receive())[1] == b"behind it"
 
 
-async def test_login_that_ends_while_answers_wait_lets_them_leave() -> None:
+async def test_sasl_login_that_fails_while_answers_wait_sends_them_first() -> None:
     async with serving(connections_max_reauth_ms=100) as bench:
         client, toys = await bench.connect("L"), bench.toys
         await client.ask(HANDSHAKE, chosen())
@@ -97,7 +97,7 @@ async def test_login_that_ends_while_answers_wait_lets_them_leave() -> None:
         assert toys.started == [b"first"]
 
 
-async def test_connection_that_reads_no_answers_before_its_login_is_closed(
+async def test_connection_that_reads_no_answers_before_its_sasl_login_is_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(server, "SWEEP_INTERVAL_S", 0.02)
@@ -117,7 +117,7 @@ async def test_connection_that_reads_no_answers_before_its_login_is_closed(
 
 
 @pytest.mark.parametrize("beyond", [0, 1])
-def test_too_long_token_is_refused_without_a_check(beyond: int) -> None:
+def test_oauth_token_that_is_too_long_is_refused_without_a_check(beyond: int) -> None:
     seen: list[str] = []
 
     def scram() -> ScramServer:

@@ -29,21 +29,21 @@ def logged_in(session_max_ms: int = 0) -> Login:
     return login
 
 
-def test_login_makes_the_principal() -> None:
+def test_sasl_login_sets_the_principal() -> None:
     login = logged_in()
     assert login.is_complete and str(login.principal) == "User:alice"
     assert not login.is_over(10**12)
 
 
 @pytest.mark.parametrize(("mechanism", "lasts_ms"), [("PLAIN", 5_000), ("OTHER", SESSION_MS)])
-def test_login_lasts_as_long_as_its_mechanism_says(mechanism: str, lasts_ms: int) -> None:
+def test_sasl_session_lifetime_follows_the_mechanism(mechanism: str, lasts_ms: int) -> None:
     login = new_login(SESSION_MS, {"PLAIN": 5_000})
     login.choose(mechanism, 0)
     assert login.take(ALICE, 0) == (b"", lasts_ms)
     assert login.is_over(lasts_ms) and not login.is_over(lasts_ms - 1)
 
 
-def test_wrong_password_ends_it_in_the_words_of_the_mechanism() -> None:
+def test_sasl_login_with_a_wrong_password_fails_with_the_message_of_its_mechanism() -> None:
     login = new_login()
     login.choose("PLAIN", 0)
     with pytest.raises(SaslAuthenticationFailed, match="Invalid username or password"):
@@ -53,7 +53,7 @@ def test_wrong_password_ends_it_in_the_words_of_the_mechanism() -> None:
         login.choose("PLAIN", 0)
 
 
-def test_message_out_of_form_is_refused_in_the_usual_words() -> None:
+def test_sasl_message_that_is_malformed_is_refused_with_the_usual_message() -> None:
     login = new_login()
     login.choose("PLAIN", 0)
     with pytest.raises(
@@ -64,7 +64,7 @@ def test_message_out_of_form_is_refused_in_the_usual_words() -> None:
         login.take(b"x", 0)
 
 
-def test_unknown_mechanism_is_refused_and_ends_it() -> None:
+def test_sasl_handshake_with_an_unknown_mechanism_is_refused() -> None:
     login = new_login()
     with pytest.raises(Unsupported, match="Unsupported SASL mechanism GSSAPI"):
         login.choose("GSSAPI", 0)
@@ -72,7 +72,7 @@ def test_unknown_mechanism_is_refused_and_ends_it() -> None:
 
 
 @pytest.mark.parametrize("first", ["token", "two handshakes"])
-def test_steps_in_another_order_are_illegal(first: str) -> None:
+def test_sasl_steps_in_another_order_are_illegal(first: str) -> None:
     login = new_login()
     if first == "two handshakes":
         login.choose("PLAIN", 0)
@@ -80,12 +80,12 @@ def test_steps_in_another_order_are_illegal(first: str) -> None:
         login.take(ALICE, 0) if first == "token" else login.choose("PLAIN", 0)
 
 
-def test_token_after_the_login_is_illegal_in_kafkas_words() -> None:
+def test_sasl_token_after_the_login_is_illegal_with_the_message_of_kafka() -> None:
     with pytest.raises(IllegalSaslState, match="after successful authentication"):
         logged_in().take(ALICE, 0)
 
 
-def test_session_ends_unless_the_client_logs_in_again() -> None:
+def test_sasl_session_ends_unless_the_client_reauthenticates() -> None:
     login = logged_in(SESSION_MS)
     assert (login.is_over(SESSION_MS - 1), login.is_over(SESSION_MS)) == (False, True)
     login.choose("PLAIN", SESSION_MS - 10)
@@ -95,7 +95,7 @@ def test_session_ends_unless_the_client_logs_in_again() -> None:
     assert login.is_over(2 * SESSION_MS - 5)
 
 
-def test_login_again_within_a_second_is_illegal_and_changes_nothing() -> None:
+def test_sasl_reauthentication_within_a_second_is_illegal() -> None:
     login = logged_in(SESSION_MS)
     with pytest.raises(IllegalSaslState):
         login.choose("PLAIN", AGAIN_AFTER_MS - 1)
@@ -111,7 +111,9 @@ def test_login_again_within_a_second_is_illegal_and_changes_nothing() -> None:
         ("PLAIN", WRONG, "Invalid username or password"),
     ],
 )
-def test_login_again_as_another_principal_fails(mechanism: str, token: bytes, says: str) -> None:
+def test_sasl_reauthentication_as_another_principal_fails(
+    mechanism: str, token: bytes, says: str
+) -> None:
     login = logged_in(SESSION_MS)
 
     def again() -> None:
@@ -123,7 +125,7 @@ def test_login_again_as_another_principal_fails(mechanism: str, token: bytes, sa
     assert not login.is_complete
 
 
-def test_every_state_is_in_the_table() -> None:
+def test_sasl_login_state_table_has_every_state() -> None:
     assert set(ALLOWED) == set(LoginState)
 
 
@@ -134,7 +136,7 @@ STEPS = st.one_of(
 
 
 @given(st.lists(st.tuples(STEPS, st.integers(0, 3_000)), max_size=12))
-def test_any_steps_keep_the_first_principal_or_fail(
+def test_sasl_login_with_any_steps_keeps_its_first_principal_or_fails(
     steps: list[tuple[str | bytes, int]],
 ) -> None:
     login, now_ms, first = new_login(SESSION_MS), 0, None

@@ -82,7 +82,7 @@ def verifier(keys: Path, **settings: Any) -> TokenVerifier:
     return TokenVerifier(given_settings, lambda: NOW_S, LOG)
 
 
-def test_tokens_signed_by_the_keys_name_their_principal(keys: Path) -> None:
+def test_oauth_token_signed_by_a_known_key_names_its_principal(keys: Path) -> None:
     expected = TokenIdentity("alice", (60 + 30) * 1000)
     assert verifier(keys).verify(token()) == expected
     assert verifier(keys).verify(token(kid="r", key=RSA, alg="PS384")) == expected
@@ -116,7 +116,7 @@ BAD = {  # signatures differ from run to run, so tests are named by what is wron
 
 
 @pytest.mark.parametrize("bad", BAD.values(), ids=BAD.keys())
-def test_tokens_that_are_not_for_us_are_refused(keys: Path, bad: str) -> None:
+def test_oauth_token_for_another_audience_or_issuer_is_refused(keys: Path, bad: str) -> None:
     with pytest.raises(FailedLogin):
         verifier(keys).verify(bad)
 
@@ -125,7 +125,7 @@ def test_tokens_that_are_not_for_us_are_refused(keys: Path, bad: str) -> None:
     ("bad", "why"),
     [("another audience", "Audience"), ("expired", "has expired"), ("unknown key", "of the JWKS")],
 )
-def test_the_log_says_why_a_token_is_refused_and_holds_no_token(
+def test_oauth_token_refusal_is_logged_with_its_reason_and_without_the_token(
     keys: Path, bad: str, why: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO), pytest.raises(FailedLogin):
@@ -134,14 +134,14 @@ def test_the_log_says_why_a_token_is_refused_and_holds_no_token(
 
 
 @given(st.text(max_size=80))
-def test_any_text_is_a_token_or_refused(tmp_path_factory: Any, text: str) -> None:
+def test_oauth_token_of_any_text_is_accepted_or_refused(tmp_path_factory: Any, text: str) -> None:
     file = tmp_path_factory.getbasetemp() / "any.json"
     file.write_text(jwks())
     with pytest.raises(FailedLogin):
         verifier(file).verify(text)
 
 
-def test_keys_are_read_again_when_their_file_changes(keys: Path) -> None:
+def test_oauth_key_file_that_changes_is_read_again(keys: Path) -> None:
     found = verifier(keys)
     keys.write_text('{"keys": []} broken')
     found.refresh()
@@ -189,7 +189,7 @@ class Provider:
 HTTP = b"HTTP/1.0 200 OK\r\n\r\n"
 
 
-async def test_address_that_fails_is_asked_again_soon(
+async def test_oauth_key_address_that_fails_is_asked_again_soon(
     keys: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tokens, "AGAIN_S", 0.0)
@@ -204,7 +204,7 @@ async def test_address_that_fails_is_asked_again_soon(
         assert provider.answers == []
 
 
-async def test_keys_are_read_again_for_a_token_by_an_unknown_key_but_not_often(
+async def test_oauth_keys_are_fetched_again_for_an_unknown_key_at_a_limited_rate(
     keys: Path,
 ) -> None:
     new = json.loads(ECAlgorithm.to_jwk(OTHER.public_key())) | {"kid": "new"}
@@ -222,7 +222,7 @@ async def test_keys_are_read_again_for_a_token_by_an_unknown_key_but_not_often(
         assert provider.answers == [b"not asked"]
 
 
-async def test_address_that_sends_slowly_is_abandoned_after_a_deadline(
+async def test_oauth_key_address_that_answers_slowly_is_abandoned_at_its_deadline(
     keys: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tokens, "FETCH_TIMEOUT_S", 0.5)
@@ -243,7 +243,7 @@ async def test_address_that_sends_slowly_is_abandoned_after_a_deadline(
         ({"sasl_oauthbearer_expected_audience": ()}, "expected.audience"),
     ],
 )
-def test_settings_that_would_take_any_token_are_refused(
+def test_oauth_settings_that_would_accept_any_token_are_refused(
     keys: Path, settings: dict[str, Any], says: str
 ) -> None:
     usual: dict[str, Any] = {
@@ -258,7 +258,7 @@ def test_settings_that_would_take_any_token_are_refused(
 @pytest.mark.parametrize(
     "data", [b"", b"[]", b"{}", b'{"keys": 1}', b"x" * (1024 * 1024 + 1)], ids=map(str, range(5))
 )
-def test_keys_out_of_form_are_refused(data: bytes) -> None:
+def test_oauth_keys_that_are_malformed_are_refused(data: bytes) -> None:
     with pytest.raises(InvalidConfig):
         read_keys(data)
 
@@ -269,7 +269,7 @@ def accepting(text: str) -> TokenIdentity:
     return TokenIdentity("alice", 5)
 
 
-def test_server_accepts_a_good_token_and_explains_a_refusal() -> None:
+def test_oauthbearer_server_accepts_a_good_token_and_explains_a_refusal() -> None:
     server, client = OauthbearerServer(accepting), OauthbearerClient(Token(Secret("good")))
     assert client.respond(server.respond(client.start())) is None
     assert (server.is_done, server.username, server.lifetime_ms) == (True, "alice", 5)
@@ -294,7 +294,9 @@ def test_server_accepts_a_good_token_and_explains_a_refusal() -> None:
         b"\xff",
     ],
 )
-def test_message_out_of_form_or_for_another_is_refused(message: bytes) -> None:
+def test_oauthbearer_message_that_is_malformed_or_for_another_user_is_refused(
+    message: bytes,
+) -> None:
     server = OauthbearerServer(accepting)
     with pytest.raises(FailedLogin):
         server.respond(message)
@@ -303,19 +305,19 @@ def test_message_out_of_form_or_for_another_is_refused(message: bytes) -> None:
     assert not server.is_done
 
 
-def test_extensions_and_the_own_name_are_taken() -> None:
+def test_oauthbearer_extensions_and_own_authorization_id_are_accepted() -> None:
     server = OauthbearerServer(accepting)
     message = b"n,a=alice,\x01auth=Bearer good\x01traceId=1 2\x01\x01"
     assert server.respond(message) == b"" and server.is_done
 
 
-def test_every_state_of_the_server_is_in_the_table() -> None:
+def test_oauthbearer_server_state_table_has_every_state() -> None:
     assert set(ALLOWED) == set(OauthState)
     assert json.loads(REFUSAL) == {"status": "invalid_token"}
 
 
 @pytest.mark.in_turn
-async def test_librdkafka_logs_in_by_tokens_and_again_before_they_end(
+async def test_librdkafka_client_with_tokens_reauthenticates_before_they_expire(
     tmp_path: Path, keys: Path
 ) -> None:
     (port,) = free_ports(1)

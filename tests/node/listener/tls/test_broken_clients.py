@@ -73,7 +73,7 @@ async def serving(certificates: Certificates) -> AsyncIterator[tuple[Bench, RawC
         client.writer.transport.abort()
 
 
-async def test_completing_an_answer_to_a_client_that_broke_tls_raises_nothing(
+async def test_tls_answer_to_a_client_that_broke_the_protocol_raises_nothing(
     certificates: Certificates, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "oncelog.test")
@@ -89,7 +89,9 @@ async def test_completing_an_answer_to_a_client_that_broke_tls_raises_nothing(
     ]
 
 
-async def test_bytes_behind_the_end_of_a_client_are_not_kept(certificates: Certificates) -> None:
+async def test_tls_bytes_after_the_close_of_a_client_are_not_kept(
+    certificates: Certificates,
+) -> None:
     """The connection stays for a while, since a produce without an answer waits."""
     async with serving(certificates) as (bench, client):
         await until(lambda: bench.server.connection_count == 1)
@@ -136,7 +138,7 @@ def change_keys(port: int, times: int) -> int:
     return times
 
 
-async def test_changes_of_keys_with_unread_answers_fill_no_memory(
+async def test_tls_key_updates_with_unread_answers_use_bounded_memory(
     certificates: Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     most_bytes, made = 0, TlsTransport.connection_made

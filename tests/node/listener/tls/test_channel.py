@@ -61,7 +61,7 @@ def everything(channel: TlsChannel, room: int = 1 << 20) -> bytes:
     st.integers(1, 70_000),
     st.integers(1, 20_000),
 )
-def test_channel_reads_messages_of_a_client_in_pieces_of_any_size(
+def test_tls_channel_reads_messages_in_pieces_of_any_size(
     certificates: Certificates, messages: list[bytes], piece: int, room: int
 ) -> None:
     channel, peer = connected(certificates)
@@ -77,7 +77,7 @@ def test_channel_reads_messages_of_a_client_in_pieces_of_any_size(
 
 
 @pytest.mark.parametrize("piece", [1, 4, 5, 6, 27, 65_536])
-def test_channel_reads_few_records_at_once_however_small_they_are(
+def test_tls_channel_reads_few_records_at_once_however_small(
     certificates: Certificates, piece: int
 ) -> None:
     channel, peer = connected(certificates)
@@ -95,7 +95,7 @@ def test_channel_reads_few_records_at_once_however_small_they_are(
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.integers(0, 3 * SLICE_BYTES), max_size=6))
-def test_channel_sends_queued_buffers_in_slices_and_in_order(
+def test_tls_channel_sends_queued_buffers_in_slices_and_in_order(
     certificates: Certificates, sizes: list[int]
 ) -> None:
     channel, peer = connected(certificates)
@@ -112,7 +112,7 @@ def test_channel_sends_queued_buffers_in_slices_and_in_order(
     assert found == b"".join(buffers)
 
 
-def test_short_buffers_are_joined_to_one_record(certificates: Certificates) -> None:
+def test_tls_channel_joins_short_buffers_to_one_record(certificates: Certificates) -> None:
     channel, _ = connected(certificates)
     channel.queue([b"a", b"", b"bc", b"d" * 100])
     encrypted = channel.encrypt_slice()
@@ -120,7 +120,9 @@ def test_short_buffers_are_joined_to_one_record(certificates: Certificates) -> N
     assert len(encrypted) < 103 + 40
 
 
-def test_end_of_the_client_leaves_the_other_direction_open(certificates: Certificates) -> None:
+def test_tls_close_of_the_client_leaves_the_other_direction_open(
+    certificates: Certificates,
+) -> None:
     channel, peer = connected(certificates)
     peer.tls.write(b"last")
     with pytest.raises(ssl.SSLWantReadError):
@@ -134,7 +136,7 @@ def test_end_of_the_client_leaves_the_other_direction_open(certificates: Certifi
     assert peer.outgoing.pending == 0
 
 
-def test_plain_text_is_known_by_its_first_byte(certificates: Certificates) -> None:
+def test_plaintext_is_recognized_by_its_first_byte(certificates: Certificates) -> None:
     channel = TlsChannel(certificates.credentials().context)
     channel.receive(b"")
     with pytest.raises(NotTls):
@@ -143,7 +145,7 @@ def test_plain_text_is_known_by_its_first_byte(certificates: Certificates) -> No
 
 @settings(deadline=None)
 @given(st.binary(min_size=1, max_size=300), st.integers(0, 200))
-def test_malformed_bytes_are_typed_errors(
+def test_tls_malformed_bytes_raise_typed_errors(
     certificates: Certificates, noise: bytes, position: int
 ) -> None:
     channel = TlsChannel(certificates.credentials().context)
@@ -159,7 +161,7 @@ def test_malformed_bytes_are_typed_errors(
     assert not channel.is_established
 
 
-def test_record_before_a_broken_one_is_read(certificates: Certificates) -> None:
+def test_tls_record_before_a_broken_one_is_read(certificates: Certificates) -> None:
     channel, peer = connected(certificates)
     peer.tls.write(b"good")
     channel.receive(peer.outgoing.read())

@@ -33,7 +33,7 @@ async def tls_broker(root: Path, certificates: Certificates) -> AsyncIterator[tu
         await broker.stop()
 
 
-async def test_clients_with_certificates_produce_and_consume(
+async def test_tls_clients_with_certificates_produce_and_consume(
     tmp_path: Path, certificates: Certificates
 ) -> None:
     value = b"x" * 700_000

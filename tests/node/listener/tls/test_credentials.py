@@ -32,7 +32,7 @@ def shown_by(certificates: Certificates, context: ssl.SSLContext) -> str:
     return next(value for part in subject for name, value in part if name == "commonName")  # type: ignore[misc,union-attr]
 
 
-def test_key_and_certificates_may_stand_in_values(certificates: Certificates) -> None:
+def test_tls_key_and_certificates_may_be_given_as_text(certificates: Certificates) -> None:
     text = (certificates.folder / "broker.pem").read_text()
     at = text.index("-----BEGIN CERTIFICATE")
     values = certificates.settings(
@@ -56,7 +56,7 @@ def test_key_and_certificates_may_stand_in_values(certificates: Certificates) ->
         ({"ssl_client_auth": "required", "ssl_truststore_location": "/no.pem"}, "No such file"),
     ],
 )
-def test_unusable_certificates_are_refused_with_a_sentence(
+def test_tls_certificates_that_are_unusable_are_refused_with_a_sentence(
     certificates: Certificates, changed: dict[str, str], says: str
 ) -> None:
     given = {key: text.format(folder=certificates.folder) for key, text in changed.items()}
@@ -65,7 +65,7 @@ def test_unusable_certificates_are_refused_with_a_sentence(
     assert says in str(caught.value)
 
 
-def test_changed_file_is_loaded_and_a_broken_one_is_not(
+def test_tls_certificate_file_that_changes_is_loaded_unless_broken(
     certificates: Certificates, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, LOG.name)
@@ -91,19 +91,21 @@ def test_changed_file_is_loaded_and_a_broken_one_is_not(
     ("rules", "name"),
     [("DEFAULT", "CN=alice,O=Example"), ("RULE:^CN=(.*?),.*$/$1/U,DEFAULT", "ALICE")],
 )
-def test_principal_is_the_mapped_subject(certificates: Certificates, rules: str, name: str) -> None:
+def test_tls_principal_is_the_mapped_subject(
+    certificates: Certificates, rules: str, name: str
+) -> None:
     found = certificates.credentials(ssl_principal_mapping_rules=rules)
     subject = ((("organizationName", "Example"),), (("commonName", "alice"),))
     assert found.principal_of({"subject": subject}) == Principal("User", name)
     assert found.principal_of(None) == ANONYMOUS
 
 
-def test_client_that_no_rule_fits_is_anonymous(certificates: Certificates) -> None:
+def test_tls_client_without_a_matching_rule_is_anonymous(certificates: Certificates) -> None:
     found = certificates.credentials(ssl_principal_mapping_rules="RULE:^nobody$/x/")
     assert found.principal_of({"subject": ((("commonName", "alice"),),)}) == ANONYMOUS
 
 
-def test_passwords_of_a_configuration_are_never_shown(
+def test_tls_configuration_printed_shows_no_password(
     certificates: Certificates, tmp_path: Path
 ) -> None:
     key = (certificates.folder / "broker.pem").read_text()

@@ -22,7 +22,7 @@ from oncelog.node.listener.tls.distinguished_name import distinguished_name
         ([], ""),
     ],
 )
-def test_subject_is_written_as_java_writes_it(
+def test_tls_subject_is_formatted_like_java_does(
     subject: list[list[tuple[str, str]]], name: str
 ) -> None:
     assert distinguished_name(subject) == name

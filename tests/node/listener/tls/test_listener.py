@@ -46,7 +46,9 @@ def quick_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 15_000, 17_000, SLICE_BYTES, 5 * MIB])
-async def test_requests_and_answers_of_any_size_pass(certificates: Certificates, size: int) -> None:
+async def test_tls_requests_and_answers_of_any_size_pass(
+    certificates: Certificates, size: int
+) -> None:
     async with serving(certificates) as bench:
         client = await bench.connect("SSL", ssl=certificates.client())
         for letter in (b"x", b"y"):
@@ -55,7 +57,7 @@ async def test_requests_and_answers_of_any_size_pass(certificates: Certificates,
         assert await plain.ask(ECHO, b"beside it") == b"beside it"
 
 
-async def test_many_small_requests_in_one_go_are_answered_in_order(
+async def test_tls_requests_sent_together_are_answered_in_order(
     certificates: Certificates,
 ) -> None:
     async with serving(certificates) as bench:
@@ -66,7 +68,7 @@ async def test_many_small_requests_in_one_go_are_answered_in_order(
             assert await client.receive() == (number + 1, b"%d" % number)
 
 
-async def test_answer_that_is_not_taken_is_counted_and_sent_later(
+async def test_tls_answer_that_is_not_read_is_counted_and_sent_later(
     certificates: Certificates,
 ) -> None:
     async with serving(certificates) as bench:
@@ -82,7 +84,7 @@ async def test_answer_that_is_not_taken_is_counted_and_sent_later(
         await until(lambda: bench.server.budget.held_bytes == 0)
 
 
-async def test_large_answer_does_not_keep_the_loop(certificates: Certificates) -> None:
+async def test_tls_answer_that_is_large_is_encrypted_in_slices(certificates: Certificates) -> None:
     """The answer is encrypted in slices: between any two of them the loop turns."""
     async with serving(certificates) as bench:
         client = await bench.connect("SSL", ssl=certificates.client())
@@ -101,7 +103,7 @@ async def test_large_answer_does_not_keep_the_loop(certificates: Certificates) -
         assert turns > 20 * MIB / SLICE_BYTES / 8
 
 
-async def test_client_that_sends_its_end_gets_its_answers(certificates: Certificates) -> None:
+async def test_tls_client_that_half_closes_gets_its_answers(certificates: Certificates) -> None:
     """After a half-close the requests that were read before are executed."""
     async with serving(certificates) as bench:
         client = await bench.connect("SSL", ssl=certificates.client())
@@ -115,7 +117,7 @@ async def test_client_that_sends_its_end_gets_its_answers(certificates: Certific
         await until(lambda: b"more" in bench.toys.pending)
 
 
-async def test_client_with_a_certificate_is_its_principal(certificates: Certificates) -> None:
+async def test_tls_client_with_a_certificate_has_its_principal(certificates: Certificates) -> None:
     async with serving(certificates, auth="required") as bench:
         client = await bench.connect("SSL", ssl=certificates.client(certificate=True))
         assert await client.ask(ECHO, b"a") == b"a"
@@ -133,7 +135,7 @@ async def test_client_with_a_certificate_is_its_principal(certificates: Certific
         ("none", b"\x16\x03\x01\0\x05abcde", "TLS failed"),
     ],
 )
-async def test_bytes_that_are_no_tls_close_the_connection_with_a_reason(
+async def test_tls_listener_given_other_bytes_closes_with_a_reason(
     certificates: Certificates, caplog: pytest.LogCaptureFixture, auth: str, sent: bytes, says: str
 ) -> None:
     caplog.set_level(logging.INFO, "oncelog.test")
@@ -150,7 +152,7 @@ async def test_bytes_that_are_no_tls_close_the_connection_with_a_reason(
     assert [says in message for message in caplog.messages] == [True]
 
 
-async def test_client_without_a_certificate_is_refused_with_a_reason(
+async def test_tls_client_without_a_required_certificate_is_refused_with_a_reason(
     certificates: Certificates, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "oncelog.test")
@@ -166,7 +168,7 @@ async def test_client_without_a_certificate_is_refused_with_a_reason(
     ]
 
 
-async def test_tls_on_a_plain_listener_is_distinguished_from_garbage(
+async def test_tls_client_on_a_plaintext_listener_is_reported_as_tls(
     certificates: Certificates, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "oncelog.test")
@@ -179,7 +181,9 @@ async def test_tls_on_a_plain_listener_is_distinguished_from_garbage(
 
 
 @pytest.mark.usefixtures("quick_sweep")
-async def test_handshakes_take_places_and_end_at_their_deadline(certificates: Certificates) -> None:
+async def test_tls_handshakes_are_limited_and_end_at_their_deadline(
+    certificates: Certificates,
+) -> None:
     limits = {"max_connections": 3, "first_request_timeout_ms": 1000}
     async with serving(certificates, **limits) as bench:
         port = bench.server.ports["SSL"]
@@ -196,7 +200,7 @@ async def test_handshakes_take_places_and_end_at_their_deadline(certificates: Ce
             writer.transport.abort()
 
 
-async def test_closed_connection_is_freed_without_the_collector(
+async def test_tls_connection_that_closed_is_freed_without_garbage_collection(
     certificates: Certificates,
 ) -> None:
     """A handshake takes some 50 kB, and a broker's collector seldom runs."""
@@ -218,7 +222,7 @@ def channels() -> int:
     return sum(type(each) is TlsChannel for each in gc.get_objects())
 
 
-async def test_connections_leave_nothing_behind(certificates: Certificates) -> None:
+async def test_tls_connections_that_closed_leave_no_memory(certificates: Certificates) -> None:
     async with serving(certificates) as bench:
         for _ in range(3):
             client = await bench.connect("SSL", ssl=certificates.client())

@@ -46,7 +46,7 @@ def test_read_process_write_job_with_all_offsets_committed_is_clean() -> None:
     assert job.names(**{"in": 6}) == set()
 
 
-def test_read_process_write_job_whose_offsets_disappeared_is_reported() -> None:
+def test_read_process_write_job_with_vanished_offsets_is_reported() -> None:
     job = Job()
     job.did(0, 6)
     assert job.names(**{"in": -1}) == {"offset-gap"}

@@ -147,7 +147,7 @@ def test_drain_after_one_exit_waits_until_the_application_is_idle(
 
 
 @pytest.mark.parametrize(("last_try_s", "is_restless"), [(600.0, True), (-10.0, False)])
-def test_drain_with_an_instance_whose_requests_are_refused_names_it(
+def test_drain_with_an_instance_that_is_always_refused_names_it(
     tmp_path: Path, quickly: None, last_try_s: float, is_restless: bool
 ) -> None:
     drained = drain(tmp_path, Offsets(2), ["a", "b"])
