@@ -1,4 +1,4 @@
-"""Waiting in tests that have an event loop: for a condition with a deadline, or for some turns."""
+"""Wait in tests that have an event loop, for a condition with a deadline or for some turns."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,7 +11,7 @@ async def until(holds: Callable[[], object], timeout_s: float = 20) -> None:
 
 
 async def turns_until(holds: Callable[[], object], timeout_s: float = 20) -> int:
-    """Look in each turn of the loop; how many it took."""
+    """Run turns of the loop until a condition holds, and return their number."""
     turns = 0
     async with asyncio.timeout(timeout_s):
         while not holds():
@@ -21,6 +21,6 @@ async def turns_until(holds: Callable[[], object], timeout_s: float = 20) -> int
 
 
 async def settle(turns: int = 20) -> None:
-    """Let everything that can go on without anybody's help go on."""
+    """Let every task that can continue by itself continue."""
     for _ in range(turns):
         await asyncio.sleep(0)

@@ -26,7 +26,7 @@ ROOT = Path(__file__).parent
 
 
 def compile_once(config: pytest.Config) -> None:
-    """In two processes; nothing where there are no workers, or in one."""
+    """Compile each plugin once, when tests run in two or more processes."""
     state = config.stash.get(assertstate_key, None)
     if state is None or hasattr(config, "workerinput") or not config.getoption("numprocesses", 0):
         return

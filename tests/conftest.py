@@ -1,4 +1,4 @@
-"""Hooks of all tests: Kafka's jars, one worker for a module's cluster, a count of comparisons."""
+"""Hooks of all tests, for Kafka's jars, clusters shared by a module, and counts of comparisons."""
 
 import asyncio
 import gc
@@ -74,7 +74,7 @@ def pytest_runtest_setup() -> None:
 
 
 def _compile_plugins_once() -> None:
-    """Leave the asserts of packages that bring a plugin as they are: they hold no tests.
+    """Leave the assert statements of plugin packages unchanged, since they have no tests.
 
     pytest rewrites all modules of such a distribution, and that is the whole of ours. Where no
     bytecode may be written, each worker would compile hundreds of them anew.
@@ -120,7 +120,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 async def _with_fixtures(test: pytest.Function) -> None:
-    """Run a test in the loop in which its fixtures made by @asynccontextmanager live."""
+    """Run a test in the event loop of its @asynccontextmanager fixtures."""
     async with asyncio.timeout(HANGS_AFTER_S), AsyncExitStack() as stack:
         given = {name: test.funcargs[name] for name in inspect.signature(test.obj).parameters}
         for name, value in given.items():
@@ -132,20 +132,20 @@ async def _with_fixtures(test: pytest.Function) -> None:
 
 @pytest.fixture(scope="session")
 def kafka_as_it_comes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The bootstrap line of one node of Apache Kafka; xdist's group "kafka as it comes" has it."""
+    """Return the bootstrap line of one Apache Kafka for xdist's group "kafka as it comes"."""
     with KafkaPeer(tmp_path_factory.mktemp("kafka")) as peer:
         yield peer.bootstrap
 
 
 @pytest.fixture(scope="session")
 def kafka_that_prepares(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """One with two-phase commit; xdist's group "our client" has it."""
+    """Return the bootstrap line of a Kafka with two-phase commit for xdist's group "our client"."""
     with running(KAFKA, tmp_path_factory.mktemp("kafka")) as bootstrap:
         yield bootstrap
 
 
 def pytest_collection_finish() -> None:
-    """Keep thousands of tests and modules out of the collections that follow: 0.2 s each."""
+    """Keep thousands of collected tests out of later garbage collections of 0.2 s each."""
     gc.collect()
     gc.freeze()
 

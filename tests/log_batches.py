@@ -1,4 +1,4 @@
-"""Putting batches into logs, as a leader does, and finding what lies there."""
+"""Append batches to logs as a leader does, and find them there."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ COMPACTED = LogConfig(
 def append_as_leader(
     log: PartitionLog, batch: bytes | bytearray, *, epoch: int = 0, now_ms: int = 1, **options: Any
 ) -> AppendInfo:
-    """epoch: the leader's."""
+    """Append with the leader epoch `epoch`."""
     view = memoryview(bytearray(batch))
     header = decode_header(view)
     return log.append_as_leader(view, header, leader_epoch=epoch, now_ms=now_ms, **options)
@@ -35,7 +35,7 @@ def marker(
     at_ms: int = 1,
     **stamped: int,
 ) -> bytes:
-    """kind: a ControlType, or whether it commits."""
+    """Return a marker. `kind` is a ControlType, or whether it commits."""
     return encode_marker(
         ControlType(kind),
         producer_id=producer_id,
@@ -56,14 +56,14 @@ def end_transaction(
     now_ms: int | None = None,
     **of_marker: int,
 ) -> AppendInfo:
-    """Append a marker as its coordinator does. at_ms: its timestamp; now_ms: the log's clock."""
+    """Append a marker as its coordinator does, with timestamp `at_ms` and log time `now_ms`."""
     batch = marker(producer_id, kind, at_ms=at_ms, **of_marker)
     now_ms = at_ms if now_ms is None else now_ms
     return append_as_leader(log, batch, epoch=epoch, now_ms=now_ms, origin=Origin.COORDINATOR)
 
 
 def clean(cleaner: LogCleaner, log: PartitionLog, now_ms: int) -> int | None:
-    """How many groups of segments were replaced; None where the log is clean enough."""
+    """Return how many groups of segments were replaced, or None where the log is clean enough."""
     cleaning = cleaner.begin([log], now_ms)
     if cleaning is None:
         return None

@@ -1,4 +1,4 @@
-"""Opening and deleting a partition at once; brokers do it in steps, in another thread."""
+"""Open and delete a partition in one call. Brokers do it in steps in another thread."""
 
 from oncelog.runtime.steps import run_to_end
 from oncelog.storage.directory.log_directory import LogDirectory

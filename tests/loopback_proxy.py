@@ -1,4 +1,4 @@
-"""A way to a broker in threads; what clients send goes through `forward`."""
+"""A proxy to a broker in threads. Bytes of clients go through `forward`."""
 
 import contextlib
 import socket
@@ -8,7 +8,7 @@ from typing import Self
 
 
 class LoopbackProxy:
-    """Listens on loopback; use as a context manager. `target` may be set later."""
+    """A proxy that listens on loopback. Use it as a context manager. `target` may be set later."""
 
     def __init__(self, target: tuple[str, int] = ("127.0.0.1", 0)) -> None:
         self.target = target
@@ -30,7 +30,7 @@ class LoopbackProxy:
             thread.join(10)
 
     def forward(self) -> Callable[[bytes], object]:
-        """For a new connection: what gets its bytes before they go on, b"" at their end."""
+        """Return the filter of a new connection's bytes, which gets b"" at their end."""
         raise NotImplementedError
 
     def _accept(self) -> None:

@@ -1,4 +1,4 @@
-"""Batches with a right checksum that do not hold what they claim, and Apache Kafka's answers.
+"""Batches with a right checksum and false claims, and Apache Kafka's answers to them.
 
 The answers were recorded from Apache Kafka 4.4.0 on 2026-11-26 by Produce version 7, for a topic
 with its default configs. -1 is UNKNOWN_SERVER_ERROR, where Kafka fails and we refuse (87).
@@ -35,7 +35,7 @@ def record(
     tail: bytes = b"\0",
     length: int | None = None,
 ) -> bytes:
-    """tail: from the number of headers on. length: the one that is written."""
+    """Return a record. `tail` begins at the number of headers, `length` is the written one."""
     deltas = encode_varint(timestamp_delta) + encode_varint(offset_delta)
     fields = encode_varint(len(key)) + key + encode_varint(len(value)) + value
     inner = b"\0" + deltas + fields + tail
@@ -63,7 +63,7 @@ def batch(
 
 
 def lying_batches(now_ms: int) -> tuple[LyingBatch, ...]:
-    """All of them, with times around `now_ms`."""
+    """Return all such batches with timestamps around `now_ms`."""
     one, two = record(), record(value=bytes(20)) + record(1, value=bytes(20))
     refused = (INVALID_RECORD,) * 4
 

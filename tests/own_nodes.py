@@ -1,4 +1,4 @@
-"""Nodes that run a program of the tests: with a planted bug, or a point at which they die.
+"""Nodes that run a program of the tests, with a planted bug or a point at which they die.
 
 Only what Python runs is another thing; environment, directory, log and pid file are a node's own.
 """

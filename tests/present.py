@@ -1,4 +1,4 @@
-"""For type checkers: what a test knows to be there."""
+"""Return a value without None for type checkers."""
 
 from typing import TypeVar
 

@@ -1,4 +1,4 @@
-"""Bodies of requests: Produce and Fetch have codecs by hand."""
+"""Bodies of Produce and Fetch requests, which have hand-written codecs."""
 
 from typing import Any
 

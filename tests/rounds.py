@@ -1,4 +1,4 @@
-"""Which cases of a large set run in a build: a part each time, and all in turn.
+"""The cases of a large set that run in a build, a part each time and all in turn.
 
 The marks `chaos` and `soak` run whole sets. Of the tests that are marked `in_turn` the default run
 takes one in three, each day others; `-m in_turn`, a path or `-k` takes all that are asked for.
@@ -21,7 +21,7 @@ def round_number() -> int:
 
 
 def chosen(number: int, count: int, cases: Sequence[Case]) -> list[Case]:
-    """Return `count` of the cases; each round goes on where the one before it ended."""
+    """Return `count` of the cases. Each round continues where the one before ended."""
     return [cases[(number * count + i) % len(cases)] for i in range(count)]
 
 

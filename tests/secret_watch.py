@@ -21,7 +21,7 @@ KEY = b"PRIVATE KEY"
 
 
 class SecretWatch(threading.Thread):
-    """A search in a `with`; its end fails if it found a secret, or had none to search for."""
+    """A search in a `with`. Its end fails if a secret was found, or none was searched for."""
 
     def __init__(self, *folders: Path) -> None:
         super().__init__(daemon=True)

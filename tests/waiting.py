@@ -7,7 +7,7 @@ from collections.abc import Callable
 def until(
     holds: Callable[[], object], what: str | Callable[[], str] = "", timeout_s: float = 30.0
 ) -> None:
-    """Return when it holds; AssertionError with `what` when it does not come to hold."""
+    """Return when the condition is true. Raise AssertionError with `what` after the timeout."""
     deadline = time.monotonic() + timeout_s
     while not holds():
         assert time.monotonic() < deadline, what() if callable(what) else what

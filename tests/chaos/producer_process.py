@@ -84,7 +84,7 @@ def kafka_python(bootstrap: str, report: Any) -> tuple[Any, Any, list[str]]:
 
 
 def main() -> None:
-    """Write until standard input ends, then wait for what is under way."""
+    """Write until standard input ends, then wait for the requests in flight."""
     library, bootstrap, topic, partitions, name, rate, file = sys.argv[1:]
     stop = threading.Event()
     threading.Thread(target=lambda: (sys.stdin.read(), stop.set()), daemon=True).start()

@@ -39,7 +39,7 @@ def batches(directory: Path) -> dict[int, bytes]:
 
 
 def assert_replicas_equal(nodes: list[Path], topic: str) -> int:
-    """Compare all replicas of a topic; return how many batches were compared."""
+    """Compare all replicas of a topic, and return how many batches were compared."""
     compared = 0
     names = {name for node in nodes for name in partition_directories(node, topic)}
     for name in sorted(names):
@@ -55,7 +55,7 @@ def assert_replicas_equal(nodes: list[Path], topic: str) -> int:
 
 
 def assert_derived_files_follow(directory: Path, work: Path, config: LogConfig) -> int:
-    """Replay the bare log of one replica and compare; return how many files were compared.
+    """Replay the bare log of one replica, and return how many files were compared.
 
     A recovery leaves a snapshot at the end it found, in the middle of a segment: that one is
     compared with a replay up to there.

@@ -1,4 +1,4 @@
-"""`oncelog chaos run`: faults of every kind under load from real clients, and nothing is broken.
+"""Test `oncelog chaos run` with faults of every kind under load from real clients.
 
 The default run takes a sixth of the full size, which stands under the marker `chaos`. The long run
 (1,000 faults, 2 million operations, 45 minutes) is the command in docs/chaos.md.
@@ -33,7 +33,7 @@ def cpu_s_of_children() -> float:
 
 
 def attainable(wanted: int, cpu_s: float) -> int:
-    """The goal; less where others had the machine, and the run got less of it than that takes."""
+    """Return the goal, reduced in proportion when other processes had used the machine."""
     possible = (cpu_s - FIXED_CPU_S) / TRANSACTION_CPU_S
     if possible >= wanted:
         return wanted
@@ -47,7 +47,7 @@ def chaos(*arguments: str, timeout_s: float) -> tuple[int, str, str]:
 
 
 def assert_nothing_is_left(run: Path) -> None:
-    """No process that was told this directory, no port, no socket, no file beside it."""
+    """Assert that no process, port, socket or file of this directory is left."""
     file = layout.read(run / "cluster")
     assert file is not None
     assert not Path(file.peer_directory).exists()

@@ -118,7 +118,7 @@ class Unattended:
         return f"{self.name} {which}".encode()
 
     def go(self, last: str, *, is_commit: bool) -> None:
-        """Send requests up to and including `last`; their answers are ignored."""
+        """Send requests up to and including `last`, and ignore their answers."""
         for send in self._steps(last, is_commit=is_commit, mark=self.mark("at it")):
             send()
 

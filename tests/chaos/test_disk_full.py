@@ -1,4 +1,4 @@
-"""A full disk makes the broker step down from the partition, and the client notices nothing.
+"""Test that a full disk makes the broker give up the leadership, unnoticed by the client.
 
 The limit on the size of files is set from outside on the running process (prlimit), so every write
 beyond it fails as it does on a full disk, in the middle of a batch, too.

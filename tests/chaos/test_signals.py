@@ -1,4 +1,4 @@
-"""Each command that owns a cluster, or looks at one, leaves nothing when any signal ends it.
+"""Test that each command with a cluster leaves no process and no file when a signal ends it.
 
 The signal comes at each moment of its life.
 """
@@ -141,7 +141,7 @@ class Started:
         os.close(keys)
 
     def ended(self) -> int:
-        """Wait for its end; its exit code."""
+        """Wait until the command has ended, and return its exit code."""
         code = self.process.wait(END_TIMEOUT_S)
         os.close(self._keys)
         return code
@@ -171,7 +171,7 @@ class Started:
 
 
 class Looker:
-    """A command looks at a cluster elsewhere; it has a terminal of its own."""
+    """A command that shows a cluster elsewhere, with a terminal of its own."""
 
     def __init__(self, name: str, scratch: Path, cluster: Cluster) -> None:
         self.scratch, self._wanted = scratch, SHOWN[name]
@@ -211,7 +211,7 @@ class Looker:
         os.close(self.terminal)
 
     def ended(self) -> int:
-        """Read what it shows until it has ended; its exit code."""
+        """Read the output of the command until it has ended, and return its exit code."""
 
         def has_ended() -> bool:
             self._read()
@@ -265,7 +265,7 @@ def test_command_ended_by_a_signal_leaves_no_process_no_file_and_no_open_port(
 def test_command_with_a_closed_terminal_leaves_no_process_and_no_file(
     name: str, scratch: Path, tmp_path: Path
 ) -> None:
-    """SIGHUP comes, and output fails from then on."""
+    """The command gets SIGHUP, and each write to its terminal fails afterwards."""
     ours, theirs = pty.openpty()
     command = Started(name, scratch, tmp_path, theirs)
     os.close(theirs)

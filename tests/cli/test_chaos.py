@@ -1,4 +1,4 @@
-"""`oncelog chaos`: what it takes, what it refuses, and that a replay is the same run once more."""
+"""Test `oncelog chaos`: accepted and refused options, and a replay with the same settings."""
 
 import json
 from dataclasses import replace

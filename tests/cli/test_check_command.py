@@ -1,4 +1,4 @@
-"""`oncelog check` over a run's directory: words, evidence, exit codes."""
+"""Test `oncelog check` over a run's directory: words, evidence, exit codes."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""`up --feature`: a cluster for clients without KIP-890, or without the newer groups."""
+"""Test `up --feature`, which starts a cluster without KIP-890 or without the newer groups."""
 
 from pathlib import Path
 
@@ -33,7 +33,7 @@ def test_feature_levels_are_parsed_by_name() -> None:
 
 
 async def levels_of(bootstrap: str) -> list[dict[str, int]]:
-    """The levels as each broker tells a new client of them."""
+    """Return the feature levels that each broker shows to a new client."""
     async with Admin(bootstrap) as admin:
         nodes = list((await admin.view.refresh([])).brokers)
         return [{**(await admin.view.broker(node)).features} for node in nodes]

@@ -1,4 +1,4 @@
-"""The first words of the program: help by groups, completion, options that say what they are."""
+"""Test the program's help by groups, its completion, and the help text of each option."""
 
 import subprocess
 from shutil import which
@@ -20,7 +20,7 @@ def test_help_has_each_command_in_one_group(capsys: pytest.CaptureFixture[str]) 
 
 
 def undescribed(app: App, path: tuple[str, ...] = ()) -> list[str]:
-    """Return the options that help shows without a word."""
+    """Return the options that have no text in the help."""
     found: list[str] = []
     for name in app:
         inner = app[name]

@@ -1,4 +1,4 @@
-"""Tables, reports and logs in a terminal, with names that are made to take it over."""
+"""Test tables, reports and logs in a terminal with names that contain control sequences."""
 
 import os
 import pty
@@ -111,7 +111,7 @@ class opened:
 
 
 def in_terminal(*arguments: str) -> str:
-    """Return what a command writes to a terminal."""
+    """Return the output of a command in a terminal."""
     ours, theirs = pty.openpty()
     command = [sys.executable, "-P", "-m", "oncelog.cli", *arguments]
     with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs) as process:

@@ -1,4 +1,4 @@
-"""`oncelog inject`: what it takes, what it prints, how it ends."""
+"""Test `oncelog inject`: its options, its output and its exit codes."""
 
 import re
 import signal

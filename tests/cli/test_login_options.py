@@ -1,4 +1,4 @@
-"""Each command that takes --bootstrap can log in there: all have the same options."""
+"""Test that each command with --bootstrap has the same options for a login."""
 
 import inspect
 import sys

@@ -1,4 +1,4 @@
-"""Profiles and the environment: which cluster is meant where none lies in the directory."""
+"""Test profiles and the environment, which name the cluster when the directory has none."""
 
 import json
 import stat

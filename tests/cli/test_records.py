@@ -1,4 +1,4 @@
-"""`oncelog produce` and `oncelog consume`: places, groups, templates, and the way back."""
+"""Test `oncelog produce` and `oncelog consume`: offsets, groups, templates and JSON."""
 
 import io
 import json
@@ -17,7 +17,7 @@ EVENT_MS = 1_769_860_800_000  # 2026-01-31T12:00:00Z
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A node with `numbers`: 10 records in partition 0, 5 in partition 1, a minute apart."""
+    """Run a node with topic `numbers`, 10 records in partition 0 and 5 in partition 1."""
     with Cluster(1, data=tmp_path_factory.mktemp("cluster") / "data") as running:
         for topic in ("numbers", "odd", "copy", "plain"):
             running.ask(lambda a, t=topic: a.create_topic(t, partitions=2, replication_factor=1))

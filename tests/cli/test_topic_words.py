@@ -1,4 +1,4 @@
-"""Arguments of `oncelog topic`: names, patterns, configurations."""
+"""Test arguments of `oncelog topic`: names, patterns, configurations."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Output fits a terminal of 80 and of 40 columns, and breaks no word."""
+"""Test that output fits terminals of 80 and of 40 columns without a broken word."""
 
 import fcntl
 import io
@@ -136,7 +136,7 @@ TABLES: dict[str, tuple[dict[str, Any], Columns, Sequence[str]]] = {
 
 
 class Screen:
-    """A pseudo-terminal of a width, and what was written to it."""
+    """A pseudo-terminal of a given width that keeps its output."""
 
     def __init__(self, width: int) -> None:
         self._ours, self.theirs = pty.openpty()
@@ -151,7 +151,7 @@ class Screen:
                 self._written += some
 
     def lines(self) -> list[str]:
-        """End it; the lines without the spaces at their ends."""
+        """Close the terminal, and return its lines without trailing spaces."""
         self._reader.join(60)
         os.close(self._ours)
         text = COLOURS.sub("", self._written.decode().replace("\r\n", "\n"))
@@ -175,7 +175,7 @@ def on_screen(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[], ob
 
 
 def broken(lines: Sequence[str], width: int) -> list[str]:
-    """Return the lines that a terminal would break in the midst of a word."""
+    """Return the lines that a terminal would break inside a word."""
     return [line for line in lines if len(line) > width and len(line.split()) > 1]
 
 

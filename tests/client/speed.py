@@ -1,4 +1,4 @@
-"""Measures the client: microseconds of Python for each record, and beside confluent-kafka.
+"""Measure the client's microseconds of Python for each record, beside confluent-kafka.
 
     .venv/bin/python tests/client/speed.py cost
     .venv/bin/python tests/client/speed.py compare [--bootstrap HOST:PORT] [--records N]

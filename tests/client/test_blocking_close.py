@@ -30,7 +30,7 @@ class Slow:
 
 
 def at_once(*works: Callable[[], object]) -> list[BaseException]:
-    """Run each work in a thread; return their exceptions. None may hang."""
+    """Run each work in a thread, and return the exceptions. A thread that hangs is a failure."""
     problems: list[BaseException] = []
     begin = threading.Barrier(len(works))
 

@@ -1,4 +1,4 @@
-"""Connections of a view: callers that share one, and the order of brokers."""
+"""Test connections of a view: callers that share one, and the order of brokers."""
 
 import asyncio
 import itertools
@@ -18,7 +18,7 @@ DEAF, ALIVE = ("10.0.0.1", 9092), ("10.0.0.2", 9092)
 
 
 class Hosts:
-    """Brokers, one of which accepts no connection: an attempt takes the whole timeout."""
+    """Brokers, one of which accepts no connection. An attempt takes the whole timeout."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, timeout_s: float = 0.2) -> None:
         self.opened: list[tuple[str, int]] = []

@@ -16,7 +16,7 @@ from oncelog.wire.errors import (
 
 
 class LossyView:
-    """One broker with scripted answers; it also deletes topics if the answer is lost."""
+    """One broker with scripted answers. It also deletes topics if the answer is lost."""
 
     def __init__(self, *answers: dict[str, ErrorCode] | None) -> None:
         self.answers = list(answers)  # None: the answer is lost

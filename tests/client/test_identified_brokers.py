@@ -18,7 +18,7 @@ NEWEST_METADATA = 12
 
 
 class Node:
-    """A broker that answers ApiVersions and Metadata. asked: versions, and the broker meant."""
+    """A broker that answers ApiVersions and Metadata. `asked` has the versions and broker ids."""
 
     def __init__(self, node_id: int, cluster_id: str, newest: int) -> None:
         self.node_id, self.cluster_id, self.newest = node_id, cluster_id, newest

@@ -1,4 +1,4 @@
-"""Log lines of the client: the batch, the partitions, the new position."""
+"""Test log lines of the client: the batch, the partitions, the new position."""
 
 from typing import Any
 

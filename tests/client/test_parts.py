@@ -1,4 +1,4 @@
-"""The pure parts of the client: partitioner, sequences, batches, addresses."""
+"""Test the pure parts of the client: partitioner, sequences, batches, addresses."""
 
 import pytest
 from hypothesis import given
@@ -117,7 +117,7 @@ def test_batch_that_expires_raises_the_error_of_its_last_attempt():
 
 
 def test_flush_waits_for_the_backoff_of_a_retry():
-    """It does not wake every 2 ms."""
+    """A flush does not wake every 2 ms."""
     batches = make()
     fill(batches, 1)
     batches.retry(number(batches.take(100), 0), 200, 0)

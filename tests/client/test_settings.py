@@ -1,4 +1,4 @@
-"""Settings: names, values, and combinations that are refused."""
+"""Test settings: names, values, and combinations that are refused."""
 
 import pytest
 

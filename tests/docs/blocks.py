@@ -1,4 +1,4 @@
-"""The fenced blocks of the pages, what they show, and how it is compared with what is seen."""
+"""The fenced blocks of the docs pages, their shown output, and its comparison with the real one."""
 
 import re
 from collections import Counter
@@ -16,7 +16,7 @@ REMARK = re.compile(r" {3,}\S.*$")
 
 @dataclass(frozen=True)
 class Step:
-    """A command, and the lines that a page shows of what it prints."""
+    """A command and the output lines that a page shows for it."""
 
     command: str
     shown: tuple[str, ...] = ()
@@ -28,7 +28,7 @@ class Block:
     text: str
 
     def steps(self) -> list[Step]:
-        """Return the commands of a block; a remark behind three spaces is none of the command."""
+        """Return the commands of a block. A remark behind three spaces is none of the command."""
         lines = self.text.splitlines()
         has_prompts = any(line.startswith(PROMPT) for line in lines)
         found: list[tuple[str, list[str]]] = []
@@ -64,7 +64,7 @@ ZERO = re.compile(r"(?<![\d.,:])0(?= (lost|doubled|out of order|violations?|anom
 
 
 def masked(line: str) -> str:
-    """Return a line without what differs from run to run: numbers, addresses, widths.
+    """Return a line without the parts that differ from run to run: numbers, addresses, widths.
 
     "0 lost" stays: it is what such a line is about.
     """
@@ -75,7 +75,7 @@ def masked(line: str) -> str:
 
 
 def differences(shown: Sequence[str], seen: Sequence[str]) -> Iterator[str]:
-    """Yield the lines that are shown and not seen, and the other way round.
+    """Yield the lines that are shown and not printed, or printed and not shown.
 
     In any order, since several processes write them. A line `...` stands for any number of others.
     """

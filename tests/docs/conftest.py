@@ -12,7 +12,7 @@ from ..programs import CLI, printed_by
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """An empty folder; the cluster that commands have left there is ended."""
+    """Yield an empty folder, and end the cluster that commands have left there."""
     yield tmp_path
     if (tmp_path / ".oncelog").exists():
         printed_by([*CLI, "down", "--purge"], cwd=tmp_path)

@@ -1,4 +1,4 @@
-"""A shell for the commands of a page: they run in turn, in one folder, as a reader types them."""
+"""A shell for the commands of a page, run in turn and in one folder like by a reader."""
 
 import os
 import re
@@ -23,7 +23,7 @@ class Done:
     lines: list[str]
 
     def wrong(self) -> list[str]:
-        """Return what is not as it is shown; each command that a page shows ends well."""
+        """Return the lines that differ from the page, and the commands that failed."""
         if self.code:
             return [f"exit code {self.code}", *self.lines]
         return list(differences(self.step.shown, self.lines)) if self.step.shown else []
@@ -43,7 +43,7 @@ def run(
     timeout_s: float = 300,
     more: Mapping[str, str] | None = None,
 ) -> list[Done]:
-    """Run commands by one bash; what the background writes counts to the command that began it."""
+    """Run commands by one bash. Output of the background belongs to the command that began it."""
     script = "".join(
         f"{step.command}\ncode=$?; wait; printf '\\n %s %s\\n' {at} $code\n"
         for at, step in enumerate(steps)

@@ -1,4 +1,4 @@
-"""Blocks of commands do what their pages show."""
+"""Test that blocks of commands print the output that their pages show."""
 
 import signal
 import subprocess

@@ -1,4 +1,4 @@
-"""Blocks that take longer than 20 seconds, or start Spark: they run under -m chaos."""
+"""Test blocks that take longer than 20 seconds or start Spark, with -m chaos only."""
 
 import re
 import shutil
@@ -34,7 +34,7 @@ def proved(folder: Path, steps: list[Step]) -> list[Done]:
     ],
 )
 def test_prove_page_command_gives_the_verdict_shown(tmp_path: Path, page: str, has: str) -> None:
-    """Only the verdict is compared: each run strikes other requests."""
+    """Only the verdict is compared, since each run affects other requests."""
     (step,) = block(page, has).steps()
     (done,) = proved(tmp_path, [step])
     verdict = re.match(r"[A-Z ]+", step.shown[-1])

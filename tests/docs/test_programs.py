@@ -1,4 +1,4 @@
-"""Pieces of programs do what their pages say, each with the names that its page gives it."""
+"""Test that pieces of programs do what their pages say, with the names of the page."""
 
 import ast
 import asyncio

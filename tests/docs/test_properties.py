@@ -1,4 +1,4 @@
-"""The blocks of server.properties that the pages show are what a broker takes."""
+"""Test that a broker accepts the blocks of server.properties on the pages."""
 
 from oncelog.node.config.authorizer_keys import STANDARD_AUTHORIZER
 from oncelog.node.config.broker_config import BrokerConfig

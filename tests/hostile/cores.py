@@ -1,4 +1,4 @@
-"""Hostile bytes for what takes them apart, in this process: typed errors only.
+"""Attack decoders in this process with hostile bytes, to get typed errors only.
 
 Request and batch decoders, messages of peers, the TLS filter, and the tables of logins. Anything
 else that is raised is printed with its input, and the exit code is 1. The same seed and number of
@@ -37,7 +37,7 @@ class Finding(NamedTuple):
 
 
 def cores_of(folder: Path) -> list[Core]:
-    """All cores; folder: where `write_keys` has put certificates and a JWKS."""
+    """Return all cores. `folder` has the certificates and the JWKS of `write_keys`."""
     return [Requests(), Batches(), PeerMessages(), Logins(folder), Tls(folder)]
 
 
@@ -60,7 +60,7 @@ def feed(core: Core, data: Input) -> Finding | None:
 
 
 def attack(cores: Sequence[Core], rng: random.Random, inputs: int) -> list[Finding]:
-    """Feed the cores with so many inputs in all; return what was found, at most one a core."""
+    """Feed the cores with that many inputs in all, and return at most one finding a core."""
     found: dict[str, Finding] = {}
     left = inputs
     while left > 0:
@@ -84,7 +84,7 @@ def _work(cores: Sequence[Core], seed: str, inputs: int, told: Any) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0 when every input met a result or a typed error."""
+    """Return 0 when every input gave a result or a typed error."""
     parser = argparse.ArgumentParser(prog="python -m tests.hostile.cores", description=__doc__)
     parser.add_argument("--inputs", metavar="N", type=int, default=1_000_000)
     parser.add_argument("--seed", metavar="S", type=int, default=random.getrandbits(32))

@@ -1,4 +1,4 @@
-"""Decoders of bytes from clients and peers: requests, batches, messages of peers."""
+"""Decoders of bytes from clients and peers: requests, batches and messages of peers."""
 
 import random
 from collections.abc import Callable
@@ -59,7 +59,7 @@ Errors = tuple[type[Exception], ...]
 
 
 class Core(Protocol):
-    """Makes inputs, and is fed with them; what it raises but its `errors` is a finding.
+    """A core makes inputs and is fed with them. An exception not in `errors` is a finding.
 
     share: its part of all inputs.
     """
@@ -73,7 +73,7 @@ class Core(Protocol):
 
 
 class Requests:
-    """Frames of all APIs and versions: header and body, at once and in steps."""
+    """Frames of all APIs and versions. Header and body are decoded at once and in steps."""
 
     name, share = "requests", 0.5
     errors: Errors = (MalformedFrame,)
@@ -153,7 +153,7 @@ class Batches:
         return (bytes(batch),)
 
     def feed(self, data: Input) -> None:
-        """Raise what refuses it first; look into what a broker looks into, and a reader."""
+        """Raise the first refusal, and decode all that a broker and a consumer decode."""
         batch = memoryview(bytearray(data[0]))
         list(split_batches(batch, 3, 100))
         replicated = _refused(lambda: replicated_batches(batch, 0))
@@ -225,5 +225,5 @@ class PeerMessages:
         ]
 
     def feed(self, data: Input) -> None:
-        """Raise what the reader of that kind raises."""
+        """Raise the error of the reader of that kind."""
         self.READERS[data[0][0]](memoryview(data[1]))

@@ -27,7 +27,7 @@ ANSWER_TIMEOUT_S = 60.0
 
 
 def cluster_in(folder: Path, nodes: int, **config: Any) -> Cluster:
-    """Return a cluster, not started, with all listeners on each node; folder: for certificates."""
+    """Return a cluster, not started, with all listeners. `folder` gets the certificates."""
     certificates = Certificates(folder)
     jaas = f'org.apache.kafka.PlainLoginModule required user_{USER}="{PASSWORD}";'
 
@@ -64,7 +64,7 @@ def cluster_in(folder: Path, nodes: int, **config: Any) -> Cluster:
 
 @dataclass(frozen=True)
 class Door:
-    """One listener of one node, and how a client comes in."""
+    """One listener of one node with the login of a client."""
 
     name: str
     node_id: int
@@ -82,7 +82,7 @@ class Door:
 
     @property
     def login(self) -> list[bytes]:
-        """The frames of a login; none on a listener without SASL."""
+        """Return the frames of a login, none on a listener without SASL."""
         if self.name != "sasl_ssl":
             return []
         return [
@@ -106,7 +106,7 @@ class Door:
 
 
 def frame_of(key: int, version: int, values: Any) -> bytes:
-    """Return a request as it is sent; values: of its fields, or the bytes of its body."""
+    """Return a request frame. `values` are its fields, or the bytes of its body."""
     request = encode_request_header(key, version, 1, "h")
     request += values if type(values) is bytes else control.encode_request(key, version, values)
     return len(request).to_bytes(4, "big") + request
@@ -116,7 +116,7 @@ HELLO = frame_of(API_VERSIONS, 0, {})
 
 
 def ask(taken: socket.socket, frame: bytes) -> bytes:
-    """Send a frame; return the answer behind its length."""
+    """Send a frame, and return the answer without its length."""
     taken.sendall(frame)
     return _exactly(taken, int.from_bytes(_exactly(taken, 4), "big"))
 
@@ -132,7 +132,7 @@ def _exactly(taken: socket.socket, count: int) -> bytes:
 
 @dataclass
 class Lateness:
-    """The latest answers to ApiVersions on one door; the second counts connecting, too."""
+    """The slowest answers to ApiVersions on one door, without and with the time of connecting."""
 
     old_s: float = 0.0
     new_s: float = 0.0

@@ -39,7 +39,7 @@ class Stage:
     """The cluster, the two ways into the flooded broker, and the sizes."""
 
     def __init__(self, cluster: Cluster, folder: Path, part: float, seconds: float) -> None:
-        """part: of the numbers below. seconds: for which a flood stays."""
+        """Store one number of the list below as `part`. `seconds` is the duration of a flood."""
         self.cluster, self.part, self.seconds = cluster, part, seconds
         self.fill()
         self.node_id = cluster.leader(TOPIC, 0)
@@ -50,7 +50,7 @@ class Stage:
         return max(1, int(whole * self.part))
 
     def fill(self) -> None:
-        """Write what is fetched."""
+        """Write the records that are fetched later."""
         self.cluster.ask(lambda admin: admin.create_topic(TOPIC, partitions=1))
         batch = encode_batch(
             [Record(0, time.time_ns() // 1_000_000, None, os.urandom(BATCH_BYTES))]
@@ -134,7 +134,7 @@ FLOODS: tuple[Flood, ...] = (connections, silent, handshakes, slow, unread)
 def flood(
     stage: Stage, what: Callable[[Stage], Iterator[socket.socket]], late_s: float
 ) -> list[str]:
-    """Let one come, and stay for a while; return what was wrong."""
+    """Run one flood for its duration, and return the problems."""
     held: Sockets = []
     largest_bytes, over = 0, threading.Event()
 
@@ -166,7 +166,7 @@ def flood(
 
 
 def floods(part: float, seconds: float, *, late_s: float = LATE_S) -> list[str]:
-    """Let all come, one after the other, on a cluster of three; return what was wrong."""
+    """Run all floods one after the other on a cluster of three, and return the problems."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     config = {

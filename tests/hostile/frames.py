@@ -1,4 +1,4 @@
-"""Requests that could be a client's: every served API and version, with names that exist, or hurt.
+"""Requests like those of a client for every API and version, with existing names or damage.
 
 What is built by kio's schemas from such values goes far into a broker before it is refused; two of
 five are damaged on top of that.
@@ -115,12 +115,12 @@ _NUMBERS: dict[str, Sequence[int]] = {
 
 
 class Plausible(Samples):
-    """Values by the names of their fields; one of eight comes from the edges."""
+    """Values by the names of their fields. One of eight is an edge case."""
 
     def __init__(
         self, seed: int, topic_ids: Sequence[bytes], batches: Sequence[bytes], ids: Sequence[int]
     ) -> None:
-        """ids: of producers that are known."""
+        """Use `ids` of known producers."""
         super().__init__(seed)
         self._topic_ids, self._batches = topic_ids, batches
         self._numbers = {**_NUMBERS, "producer_id": (*ids, *ids, 0, -1)}
@@ -154,13 +154,13 @@ class Plausible(Samples):
 
 
 class FrameMaker:
-    """Makes frames, with their lengths; a pool of bodies is drawn anew little by little."""
+    """A maker of frames with their lengths. Its pool of bodies is renewed little by little."""
 
     def __init__(
         self, rng: random.Random, served: Sequence[tuple[int, int]], topic_ids: Sequence[bytes],
         ids: Sequence[int], now_ms: int,
     ) -> None:  # fmt: skip
-        """served: the APIs with each of their versions. ids: of producers that are known."""
+        """Use the served APIs with each of their versions, and `ids` of known producers."""
         records = [Record(number, now_ms + number, b"k", b"v" * 50) for number in range(3)]
         good = [encode_batch(records, compression=codec) for codec in range(5)]
         written = [

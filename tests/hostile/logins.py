@@ -1,4 +1,4 @@
-"""Logins and TLS: clients that have shown nothing yet, and may send what they like."""
+"""Logins and TLS of clients that are not authenticated yet and may send any bytes."""
 
 import base64
 import contextlib
@@ -52,7 +52,7 @@ def write_keys(folder: Path) -> None:
 
 
 class Logins:
-    """All mechanisms behind the table of states: handshakes and tokens in any order."""
+    """All mechanisms behind the state table, with handshakes and tokens in any order."""
 
     name, share = "logins", 0.08
     errors: Errors = (KafkaError,)
@@ -86,7 +86,7 @@ class Logins:
         return tuple(steps)
 
     def feed(self, data: Input) -> None:
-        """Take `+` for a handshake and `.` for a token; go on after refusals, as a client may."""
+        """Send a handshake for `+` and a token for `.`, and continue after refusals."""
         login, now_ms = Login(self._mechanisms, 3_600_000), 0
         for step in data:
             now_ms += 700
@@ -102,7 +102,7 @@ class Logins:
 
 
 def _signed(rng: random.Random) -> bytes:
-    """Return a token by the right key with strange claims, or one that was made by hand."""
+    """Return a token with the right key and strange claims, or one built by hand."""
     deep = rng.choice((1, 60, 3_000))
     claims: dict[str, Any] = {"sub": rng.choice(("a", "", 7, None, "\ud800")), "aud": "kafka"}
     claims |= {"exp": rng.choice((time.time() + 60, *NUMBERS)), "iss": rng.choice(("x", 1, None))}
@@ -118,7 +118,7 @@ def _signed(rng: random.Random) -> bytes:
 
 
 class Tls:
-    """The filter of a listener: greetings, and records behind a handshake, cut and changed."""
+    """The filter of a TLS listener, with greetings and records that are cut and changed."""
 
     name, share = "tls", 0.01
     errors: Errors = (ssl.SSLError, NotTls)

@@ -1,4 +1,4 @@
-"""Damage to bytes: flipped bits, lying counts and lengths, cuts, pieces that come twice."""
+"""Damage to bytes: flipped bits, false counts and lengths, cuts and repeated pieces."""
 
 import random
 
@@ -19,7 +19,7 @@ LIES = (
 
 
 def mutated(rng: random.Random, data: bytes) -> bytes:
-    """Return the bytes with one to four things wrong; never as they were, where there are any."""
+    """Return the bytes with one to four changes. Nonempty bytes are never returned unchanged."""
     changed = bytearray(data)
     for _ in range(1 + (rng.random() < 0.3) * rng.randrange(4)):
         _damage(rng, changed)

@@ -52,7 +52,7 @@ FAILED_API = re.compile(r"API (\d+) version (\d+)")
 
 
 class Attack:
-    """An attack on a running cluster: the frames that are sent, and their effects."""
+    """An attack on a running cluster with the sent frames and their effects."""
 
     def __init__(self, cluster: Cluster, folder: Path, seed: int, frame: bytes | None) -> None:
         self.cluster, self.rng, self._frame = cluster, random.Random(seed), frame
@@ -69,7 +69,7 @@ class Attack:
         self._dealers: dict[int, Any] = {}
 
     def prepare(self) -> None:
-        """Make topics, and find out what is served."""
+        """Create topics, and ask for the served versions."""
 
         async def create(admin: Any) -> None:
             for name in TOPICS:
@@ -99,7 +99,7 @@ class Attack:
             time.sleep(0.1)
 
     def lie(self, names: Sequence[str]) -> list[str]:
-        """Produce each batch that lies on each kind of listener; return the wrong answers."""
+        """Produce each batch with a false header on each listener, and return the wrong answers."""
         leader, wrong = self.cluster.leader(TOPICS[0], 0), []
         for door in self.doors:
             if door.node_id == leader and door.name in names:
@@ -200,7 +200,7 @@ class Attack:
             writer.transport.abort()
 
     def _dealer(self, node_id: int) -> Any:
-        """Return the one connection for what is decided, now and then a new one.
+        """Return the connection for state-changing requests, now and then a new one.
 
         A broker has one. Of several at once in the same name ZeroMQ (4.3) leaves some open for
         ever, at the price of the broker's descriptors; it takes the owner's rights to make them.
@@ -240,7 +240,7 @@ class Attack:
         return found
 
     def suspects(self, trace: str) -> list[str]:
-        """Return the frames that a traceback may be about; all recent ones where it names none."""
+        """Return the frames that a traceback may be about, or all recent ones."""
         named = FAILED_API.search(trace)
         start = b"" if named is None else int(named[1]).to_bytes(2) + int(named[2]).to_bytes(2)
         return [
@@ -274,7 +274,7 @@ def attack(
     frames: int, names: Sequence[str], seed: int, *, late_s: float = LATE_S,
     frame: bytes | None = None,
 ) -> list[str]:  # fmt: skip
-    """Attack a cluster of its own; return what was wrong, in words."""
+    """Attack a cluster of its own, and return the problems in words."""
     with TemporaryDirectory() as folder, cluster_in(Path(folder), 3 if PEER in names else 1) as own:
         if PEER in names:
             own.kill(STRANGER)

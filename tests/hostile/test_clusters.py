@@ -1,4 +1,4 @@
-"""A share of the hostile frames and floods for a cluster; a million of them take a quarter hour."""
+"""Test a share of the hostile frames and floods. A million of them take a quarter hour."""
 
 import pytest
 

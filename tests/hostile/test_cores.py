@@ -1,4 +1,4 @@
-"""A share of the hostile bytes for decoders, TLS and logins; ten million of them take minutes."""
+"""Test a share of the hostile bytes for decoders, TLS and logins."""
 
 import random
 from pathlib import Path

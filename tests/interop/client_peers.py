@@ -1,4 +1,4 @@
-"""The clusters for the tests of our client: ours, and Apache Kafka where it is enabled."""
+"""The clusters for the tests of our client, ours and Apache Kafka where it is enabled."""
 
 import asyncio
 import uuid
@@ -40,7 +40,7 @@ SCAN = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"}
 
 @contextmanager
 def running(name: str, folder: Path) -> Iterator[str]:
-    """Run a cluster, three nodes of ours or one of Kafka's; yield its bootstrap line."""
+    """Run three nodes of ours or one of Kafka's, and yield the bootstrap line."""
     if name == OURS:
         with Cluster(nodes=3, config=SCAN | QUICK_GROUPS) as cluster:
             yield cluster.bootstrap
@@ -50,7 +50,7 @@ def running(name: str, folder: Path) -> Iterator[str]:
 
 
 async def new_topic(bootstrap: str, partitions: int = 3, **configs: str) -> str:
-    """Create a topic that every broker knows with its leaders; return its name."""
+    """Create a topic that every broker knows with its leaders, and return its name."""
     name = f"t-{uuid.uuid4().hex[:12]}"
     dotted = {key.replace("_", "."): value for key, value in configs.items()}
     async with Admin(bootstrap) as admin:
@@ -71,7 +71,7 @@ async def _least_led(admin: Admin, topic: str) -> int:
 async def read_to_end(
     bootstrap: str, topic: str, *, committed: bool = True, timeout_s: float = TIMEOUT_S
 ) -> list[ConsumerRecord]:
-    """Read all records that such a reader may see; fail when an end cannot be reached.
+    """Read all records visible to such a reader. Fail when an end cannot be reached.
 
     committed: the end is that of the log only if no transaction is open.
     """

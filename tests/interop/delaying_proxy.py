@@ -11,7 +11,7 @@ from ..loopback_proxy import LoopbackProxy
 
 
 class DelayingProxy(LoopbackProxy):
-    """A proxy that can hold bytes back; use it as a context manager."""
+    """A proxy that can hold bytes back. Use it as a context manager."""
 
     def __init__(self, target: tuple[str, int]) -> None:
         self._open = threading.Event()

@@ -34,7 +34,7 @@ class Member:
 
 
 class Group:
-    """A group and its members; ends its connections as a context manager."""
+    """A group and its members. As a context manager it closes their connections."""
 
     def __init__(self, peer: RawPeer, group_id: str) -> None:
         self.peer, self.group_id = peer, group_id
@@ -51,7 +51,7 @@ class Group:
         self._pool.shutdown()
 
     def member(self, label: str) -> Member:
-        """Return the member of this name; made at the first call."""
+        """Return the member of this name, created at the first call."""
         if label not in self._members:
             self._members[label] = Member(self.peer, label)
         return self._members[label]
@@ -66,7 +66,7 @@ class Group:
     def join(
         self, label: str, version: int, *, beside: "Future[Any] | None" = None, **fields: Any
     ) -> Any:
-        """Send one JoinGroup; the member adopts the answer's ids.
+        """Send one JoinGroup, and adopt the ids of its answer.
 
         `beside`: another member's pending answer, with an id that this answer may show.
         """
@@ -92,7 +92,7 @@ class Group:
         return self.worded(member.peer.comparable(answer))
 
     def admitted(self, label: str, version: int, **fields: Any) -> Any:
-        """Join, twice where a new member has to come back with its id."""
+        """Join, twice where a new member must repeat the request with its id."""
         answer = self.join(label, version, **fields)
         if isinstance(answer, dict) and answer["error_code"] == MEMBER_ID_REQUIRED:
             answer = self.join(label, version, **fields)
@@ -103,7 +103,7 @@ class Group:
         return self._pool.submit(work, *arguments, **fields)
 
     def sync(self, label: str, version: int, given: dict[str, bytes], **fields: Any) -> Any:
-        """Send SyncGroup; `given`: assignments by label, from the leader."""
+        """Send SyncGroup. `given` has the assignments by label, from the leader."""
         values = {
             **self._identity(label),
             "protocol_type": "consumer",
@@ -128,7 +128,7 @@ class Group:
         }
 
     def leave(self, version: int, *labels: str, **fields: Any) -> Any:
-        """Send LeaveGroup; several members from version 3 on."""
+        """Send LeaveGroup, from version 3 on for several members."""
         rows = [
             {"member_id": self.member(label).member_id, "group_instance_id": None, "reason": None}
             for label in labels
@@ -159,7 +159,7 @@ class Group:
             self.sync(label, 3, {})
 
     def wait_for_rebalance(self, label: str) -> None:
-        """Send heartbeats until one tells the member to join again."""
+        """Send heartbeats until an answer asks the member to rejoin."""
         for _ in range(3000):
             if self.heartbeat(label)["error_code"] == REBALANCE_IN_PROGRESS:
                 return

@@ -19,7 +19,7 @@ NEWER = {  # for brokers: sessions and heartbeats of the newer protocol
 
 
 class Member:
-    """A subscribed consumer; `history` lists its assignments, change by change.
+    """A subscribed consumer. `history` lists its assignments, change by change.
 
     client: its client.id; the id of a classic member begins with it.
     """
@@ -68,7 +68,7 @@ class Member:
         return self.history[-1] if self.history else frozenset()
 
     def stop(self) -> None:
-        """Close it; a dynamic member leaves its group with that, a static one does not."""
+        """Close the consumer. A dynamic member leaves its group then, a static one does not."""
         self._end.set()
         self._thread.join(30)
         assert not self._thread.is_alive(), "it does not close"

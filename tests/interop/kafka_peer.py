@@ -34,7 +34,7 @@ def is_enabled() -> bool:
 
 
 def jar_folder(version: str = KAFKA_VERSION) -> Path:
-    """Return the folder with Kafka's jars; fetch them through Maven when it does not exist."""
+    """Return the folder with Kafka's jars. Fetch them through Maven when it does not exist."""
     cache = Path(
         os.environ.get("ONCELOG_KAFKA_CACHE") or Path(tempfile.gettempdir()) / "oncelog-kafka"
     )
@@ -94,7 +94,7 @@ def java(
 
 
 def java_source(file: Path, *arguments: str) -> list[str]:
-    """Return the command for a program of one file; it is compiled once for this machine."""
+    """Return the command for a program of one file, compiled once for this machine."""
     jars = jar_folder()
     classes = jars.with_name(f"{jars.name}.{file.stem}-{zlib.crc32(file.read_bytes()):08x}")
     if not classes.exists():
@@ -132,12 +132,12 @@ def free_ports(count: int) -> list[int]:
 
 
 def _new_id() -> str:
-    """Return a UUID as Kafka writes it; tools would take a leading dash for an option."""
+    """Return a UUID as Kafka writes it. Tools would take a leading dash for an option."""
     return "A" + base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")[1:]
 
 
 class KafkaPeer:
-    """A running Apache Kafka of `nodes` nodes; use as a context manager.
+    """A running Apache Kafka of `nodes` nodes. Use it as a context manager.
 
     The first `voters` of them (all, where it is not given) are controllers too. `started`: how many
     the context manager starts, for those who want to start the others later.
@@ -189,7 +189,7 @@ class KafkaPeer:
             process.wait()
 
     def start(self, number: int) -> None:
-        """Start one more node, or one that was stopped; return when all serve."""
+        """Start one more node, or a stopped one, and return when all serve."""
         self._start(number)
         self._wait_until_it_serves()
 
@@ -200,13 +200,13 @@ class KafkaPeer:
         process.wait(60)
 
     def kill(self, number: int) -> None:
-        """Send SIGKILL, and wait for the end; `start` restarts the node."""
+        """Send SIGKILL, and wait for the end. `start` restarts the node."""
         process = self._processes.pop(number)
         process.kill()
         process.wait(60)
 
     def pause(self, number: int) -> None:
-        """Send SIGSTOP: the node keeps its connections and answers nothing."""
+        """Send SIGSTOP. The node keeps its connections and answers nothing."""
         self._processes[number].send_signal(signal.SIGSTOP)
 
     def resume(self, number: int) -> None:
@@ -265,7 +265,7 @@ class KafkaPeer:
             )  # fmt: skip
 
     def _format(self, number: int, file: Path) -> None:
-        """Format by Kafka's tool once for this machine, then by a copy: its JVM takes two seconds.
+        """Format by Kafka's tool once for this machine, then by a copy. Its JVM takes two seconds.
 
         The tool's output follows from the version and the options, but for the ids.
         """

@@ -27,7 +27,7 @@ def program(self: NodeProcess) -> list[str]:
 
 
 def arm(data: Path, fault_point: str) -> None:
-    """Let the next node that comes to this point die there."""
+    """Let the next node that reaches this point die there."""
     (data / DIED_AT).unlink(missing_ok=True)
     waiting = data / f"{DIE_AT}.new"
     waiting.write_text(fault_point)

@@ -1,4 +1,4 @@
-"""Raw requests to a broker, and its answers made comparable with those of another broker.
+"""Raw requests to a broker, with answers made comparable with those of another broker.
 
 An answer becomes plain data: nested dicts and lists by the names of the schema. Values that must
 differ between two clusters (addresses, ids, present times, disk sizes, the words of an error
@@ -61,7 +61,7 @@ _MESSAGES = {"error_message", "batch_index_error_message"}
 
 
 class RawPeer:
-    """A connection to one broker by frames; it answers one request at a time."""
+    """A connection to one broker by frames. It answers one request at a time."""
 
     def __init__(self, name: str, address: tuple[str, int]) -> None:
         self.name, self.address = name, address
@@ -83,7 +83,7 @@ class RawPeer:
     # --- bytes
 
     def send_frame(self, frame: bytes) -> bytes | str:
-        """Send a length and so many bytes; return the answer's frame, CLOSED, or SILENT."""
+        """Send a length and so many bytes. Return the answer's frame, CLOSED or SILENT."""
         return self.send_bytes(len(frame).to_bytes(4, "big", signed=True) + frame)
 
     def send_bytes(self, data: bytes, timeout_s: float = ANSWER_TIMEOUT_S) -> bytes | str:
@@ -92,7 +92,7 @@ class RawPeer:
         return self.await_answer(timeout_s)
 
     def post_bytes(self, data: bytes) -> None:
-        """Send these bytes as they are, and do not wait; see `await_answer`."""
+        """Send these bytes unchanged and without waiting. See `await_answer`."""
         with contextlib.suppress(ConnectionError):  # the answer will show it
             if self._socket is None:
                 self._socket = socket.create_connection(self.address, 5)
@@ -195,7 +195,7 @@ class RawPeer:
         self.learn(name, partitions)
 
     def learn(self, name: str, partitions: int = 1) -> None:
-        """Wait until a topic exists and its leaders serve; note its id."""
+        """Wait until a topic exists with serving leaders, and note its id."""
         deadline = time.monotonic() + 10
         while True:
             (topic,) = self.ask_raw(

@@ -1,4 +1,4 @@
-"""Topics made, filled, and read to their ends with confluent-kafka."""
+"""Topics created, filled and read to their ends with confluent-kafka."""
 
 import time
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ QUIET = {"log_level": 0}
 
 
 def new_topic(cluster: Cluster, name: str, partitions: int = 1, **configs: str) -> str:
-    """Create a topic with in-sync replicas on all nodes, known to all brokers; return its name."""
+    """Create a topic, in sync on all nodes and known to all brokers, and return its name."""
     dotted = {key.replace("_", "."): value for key, value in configs.items()}
     count = len(cluster.node_ids)
     cluster.ask(
@@ -39,7 +39,7 @@ def fill(
     rows: Iterable[tuple[bytes | None, bytes, int]],
     **settings: Any,
 ) -> None:
-    """Write (key, value, partition); all are acknowledged when this returns."""
+    """Write (key, value, partition) and return when all are acknowledged."""
     from confluent_kafka import Producer
 
     producer = Producer(
@@ -54,7 +54,7 @@ def fill(
 def messages(
     bootstrap: str, topic: str, partitions: int, *, committed: bool = True
 ) -> list["Message"]:
-    """Read all records; fail when a partition's end cannot be reached.
+    """Read all records. Fail when a partition's end cannot be reached.
 
     committed: read_committed; its end is that of the log only if no transaction is open.
     """
@@ -92,7 +92,7 @@ def messages(
 
 
 def _end_of(consumer: "Consumer", topic: str, partition: int) -> int:
-    """Return this reader's end; a new leader gives it only when it is certain (KIP-207)."""
+    """Return this reader's end, which a new leader returns only when certain (KIP-207)."""
     from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
     ends: list[int] = []

@@ -1,4 +1,4 @@
-"""Client libraries, unchanged, against three nodes: write, read, look up, administer.
+"""Test client libraries, unchanged, against three nodes: write, read, look up, administer.
 
 Their consumers assign partitions here; groups are in test_groups.py, kafkajs in test_kafkajs.py.
 """

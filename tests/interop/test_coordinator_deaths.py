@@ -40,7 +40,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def transaction(producer: "Producer", marks: list[bytes]) -> bool:
-    """Write the marks in one transaction; return whether it was committed, for certain."""
+    """Write the marks in one transaction, and return whether it was committed for certain."""
     from confluent_kafka import KafkaException
 
     deadline = time.monotonic() + TIMEOUT_S

@@ -1,4 +1,4 @@
-"""Committed offsets with client libraries, unchanged: commit, fetch, describe, reset, delete.
+"""Test committed offsets with client libraries, unchanged: commit, fetch, describe, reset, delete.
 
 They are all there after the group's coordinator was killed.
 """
@@ -109,7 +109,7 @@ def test_client_library_commits_and_fetches_group_offsets(cluster: Cluster, libr
 
 
 def test_consumer_group_of_each_library_resumes_at_its_committed_offsets(cluster: Cluster) -> None:
-    """Members come and go; each record is read once, since each leaves after a commit."""
+    """Members join and leave. Each record is read once, since each member leaves after a commit."""
     from confluent_kafka import Consumer
 
     seen: list[tuple[int | None, int | None]] = []

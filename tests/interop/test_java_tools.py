@@ -1,4 +1,4 @@
-"""Apache Kafka's own tools against three nodes: its Java clients, producer and admin, unchanged."""
+"""Test Apache Kafka's own tools, unchanged, against three nodes: clients, producer and admin."""
 
 import re
 from pathlib import Path

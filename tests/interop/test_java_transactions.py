@@ -30,7 +30,7 @@ Row = tuple[object, object]
 
 
 class Server:
-    """A running cluster: its address, and a way to kill and restart one of its nodes."""
+    """A running cluster with its address and a function to kill and restart one of its nodes."""
 
     def __init__(self, bootstrap: str, cluster: Cluster | None = None) -> None:
         self.bootstrap, self._cluster = bootstrap, cluster
@@ -151,7 +151,7 @@ def test_kafka_transactional_copier_killed_repeatedly_copies_each_record_once(
 
 @pytest.mark.in_turn
 def test_kafka_streams_instance_killed_midway_leaves_exact_counts(server, tmp_path):
-    """With exactly_once_v2 an instance is killed, another goes on; the counts are right."""
+    """With exactly_once_v2 one instance is killed and another continues with correct counts."""
     count, keys, mark = 3_000, 7, random.randrange(10**6)
     source, target, counts = f"s-in-{mark}", f"s-out-{mark}", f"s-counts-{mark}"
     for topic in (source, target, counts):

@@ -1,4 +1,4 @@
-"""The Node.js client kafkajs: older versions of every API, and transactions V1.
+"""Test the Node.js client kafkajs: older versions of every API, and transactions V1.
 
 Its programs are in `javascript/`; npm fetches the library once for all tests of a run.
 """
@@ -68,7 +68,7 @@ def _outcome(process: subprocess.Popen[str]) -> Any:
 
 @pytest.mark.in_turn
 def test_kafkajs_through_the_proxy_writes_reads_and_administers(cluster, library):
-    """The client goes through the protocol proxy; its transactions go to the brokers directly."""
+    """The client goes through the protocol proxy. Its transactions go to the brokers directly."""
     with ProtocolProxy(cluster.bootstrap) as proxy:
         outcome = _outcome(library.start(proxy.address_for("js"), "writeAndRead"))
         assert {connection.instance for connection in proxy.connections} <= {"js"}

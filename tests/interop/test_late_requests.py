@@ -1,4 +1,4 @@
-"""KAFKA-17754: a request that was held up on its way ends, or joins, its producer's next one.
+"""Test KAFKA-17754: a delayed request ends, or joins, the producer's next transaction.
 
 Transactions of clients without KIP-890 share producer id and epoch, so nothing in a late request
 tells which transaction it belongs to. Here a proxy holds one back; its client abandons that
@@ -31,7 +31,7 @@ PARTITIONS = 2
 
 
 class Moment(IntEnum):
-    """When the late request arrives: after so many steps of the second transaction."""
+    """The moment of the late request, after so many steps of the second transaction."""
 
     BEFORE = 0
     BEGUN = 1
@@ -98,7 +98,7 @@ class OldClient:
                 return answer.error_code
 
     def end_late(self, is_commit: bool) -> None:
-        """Ask for the end on the old connection, where no answer comes in time."""
+        """Send the end on the old connection, where no answer arrives in time."""
         self._send_late(END, 1, control.encode_request(END, 1, self._ending(is_commit)))
 
     def write_late(self, value: bytes, sequence: int, partition: int = 0) -> None:
@@ -215,7 +215,7 @@ def test_produce_request_that_arrives_after_its_abort_does_not_join_the_next_tra
 def test_client_disconnected_for_being_slow_continues_on_a_new_connection(
     broker: FencedBroker,
 ) -> None:
-    """The client is no zombie: its connection ends, and on a new one everything works."""
+    """The client is no zombie. Its connection ends, and on a new one everything works."""
     with DelayingProxy(broker.address) as proxy:
         client = OldClient(broker, proxy, "goes-on")
         try:

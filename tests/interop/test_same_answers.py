@@ -1,4 +1,4 @@
-"""The same requests to Apache Kafka and to us; the answers are compared field by field.
+"""Test the same requests on Apache Kafka and on our broker field by field.
 
 A difference is either fixed or stands, with its reason, in `meant_differences`. Every API and
 version that both serve is compared, of most by default every third; a new API without a scenario
@@ -175,7 +175,7 @@ def test_every_served_api_is_compared_with_apache_kafka(served):
 
 
 def _asked_by_default(versions: range) -> set[int]:
-    """Return the oldest, the newest, and every third version; -m kafka compares the others."""
+    """Return the oldest, the newest, and every third version. -m kafka compares the others."""
     return {versions[0], *versions[::-3]}
 
 
@@ -203,7 +203,7 @@ def test_answers_of_each_api_version_equal_those_of_apache_kafka(key, others, ka
 def _answers(
     scenario: Callable[[RawPeer, int], Iterator[tuple[str, Any]]], version: int, *peers: RawPeer
 ) -> list[list[tuple[str, Any]]]:
-    """Return all answers of each peer; both are asked at the same time, as scenarios wait."""
+    """Return all answers of each peer. Both are asked at the same time, as scenarios wait."""
     with ThreadPoolExecutor(len(peers)) as pool:
         return list(pool.map(lambda peer: list(scenario(peer, version)), peers))
 
@@ -221,7 +221,7 @@ def test_answers_to_malformed_frames_equal_those_of_apache_kafka(kafka, ours):
 
 
 def test_listed_difference_from_apache_kafka_still_exists():
-    """This test runs last; it checks nothing when only some comparisons ran in this process."""
+    """This test runs last. It checks nothing when only some comparisons ran in this process."""
     if left_out or runs != {
         (key, other) for key in (FRAMES, *SCENARIOS) for other in (False, True)
     }:

@@ -39,7 +39,7 @@ SCENARIOS = (
 
 
 class MortalPeer(RawPeer):
-    """A broker that can be killed and restarted; its members' connections end with it."""
+    """A broker that can be killed and restarted. Its members' connections end with it."""
 
     def __init__(self, name: str, bootstrap: str, bounce: Callable[[], None]) -> None:
         host, port = bootstrap.split(":")
@@ -51,7 +51,7 @@ class MortalPeer(RawPeer):
         return self._others[-1]
 
     def die_and_return(self) -> None:
-        """Kill and restart; return when the coordinator has loaded its groups (one shard)."""
+        """Kill and restart the broker, and return when the coordinator has loaded its groups."""
         self._bounce()
         for each in (self, *self._others):
             each.close()

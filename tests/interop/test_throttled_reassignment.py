@@ -1,4 +1,4 @@
-"""Kafka's tool moves a replica under a throttle, and takes the throttle back when it is done."""
+"""Test that Kafka's tool moves a replica under a throttle and removes the throttle."""
 
 import json
 import re

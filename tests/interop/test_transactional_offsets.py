@@ -64,7 +64,7 @@ def open_transaction(cluster: Cluster, group: str, *, offset: int = 5) -> Conflu
 
 
 def is_unstable(cluster: Cluster, group: str) -> bool:
-    """Whether the coordinator has a pending offset; `Admin` would ask again."""
+    """Return whether the coordinator has a pending offset. `Admin` would ask again."""
 
     async def ask(admin: Admin) -> bool:
         coordinator = await admin.view.broker(await admin.find_coordinator(group))
@@ -111,7 +111,7 @@ def test_pending_transactional_offsets_are_kept_when_the_group_coordinator_is_ki
 
 
 def test_transactional_offsets_of_a_replaced_member_are_refused(cluster: Cluster) -> None:
-    """KIP-447: the member's generation is over, and the transaction fails."""
+    """KIP-447: the generation of the member is over, and the transaction fails."""
     from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
     settings = {"bootstrap.servers": cluster.bootstrap, "group.id": "of generations"}
@@ -205,7 +205,7 @@ class OffsetRequests:
 def test_txn_offset_commit_v5_without_add_offsets_commits_with_the_transaction(
     cluster: Cluster,
 ) -> None:
-    """KIP-890: TxnOffsetCommit 5 adds the group to the transaction; each end raises the epoch."""
+    """TxnOffsetCommit 5 adds the group to the transaction (KIP-890). Each end raises the epoch."""
     requests = OffsetRequests(cluster, "new client", 5)
     for offset in range(5):
         assert requests.commit_offset(offset, 5) == 0

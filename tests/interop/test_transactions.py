@@ -48,7 +48,7 @@ def ends(cluster: Cluster, topic: str, partition: int = 0) -> tuple[int, int]:
 
 
 def is_closed(cluster: Cluster, topic: str, count: int) -> bool:
-    """Whether no transaction is open; its coordinator may have repeated a marker."""
+    """Return whether no transaction is open. Its coordinator may have repeated a marker."""
     stable, end = ends(cluster, topic)
     return stable == end >= count
 
@@ -102,7 +102,7 @@ def test_read_committed_client_stops_at_the_first_open_transaction(
 def test_producer_fenced_by_a_new_session_cannot_commit(
     cluster: Cluster, stack: ExitStack, library: str
 ) -> None:
-    """A new session ends the old one's transaction; the old one's later requests are refused."""
+    """A new session aborts the old one's transaction. Later requests of the old one are refused."""
     topic = new_topic(cluster, f"fences-{library}", PARTITIONS)
     old = started(cluster, stack, library, topic)
     old.begin()
@@ -142,7 +142,7 @@ def test_transaction_beyond_its_timeout_is_aborted_and_its_producer_fenced(
 def test_produce_request_after_its_transaction_was_aborted_is_refused(
     cluster: Cluster, stack: ExitStack, library: str
 ) -> None:
-    """KAFKA-19690: no late record joins a transaction that was aborted meanwhile."""
+    """No late record joins a transaction that was aborted meanwhile (KAFKA-19690)."""
     topic = new_topic(cluster, f"produces-{library}", PARTITIONS)
     producer = started(cluster, stack, library, topic)
     producer.begin()
@@ -163,7 +163,7 @@ def test_produce_request_after_its_transaction_was_aborted_is_refused(
 def test_exactly_once_group_that_rebalances_midway_counts_every_record_once(
     cluster: Cluster, stack: ExitStack
 ) -> None:
-    """KIP-447: two members of a group consume, transform and produce.
+    """Two members of a group consume, transform and produce (KIP-447).
 
     One joins while the other has a transaction open; only uncommitted work is repeated.
     """
@@ -228,7 +228,7 @@ class Transformer:
         return {place.partition for place in self._consumer.assignment()}
 
     def begin(self, count: int) -> bool:
-        """Open a transaction with up to so many records; return False when there are none."""
+        """Open a transaction with up to so many records. Return False when there are none."""
         records = [m for m in self._consumer.consume(count, 0.2) if not m.error()]
         if records:
             self._count = len(records)
@@ -241,7 +241,7 @@ class Transformer:
         return bool(records)
 
     def heed(self) -> bool:
-        """Follow a rebalance without reading on; return whether there is an assignment."""
+        """Follow a rebalance without reading on, and return whether there is an assignment."""
         from confluent_kafka import TopicPartition
 
         record = self._consumer.poll(0.05)
@@ -251,7 +251,7 @@ class Transformer:
         return bool(self.assigned)
 
     def finish(self) -> bool:
-        """Commit with the offsets; return False when the group has moved on, so all is redone."""
+        """Commit with the offsets. Return False when the group has rebalanced."""
         from confluent_kafka import KafkaException
 
         try:

@@ -21,7 +21,7 @@ TRANSIENT = {
 
 
 class Owner:
-    """A transactional producer of one broker: the identity that its requests carry."""
+    """A transactional producer of one broker with the identity of its requests."""
 
     def __init__(self, peer: RawPeer, name: str, timeout_ms: int = TIMEOUT_MS) -> None:
         self.peer, self.name = peer, name
@@ -66,7 +66,7 @@ class Owner:
         return answer
 
     def settle(self) -> None:
-        """Wait until no marker is on its way."""
+        """Wait until no marker is in flight."""
         deadline = time.monotonic() + 20
         values = {"transactional_ids": [self.name]}
         while True:
@@ -82,7 +82,7 @@ class Owner:
 
 
 def in_order(answer: Any) -> Any:
-    """Sort the partitions in an answer of DescribeTransactions: Kafka keeps them in a set."""
+    """Sort the partitions in an answer of DescribeTransactions, which Kafka keeps in a set."""
     for state in answer["transaction_states"]:
         for topic in state["topics"]:
             topic["partitions"].sort()

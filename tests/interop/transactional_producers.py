@@ -15,7 +15,7 @@ TIMEOUT_S = 30
 
 
 class Producer:
-    """One session of a transactional id; it is initialised when this returns."""
+    """One session of a transactional id, initialised by its constructor."""
 
     def __init__(self, bootstrap: str, transactional_id: str, timeout_ms: int = 60_000) -> None:
         raise NotImplementedError
@@ -23,7 +23,7 @@ class Producer:
     def begin(self) -> None: ...
 
     def send(self, topic: str, value: bytes, partition: int = 0) -> None:
-        """Send a record; return when it is acknowledged."""
+        """Send a record, and return when it is acknowledged."""
 
     def send_offset(self, group: str, topic: str, offset: int) -> None:
         """Send an offset of partition 0, for a group without members."""
@@ -36,7 +36,7 @@ class Producer:
 
     @staticmethod
     def is_fenced(error: BaseException) -> bool:
-        """Whether the library reports that another session has taken over."""
+        """Return whether the library reports that another session has taken over."""
         raise NotImplementedError
 
 

@@ -28,7 +28,7 @@ SETTINGS = {
 
 
 class CoordinatingBroker(LeadingBroker):
-    """The broker; create it inside a running event loop. `lead` begins a leadership."""
+    """The broker. Create it inside a running event loop. `lead` begins a leadership."""
 
     topic = OFFSETS_TOPIC
 

@@ -17,7 +17,7 @@ COUNTED = (PACKAGE, "<string>")  # also the code of @dataclass: a line for each 
 
 
 class Lines:
-    """The number of our lines that this thread has run; of the longest turn, by function."""
+    """The number of product lines that this thread has run in its longest turn, by function."""
 
     def __init__(self, a_slice: int = LINES_A_SLICE) -> None:
         self.a_slice = a_slice

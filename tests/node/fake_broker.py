@@ -1,4 +1,4 @@
-"""A broker without a network: real metadata, codecs and handlers, a controller in memory."""
+"""A broker without a network, with real metadata, codecs and handlers."""
 
 import asyncio
 import logging
@@ -42,7 +42,7 @@ CLOSED = "closed"
 
 
 def broker_config(node_id: int = 1, voters: str = "1,2,3", **settings: str) -> BrokerConfig:
-    """Return a configuration; dots of keys are written as underscores."""
+    """Return a configuration. Dots of keys are written as underscores."""
     return BrokerConfig.from_properties(
         {
             "node.id": str(node_id),
@@ -174,7 +174,7 @@ class FakeBroker:
         return request(self.dispatcher, self.context, api_key, version, values or {})
 
     def create(self, name: str, partitions: int = 2, factor: int = 3, **configs: str) -> bytes:
-        """Create a topic as a client; return its id."""
+        """Create a topic as a client, and return its id."""
         topic = {
             "name": name,
             "num_partitions": partitions,
@@ -194,7 +194,7 @@ def request(
     values: Mapping[str, Any] | bytes,
     client_id: str = "test",
 ) -> "Answer":
-    """Dispatch a request; values: its fields, or its encoded body."""
+    """Dispatch a request. `values` are its fields, or its encoded body."""
     body = values
     if not isinstance(body, bytes):
         body = control.encode_request(api_key, version, body)

@@ -1,4 +1,4 @@
-"""A group coordinator without replicas: a table, a producer state, and errors on demand."""
+"""A group coordinator without replicas, with a table, a producer state and errors on demand."""
 
 import asyncio
 from collections.abc import Callable
@@ -57,7 +57,7 @@ class FakeShard:
 
 
 class FakeGroups:
-    """The coordinator of one shard; its lookup raises `failure`, an append `append_failure`."""
+    """The coordinator of one shard. Its lookup raises `failure`, an append `append_failure`."""
 
     def __init__(self, shard: FakeShard) -> None:
         self.shard = shard

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 
 class FakeRaftGroup:
-    """A group that keeps its callbacks; a subclass calls them."""
+    """A group that keeps its callbacks. A subclass calls them."""
 
     def __init__(self) -> None:
         self.elected: list[Callable[[int], None]] = []

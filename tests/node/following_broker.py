@@ -1,4 +1,4 @@
-"""A broker that follows partitions on a disk; the test answers in place of their leaders."""
+"""A broker that follows partitions on a disk. The test answers in place of their leaders."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -75,7 +75,7 @@ class Links:
 
 
 class FollowingBroker:
-    """The broker; create it inside a running event loop. clock_s: of the slices of its work."""
+    """The broker. Create it inside a running event loop. `clock_s` times the slices of its work."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class FollowingBroker:
         self.fetchers.follow(partition)
 
     def lose_session(self) -> None:
-        """Drop the session as if the leader had lost it: a new one begins at once."""
+        """Drop the session as if the leader had lost it. A new one begins immediately."""
         (fetcher,) = self.fetchers._fetchers.values()
         fetcher._session.reset()
         fetcher.resume()

@@ -1,4 +1,4 @@
-"""A broker that leads real partitions on a disk; the test acts as coordinator and follower.
+"""A broker that leads real partitions on a disk. The test acts as coordinator and follower.
 
 Node 1 leads `t-0`, `t-1`, ... ; node 2 follows, and the test sets its positions.
 """
@@ -78,7 +78,7 @@ class FakeVerifier:
 
 
 class LeadingBroker:
-    """The broker; create it inside a running event loop."""
+    """The broker. Create it inside a running event loop."""
 
     topic = "t"
 
@@ -201,7 +201,7 @@ class LeadingBroker:
     def put(
         self, batches: Any, *, connection: RequestContext | None = None, **options: Any
     ) -> Answer:
-        """Produce without a transactional id: one batch for `t-0`, or as `produce` takes them."""
+        """Produce without a transactional id: one batch for `t-0`, or the batches of `produce`."""
         if isinstance(batches, bytes | bytearray):
             batches = {0: batches}
         options = {"transactional_id": None} | options
@@ -254,7 +254,7 @@ class LeadingBroker:
         prepare_index: int = 0,
         leader_epoch: int | None = None,
     ) -> "asyncio.Task[list[int]]":
-        """Begin to write a marker; the task returns the errors by partition."""
+        """Begin to write a marker, and return the task with the errors by partition."""
         marker = TransactionMarker(
             producer_id,
             epoch,
@@ -273,7 +273,7 @@ class LeadingBroker:
         return asyncio.ensure_future(write())
 
     def contents(self, index: int = 0) -> list[tuple[Any, ...]]:
-        """Return the batches of the log: (offset, producer id, epoch, sequence or marker type)."""
+        """Return the batches of the log: (offset, producer id, epoch, sequence or marker)."""
         log = self.log(index)
         data = (
             log.read(log.log_start_offset, 1 << 24, upper_offset=log.log_end_offset).data

@@ -1,4 +1,4 @@
-"""A whole broker in this process, alone in its cluster; a test may hold its directory thread."""
+"""A whole broker in this process, alone in its cluster. A test may stop its directory thread."""
 
 import shutil
 import tempfile
@@ -33,7 +33,7 @@ TIMEOUT_S = 20
 
 
 class HeldExecutor(ThreadPoolExecutor):
-    """An executor of one thread; its jobs wait while it is held."""
+    """An executor of one thread. Its jobs wait while it is held."""
 
     def __init__(self) -> None:
         super().__init__(1)
@@ -120,7 +120,7 @@ class OwnBroker(Broker):
         return all(one is not None and one.leader is not None for one in hosted)
 
     def append(self, name: str, index: int = 0) -> PartitionLog:
-        """Append one batch, like one of a producer; return the log."""
+        """Append one batch like one of a producer, and return the log."""
         data = memoryview(plain(0))
         hosted = self.replicas.partition(name, index)
         self.replicas.append(hosted, data, decode_header(data), 1)
@@ -132,7 +132,7 @@ class OwnBroker(Broker):
 
 @asynccontextmanager
 async def running(root: Path, **surroundings: Any) -> AsyncIterator[OwnBroker]:
-    """Run a broker that serves; stop it at the end."""
+    """Run a broker that serves, and stop it at the end."""
     broker = OwnBroker(root, **surroundings)
     await broker.start()
     try:
@@ -143,7 +143,7 @@ async def running(root: Path, **surroundings: Any) -> AsyncIterator[OwnBroker]:
 
 
 def as_killed(broker: OwnBroker, root: Path) -> Path:
-    """Copy the directory as `kill -9` would leave it now to another root; return that root."""
+    """Copy the directory as `kill -9` would leave it now to another root, and return that root."""
     while True:
         try:
             shutil.copytree(broker.root / "data", root / "data")

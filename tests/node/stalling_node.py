@@ -23,7 +23,7 @@ ORDER = "order"
 
 
 def program(self: NodeProcess) -> list[str]:
-    """Return NodeProcess.program, with a broker that can be made to stall."""
+    """Return NodeProcess.program with a broker that can be made to stall."""
     return own_nodes.program(__name__, self.module)
 
 

@@ -1,4 +1,4 @@
-"""The admin socket of a node: faults on links are events, and levels of the log change."""
+"""Test the admin socket of a node, with faults on links as events and levels of the log."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""The start of a broker: its snapshot of the cluster, and the decisions since."""
+"""Test the start of a broker: its snapshot of the cluster, and the decisions since."""
 
 import asyncio
 import logging
@@ -55,7 +55,7 @@ async def test_topic_deleted_after_the_snapshot_is_removed_without_being_opened(
 async def test_topic_recreated_after_the_snapshot_keeps_its_records(
     roots: tuple[Path, Path],
 ) -> None:
-    """The snapshot has the older topic of that name; its id is not that of the directory."""
+    """The snapshot has the older topic of that name. Its id is not that of the directory."""
     async with running(roots[0]) as broker:
         await broker.create("a")
         await broker.snapshot()
@@ -111,7 +111,7 @@ async def test_cluster_id_is_created_once_by_the_first_leader(tmp_path: Path) ->
 async def test_largest_replica_fetch_answer_fits_into_a_peer_message(
     roots: tuple[Path, Path],
 ) -> None:
-    """All records of an answer are one message; a larger one than allowed ends its stream."""
+    """All records of an answer are one message. A larger one than allowed ends its stream."""
     wanted = 500 * 1024 * 1024
     settings = {"replica.fetch.response.max.bytes": str(wanted)}
     broker = OwnBroker(roots[0], settings=settings)

@@ -1,4 +1,4 @@
-"""The end of a broker: its report of disk errors, and the order of its writes."""
+"""Test the end of a broker: its report of disk errors, and the order of its writes."""
 
 import asyncio
 import errno
@@ -37,7 +37,7 @@ async def with_a_batch(root: Path) -> tuple[OwnBroker, PartitionLog]:
 async def test_broker_stop_with_a_failing_disk_reports_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: type, step: str
 ) -> None:
-    """Else a node would seem to end cleanly, and its next start would recover without a reason."""
+    """Otherwise a node would seem to end cleanly, and recover at its next start."""
     broker, log = await with_a_batch(tmp_path)
     works = getattr(part, step)
 

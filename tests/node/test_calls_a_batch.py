@@ -1,4 +1,4 @@
-"""The cost of a batch in calls: a bound for the path of a record over three brokers.
+"""Test the cost of a batch in calls: a bound for the path of a record over three brokers.
 
 One record a batch, acks=all, two followers: the leader's dispatch, its answers to both followers,
 the two polls that come back and the two appends. Heartbeats and Raft are not counted. The bounds

@@ -1,4 +1,4 @@
-"""The advanced clock of one broker: the answers of its admin socket, and its looks."""
+"""Test the advanced clock of one broker: the answers of its admin socket, and its checks."""
 
 import asyncio
 import json

@@ -57,7 +57,7 @@ class Served(CountedBroker):
         await until(lambda: not server.connection_count)
 
     async def too_long(self, clients: list[socket.socket]) -> list[tuple[str, int]]:
-        """Await an answer for each client; return the busiest functions of a too long turn."""
+        """Await an answer for each client, and return the busiest functions of a too long turn."""
         with self.lines.counted():
             await asyncio.get_running_loop().run_in_executor(None, _receive, clients)
         return self.lines.busiest if self.lines.longest > LINES_MAX else []
@@ -100,7 +100,7 @@ def _longest_at_once(key: int, version: int, names: Names) -> dict[str, LargeReq
 
 
 def _apis() -> Iterator[Any]:
-    """Yield an API for each path of requests; the others with the mark for long runs."""
+    """Yield an API for each kind of request, the others with the mark for long runs."""
     for api in APIS:
         marks = [] if API_NAMES[api.key] in ONE_OF_EACH_WAY else [pytest.mark.soak]
         yield pytest.param(api, id=API_NAMES[api.key], marks=marks)

@@ -25,13 +25,13 @@ START_TIMEOUT_S = 20
 
 
 class ThreeBrokers:
-    """Three brokers with the topic `t`; its first replica leads `t-0` at first."""
+    """Three brokers with the topic `t`. Its first replica leads `t-0` at first."""
 
     def __init__(self, brokers: list[Broker]) -> None:
         self.brokers = brokers
 
     async def create_topic(self) -> Broker:
-        """Create `t` on all nodes; return its leader once the others follow."""
+        """Create `t` on all nodes, and return its leader once the others follow."""
         new = NewTopic("t", TOPIC_ID, 1, len(NODES))
         result = await self.brokers[0]._controller.submit(CreateTopics((new,)), timeout_ms=10_000)
         assert [item.error for item in result.items] == [0]
@@ -74,7 +74,7 @@ def _broker(root: Path, peers: str, node: int) -> Broker:
 
 
 class Producer(asyncio.Protocol):
-    """An idempotent producer with acks=all: it sends a record when the one before is answered."""
+    """An idempotent producer with acks=all that sends a record when the one before is answered."""
 
     def __init__(self, acks: int = -1) -> None:
         self.acks = acks

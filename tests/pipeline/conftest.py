@@ -1,4 +1,4 @@
-"""One small cluster for all tests here; spark_session.py has the session of Spark."""
+"""One small cluster for all tests here. spark_session.py has the Spark session."""
 
 from collections.abc import Iterator
 from pathlib import Path

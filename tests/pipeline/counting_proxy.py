@@ -13,7 +13,7 @@ from ..loopback_proxy import LoopbackProxy
 
 
 class CountingProxy(LoopbackProxy):
-    """A proxy that counts; use it as a context manager."""
+    """A proxy that counts requests. Use it as a context manager."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

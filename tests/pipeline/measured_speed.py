@@ -1,4 +1,4 @@
-"""Spark's throughput on clusters that are started for it; docs/measuring.md has its figures.
+"""Measure Spark's throughput on clusters started for it. docs/measuring.md has the figures.
 
     python -m tests.pipeline.measured_speed kafka|oncelog [options of oncelog.pipeline.jobs.speed]
 

@@ -1,4 +1,4 @@
-"""One JVM for all tests that take `spark`: those of the pipeline, and of the audit in proof/.
+"""One JVM for all tests that use `spark`, in the pipeline and in the audit of proof/.
 
 They belong to one xdist group (tests/conftest.py), so that with --dist loadgroup one worker has
 the only JVM.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
-    """Return a session with two tasks at a time; a failed task is tried again twice."""
+    """Return a session with two tasks at a time. A failed task is tried again twice."""
     pytest.importorskip("pyspark")
     from oncelog.pipeline import spark_session
 

@@ -18,7 +18,7 @@ DAEMONS = {"SPARK_DAEMON_JAVA_OPTS": SHORT_LIVED, "SPARK_DAEMON_MEMORY": "256m"}
 
 
 class Standalone(NamedTuple):
-    """A running cluster: its address, and the logs of its workers."""
+    """A running cluster with its address and the logs of its workers."""
 
     home: Path  # of Spark
     url: str
@@ -36,7 +36,7 @@ def standalone(
     cores: int = 1,
     memory: str = "1g",
 ) -> Iterator[Standalone]:
-    """Run a cluster of two addresses: Spark makes no twin of a task on the same host."""
+    """Run a cluster of two addresses. Spark makes no twin of a task on the same host."""
     import pyspark
 
     home = Path(pyspark.__file__).parent

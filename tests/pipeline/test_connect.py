@@ -1,4 +1,4 @@
-"""The sink refuses DataFrames of Spark Connect in words; without a server."""
+"""Test that the sink refuses DataFrames of Spark Connect with a sentence, without a server."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The effect of `pip install 'oncelog[spark]'`: a source that Spark finds, and a Java."""
+"""Test `pip install 'oncelog[spark]'`, which brings a source for Spark and a Java."""
 
 import os
 import shutil

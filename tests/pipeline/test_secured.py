@@ -1,4 +1,4 @@
-"""Spark on a Kafka with TLS, SASL and ACLs: source, writers, sink, audit; nothing secret is shown.
+"""Test Spark on a Kafka with TLS, SASL and ACLs for each part, without visible secrets.
 
 One Kafka with all its listeners serves every test of this file. With ONCELOG_KAFKA=1.
 """
@@ -81,7 +81,7 @@ async def prepare(kafka: SecuredKafka) -> None:
 
 
 def logins(kafka: SecuredKafka) -> dict[str, dict[str, Any]]:
-    """Return one login of each kind: password, certificate, tokens, Java's names with texts."""
+    """Return one login of each kind: password, certificate, tokens and Java's names."""
     module = f"{MODULE}.scram.ScramLoginModule required"
     java = {
         "bootstrap.servers": kafka.address("SASL_SSL"),

@@ -1,4 +1,4 @@
-"""Defaults of `spark_session` give way to what is set for Spark, however a program is started."""
+"""Test that defaults of `spark_session` are overridden by settings for Spark."""
 
 from pathlib import Path
 

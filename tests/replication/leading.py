@@ -1,4 +1,4 @@
-"""A leader without a shell: the effects of its events are applied to its log at once."""
+"""A leader without a shell. The effects of its events are applied to its log immediately."""
 
 from dataclasses import dataclass
 

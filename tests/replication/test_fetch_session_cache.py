@@ -1,4 +1,4 @@
-"""The eviction of fetch sessions: Kafka's rule, and a bound of our own."""
+"""Test the eviction of fetch sessions: Kafka's rule, and a bound of our own."""
 
 from itertools import count
 

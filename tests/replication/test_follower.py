@@ -1,4 +1,4 @@
-"""The follower's rules of truncation: KIP-101, KIP-279, KIP-595."""
+"""Test the follower's rules of truncation: KIP-101, KIP-279, KIP-595."""
 
 import pytest
 

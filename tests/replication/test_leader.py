@@ -1,4 +1,4 @@
-"""The rules of a leader: Kafka's Partition and Replica, KIP-497, 841, 903, 966."""
+"""Test the rules of a leader: Kafka's Partition and Replica, KIP-497, 841, 903, 966."""
 
 import pytest
 
@@ -151,7 +151,7 @@ def test_follower_that_is_ineligible_does_not_hold_back_the_high_watermark(
 
 @pytest.mark.parametrize("live", NOT_ELIGIBLE)
 def test_follower_that_is_ineligible_does_not_join_the_isr(live: dict[int, int]) -> None:
-    """It has fetched all; since then its broker has died, maybe with the end of its log."""
+    """The follower has fetched all records. Its broker has died since, maybe with its log end."""
     peers = PeerView(live=LIVE)
     partition = leader(isr=(1, 2), end=10, peers=peers)
     assert fetch(partition, 3, 10).may_join_isr
@@ -167,7 +167,7 @@ def test_follower_joins_the_isr_only_at_the_high_watermark_and_the_epoch_start()
 
 
 def test_follower_at_the_high_watermark_of_a_new_leader_waits_for_the_epoch_start() -> None:
-    """KAFKA-7128: more may be committed than it knows, up to the start of its epoch.
+    """KAFKA-7128: more may be committed than the leader knows, up to the start of its epoch.
 
     Node 3 counts as caught up, as every member at the start, and leaves and returns meanwhile.
     """
@@ -178,7 +178,7 @@ def test_follower_at_the_high_watermark_of_a_new_leader_waits_for_the_epoch_star
 
 
 def test_follower_that_would_be_removed_at_once_is_not_added_to_the_isr() -> None:
-    """Below the minimum the high watermark does not advance; a dead link must not flap the ISR."""
+    """Below the minimum the high watermark does not advance. A dead link must not flap the ISR."""
     partition = leader(isr=(1,))
     fetch(partition, 2, 0, 1)
     partition.appended(5, 2)
@@ -249,7 +249,7 @@ def test_follower_at_the_end_of_its_previous_fetch_is_caught_up_as_of_then() -> 
 
 
 def test_idle_fetch_session_keeps_its_followers_in_the_isr() -> None:
-    """An incremental session does not repeat positions; its polls show the follower is alive."""
+    """An incremental session does not repeat positions. Its polls show the follower is alive."""
     peers = PeerView(live=LIVE)
     partition = leader(isr=(1, 2), replicas=(1, 2), peers=peers)
     fetch(partition, 2, 0, 1)

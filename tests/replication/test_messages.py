@@ -1,4 +1,4 @@
-"""The replica fetch on the wire: both directions agree, and bad bytes are refused."""
+"""Test the replica fetch on the wire. Both directions agree, and bad bytes are refused."""
 
 import contextlib
 

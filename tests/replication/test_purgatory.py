@@ -1,4 +1,4 @@
-"""Waiting operations: by example, and against a model that checks every operation every time."""
+"""Test waiting operations by example, and against a naive model."""
 
 import pytest
 from hypothesis import given
@@ -106,7 +106,7 @@ def test_bytes_hidden_before_the_wait_count_towards_min_bytes(purgatory: Purgato
 def test_read_committed_fetch_completes_exactly_with_enough_bytes(
     missing_bytes: int, steps: list[tuple[int, int, int, bool]]
 ) -> None:
-    """Batches become visible; the stable offset follows, sometimes behind."""
+    """Batches become visible. The stable offset follows, sometimes later."""
     purgatory = Purgatory()
     reader = DelayedFetch({"a": 0}, missing_bytes, 1000, hidden_bytes={})
     plain = DelayedFetch({"a": 0}, missing_bytes, 1000)

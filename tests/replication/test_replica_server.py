@@ -28,7 +28,7 @@ class Host:
 
 
 class Broker:
-    """Broker 1, which leads; the test plays its followers."""
+    """Broker 1, which leads. The test plays its followers."""
 
     def __init__(self, **limits: Any) -> None:
         self.peers = PeerView(live=LIVE)
@@ -65,7 +65,7 @@ class Broker:
         self.server.appended(key)
 
     def poll(self, *, added=(), moved=(), removed=(), follower=2, context=None, **values):
-        """Send a poll; return its updates. The session is kept as a follower keeps it."""
+        """Send a poll, and return its updates. The session is kept as a follower keeps it."""
         request = ReplicaFetchRequest(
             session_id=self.session_id,
             session_epoch=self.session_epoch,
@@ -278,7 +278,7 @@ def test_replica_fetch_with_a_newer_leader_epoch_waits_until_the_leader_knows_it
 
 
 def test_replica_fetch_kept_for_a_newer_epoch_keeps_its_broker_epoch(broker: Broker) -> None:
-    """Found by the simulation: judged while no poll waited, the follower stayed unknown."""
+    """Checked while no fetch waited, the follower stayed unknown (found by the simulation)."""
     broker.peers.live = {1: 11}
     broker.poll(added=[added(1, epoch=6)])
     broker.now += 500
@@ -405,7 +405,7 @@ def test_replica_fetches_of_two_followers_at_one_offset_share_one_read(
 
 
 def test_replica_session_that_ends_with_pending_news_leaves_no_reference_cycle() -> None:
-    """Brokers make no full collection: each break of a link would cost a session and its slots."""
+    """Brokers make no full collection. Each break of a link would cost a session and its slots."""
     broker = Broker()
     for key in KEYS:
         broker.lead(key)

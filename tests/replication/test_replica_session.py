@@ -1,4 +1,4 @@
-"""Both ends of a session, and a model of many partitions over a lossy link."""
+"""Test both ends of a session, and a model of many partitions over a lossy link."""
 
 from itertools import chain
 
@@ -77,7 +77,7 @@ def test_follower_session_has_one_waiting_request_and_sends_changes_immediately(
 
 
 def test_follower_session_opening_request_does_not_wait_at_the_leader() -> None:
-    """A follower of many partitions enters them in parts: the rest must wait for the answer."""
+    """A follower of many partitions enters them in parts. The rest must wait for the answer."""
     session = FollowerSession()
     session.add(KEYS[0], 1, (0, -1))
     first = request_of(session)
@@ -90,7 +90,7 @@ def test_follower_session_opening_request_does_not_wait_at_the_leader() -> None:
 
 
 def test_follower_session_sends_changes_of_very_many_partitions_in_parts() -> None:
-    """A follower that was away for a while: all of it in one answer kept both loops."""
+    """A follower was away for a while. All changes in one answer kept both loops."""
     session = LeaderSession(2, 7, lambda slot: None)
     count = 2 * ANSWERS_MAX + 10
     added = [AddedSlot(n, bytes(16), n, 1, 0, -1, 0) for n in range(1, count + 1)]
@@ -289,7 +289,7 @@ class Pair:
         del self.to_follower[:count]
 
     def lose(self) -> None:
-        """The connection breaks: all messages under way are lost, and the follower is told."""
+        """The connection breaks. All messages under way are lost, and the follower is told."""
         self.to_leader.clear()
         self.to_follower.clear()
         for request in list(self.session._outstanding):
@@ -361,7 +361,7 @@ def converge(steps: list[tuple]) -> None:
 
 
 def test_follower_session_of_500_partitions_sends_only_the_changed_one() -> None:
-    """500 partitions, one append: one slot in the answer, one position in the next request."""
+    """One of 500 partitions has an append. Answer and next request name only that one."""
     peers = PeerView(live={1: 1, 2: 2})
     keys = [(i.to_bytes(16), i) for i in range(ADDED_MAX)]
     hosts = {key: Host(peers) for key in keys}

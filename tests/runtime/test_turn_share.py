@@ -1,4 +1,4 @@
-"""The share of clients in a turn: actions within it run at once, others later in their order."""
+"""Test the share of clients in a turn. Actions within it run immediately, others later."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -21,7 +21,7 @@ class Clock:
 
 
 class Counted:
-    """A share that records the turn of each action; each action takes half of the share."""
+    """A share that records the turn of each action. Each action takes half of the share."""
 
     def __init__(self) -> None:
         self.clock = Clock()

@@ -28,7 +28,10 @@ BROKEN, BROKEN_WITHIN_S = 0.7, 0.3  # of a kept request's connections
 
 
 class Conductor(DiskFaults, FileDamage):
-    """One run's faults; `clients` maps c1, c2 to processes, `replace` restarts a killed one."""
+    """The faults of one run.
+
+    `clients` maps c1, c2 to processes, `replace` restarts a killed one.
+    """
 
     def __init__(
         self,
@@ -47,7 +50,7 @@ class Conductor(DiskFaults, FileDamage):
         self._is_over = False
 
     def plan(self, faults: list[Fault]) -> None:
-        """Schedule these faults; `fault_schedule.require_possible` has checked them."""
+        """Schedule these faults. `fault_schedule.require_possible` has checked them."""
         for fault in faults:
             self._loop.call_later(fault.at_s, self._make, fault)
 

@@ -1,4 +1,4 @@
-"""Faults of disks: slow, full, failing, damaged; and processes that die while they write."""
+"""Faults of disks (slow, full, failing, damaged) and processes that die while they write."""
 
 from collections.abc import Callable
 from functools import partial
@@ -31,7 +31,7 @@ class DiskFaults:
         raise NotImplementedError
 
     def remove_flipped(self) -> None:
-        """Remove the flipped files that were never read: they are no finding."""
+        """Remove the flipped files that were never read. They are no finding."""
         for file, content in self.flipped.items():
             if file.exists() and file.read_bytes() == content:
                 REAL["unlink"](file)
@@ -110,7 +110,7 @@ class DiskFaults:
         return True
 
     def _disk_errors(self, fault: Fault) -> bool:
-        """Let the disk fail for a while; the node continues without a restart."""
+        """Let the disk fail for a while. The node continues without a restart."""
         node = next((n for n in self._nodes(fault.target) if n.is_serving), None)
         if node is None:
             return False

@@ -1,4 +1,4 @@
-"""The faults of a seed and their times. Pure: `conductor` executes them.
+"""The faults of a seed and their times. `conductor` executes them.
 
 A fault is words and numbers (see `outcome.Fault`), so a schedule can be printed, shrunk, and given
 back on the command line.
@@ -119,7 +119,7 @@ def _is_node(target: str) -> bool:
 
 
 def _hit_by(fault: Fault, rng: random.Random) -> str:
-    """Return a node or role that a fault hits, or cuts off from others; empty if there is none."""
+    """Return a node or role that a fault affects or isolates, or an empty text."""
     if _is_node(fault.target):
         return fault.target
     ends = {end for link in fault.target.split(",") for end in link.split(">") if end.isdigit()}

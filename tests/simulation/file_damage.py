@@ -1,4 +1,4 @@
-"""Damaged bytes in the files of one machine: while its process runs, or before a start.
+"""Damaged bytes in the files of one machine, while its process runs or before a start.
 
 Only one machine of a run has them: data that all replicas lose is lost. Damage that prevents a
 start (the machine's own state, Raft's files) is repaired when all is healed, as operators would.
@@ -152,7 +152,7 @@ class FileDamage:
 
 
 def wrong_answers(log: PartitionLog) -> Iterator[str]:
-    """Look up each batch of a log by its offset and by its time; yield the wrong answers.
+    """Look up each batch of a log by its offset and by its time, and yield the wrong answers.
 
     So each entry of an index is used. Raises the error of a log that finds damage.
     """

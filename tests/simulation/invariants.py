@@ -46,7 +46,7 @@ ENTRIES_MAX = 100  # of a Raft group in a second; the busiest seeds have 30
 
 
 class Invariants:
-    """Checks one cluster; `found` are (name, sentence). Records the coordinators' decisions."""
+    """A checker of one cluster. `found` has pairs of name and sentence."""
 
     def __init__(self, cluster: VirtualCluster, recorder: Recorder) -> None:
         self.cluster, self.recorder = cluster, recorder
@@ -100,7 +100,7 @@ class Invariants:
                 self.cluster.on_events = None
 
     def look(self) -> None:
-        """Check everything that is cheap; every eighth time, compare some bytes."""
+        """Check everything that is cheap, and every eighth time compare some bytes."""
         self.looks += 1
         if len(self.found) > FOUND_MAX:
             return
@@ -233,7 +233,7 @@ class Invariants:
                 )
 
     def _damaged(self, node: VirtualNode, hosted: Any) -> None:
-        """Report a log that was considered damaged: a new copy would hide the cause."""
+        """Report a log that was considered damaged. A new copy would hide the cause."""
         place = (node.node_id, node.starts, *hosted.key)
         if not (node.has_damage or node.is_hurt or node.was_hurt) and place not in self._doubted:
             self._doubted.add(place)

@@ -49,7 +49,7 @@ async def transact(
     rng: random.Random,
     name: str,
 ) -> None:
-    """Run client after client until `stop()`; `name` is the transactional id."""
+    """Run client after client until `stop()`. `name` is the transactional id."""
     while not stop():
         client = _OldClient(bootstrap, recorder, settings, rng, name)
         try:
@@ -61,7 +61,7 @@ async def transact(
 
 
 class _OldClient:
-    """One incarnation; it ends when a call raises, or a batch was abandoned."""
+    """One incarnation. It ends when a call raises, or a batch was abandoned."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class _OldClient:
         )
 
     async def _transact(self) -> bool:
-        """Run one transaction; return whether the next one may follow in the same epoch."""
+        """Run one transaction, and return whether the next one may follow in the same epoch."""
         rng, count = self._rng, self._settings.append_partitions
         transaction = self._recorder.begin(self._process, self._name, *self._identity)
         is_whole = True
@@ -141,7 +141,7 @@ class _OldClient:
         await self._ask(ADD_PARTITIONS, ADD_VERSION, fields)
 
     async def _send(self, partition: int, transaction: Begun) -> bool:
-        """Send one record; return False without a successful answer, when it may still come."""
+        """Send one record, and return False without a successful answer, when it may still come."""
         recorder, value = self._recorder, self._recorder.new_value()
         row = recorder.send_invoked(self._process, f"{APPEND}/{partition}", value, transaction)
         sequence = self._next.get(partition, 0)
@@ -190,7 +190,7 @@ class _OldClient:
             raise error_for(code)
 
     async def _abort(self, transaction: Begun) -> None:
-        """Abort the transaction; whatever the answer, it has failed, since it sent no commit."""
+        """Abort the transaction. It has failed whatever the answer, since no commit was sent."""
         try:
             await self._ask(END, END_VERSION, self._ending(False))
         finally:

@@ -6,7 +6,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One deliberate fault, and its duration.
+    """One deliberate fault and its duration.
 
     `at_s` counts from the moment when the cluster serves. `target` names nodes (`1`, `1,2`), links
     (`1>2`, `c1>2` from a client) or a role that is resolved when it happens: `controller`, `leader`
@@ -24,7 +24,7 @@ class Fault:
 
     @classmethod
     def parse(cls, text: str) -> "Fault":
-        """Parse the text of str(); raise ValueError for any other."""
+        """Parse the text of str(), and raise ValueError for any other."""
         head, _, target = text.partition(":")
         kind, _, times = head.partition("@")
         at, _, rest = times.partition("+")
@@ -38,7 +38,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """The size, duration and load of a simulated cluster; times are virtual seconds.
+    """The size, duration and load of a simulated cluster. Times are virtual seconds.
 
     nodes: 1, 3, 4 or 5. seconds: of the safety phase, in which faults happen. faults: how many the
     seed's schedule has. pace: 1 is a busy cluster; at 10 every client pauses ten times as long.
@@ -79,7 +79,7 @@ class Shape:
 
     @classmethod
     def parse(cls, text: str) -> "Shape":
-        """Return a shape of NAMED, or parse the text of str(); raise ValueError for any other."""
+        """Return a shape of NAMED, or parse the text of str(), or raise ValueError."""
         if text in NAMED:
             return NAMED[text]
         usual, found, broker = cls(), dict[str, Any](), list[tuple[str, str]]()
@@ -158,7 +158,7 @@ NAMED = {
 
 @dataclass(slots=True, kw_only=True)
 class Outcome:
-    """One run; `violations` are sentences, empty when nothing was violated.
+    """The outcome of one run. `violations` are sentences, empty when nothing was violated.
 
     `names` are the judge's and the invariants' names of the violations (`lost-write`, `two
     leaders`). `history` is for a closer look.

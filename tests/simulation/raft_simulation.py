@@ -43,7 +43,7 @@ NOTICED_S = (0.003, 0.3)  # a live kernel resets connections at once
 
 
 class Violation(BaseException):
-    """A violated invariant; not an Exception, or the engine would catch it."""
+    """A violated invariant. It is no Exception, since the engine would catch that."""
 
 
 @dataclass

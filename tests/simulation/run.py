@@ -31,7 +31,7 @@ def run_seed(
     faults: Sequence[Fault] | None = None,
     install: Install | None = None,
 ) -> Outcome:
-    """Run one seed to its end and judge it; never raises for faults of the cluster.
+    """Run one seed to its end and judge it. Never raises for faults of the cluster.
 
     shape: None lets the seed choose. faults: instead of the seed's own schedule (the workload stays
     the seed's). install: makes a context that is entered before the first node is built and left
@@ -79,7 +79,7 @@ def seeds_of(text: str) -> range:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run seeds; return 0 when every seed was clean."""
+    """Run seeds, and return 0 when every seed was clean."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.run", description=__doc__)
     parser.add_argument("--seed", type=int)
     parser.add_argument("--seeds", help="FIRST:BEHIND, or some: 3,7,10:20")

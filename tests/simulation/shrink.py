@@ -1,4 +1,4 @@
-"""Reduction of a failing schedule: faults are left out as long as the run still fails (ddmin).
+"""Reduce a failing schedule: faults are left out as long as the run still fails (ddmin).
 
 The names of the violations have to stay; the sentences may differ.
 """
@@ -40,7 +40,7 @@ def shrink(
 
 
 def command(seed: int, faults: Sequence[Fault], shape: Shape | None = None) -> str:
-    """Return the command that runs a seed with a schedule; without a shape it is the seed's own."""
+    """Return the command that runs a seed with a schedule. Without a shape it is the seed's own."""
     given = " ".join(f"'{fault}'" for fault in faults)
     shaped = "" if shape is None else f" --shape '{shape}'"
     return f"python -m tests.simulation.run --seed {seed}{shaped} --faults {given}"

@@ -1,4 +1,4 @@
-"""Deterministic simulation: one seed from its beginning to its verdict.
+"""Deterministic simulation of one seed from its beginning to its verdict.
 
 A safety phase: clients, an administrator and faults, with the invariants watching. Then a liveness
 phase: everything is healed, and within a virtual deadline every node serves, every replica is in
@@ -53,7 +53,7 @@ CPU = time.process_time
 
 
 def shape_of(seed: int) -> Shape:
-    """Return the shape of a seed's cluster: some are short and busy, some long and quiet."""
+    """Return the shape of a seed's cluster, some short and busy, some long and quiet."""
     rng = random.Random(f"shape of {seed}")
     nodes = rng.choice([3, 3, 3, 3, 4, 5]) if seed % 8 else 3
     durable = rng.random() < 0.15
@@ -77,7 +77,7 @@ def run(
     trace: list[str] | None = None,
     on_log: Callable[[str], object] | None = None,
 ) -> Outcome:
-    """Run a seed, see run.run_seed; `trace` takes the trace in words, `on_log` the nodes' logs."""
+    """Run a seed, see run.run_seed. `trace` gets the trace in words, `on_log` the nodes' logs."""
     shape = shape or shape_of(seed)
     planned = list(draw(seed, shape) if faults is None else faults)
     require_possible(planned, shape)

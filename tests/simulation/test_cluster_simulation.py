@@ -1,4 +1,4 @@
-"""Whole clusters under virtual time: no acknowledged record is lost, doubled, torn or stuck.
+"""Test whole clusters under virtual time. No acknowledged record is lost, doubled or torn.
 
 Each chunk of seeds runs in a process of its own, where the order of sets of names is fixed, so a
 failing seed fails again with `python -m tests.simulation.run --seed N`.
@@ -43,7 +43,7 @@ VIRTUAL_S_LEAST = 50.0  # a seed, on average
 
 
 def simulate(seeds: Sequence[int]) -> list[dict[str, Any]]:
-    """Run seeds in another process; return one dictionary a seed."""
+    """Run seeds in another process, and return one dictionary a seed."""
     environment = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONWARNINGS": "ignore"}
     command = [sys.executable, "-m", "tests.simulation.run", "--json", "--no-shrink"]
     command += ["--seeds", ",".join(map(str, seeds))]
@@ -94,7 +94,7 @@ def test_simulated_cluster_with_random_faults_breaks_no_promise(seeds: Sequence[
 
 
 def test_simulation_default_seeds_cover_every_shape_and_fault_kind() -> None:
-    """They are few: each size of a cluster and each kind of fault has to be among them."""
+    """The seeds are few, so each cluster size and each kind of fault must be among them."""
     shapes = {seed: shape_of(seed) for seeds in SEEDS for seed in seeds}
     faults = {fault.kind for seed, shape in shapes.items() for fault in draw(seed, shape)}
     of_shapes = {"power-truncation", "damage"}  # no seed draws these by itself
@@ -170,7 +170,7 @@ def test_simulation_of_5000_further_seeds_breaks_no_promise(request: pytest.Fixt
 
 @pytest.mark.parametrize("seed", range(4))
 def test_wiped_node_serves_only_after_it_votes_in_every_raft_group(seed: int) -> None:
-    """Otherwise the next death would leave a group with one voter, and no leader."""
+    """Otherwise the next death would leave a group with one voter and no leader."""
 
     def groups(node: VirtualNode) -> Collection[RaftGroup]:
         assert node.broker is not None

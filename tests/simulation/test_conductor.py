@@ -36,7 +36,7 @@ def node(**ends: int) -> Any:
 def test_simulated_machine_is_wiped_only_if_all_others_have_its_records(
     monkeypatch: pytest.MonkeyPatch, others: list[dict[str, int]], has_everything: bool
 ) -> None:
-    """Seed 38 of a shape: a record fetched by one machine alone was committed by that fetch."""
+    """In seed 38 of a shape a record fetched by one machine alone was committed by that fetch."""
     lost = node(a=5, b=2)
     conductor = Conductor.__new__(Conductor)
     cluster: Any = SimpleNamespace(

@@ -68,7 +68,7 @@ class TwoNodes:
 
 
 def look(invariants: Invariants, times: int = 80) -> list[str]:
-    """Check for a while; return the names of the findings."""
+    """Check for a while, and return the names of the findings."""
     for _ in range(times):
         invariants.looks += 1
         invariants._compare_some()
@@ -156,7 +156,7 @@ def test_invariant_check_reports_a_node_that_receives_nothing_and_is_not_fenced(
 
 
 def test_invariant_check_reports_a_replica_not_opened_on_an_undamaged_disk() -> None:
-    """It is reported once a process; failures during a disk fault are no finding, then or later."""
+    """The failure is reported once a process, and never if it happened during a disk fault."""
     cluster = TwoNodes()
     invariants = cluster.watched()
     failed: set[tuple[str, int]] = {("t", 0)}

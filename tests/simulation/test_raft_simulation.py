@@ -1,4 +1,4 @@
-"""Random faults on a whole Raft cluster under virtual time; a failure prints its seed."""
+"""Test random faults on a whole Raft cluster in virtual time. A failure prints its seed."""
 
 import random
 from typing import Any
@@ -75,7 +75,7 @@ def act(cluster: Cluster, rng: random.Random) -> None:
 
 
 def crash_soon(cluster: Cluster, rng: random.Random, nodes: list[int]) -> None:
-    """Crash nodes during their work; a service manager starts them again."""
+    """Crash nodes during their work. A service manager starts them again."""
     for i in rng.sample(nodes, rng.randrange(len(nodes) + 1)):
         jobs = rng.randrange(1, rng.choice([2, 4, 12]))
         down_s = rng.choice([0.0, 0.002, 0.1])
@@ -108,7 +108,7 @@ def run_power_cuts(seed: int) -> Cluster:
 
 
 def some(firsts: range) -> list[Any]:
-    """Return the first seeds of runs; every second one is for chaos runs only."""
+    """Return the first seeds of runs. Every second one is for chaos runs only."""
     marks = ([], [pytest.mark.chaos])
     return [pytest.param(first, marks=marks[at % 2]) for at, first in enumerate(firsts)]
 

@@ -173,7 +173,7 @@ def test_virtual_connection_during_a_cut_is_silent_and_delivers_its_bytes_after_
 
 @pytest.mark.parametrize("way", ["close", "abort"])
 def test_virtual_connection_delivers_held_bytes_before_it_closes(pair: Pair, way: str) -> None:
-    """Otherwise a batch that has to wait leaves with its connection, and is never late."""
+    """Otherwise a held batch is dropped with its connection, and never arrives late."""
     _, stream = pair.connect()
     pair.timeline.run(1)
     pair.sockets.hold(101, 1, 5.0)
@@ -266,7 +266,7 @@ def test_virtual_peer_link_during_a_cut_times_out_and_after_a_reset_stays_up() -
 
 
 def test_virtual_peer_link_forgets_the_size_of_messages_dropped_by_a_cut() -> None:
-    """A message that is dropped at its arrival is no longer under way."""
+    """A message that is dropped at its arrival is no longer in flight."""
     links = Links()
     links.nodes[2].on_request(PeerMessage.PING, answer, bulk=True)
 

@@ -1,4 +1,4 @@
-"""Jobs of simulated processes take time, and others run meanwhile; the seed decides how."""
+"""Test jobs of simulated processes. They take time, others run meanwhile, the seed decides."""
 
 import asyncio
 import os
@@ -28,7 +28,7 @@ def never_at_one_instant(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def steps(out: list[Any], name: str, count: int = 5) -> str:
-    """Run a job: some calls of the system."""
+    """Run a job of some system calls."""
     for number in range(count):
         out.append((name, number))
         pause_point()
@@ -147,7 +147,7 @@ def test_virtual_thread_jobs_of_a_paused_process_pause() -> None:
 def test_virtual_thread_jobs_may_be_interrupted_at_any_line_of_product_code(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Only lines of the released code count: those of others could differ between runs."""
+    """Only lines of the product code may interrupt. Those of others could differ between runs."""
     monkeypatch.setattr(virtual_threads, "BY_LINE", 1.0)
     monkeypatch.setattr(virtual_threads, "LINES_APART", (1,))
     source = "for number in range(20):\n    seen.append(number)\n"
@@ -212,7 +212,7 @@ def test_virtual_locks_replace_only_locks_of_the_product_code() -> None:
 
 
 def test_virtual_disk_refuses_changes_by_a_dead_process(tmp_path: Path) -> None:
-    """That holds even in a `finally` that the kill itself runs."""
+    """The refusal also applies in a `finally` that the kill itself runs."""
     timeline = Timeline(10)
     disks = Disks(tmp_path, timeline, [1])
     disk = disks.nodes[1]

@@ -1,4 +1,4 @@
-"""A whole cluster and its clients in one process: the world that a seed makes.
+"""A whole cluster and its clients in one process, created from a seed.
 
 with VirtualCluster.made(seed, shape) as cluster:
     cluster.start()
@@ -96,7 +96,7 @@ BROKER = {
 
 
 class VirtualCluster:
-    """A simulated cluster; see the top of the file."""
+    """A simulated cluster. See the top of the file."""
 
     def __init__(self, seed: int, shape: Shape, root: Path) -> None:
         self.seed, self.shape, self.root = seed, shape, root
@@ -122,7 +122,7 @@ class VirtualCluster:
     def made(
         cls, seed: int, shape: Shape, on_log: Callable[[str], object] | None = None
     ) -> "Iterator[VirtualCluster]":
-        """Yield a cluster that has not been started; time, rng and disks are its own meanwhile."""
+        """Yield a cluster that has not been started, with its own time, rng and disks meanwhile."""
         base = "/dev/shm" if Path("/dev/shm").is_dir() else None
         root = Path(tempfile.mkdtemp(prefix="oncelog-simulation-", dir=base))
         cluster = cls(seed, shape, root)
@@ -167,7 +167,7 @@ class VirtualCluster:
             )
 
     def run(self, seconds: float, until: Callable[[], bool] | None = None) -> bool:
-        """Let virtual time pass; see Timeline.run."""
+        """Let virtual time pass. See Timeline.run."""
         return self.timeline.run(seconds, until, self.on_events)
 
     def new_client(self) -> VirtualClient:
@@ -240,7 +240,7 @@ class VirtualCluster:
         )
 
     def _retention_check_ms(self) -> int:
-        """Return the interval; for some seeds so short that retention meets all other work."""
+        """Return the interval, for some seeds so short that retention meets all other work."""
         often_ms = random.Random(f"retention of {self.seed}").choice([100, 1_000, 4_000])
         return often_ms * (8 if self.shape.pace >= QUIET_PACE else 1)
 

@@ -1,4 +1,4 @@
-"""Disks of simulated machines: real files, and their state after a power cut.
+"""Disks of simulated machines with real files and their state after a power cut.
 
 The storage code runs unchanged on a temporary directory. While `Disks` is installed, the functions
 of `os` that it uses pass through here for every path below that directory. So the bytes written and
@@ -53,7 +53,7 @@ class _Change:
 
 @dataclass(slots=True)
 class _Name:
-    """A change of names since the last sync of its directory: make, rename or unlink."""
+    """A change of names since the last sync of its directory: create, rename or unlink."""
 
     what: str
     path: str
@@ -102,12 +102,12 @@ class NodeDisk:
         return self.is_full or self.sync_errors > 0 or self.error > 0
 
     def trash(self) -> str:
-        """Return a name for a file that may have to come back."""
+        """Return a name for a file that may have to be restored."""
         self.trash_count += 1
         return f"{os.path.dirname(self.path)}/{TRASH}-{self.number}-{self.trash_count}"
 
     def named(self, name: "_Name") -> None:
-        """Record that a name was made, renamed or removed."""
+        """Record that a name was created, renamed or removed."""
         self.name_count += 1
         self.names[self.name_count] = name
         self.names_in.setdefault(os.path.dirname(name.path), []).append(self.name_count)
@@ -135,7 +135,7 @@ class NodeDisk:
                     REAL["unlink"](name.saved)
 
     def cut_power(self) -> int:
-        """Revert unsynced changes; return how many files changed."""
+        """Revert unsynced changes, and return how many files changed."""
         names = list(self.names.values())
         keep = self.random.choice([0, len(names), self.random.randint(0, len(names))])
         for name in reversed(names[keep:]):
@@ -206,7 +206,7 @@ def _apply(data: bytearray, change: _Change, start: int, end: int | None) -> Non
 
 
 class Disks:
-    """The disks of all nodes, below one directory: ROOT/node-1, ROOT/node-2, ..."""
+    """The disks of all nodes below one directory: ROOT/node-1, ROOT/node-2, ..."""
 
     def __init__(self, root: Path, timeline: Timeline, nodes: list[int]) -> None:
         self.root = str(root)
@@ -263,7 +263,7 @@ class Disks:
         return self.nodes[int(number)], text
 
     def _step(self, disk: NodeDisk, what: int, size: int = 0) -> None:
-        """Pass an operation that changes something; a machine may stop before it."""
+        """Execute an operation that changes a file. The machine may stop before it."""
         pause_point()
         if not disk.is_in_use:
             raise Stopped
@@ -467,7 +467,7 @@ class Disks:
     replace = rename
 
     def _moved(self, disk: NodeDisk, source: str, target: str) -> None:
-        """Move opened files and directories: they are looked up by their first name."""
+        """Move opened files and directories. They are looked up by their first name."""
         for opened in self._opened.values():
             if opened.disk is disk and opened.path.startswith(source + "/"):
                 opened.path = target + opened.path[len(source) :]

@@ -1,4 +1,4 @@
-"""The links between simulated brokers: `PeerTransport` without sockets, with its promises.
+"""The links between simulated brokers, like `PeerTransport` without sockets.
 
 A dialled connection to each peer carries two channels in order. Messages are not queued for a peer
 that is not connected; messages under way on a connection that breaks are lost with it, or arrive
@@ -34,7 +34,7 @@ QUEUE_MESSAGES = {False: 4096, True: 64}
 
 
 class _Dialled:
-    """The connection that one broker made to another."""
+    """The connection that one broker opened to another."""
 
     __slots__ = ("is_up", "number", "state", "under_way")
 
@@ -54,7 +54,7 @@ class Exchange:
         self.bytes_sent = 0
 
     def died(self, node_id: int, *, power: bool) -> None:
-        """Remove a process that died; its peers notice at once, or not at all."""
+        """Remove a process that died. Its peers notice at once, or not at all."""
         gone = self.nodes.pop(node_id, None)
         if gone is not None and not power:
             for node in self.nodes.values():
@@ -63,14 +63,14 @@ class Exchange:
                     node.loop.call_later(delay, node.broken, node_id, gone.incarnation)
 
     def arrived(self, newcomer: "VirtualLinks") -> None:
-        """Add a process that listens; others find it when they try again."""
+        """Add a process that listens. Others find it when they try again."""
         rng = newcomer.loop.timeline.random
         for node in self.nodes.values():
             if node is not newcomer:
                 node.loop.call_later(rng.uniform(*RECONNECT_S), node.dial, newcomer.node_id)
 
     def reset(self, one: int, other: int) -> None:
-        """Break the connections between two nodes; they are made again."""
+        """Break the connections between two nodes, which are opened again."""
         for near, far in ((one, other), (other, one)):
             node, peer = self.nodes.get(near), self.nodes.get(far)
             if node is not None and peer is not None:
@@ -78,7 +78,7 @@ class Exchange:
 
 
 class VirtualLinks(PeerHandlers):
-    """All links of one broker; see replication.peer.transport.PeerTransport."""
+    """All links of one broker. See replication.peer.transport.PeerTransport."""
 
     def __init__(
         self, node_id: int, peers: Iterable[int], exchange: Exchange, loop: ProcessLoop
@@ -108,7 +108,7 @@ class VirtualLinks(PeerHandlers):
             self.loop.call_later(self._reconnect_s(), self.dial, peer)
 
     async def stop(self) -> None:
-        """Close everything; requests under way end with PeerUnavailable."""
+        """Close all links. Requests in flight end with PeerUnavailable."""
         self._is_listening = False
         self._under_way.fail(PeerUnavailable("this broker is stopping"))
         if self._exchange.nodes.get(self.node_id) is self:

@@ -28,7 +28,7 @@ LOOK_S = 0.02  # how often a run checks its condition
 
 
 class Handle:
-    """A scheduled call that can be cancelled; the part of asyncio.TimerHandle that is used."""
+    """A scheduled call that can be cancelled, like the used part of asyncio.TimerHandle."""
 
     __slots__ = ("_args", "_callback", "_context", "_is_cancelled", "_when", "loop")
 
@@ -71,7 +71,7 @@ class Handle:
 
 
 def _words_of(callback: Any) -> str:
-    """Return the name of a step's function; for a task its coroutine's."""
+    """Return the name of a step's function, for a task that of its coroutine."""
     task = getattr(callback, "__self__", None)
     if isinstance(task, asyncio.Task):
         return getattr(task.get_coro(), "__qualname__", repr(task))
@@ -126,7 +126,7 @@ class Timeline:
         each: Callable[[], None] | None = None,
         every: int = 120,
     ) -> bool:
-        """Run so much virtual time, or until `until` holds; `each` is called every so many events.
+        """Run so much virtual time, or until `until` holds. `each` is called every so many events.
 
         Returns whether `until` held (True without one).
         """
@@ -197,7 +197,7 @@ class NumberedTask(asyncio.Task):  # type: ignore[type-arg]
 
 
 class ProcessLoop(asyncio.AbstractEventLoop):
-    """The event loop of one process; `network` gives it servers and connections."""
+    """The event loop of one process. `network` gives it servers and connections."""
 
     def __init__(self, timeline: Timeline, number: int, network: Any = None) -> None:
         self.timeline = timeline
@@ -214,7 +214,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
     # -- life
 
     def kill(self) -> None:
-        """Stop the process: it never runs again."""
+        """Stop the process. It never runs again."""
         self.is_alive, self.is_stopped = False, True
         self.held.clear()
         jobs, self.jobs = sorted(self.jobs, key=lambda job: job.number), set()
@@ -321,7 +321,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         return await self.network.connect(self, protocol_factory, host, port)
 
     async def create_unix_server(self, protocol_factory: Any, path: Any = None, **_: Any) -> Any:
-        """Return the server for administrators: it exists, without clients."""
+        """Return the server for administrators, which has no clients."""
         with open(path, "w"):
             pass
         return _Door()

@@ -1,4 +1,4 @@
-"""One simulated machine: the real `Broker` between a virtual loop, virtual links and a disk."""
+"""One simulated machine with the real `Broker` between a virtual loop, links and a disk."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ WALL_MS = 1_700_000_000_000
 
 
 class NodeClock:
-    """The clocks of one machine; the wall clock may be set."""
+    """The clocks of one machine. The wall clock may be set."""
 
     def __init__(self, timeline: Timeline) -> None:
         self._timeline = timeline
@@ -44,7 +44,7 @@ class NodeClock:
 
 
 class VirtualNode:
-    """A machine: its disk and clock stay, its process comes and goes."""
+    """A machine. Its disk and clock persist, its process is killed and restarted."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class VirtualNode:
         task.add_done_callback(lambda done: self._ended(loop, done.exception()))
 
     def kill(self, *, power: bool = False) -> None:
-        """Kill the process; or cut the machine's power, and everything unsynced may be lost."""
+        """Kill the process, or cut the machine's power and lose unsynced changes."""
         loop = self.loop
         if loop is None:
             return
@@ -143,7 +143,7 @@ class VirtualNode:
         self.is_serving = False
 
     def stop(self, then: Callable[[], object]) -> None:
-        """Send SIGTERM; `then` is called when the process has ended."""
+        """Send SIGTERM. `then` is called when the process has ended."""
         loop, broker = self.loop, self.broker
         assert loop is not None and broker is not None
         self.is_serving = False

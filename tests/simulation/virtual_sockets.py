@@ -43,7 +43,7 @@ class ListeningSocket:
 
 
 class Endpoint(asyncio.Transport):
-    """One end of a connection: the transport of one protocol."""
+    """One end of a connection, the transport of one protocol."""
 
     def __init__(self, sockets: "Sockets", loop: ProcessLoop, far: int) -> None:
         super().__init__()
@@ -178,7 +178,7 @@ class Endpoint(asyncio.Transport):
             self.loop.call_at(arrival, self.lose, ConnectionResetError("reset by peer"))
 
     def vanish(self) -> None:
-        """End this end without a message: its process is dead."""
+        """End this end without a message, since its process is dead."""
         self._is_lost = self._is_closing = True
         self._inbox.clear()
         self._unsent.clear()
@@ -252,7 +252,7 @@ class Sockets:
         return near, near.protocol
 
     def process_died(self, loop: ProcessLoop, *, power: bool) -> None:
-        """Close its ports and reset its connections; without power its peers get no message."""
+        """Close its ports and reset its connections. Without power its peers get no message."""
         for port, listener in list(self.listeners.items()):
             if listener.loop is loop:
                 del self.listeners[port]

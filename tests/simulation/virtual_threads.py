@@ -1,4 +1,4 @@
-"""Threads of simulated processes: jobs that take time, while their process's loop runs.
+"""Threads of simulated processes. Jobs take time while the loop of the process runs.
 
 A job runs in a real thread, but only one thread runs at a time: the timeline's, or that of one job.
 At a *pause point* (a watched function of `os`, a lock that is held; in some jobs each line of our
@@ -72,7 +72,7 @@ class _Thread:
         self._back.acquire()
 
     def pause(self) -> None:
-        """Return control to the caller of `resume`, and wait for the next; called in the thread."""
+        """Return control to the caller of `resume`, in the thread, and wait for the next call."""
         self._back.release()
         self._go.acquire()
 
@@ -89,7 +89,7 @@ _killer: "Job | None" = None  # the job in which its own process is being killed
 
 
 class Job:
-    """One job; `step` runs it until it pauses (True) or has ended (False)."""
+    """One job. `step` runs it until it pauses (True) or has ended (False)."""
 
     def __init__(
         self, number: int, rng: random.Random, process: Process, call: Callable[[], Any]
@@ -120,7 +120,7 @@ class Job:
         return not self._is_done
 
     def finish(self) -> None:
-        """Run it to its end; nothing else happens meanwhile."""
+        """Run the job to its end while nothing else happens."""
         self._is_in_haste = True
         while not self._is_done:
             self.step()
@@ -131,7 +131,7 @@ class Job:
             self.finish()
 
     def at_point(self, sync_s: float = 0.0) -> None:
-        """Maybe pause; at a sync it pauses, this long on average; called in the thread."""
+        """Maybe pause, in the thread. At a sync pause this long on average."""
         if self._is_stopped:
             raise Stopped
         if self._is_in_haste:
@@ -144,7 +144,7 @@ class Job:
                 self._pause()
 
     def wait_for(self, holder: "Job | None") -> None:
-        """Wait while another job has the lock that this one needs; called in the thread."""
+        """Wait, in the thread, while another job has the lock that this one needs."""
         if self._is_stopped:
             raise Stopped
         if self._is_in_haste:
@@ -196,7 +196,7 @@ class Job:
 
 
 class Threads(Executor):
-    """The threads of a process: each does one job after the other, in the order of submission."""
+    """The threads of a process. Each does one job after the other, in the order of submission."""
 
     def __init__(self, loop: Process, count: int = DEFAULT_THREADS) -> None:
         self._loop, self._free = loop, count
@@ -209,7 +209,7 @@ class Threads(Executor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Do nothing: brokers have awaited their jobs when they call it."""
+        """Do nothing, since brokers have awaited their jobs when they call it."""
 
     def _next(self) -> None:
         if not self._free or not self._waiting:
@@ -261,7 +261,7 @@ class Threads(Executor):
 
 
 def pause_point(sync_s: float = 0.0) -> None:
-    """Let a job that gets here pause; `sync_s`: at a sync, how long on average."""
+    """Let a job pause here. `sync_s` is the average pause at a sync."""
     if _current is not None:
         _current.at_point(sync_s)
 
@@ -312,7 +312,7 @@ class VirtualLock:
 
 @contextmanager
 def locks_are_virtual() -> Iterator[None]:
-    """Replace locks that the project's own code makes by virtual ones, while inside."""
+    """Replace locks of the project's own code by virtual ones while inside."""
     import threading
 
     real = threading.Lock

@@ -61,7 +61,7 @@ class World:
 
 
 class NodeLoop:
-    """The event loop of one incarnation of a node; its clock is ahead, as machines' clocks are."""
+    """The event loop of one incarnation of a node. Its clock is ahead, as machines' clocks are."""
 
     def __init__(self, world: World, ahead_s: float = 0.0) -> None:
         self._world = world
@@ -124,7 +124,7 @@ class _Future:
 
 
 class NodeExecutor:
-    """Threads of one incarnation: jobs take a while, and a crash may cut one in the middle."""
+    """Threads of one incarnation. Jobs take a while, and a crash may cut one in the middle."""
 
     def __init__(self, world: World, loop: NodeLoop, disk: "VirtualDisk") -> None:
         self._world, self._loop, self._disk = world, loop, disk
@@ -143,7 +143,7 @@ class NodeExecutor:
         return future
 
     def crash(self) -> None:
-        """Carry out a random part of the jobs under way; the machine stops in it."""
+        """Carry out a random part of the jobs under way. The machine stops in it."""
         for job in self._under_way.values():
             self._disk.operations_left = self._world.random.randrange(6)
             with contextlib.suppress(Crash, Exception):
@@ -161,14 +161,14 @@ class NodeExecutor:
 
 
 class NodeWork:
-    """`SlicedWork` of one incarnation: between two steps of a job others run, or it crashes."""
+    """`SlicedWork` of one incarnation. Between two steps of a job others run, or it crashes."""
 
     def __init__(self, world: World, loop: NodeLoop) -> None:
         self._world, self._loop = world, loop
         self._now = 0.0
 
     def clock(self) -> float:
-        """Return the time; now and then a call takes long, so that first slices end anywhere."""
+        """Return the time. Now and then a call takes long, so that first slices end anywhere."""
         if self._world.random.random() < 0.05:
             self._now += 1.0
         return self._now
@@ -197,7 +197,7 @@ class NodeWork:
 
 
 class VirtualDisk:
-    """Segments and snapshots of one node; a crash may lose unsynced writes."""
+    """Segments and snapshots of one node. A crash may lose unsynced writes."""
 
     def __init__(self, rng: random.Random) -> None:
         self._random = rng
@@ -263,7 +263,7 @@ class VirtualDisk:
         self._snapshots[group_id] = self._prepared.pop(group_id)
 
     def crash(self, *, power: bool) -> None:
-        """Crash the disk: a SIGKILL keeps all writes, a power cut any of their sectors."""
+        """Crash the disk. A SIGKILL keeps all writes, a power cut any of their sectors."""
         for number, writes in self._unsynced.items():
             segment = self._segments[number]
             for position, data in writes:
@@ -293,7 +293,7 @@ class VirtualDisk:
 
 
 class Network:
-    """Frames between nodes: delay, loss, repetition, disorder, and cuts in one direction."""
+    """Frames between nodes with delay, loss, repetition, disorder and cuts in one direction."""
 
     def __init__(self, world: World, deliver: Callable[[int, int, bytes], None]) -> None:
         self._world = world

@@ -1,4 +1,4 @@
-"""The wires between simulated processes: delay, and cuts in one direction.
+"""The wires between simulated processes, with delay and cuts in one direction.
 
 Processes have numbers: nodes their ids, clients 101 and above. Node i listens on PORT_BASE + i.
 """
@@ -13,7 +13,7 @@ DELAY_S = (0.00008, 0.0009)
 
 
 class Wires:
-    """All wires; faults are set here by number."""
+    """All wires. Faults are set here by number."""
 
     def __init__(self, timeline: Timeline) -> None:
         self._timeline = timeline
@@ -68,7 +68,7 @@ class Wires:
             call()
 
     def slow(self, links: Iterable[tuple[int, int]], seconds: float) -> None:
-        """Let messages take this much longer; 0 ends it."""
+        """Let messages take this much longer, or with 0 no longer."""
         for link in links:
             if seconds:
                 self._slow[link] = seconds
@@ -78,11 +78,11 @@ class Wires:
     def keep(
         self, source: int, kind: int, count: int, until: float, on_kept: Callable[[int], None]
     ) -> None:
-        """Keep the next requests of a node back; later ones overtake them. kind 0: any."""
+        """Keep the next requests of a node back. Later ones overtake them. Kind 0 means any."""
         self._kept[source] = kind, count, until, on_kept
 
     def kept_until(self, source: int, target: int, kind: int) -> float | None:
-        """Return until when this request is kept back; None if it is not."""
+        """Return until when this request is kept back, or None if it is not."""
         if source not in self._kept or self._kept[source][0] not in (0, kind):
             return None
         kind, count, until, on_kept = self._kept.pop(source)

@@ -177,7 +177,7 @@ async def administer(
 
 
 async def administer_size(cluster: VirtualCluster, size: int) -> None:
-    """Make one topic of many partitions, and many transactional ids; then delete the topic."""
+    """Create one topic of many partitions and many transactional ids, then delete the topic."""
     async with Admin(cluster.bootstrap, timeout_ms=10_000) as admin:
         with contextlib.suppress(KafkaError, TimeoutError):
             await admin.create_topic("large", partitions=size, replication_factor=1)
@@ -241,7 +241,7 @@ async def _one_change(
 async def _groups_come_and_go(
     cluster: VirtualCluster, admin: Admin, rng: random.Random, name: str
 ) -> None:
-    """Make a group with offsets only, and delete it soon; its name is used again.
+    """Make a group with offsets only, and delete it soon. Its name is used again.
 
     A lookup during the deletion must not prevent it.
     """
@@ -266,7 +266,7 @@ async def _look(admin: Admin, name: str, after_s: float) -> None:
 
 
 async def _move(cluster: VirtualCluster, rng: random.Random, topic: str) -> None:
-    """Reassign a partition (KIP-455) to two or three nodes: a leader may lose its replica."""
+    """Reassign a partition (KIP-455) to two or three nodes. A leader may lose its replica."""
     if not cluster.serving:
         return
     node = rng.choice(cluster.serving)
@@ -289,7 +289,7 @@ async def _submit(broker: Any, command: Any) -> None:
 
 
 async def probe(cluster: VirtualCluster, recorder: Recorder) -> None:
-    """Commit and consume through every broker; the results are recorded as `probes`."""
+    """Commit and consume through every broker. The results are recorded as `probes`."""
     for node_id in cluster.ids:
         port = cluster.nodes[node_id].port
         bootstrap = f"127.0.0.1:{port}"
@@ -331,7 +331,7 @@ async def _consume(bootstrap: str, node_id: int) -> None:
 async def write_down_the_end(
     cluster: VirtualCluster, recorder: Recorder, settings: LoadSettings
 ) -> None:
-    """Record the groups' committed offsets, also missing ones: they may be lost."""
+    """Record the groups' committed offsets, also missing ones. They may be lost."""
     async with Admin(cluster.bootstrap) as admin:
         inputs = [(p.topic, p.partition) for p in await admin.describe_topics([APPEND])]
         for group in (settings.group, settings.readers):

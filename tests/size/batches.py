@@ -1,4 +1,4 @@
-"""Few batches of very many records: searched by time, or with keys to be looked for."""
+"""Few batches of very many records, searched by time or validated for keys."""
 
 import time
 

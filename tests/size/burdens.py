@@ -1,4 +1,4 @@
-"""Burdens of a large cluster: each is made once and used again and again.
+"""Burdens of a large cluster. Each is created once and used again and again.
 
 `use` must find everything as it was made, however the nodes ended in between; what it finds
 otherwise it says by an exception. Sizes are those of a `Scale`, so that all can be tried in little.
@@ -23,7 +23,7 @@ PIPELINED = 64
 
 
 class Missing(Exception):
-    """Something is not as it was made."""
+    """A resource is not as it was created."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Scale:
 
 @dataclass(slots=True)
 class Burden:
-    """Something large; `known` is what `make` noted for `use`."""
+    """One large resource. `known` has the values that `make` noted for `use`."""
 
     scale: Scale
     known: dict[Any, Any] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class Burden:
 
 
 class Partitions(Burden):
-    """10,000 partitions x RF 3, made by 10 commands."""
+    """10,000 partitions with replication factor 3, created by 10 commands."""
 
     def make(self, stage: Stage) -> str:
         each = self.scale(10_000, COMMANDS) // COMMANDS
@@ -105,7 +105,7 @@ class Producers(Burden):
         return f"{len(some)} of them repeat a batch and go on"
 
     def _append(self, stage: Stage, sequences: dict[int, int]) -> list[tuple[int, int]]:
-        """One batch of each producer; its offset."""
+        """Append one batch of each producer, and return its offset."""
         (leader,) = stage.leaders("producers")
         connection = Connection(stage.address(leader))
         row = Record(0, 0, None, b"x")
@@ -180,7 +180,7 @@ class Large(Burden):
         return f"read at three places, appended at {end:,}"
 
     def _append(self, stage: Stage, batch: bytes, count: int) -> int:
-        """A window of requests is always on its way; the first offset."""
+        """Append with a window of requests in flight, and return the first offset."""
         (leader,) = stage.leaders("large")
         connection = Connection(stage.address(leader))
         body = produce_body("large", 0, batch)

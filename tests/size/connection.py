@@ -1,4 +1,4 @@
-"""A plain connection to one broker: requests go out without waiting for answers."""
+"""A plain connection to one broker that sends requests without waiting for answers."""
 
 import itertools
 import socket
@@ -15,7 +15,7 @@ Address = tuple[str, int]
 
 
 class Connection:
-    """A blocking connection; a caller that pipelines counts its answers itself."""
+    """A blocking connection. A caller that pipelines counts its answers itself."""
 
     def __init__(self, address: Address, *, receive_bytes: int | None = None) -> None:
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
@@ -50,7 +50,7 @@ class Connection:
         return (len(header) + len(body)).to_bytes(4, "big") + header + body
 
     def receive_some(self) -> list[bytes]:
-        """The frames that have come, headers included; at least one byte is waited for."""
+        """Return the received frames with their headers, after at least one byte."""
         self._receive()
         frames: list[bytes] = []
         position = 0

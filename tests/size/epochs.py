@@ -47,7 +47,7 @@ def epochs(stage: Stage) -> None:
 
 @dataclass(slots=True)
 class _Ledger:
-    """The answers that members got; `expected`: the offset that was acknowledged last."""
+    """The answers that members got. `expected` is the offset acknowledged last."""
 
     expected: dict[int, int] = field(default_factory=lambda: dict.fromkeys(range(PARTITIONS), 0))
     owners: dict[int, str] = field(default_factory=dict[int, str])
@@ -68,7 +68,7 @@ class _Ledger:
         )
 
     def took(self, partition: int, owner: str, found: int) -> None:
-        """A member takes a partition and finds this offset there."""
+        """Record that a member takes a partition and finds this offset there."""
         self.moves += self.owners.get(partition, owner) != owner
         self.owners[partition] = owner
         if found != self.expected[partition]:
@@ -103,7 +103,7 @@ async def _play(bootstrap: str, wanted: int) -> _Ledger:
 
 
 async def _assign_at_once(admin: Admin) -> None:
-    """Have each epoch of the group bring a target; and wait until it is coordinated."""
+    """Let each epoch of the group compute a target, and wait until the group is coordinated."""
     config = {"name": "consumer.assignment.interval.ms", "config_operation": 0, "value": "0"}
     resource = {"resource_type": GROUP_RESOURCE, "resource_name": GROUP, "configs": [config]}
     connection = await admin.view.any_broker()
@@ -113,14 +113,14 @@ async def _assign_at_once(admin: Admin) -> None:
 
 
 async def _committed(admin: Admin, partitions: Iterable[int]) -> dict[int, int]:
-    """Return the committed offset of each partition; 0 where there is none."""
+    """Return the committed offset of each partition, 0 where there is none."""
     places = [(TOPIC, partition) for partition in partitions]
     found = await admin.groups.committed(GROUP, places, stable=True)
     return {place[1]: found[place].offset if place in found else 0 for place in places}
 
 
 class _Member:
-    """A right member: one connection for heartbeats, one for plain commits, and a producer."""
+    """A correct member with a connection for heartbeats, one for commits, and a producer."""
 
     def __init__(self, name: str, admin: Admin, ledger: _Ledger) -> None:
         self.name, self._admin, self._ledger = name, admin, ledger
@@ -167,7 +167,7 @@ class _Member:
         self._commits = await view.broker(node_id, f"{self.name} commits")
 
     async def _beat(self, *, says_all: bool) -> bool:
-        """One heartbeat; whether the coordinator knows what the member has and wants."""
+        """Send one heartbeat, and return whether the coordinator knows the state of the member."""
         said = self._heartbeat(self.epoch)
         if says_all or self.epoch == JOINS:
             rows: dict[bytes, list[int]] = {}
@@ -215,7 +215,7 @@ class _Member:
                 self._plain[partition] = asyncio.create_task(self._commit_plainly(partition))
 
     async def _give_up(self, places: set[Place]) -> None:
-        """Stop committing for these, and wait for the commits that are under way."""
+        """Stop committing for these partitions, and wait for the commits in flight."""
         going = {partition for topic_id, partition in places if topic_id == self._topic_id}
         self._keeps -= going
         for partition in going & self._plain.keys():

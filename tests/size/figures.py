@@ -1,4 +1,4 @@
-"""Figures that have a limit: how soon a node is back, what an idle cluster costs."""
+"""Figures with a limit: the time until a node is back, and the cost of an idle cluster."""
 
 import time
 
@@ -66,7 +66,7 @@ def _make_wide(stage: Stage, factor: float) -> dict[str, int]:
 
 
 def _kill_and_start(stage: Stage, what: str, limit_s: float, topics: dict[str, int]) -> None:
-    """The wait for a processor is taken off: the limit is for the node's own work."""
+    """Return the restart time without the wait for a processor."""
     victim = next(i for i in stage.cluster.node_ids if i != stage.cluster.controller())
     with stage.watched(f"kill -9 and restart of a node with {what}") as watch:
         watch.kill(victim)

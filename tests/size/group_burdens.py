@@ -61,7 +61,7 @@ class Groups(Burden):
 
 
 class Offsets(Burden):
-    """1 million committed offsets: of 1,000 groups in 1,000 partitions."""
+    """One million committed offsets of 1,000 groups in 1,000 partitions."""
 
     def make(self, stage: Stage) -> str:
         stage.create("offsets", PARTITIONS)

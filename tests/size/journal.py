@@ -37,7 +37,7 @@ def _has_rolled(stage: Stage, since_s: float) -> bool:
 
 
 def _snapshots(stage: Stage) -> list[Path]:
-    """The files of the transaction shards; the metadata group is number 0."""
+    """Return the snapshot files of the transaction shards. The metadata group is number 0."""
     directories = [stage.cluster.node(i).directory / "raft" for i in stage.cluster.node_ids]
     files = [d / f"group-{group}.snapshot" for d in directories for group in range(1, SHARDS + 1)]
     return [file for file in files if file.exists()]

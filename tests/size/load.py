@@ -1,4 +1,4 @@
-"""Ordinary load: every append on disk, and a consumer that waits at the tail."""
+"""Ordinary load with every append synced, and a consumer that waits at the tail."""
 
 import os
 import threading

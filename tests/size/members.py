@@ -64,7 +64,7 @@ def _is_whole(joined: "list[_Member]", partitions: int) -> bool:
 
 
 class _Member:
-    """Says what a right member says, and nothing else."""
+    """A member that sends exactly the requests of a correct member."""
 
     def __init__(self, address: Address, number: int) -> None:
         self._address, self._id = address, f"member-{number}"
@@ -74,7 +74,7 @@ class _Member:
         self._topic_id = b""
 
     async def live(self, may_leave: asyncio.Event) -> None:
-        """Join, take what is given, and go on until it may leave."""
+        """Join, take the assignment, and continue until the member may leave."""
         reader, writer = await asyncio.open_connection(*self._address)
         says_all = True
         while not may_leave.is_set():

@@ -1,4 +1,4 @@
-"""Three thousand partitions: made by one request, deleted by one request."""
+"""Three thousand partitions, created by one request and deleted by one request."""
 
 from oncelog.wire.errors import KafkaError, UnknownTopicOrPartition
 

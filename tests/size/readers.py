@@ -1,4 +1,4 @@
-"""Readers that ask for much: some never take it, one names the same partition again and again."""
+"""Readers with large requests. Some never read the answer, one names a partition repeatedly."""
 
 import contextlib
 import os

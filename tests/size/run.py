@@ -45,7 +45,7 @@ COLUMNS = {
 
 
 def play(name: str, cluster: Cluster, *, is_short: bool) -> Outcome:
-    """One case on a running cluster; not judged yet."""
+    """Run one case on a running cluster, without a judgement yet."""
     stage = Stage(name, cluster, is_short=is_short)
     try:
         CASES[name](stage)

@@ -1,4 +1,4 @@
-"""A large cluster: made, used, killed -9, recovered, used again; each step's seconds and figures.
+"""Create, use, kill -9, recover and use a large cluster, with the figures of each step.
 
 First the burdens, all on one cluster: every one is made and used; one node is killed and comes
 back, then all at once; every one is used again. Then figures that have a limit, each on a cluster
@@ -51,7 +51,7 @@ READY_TIMEOUT_S = 600.0  # how long it takes is a figure here, not a failure
 
 
 class Soak:
-    """Plays steps and keeps what came of each."""
+    """A soak test that runs steps and keeps the result of each."""
 
     def __init__(self, scale: Scale) -> None:
         self.scale = scale
@@ -73,7 +73,7 @@ class Soak:
                     burden.close()
 
     def figure(self, name: str) -> None:
-        """One figure on a cluster of its own."""
+        """Return one figure, measured on a cluster of its own."""
         with Cluster(3) as cluster:
             stage = Stage(name, cluster, is_short=False)
             try:

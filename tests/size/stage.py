@@ -30,7 +30,7 @@ SPARE_BYTES = 10_000_000_000
 
 
 class Skipped(Exception):
-    """It cannot be tried here; the words say why."""
+    """The case cannot run here, for the reason in the text."""
 
 
 class BatchRefused(Exception):
@@ -39,7 +39,7 @@ class BatchRefused(Exception):
 
 @dataclass(slots=True)
 class Outcome:
-    """The outcome of a case: its duration, observations, and exceeded limits."""
+    """The outcome of a case with its duration, observations and exceeded limits."""
 
     case: str
     done: str = ""
@@ -55,7 +55,7 @@ class Outcome:
 
 
 class Stage:
-    """One case on one cluster; `is_short` takes the smaller figures."""
+    """One case on one cluster. `is_short` selects the smaller figures."""
 
     def __init__(self, case: str, cluster: Cluster, *, is_short: bool) -> None:
         self.cluster, self.is_short = cluster, is_short
@@ -91,7 +91,7 @@ class Stage:
     # -- what cases need
 
     def require_room(self, total_bytes: int) -> None:
-        """Skipped, in words, when the disk has no room for so much and some to spare."""
+        """Raise Skipped when the disk has too little free space for the case."""
         free_bytes = shutil.disk_usage(self.cluster.data).free
         if free_bytes < total_bytes + SPARE_BYTES:
             raise Skipped(
@@ -100,7 +100,7 @@ class Stage:
             )
 
     def create(self, topic: str, partitions: int, rf: int = 3, **configs: Any) -> None:
-        """Create a topic, and wait until its partitions serve; `_` in a config stands for a dot.
+        """Create a topic, and wait until its partitions serve. `_` in a config means a dot.
 
         Its records, most of them of 1970, stay.
         """
@@ -129,7 +129,7 @@ class Stage:
         return all(p.error_code == 0 for p in answer.topics[0].partitions)
 
     def wait_in_sync(self, topic: str, partitions: int, rf: int = 3) -> None:
-        """Every partition has a leader and all replicas; asked rarely, for the answer is large."""
+        """Wait until each partition has a leader and all replicas, with few large requests."""
 
         def holds() -> bool:
             try:
@@ -211,7 +211,7 @@ def produce_body(topic: str, partition: int, batch: bytes, *, acks: int = -1) ->
 
 
 def require_appended(connection: Connection, partition: int) -> int:
-    """Read the answer of one produce; the offset."""
+    """Read the answer of one produce, and return the offset."""
     answer = produce.decode_response(connection.receive(PRODUCE, 9), 9)
     (appended,) = answer.topics[0].partitions
     if appended.error_code:
@@ -220,7 +220,7 @@ def require_appended(connection: Connection, partition: int) -> int:
 
 
 def judge(outcome: Outcome, *, limit_ms: float = LIMIT_MS, less_wait: bool = False) -> Outcome:
-    """Add what the watch itself found.
+    """Add the findings of the watch.
 
     less_wait: waits for a processor are taken off, and a node that had none for half a session may
     be fenced: for machines that do other things too.
@@ -241,5 +241,5 @@ Case = Callable[[Stage], None]
 
 
 def names_of(cases: Sequence[Case]) -> dict[str, Case]:
-    """Return the cases by the names that the command line takes."""
+    """Return the cases by the names of the command line."""
     return {case.__name__.replace("_", "-"): case for case in cases}

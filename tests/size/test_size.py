@@ -1,4 +1,4 @@
-"""The short form of the cases, all on one cluster: what is deaf at size turns this red at once.
+"""Test the short form of the cases on one cluster. A blocked loop at size fails immediately.
 
 Other tests run beside it, so waits for a processor are taken off, and the limit is wide: at the
 sizes here the defects that these cases are for kept a broker for 900 ms to 10 s.

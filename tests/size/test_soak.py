@@ -1,4 +1,4 @@
-"""The large cluster of `python -m tests.size.soak`, whole: an hour or more, 40 GB of free disk."""
+"""Test `python -m tests.size.soak` as a whole, with an hour and 40 GB of free disk."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Many transactional ids, fast: InitProducerId requests in pipelines of many connections.
+"""Create many transactional ids fast with InitProducerId pipelined on many connections.
 
 A broker serves one request of a connection at a time, so it is the number of connections that lets
 the coordinator put many decisions into one group commit.
@@ -38,7 +38,7 @@ def ids_of_shards(shards: int, per_shard: int, prefix: str) -> list[list[str]]:
 
 
 def initialize(cluster: Cluster, ids: list[list[str]]) -> dict[str, tuple[int, int]]:
-    """InitProducerId for every id at its shard's coordinator; the producer ids and epochs.
+    """Send InitProducerId for every id to its coordinator, and return producer ids and epochs.
 
     What a coordinator that moves does not answer goes to the next one.
     """
@@ -60,7 +60,7 @@ def initialize(cluster: Cluster, ids: list[list[str]]) -> dict[str, tuple[int, i
 def _round(
     cluster: Cluster, ids: list[list[str]], found: dict[str, tuple[int, int]]
 ) -> list[list[str]]:
-    """Ask for all; the names without an answer, in the same lists."""
+    """Send all requests, and return the names without an answer in the same lists."""
     selector = selectors.DefaultSelector()
     lines: list[list[_Line]] = []
     try:
@@ -114,7 +114,7 @@ class _Line:
             self.connection.socket.sendall(frames)
 
     def take(self) -> bool:
-        """Answers have come; whether this line is at its end, or its connection."""
+        """Read the received answers, and return whether this connection is finished or lost."""
         try:
             for answer in self.connection.receive_some():
                 _, _, error, producer_id, epoch = struct.unpack(">iihqh", answer)

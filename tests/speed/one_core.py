@@ -1,4 +1,4 @@
-"""Processes held on one core, and as they were afterwards: Linux only."""
+"""Pin processes to one core and restore them afterwards, on Linux only."""
 
 import os
 from collections.abc import Collection, Iterator
@@ -10,7 +10,7 @@ import psutil
 
 @contextmanager
 def held_on(core: int, pids: Collection[int]) -> Iterator[None]:
-    """Pin all threads of these processes and of their children to a core; restore them in the end.
+    """Pin all threads of these processes and their children to a core, and restore them.
 
     A thread that is made meanwhile has its maker's mask, so what was found first of its process is
     what it is restored to.
@@ -26,14 +26,14 @@ def held_on(core: int, pids: Collection[int]) -> Iterator[None]:
 
 
 def threads_of(pid: int) -> set[int]:
-    """Thread ids; none of a process that is gone."""
+    """Return the thread ids of a process, none if it is gone."""
     with suppress(OSError):
         return {int(entry.name) for entry in Path(f"/proc/{pid}/task").iterdir()}
     return set()
 
 
 def _set_all(of_processes: dict[int, set[int]], of_threads: dict[int, set[int]]) -> None:
-    """Until no thread is found that was not set: others may start while we are at it."""
+    """Repeat until each found thread is pinned, since others may start meanwhile."""
     done = set[int]()
     while new := [(pid, tid) for pid in of_processes for tid in threads_of(pid) if tid not in done]:
         for pid, tid in new:

@@ -1,4 +1,4 @@
-"""Rows of plain producers: a core less, many producers, large records, compressed ones."""
+"""Rows of plain producers: a core less, many producers, large and compressed records."""
 
 import json
 import os
@@ -16,7 +16,7 @@ KILOBYTE, LATENCY_BYTES = 1000, 100
 
 
 def one_core_each(target: Target) -> dict[str, Figures]:
-    """All brokers share one core, the client has another."""
+    """Measure with all brokers on one core and the client on another."""
     cores = sorted(os.sched_getaffinity(0))
     return {"one core": _on_cores(target, cores[0], cores[-1])}
 
@@ -43,7 +43,7 @@ def zstd(target: Target) -> dict[str, Figures]:
 
 
 def _event(number: int) -> bytes:
-    """Return 1 kB of JSON like a service's events; zstd compresses a batch of them to a fifth."""
+    """Return 1 kB of JSON like a service's events. zstd compresses a batch to a fifth."""
     draw = random.Random(number)
     fields = {f"measured-{key}": round(draw.gauss(100, 15), 2) for key in range(50)}
     event = {"id": number, "host": f"host-{draw.randrange(50)}", "level": "info", **fields}

@@ -1,4 +1,4 @@
-"""The cluster that is measured: its topics, its brokers' processor time, a producer's load."""
+"""The measured cluster with its topics, its brokers' processor time and a producer's load."""
 
 import os
 import time
@@ -21,7 +21,7 @@ CHUNK = 200
 
 @dataclass(slots=True)
 class Target:
-    """Any Kafka-compatible cluster; processor time where the brokers' pids are given."""
+    """Any Kafka-compatible cluster, with processor time where the brokers' pids are given."""
 
     bootstrap: str
     pids: Sequence[int]
@@ -41,7 +41,7 @@ class Target:
 
     @contextmanager
     def topic(self, partitions: int) -> Iterator[str]:
-        """A new topic, all replicas in sync; its files are deleted soon after the row."""
+        """Yield a new topic with all replicas in sync. Its files are deleted soon after the row."""
         name = f"variants-{time.time_ns():x}"
         configs = {"min.insync.replicas": str(MIN_INSYNC), "file.delete.delay.ms": "1000"}
         new = NewTopic(name, partitions, REPLICATION_FACTOR, config=configs)
@@ -63,7 +63,7 @@ class Target:
         )
 
     def cpu_s(self) -> float:
-        """Return the CPU seconds that all brokers used up to now; 0 without pids."""
+        """Return the CPU seconds that all brokers have used so far, 0 without pids."""
         return sum(sum(psutil.Process(pid).cpu_times()[:2]) for pid in self.pids)
 
     def costs(self, **figures: float) -> Figures:
@@ -121,7 +121,7 @@ def produce(
 def _drive(
     producers: Sequence[Producer], topic: str, values: Sequence[bytes], seconds: float
 ) -> int:
-    """The producers in turn, in one thread; returns how many records, all of them delivered."""
+    """Run the producers in turn in one thread, and return the number of delivered records."""
     count, end = 0, time.perf_counter() + seconds
     chunk = list(values) * -(-CHUNK // len(values))
     while time.perf_counter() < end:

@@ -1,4 +1,4 @@
-"""Each row has its figures, in a moment: figures of so short a load mean nothing."""
+"""Test that each row has its figures. Figures of so short a load mean little."""
 
 import json
 import os

@@ -112,7 +112,7 @@ def _write_transactions(target: Target, topic: str) -> None:
 
 
 def _read_again(target: Target, topic: str, readers: int) -> Figures:
-    """All read all of it, over and over, each in a group of its own."""
+    """Let all readers read all records repeatedly, each in a group of its own."""
     with ThreadPoolExecutor(readers) as pool:
         cpu_s, began = target.cpu_s(), time.perf_counter()
         end = began + target.seconds
@@ -156,7 +156,7 @@ def _reader(target: Target, group: str, more: dict[str, object]) -> Consumer:
 
 
 def _live(target: Target) -> list[float]:
-    """Seconds of each transaction; the next begins when a transaction has been read."""
+    """Return the seconds of each transaction. The next begins when a transaction was read."""
     found: list[float] = []
     with target.topic(PARTITIONS) as topic:
         producer = _writer(target, topic, 0)

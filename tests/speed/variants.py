@@ -1,5 +1,4 @@
-"""Figures beside the usual ones: with one core, many producers, large and compressed records,
-readers of transactions, and transactions of many producers.
+"""Figures beside the usual ones: one core, many producers, large records, transactions.
 
 Any Kafka-compatible cluster of three brokers or more, by librdkafka: acks=all, replication factor
 3, min.insync.replicas 2. Only ratios of two clusters measured in turn on one machine mean anything.

@@ -23,7 +23,7 @@ PRODUCERS, BATCHES, HIGH_WATERMARK, CUT_TO = 300, 1200, 1150, 1160
 
 
 def filled(logs: Any) -> Any:
-    """Return some seven segments with batches of all producers; a follower's end is to be cut."""
+    """Return some seven segments with batches of all producers, for a truncation of the end."""
     log = logs.open(segment_bytes=30_000, index_interval_bytes=100, file_delete_delay_ms=0)
     for n in range(BATCHES):
         logs.lead(log, size=100, key=b"k%d" % (n % 50), producer_id=n % PRODUCERS,
@@ -50,7 +50,7 @@ def swap_segments(log: Any) -> None:
 
 
 def log_steps_without_rebuild(log: Any, cleaner: LogCleaner) -> Any:
-    """Return a cleaning that began before the cut: it was planned with the producers of then."""
+    """Return a cleaning that began before the truncation, planned with the producers of then."""
     rebuild, log.local.rebuild = log.local.rebuild, None
     cleaning = present(cleaner.begin([log], NOW_MS))
     log.local.rebuild = rebuild
@@ -139,7 +139,7 @@ def test_rebuild_of_producers_that_finds_damage_fails_the_log_and_keeps_the_old_
 def test_rebuild_of_producers_that_raises_an_unexpected_error_can_be_started_again(
     logs: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A generator that has raised is at its end: `None` became the producer state."""
+    """A generator that has raised is at its end. `None` became the producer state."""
     log = filled(logs)
     steps = log.truncation.truncating_to(CUT_TO)
     while log.log_end_offset > CUT_TO:

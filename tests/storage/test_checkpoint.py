@@ -1,4 +1,4 @@
-"""Small files: Kafka's text, replaced all or nothing, and a clear error for broken ones."""
+"""Test small files: Kafka's text, replaced all or nothing, and a clear error for broken ones."""
 
 from contextlib import suppress
 from pathlib import Path

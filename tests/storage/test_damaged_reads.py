@@ -49,7 +49,7 @@ def log(tmp_path):
 
 
 def batches_from(log, offset, max_bytes):
-    """Return a reader's batches before the end or an error: its position goes on."""
+    """Return a reader's batches before the end or an error. Its position goes on."""
     found = {}
     try:
         while offset < log.log_end_offset:
@@ -155,7 +155,7 @@ def test_read_of_many_small_batches_returns_only_some_of_them(log, monkeypatch, 
 def test_read_of_small_batches_keeps_only_the_returned_bytes_in_memory(
     log, monkeypatch, at_once_bytes
 ):
-    """An answer of 60 MB held 1.6 GB: a view kept all of the read in memory."""
+    """An answer of 60 MB held 1.6 GB. A view kept all of the read in memory."""
     for module in (read_checks, log_read):
         monkeypatch.setattr(module, "BATCHES_MAX", 1)
     monkeypatch.setattr(log_read, "AT_ONCE_BYTES", at_once_bytes)
@@ -173,7 +173,7 @@ def test_read_of_small_batches_keeps_only_the_returned_bytes_in_memory(
 def test_batch_with_a_damaged_length_is_detected_without_reading_that_length(
     log, monkeypatch, min_one_batch
 ):
-    """One wrong high bit made each fetch read half a segment on the loop, again and again."""
+    """One wrong high bit made each fetch read half a segment on the loop."""
     file = log.segments.first.file
     size = decode_header(file.read(0, 100)).size_bytes
     asked = {"upper_offset": log.log_end_offset, "min_one_batch": min_one_batch}

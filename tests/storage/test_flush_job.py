@@ -1,4 +1,4 @@
-"""Flushes beside all other uses of a log: a job is made, run elsewhere, and noted."""
+"""Test flushes beside all other uses of a log. A job is created, run elsewhere and noted."""
 
 import errno
 import os

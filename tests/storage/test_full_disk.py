@@ -1,4 +1,4 @@
-"""A disk without room, that has some again: a refused write leaves nothing behind."""
+"""Test a disk without space that has some again. A refused write leaves no bytes."""
 
 import errno
 import os
@@ -179,7 +179,7 @@ def test_retention_on_a_full_disk_continues_when_renames_are_possible(logs, monk
 
 
 def test_producer_snapshot_half_written_on_a_full_disk_is_removed(logs, monkeypatch, log):
-    """Each snapshot has a name of its own: none would replace the half of another."""
+    """Each snapshot has a name of its own, so none would replace the half of another."""
     logs.lead(log)
     log.flushing.flush()
     with monkeypatch.context() as patched:
@@ -197,7 +197,7 @@ def test_temporary_files_of_a_killed_process_are_removed_at_the_next_start(logs,
 
 
 def test_truncation_on_a_disk_too_full_for_leader_epochs_is_still_synced(batch, monkeypatch, log):
-    """The log may be led again; but recovery must still search epochs above the old point."""
+    """The log may have a leader again. Recovery must still search epochs above the old point."""
     for offset, epoch in enumerate([1, 1, 5, 5]):
         log.append_as_follower(stamped(batch, offset, epoch=epoch, size=50), now_ms=NOW_MS)
     log.truncation.truncate_to(2)

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.kafka
 
 
 def dump(*arguments) -> str:
-    """Return the output of Kafka's tool for files; flags may come before them."""
+    """Return the output of Kafka's tool for files. Flags may precede them."""
     flags = [argument for argument in arguments if str(argument).startswith("--")]
     paths = ",".join(str(argument) for argument in arguments if argument not in flags)
     done = run_tool("org.apache.kafka.tools.DumpLogSegments", *flags, "--files", paths)

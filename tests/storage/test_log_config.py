@@ -1,4 +1,4 @@
-"""Topic configs: Kafka's names, bounds, and refusals."""
+"""Test topic configs: Kafka's names, bounds and refusals."""
 
 import pytest
 

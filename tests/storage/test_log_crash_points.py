@@ -1,4 +1,4 @@
-"""A crash at every fault point of a log's life: the recovered log is the step before or after."""
+"""Test a crash at every fault point of a log. Recovery gives the state before or after a step."""
 
 import pytest
 

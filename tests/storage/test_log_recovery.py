@@ -42,7 +42,7 @@ def log(tmp_path) -> PartitionLog:
 
 
 def lead(log, count, *, epoch=0, producer=None, transactional=False):
-    """Append a batch of a producer's next records; the producer is its id."""
+    """Append a batch of a producer's next records. The producer is its id."""
     fields = {}
     if producer is not None:
         entry = log.producer_state.entry(producer)
@@ -112,13 +112,13 @@ def index_entries(index):
 
 
 def time_entries(segment):
-    """Return the entries made on the way, without the one that closes a segment."""
+    """Return the time index entries, without the one that closes a segment."""
     last_indexed = segment.offset_index.last_entry[0] if segment.offset_index.count else -1
     return [entry for entry in index_entries(segment.time_index) if entry[1] <= last_indexed]
 
 
 def replayed(tmp_path, batches) -> dict:
-    """Return the state derived from the batches alone: a follower's log that got them at once."""
+    """Return the state derived from the batches alone, by a follower's log."""
     shutil.rmtree(tmp_path / "replay", ignore_errors=True)
     log = open_log(tmp_path / "replay")
     log.append_as_follower(b"".join(batches), now_ms=NOW_MS)
@@ -162,7 +162,7 @@ def test_log_reopened_after_a_clean_close_reads_only_its_end(tmp_path, read_whol
 def test_recovery_after_a_kill_reads_only_batches_behind_the_newest_snapshot(
     tmp_path, monkeypatch, read_whole, kill
 ):
-    """The page cache outlives a process; after a power cut all is read from the recovery point."""
+    """The page cache outlives a process. After a power cut all is read from the recovery point."""
     monkeypatch.setattr("oncelog.storage.local_log.BATCH_COUNTS_AS_BYTES", 1 << 20)
     config = LogConfig(index_interval_bytes=300)
     log = open_log(tmp_path / "t-0", config=config)
@@ -383,7 +383,7 @@ def test_log_with_a_segment_end_lost_in_a_power_cut_ends_there(
 
 
 def test_producer_snapshot_emptied_by_a_power_cut_is_removed(tmp_path, log):
-    """A snapshot is synced with the next flush; until then its name may outlive its content.
+    """A snapshot is synced with the next flush. Until then its name may outlive its content.
 
     Found by tests/simulation, seed 27: recovery relied on the empty snapshot at the log end.
     """
@@ -402,7 +402,7 @@ def test_producer_snapshot_emptied_by_a_power_cut_is_removed(tmp_path, log):
 
 
 def test_log_opened_after_a_kill_reads_only_one_producer_snapshot(tmp_path, monkeypatch, log):
-    """No snapshot can be torn: each is renamed into place when whole. A broker opens many logs."""
+    """No snapshot can be torn. Each is renamed into place when whole. A broker opens many logs."""
     for _ in range(60):
         lead(log, 2, producer=7)
     recovery_point = log.segments.active.base_offset
@@ -519,7 +519,7 @@ def test_acknowledged_batches_are_kept_after_sigkill(tmp_path, seed):
 
 
 def follow(log, offsets):
-    """Append as from a compacted leader: single records at these offsets."""
+    """Append as from a compacted leader, with single records at these offsets."""
     for offset in offsets:
         records = [Record(offset, NOW_MS, b"k", b"v" * 20)]
         batch = encode_batch(records, base_offset=offset)
@@ -550,7 +550,7 @@ def test_offset_gap_too_wide_for_a_segment_starts_another_one(log):
 
 
 def test_offset_gap_below_the_recovery_point_is_no_damage_in_a_full_recovery(tmp_path):
-    """An index is missing, so that all is read from there on, after a power cut too."""
+    """A missing index causes a full read from there on, after a power cut too."""
     config = LogConfig(segment_bytes=400)
     log = open_log(tmp_path / "t-0", config=config)
     follow(log, range(30))
@@ -567,7 +567,7 @@ def test_offset_gap_below_the_recovery_point_is_no_damage_in_a_full_recovery(tmp
 
 @pytest.mark.parametrize("start", [0, 7])
 def test_new_log_equals_one_recovered_from_an_empty_directory(tmp_path, start) -> None:
-    """A missing directory is created without a search for files; an existing one may be empty."""
+    """A missing directory is created without a search for files. An existing one may be empty."""
     (tmp_path / "recovered").mkdir()
     found = []
     for name in ("new", "recovered"):
@@ -582,7 +582,7 @@ def test_new_log_equals_one_recovered_from_an_empty_directory(tmp_path, start) -
 
 
 def test_aborted_transaction_of_a_just_closed_segment_is_found_after_a_power_cut(tmp_path):
-    """A flush leaves the indexes of the active segment out; the power ends before the next one."""
+    """A flush leaves the indexes of the active segment out. The power ends before the next one."""
     config = LogConfig(segment_bytes=400)
     log = open_log(tmp_path / "t-0", config=config)
     lead(log, 3, producer=7, transactional=True)
@@ -632,7 +632,7 @@ def test_index_rebuilt_by_a_recovery_is_kept_after_a_power_cut(
 
 @pytest.mark.parametrize("is_in_last_segment", [False, True])
 def test_log_with_a_damaged_marker_fails_alone(logs, is_in_last_segment: bool) -> None:
-    """InvalidRecord is no CorruptMessage: it ended the thread that opens logs, and the broker."""
+    """InvalidRecord is no CorruptMessage. It ended the thread that opens logs, and the broker."""
     log = logs.open()
     logs.lead_transaction(log)
     end_transaction(log, 7, ControlType.COMMIT, at_ms=NOW_MS)

@@ -152,7 +152,7 @@ def test_aborted_transaction_is_listed_for_reads_that_overlap_it(logs):
 def test_fetch_of_aborted_transactions_without_a_free_descriptor_fails_no_log(
     log, logs, monkeypatch
 ):
-    """Simulation, seeds 720000 to 720039: a leader was gone until its node was restarted."""
+    """A leader was gone until its node was restarted (simulation, seeds 720000 to 720039)."""
     logs.lead_transaction(log)
     end_transaction(log, 7, ControlType.ABORT, at_ms=NOW_MS)
     log.advance_high_watermark(log.log_end_offset)
@@ -299,7 +299,7 @@ def test_empty_log_has_no_offset_for_a_timestamp(log):
 
 
 def test_timestamp_search_reads_a_few_headers_in_a_step(logs):
-    """An old batch may lie anywhere behind a young one: producers' timestamps are unordered."""
+    """An old batch may lie anywhere behind a young one. Producers' timestamps are unordered."""
     log = logs.open(index_interval_bytes=1 << 20)
     logs.lead(log, 1, timestamps=[90])
     count = 3 * HEADERS_PER_STEP
@@ -353,7 +353,7 @@ def test_log_directory_of_another_topic_is_refused(logs):
 
 @pytest.mark.parametrize("at", [0, 19, 30, 55])
 def test_log_directory_with_batches_and_damaged_metadata_is_refused(logs, at):
-    """Its batches may be of a deleted topic of this name; they were taken for the new one's."""
+    """The batches may be of a deleted topic of this name, and were used for the new one."""
     log = logs.open()
     logs.lead(log)
     log.close()
@@ -432,7 +432,7 @@ def test_write_that_fails_marks_the_log_as_failed_and_changes_no_offset(logs, po
 
 @pytest.mark.parametrize("flipped", [(0, 9), (0, 1), (4, 1), (4, 9), (4, 15), (4, 31)])
 def test_index_with_a_flipped_bit_hides_no_batch_from_readers(logs, flipped):
-    """Readers have the right batch or an error: they neither miss records nor wait for ever."""
+    """Readers have the right batch or an error. They neither miss records nor wait for ever."""
     log = logs.open(index_interval_bytes=1)
     for _ in range(40):
         logs.lead(log, 3)
@@ -461,7 +461,7 @@ def test_index_with_a_flipped_bit_hides_no_batch_from_readers(logs, flipped):
 
 
 def test_new_leader_epoch_writes_no_file(logs, log):
-    """A broker is elected for hundreds of partitions at once; a rename may wait for the disk."""
+    """A broker is elected for hundreds of partitions at once. A rename may wait for the disk."""
     logs.lead(log, epoch=3)
     log.flushing.flush()
     saved = (log.directory / "leader-epoch-checkpoint").read_text()
@@ -476,7 +476,7 @@ def test_new_leader_epoch_writes_no_file(logs, log):
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex", ".txnindex"])
 def test_reader_of_a_shortened_index_gets_a_storage_error_and_the_log_continues(logs, suffix):
-    """The reader got a struct.error: a follower's poll of all partitions ended by it."""
+    """The reader got a struct.error, and a follower's poll of all partitions ended by it."""
     log = logs.open(index_interval_bytes=60, segment_bytes=2000)
     for n in range(40):
         logs.lead_transaction(log, sequence=n)

@@ -29,7 +29,7 @@ PRODUCERS = st.sampled_from([1, 2, 3])
 
 
 class Entry(NamedTuple):
-    """A batch; `marker` is None for data, else whether it commits."""
+    """A batch. `marker` is None for data, otherwise whether it commits."""
 
     base_offset: int
     last_offset: int
@@ -88,7 +88,7 @@ class ReaderAgainstDecisions(RuleBasedStateMachine):
         return first
 
     def stable(self) -> int:
-        """Return the last stable offset: that of the first open or uncommitted transaction."""
+        """Return the last stable offset, that of the first open or uncommitted transaction."""
         first: dict[int, int] = {}
         limits = [self.high_watermark]
         for entry in self.entries:
@@ -141,7 +141,7 @@ class ReaderAgainstDecisions(RuleBasedStateMachine):
 
     @rule(share=st.floats(0, 1))
     def advance_high_watermark(self, share):
-        """Advance to the end of a batch: followers take whole ones."""
+        """Advance to the end of a batch. Followers take whole ones."""
         ends = [e.last_offset + 1 for e in self.entries if e.last_offset >= self.high_watermark]
         if ends:
             self.high_watermark = ends[round(share * (len(ends) - 1))]

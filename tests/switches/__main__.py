@@ -56,7 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def leave_to_chance(names: list[str], cpu_s: float, first: int, is_kept: bool) -> int:
-    """Print what random simulation finds."""
+    """Print the findings of the random simulation."""
     known = {result.switch: result for result in results.read()}
     for name in names:
         chance = by_chance(SWITCHES[name], cpu_s=cpu_s, first=first)

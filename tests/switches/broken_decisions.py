@@ -1,4 +1,4 @@
-"""Bugs in decisions: votes, disks, ids, markers, offsets, fences."""
+"""Bugs in decisions about votes, disks, ids, markers, offsets and fences."""
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
@@ -35,7 +35,7 @@ def first_marker_only() -> AbstractContextManager[Any]:
 
 
 def no_resumption() -> AbstractContextManager[Any]:
-    """A new coordinator leaves to its predecessor what that one had decided."""
+    """A new coordinator does not resume the transactions decided by its predecessor."""
     return replaced(ShardLeader, "begin", lambda _: None)
 
 
@@ -72,7 +72,7 @@ def no_sync() -> AbstractContextManager[Any]:
 
 
 def no_connection_fence() -> AbstractContextManager[Any]:
-    """An EndTxn is carried out on whatever connection it comes."""
+    """An EndTxn is executed on any connection, also on an old one."""
     return together(
         replaced(TransactionCoordinators, "_check_connection", lambda *_: None),
         replaced(TransactionCoordinators, "_refuse_connection", lambda *_: None),

@@ -29,7 +29,7 @@ def early_commits() -> AbstractContextManager[Any]:
 
 
 def failed_load() -> AbstractContextManager[Any]:
-    """A group shard is not loaded that meets a tombstone of what is compacted (KAFKA-19862)."""
+    """A group shard with a tombstone of a compacted record is not loaded (KAFKA-19862)."""
     sound = OffsetTable._drop
 
     def drop(self: Any, group_id: str, where: Any) -> None:
@@ -41,12 +41,12 @@ def failed_load() -> AbstractContextManager[Any]:
 
 
 def taken_too_early() -> AbstractContextManager[Any]:
-    """A member of a consumer group takes a partition that another one has yet to give up."""
+    """A consumer group member gets a partition before its owner has revoked it."""
     return replaced(ConsumerGroup, "is_held", lambda *_: False)
 
 
 def no_member_epoch() -> AbstractContextManager[Any]:
-    """An OffsetCommit of a consumer group's member is taken whatever member epoch it comes with."""
+    """An OffsetCommit of a consumer group member is accepted with any member epoch."""
 
     def check(self: Any, member_id: str, *_: Any, **__: Any) -> None:
         self.check_member(member_id)
@@ -55,7 +55,7 @@ def no_member_epoch() -> AbstractContextManager[Any]:
 
 
 def no_assignment_epoch() -> AbstractContextManager[Any]:
-    """A member's older epochs count for all that it has, also for what it was given later."""
+    """An older epoch of a member is accepted for partitions assigned to it later."""
     sound = ConsumerGroup.check_offset_commit
 
     def check(
@@ -110,7 +110,7 @@ def lost_replay() -> AbstractContextManager[Any]:
 
 
 def old_pattern_result() -> AbstractContextManager[Any]:
-    """The topics that a pattern matched once are believed though others have come since."""
+    """The topics matched once by a pattern are kept though new topics were created."""
     sound = heartbeats.patterns_are_due
 
     def are_due(group: Any, around: Any, new: str = "") -> bool:
@@ -152,7 +152,7 @@ def reused_generation() -> AbstractContextManager[Any]:
 
 
 def downgrade_in_two_batches() -> AbstractContextManager[Any]:
-    """A group becomes a classic one in two batches: the old form goes, then the new one comes."""
+    """A group is downgraded in two batches, one with tombstones and one with the new form."""
     sound = ConsumerGroups.downgrade
 
     def downgrade(self: Any, group: Any, leaving: Any, settled: Any, turn: Any, *more: Any) -> None:

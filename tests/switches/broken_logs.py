@@ -142,7 +142,7 @@ def lone_high_watermark() -> AbstractContextManager[Any]:
 
 
 def no_truncation() -> AbstractContextManager[Any]:
-    """A follower's log is taken for a part of its leader's if only it is not longer."""
+    """A follower's log is never truncated unless it is longer than the leader's."""
 
     def judge(slot: Any, log: Any) -> Any:
         if log.log_start_offset <= slot.fetch_offset <= log.log_end_offset:
@@ -173,7 +173,7 @@ def unchecked_snapshot() -> AbstractContextManager[Any]:
 
 
 def believed_time() -> AbstractContextManager[Any]:
-    """How old a batch is stands in its header, whatever its records say."""
+    """The age of a batch is taken from its header, whatever its records say."""
     sound = LeaderAppend.confirm
 
     def confirm(self: Any, header: Any, *given: Any) -> Any:

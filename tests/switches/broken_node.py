@@ -14,7 +14,7 @@ from .patching import replaced
 
 @contextmanager
 def nodes_with(switch: str | None) -> Iterator[None]:
-    """Nodes that are started in this context have the bug; None: they are as released."""
+    """Nodes started in this context have the bug. None starts them without a bug."""
     if switch is None:
         yield
         return

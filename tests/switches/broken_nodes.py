@@ -18,7 +18,7 @@ from .patching import replaced, together
 
 
 def shared_tables() -> AbstractContextManager[Any]:
-    """The thread that opens logs looks into the metadata's tables, which the loop changes."""
+    """The thread that opens logs reads the metadata tables, which the loop changes."""
     sound = Logs.run_jobs
 
     def run_jobs(self: Any, jobs: Iterable[DirectoryJob]) -> list[Any]:
@@ -83,7 +83,7 @@ def index_by_path() -> AbstractContextManager[Any]:
 
 
 def late_recovery_point() -> AbstractContextManager[Any]:
-    """A compaction leaves gaps above what the disk says is synced."""
+    """A compaction leaves gaps above the synced recovery point."""
 
     async def reach(*_: Any) -> bool:
         return True
@@ -92,7 +92,7 @@ def late_recovery_point() -> AbstractContextManager[Any]:
 
 
 def early_recovery_point() -> AbstractContextManager[Any]:
-    """A log is cut below what the disk says is synced, which what grows there anew is not."""
+    """A log is truncated below the synced recovery point, which is not lowered."""
     return replaced(CheckpointWriter, "is_at_most", lambda *_: True)
 
 

@@ -20,7 +20,7 @@ from .patching import replaced, together
 
 
 def cleaned_by_name() -> AbstractContextManager[Any]:
-    """How far a log is compacted is kept by its name, and taken back in memory only."""
+    """The cleaned offset is stored by the log's name, and reset only in memory."""
     sound = PartitionOffsets.lower
 
     def lower(self: PartitionOffsets, *given: Any) -> None:
@@ -57,7 +57,7 @@ def believed_index() -> AbstractContextManager[Any]:
 
 
 def former_transaction() -> AbstractContextManager[Any]:
-    """A batch of the next transaction V2 needs no word while the last is open (KAFKA-18575)."""
+    """A batch of the next V2 transaction is accepted unverified (KAFKA-18575)."""
     check, begin = ProducerStateTable.check, ProducerStateTable.begin_verification
     must = verification.must_be_verified
 

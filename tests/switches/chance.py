@@ -22,7 +22,10 @@ RANDOM_APART = 1_000_000  # the first seeds of the plays of a scenario that is r
 
 @dataclass(frozen=True, slots=True)
 class Chance:
-    """`seeds`: how many were tried, from `first` on; the last found it, unless `found` is empty."""
+    """The result of random seeds from `first` on.
+
+    The last of `seeds` found it, unless `found` is empty.
+    """
 
     shape: str
     first: int
@@ -51,7 +54,7 @@ def by_chance(switch: Switch, *, cpu_s: float, first: int = FIRST) -> Chance:
 
 
 def _found(switch: Switch, seed: int) -> set[str]:
-    """The right names, or words, under which one seed finds it."""
+    """Return the right names, or words, under which one seed finds the bug."""
     if switch.shape != RAFT_ALONE:
         shape = NAMED[switch.shape] if switch.shape else None
         return run_seed(seed, shape=shape, install=switch.install).names & switch.found_as

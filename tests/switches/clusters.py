@@ -1,4 +1,4 @@
-"""The clusters of directed scenarios: processes, or the simulation under virtual time."""
+"""The clusters of directed scenarios: processes, or the simulation in virtual time."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -16,7 +16,7 @@ EPOCH_BYTE = 19  # of a producer snapshot: the low byte of its first producer's 
 
 
 class ScenarioCluster(ABC):
-    """The operations of a scenario on a cluster; a fault returns when it is proved."""
+    """The operations of a scenario on a cluster. A fault returns when it is proven."""
 
     def __init__(self, bootstrap: str, node_ids: list[int], data: Path) -> None:
         self.bootstrap, self.node_ids, self.data = bootstrap, node_ids, data
@@ -37,7 +37,7 @@ class ScenarioCluster(ABC):
     async def heal(self) -> None: ...
 
     def flip_snapshots(self, node_id: int, topic: str, partition: int) -> int:
-        """Flip a bit in each producer snapshot of a partition at rest; how many there were."""
+        """Flip a bit in each producer snapshot of an idle partition, and return their number."""
         flipped = 0
         for file in (self.data / f"node-{node_id}" / f"{topic}-{partition}").glob("*.snapshot"):
             content = bytearray(file.read_bytes())
@@ -48,7 +48,7 @@ class ScenarioCluster(ABC):
         return flipped
 
     async def dump(self, recorder: Recorder) -> None:
-        """Stop all nodes, and write down what their disks have."""
+        """Stop all nodes, and record the contents of their disks."""
         for node_id in self.node_ids:
             await self.stop(node_id)
         dump_logs(recorder, self.data)
@@ -88,7 +88,7 @@ class ProcessCluster(ScenarioCluster):
 
 
 class SimulatedCluster(ScenarioCluster):
-    """Its coroutines run in a client of the simulation."""
+    """A simulated cluster whose coroutines run in a client of the simulation."""
 
     def __init__(self, cluster: VirtualCluster) -> None:
         super().__init__(cluster.bootstrap, cluster.ids, cluster.root)

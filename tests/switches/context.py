@@ -55,7 +55,7 @@ class Context:
         self._connections: dict[tuple[int, str], BrokerConnection] = {}
 
     async def topic(self, name: str, partitions: int = 1, **configs: str) -> str:
-        """Create a topic; return when all its replicas are in sync and its leaders serve."""
+        """Create a topic, and return when all its replicas are in sync and its leaders serve."""
         await self.admin.create_topic(
             name,
             partitions=partitions,
@@ -79,7 +79,7 @@ class Context:
         return (await self.admin.list_offsets({(topic, partition): LATEST}))[topic, partition]
 
     async def connection(self, node_id: int, channel: str = "") -> BrokerConnection:
-        """A connection to a node, kept; each channel has its own."""
+        """Return the kept connection to a node, one for each channel."""
         known = self._connections.get((node_id, channel))
         if known is None or not known.is_open:
             host, port = self.cluster.address(node_id)
@@ -101,7 +101,7 @@ class Context:
     async def until(
         self, ask: Callable[[], Awaitable[T]], holds: Callable[[T], bool], what: str
     ) -> None:
-        """Ask until the answer is the wanted one; errors on the way are borne."""
+        """Repeat a request until its answer is the wanted one, despite errors."""
         deadline = time.monotonic() + TIMEOUT_S
         while True:
             try:
@@ -113,7 +113,7 @@ class Context:
             await asyncio.sleep(0.02)
 
     async def until_whole(self, topics: Iterable[str]) -> None:
-        """All partitions have leaders and all replicas are in sync."""
+        """Wait until all partitions have leaders and all replicas in sync."""
         names = list(topics)
 
         def is_whole(found: Sequence[PartitionInfo]) -> bool:
@@ -138,7 +138,7 @@ class Context:
         return judge(History.of(self.recorder))
 
     async def _until_readable(self) -> None:
-        """Markers are written everywhere, or have had long enough: then that is for the judge."""
+        """Wait until markers are written everywhere, or for a limited time."""
         deadline = time.monotonic() + MARKERS_S
         while time.monotonic() < deadline:
             keys = [(p.topic, p.partition) for p in await self.admin.describe_topics(self.topics)]

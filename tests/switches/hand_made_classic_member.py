@@ -33,7 +33,7 @@ PROTOCOL = "range"
 
 
 class HandMadeClassicMember:
-    """One member, subscribed to one topic; `forgotten` counts how often its group had lost it."""
+    """One member, subscribed to one topic. `forgotten` counts how often its group removed it."""
 
     def __init__(self, context: Context, group: str, topic: str, partitions: int) -> None:
         self.context, self.group, self.topic = context, group, topic
@@ -50,7 +50,7 @@ class HandMadeClassicMember:
         return await self.context.admin.find_coordinator(self.group)
 
     async def goes_on(self) -> set[int]:
-        """Join if that is due, else send a heartbeat; return what it owns. Raises the answer."""
+        """Join if due, else send a heartbeat. Return the owned partitions, or raise the error."""
         if self._must_join:
             return await self._join()
         self._tenures.says(self.generation)
@@ -65,7 +65,7 @@ class HandMadeClassicMember:
         return self.owned
 
     async def _join(self) -> set[int]:
-        """JoinGroup and SyncGroup: it has given up what others are to have when it joins again."""
+        """Join and sync, after revoking the partitions of other members."""
         owned = tuple((self.topic, each) for each in sorted(self.owned))
         says = encode_subscription(Subscription((self.topic,), owned))
         fields = {
@@ -114,7 +114,7 @@ class HandMadeClassicMember:
         return self.owned
 
     async def commit(self, partition: int, offset: int, generation: int) -> int:
-        """Commit with this generation: the error code."""
+        """Commit with this generation, and return the error code."""
         recorder, where = self.context.recorder, f"{self.topic}/{partition}"
         row = recorder.group_commit_invoked(self.process, self.group, generation, where, offset)
         one = {
@@ -145,7 +145,7 @@ class HandMadeClassicMember:
         }
 
     def _forget(self) -> None:
-        """Its group does not know it: it has nothing, and joins as a new member."""
+        """Forget the membership, since the group does not know the member."""
         self._tenures.end((self.topic, each) for each in self.owned)
         self.owned, self.member_id, self.generation = set(), "", JOINS
         self._must_join, self.forgotten = True, self.forgotten + 1

@@ -1,4 +1,4 @@
-"""A member of a consumer group (KIP-848) that is led by hand: each heartbeat, commit and node.
+"""A consumer group member (KIP-848) controlled by hand: each heartbeat, commit and node.
 
 It says and takes what a right member does, and may commit what a right client refuses by itself.
 Everything it does stands in the history.
@@ -20,7 +20,7 @@ REBALANCE_TIMEOUT_MS = 60_000
 
 
 class HandMadeMember:
-    """One member, subscribed to one topic; instance_id: of a static one."""
+    """One member, subscribed to one topic. `instance_id` is set for a static one."""
 
     def __init__(
         self, context: Context, group: str, topic: str, instance_id: str | None = None
@@ -38,7 +38,7 @@ class HandMadeMember:
         return await self.context.admin.find_coordinator(self.group)
 
     async def heartbeat(self, *, node_id: int | None = None, timeout_ms: int = 5_000) -> set[int]:
-        """Join or go on, and return what it owns then. Raises what was answered."""
+        """Join or send a heartbeat, and return the owned partitions, or raise the error."""
         joins, topic_id = self.epoch == JOINS, await self._topic_id()
         fields = {
             "group_id": self.group,
@@ -69,7 +69,7 @@ class HandMadeMember:
         return self.owned
 
     async def leave(self) -> None:
-        """Leave the group, a static member for now. Raises what was answered."""
+        """Leave the group, as a static member temporarily, or raise the error."""
         fields = {
             "group_id": self.group,
             "member_id": self.member_id,
@@ -83,7 +83,7 @@ class HandMadeMember:
             raise error_for(int(answer.error_code), answer.error_message)
 
     async def commit(self, partition: int, offset: int, epoch: int) -> int:
-        """Commit with this epoch: the error code."""
+        """Commit with this epoch, and return the error code."""
         recorder = self.context.recorder
         where = f"{self.topic}/{partition}"
         row = recorder.group_commit_invoked(self.process, self.group, epoch, where, offset)

@@ -1,4 +1,4 @@
-"""A producer that is led by hand: each request, and the connection that it goes on, is chosen.
+"""A producer controlled by hand, with a chosen connection for each request.
 
 It speaks as clients before KIP-890 do (or without transactions), counts sequences as they do, and
 everything it does stands in the history. What arrives late on a network is here sent late, on the
@@ -37,7 +37,7 @@ COME_AGAIN = frozenset({
 
 
 class OldProducer:
-    """One incarnation; without a name it is idempotent and no more."""
+    """One incarnation of a producer. Without a name it is only idempotent."""
 
     def __init__(self, context: Context, topic: str, name: str | None = None) -> None:
         self.context, self.topic, self.name = context, topic, name
@@ -47,7 +47,7 @@ class OldProducer:
         self._next: dict[int, int] = {}
 
     async def initialize(self, *, node_id: int | None = None, timeout_ms: int = 60_000) -> None:
-        """Get a producer id: of a node, or of the name's coordinator."""
+        """Get a producer id from a node, or from the coordinator of the name."""
         fields = {"transactional_id": self.name, "transaction_timeout": timeout_ms}
         row = None
         if self.name is not None:
@@ -85,7 +85,7 @@ class OldProducer:
         node_id: int | None = None,
         timeout_ms: int = 10_000,
     ) -> int:
-        """A new record, as the next of its partition; the error code, that of the network too."""
+        """Send a new record of its partition, and return the error code, also of the network."""
         row, batch = self.record(partition, transaction or self.transaction)
         try:
             code, offset = await self.deliver(batch, partition, channel, node_id, timeout_ms)
@@ -126,7 +126,7 @@ class OldProducer:
         node_id: int | None = None,
         timeout_ms: int = 10_000,
     ) -> tuple[int, int]:
-        """Send a batch and await its answer: (error code, offset). Raises KafkaError."""
+        """Send a batch, and return the answer as (error code, offset). Raise KafkaError."""
         connection = await self.to_leader(partition, channel, node_id)
         body = self._produce(batch, partition)
         answer = await connection.send(PRODUCE, PRODUCE_VERSION, body, timeout_ms=timeout_ms)
@@ -146,7 +146,7 @@ class OldProducer:
         return await self.context.connection(leader, f"{self.process}{channel}")
 
     async def end(self, is_commit: bool, *, channel: str = "", attempts: int = 1) -> OpOutcome:
-        """EndTxn of what was begun; what is known then. attempts: those that left, this one too."""
+        """Send EndTxn, and return the known outcome. `attempts` counts the sent requests."""
         transaction, self.transaction = self.transaction, None
         assert transaction is not None
         recorder = self.context.recorder
@@ -194,7 +194,7 @@ class OldProducer:
         node_id: int | None = None,
         channel: str = "",
     ) -> Any:
-        """The answer, after those that say to come again."""
+        """Return the answer after those that ask for a retry."""
         deadline = time.monotonic() + TIMEOUT_S
         body = control.encode_request(api_key, version, fields)
         while True:

@@ -1,4 +1,4 @@
-"""Broken behaviour, put into the real classes and taken out again.
+"""Install broken behaviour in the real classes, and remove it again.
 
 A switch is a small patch of the code that is released. It is installed where a broker is put
 together by a test: as a context around brokers in this process, or at the start of a node's process

@@ -1,4 +1,4 @@
-"""Plays a scenario, with a bug or without, and says what was found.
+"""Play a scenario with or without a bug, and report the findings.
 
     played = play(SWITCHES["no-guard"], is_on=True)
 
@@ -56,14 +56,14 @@ SETTLING_S = 1.0  # on a new cluster every voter has to be heard before one may 
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """`found`: sentences by the name of the anomaly or invariant; `seed`: of a simulation."""
+    """The result of a play. `found` has sentences by anomaly, `seed` that of a simulation."""
 
     found: dict[str, str]
     seed: int | None
     seconds: float
 
     def caught_by(self, switch: Switch) -> list[str]:
-        """Return the findings that prove this bug; empty if it was not caught."""
+        """Return the findings that prove this bug, empty if it was not detected."""
         if switch.scenario in RAFT_SCENARIOS:
             told = self.found.get(RAFT, "")
             return [RAFT] if any(word in told for word in switch.found_as) else []
@@ -131,7 +131,7 @@ def _play_in_simulation(switch: Switch, is_on: bool, seed: int) -> dict[str, str
 
 
 def new_recorder() -> Recorder:
-    """In memory, by the clock of the moment: a simulation replaces it."""
+    """Return a recorder in memory with the current clock, which a simulation replaces."""
     return Recorder.in_memory(clock_ns=lambda: time.monotonic_ns())
 
 

@@ -22,7 +22,7 @@ HEADS = ("switch", "what it breaks", "scenario", "caught by", "seeds", "s", "wit
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One switch, tried on and off, with several seeds. `seconds`: of the longest play with it."""
+    """One switch, tried on and off with several seeds. `seconds` is its longest play."""
 
     switch: str
     scenario: str
@@ -46,7 +46,7 @@ Found = dict[str, str]
 def attempt(
     switch: Switch, *, on_processes: bool = False, seeds: int = 1
 ) -> tuple[Result, Found, Found]:
-    """Play it with the bug and without: (what became of it, found with it, found without it)."""
+    """Play with and without the bug, and return (result, findings with it, findings without it)."""
     on: Found = {}
     off: Found = {}
     caught: set[str] = set()

@@ -1,4 +1,4 @@
-"""Which switches are tried in a build: not all each time, but all in turn.
+"""The switches tried in a build, some each time and all in turn.
 
 Those that random simulation alone finds take their time: they are tried with all (-m chaos).
 """

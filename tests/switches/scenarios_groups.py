@@ -19,7 +19,7 @@ LONE_ANSWER_MS = 700  # a lone coordinator must not answer; this is how long it 
 
 
 async def read_one(context: Context, topic: str) -> None:
-    """Write a record and read it: a history without polls proves nothing."""
+    """Write a record and read it, since a history without polls proves nothing."""
     producer, reader = OldProducer(context, topic), Reader(context, topic)
     await producer.initialize(node_id=context.cluster.node_ids[0])
     assert await producer.send() == 0
@@ -28,14 +28,14 @@ async def read_one(context: Context, topic: str) -> None:
 
 
 async def stale_epoch(context: Context) -> None:
-    """A member commits with an epoch of its past what another member has been given since."""
+    """A member commits with an old epoch a partition that was assigned to another member since."""
     first, _, given_since, before = await _shared(context, "stale-epoch")
     await asyncio.sleep(0.01)  # virtual time stands still in between
     await first.commit(given_since, 0, before)
 
 
 async def returned_partition(context: Context) -> None:
-    """A member commits with its first epoch what another member has had since, and has given up."""
+    """A member commits with its first epoch a partition that another member had in between."""
     first, second, given_since, before = await _shared(context, "returned-partition")
     await second.leave()
     await context.until(first.heartbeat, lambda owned: owned == {0, 1}, "both partitions again")
@@ -44,7 +44,7 @@ async def returned_partition(context: Context) -> None:
 
 
 async def replaced_member(context: Context) -> None:
-    """A static member commits once more after another process has taken its place."""
+    """A static member commits again after another process has taken its place."""
     topic = await context.topic("replaced-member")
     await read_one(context, topic)
     first, second = (HandMadeMember(context, GROUP, topic, "one") for _ in range(2))
@@ -58,7 +58,7 @@ async def replaced_member(context: Context) -> None:
 
 
 async def silent_member(context: Context) -> None:
-    """The coordinator dies, and a member is silent from then on: the other one gets all it had."""
+    """The coordinator dies, and a silent member loses all its partitions to the other one."""
     first, _, _, _ = await _shared(context, "silent-member")
     dies = await first.coordinator()
     await context.cluster.kill(dies)
@@ -82,7 +82,7 @@ async def hasty_member(context: Context) -> None:
 
 
 async def departed_member(context: Context) -> None:
-    """A member leaves: the other one gets all it had."""
+    """A member leaves, and the other one gets all its partitions."""
     first, second, _, _ = await _shared(context, "departed-member")
     await second.leave()
     await _wait_for_all(first)
@@ -104,7 +104,7 @@ async def _probe_all(context: Context, member: HandMadeMember, kind: str) -> Non
 
 
 async def late_topic(context: Context) -> None:
-    """A member is subscribed to a pattern, and one more topic comes that it matches."""
+    """A member is subscribed to a pattern, and another matching topic is created."""
     names = "late-topic-1", "late-topic-2"
     await read_one(context, await context.topic(names[0]))
     consumer = Consumer(context.cluster.bootstrap, group_id=GROUP, group_protocol="consumer")
@@ -125,7 +125,7 @@ async def late_topic(context: Context) -> None:
 
 
 async def _shared(context: Context, name: str) -> tuple[HandMadeMember, HandMadeMember, int, int]:
-    """One member has both partitions, then another one of them: which, and the epoch before."""
+    """Return the partition that moves from one member to another, and the epoch before."""
     topic = await context.topic(name, partitions=2)
     await read_one(context, topic)
     first, second = (HandMadeMember(context, GROUP, topic) for _ in range(2))
@@ -144,7 +144,7 @@ async def _shared(context: Context, name: str) -> tuple[HandMadeMember, HandMade
 
 
 async def lone_coordinator(context: Context) -> None:
-    """Members join at a coordinator without followers; it dies, and another one is asked."""
+    """Members join a coordinator without followers, which dies and is replaced."""
     topic = await context.topic("lone-coordinator")
     await read_one(context, topic)
     first = HandMadeMember(context, GROUP, topic)

@@ -1,4 +1,4 @@
-"""Directed scenarios about one log: what is sent again, what only a leader has, what is damaged."""
+"""Directed scenarios about one log: retries, records only on a leader, and damage."""
 
 import asyncio
 from functools import partial
@@ -19,7 +19,7 @@ LONE_ANSWER_MS = 700  # a lone leader must not answer acks=all; this is how long
 
 
 async def lost_answer(context: Context) -> None:
-    """The answer to a batch is lost with its connection; the producer sends the batch again."""
+    """The answer to a batch is lost with its connection, and the producer sends it again."""
     topic = await context.topic("lost-answer")
     producer = OldProducer(context, topic)
     await producer.initialize(node_id=context.cluster.node_ids[0])
@@ -71,7 +71,7 @@ async def two_producers(context: Context) -> None:
 
 
 async def flipped_bit(context: Context) -> None:
-    """A bit of a producer snapshot flips while its node is down; its producer goes on."""
+    """A bit of a producer snapshot flips while its node is down, and its producer continues."""
     topic = await context.topic("flipped-bit")
     producer = OldProducer(context, topic)
     await producer.initialize(node_id=context.cluster.node_ids[0])
@@ -95,7 +95,7 @@ async def flipped_bit(context: Context) -> None:
 
 
 async def power_cut(context: Context) -> None:
-    """All nodes lose their power at once; the topic was promised to survive that."""
+    """All nodes lose power together, which the topic is configured to survive."""
     topic = await context.topic("power-cut", flush_messages="1")
     for _ in range(POWER_CUTS):
         producer = OldProducer(context, topic)
@@ -108,7 +108,7 @@ async def power_cut(context: Context) -> None:
 
 
 async def removed_key(context: Context) -> None:
-    """A compacted topic is deleted and made again, a key of it is removed, its nodes are killed.
+    """A compacted topic is recreated, one of its keys removed, and its nodes are killed.
 
     Chance meets that rarely: a node has to be killed before it has compacted any other log.
     """

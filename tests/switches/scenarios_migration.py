@@ -1,6 +1,4 @@
-"""Directed scenarios about groups that change their protocol: whose generation counts, and a death
-in the middle of the change.
-"""
+"""Directed scenarios about groups that change their protocol: old generations, and a death."""
 
 import asyncio
 import contextlib
@@ -17,7 +15,7 @@ FIRST_S, LATER_S = 0.0015, 0.0005  # when the coordinator dies, from when the la
 
 
 async def former_generation(context: Context) -> None:
-    """A classic member commits with a generation of its past what a consumer has been given."""
+    """A classic member commits with an old generation a partition assigned to a consumer since."""
     classic = await _alone(context, "former-generation")
     before = classic.generation
     assert await classic.commit(0, 0, before) == ErrorCode.NONE
@@ -55,7 +53,7 @@ async def _alone(context: Context, name: str) -> HandMadeClassicMember:
 
 
 async def _joined(context: Context, classic: HandMadeClassicMember) -> HandMadeMember:
-    """A consumer that has come to the group, and has one of the partitions."""
+    """Return a consumer that has joined the group and has one of the partitions."""
     consumer = HandMadeMember(context, GROUP, classic.topic)
 
     async def both() -> tuple[int, int]:

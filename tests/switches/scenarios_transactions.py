@@ -1,4 +1,4 @@
-"""Directed scenarios about transactions: zombies, late requests, deposed coordinators, timeouts."""
+"""Directed scenarios about transactions: zombies, late requests, coordinators, timeouts."""
 
 import asyncio
 from functools import partial
@@ -18,7 +18,7 @@ TIMEOUT_MS = 1_000
 
 
 async def zombie(context: Context) -> None:
-    """A producer writes once more after another one has taken its transactional id over."""
+    """A producer writes again after another one has initialized its transactional id."""
     topic = await context.topic("zombie")
     old, new = OldProducer(context, topic, "worker"), OldProducer(context, topic, "worker")
     await old.initialize()
@@ -33,7 +33,7 @@ async def zombie(context: Context) -> None:
 
 
 async def late_marker(context: Context) -> None:
-    """A marker of a coordinator that has lost its office comes in the middle of a transaction."""
+    """A marker of a deposed coordinator arrives in the middle of a transaction."""
     topic = await context.topic("late-marker")
     producer = OldProducer(context, topic, "worker")
     await producer.initialize()
@@ -112,7 +112,7 @@ async def open_transaction(context: Context) -> None:
 
 
 async def late_produce(context: Context) -> None:
-    """A batch comes when its producer has given it up and had the transaction aborted."""
+    """A batch arrives after its producer timed out and aborted the transaction."""
     topic = await context.topic("late-produce")
     producer = OldProducer(context, topic, "worker")
     await producer.initialize()
@@ -155,7 +155,7 @@ async def aborted_offsets(context: Context) -> None:
 
 
 async def late_end(context: Context) -> None:
-    """An EndTxn is held up on its way; its client repeats it on another connection and goes on.
+    """An EndTxn is delayed. Its client repeats it on another connection and continues.
 
     The late one arrives in the middle of the next transaction (KAFKA-17754).
     """
@@ -176,7 +176,7 @@ async def late_end(context: Context) -> None:
 
 
 async def timeout(context: Context) -> None:
-    """A producer is silent for longer than its timeout, and then goes on elsewhere."""
+    """A producer is silent for longer than its timeout, then continues on another connection."""
     topic = await context.topic("timeout", 2)
     producer = OldProducer(context, topic, "worker")
     await producer.initialize(timeout_ms=TIMEOUT_MS)

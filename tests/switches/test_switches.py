@@ -1,4 +1,4 @@
-"""Bugs put into the code on purpose are found under their right names; without them it is clean."""
+"""Test that planted bugs are found under their names, and nothing is found without them."""
 
 import sys
 import tomllib

@@ -10,7 +10,7 @@ SUBJECT = re.compile(r"[a-z][\w/., -]*: \S.*[^.]")
 
 
 def problems(message: str, changed_lines: int) -> list[str]:
-    """Return what is wrong with a message; `changed_lines` are those added and removed."""
+    """Return the problems of a message. `changed_lines` counts those added and removed."""
     lines = [line for line in message.splitlines() if not line.startswith("#")]
     subject, body = (lines[0] if lines else ""), [line for line in lines[1:] if line.strip()]
     if subject.startswith(("Merge ", "Revert ", "fixup! ", "squash! ")):

@@ -1,4 +1,4 @@
-"""The house as a graph: its files, what each of them imports, and the figures drawn from that.
+"""The product as a graph of its files and their imports, and the figures derived from it.
 
 `import_arrows(with_types=True)` counts what stands under `if TYPE_CHECKING`, too.
 """

@@ -22,7 +22,7 @@ _SENTENCE = re.compile(r"(?<=[.!?:])\s+(?=[A-Z`*\"(\[])")
 
 
 def sentences(text: str) -> list[str]:
-    """Return the sentences of a page of Markdown; those of less than three words do not count."""
+    """Return the sentences of a page of Markdown. Those of less than three words do not count."""
     found: list[str] = []
     for block in _PARAGRAPH.split(_FENCED.sub("", text)):
         lines = [line for line in block.strip().splitlines() if not line.lstrip().startswith("|")]
@@ -40,7 +40,7 @@ def word_count(sentence: str) -> int:
 
 
 def mean_words(page: Path) -> float:
-    """Return the mean number of words in a sentence; 0 without sentences."""
+    """Return the mean number of words in a sentence, or 0 without sentences."""
     counts = [word_count(each) for each in sentences(page.read_text(encoding="utf-8"))]
     return sum(counts) / len(counts) if counts else 0.0
 

@@ -39,7 +39,7 @@ def _members(name: str, value: object) -> Iterator[str]:
 
 
 def _parameters(value: object) -> str:
-    """Return the names of the parameters; annotations and defaults are not for eternity."""
+    """Return the names of the parameters, without annotations and defaults."""
     if not callable(value):
         return ""
     try:

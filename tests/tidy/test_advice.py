@@ -1,4 +1,4 @@
-"""Commands that people are advised to run are made by `shell_command`, which quotes every word."""
+"""Test that advised commands are built by `shell_command`, which quotes every word."""
 
 import ast
 import re
@@ -20,7 +20,7 @@ TITLES = {"page"}
 
 
 def template(node: ast.AST) -> str:
-    """Return the text that an expression makes, with holes for what is put into it."""
+    """Return the text of an expression with holes for the inserted values."""
     match node:
         case ast.Constant(value=str(text)):
             return text

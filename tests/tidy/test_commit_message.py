@@ -1,4 +1,4 @@
-"""Messages of commits: their subject's form and length, and a body for larger changes."""
+"""Test commit messages: the form and length of the subject, and a body for larger changes."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The reference pages say what the code says, and the README's links and commands exist.
+"""Test that the reference pages equal the code, and the README's links and commands exist.
 
 docs/protocol.md and docs/configuration.md are made from the tables of the broker, the first beside
 what Apache Kafka 4.4 says of itself; docs/client.md from those of the client. After a change of
@@ -176,7 +176,7 @@ def key_rows(rows: Iterable[ConformanceRow]) -> list[tuple[str, ...]]:
 
 
 def meant_rows() -> list[tuple[str, ...]]:
-    """Return what ends or prints otherwise than on Kafka, by the reason."""
+    """Return the outcomes that differ from Kafka's, by the reason."""
     names: dict[str, list[str]] = {}
     for name, reason in (meant_outcomes.CALLS | meant_outcomes.COMMANDS).items():
         names.setdefault(reason, []).append(f"`{name}`")
@@ -329,7 +329,7 @@ it; the log says that nothing comes of it.
 
 
 def client_page() -> str:
-    """docs/client.md: what stands above the line is written by hand."""
+    """Return docs/client.md. The part above the line is written by hand."""
     sections: list[tuple[str, Sequence[Setting]]] = [
         (name, [row for row in rows if row not in SECURITY])
         for name, rows in (("Producer", PRODUCER), ("Consumer", CONSUMER), ("Admin", ADMIN))
@@ -386,12 +386,12 @@ def kafka_default_of(key: BrokerKey) -> str:
 
 
 def value(text: str) -> str:
-    """A value in code quotes; the largest numbers by their power."""
+    """Return a value in code quotes, the largest numbers as powers."""
     return f"`{LONGEST.get(text, text)}`" if text else ""
 
 
 def table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    """A Markdown table; each cell in one line."""
+    """Return a Markdown table with each cell in one line."""
     lines = [heads, tuple("---" for _ in heads), *rows]
     return "".join(f"| {' | '.join(cell.replace('|', '/') for cell in row)} |\n" for row in lines)
 

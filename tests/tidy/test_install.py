@@ -1,4 +1,4 @@
-"""Pages and messages say how oncelog is installed today, and lead to what there is."""
+"""Test that pages and messages say how oncelog is installed today, with valid links."""
 
 import json
 import re
@@ -21,7 +21,7 @@ def block(language: str) -> str:
 
 
 def anchors(page: str) -> set[str]:
-    """Return the anchors of a page's headings, as its readers make them."""
+    """Return the anchors of a page's headings, as GitHub builds them."""
     titles = re.findall(r"^#+ (.*)$", page, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 

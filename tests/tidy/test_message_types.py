@@ -52,7 +52,7 @@ def requests_stub() -> str:
 
 
 def responses_stub() -> str:
-    """An answer is a dictionary; all of its fields may be absent, and have defaults then."""
+    """Return the stub of answers. A dictionary's fields may be absent and have defaults then."""
     lines = [RESPONSES_HEAD, ""]
     for key, api in _apis().items():
         entities = _entities(key, api, "response", api.name)
@@ -64,7 +64,7 @@ def responses_stub() -> str:
 
 
 def keys_stub() -> str:
-    """At run time a key is a number; for type checkers it knows what is asked, what answered."""
+    """Return the stub of keys, which are numbers with request and response types."""
     lines = [KEYS_HEAD]
     for api in _apis().values():
         types = f"requests.{api.name}Request, responses.{api.name}.Response"
@@ -84,7 +84,7 @@ def _indented(fields: Fields, depth: int = 1) -> Iterator[str]:
 
 
 def _entities(key: int, api: ApiSchema, direction: str, outer: str) -> dict[str, Fields]:
-    """The message and what it is made of: the fields of all versions."""
+    """Return the message and its nested entities with the fields of all versions."""
     name = api.name + direction.capitalize()
     entities: dict[str, Fields] = {}
     for version in range(api.oldest, api.newest + 1):

@@ -1,4 +1,4 @@
-"""Commands print through `tell`, `say` and `show`, which make client text printable."""
+"""Test that commands print through `tell`, `say` and `show`, which escape client text."""
 
 import ast
 

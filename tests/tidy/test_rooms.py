@@ -1,4 +1,4 @@
-"""The rooms inside the house: no circles, arrows only downwards, few files, names that exist."""
+"""Test the subpackages: no import cycles, imports only downwards, few files, existing names."""
 
 import io
 import re
@@ -88,7 +88,7 @@ def test_folder_has_at_most_twenty_files() -> None:
 
 
 def prose(file: Path, text: str) -> Iterator[str]:
-    """Docstrings and comments of a program; all of a page."""
+    """Return docstrings and comments of a program, or the whole text of a page."""
     if file.suffix != ".py":
         yield text
         return
@@ -124,12 +124,12 @@ def test_docstrings_and_pages_name_only_existing_files_and_modules() -> None:
 
 
 def ends_of(parts: Module) -> list[str]:
-    """A path as it may be spoken of: whole, or from any folder on."""
+    """Return a path in each form of a text: whole, or from any folder on."""
     return ["/".join(parts[at:]) for at in range(len(parts))]
 
 
 def is_there(dotted: str) -> bool:
-    """Whether a module is there, or what a module is said to hold."""
+    """Return whether a module exists, with the attribute that is named."""
     _, *parts = dotted.split(".")
     return parts[0] not in ROOMS.keys() | MAY_IMPORT.keys() or any(
         tuple(parts[:size]) in MODULES for size in range(max(1, len(parts) - 2), len(parts) + 1)

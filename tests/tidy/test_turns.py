@@ -1,4 +1,4 @@
-"""The heavy tests that the default run takes in turn."""
+"""Test the choice of heavy tests that the default run takes in turn."""
 
 from ..rounds import TURNS, chosen, skipped
 

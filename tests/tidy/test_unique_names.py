@@ -1,4 +1,4 @@
-"""A public class has a name that no other part of the product uses: grep finds one thing."""
+"""Test that no two public classes of the product have the same name."""
 
 import ast
 from collections import defaultdict

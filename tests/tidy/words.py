@@ -41,7 +41,7 @@ class Folder:
 
 
 def _definitions(body: list[ast.stmt]) -> Iterator[ast.ClassDef | Function]:
-    """All classes and functions; expressions are not walked through, which would take minutes."""
+    """Yield all classes and functions without walking expressions, which would take minutes."""
     for statement in body:
         if isinstance(statement, ast.ClassDef | Function):
             yield statement
@@ -72,7 +72,7 @@ def folder_of(path: Path) -> str:
 
 @cache
 def folders(*wanted: str) -> dict[str, Folder]:
-    """The wanted folders by name, else all of them; those below `tests/` apart."""
+    """Return the wanted folders by name, else all of them, with those below `tests/` apart."""
     found: dict[str, Folder] = {}
     for file in sorted([*FILES, *ROOT_FILES, *(ROOT / "tests").rglob("*.py")]):
         path = file.relative_to(ROOT)

@@ -1,4 +1,4 @@
-"""Whether a page says what the protocol says, that is what brokers tell meanwhile.
+"""Compare a page with the answers of the brokers meanwhile.
 
 A view says how old it is. What it says has been true at some moment from then until it was read: it
 is among what brokers told in that time (and once before, once after), or between, where it rises.
@@ -39,7 +39,7 @@ Rows = list[dict[str, str]]
 
 
 class Shown(NamedTuple):
-    """A view as it was shown; tables by their caption, facts by their name."""
+    """A view as displayed, with tables by their caption and facts by their name."""
 
     as_of_ms: int
     read_ms: int
@@ -48,7 +48,7 @@ class Shown(NamedTuple):
     words: str
 
     def rows(self, caption: str, name: str) -> dict[str, dict[str, str]]:
-        """Rows of a table by one of their cells; empty when the table is not there."""
+        """Return rows of a table by one of their cells, empty when the table is missing."""
         return {row[name]: row for row in self.tables.get(caption, ())}
 
 
@@ -61,7 +61,7 @@ class Sample(NamedTuple):
 
 
 def read(chrome: Browser, address: str, shows: Callable[[Shown], Any] | None = None) -> Shown:
-    """Go to a view and read it, when it shows what is waited for; at once as a whole."""
+    """Open a view, and read it as a whole once it shows the awaited content."""
     chrome.go(address)
     found: list[Shown] = []
 
@@ -146,7 +146,7 @@ async def telling(bootstrap: str) -> AsyncIterator[Told]:
 
 @dataclass(slots=True)
 class Beside:
-    """A view, and what the protocol said while it was true."""
+    """A view and the answers of the protocol at that time."""
 
     told: Told
     shown: Shown
@@ -157,7 +157,7 @@ class Beside:
         assert said in found, f"{said!r} was never told, but {found}: {self._when()}"
 
     def rises(self, part: str, pick: Callable[[Any], int], said: str) -> None:
-        """A number that only rises is not below what was told before, nor above what came after."""
+        """Check that a rising number is between the protocol's answers before and after."""
         found = self._told(part, pick)
         value = number(said)
         assert found[0] <= value <= found[-1], f"{value} is not in {found}: {self._when()}"

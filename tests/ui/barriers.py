@@ -93,7 +93,7 @@ COLOUR_ALONE = """
 
 
 def barriers(chrome: Browser) -> list[str]:
-    """Return what is wrong with the page that is shown; each begins with what kind it is."""
+    """Return the barriers of the displayed page. Each begins with its kind."""
     found = [f"no name: {words}" for words in _without_name(chrome)]
     found += [f"colour alone: {words}" for words in chrome.driver.execute_script(COLOUR_ALONE)]
     for scheme in ("light", "dark"):
@@ -133,7 +133,7 @@ def _value(node: dict[str, Any], field: str) -> str:
 
 
 def out_of_reach(chrome: Browser) -> Iterator[str]:
-    """Go through the page by Tab, as long as there is something new; it has to show where."""
+    """Move through the page by Tab while new elements get the focus, which must be visible."""
     chrome.driver.execute_script("document.activeElement.blur(); getSelection().empty()")
     wanted: dict[str, str] = dict(chrome.driver.execute_script(STOPS))
     reached: set[str] = set()

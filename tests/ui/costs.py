@@ -171,7 +171,7 @@ async def first(bounds: Bounds, rounds: int, seconds: float) -> None:
 
 @contextmanager
 def scraping(cluster: Cluster) -> Iterator[list[int]]:
-    """One scrape a second of each node, by a thread each; the sizes of the pages."""
+    """Scrape each node once a second in a thread, and return the sizes of the pages."""
     is_over, sizes = Event(), list[int]()
 
     def scrape(url: str) -> None:

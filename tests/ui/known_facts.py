@@ -69,7 +69,7 @@ def group(name: str = "readers", offset: int = 4, **fields: Any) -> ObservedGrou
 
 
 def facts(**fields: Any) -> ClusterFacts:
-    """A cluster of three; app-1 holds orders/0 from offset 10 to 30, a group has read to 10."""
+    """Return the facts of a cluster of three. app-1 holds orders/0 from offset 10 to 30."""
     opened = transaction()
     values: dict[str, Any] = {
         "as_of_ms": dict.fromkeys(PARTS, NOW_MS),

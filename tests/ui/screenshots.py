@@ -1,4 +1,4 @@
-"""Make the pictures of docs/ui.md and the README: python -m tests.ui.screenshots.
+"""Take the pictures of docs/ui.md and the README: python -m tests.ui.screenshots.
 
 Needs chromium, chromium-driver and the extra test-ui. A cluster of three nodes has two writers, one
 transaction that stays open, two groups, and a node that is killed and started again. The run is one
@@ -108,7 +108,7 @@ async def load(bootstrap: str) -> AsyncIterator[list[asyncio.Task[None]]]:
 
 @contextlib.asynccontextmanager
 async def page(folder: Path, *shown: str) -> AsyncIterator[str]:
-    """The page as a process; its address."""
+    """Run the page as a process, and yield its address."""
     process = await asyncio.create_subprocess_exec(
         *PROGRAM, "ui", "--no-open", *shown, stdout=asyncio.subprocess.PIPE, cwd=folder
     )

@@ -29,7 +29,7 @@ ANSWER_S = 20
 
 @dataclass(slots=True)
 class Answer:
-    """A response; header names are in small letters."""
+    """A response. Header names are in small letters."""
 
     status: int
     headers: Mapping[str, str]
@@ -75,7 +75,7 @@ class Visitor:
 
 @dataclass(slots=True, kw_only=True)
 class OpenSite:
-    """A site that serves; `visitor` has its cookie."""
+    """A site that serves. `visitor` has its cookie."""
 
     bootstrap: str
     admin: Admin
@@ -83,7 +83,7 @@ class OpenSite:
     visitor: Visitor
 
     async def open_transaction(self, name: str, topic: str, count: int = 3, **values: str) -> Any:
-        """Begin a transaction, write records, and leave it open; return its producer."""
+        """Begin a transaction, write records, leave it open, and return its producer."""
         settings = {"bootstrap.servers": self.bootstrap, "transactional.id": name, **values}
         producer = Producer(settings)
         await producer.init_transactions()
@@ -94,7 +94,7 @@ class OpenSite:
         return producer
 
     async def told(self, part: str) -> None:
-        """Wait for a look at this part that began after now."""
+        """Wait for an observation of this part that began after now."""
         for _ in range(2):
             before = self.site.facts.as_of_ms.get(part)
             await until(lambda b=before: self.site.facts.as_of_ms.get(part) != b)

@@ -1,4 +1,4 @@
-"""Every view without a mouse, for a screen reader, and without colours; in a real browser."""
+"""Test every view without a mouse, for a screen reader and without colours."""
 
 # Selenium is in the extra test-ui only.
 # pyright: reportMissingImports=false
@@ -28,7 +28,7 @@ OTHERS = ("/faults", "/topics/nothing", "/timeline?minutes=5", "/topics/orders/0
 
 
 async def no_fault(fields: Mapping[str, str]) -> str:
-    """Do nothing: the view Faults is looked at only."""
+    """Do nothing, since the view Faults is only read."""
     return f"{dict(fields)}"
 
 

@@ -1,4 +1,4 @@
-"""The observer while the cluster, or the machine, changes between two questions of one look."""
+"""Test the observer while the cluster changes between two questions of one observation."""
 
 import asyncio
 import time

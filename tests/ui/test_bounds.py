@@ -1,4 +1,4 @@
-"""Pages of large clusters: what a view shows is bounded, and it says what it leaves out."""
+"""Test pages of large clusters. A view is bounded and says how much is left out."""
 
 import json
 from dataclasses import replace
@@ -23,7 +23,7 @@ FRAME = PageFrame(address="/", cluster_name="many", now_ms=NOW_MS, as_of_ms=NOW_
 
 
 def many() -> ClusterFacts:
-    """A cluster with a lot of everything; each group has lost what it has yet to read."""
+    """Return a large cluster in which each group has lost unread records."""
     keys = [(f"t-{n}", 0) for n in range(COUNT)]
     known = facts()
     first = replace(group("g-0", 1), committed=dict.fromkeys(keys, 1))

@@ -1,4 +1,4 @@
-"""Events from the difference of two looks."""
+"""Test events from the difference of two observations."""
 
 from dataclasses import replace
 

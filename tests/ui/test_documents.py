@@ -1,4 +1,4 @@
-"""From facts to documents: ages, lags, what holds a partition."""
+"""Test documents made from facts: ages, lags, and holders of partitions."""
 
 import json
 from typing import Any

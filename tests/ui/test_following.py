@@ -1,4 +1,4 @@
-"""`oncelog events`: which events are new."""
+"""Test `oncelog events` and its choice of new events."""
 
 from oncelog.cli.look.events import after
 from oncelog.ui.facts import ClusterEvent

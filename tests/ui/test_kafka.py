@@ -1,4 +1,4 @@
-"""The page of an Apache Kafka: the same views, by the protocol alone."""
+"""Test the page of an Apache Kafka with the same views by the protocol alone."""
 
 import secrets
 from urllib.parse import quote, urlencode

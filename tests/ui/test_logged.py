@@ -1,4 +1,4 @@
-"""Events of a cluster on this machine come from the logs of its nodes, with the line of each."""
+"""Test that events of a cluster on this machine come from the logs of its nodes."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""The metrics page: names, values, and that its own client can read it."""
+"""Test the metrics page: its names, its values, and its parsing by the client library."""
 
 import re
 import urllib.error

@@ -1,4 +1,4 @@
-"""The small parts: pace, addresses, escaping, access, record rows."""
+"""Test the small parts: pace, addresses, escaping, access, record rows."""
 
 import re
 from urllib.parse import unquote

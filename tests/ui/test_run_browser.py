@@ -1,4 +1,4 @@
-"""The views of a run in a real browser: as a file, and as `oncelog ui` serves them."""
+"""Test the views of a run in a real browser, as a file and from `oncelog ui`."""
 
 # Selenium is in the extra test-ui only.
 # pyright: reportMissingImports=false
@@ -28,7 +28,7 @@ pytestmark = [
 
 
 def look(chrome: Browser, address: str, report: RunReport) -> None:
-    """Open the page on a screen and on a phone; it says what the report says."""
+    """Open the page on a screen and on a phone, and compare it with the report."""
     for width in (1280, 390):
         chrome.size(width, 900)
         chrome.driver.get(address)

@@ -1,4 +1,4 @@
-"""`oncelog ui RUN/` as a process: its answers, its access, its end."""
+"""Test `oncelog ui RUN/` as a process: its answers, its access and its end."""
 
 import asyncio
 import signal

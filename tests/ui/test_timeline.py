@@ -1,4 +1,4 @@
-"""The timeline: which stretch of time it shows, its axis and its curves."""
+"""Test the timeline: its window, its axis and its curves."""
 
 import re
 import time

@@ -1,4 +1,4 @@
-"""`oncelog top`: rows, widths, keys."""
+"""Test `oncelog top`: rows, widths, keys."""
 
 from oncelog.ui.top import CTRL_C, ESCAPE, Keys
 from oncelog.ui.top_rows import Choice, listed, node_rows, plain_table

@@ -1,4 +1,4 @@
-"""Every view in a real browser, of three nodes under load and faults: it says what is so."""
+"""Test every view in a real browser against three nodes under load and faults."""
 
 # Selenium is in the extra test-ui only.
 # pyright: reportMissingImports=false
@@ -50,7 +50,7 @@ TABLE, OPEN = "Partitions of orders", "Open transactions"
 
 
 class Views:
-    """Reads each view, and compares it with what the protocol says."""
+    """A reader of each view that compares it with the protocol."""
 
     def __init__(self, chrome: Browser, told: Told) -> None:
         self._chrome, self._told = chrome, told
@@ -62,7 +62,7 @@ class Views:
         return shown, await self._told.beside(shown)
 
     async def all_agree(self, states: dict[int, str]) -> None:
-        """states: what each node is doing, as the page calls it."""
+        """Check all views. `states` has the state of each node in the words of the page."""
         await self.now(states)
         await self.topics()
         await self.partition()
@@ -192,7 +192,7 @@ class Views:
         assert {fates[n] for n in known} == ended, fates
 
     def timeline(self, cluster: Cluster) -> list[dict[str, str]]:
-        """Its events; each has its line in the log of a node."""
+        """Check the events of the timeline. Each has its line in the log of a node."""
         shown = read(self._chrome, "/timeline")
         found = self._chrome.driver.execute_script(LINES)
         assert len(found) > 10
@@ -203,7 +203,7 @@ class Views:
 
 
 def all_told(shown: Shown, caption: str, *columns: str) -> bool:
-    """Say whether a table is there and has values; a partition without a leader tells none."""
+    """Return whether a table exists with values. A leaderless partition has none."""
     rows = shown.tables.get(caption, [])
     return bool(rows) and all(row[column] != "-" for row in rows for column in columns)
 
@@ -258,7 +258,7 @@ def coordinator_of(known: Any) -> int | None:
 
 
 def ids(shown: Shown) -> dict[str, tuple[int, dict[str, str]]]:
-    """Rows of the view Transactions by id, with the coordinator in whose table they stand."""
+    """Return rows of the view Transactions by id, with the coordinator of their table."""
     return {
         row["Transactional id"]: (int(caption.rpartition(" ")[2]), row)
         for caption, rows in shown.tables.items()
@@ -278,7 +278,7 @@ async def read_by(bootstrap: str, isolation: str, last: int) -> dict[int, str]:
 
 
 def do(chrome: Browser, fault: str, proof: str) -> str:
-    """Press a button of the view Faults; the words that prove it."""
+    """Press a button of the view Faults, and return the text that proves the fault."""
     chrome.go("/faults")
     button = f"[aria-label='{fault}']" if fault != "heal" else "[value=heal] + button"
     chrome.wait(lambda: chrome.driver.find_elements(By.CSS_SELECTOR, button))

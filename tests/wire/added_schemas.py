@@ -43,7 +43,7 @@ class {name}:
 
 
 class Message(NamedTuple):
-    """One direction of an API: Kafka's JSON of it, and its classes."""
+    """One direction of an API with Kafka's JSON of it and its classes."""
 
     definition: dict[str, Any]
     api_key: int

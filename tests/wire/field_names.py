@@ -1,4 +1,4 @@
-"""The check that a message's names are its fields: the encoders ignore unknown names."""
+"""The check that a message's names are its fields. The encoders ignore unknown names."""
 
 from collections.abc import Mapping
 from functools import cache

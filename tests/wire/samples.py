@@ -1,4 +1,4 @@
-"""Random messages of every API, drawn from kio's schemas or from our own values; seeded."""
+"""Random messages of every API, drawn from kio's schemas or from our values, by a seed."""
 
 import io
 import random
@@ -116,7 +116,7 @@ def through_kafka_python(cls: Any, version: int, data: bytes) -> bytes:
 
 
 def names(version: int, s: Samples) -> tuple[str | None, bytes | None]:
-    """Return name and id of a topic in Produce and Fetch; version 13 has only the id (KIP-516)."""
+    """Return name and id of a topic in Produce and Fetch. Version 13 has only the id (KIP-516)."""
     return (None, s.uuid()) if version >= 13 else (s.text(), None)
 
 

@@ -1,4 +1,4 @@
-"""A batch that grows record by record is the batch that is made at once."""
+"""Test that a batch built record by record equals the one built at once."""
 
 from hypothesis import given
 from hypothesis import strategies as st

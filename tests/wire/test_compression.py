@@ -1,4 +1,4 @@
-"""The four codecs: other libraries read them, and output and memory stay in bounds."""
+"""Test the four codecs: other libraries read them, and output and memory stay in bounds."""
 
 import contextlib
 import gzip

@@ -1,4 +1,4 @@
-"""Every API but Produce and Fetch, every version, both directions: the same bytes as kio's."""
+"""Test that every API but Produce and Fetch has kio's bytes in every version."""
 
 from itertools import pairwise
 

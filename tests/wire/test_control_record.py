@@ -1,4 +1,4 @@
-"""Markers: they are Kafka's bytes, and no other batch is taken for one."""
+"""Test that markers have Kafka's bytes, and no other batch is accepted as one."""
 
 import struct
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Frames of a stream, however it is cut; headers as kio writes them."""
+"""Test frames of a stream, however it is cut, and headers as kio writes them."""
 
 import io
 import struct

@@ -1,4 +1,4 @@
-"""Damaged and false frames, for every API and version: a message or MalformedFrame, and soon.
+"""Test damaged and false frames of every API and version. Only MalformedFrame is raised.
 
 The limits are those of docs/decisions/0001: no memory is allocated for a count before its bytes
 arrive, and a request has at most 100,000 array elements.

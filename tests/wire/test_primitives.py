@@ -1,4 +1,4 @@
-"""Kafka's primitive types: every value is read back, every false length is refused."""
+"""Test Kafka's primitive types. Every value is read back, every false length is refused."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""Text of clients, made printable."""
+"""Test text of clients made printable."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Records added as columns make the same bytes as records added one by one."""
+"""Test that records added as columns make the same bytes as records added one by one."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Records inside a batch: bytes as aiokafka and kafka-python write them; malformed ones."""
+"""Test records inside a batch: bytes as aiokafka and kafka-python write them."""
 
 import random
 from typing import Any

@@ -1,4 +1,4 @@
-"""Records of the transaction log: Kafka's bytes, forth and back."""
+"""Test records of the transaction log, encoded and decoded as Kafka does."""
 
 from collections.abc import Callable
 
@@ -136,7 +136,7 @@ def _outcome(
 
 @pytest.mark.parametrize("tags", ["01 04 01 00", "01 04 02 00 63", "02 03 02 00 01 04 02 00 63"])
 def test_transaction_log_value_with_an_unknown_tagged_field_is_refused(tags: str) -> None:
-    """A newer release wrote it: a replica that dropped it would differ from those that keep it."""
+    """A newer release wrote the field. A replica that dropped it would differ from the others."""
     encoded = encode_transaction_log_value(ONGOING)
     with pytest.raises(MalformedFrame, match=r"tagged fields \[4\] are not known"):
         decode_transaction_log_value(encoded[:-1] + bytes.fromhex(tags))

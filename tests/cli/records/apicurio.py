@@ -1,4 +1,4 @@
-"""A real Schema Registry on loopback: Apicurio, by its API that is Confluent's.
+"""A real Schema Registry on loopback: Apicurio with the API of Confluent's registry.
 
 It comes from Maven, once, and keeps its schemas in memory.
 """
@@ -25,7 +25,7 @@ JVM_FLAGS = ("-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
 def why_there_is_none() -> str:
-    """Say what is missing; nothing when it can be had."""
+    """Return the reason why no registry can be run, or an empty text."""
     missing = [program for program in ("java", "mvn") if shutil.which(program) is None]
     return f"a real registry needs {' and '.join(missing)}" if missing else ""
 
@@ -46,7 +46,7 @@ def archive() -> Path:
 
 @contextmanager
 def registry(folder: Path) -> Iterator[str]:
-    """Run a registry for the block; its address for Confluent's clients."""
+    """Run a registry for the block, and yield its address for Confluent's clients."""
     with tarfile.open(archive()) as packed:
         packed.extractall(folder, filter="data")
     jar = next(file for name in JARS for file in folder.glob(name))

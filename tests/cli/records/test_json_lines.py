@@ -98,7 +98,7 @@ def test_json_line_with_half_a_surrogate_pair_keeps_its_escape():
 
 
 def test_json_line_of_avro_values_without_a_json_type_has_them_as_text():
-    """A registry's decoder makes dates, decimals, UUIDs and bytes of logical types."""
+    """The decoder of a registry returns dates, decimals, UUIDs and bytes for logical types."""
     at, number = datetime(2026, 1, 31, 12, tzinfo=UTC), uuid.UUID(int=7)
     content = {"at": at, "price": Decimal("1.50"), "id": number, "photo": b"\xff"}
     fields = fields_of(ConsumerRecord("t", 0, 1, 2, None, b"", ()), None, Decoded(content, "json"))

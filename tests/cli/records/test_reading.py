@@ -33,7 +33,10 @@ class CountingConsumer:
 
 
 def test_record_reader_turn_with_10000_partitions_reads_the_assignment_once() -> None:
-    """It is a sorted list, made anew each time: a search a partition took 5 s a poll at 10,000."""
+    """The assignment is a list sorted at each read.
+
+    One read a partition took 5 s a poll at 10,000 partitions.
+    """
     out: list[ConsumerRecord] = []
     reader = _Reader(ClusterView("127.0.0.1:1"), ReadOrder(topic="t"), out.extend)
     for partition in range(PARTITIONS):

@@ -90,7 +90,7 @@ def test_registry_decoder_with_a_silent_registry_times_out(monkeypatch: pytest.M
 
 
 def test_registry_decoder_of_protobuf_needs_only_the_descriptors() -> None:
-    """The library's own registry in memory, where none runs: nested, and with an import."""
+    """The library's registry in memory is used. The message is nested and imports another file."""
     needs_extra("protobuf")
     from confluent_kafka.schema_registry import SchemaRegistryClient, protobuf
     from confluent_kafka.serialization import MessageField, SerializationContext
@@ -207,7 +207,7 @@ WRITTEN: dict[str, Any] = {
 
 
 def schema_file(folder: Path, how: str) -> Path:
-    """Return a file with a schema; for Protobuf what `protoc --descriptor_set_out` writes."""
+    """Return a schema file; for Protobuf the output of `protoc --descriptor_set_out`."""
     file = folder / "schema"
     if how != "protobuf":
         file.write_text(json.dumps(AVRO if how == "avro" else JSON_SCHEMA))

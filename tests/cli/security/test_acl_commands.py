@@ -1,4 +1,4 @@
-"""`oncelog acl` on a broker with an authorizer, and what it makes of its options."""
+"""Test `oncelog acl` and its options on a broker with an authorizer."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ from ...node.own_broker import running
 
 @pytest.fixture(scope="module")
 def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a broker in a thread; all its clients are super users."""
+    """Yield the address of a broker in a thread. All its clients are super users."""
     settings = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:ANONYMOUS"}
     is_there, is_over, ports = Event(), Event(), list[int]()
 

@@ -1,4 +1,4 @@
-"""Django in the block of a dual write, on a real cluster: models over sqlite and PostgreSQL."""
+"""Test Django models in the block of a dual write over SQLite and PostgreSQL."""
 
 import subprocess
 import sys

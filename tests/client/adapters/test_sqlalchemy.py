@@ -1,4 +1,4 @@
-"""SQLAlchemy in the block of a dual write, on a real cluster: Core and ORM."""
+"""Test SQLAlchemy in the block of a dual write, on a real cluster: Core and ORM."""
 
 import asyncio
 from typing import Any

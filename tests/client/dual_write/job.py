@@ -1,4 +1,4 @@
-"""A service in a process: transfers by a dual write, killed or stopped at a given point.
+"""A service in a process that makes transfers by dual writes and is killed at a given point.
 
 Its points are before and after each effect of the protocol (`before Decide`), and `in the commit`:
 all statements have run, COMMIT has not been sent.
@@ -62,7 +62,7 @@ class Job:
 
 
 def ledger_of(database: str, in_commit: Callable[[], None] | None = None) -> Ledger:
-    """Return the ledger of a database. in_commit: called before COMMIT is sent."""
+    """Return the ledger of a database. The function `in_commit` is called before COMMIT is sent."""
     hook = in_commit or (lambda: None)
     if not database.startswith("postgresql:"):
 

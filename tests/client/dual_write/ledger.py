@@ -21,7 +21,10 @@ CREATE = "CREATE TABLE transfers (number INTEGER PRIMARY KEY, amount INTEGER NOT
 
 @dataclass(frozen=True)
 class Ledger:
-    """Transfers in a database. connect: opens another connection each time. mark: a parameter's."""
+    """Transfers in a database.
+
+    `connect` opens another connection each time, `mark` is the sign of a parameter.
+    """
 
     connect: Callable[[], Any]
     mark: str

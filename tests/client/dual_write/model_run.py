@@ -1,4 +1,4 @@
-"""Runs of the tables of a dual write under random failures; model_world.py has the world.
+"""Run the tables of a dual write under random failures in the world of model_world.py.
 
 There are writers of one name (also several at once), and check-backs of any open transaction; each
 dies, sleeps, loses answers. At the end all are dead and requests under way arrive. A last
@@ -24,7 +24,7 @@ QUIET = Luck(dies=0, is_lost=0, fails=0, sleeps=0, interrupts=0)
 
 @dataclass(frozen=True)
 class Parts:
-    """The parts of a dual write, all of them unless a test takes one out."""
+    """The safeguards of a dual write. A test may disable one of them."""
 
     prepares_first: bool = True  # before the decision
     commits_first: bool = True  # the database, before Kafka
@@ -64,7 +64,7 @@ class Actor:
         return key if self.parts.has_epoch else replace(key, producer_id=0, producer_epoch=0)
 
     def lucky(self, request: Callable[[], object]) -> bool:
-        """Execute a request of Kafka; return whether it was answered.
+        """Execute a request to Kafka, and return whether it was answered.
 
         An unanswered one took effect, will take effect later, or never does.
         """
@@ -118,7 +118,7 @@ class Writer(Actor):
         self.aborted: list[TransactionKey] = []
 
     def turn(self) -> None:
-        """Execute the effect, and take the next one; raise Gone if the actor dies."""
+        """Execute the effect, and return the next one. Raise Gone if the actor dies."""
         world = self.world
         if world.chance(world.luck.dies / 2):
             raise Gone

@@ -1,4 +1,4 @@
-"""The world of the model of dual writes: a cluster and a database.
+"""The world of the model of dual writes, which has a cluster and a database.
 
 The cluster does what KIP-98, 890 and 939 promise: each end raises the epoch; a repeated end is
 answered as the first one; InitProducerId aborts; prepared transactions do not time out; ids
@@ -16,7 +16,7 @@ from oncelog.client.dual_write.steps import DecidedOutcome, OutcomeRead, Transac
 
 
 class Refused(Exception):
-    """A final answer: fenced ("90"), wrong state ("48"), expired ("49")."""
+    """A final refusal by Kafka: fenced ("90"), wrong state ("48") or expired ("49")."""
 
 
 @dataclass
@@ -87,7 +87,7 @@ class ModelKafka:
 
 
 class KeyTaken(Exception):
-    """The row exists: another decision counts."""
+    """The row already exists, so another decision is valid."""
 
 
 class ModelDatabase:
@@ -115,7 +115,7 @@ class ModelDatabase:
         finished: tuple[TransactionKey, ...],
         generation: int | None,
     ) -> None:
-        """Insert a decision. generation: None if it is not checked."""
+        """Insert a decision. A `generation` of None is not checked."""
         if generation is not None and generation != self.generation:
             raise KeyTaken
         left = {each: word for each, word in self.outcomes.items() if each not in finished}
@@ -153,7 +153,7 @@ class Luck:
 
 
 class World:
-    """Kafka, the database, and the requests under way that have no answer."""
+    """Kafka, the database, and the requests without an answer yet."""
 
     def __init__(self, random: Random, luck: Luck) -> None:
         self.random, self.luck = random, luck

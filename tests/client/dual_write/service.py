@@ -1,4 +1,4 @@
-"""A typical service under failures: asyncio, 20 tasks, a pool of writers, SQLAlchemy, PostgreSQL.
+"""Test a typical service under failures: asyncio, 20 tasks, a pool of writers, SQLAlchemy.
 
     python -m tests.client.dual_write.service [--seconds 600] [--seed 1] [--quiet]
 

@@ -1,4 +1,4 @@
-"""The check-back: answers of resolvers, repeated questions, and its messages."""
+"""Test the check-back: answers of resolvers, repeated questions, and its messages."""
 
 import asyncio
 import contextlib
@@ -34,7 +34,7 @@ def test_writer_of_a_transactional_id_returns_the_name_of_its_writer() -> None:
 
 @contextlib.contextmanager
 def endpoint(answers: list[str]) -> Iterator[tuple[str, list[dict[str, list[str]]]]]:
-    """Serve these answers in turn, the last one for ever; yield the URL and the questions."""
+    """Serve these answers in turn and the last one forever. Yield the URL and the questions."""
     asked: list[dict[str, list[str]]] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -137,7 +137,7 @@ def test_check_back_asks_again_until_the_outcome_is_known(
 
 
 def _ended_by_endpoint(cluster: Cluster, topic: str, name: str) -> None:
-    """Answer unknown, then fail, then answer aborted; younger transactions are left alone."""
+    """Answer unknown, then fail, then answer aborted. Check that younger transactions stay open."""
 
     async def sweeps(url: str) -> None:
         async with Admin(cluster.bootstrap) as admin:

@@ -1,4 +1,4 @@
-"""The table of decisions in a real database: when `aborted` may be answered, and is final."""
+"""Test the decision table in a real database and the conditions for the answer `aborted`."""
 
 import asyncio
 import sqlite3
@@ -51,7 +51,7 @@ def asked(ledger: Ledger, key: TransactionKey = KEY) -> steps.OutcomeRead:
 def test_decision_table_asked_about_a_session_of_another_database_aborts_no_transaction(
     table: Ledger,
 ) -> None:
-    """Another database's writer may have the same name: `aborted` here would not stop it."""
+    """The writer of another database may have the same name, and `aborted` would not stop it."""
     claimed(table)
     other = TransactionKey(session_id("bank", "1badcafe", b"\0" * 8), 7, 3)
     assert asked(table, other) == steps.OutcomeRead(None)
@@ -63,7 +63,7 @@ def test_decision_table_asked_about_a_session_of_another_database_aborts_no_tran
 async def test_decision_table_asked_about_a_transaction_begun_after_its_session_ended_aborts_it(
     table: Ledger,
 ) -> None:
-    """The writer slept before InitProducerId, and died prepared; only a check-back can end that."""
+    """The writer slept before InitProducerId, and died prepared. Only a check-back can end that."""
     claimed(table)
     claimed(table, TransactionKey(session_id("bank", "0badcafe", b"\1" * 8), 0, 0))
     done(table, decision_table.delete_session(KEY.transactional_id))
@@ -79,7 +79,7 @@ async def test_decision_table_asked_about_a_transaction_begun_after_its_session_
 def test_decision_table_asked_about_a_completed_decision_does_not_abort_it(
     table: Ledger,
 ) -> None:
-    """Its owner lost the answer to COMMIT, and slept: its transaction counts."""
+    """The owner lost the answer to COMMIT and slept, but its transaction is committed."""
     generation = claimed(table).generation
     done(table, decision_table.decide(steps.Decide("bank", KEY, generation)), commits=True)
     assert asked(table) == steps.OutcomeRead(DecidedOutcome.COMMITTED)

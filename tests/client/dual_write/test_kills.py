@@ -1,4 +1,4 @@
-"""Services are killed and stopped at every point; the database's server is killed, too.
+"""Test services killed and paused at every point, and a killed database server.
 
 Every test ends with a comparison of rows and events, and no open transaction.
 """
@@ -104,7 +104,10 @@ def stopped(job: Job) -> subprocess.Popen[str]:
 def test_service_that_resumes_after_a_check_back_continues(
     cluster: Cluster, topic: str, server: PostgresServer, tmp_path: Path
 ) -> None:
-    """Before its decision it finds `aborted` and rolls back; after it, all is complete."""
+    """Before its decision the service finds `aborted` and rolls back.
+
+    After it the block is complete.
+    """
     database, ledger = server.url, Ledger(server.connect, "%s").create()
     for first, point in enumerate(("after Prepare", "after Decide")):
         job = job_of(
@@ -149,7 +152,7 @@ def test_service_that_resumes_after_a_successor_started_is_superseded(
 def test_database_server_killed_in_a_commit_leaves_rows_and_events_equal(
     bootstrap: str, topic: str, server: PostgresServer
 ) -> None:
-    """The kill comes before COMMIT arrives, or after it: the service sees no difference."""
+    """The kill comes before COMMIT arrives, or after it. The service sees no difference."""
     ledger, fate = Ledger(server.connect, "%s").create(), [""]
 
     class Mortal(psycopg.Connection):

@@ -1,4 +1,4 @@
-"""The tables of a dual write under random failures: as many events as rows, whatever happens.
+"""Test the tables of a dual write under random failures for equal numbers of events and rows.
 
 The model must also notice when a part is taken out, or it would prove nothing.
 """

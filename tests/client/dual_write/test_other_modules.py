@@ -1,4 +1,4 @@
-"""Database modules that the code does not know by name: the DB-API must be enough."""
+"""Test database modules that the code does not know by name and uses through the DB-API."""
 
 from pathlib import Path
 from typing import Any
@@ -57,7 +57,7 @@ def test_dbapi_module_block_commits_rows_and_events_both_or_neither(
 def test_dbapi_module_block_with_a_refused_decision_commits_no_row(
     bootstrap: str, other: Ledger, topic: str
 ) -> None:
-    """RELEASE of the savepoint must not be the COMMIT: the decision after it may be refused."""
+    """RELEASE of the savepoint must not be the COMMIT. The decision after it may be refused."""
     with BlockingDualWriter(bootstrap, topic, other.connect) as writer:
         transfer(writer, other, topic, 0)
         thief = other.connect()

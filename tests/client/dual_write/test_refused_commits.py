@@ -1,4 +1,4 @@
-"""A COMMIT that the database refuses: the block does not count, and the caller gets the error."""
+"""Test COMMITs that the database refuses. The caller gets the error of the database."""
 
 import asyncio
 import sqlite3
@@ -43,7 +43,7 @@ def executed(ledger: Ledger, *statements: str) -> None:
 
 @pytest.fixture
 def strict(database: str, request: pytest.FixtureRequest) -> Ledger:
-    """Return a ledger with children; their constraint is checked in the commit."""
+    """Return a ledger with children. Their constraint is checked in the commit."""
 
     def connect() -> Any:
         connection = sqlite3.connect(Path(database), timeout=20)

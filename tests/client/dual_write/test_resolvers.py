@@ -23,7 +23,7 @@ OK = b"HTTP/1.1 200 OK\r\n\r\n"
 
 @contextmanager
 def speaker(speak: Callable[[socket.socket], None]) -> Iterator[str]:
-    """Serve each connection with `speak`; yield the address, which has a login."""
+    """Serve each connection with `speak`, and yield the address with its login."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:

@@ -1,4 +1,4 @@
-"""Writers on a real cluster, SQLite and PostgreSQL: blocks take effect in both, or in neither."""
+"""Test writers on a real cluster. A block takes effect in both systems, or in neither."""
 
 import asyncio
 import sqlite3
@@ -89,7 +89,7 @@ async def test_asynchronous_dual_write_block_commits_rows_and_events_both_or_nei
 def test_writer_positions_resume_a_consumer_after_a_failed_block(
     bootstrap: str, ledger: Ledger, topic: str
 ) -> None:
-    """The database has the positions; a failed block's record is read again."""
+    """The database has the positions. A failed block's record is read again."""
     source = f"{topic}.in"
     with BlockingAdmin(bootstrap) as admin:
         admin.create_topic(source, partitions=1)

@@ -79,7 +79,7 @@ async def test_poll_cancelled_at_its_end_leaves_its_records_to_the_next_poll(
 async def test_poll_of_many_tiny_batches_returns_the_records_it_has_after_its_time_limit(
     poll: Callable[[Consumer], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Batches of one record each cost a hundred times as much: ten thousand need half a second."""
+    """Batches of one record each cost a hundred times as much. Ten thousand need half a second."""
     now_ms = 0
 
     def later() -> int:
@@ -104,7 +104,7 @@ async def test_poll_of_many_tiny_batches_returns_the_records_it_has_after_its_ti
 def test_fetch_state_reset_to_a_mark_returns_the_same_records_again(
     steps: list[tuple[str, int]],
 ) -> None:
-    """The batches have records of three producers, one of which aborts; polls cut them."""
+    """The batches have records of three producers, one of which aborts. Polls cut them."""
     loaded = 0
     state = FetchState("t", 0, 0)
     found: list[int] = []

@@ -1,4 +1,4 @@
-"""Positions: damaged data, new leaders with other logs (KIP-320), offsets to commit."""
+"""Test positions: damaged data, new leaders with other logs (KIP-320), offsets to commit."""
 
 import asyncio
 from typing import Any
@@ -65,7 +65,7 @@ def test_position_is_checked_when_the_leader_epoch_changes():
 
 
 async def test_topic_created_again_is_checked_as_another_log(monkeypatch):
-    """Its epochs restart; the Java client checks whenever the leader's epoch differs."""
+    """The epochs of the new topic restart. The Java client checks at each change of the epoch."""
     peer = Peer(monkeypatch, "earliest")
     async with peer.consumer as consumer:
         consumer.assign({KEY: 0})
@@ -101,7 +101,7 @@ def test_missing_records_already_returned_are_reported_as_a_truncation():
 
 
 class Peer:
-    """One leader for one partition, with scripted answers."""
+    """One leader of one partition with scripted answers."""
 
     def __init__(self, monkeypatch, reset: str) -> None:
         self.view = ClusterView("127.0.0.1:1")

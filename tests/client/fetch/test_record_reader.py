@@ -1,4 +1,4 @@
-"""The reader of fetched batches: records, positions, aborted transactions."""
+"""Test the reader of fetched batches: records, positions, aborted transactions."""
 
 import contextlib
 

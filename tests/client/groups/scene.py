@@ -1,4 +1,4 @@
-"""A member of the newer protocol, and a coordinator that assigns what a test wants."""
+"""A member of the newer protocol and a coordinator with the assignments of the test."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ OF_P, OF_Q = (OLD, 0), (OLD, 1)
 
 
 class Scene:
-    """A consumer, and a coordinator that assigns what the test wants."""
+    """A consumer and a coordinator with the assignments of the test."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> None:
         given = {"group_id": "g", "group_protocol": "consumer", **settings}

@@ -1,4 +1,4 @@
-"""Assignors: Kafka's own examples for range and roundrobin, properties for the sticky ones."""
+"""Test assignors: Kafka's own examples for range and roundrobin, properties for the sticky ones."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Callbacks that raise, wait, or close: each is called once, and the rebalance continues."""
+"""Test callbacks that raise, wait or close. Each is called once, and the rebalance continues."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ class Callback:
 
 
 class WaitingCallback:
-    """Records its calls; the first call waits."""
+    """A callback that records its calls and waits in the first one."""
 
     def __init__(self) -> None:
         self.calls: list[list[TopicPartition]] = []

@@ -1,4 +1,4 @@
-"""A member of the newer protocol: revocations, assignments, commits and reports."""
+"""Test a member of the newer protocol: revocations, assignments, commits and reports."""
 
 import asyncio
 from typing import Any
@@ -13,7 +13,7 @@ from .scene import NEW, OF_P, OF_Q, OTHER, P, Q, Scene
 
 
 async def test_topic_created_again_does_not_get_the_old_offset(scene: Scene) -> None:
-    """Offsets are committed by name: the broker would store them for the new topic."""
+    """Offsets are committed by name. The broker would store them for the new topic."""
     async with scene.consumer:
         scene.subscribe()
         await scene.is_given(OF_P, OF_Q)
@@ -65,7 +65,7 @@ async def test_partition_of_a_recreated_topic_waits_until_the_old_one_is_revoked
 async def test_member_with_an_unchanged_assignment_polls_once_before_a_newer_target(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The name of another topic stays unknown, so that no assignment changed."""
+    """The name of another subscribed topic stays unknown, so the assignment does not change."""
     asked = asyncio.Event()
 
     async def refresh_by_id(_: set[bytes]) -> None:
@@ -129,7 +129,7 @@ async def test_poll_during_on_lost_returns_no_records_of_lost_partitions(
 async def test_poll_with_partitions_missing_from_the_target_returns_none_of_their_records(
     scene: Scene,
 ) -> None:
-    """The name of another topic is unknown yet, so that revoking takes longer than the poll."""
+    """The name of another topic is unknown yet, so the revocation takes longer than the poll."""
     async with scene.consumer:
         scene.subscribe()
         await scene.is_given(OF_P, OF_Q)

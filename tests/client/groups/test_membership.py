@@ -1,4 +1,4 @@
-"""The states of a member of the newer protocol, and its heartbeats: every state and event."""
+"""Test the states of a member of the newer protocol, and its heartbeats: every state and event."""
 
 from collections.abc import Callable
 
@@ -42,7 +42,7 @@ def reconciled(member: Membership, owned: frozenset) -> None:
 
 
 def in_state(state: MembershipState, instance: str | None = None) -> Membership:
-    """Return a member that has reached a state by the shortest way."""
+    """Return a member in a state, reached by the shortest sequence of events."""
     member = Membership("m", instance)
     if state is S.OUTSIDE:
         return member
@@ -282,7 +282,7 @@ def test_topic_with_an_unknown_name_is_tried_again_after_the_next_answer() -> No
 
 
 def test_partition_assigned_and_removed_before_a_poll_is_reported_as_no_longer_owned() -> None:
-    """Otherwise the coordinator waits for it until the rebalance timeout removes the member."""
+    """Without the report the coordinator waits until the rebalance timeout removes the member."""
     member = in_state(S.ACKNOWLEDGING)
     answered(member, 5)
     answered(member, 5, BOTH | {(b"z" * 16, 9)})

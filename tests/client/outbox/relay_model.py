@@ -1,4 +1,4 @@
-"""Relays of one outbox under random failures: the product's own relay and SQL, a model of Kafka.
+"""Run relays of one outbox under random failures with the product's SQL and a model of Kafka.
 
 Each statement and each request is one turn, and the next actor is drawn. A relay dies between two
 steps (its connection rolls back), sleeps for many, loses answers (the request took effect, will
@@ -67,7 +67,7 @@ class Kafka:
     end: Counter[str] = field(default_factory=Counter)
 
     def initialize(self) -> int | None:
-        """Return the new epoch; None while the old transaction's markers are under way."""
+        """Return the new epoch, or None while markers of the old transaction are in flight."""
         if self.current is not None:
             if self.current.state == "decided":
                 return None
@@ -154,7 +154,7 @@ class World:
         return self.random.random() < probability
 
     async def step(self) -> "Actor":
-        """Wait for the actor's next step; return the actor."""
+        """Wait for the next step of the actor, and return the actor."""
         actor = self.running
         assert actor is not None
         if not actor.is_dead:
@@ -164,7 +164,7 @@ class World:
         return actor
 
     async def request(self, execute: Callable[[], None]) -> None:
-        """Execute a request to Kafka; its answer may be lost."""
+        """Execute a request to Kafka. Its answer may be lost."""
         await self.step()
         if not self.chance(self.luck.is_lost):
             execute()
@@ -190,7 +190,7 @@ class World:
         return self.random.randrange(end + 1) if self.chance(self.luck.is_deposed) else end
 
     def write_row(self) -> None:
-        """Commit a writer's block; a session's clock may be behind another one's."""
+        """Commit the block of a writer. The clocks of the sessions may differ."""
         session = self.random.randrange(SESSIONS)
         created_ms = self.created_ms[session] + self.random.randrange(3)
         text = records.to_text(b"%d.%d" % (session, self.numbers[session]), None, None, None, ())
@@ -348,7 +348,7 @@ class SlowConnection(sqlite3.Connection):
 
 
 class ModelRelay(OutboxRelay):
-    """The product's relay; its database file need not be durable here."""
+    """The relay of the product, with a database file that need not be durable."""
 
     def _refuse_unsafe(self) -> Flow[None]:
         yield from ()
@@ -371,7 +371,7 @@ class Actor:
         return connection
 
     def turn(self) -> bool:
-        """Run one step; return whether the actor is alive."""
+        """Run one step, and return whether the actor is alive."""
         self.world.running = self
         try:
             self.work.send(None)
@@ -477,7 +477,7 @@ def _live(world: World, kind: type[ModelRelay], relays: int) -> None:
 
 
 def _end(world: World, kind: type[ModelRelay]) -> Verdict:
-    """Let late requests arrive; one relay sends the rest."""
+    """Deliver late requests, and let one relay send the remaining rows."""
     while world.under_way:
         world.arrive()
     world.luck = Luck(0, 0, 0, 0)

@@ -1,4 +1,4 @@
-"""The outbox on an Apache Kafka with default settings: no two-phase commit, one broker."""
+"""Test the outbox on an Apache Kafka with default settings: no two-phase commit, one broker."""
 
 from pathlib import Path
 

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.xdist_group("dual_write")
 
 
 class Words:
-    """The words of the statement after which a task is cancelled: its own, or the caller's."""
+    """The start of the statement after which a task is cancelled."""
 
     cut = ""
     caller: "asyncio.Task[None] | None" = None

@@ -34,7 +34,7 @@ async def write(producer: Producer, relay: OutboxRelay, batches: range) -> None:
 async def test_last_batch_is_found_without_reading_the_whole_topic(
     bootstrap: str, tmp_path: Path, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The newest segment is not compacted: at ten batches a second it grows by a million a day."""
+    """The newest segment is not compacted. At ten batches a second it grows by a million a day."""
     relay = OutboxRelay(bootstrap, topic, sqlite_ledger(tmp_path / "bank").connect)
     monkeypatch.setattr(relay_module, "Consumer", Counting)
     Counting.count = 0

@@ -32,7 +32,7 @@ async def events(bootstrap: str, topic: str) -> list[int]:
 
 
 async def relayed(bootstrap: str, ledger: Ledger, topic: str, **more: Any) -> int:
-    """Run one relay until no row is left; return the number of records sent."""
+    """Run one relay until no row is left, and return the number of records sent."""
     relay, sent = OutboxRelay(bootstrap, topic, ledger.connect, **more), 0
     try:
         await relay.start()
@@ -118,7 +118,7 @@ async def test_row_that_commits_after_a_higher_one_is_not_skipped(
 
 
 class Mortal(OutboxRelay):
-    """A relay that dies at a point: its connections are cut, without any cleanup."""
+    """A relay that dies at a point without any cleanup. Its connections are cut."""
 
     point = ""
 
@@ -185,7 +185,7 @@ async def test_older_of_two_running_relays_stops(
 async def test_relay_fenced_without_a_successor_continues(
     bootstrap: str, server: PostgresServer, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its transaction took too long, its id expired in an idle week, or was ended by hand."""
+    """The transaction timed out, its id expired after an idle week, or it was ended by hand."""
     ledger = Ledger(server.connect, "%s").create()
     unsent = f"{UNSENT} WHERE outbox = '{topic}'"
     with BlockingOutboxWriter(topic, ledger.connect) as writer:
@@ -220,7 +220,7 @@ async def test_relay_fenced_without_a_successor_continues(
 async def test_relay_fenced_by_a_newer_relay_stops(
     bootstrap: str, server: PostgresServer, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Kafka's error does not matter: a batch with an old epoch is no fatal error."""
+    """The kind of Kafka's error does not matter. An old epoch of a batch is no fatal error."""
     ledger = Ledger(server.connect, "%s").create()
     with BlockingOutboxWriter(topic, ledger.connect) as writer:
         transfer(writer, ledger, topic, 1)
@@ -244,7 +244,7 @@ async def test_relay_fenced_by_a_newer_relay_stops(
 async def test_older_relay_that_resumes_after_numbering_its_rows_sends_no_record(
     bootstrap: str, ledger: Ledger, topic: str
 ) -> None:
-    """It slept after numbering its rows: its successor sends them."""
+    """The relay slept after numbering its rows, and its successor sends them."""
     with BlockingOutboxWriter(topic, ledger.connect) as writer:
         transfer(writer, ledger, topic, 1)
         older = OutboxRelay(bootstrap, topic, ledger.connect)

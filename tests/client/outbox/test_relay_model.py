@@ -1,4 +1,4 @@
-"""Relays under random failures: each row is sent as one record, whatever happens.
+"""Test relays under random failures. Each row is sent as one record.
 
 The model must also notice when a part of the relay is taken out, or it would prove nothing. (The
 order of claim and InitProducerId matters too rarely for it: test_two_starts.py.)
@@ -101,7 +101,7 @@ def take_back_from_anyone(outbox: str, generation: int, batch: int) -> Script[No
 
 
 def is_missed(tmp_path: Path, kind: type[ModelRelay], first: int = 0) -> bool:
-    """Return whether a difference is found. first: a seed shortly before one that shows it."""
+    """Return whether a difference is found. `first` is a seed shortly before one that shows it."""
     for seed in range(first, first + 10 * SEEDS):
         verdict = run(seed, tmp_path, kind)
         if verdict.lost or verdict.doubled:

@@ -1,4 +1,4 @@
-"""The SQL of an outbox: the work of a batch depends on the batch, not on the rows after it."""
+"""Test the SQL of an outbox. The work of a batch must not depend on the rows after it."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ def write(connection: sqlite3.Connection, count: int) -> None:
 
 
 def test_batch_is_read_and_deleted_by_the_key_of_the_table(connection: sqlite3.Connection) -> None:
-    """Otherwise each step of a relay scans and sorts all waiting rows of every outbox."""
+    """Without the key each step of a relay scans and sorts the waiting rows of every outbox."""
     write(connection, 20)
     generation, _ = run_script(connection, table.claim("bank"))
     asked: list[str] = []

@@ -1,4 +1,4 @@
-"""Outboxes of two databases with one name by mistake: no row is lost silently."""
+"""Test outboxes of two databases with one name by mistake. No row is lost silently."""
 
 import contextlib
 from pathlib import Path

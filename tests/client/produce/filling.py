@@ -8,7 +8,7 @@ from oncelog.wire.batch_builder import RECORD_BYTES_EXTRA
 def put(
     batches: Accumulator, value: bytes, *, partition: int = 0, timestamp: int = 1, now_ms: int = 0
 ) -> Delivery:
-    """Add one record of topic t without a key; return its delivery."""
+    """Add one record of topic t without a key, and return its delivery."""
     record = (("t", partition), None, value, (), timestamp, len(value) + RECORD_BYTES_EXTRA)
     delivery = batches.add(*record)
     if delivery is None:

@@ -1,4 +1,4 @@
-"""Columns in and out: the input of callers, the partitions of records, the output of readers."""
+"""Test columns: the input of callers, the partitions of records, the output of readers."""
 
 import array
 import asyncio
@@ -38,7 +38,7 @@ stick = partial(StickyPartitioner(STICKS_TO, bytes_max=1 << 60).choose_many, par
 
 @dataclass
 class Array:
-    """The used part of an Arrow array: created from fields, with some before its offset."""
+    """The used part of an Arrow array, with some fields before its offset."""
 
     fields: list[bytes | None]
     offset: int

@@ -1,4 +1,4 @@
-"""Deliveries: awaited before and after, from callbacks, in parts; and tokens of transactions."""
+"""Test deliveries: awaited before and after completion, in callbacks, and in parts."""
 
 import asyncio
 

@@ -62,7 +62,7 @@ def column(fields: Any, offset: int, kind: str) -> Any:
 def batches(
     groups: Any, batch_bytes: int, kind: type[SizedRows]
 ) -> list[tuple[int | None, bytearray]]:
-    """Return all batches with their partitions; the first of each already has a record."""
+    """Return all batches with their partitions. The first of each already has a record."""
     found: list[tuple[int | None, bytearray]] = []
     for partition, rows in groups:
         assert isinstance(rows, kind)

@@ -32,7 +32,7 @@ def _few_are_enough() -> Iterator[None]:
 
 
 class Unsent:
-    """A producer to a topic with these partitions; its batches are never sent."""
+    """A producer to a topic with these partitions. Its batches are never sent."""
 
     def __init__(self, partitions: int, leaderless: Container[int] = (), **config: Any) -> None:
         view = ClusterView("127.0.0.1:1")
@@ -58,7 +58,7 @@ class Unsent:
             assert self.producer.try_send("t", **record) is not None
 
     async def in_columns(self, call: list[dict[str, Any]], has: set[str], form: str) -> None:
-        """Send the same records as columns; a missing column has the default of `send`."""
+        """Send the same records as columns. A missing column has the default of `send`."""
         table: dict[str, Any] = {
             name: [record.get(name) for record in call] for name in ("value", "key", "headers")
         }
@@ -92,7 +92,7 @@ class Unsent:
 
 @st.composite
 def calls(draw: st.DrawFn) -> dict[str, Any]:
-    """Draw a topic, settings, and the records of some calls; timestamps number all records."""
+    """Draw a topic, settings and the records of some calls. Timestamps number all records."""
     partitions = draw(st.sampled_from([1, 2, 3, 7]))
     has = draw(st.sets(st.sampled_from(["key", "partition", "headers"])))
     record = st.fixed_dictionaries({
@@ -122,7 +122,7 @@ def calls(draw: st.DrawFn) -> dict[str, Any]:
 @pytest.mark.parametrize("form", FORMS)
 @given(case=calls())
 def test_send_many_orders_records_like_a_loop_of_sends(form: str, case: dict[str, Any]) -> None:
-    """Partitions are equal, too, unless a whole call may go anywhere: that fills batches."""
+    """The partitions are equal, too, unless a call may use any partition and fills batches."""
     if form == "arrow":
         pytest.importorskip("numpy")
         pytest.importorskip("pyarrow.compute")

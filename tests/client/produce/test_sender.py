@@ -44,7 +44,7 @@ Script = Callable[[ProducerBatch], "int | Exception | None"]
 
 @dataclass
 class Leader:
-    """One partition's log, and its leader's state of producers."""
+    """The log of one partition and the producer state of its leader."""
 
     values: list[bytes] = field(default_factory=list)
     windows: dict[int, deque[tuple[int, int, int]]] = field(default_factory=dict)
@@ -154,7 +154,7 @@ def once(code: "int | Exception", at: int = 0) -> Script:
 
 
 async def test_batch_that_is_refused_does_not_fail_the_batches_after_it(monkeypatch):
-    """After it the numbers have a gap; the others get new ones under a new id (KIP-360)."""
+    """After the refused batch the numbers have a gap. The others get new ones (KIP-360)."""
     context = SenderContext(monkeypatch)
     context.before = once(E.INVALID_RECORD, at=1)
 
@@ -172,7 +172,7 @@ async def test_batch_that_is_refused_does_not_fail_the_batches_after_it(monkeypa
 
 @pytest.mark.parametrize("where", ["_encode", "_decide"])
 async def test_sender_with_a_failed_loop_leaves_the_producer_in_a_fatal_error(monkeypatch, where):
-    """Then a flush returns, since no batch is left; a commit after it would lose those records."""
+    """After the failure a flush returns. A commit after it would lose the records of the batch."""
     context = SenderContext(monkeypatch)
 
     def breaks(*_, **__):
@@ -218,7 +218,7 @@ async def test_partitions_are_not_added_to_an_aborting_transaction(monkeypatch, 
 
 @pytest.mark.parametrize("problem", [E.INVALID_RECORD, NetworkException("lost")])
 async def test_first_batch_of_an_id_that_fails_leaves_no_gap_in_the_log(monkeypatch, problem):
-    """A leader that does not know an id accepts any number: it cannot refuse the next batches.
+    """A leader without state of the id accepts any number, so it cannot refuse the next batches.
 
     Found by chaos, seed 12: append/3 began with sequence 7 of its producer.
     """
@@ -252,7 +252,7 @@ async def test_other_partitions_keep_their_sent_batches_after_a_refusal(monkeypa
 
 
 async def test_unclean_election_loses_only_acknowledged_records(monkeypatch):
-    """The numbers no longer fit; unwritten batches are sent again under new ones."""
+    """The numbers no longer fit, and unwritten batches are sent again under new ones."""
     context = SenderContext(monkeypatch)
 
     async with context:
@@ -271,7 +271,7 @@ async def send_all(context: SenderContext, numbers):
 
 
 async def test_batch_that_may_be_in_the_log_keeps_its_sequence_numbers(monkeypatch):
-    """Its first answer was lost, then the broker lost its window: it must fail."""
+    """The first answer was lost, then the broker lost its window, so the batch must fail."""
     context = SenderContext(monkeypatch)
     answers = [None, NetworkException("lost")]
     context.after = lambda batch: answers.pop(0) if answers else None
@@ -298,7 +298,7 @@ async def test_batch_that_may_be_in_the_log_keeps_its_sequence_numbers(monkeypat
 async def test_batch_refused_by_a_deposed_leader_after_its_append_has_an_unknown_outcome(
     monkeypatch, code
 ):
-    """A leader that waits for replicas may answer this; the next leader has the batches.
+    """A leader that waits for replicas may answer this, while the next leader has the batches.
 
     That one was restarted, and knows only the producer's last batch: Kafka's snapshots hold no
     more.
@@ -326,7 +326,7 @@ async def test_batch_refused_by_a_deposed_leader_after_its_append_has_an_unknown
 
 
 async def test_batch_parts_that_may_be_in_the_log_keep_their_sequence_numbers(monkeypatch):
-    """Its first answer was lost, then its topic got a smaller max.message.bytes."""
+    """The first answer was lost, then the topic got a smaller max.message.bytes."""
     context = SenderContext(monkeypatch)
     context.batches._batch_bytes = 500
     lost = once(NetworkException("lost"), at=1)
@@ -349,7 +349,7 @@ async def test_batch_parts_that_may_be_in_the_log_keep_their_sequence_numbers(mo
 
 
 async def test_sequence_numbers_that_wrap_keep_the_batches_in_order(monkeypatch):
-    """0 follows 2^31 - 1: a retry must not be sorted after the batches that follow it."""
+    """Sequence 0 follows 2^31 - 1. A retry must not be sorted after the batches that follow it."""
     context = SenderContext(monkeypatch)
     context.before = once(E.NOT_LEADER_OR_FOLLOWER, at=3)
 

@@ -1,4 +1,4 @@
-"""`--command-config`: one file for our client, for confluent-kafka, and for kept values."""
+"""Test `--command-config`: one file for our client, for confluent-kafka, and for kept values."""
 
 import pickle
 from pathlib import Path

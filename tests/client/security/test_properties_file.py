@@ -95,5 +95,5 @@ def test_properties_file_line_ends_only_at_line_ends_of_java(character):
 
 
 def test_properties_file_with_a_byte_order_mark_keeps_its_first_setting():
-    """Otherwise the first setting, often security.protocol, would be ignored."""
+    """With the mark in its name the first setting, often security.protocol, would be ignored."""
     assert parse_properties("\ufeffsecurity.protocol=SSL") == {"security.protocol": "SSL"}

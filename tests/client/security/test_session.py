@@ -1,4 +1,4 @@
-"""Sessions that end: new authentication, in order, without requests in between."""
+"""Test sessions that end: new authentication, in order, without requests in between."""
 
 import asyncio
 import threading
@@ -109,7 +109,7 @@ async def test_connection_lost_during_a_renewal_raises_a_network_error():
 
 @pytest.mark.parametrize("problem", [ValueError("no file of CAs"), OverflowError()])
 async def test_session_renewal_that_fails_in_any_way_closes_the_connection(problem):
-    """Otherwise it would fail every later request, in the middle of an exchange, and stay open."""
+    """An open connection would fail every later request in the middle of an exchange."""
     async with Listener(lifetime_ms=100).running() as listener:
         made = security()
         connection = await BrokerConnection.open(

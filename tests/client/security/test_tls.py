@@ -1,4 +1,4 @@
-"""TLS with a listener and its own certificates: trust, and messages without it."""
+"""Test TLS with a listener and its own certificates: trust, and messages without it."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""Tokens from a function or an HTTP endpoint: kept, renewed, requested once."""
+"""Test tokens from a function or an HTTP endpoint: kept, renewed, requested once."""
 
 import asyncio
 import base64

@@ -1,4 +1,4 @@
-"""Cancelled calls of a transaction: finished, repeated, or reported by the commit."""
+"""Test cancelled calls of a transaction: finished, repeated, or reported by the commit."""
 
 import asyncio
 import contextlib
@@ -138,7 +138,7 @@ async def test_prepare_returns_its_token_after_offsets_of_a_cancelled_call_were_
 
 
 async def test_transaction_with_a_cancelled_prepare_is_aborted_at_the_close(slow: Slow) -> None:
-    """Its token was never returned, so no other process could end it."""
+    """The token was never returned, so no other process could end the transaction."""
     await slow.begun()
     await slow.interrupted_offset(5)
     prepare = asyncio.create_task(slow.session.prepare(slow.sending, may_time_out=True))

@@ -18,7 +18,7 @@ def described(name: str, error: int = 0) -> SimpleNamespace:
 
 
 class MovingCoordinator:
-    """A view of two brokers; broker 2 now coordinates the ids that broker 1 has listed."""
+    """A view of two brokers. Broker 2 now coordinates the ids that broker 1 has listed."""
 
     def __init__(self, node_id: int = 0) -> None:
         self.node_id = node_id

@@ -1,4 +1,4 @@
-"""The states of a producer: every pair of states, and every pair of state and call."""
+"""Test the states of a producer: every pair of states, and every pair of state and call."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The requests of a transactional id: their deadline and their versions."""
+"""Test the requests of a transactional id: their deadline and their versions."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""The parts of a transaction and its ending: the whole table, and a model."""
+"""Test the parts of a transaction and its ending: the whole table, and a model."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""A producer's transactions against a scripted coordinator: the requests, and new epochs.
+"""Test a producer's transactions against a scripted coordinator: the requests, and new epochs.
 
 An epoch is raised as in KIP-360, KIP-890, KAFKA-14053 and KAFKA-17754.
 """
@@ -32,7 +32,7 @@ LOST = "lost"  # the first answer is lost; the repeated request succeeds
 
 
 class Coordinator:
-    """A replacement of `TransactionRequests`; `script` has the outcomes of each request by name."""
+    """A replacement of `TransactionRequests`. `script` has the outcomes of each request by name."""
 
     transactional_id = "id"
 
@@ -102,7 +102,7 @@ class SessionContext:
         self.session = TransactionSession(requests, self.identity, known)
 
     def run(self, *steps: str) -> list[str]:
-        """Run the steps; return their requests."""
+        """Run the steps, and return their requests."""
 
         async def main() -> None:
             for step in steps:

@@ -1,4 +1,4 @@
-"""The queue of a pool, without writers: its order, and the error without a free writer."""
+"""Test the queue of a pool, without writers: its order, and the error without a free writer."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,4 +1,4 @@
-"""Pools of writers on a real cluster: concurrent blocks, dead holders, closed pools, forks."""
+"""Test pools of writers on a real cluster: concurrent blocks, dead holders, closed pools, forks."""
 
 import asyncio
 import os

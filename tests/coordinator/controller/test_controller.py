@@ -74,7 +74,7 @@ class Watch:
         self.controller.settled(command, self.cluster.do(command))
 
     def run(self, duration_ms: int, *alive: int, **wishes: object) -> list[Command]:
-        """Let time pass; every command that is due is done."""
+        """Let time pass, and execute every command that is due."""
         done = []
         for _ in range(duration_ms // TICK_MS):
             self.now_ms += TICK_MS
@@ -102,7 +102,7 @@ def test_broker_without_heartbeats_is_fenced_after_its_session_timeout(watch: Wa
 def test_broker_without_heartbeat_replies_is_fenced_and_returns_when_it_gets_them(
     watch: Watch,
 ) -> None:
-    """It sends heartbeats, but receives no reply: the links to it are cut in one direction."""
+    """The broker sends heartbeats and receives no reply, since the links to it are cut."""
     assert watch.run(5 * SESSION_MS, 1, 2, 3) == []
     watch.deaf.add(3)
     assert watch.run(2 * SESSION_MS, 1, 2, 3) == []
@@ -294,7 +294,7 @@ def test_controller_sets_the_configured_cluster_id_and_defaults_once() -> None:
 
 
 def test_controller_without_a_configured_cluster_id_proposes_none() -> None:
-    """An empty cluster.id was proposed on every tick: 22 entries a second, forever."""
+    """An empty cluster.id was proposed on every tick, 22 entries a second, forever."""
     watch = Watch(MetadataCluster(()), cluster_id="")
     watch.cluster.state.cluster_id = ""
     watch.run(TICK_MS)

@@ -53,7 +53,7 @@ def stored_group(append: GroupAppend) -> GroupValue:
 
 
 class Groups:
-    """Carries out turns; records are committed when `commit` is called, at once by default."""
+    """Groups whose turns the test carries out. Records are committed by `commit`."""
 
     def __init__(self, *, holds_stores: bool = False, **settings: int) -> None:
         self.settings = replace(GroupSettings(), **settings)
@@ -84,7 +84,7 @@ class Groups:
             self.settle_store()
 
     def settle_store(self, error: int = ErrorCode.NONE) -> None:
-        """Settle the oldest waiting record: it is committed, or known not to be."""
+        """Settle the oldest waiting record. It is committed, or known not to be."""
         store = self.waiting_stores.pop(0)
         if not error:
             self.log[store.group_id] = stored_group(store)
@@ -185,7 +185,7 @@ class Groups:
     # -- time, and the end of it
 
     def pass_time(self, delay_ms: int) -> None:
-        """Let time pass; every deadline on the way is handled at its own time."""
+        """Let time pass. Every deadline on the way is handled at its own time."""
         end_ms = self.now_ms + delay_ms
         while (next_ms := self.table.deadlines.next_ms) is not None and next_ms <= end_ms:
             self.now_ms = max(self.now_ms, next_ms)
@@ -227,7 +227,7 @@ class Groups:
         return [member_id for member_id, _ in members]
 
     def stable(self, count: int = 2, **options: Any) -> list[str]:
-        """Return a stable group of dynamic members; the first leads."""
+        """Return a stable group of dynamic members. The first one leads."""
         ids = self.joined(count, **options)
         self.sync_all(ids)
         return ids

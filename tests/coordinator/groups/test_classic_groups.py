@@ -485,7 +485,7 @@ def test_long_subscriptions_are_parsed_in_steps(groups: Groups) -> None:
 
 
 def test_classic_group_member_metadata_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A megabyte each, and a session of half an hour: some gigabytes by a client that is gone."""
+    """Some gigabytes would be held for a closed client, a megabyte a member for half an hour."""
     monkeypatch.setattr(group_table, "METADATA_BYTES_MAX", 100_000)
     groups = Groups()
     held = groups.table.held_metadata

@@ -1,4 +1,4 @@
-"""Every request of every kind of member in every state: Kafka's answer, and the next state.
+"""Test every request of every kind of member in every state: Kafka's answer, and the next state.
 
 The expected answers were read off Apache Kafka's coordinator, request by request.
 """
@@ -30,7 +30,7 @@ OK, UNKNOWN, ILLEGAL, FENCED, REBALANCE, INCONSISTENT, GONE, ID_FIRST = (
 
 
 class Stage:
-    """A group in a state: a leader, a follower, a static member `i`, and a pending member.
+    """A group in a state with a leader, a follower, a static member `i` and a pending member.
 
     The empty group has only the pending one. In PreparingRebalance the leader has rejoined.
     """
@@ -140,7 +140,7 @@ TABLE: dict[tuple[str, str], list[tuple[object, GroupState]]] = {}
 
 
 def row(request: str, kind: str, *answers: object) -> None:
-    """Set the `answers` for the five states; a pair if the state changes."""
+    """Set the `answers` for the five states. A pair also has the next state."""
     assert len(answers) == 5
     TABLE[request, kind] = [
         answer if isinstance(answer, tuple) else (answer, state)

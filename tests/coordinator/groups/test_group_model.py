@@ -1,4 +1,4 @@
-"""Random requests in any order: no answer is lost, none is given twice.
+"""Test random requests in any order. Each gets exactly one answer.
 
 The clients are careless: they join and forget it, sync past generations, come back as static
 members, and die. Records are committed late or not at all, and the coordinator fails over.

@@ -1,4 +1,4 @@
-"""A cluster's metadata for tests: commands in one line, and invariants after each of them."""
+"""The metadata of a cluster for tests, with invariants checked after each command."""
 
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -70,7 +70,7 @@ class MetadataCluster:
         return result
 
     def register(self, node: int, *, lost_power: bool = False, lost_directory: bool = False) -> int:
-        """Register a new process; return the broker epoch."""
+        """Register a new process, and return the broker epoch."""
         self.boots[node] = self.boots.get(node, 0) + lost_power
         self.directories[node] = self.directories.get(node, 0) + lost_directory
         known = self.state.brokers.get(node)
@@ -133,7 +133,7 @@ class MetadataCluster:
         partition_epoch: int | None = None,
         member_epochs: dict[int, int] | None = None,
     ) -> tuple[int, Item | None]:
-        """Propose an ISR change by the leader, with these differences; (top-level error, item)."""
+        """Propose an ISR change by the leader with these differences, and return both errors."""
         partition = self.partition(name, index)
         sender = partition.leader if sender is None else sender
         known = {node: broker.broker_epoch for node, broker in self.state.brokers.items()}

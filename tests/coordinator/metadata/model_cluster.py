@@ -39,7 +39,7 @@ class Violation(AssertionError):
 
 @dataclass
 class Rules:
-    """The behaviour of the model's leaders; the defaults are right."""
+    """The behaviour of the model's leaders. The defaults are right."""
 
     strict_min_isr: bool = True  # KIP-966
     counts_pending: bool = True  # KIP-497
@@ -77,7 +77,7 @@ def boot_id(node: Node) -> str:
 
 
 class ModelCluster:
-    """Nodes, their metadata, and their data; everything random follows from the seed."""
+    """Nodes, their metadata, and their data. Everything random follows from the seed."""
 
     def __init__(self, seed: int, *, nodes: int = 4, rules: Rules | None = None) -> None:
         self.random = random.Random(seed)
@@ -218,7 +218,7 @@ class ModelCluster:
                     self.judge(other, index)
 
     def judge(self, node: Node, index: int) -> None:
-        """Check only the latest leader: one that has not learnt of its deposition does no harm."""
+        """Check only the latest leader. One that has not learnt of its deposition does no harm."""
         committed = self.committed[index]
         term = node.terms[index]
         if term is None or term.epoch != self.partitions()[index].leader_epoch:

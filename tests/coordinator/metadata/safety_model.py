@@ -1,4 +1,4 @@
-"""A model of elections that lose acknowledged records: faults around `model_cluster`, and a judge.
+"""A model of elections that lose acknowledged records, with faults around `model_cluster`.
 
 Nodes die, are only thought dead, come back at once or late, alone or all together, and now and then
 one loses power and with it a random part of its log, or all lose power with synced logs. A node's
@@ -91,7 +91,7 @@ class SafetyModel(ModelCluster):
             self.commit(UnfenceBroker(node_id, node.broker_epoch))
 
     def replay(self) -> None:
-        """Deliver a copy of an old proposal; at a bad moment."""
+        """Deliver a copy of an old proposal at an unfavourable moment."""
         known = [
             command
             for command in self.sent[-40:]
@@ -127,7 +127,7 @@ class SafetyModel(ModelCluster):
             self.die(node)
 
     def flicker(self, node: Node | None = None) -> None:
-        """Let a node die and return, and serve, before any other event; often without its log."""
+        """Let a node die, return and serve before any other event, often without its log."""
         node = node or self.some_alive()
         if node is not None:
             if self.random.random() < 0.7:
@@ -190,7 +190,7 @@ class SafetyModel(ModelCluster):
             self.commit(FenceBroker(node.node_id, node.broker_epoch))
 
     def come_back(self) -> None:
-        """Let a dead node come back, perhaps before its death was noticed."""
+        """Let a dead node return, perhaps before its death was noticed."""
         dead = [node for node in self.nodes.values() if not node.is_alive]
         if dead:
             self.restart(self.random.choice(dead))
@@ -223,7 +223,10 @@ class SafetyModel(ModelCluster):
         self.commit(AlterPartitionReassignments((Reassignment(TOPIC, index, replicas),)))
 
     def heal(self) -> None:
-        """Let all nodes come back and learn all: each partition has a leader with all the data."""
+        """Let all nodes return and learn all metadata.
+
+        Each partition then has a leader with all data.
+        """
         for node in self.nodes.values():
             if not node.is_alive:
                 self.restart(node)

@@ -1,4 +1,4 @@
-"""A clock that was advanced: earlier data is older, later data is new."""
+"""Test a clock that was advanced: earlier data is older, later data is new."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Any sequence of commands: every invariant after each, replicas equal, snapshots exact."""
+"""Test any sequence of commands: every invariant after each, replicas equal, snapshots exact."""
 
 import random
 

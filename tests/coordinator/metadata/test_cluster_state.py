@@ -1,4 +1,4 @@
-"""The state machine: total, deterministic, once for each operation, snapshots, listeners."""
+"""Test the state machine: total, deterministic, once for each operation, snapshots, listeners."""
 
 from typing import cast
 
@@ -120,7 +120,7 @@ def test_metadata_outcomes_are_bounded_in_bytes() -> None:
 
 
 def test_metadata_restore_frees_the_replaced_state_in_slices() -> None:
-    """The state changes in one step; freeing 20,000 topics in it kept the loop for 70 ms."""
+    """The state changes in one step. Freeing 20,000 topics in it kept the loop for 70 ms."""
     cluster = MetadataCluster()
     empty, count = cluster.state.snapshot(), 4 * SLICE_PARTITIONS
     for number in range(count):
@@ -275,7 +275,7 @@ def test_metadata_command_of_3000_partitions_is_applied_in_consistent_steps() ->
 
 
 def test_metadata_version_changes_with_each_step_of_a_command() -> None:
-    """A value read before a step must not be taken for the value after it."""
+    """A value read before a step must not be used as the value after it."""
     cluster = MetadataCluster((1, 2, 3))
     state, revision = cluster.state, cluster.state.revision
     create = CreateTopics((NewTopic("big", topic_id("big"), 3_000, 3),))

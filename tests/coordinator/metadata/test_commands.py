@@ -1,4 +1,4 @@
-"""Commands as bytes: decoded as encoded, bounded, split, and other bytes refused."""
+"""Test commands as bytes: decoded as encoded, bounded, split, and other bytes refused."""
 
 import msgpack
 import pytest

@@ -1,4 +1,4 @@
-"""The endpoints of brokers: registered, kept in snapshots, found by the name of a listener."""
+"""Test the endpoints of brokers: registered, kept in snapshots, found by the name of a listener."""
 
 import pytest
 

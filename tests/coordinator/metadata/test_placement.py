@@ -1,4 +1,4 @@
-"""Replicas are spread; racks are respected; the same input gives the same placement."""
+"""Test that replicas are spread, racks respected, and equal inputs placed equally."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""No election loses acknowledged data; and the model that says so finds injected bugs."""
+"""Test that no election loses acknowledged data, and that the model finds injected bugs."""
 
 from collections.abc import Callable
 
@@ -131,7 +131,7 @@ def dropped_replicas_leave_the_leader_epoch(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def elections_are_unclean(monkeypatch: pytest.MonkeyPatch) -> Rules:
-    """This is a choice, not a bug, and the model must see its cost."""
+    """The setting is a choice and not a bug, and the model must show its cost."""
     return Rules(unclean=True)
 
 

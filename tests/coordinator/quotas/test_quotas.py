@@ -1,4 +1,4 @@
-"""The quota that applies to a client, and its throttle time: as in Kafka."""
+"""Test the quota that applies to a client, and its throttle time as in Kafka."""
 
 import math
 from itertools import product

@@ -23,7 +23,7 @@ SMALL = {
 
 
 class Verdict(NamedTuple):
-    """The outcome of a run; `lost`, `doubled`, `disordered` must be 0."""
+    """The outcome of a run. `lost`, `doubled` and `disordered` must be 0."""
 
     acknowledged: int
     lost: int

@@ -29,7 +29,7 @@ from oncelog.runtime.sliced_work import Steps
 
 
 class Numbers:
-    """The list of all numbers, with some ballast so that snapshots take their time."""
+    """The list of all numbers with some ballast, so that snapshots take their time."""
 
     def __init__(self, ballast_bytes: int) -> None:
         self.ballast = b"b" * ballast_bytes
@@ -136,7 +136,7 @@ class Process:
 
 
 async def measure(process: Process) -> dict[str, Any]:
-    """Return latencies of the groups led here at 1, 10 and 100 outstanding; idle CPU before."""
+    """Return latencies of the groups led here at 1, 10 and 100 outstanding commands."""
     import resource
 
     def cpu() -> float:

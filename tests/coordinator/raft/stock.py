@@ -134,7 +134,7 @@ class StockNetwork:
         return True
 
     def step(self, errors: tuple[type[Exception], ...] = ()) -> list[Exception]:
-        """Advance by 5 ms; `errors` are swallowed as the library's own thread would."""
+        """Advance by 5 ms. `errors` are swallowed as the library's own thread would."""
         self.now += 0.005
         seen: list[Exception] = []
         while self._queue and self._queue[0][0] <= self.now:

@@ -1,4 +1,4 @@
-"""D2, D4, D5: data that stock PySyncObj loses on disk, and our journal does not."""
+"""Test data losses on disk: D2, D4 and D5 of stock PySyncObj, and none in our journal."""
 
 import contextlib
 import gc
@@ -114,19 +114,19 @@ def killed_and_restarted(script: str, directory: Path) -> tuple[int, int]:
 
 
 def test_pysyncobj_killed_while_dumping_loses_the_journal_tail(tmp_path: Path) -> None:
-    """D2: one SIGKILL while a forked child writes the dump."""
+    """D2: one SIGKILL while a forked child writes the dump loses the tail."""
     acknowledged, present = killed_and_restarted(STOCK_WRITER, tmp_path)
     assert acknowledged == 1_500
     assert present < acknowledged, "the stock library has been mended"
 
 
 def test_raft_snapshot_keeps_the_journal_entries_behind_it(tmp_path: Path) -> None:
-    """D2 on our engine: the entries behind the snapshot stay."""
+    """D2 on our engine: the entries behind the snapshot are kept."""
     assert killed_and_restarted(OUR_WRITER, tmp_path) == (1_500, 1_500)
 
 
 class Killed(BaseException):
-    """The process ends here; its writes are in the page cache."""
+    """The process ends here. Its writes are in the page cache."""
 
 
 def test_pysyncobj_killed_in_a_compaction_loses_entries(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def our_journal(directory: Path) -> tuple[DirectoryDisk, RecoveredJournal, Journ
 def test_raft_journal_killed_at_any_point_of_a_compaction_loses_no_entry(
     tmp_path: Path, point: int
 ) -> None:
-    """D2b on our journal: the process ends at the n-th disk operation of cutting the log."""
+    """D2b on our journal: the process is killed at each disk operation of the compaction."""
     count, compacting = 0, False
 
     def fault_point(name: str) -> None:
@@ -203,7 +203,7 @@ def test_raft_journal_killed_at_any_point_of_a_compaction_loses_no_entry(
 def test_pysyncobj_without_a_dump_file_loses_everything(
     stock_network: Callable[..., StockNetwork], tmp_path: Path
 ) -> None:
-    """D5: a journal and no dump file, the obvious configuration (300 s by default, here 20)."""
+    """D5: a journal without a dump file is the obvious configuration."""
     net = stock_network(
         5,
         conf_of=lambda node: {"journalFile": str(tmp_path / node)},
@@ -225,7 +225,7 @@ def test_pysyncobj_without_a_dump_file_loses_everything(
 
 
 def test_raft_commands_acknowledged_before_a_power_cut_of_all_nodes_are_kept() -> None:
-    """D5 on our engine: six minutes, a power cut of all, and everything is there."""
+    """D5 on our engine: all entries are kept after six minutes and a power cut of all nodes."""
     cluster, leader = started(5)
     for _ in range(50):
         cluster.submit(leader, 0)
@@ -259,7 +259,7 @@ def test_pysyncobj_cannot_start_after_a_torn_write(tmp_path: Path) -> None:
 
 
 def test_raft_journal_with_a_torn_tail_loses_no_synced_entry(tmp_path: Path) -> None:
-    """D4 on our journal: 200 tails cut anywhere, with zeros or garbage behind."""
+    """D4 on our journal: 200 tails are cut anywhere, with zeros or garbage behind."""
     rng = random.Random(1)
     disk, _, journal = our_journal(tmp_path)
     for index in range(1, 30):

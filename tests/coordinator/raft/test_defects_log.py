@@ -1,4 +1,4 @@
-"""D1, D3, D8: damage that stock PySyncObj does to its log, and ours does not.
+"""Test damage to the log: D1, D3 and D8 of stock PySyncObj, and none in our engine.
 
 Each defect is shown on the stock library first; if it is ever fixed there, its test says so.
 """
@@ -45,7 +45,7 @@ def test_pysyncobj_with_a_repeated_append_truncates_acknowledged_entries(
 
 
 def test_raft_append_that_arrives_twice_truncates_no_entry() -> None:
-    """D1 on our engine: the same course, and the frames come twice besides."""
+    """D1 on our engine: the same steps run, and the frames arrive twice besides."""
     cluster, leader = started(3)
     follower, cut_off = (i for i in cluster.ids if i != leader)
     network = cluster.network
@@ -98,7 +98,7 @@ def test_pysyncobj_reports_success_for_commands_never_committed(
 
 
 def test_raft_leader_that_is_deposed_never_commits_its_own_tail() -> None:
-    """D3 on our engine: no success, although a snapshot replaces the log."""
+    """D3 on our engine: no success is reported, although a snapshot replaces the log."""
     cluster, old = started(4)
     cluster.isolate(old)
     minority = {cluster.submit(old, 0, timeout_ms=60_000) for _ in range(10)}

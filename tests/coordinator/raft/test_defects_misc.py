@@ -1,4 +1,4 @@
-"""D6, D7, D9, D11, D12: exceptions, membership, stale acknowledgements, pickle, long commands."""
+"""Test D6, D7, D9, D11 and D12: exceptions, membership, acknowledgements, pickle, long commands."""
 
 import os
 import pickle
@@ -42,7 +42,7 @@ def test_pysyncobj_with_a_raising_callback_applies_twice(stock_network: MakeStoc
 
 
 def test_raft_callback_that_raises_does_not_stop_the_engine() -> None:
-    """D6 on our engine: submitters, and listeners of elections and applies."""
+    """D6 on our engine: callbacks of submitters and listeners raise."""
     cluster, leader = started()
     group = cluster.nodes[leader].engine.groups[0]
 
@@ -88,7 +88,7 @@ class Poisoned(Machine):
 def test_raft_entry_that_cannot_be_applied_stops_the_node_and_stays_in_the_log(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """D6 on our engine: neither repeated nor skipped; a release that can apply it continues."""
+    """D6 on our engine: the entry is neither repeated nor skipped."""
     monkeypatch.setattr("tests.simulation.raft_simulation.Machine", Poisoned)
     cluster, leader = started()
     outcomes: list[Exception | None] = []
@@ -184,7 +184,7 @@ time.sleep(20)
 
 
 class Evil:
-    """An object that makes a folder when it is unpickled."""
+    """An object that creates a folder when it is unpickled."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -241,7 +241,7 @@ def test_pysyncobj_fails_on_commands_of_certain_lengths(stock_network: MakeStock
 
 @pytest.mark.parametrize("size", [4_095, 4_096, 1_500, 1_499, 1_501, 1_436, 1_437])
 def test_raft_command_of_any_length_up_to_the_limit_is_committed(size: int) -> None:
-    """D12 on our engine: around the size of an append, and at the limit."""
+    """D12 on our engine: commands around the size of an append and at the limit are used."""
     cluster, leader = started()
     command = cluster.submit(leader, 0, size=size)
     cluster.run(1)

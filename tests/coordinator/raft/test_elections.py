@@ -1,4 +1,4 @@
-"""Elections: leaders, voters, and disturbances without effect."""
+"""Test elections: leaders, voters, and disturbances without effect."""
 
 import copy
 import random
@@ -27,7 +27,7 @@ def term(cluster: Cluster, i: int) -> int:
 
 @pytest.mark.parametrize("size", [1, 3, 4, 5])
 def test_raft_election_in_a_new_cluster_takes_under_a_second(size: int) -> None:
-    """It takes less time than a person notices."""
+    """A leader is elected within 0.8 s."""
     cluster = Cluster(size, size=size)
     assert cluster.run(0.8, cluster.leaders_settled)
     cluster.check_end()
@@ -70,7 +70,7 @@ def test_raft_group_of_a_new_cluster_soon_tolerates_the_loss_of_its_leader(seed:
 def test_raft_membership_that_cannot_work_is_refused_with_advice(
     node_id: int, voters: list[int], sentence: str
 ) -> None:
-    """The error is a sentence that says what to do."""
+    """The error is a sentence that says how to correct the membership."""
     with pytest.raises(ValueError, match=sentence):
         RaftEngine(
             node_id=node_id,
@@ -96,7 +96,7 @@ def test_raft_settings_that_contradict_one_another_are_refused() -> None:
 
 @pytest.mark.parametrize("one_way", [True, False])
 def test_raft_follower_after_a_partition_does_not_depose_the_leader(one_way: bool) -> None:
-    """Pre-vote: it hears nothing for long, asks in vain, and returns in the same term."""
+    """With pre-vote a follower that was cut off asks in vain and returns in the same term."""
     cluster, leader = started()
     victim = next(i for i in cluster.ids if i != leader)
     before = term(cluster, leader)
@@ -114,7 +114,7 @@ def test_raft_follower_after_a_partition_does_not_depose_the_leader(one_way: boo
 
 
 def test_raft_leader_in_a_ring_of_nodes_stays_the_leader() -> None:
-    """Nodes hear only their neighbours: the far ones ask, and are refused."""
+    """Nodes receive only from their neighbours. The others ask for votes, and are refused."""
     cluster, leader = started(3, size=5)
     before = term(cluster, leader)
     ring = {(a, b) for a in cluster.ids for b in cluster.ids if (a - b) % 5 in (1, 4)}
@@ -128,7 +128,10 @@ def test_raft_leader_in_a_ring_of_nodes_stays_the_leader() -> None:
 
 
 def test_raft_leader_without_answers_of_a_majority_resigns() -> None:
-    """Check-quorum: it can send, so no follower stands; its submitters would wait forever."""
+    """The leader can still send, so no follower becomes a candidate.
+
+    Its submitters would wait forever.
+    """
     cluster, leader = started()
     resigned: list[int] = []
     cluster.nodes[leader].engine.groups[0].on_resigned(lambda: resigned.append(leader))
@@ -142,7 +145,7 @@ def test_raft_leader_without_answers_of_a_majority_resigns() -> None:
 
 
 def test_raft_link_to_the_leader_that_closes_shortens_the_election() -> None:
-    """The hint comes from the transport; without it the election timeout passes first."""
+    """The hint comes from the transport. Without it the election timeout passes first."""
     times = {}
     for hint in (True, False):
         cluster, leader = started(4)
@@ -172,7 +175,7 @@ def test_raft_link_to_a_live_leader_that_closes_causes_no_election() -> None:
 
 
 def test_raft_leadership_transfer_leaves_no_gap_in_the_log() -> None:
-    """TimeoutNow: quick, the target has everything, and the old leader knows."""
+    """TimeoutNow is sent when the target has every entry, and the old leader knows the new one."""
     cluster, leader = started()
     for _ in range(50):
         cluster.submit(leader, 0)
@@ -222,7 +225,7 @@ def test_raft_groups_settle_on_their_preferred_leaders() -> None:
 
 
 def test_raft_group_without_any_decision_moves_to_its_preferred_leader_immediately() -> None:
-    """Later its clients notice: a V1 producer's connection is closed by the next coordinator."""
+    """A later move would disconnect V1 producers at the next coordinator."""
     cluster = Cluster(2, size=3, groups=6)
 
     def spread() -> bool:
@@ -261,7 +264,7 @@ def test_raft_voter_that_was_wiped_does_not_let_a_committed_entry_vanish() -> No
 
 
 def test_raft_voter_that_was_wiped_commits_nothing_until_its_log_is_level() -> None:
-    """Otherwise a deposed leader and the wiped voter could commit entries that others replaced."""
+    """Without the rule a deposed leader and the wiped voter could commit replaced entries."""
     cluster, leader = started()
     wiped, third = (i for i in cluster.ids if i != leader)
     cluster.crash(wiped, wipe=True)
@@ -278,7 +281,7 @@ def test_raft_voter_that_was_wiped_commits_nothing_until_its_log_is_level() -> N
 
 
 def test_raft_voter_that_was_restored_commits_nothing_until_its_log_is_level() -> None:
-    """It refused entries it had acknowledged, forever, and counted for commits it lacked."""
+    """The restored voter refused entries that it had acknowledged, and counted for commits."""
     cluster, leader = started(size=5, settings=replace(STEADY, snapshot_entries=10**6))
     restored, *others = (i for i in cluster.ids if i != leader)
     for _ in range(20):

@@ -44,7 +44,7 @@ class Items:
 
 
 class Trio:
-    """Three engines in one loop; frames go by call_soon."""
+    """Three engines in one loop, which exchange frames by call_soon."""
 
     def __init__(self, directory: Path, voters: tuple[int, ...]) -> None:
         self.directory, self.voters = directory, voters
@@ -170,7 +170,7 @@ async def test_raft_engine_stop_answers_waiting_submitters(trio: Trio) -> None:
 async def test_raft_leader_that_is_deposed_answers_its_submitters_a_few_at_a_time(
     one: Trio,
 ) -> None:
-    """They are called in order; thousands at once kept the loop for 0.1 s, during an election."""
+    """The callbacks run in order. Thousands at once kept the loop for 0.1 s during an election."""
     group, engine = await one.leader(), one.engines[1]
     outcomes: list[tuple[int, Exception | None]] = []
     for number in range(5 * OUTCOMES_AT_ONCE):
@@ -200,7 +200,7 @@ async def test_raft_engine_that_stops_leaves_no_submitter_waiting(one: Trio) -> 
 async def test_raft_directory_that_is_damaged_or_foreign_refuses_the_start(
     tmp_path: Path, one: Trio
 ) -> None:
-    """Nothing is left open or locked, so the operator can act on the error."""
+    """No file stays open or locked, so the operator can act on the error."""
     group = await one.leader()
     for k in range(40):
         await group.submit(b"%d" % k)

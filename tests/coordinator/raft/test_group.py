@@ -24,7 +24,7 @@ def test_raft_followers_apply_committed_entries_without_waiting_for_a_heartbeat(
 
 
 def test_raft_submit_gets_an_outcome_within_its_timeout() -> None:
-    """That holds also without an answer of a majority."""
+    """The timeout also applies without an answer of a majority."""
     cluster, leader = started()
     for i in cluster.ids:
         if i != leader:
@@ -38,7 +38,7 @@ def test_raft_submit_gets_an_outcome_within_its_timeout() -> None:
 
 
 def test_raft_proposals_pending_at_a_stop_have_an_unknown_outcome() -> None:
-    """The outcome is unknown: the entry may be on its way."""
+    """The outcome is unknown, since the entry may have been sent."""
     cluster, leader = started()
     outcomes: list[Exception | None] = []
     engine = cluster.nodes[leader].engine
@@ -67,7 +67,7 @@ def test_raft_engine_with_a_failing_disk_stops_before_an_acknowledgement() -> No
 
 
 def test_raft_entry_that_is_committed_is_never_replaced() -> None:
-    """A leader that tries it is wrong, or we are: the process ends."""
+    """A leader that replaces it is wrong, or this node is, so the process ends."""
     cluster, leader = started()
     cluster.submit(leader, 0)
     cluster.run(1)
@@ -91,7 +91,7 @@ def lagging(cluster: Cluster, leader: int, commands: int = 120) -> int:
 
 
 def test_raft_follower_that_lags_gets_the_snapshot_in_chunks() -> None:
-    """No chunk is larger than the setting, and the rest comes from the log."""
+    """No chunk is larger than the setting, and the remaining entries come from the log."""
     cluster, leader = started()
     behind = lagging(cluster, leader)
     sizes: list[int] = []
@@ -114,7 +114,7 @@ def test_raft_follower_that_lags_gets_the_snapshot_in_chunks() -> None:
 
 
 class Choosy(Machine):
-    """Refuses to load snapshots while `refuses`, half way through: made by a newer release."""
+    """A machine that refuses to load snapshots half way, as if made by a newer release."""
 
     refuses = False
 
@@ -128,7 +128,7 @@ class Choosy(Machine):
 def test_raft_snapshot_that_cannot_be_loaded_stops_the_node_unacknowledged(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """D10: it is not tried again without end; a release that can read it continues."""
+    """D10: the load is not repeated forever. A release that can read the snapshot continues."""
     monkeypatch.setattr("tests.simulation.raft_simulation.Machine", Choosy)
     monkeypatch.setattr(Choosy, "refuses", True)
     cluster, leader = started()
@@ -154,7 +154,7 @@ def test_raft_snapshot_that_cannot_be_loaded_stops_the_node_unacknowledged(
 def test_raft_state_machine_without_a_snapshot_keeps_its_log(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It is not asked again for every command."""
+    """The state machine is not asked for a snapshot at every command."""
     cluster, leader = started()
     calls: list[int] = []
 
@@ -174,7 +174,7 @@ def test_raft_state_machine_without_a_snapshot_keeps_its_log(
 
 
 def test_raft_group_that_is_busy_does_not_keep_the_segments_of_a_silent_one() -> None:
-    """Otherwise a few entries of one group would pin the log of all forever."""
+    """Otherwise a few entries of one silent group would keep all segments forever."""
     cluster, _ = started(groups=2)
     assert cluster.run(10, cluster.leaders_settled)
     quiet = cluster.led_by(1)
@@ -191,7 +191,7 @@ def test_raft_group_that_is_busy_does_not_keep_the_segments_of_a_silent_one() ->
 
 @pytest.mark.parametrize("seed", range(1, 7))
 def test_raft_cluster_that_is_idle_sends_few_messages(seed: int) -> None:
-    """One frame for each beat and follower, for all groups together.
+    """One frame for each heartbeat and follower is sent for all groups together.
 
     A node that leads a group itself has its answers in its own beat.
     """

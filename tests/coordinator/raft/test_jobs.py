@@ -1,4 +1,4 @@
-"""Jobs of the disk: their results and failures come back on the loop, once."""
+"""Test jobs of the disk: their results and failures come back on the loop, once."""
 
 import asyncio
 import gc

@@ -36,7 +36,7 @@ def preferred_leads(seed: int, size: int) -> Cluster:
 
 @pytest.mark.parametrize("commands", [0, 100])
 def test_raft_preferred_leader_that_is_paused_costs_no_command(commands: int) -> None:
-    """Its link stays up but silent: 406 of 455 commands were refused, a second at a time."""
+    """The link of the leader stays up but silent. 406 of 455 commands were refused."""
     cluster = preferred_leads(3, 3)
     for _ in range(commands):
         cluster.submit(1, 0)
@@ -55,7 +55,7 @@ def test_raft_preferred_leader_that_is_paused_costs_no_command(commands: int) ->
 
 
 def test_raft_preferred_leader_that_may_not_vote_gets_no_leadership() -> None:
-    """Its disk was wiped and its census cannot end, since another voter is down."""
+    """The disk of the preferred leader was wiped, and its census needs a voter that is down."""
     cluster = preferred_leads(3, 5)
     for _ in range(100):
         cluster.submit(1, 0)
@@ -74,7 +74,7 @@ def test_raft_preferred_leader_that_may_not_vote_gets_no_leadership() -> None:
 
 
 def test_raft_leadership_transfer_that_failed_is_not_repeated_soon() -> None:
-    """The preferred leader answers, but does not stand."""
+    """The preferred leader answers but does not become a candidate."""
     cluster = preferred_leads(4, 3)
     cluster.submit(1, 0)
     cluster.crash(1)

@@ -12,7 +12,7 @@ from ...simulation.raft_simulation import Cluster, started
 
 
 def test_raft_proposal_made_in_a_callback_sees_only_groups_with_a_current_leader() -> None:
-    """One frame ends a command of group 0 and the lead of group 1."""
+    """One frame ends a command of group 0 and the leadership of group 1."""
     cluster, leader = started(3, groups=2)
     cluster.run(1)
     engine = cluster.nodes[leader].engine
@@ -41,7 +41,7 @@ def test_raft_proposal_made_in_a_callback_sees_only_groups_with_a_current_leader
 
 
 def test_raft_proposal_after_the_end_of_its_term_is_refused_immediately() -> None:
-    """That holds also between the message that ends it and the turn that resigns."""
+    """The refusal also applies between the message that ends the term and the resignation."""
     cluster, leader = started()
     group = cluster.nodes[leader].engine.groups[0]
     errors: list[Exception | None] = []

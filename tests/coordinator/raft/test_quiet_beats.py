@@ -70,7 +70,7 @@ def seen(alone: Alone) -> dict[str, Any]:
 def states_after(
     messages: list[tuple[int, m.Message, float]], *, leads: bool
 ) -> list[dict[str, Any]]:
-    """Return the observable states of a new node after each message: (peer, message, pause)."""
+    """Return the observable states of a new node after each (peer, message, pause)."""
     alone = Alone()
     alone.answer_census()
     if leads:
@@ -170,7 +170,7 @@ def test_raft_acknowledgement_of_the_last_follower_needs_no_group_turn(
 
 
 def test_raft_leadership_transfer_without_an_answer_times_out() -> None:
-    """Timers that only the group's turn checks go on, however quiet its followers are."""
+    """Timers that only the group's turn checks still expire, however quiet its followers are."""
     alone = Alone()
     alone.answer_census()
     term = alone.become_leader()
@@ -262,7 +262,7 @@ def elected_while_it_restores(cluster: Cluster) -> bool:
 
 
 def test_raft_node_elected_during_a_snapshot_restore_serves() -> None:
-    """Its peers are up to date before it is: their later messages change nothing."""
+    """The peers are up to date before the node is, and their later messages change nothing."""
     elected = 0
     for seed in range(40):
         cluster = Cluster(seed, groups=1)

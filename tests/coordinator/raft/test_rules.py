@@ -1,4 +1,4 @@
-"""Single rules of Raft, on one group; the test plays its peers.
+"""Test single rules of Raft on one group, with the test as its peers.
 
 The breach of these rules needs a rare coincidence, which random schedules hardly produce.
 """
@@ -17,7 +17,7 @@ from ...simulation.virtual_world import NodeExecutor, NodeLoop, NodeWork, Virtua
 
 
 class Alone:
-    """Node 1 of `size` nodes; its messages are collected, and the test sends the others'."""
+    """Node 1 of `size` nodes. Its messages are collected, and the test sends the others'."""
 
     def __init__(self, size: int = 3, seed: int = 1, disk: VirtualDisk | None = None) -> None:
         self.world = World(seed)
@@ -66,7 +66,7 @@ class Alone:
             self.say(peer, m.CensusAnswer(nonce, term, last_index))
 
     def become_candidate(self) -> int:
-        """Run until it asks, grant all pre-votes; return the term it stands in."""
+        """Run until the node asks, grant all pre-votes, and return the term of its candidacy."""
         self.take(m.PreVoteRequest)
         while not (asked := self.take(m.PreVoteRequest)):
             self.run(0.05)
@@ -77,7 +77,7 @@ class Alone:
         return self.group.term
 
     def become_leader(self) -> int:
-        """Have it elected, with its no-op not yet acknowledged; return its term."""
+        """Have the node elected with an unacknowledged no-op, and return its term."""
         term = self.become_candidate()
         for peer in self.others:
             self.say(peer, m.Vote(term))
@@ -97,14 +97,14 @@ class Alone:
 
 @pytest.fixture
 def alone() -> Alone:
-    """Return node 1 of a new cluster, which may vote: the census found empty logs everywhere."""
+    """Return node 1 of a new cluster with the right to vote after a census of empty logs."""
     alone = Alone()
     alone.answer_census()
     return alone
 
 
 def test_raft_vote_that_arrives_twice_is_counted_once() -> None:
-    """The library counts messages; a majority is of nodes."""
+    """The library counts messages. A majority is of nodes."""
     alone = Alone(size=5)
     alone.answer_census()
     term = alone.become_candidate()
@@ -116,7 +116,7 @@ def test_raft_vote_that_arrives_twice_is_counted_once() -> None:
 
 
 def test_raft_candidate_requests_votes_only_after_its_own_vote_is_synced(alone: Alone) -> None:
-    """Otherwise it could vote for another in the same term after a crash."""
+    """Otherwise the node could vote for another in the same term after a crash."""
     while not (asked := alone.take(m.PreVoteRequest)):
         alone.run(0.05)
     alone.say(2, m.PreVote(asked[0].term, True, 0))
@@ -127,7 +127,7 @@ def test_raft_candidate_requests_votes_only_after_its_own_vote_is_synced(alone: 
 
 
 def test_raft_voter_after_a_crash_votes_for_no_other_in_the_same_term(alone: Alone) -> None:
-    """It was given to 2, so 3 does not get it, before and after."""
+    """The vote was for 2, so 3 gets none before and after the crash."""
     alone.run(0.02)
     request = m.VoteRequest(7, 0, 0)
     alone.say(2, request)
@@ -156,7 +156,7 @@ def test_raft_acknowledgement_is_sent_only_after_the_entries_are_synced(alone: A
 def test_raft_entries_of_an_older_term_are_committed_by_one_of_the_current_term(
     alone: Alone,
 ) -> None:
-    """Raft, figure 8: a majority that holds an old entry does not commit it."""
+    """A majority that holds an old entry does not commit it (Raft, figure 8)."""
     alone.run(0.02)
     alone.say(2, m.AppendEntries(1, 0, 0, 0, [(1, b"\x01"), (1, b"\x00old")]))
     alone.run(0.05)
@@ -173,7 +173,7 @@ def test_raft_entries_of_an_older_term_are_committed_by_one_of_the_current_term(
 
 
 def test_raft_leader_commits_with_its_own_copy_only_after_it_is_synced(alone: Alone) -> None:
-    """It counts with one follower's acknowledgement, after its own slow disk."""
+    """The leader's copy is counted with one follower's acknowledgement, after a slow disk."""
     term = alone.become_leader()
     alone.run(0.3)
     alone.say(2, m.AppendReply(term, True, 2, True))
@@ -188,7 +188,7 @@ def test_raft_leader_commits_with_its_own_copy_only_after_it_is_synced(alone: Al
 
 
 def test_raft_answers_of_another_term_commit_nothing(alone: Alone) -> None:
-    """But a newer term ends its own leadership."""
+    """A newer term ends the leadership."""
     term = alone.become_leader()
     alone.say(2, m.AppendReply(term - 1, True, 2, True))
     alone.run(0.05)
@@ -210,7 +210,7 @@ def test_raft_acknowledgement_of_a_voter_without_memory_is_not_counted(alone: Al
 
 
 def test_raft_new_node_votes_only_after_every_census_answer() -> None:
-    """All say that they know nothing: then this is a new cluster."""
+    """When all peers have empty logs, the cluster is new."""
     alone = Alone()
     nonce = alone.take(m.Census)[0].nonce
     alone.say(2, m.CensusAnswer(nonce, 0, 0))
@@ -223,7 +223,7 @@ def test_raft_new_node_votes_only_after_every_census_answer() -> None:
 
 
 def test_raft_wiped_voter_votes_only_above_the_highest_term_of_its_lost_votes() -> None:
-    """It may have been given before the disk was lost."""
+    """Such a vote may have been sent before the disk was lost."""
     alone = Alone()
     alone.answer_census(term=5, last_index=1)
     assert not alone.group.status().is_voter
@@ -243,7 +243,7 @@ def test_raft_wiped_voter_votes_only_above_the_highest_term_of_its_lost_votes() 
 
 
 def test_raft_wiped_voter_is_level_only_by_an_append_sent_after_its_census() -> None:
-    """An append that was on its way before the disk was lost proves nothing."""
+    """An append sent before the disk was lost proves nothing."""
     alone = Alone()
     alone.answer_census(term=5, last_index=3)
     alone.say(2, m.AppendEntries(5, 0, 0, 0, [(5, b"\x01")]))
@@ -256,7 +256,7 @@ def test_raft_wiped_voter_is_level_only_by_an_append_sent_after_its_census() -> 
 
 
 def test_raft_wiped_voter_repeats_the_census_for_a_later_leader() -> None:
-    """Its answer to the census was given before it led."""
+    """The answer of the later leader to the census was sent before it led."""
     alone = Alone()
     nonce = alone.sent[0][1].nonce  # type: ignore[union-attr]
     alone.answer_census(term=5, last_index=1)
@@ -270,7 +270,7 @@ def test_raft_wiped_voter_repeats_the_census_for_a_later_leader() -> None:
 
 
 def test_raft_pre_vote_is_refused_while_the_leader_is_alive(alone: Alone) -> None:
-    """One is granted if the leader's link has closed, but never for a shorter log."""
+    """A pre-vote is granted if the leader's link has closed, but never for a shorter log."""
     alone.run(0.02)
     beat = m.AppendEntries(1, 0, 0, 0, [(1, b"\x01")])
     alone.say(2, beat)
@@ -287,7 +287,7 @@ def test_raft_pre_vote_is_refused_while_the_leader_is_alive(alone: Alone) -> Non
 
 
 def test_raft_deposed_leader_learns_the_newer_term(alone: Alone) -> None:
-    """Without an answer it would go on forever, and its followers with it."""
+    """Without an answer the deposed leader and its followers would continue forever."""
     alone.run(0.02)
     alone.say(3, m.AppendEntries(4, 0, 0, 0, []))
     for stale in (m.AppendEntries(3, 0, 0, 0, []), m.Commit(3, 1), m.VoteRequest(3, 9, 9)):
@@ -309,7 +309,7 @@ def test_raft_commit_index_stays_within_the_verified_entries(alone: Alone) -> No
 
 
 def test_raft_two_leaders_in_one_term_stop_the_process(alone: Alone) -> None:
-    """It is impossible, so something is broken."""
+    """Two leaders in a term are impossible, so the state is broken."""
     alone.run(0.02)
     alone.say(2, m.AppendEntries(1, 0, 0, 0, []))
     alone.say(3, m.AppendEntries(1, 0, 0, 0, []))
@@ -320,7 +320,7 @@ def test_raft_two_leaders_in_one_term_stop_the_process(alone: Alone) -> None:
 def test_raft_follower_that_refuses_repeatedly_is_retried_at_the_heartbeat(
     alone: Alone, repeat: int
 ) -> None:
-    """Each real gap gets one message; then the heartbeat tries again."""
+    """Each real gap gets one message. Then the heartbeat tries again."""
     term = alone.become_leader()
     alone.take(m.AppendEntries)
     for _ in range(repeat):

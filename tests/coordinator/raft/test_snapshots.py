@@ -1,4 +1,4 @@
-"""Snapshots in slices: one group at a time, consistent, and without delaying commits."""
+"""Test snapshots in slices: one group at a time, consistent, and without delaying commits."""
 
 from pathlib import Path
 from threading import Thread
@@ -12,7 +12,7 @@ from ...simulation.raft_simulation import Cluster, Machine
 
 
 class Watched(Machine):
-    """A machine that notes which snapshots are made at the same time."""
+    """A machine that records which snapshots are taken at the same time."""
 
     under_way: list[int] = []  # noqa: RUF012
     most = 0
@@ -69,7 +69,7 @@ def test_raft_entries_are_applied_while_a_snapshot_is_taken() -> None:
 
 
 def test_raft_write_does_not_wait_for_the_preparation_of_the_next_segment(tmp_path: Path) -> None:
-    """Its fsync of a busy disk took as long again as the commit's own."""
+    """The fsync of the preparation on a busy disk took as long again as the commit's own."""
     begun: list[str] = []
     disk = DirectoryDisk(tmp_path, lambda name: begun.append(name))
     disk.open()
@@ -85,7 +85,7 @@ def test_raft_write_does_not_wait_for_the_preparation_of_the_next_segment(tmp_pa
 
 
 class Long(Machine):
-    """A machine with long commands: half of one is done, others run, then the rest."""
+    """A machine with long commands. Others run between the halves of one."""
 
     is_halfway = False
 
@@ -111,7 +111,7 @@ class Long(Machine):
 def test_raft_command_applied_in_steps_is_never_seen_half_done(
     monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    """This node's snapshot, the leader's and the next command never see one half done."""
+    """The snapshots of this node and of the leader and the next command never see a half."""
     monkeypatch.setattr("tests.simulation.raft_simulation.Machine", Long)
     cluster = Cluster(seed, size=3, groups=2)
     assert cluster.run(10, cluster.leaders_settled)

@@ -10,7 +10,7 @@ from ...interop.recorded.cases import Case
 
 
 class Meant(NamedTuple):
-    """A difference; all but the reason are patterns, of answers as in `recorded/stage`."""
+    """A difference. All fields but the reason are patterns of answers as in `recorded/stage`."""
 
     reason: str
     state: str = "*"

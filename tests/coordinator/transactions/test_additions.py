@@ -1,4 +1,4 @@
-"""Joint additions: each has the answer, and all have the record, that they would have alone."""
+"""Test that joint additions have the same answers and the same record as single ones."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Late requests: by connections, by the election, by the client's identity."""
+"""Test late requests: by connections, by the election, by the client's identity."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def test_producer_requests_on_an_older_of_two_connections_are_refused():
 
 
 def test_producer_initialized_after_the_coordinator_election_is_accepted():
-    """A first InitProducerId passes on any connection; later requests on it are in order."""
+    """The first InitProducerId passes on any connection. Later requests on it are in order."""
     fence = ConnectionFence(ELECTION)
     fence.note("a", NEW, 7)
     fence.check("a", NEW, 7)

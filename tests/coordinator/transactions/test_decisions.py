@@ -1,4 +1,4 @@
-"""The tables of the coordinator: state x request x epoch x V1 or V2 x retry.
+"""Test the tables of the coordinator: state x request x epoch x V1 or V2 x retry.
 
 test_recorded_transactions.py compares with the answers of Apache Kafka.
 """
@@ -153,7 +153,7 @@ def test_end_txn_v2_in_each_state_follows_the_decision_table(state, epoch) -> No
 
 
 def check_raised(before: TransactionRecord, decided: TransactionRecord) -> None:
-    """Check the epoch (KIP-890): one higher, or 0 of a new producer id, but not 32767."""
+    """Check that the epoch is one higher, or 0 of a new producer id (KIP-890), and not 32767."""
     assert check_transition(before, decided) is None
     producer_id, epoch = before.client
     assert decided.producer_epoch == before.producer_epoch + 1

@@ -102,7 +102,7 @@ def differences(inner: InnerBroker, stage: Stage, chosen: list[Case]) -> list[st
 
 
 def _some(state: str) -> list[Case]:
-    """Return the versions with distinct answers; of the last epochs, only new answers."""
+    """Return the versions with distinct answers, and of the last epochs only new answers."""
     return [
         case
         for case in cases()

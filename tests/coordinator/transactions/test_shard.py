@@ -1,4 +1,4 @@
-"""A shard: compare-and-set, replay, snapshots, and bytes that are no command."""
+"""Test a shard: compare-and-set, replay, snapshots, and bytes that are no command."""
 
 import contextlib
 from dataclasses import replace

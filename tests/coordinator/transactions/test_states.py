@@ -1,4 +1,4 @@
-"""The transitions between states: every pair, and every pair of records with it."""
+"""Test the transitions between states: every pair, and every pair of records with it."""
 
 from itertools import product
 

@@ -1,4 +1,4 @@
-"""Records written into the coordinator of a broker in this process, as if made there."""
+"""Records written into the coordinator of a broker in this process."""
 
 import asyncio
 from typing import Any

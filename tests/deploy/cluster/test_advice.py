@@ -1,4 +1,4 @@
-"""An advised command, pasted into a shell, runs only that command with its words."""
+"""Test that an advised command pasted into a shell runs only that command."""
 
 import subprocess
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A controlled clock in a real cluster: a week passes at once, for all nodes and for good."""
+"""Test a controlled clock in a real cluster: a week passes at once, for all nodes and for good."""
 
 import asyncio
 import json

@@ -131,7 +131,7 @@ def test_leftover_cluster_started_again_by_another_up_is_left_alone(scratch: Pat
 
 @contextmanager
 def living_node(directory: Path, file: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Yield a process with a node's command line; `file` is relative to `directory`."""
+    """Yield a process with a node's command line. `file` is relative to `directory`."""
     command = ["-c", "import time; time.sleep(60)", "oncelog.node", "--config", file]
     with subprocess.Popen([sys.executable, *command], cwd=directory) as node:
         try:

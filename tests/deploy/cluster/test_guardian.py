@@ -108,7 +108,7 @@ def ignores_termination(pid: int) -> bool:
 
 
 def test_guardian_holds_only_one_pipe_of_its_owner(tmp_path: Path) -> None:
-    """It holds neither a terminal nor the pipe to `cat` in `oncelog up | cat`."""
+    """The guardian holds neither a terminal nor the pipe to `cat` in `oncelog up | cat`."""
     with started(tmp_path / "kept") as (_, _, guardian):
         until(lambda: ignores_termination(guardian))
         files = [os.readlink(file) for file in Path(f"/proc/{guardian}/fd").iterdir()]

@@ -1,4 +1,4 @@
-"""The launcher against real nodes: its claims are true."""
+"""Test the claims of the launcher against real nodes."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""The parts of deploy that need no cluster: plans, targets, properties, ports, tables."""
+"""Test the parts of deploy that need no cluster: plans, targets, properties, ports, tables."""
 
 import errno
 import json
@@ -148,7 +148,7 @@ def test_port_in_use_is_reported_with_its_process():
 
 
 def test_port_of_an_outgoing_connection_is_reported_as_that():
-    """No process listens there, so none can be stopped."""
+    """No process listens at that port, so none can be stopped."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         client = socket.create_connection(server.getsockname())
         accepted, _ = server.accept()

@@ -126,7 +126,7 @@ def test_cluster_directory_of_another_user_is_refused(tmp_path: Path) -> None:
 def test_cluster_file_of_another_user_is_ignored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It would name the processes that `down` ends and the directory that it removes."""
+    """The file would name the processes that `down` ends and the directory that it removes."""
     with layout.locked(tmp_path):
         layout.write(tmp_path, layout.ClusterFile("id", "/tmp/oncelog-x", "local", []))
     owned_by(monkeypatch, 1234)
@@ -137,9 +137,7 @@ def test_cluster_file_of_another_user_is_ignored(
 def test_cluster_directory_owned_by_root_and_group_writable_is_accepted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is a volume that a container has mounted: a group may write there, and its mode
-    is fixed.
-    """
+    """The directory is a volume mounted by a container, writable by a group, with a fixed mode."""
 
     def refuse(*_: Any) -> None:
         raise PermissionError

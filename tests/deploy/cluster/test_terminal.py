@@ -1,4 +1,4 @@
-"""Words in a terminal: wrapped lines, fitting columns, and repeated progress."""
+"""Test words in a terminal: wrapped lines, fitting columns, and repeated progress."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Damage of a replica's files: the changeable bytes, and the restoration of an unread one."""
+"""Test damage of a replica's files: the changeable bytes, and the restoration of an unread one."""
 
 from pathlib import Path
 

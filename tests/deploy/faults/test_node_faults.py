@@ -1,4 +1,4 @@
-"""Faults inside a node, without the node; a released broker cannot make any."""
+"""Test faults inside a node, without the node. A released broker cannot make any."""
 
 import errno
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The schedule: the same seed gives the same faults, and each kind comes early."""
+"""Test the schedule: the same seed gives the same faults, and each kind comes early."""
 
 from itertools import islice
 

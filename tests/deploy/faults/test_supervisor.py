@@ -1,4 +1,4 @@
-"""Child processes: killed, paused, stopped, and started again when they end by themselves."""
+"""Test child processes: killed, paused, stopped, and started again when they end by themselves."""
 
 import subprocess
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ print(f'["orphan", {os.read(there, 9).decode()}]', flush=True)
 
 
 class Programs(Supervisor):
-    """One child, `p`, with these programs for its incarnations; the last one is repeated."""
+    """One child, `p`, with these programs for its incarnations. The last one is repeated."""
 
     restarts_max = 2
     stop_timeout_s = 1.0

@@ -1,4 +1,4 @@
-"""A hanging transaction is aborted by its marker; one that has ended meanwhile is not."""
+"""Test that a hanging transaction is aborted by its marker, and an ended one is not."""
 
 from collections.abc import Iterable
 from typing import Any, cast
@@ -15,7 +15,7 @@ KEY = ("t", 0)
 
 
 class Cluster:
-    """A cluster with coordinators that know nothing, and the open transaction at each look."""
+    """A cluster with coordinators without transactions, and the open one at each description."""
 
     def __init__(self, *first_offsets: int) -> None:
         self.transactions = self

@@ -1,4 +1,4 @@
-"""Explanations of transactions and groups with hostile names: advice is safe, text is printable."""
+"""Test explanations of transactions and groups with hostile names for safe, printable text."""
 
 import itertools
 import subprocess

@@ -1,4 +1,4 @@
-"""The dump describes a segment in words, and detects damage."""
+"""Test that the dump describes a segment in words and detects damage."""
 
 from oncelog.deploy.inspect.log_dump import dump_segment, segments, trailing_bytes
 from oncelog.wire.control_record import ControlType, encode_marker

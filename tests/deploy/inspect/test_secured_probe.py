@@ -1,4 +1,4 @@
-"""The probe on a listener with TLS and SASL measures after the login, or is refused in words."""
+"""Test that the probe measures after a TLS and SASL login, or is refused with a sentence."""
 
 import asyncio
 import ssl

@@ -40,5 +40,5 @@ COMMANDS = {
 
 
 def reason(name: str, meant: dict[str, str]) -> str | None:
-    """Return why something of this name differs; None where it must not."""
+    """Return why something of this name differs, or None where it must not differ."""
     return next((why for pattern, why in meant.items() if fnmatchcase(name, pattern)), None)

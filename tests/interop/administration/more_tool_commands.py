@@ -1,4 +1,4 @@
-"""More of the commands: groups, transactions, partitions and the cluster."""
+"""More commands of Kafka's tools, for groups, transactions, partitions and the cluster."""
 
 from .tool_commands import CONFIGS, FORMATTERS, RECORDS, TOPICS, Command, of_tool, row
 

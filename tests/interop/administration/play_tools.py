@@ -38,7 +38,7 @@ _LEFT_OUT = re.compile(
 
 
 class Played(NamedTuple):
-    """The result of a command: its exit code, and its lines, comparable and raw."""
+    """The result of a command: its exit code and its lines, comparable and raw."""
 
     code: str
     lines: frozenset[str]
@@ -46,7 +46,7 @@ class Played(NamedTuple):
 
 
 def play(bootstrap: str, folder: Path) -> dict[str, Played]:
-    """Run all commands; return each result, by the command's name."""
+    """Run all commands, and return each result by the name of the command."""
     _write_files(folder)
     known = {"bootstrap": bootstrap, "folder": str(folder)}
     played: dict[str, Played] = {}

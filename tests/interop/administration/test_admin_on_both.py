@@ -20,14 +20,14 @@ _OF_A_CLUSTER = re.compile(r"[\w-]{22}|(?:broker|controller) \d")
 
 
 class Call(NamedTuple):
-    """The result of a call: OK and a value, or the class of the error; and its message."""
+    """The result of a call: OK and a value, or the class of the error and its message."""
 
     outcome: str
     message: str
 
 
 def calls(bootstrap: str) -> dict[str, Call]:
-    """Call every method; node 3 has stopped."""
+    """Call every method while node 3 is stopped."""
     done = run_to_end(java_source(SOURCE, bootstrap, str(STOPPED)), 300)
     assert done.returncode == 0, f"{done.stdout[-1500:]}{done.stderr[-1500:]}"
     lines = (line.split("\t") for line in done.stdout.splitlines())

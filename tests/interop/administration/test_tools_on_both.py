@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.cluster, pytest.mark.soak]  # minut
 
 
 def differences(theirs: Played, ours: Played) -> list[str]:
-    """Return the differences; a line of ours may go on where Kafka's ends."""
+    """Return the differences. A line of ours may be longer than Kafka's."""
     found = [] if theirs.code == ours.code else [f"code {theirs.code}, ours {ours.code}"]
     found += [
         f"Kafka: {line}"

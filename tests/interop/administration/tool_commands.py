@@ -1,4 +1,4 @@
-"""The commands for Kafka's tools, in their order: later ones need the earlier ones."""
+"""The commands for Kafka's tools in their order. Later ones need the earlier ones."""
 
 import re
 from typing import NamedTuple
@@ -11,7 +11,7 @@ _KEY = re.compile(r"([\w.-]+)=(?:\[[^]]*\]|[^,]+)")
 
 
 class Command(NamedTuple):
-    """One command; braces hold the result of an earlier one, or the cluster's bootstrap line.
+    """One command. Braces hold the result of an earlier one, or the cluster's bootstrap line.
 
     text: its standard input. takes: a name for the match of an expression in its output. is_exact:
     figures are compared, too. begins, ends: a tool that runs during the next commands. until: the

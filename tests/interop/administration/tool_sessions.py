@@ -23,7 +23,7 @@ class Outcome(NamedTuple):
 
 
 class ToolSessions:
-    """The JVM that runs the tools; use as a context manager."""
+    """The JVM that runs the tools. Use it as a context manager."""
 
     def __init__(self, folder: Path) -> None:
         self._process = subprocess.Popen(

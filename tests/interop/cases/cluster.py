@@ -1,4 +1,4 @@
-"""Requests about the cluster: ApiVersions, Metadata and its kin, ACLs, producer ids, frames."""
+"""Requests about the cluster: ApiVersions, Metadata, ACLs, producer ids and frames."""
 
 import struct
 from collections.abc import Iterator
@@ -106,7 +106,7 @@ def metadata(peer: RawPeer, version: int) -> Scenario:
 
 
 def auto_creation(peer: RawPeer, version: int) -> Scenario:
-    """Compare the created topic; the first answer may differ by time."""
+    """Compare the created topic. The first answer may differ by time."""
     name = f"auto-{version}"
     peer.ask_raw(METADATA, version, {"topics": [{"name": name}]})
     peer.learn(name)
@@ -154,7 +154,7 @@ def describe_topic_partitions(peer: RawPeer, version: int) -> Scenario:
 
 
 def acls(peer: RawPeer, version: int) -> Scenario:
-    """Send all three requests; their versions go together."""
+    """Send all three requests. Their versions go together."""
     one = {
         "resource_type_filter": 2,
         "resource_name_filter": None,

@@ -1,4 +1,4 @@
-"""Requests about consumer groups (KIP-848): ConsumerGroupHeartbeat, ConsumerGroupDescribe."""
+"""Requests about consumer groups (KIP-848): heartbeats and descriptions."""
 
 import time
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ class ConsumerMembers(Group):
         return self
 
     def beat(self, label: str, epoch: int | None = None, **fields: Any) -> Any:
-        """Send one heartbeat with only the given fields; the member keeps the epoch of the answer.
+        """Send one heartbeat with only the given fields, and keep the epoch of the answer.
 
         Answers show a member's label in place of its id.
         """
@@ -213,7 +213,7 @@ def consumer_rebalance(peer: RawPeer, version: int) -> Scenario:
 
 
 def consumer_assigning(peer: RawPeer, version: int) -> Scenario:
-    """Join two members to a group with rare targets: it waits for the next one."""
+    """Join two members to a group with rare target assignments."""
     with ConsumerMembers(peer, f"assigning-{version}", version) as group:
         yield "first", group.joined("a")
         group.owning("a", 0, 1, 2, 3)
@@ -239,7 +239,7 @@ def consumer_assigning(peer: RawPeer, version: int) -> Scenario:
 
 
 def _set_configs(group: ConsumerMembers, interval_ms: str | None, heartbeat_ms: str | None) -> Any:
-    """Set the times between two targets and between two heartbeats; None: the default."""
+    """Set the times between two targets and between two heartbeats. None is the default."""
     wanted = {
         "consumer.assignment.interval.ms": interval_ms,
         "consumer.heartbeat.interval.ms": heartbeat_ms,
@@ -258,7 +258,7 @@ def _set_configs(group: ConsumerMembers, interval_ms: str | None, heartbeat_ms: 
 
 
 def consumer_kinds(peer: RawPeer, version: int) -> Scenario:
-    """Send heartbeats to groups of other kinds: other types, with offsets only, and empty ones."""
+    """Send heartbeats to groups of other types, with offsets only, and empty."""
     with ConsumerMembers(peer, f"kinds-{version}", version) as group:
         with Group(peer, f"connect-{version}") as connect:
             protocols = [("default", b"")]
@@ -306,7 +306,7 @@ def _offset(group_id: str) -> dict[str, Any]:
 
 
 def consumer_instances(peer: RawPeer, version: int) -> Scenario:
-    """Let a static member leave for now, and come back as another."""
+    """Let a static member leave temporarily and rejoin as another member."""
     mine: dict[str, Any] = {"instance_id": "one"}
     with ConsumerMembers(peer, f"instances-{version}", version) as group:
         yield "first", group.joined("a", **mine)
@@ -330,7 +330,7 @@ def consumer_instances(peer: RawPeer, version: int) -> Scenario:
 
 
 def consumer_patterns(peer: RawPeer, version: int) -> Scenario:
-    """Subscribe to a pattern, so that the broker finds the topics."""
+    """Subscribe to a pattern, so that the broker resolves the topics."""
     if not version:
         return
     pattern: dict[str, Any] = {

@@ -17,7 +17,7 @@ SAYS = [("range", subscription(TOPIC))]
 
 
 class MixedMembers(ConsumerMembers):
-    """A group with members of both protocols; epochs are shown as they are."""
+    """A group with members of both protocols and unmasked epochs."""
 
     def __enter__(self) -> "MixedMembers":
         super().__enter__()
@@ -26,7 +26,10 @@ class MixedMembers(ConsumerMembers):
         return self
 
     def alone(self, label: str, data: bytes = b"", **fields: Any) -> None:
-        """Make a classic group of one member with all partitions; data: the assignor's own."""
+        """Create a classic group of one member with all partitions.
+
+        `data` is the assignor's own.
+        """
         self.admitted(label, 5, **({"protocols": SAYS} | fields))
         given = encode_assignment([(TOPIC, each) for each in ALL], user_data=data)
         instance = {name: fields[name] for name in fields if name == "group_instance_id"}
@@ -101,7 +104,7 @@ def refused_upgrades(peer: RawPeer, version: int) -> Scenario:
 
 
 def mixed_groups(peer: RawPeer, version: int) -> Scenario:
-    """Turn a group from classic to consumer and back, with wrong requests on the way."""
+    """Turn a group from classic to consumer and back, with wrong requests in between."""
     with MixedMembers(peer, f"mixed-{version}", version) as group:
         group.alone("c1")
         generation = group.member("c1").generation

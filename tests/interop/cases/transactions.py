@@ -73,7 +73,7 @@ def add_partitions_to_txn(peer: RawPeer, version: int) -> Scenario:
 
 
 def _add_partitions_in_batches(peer: RawPeer, version: int) -> Scenario:
-    """Send the requests of brokers: several transactions, and a mere check of a partition."""
+    """Send the requests of brokers for several transactions, and a mere check of a partition."""
     topic = f"added-{version}"
     peer.create_topic(topic, partitions=3)
     owner, other = Owner(peer, f"adds-{version}"), Owner(peer, f"adds-{version}-other")

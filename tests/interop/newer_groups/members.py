@@ -60,7 +60,7 @@ class Copier(ConsumerProtocol):
 
 
 class Program(Member):
-    """A member that is a program: it tells in lines of JSON, and leaves when its input ends."""
+    """A member that is a program. It reports in lines of JSON and leaves when its input ends."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class Program(Member):
 
 
 class FranzGo(Program):
-    """A member on franz-go with the next generation opted in; with a sink one that copies."""
+    """A member on franz-go with the newer protocol enabled. With a sink it copies."""
 
     program: Path  # compiled
 
@@ -141,7 +141,7 @@ class JavaClassic(Program):
 
 
 def compiled(folder: Path) -> Path:
-    """Compile the program of `FranzGo` in this folder; return its path."""
+    """Compile the program of `FranzGo` in this folder, and return its path."""
     shutil.copy(PROGRAM, folder)
     for command in (
         ["go", "mod", "init", "member"],

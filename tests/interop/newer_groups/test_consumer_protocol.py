@@ -61,7 +61,7 @@ def group(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def member(bootstrap: str, group: str, library: Any, stack: ExitStack) -> Make:
-    """Return a function that makes a member of the test's group, stopped with the test."""
+    """Return a function that creates a member of the test's group, stopped with the test."""
 
     def make(**settings: Any) -> Member:
         made = library(bootstrap, group, **{"subscription": TOPIC, **settings})
@@ -116,7 +116,7 @@ def test_consumer_group_with_joining_and_leaving_members_divides_its_partitions(
 def test_static_member_that_restarts_gets_its_partitions_back(
     bootstrap: str, group: str, stack: ExitStack
 ) -> None:
-    """The member is librdkafka's: franz-go's rejoins as a new member, on Apache Kafka, too."""
+    """The member is librdkafka's. franz-go's rejoins as a new member, on Apache Kafka, too."""
 
     def member(instance: str) -> Member:
         made = ConsumerProtocol(bootstrap, group, instance=instance)
@@ -212,7 +212,7 @@ Owners = dict[str, list[int]]
 def test_classic_group_joined_by_a_new_protocol_member_is_converted_and_back(
     bootstrap: str, group: str, stack: ExitStack, third: type[Member], cooperative: bool
 ) -> None:
-    """Types and owners are those of Apache Kafka: of range all, of the sticky assignor how many.
+    """Types and owners equal those of Apache Kafka, for the sticky assignor only in number.
 
     Range goes by the ids of members, which begin with the client's id.
     """

@@ -25,7 +25,7 @@ def test_java_program_of_the_consumer_protocol_prints_ok(newer_groups, what):
 
 @pytest.mark.in_turn
 def test_exactly_once_copy_with_a_killed_group_coordinator_is_exact(newer_cluster):
-    """Each record is copied once, though the coordinator is killed while members come and go."""
+    """Each record is copied once, though the coordinator is killed while members join and leave."""
     name, lines, killed = "java-copy-of-a-killed", [], None
     command = java_source(PROGRAM, newer_cluster.bootstrap, name, "copy")
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as program:

@@ -39,7 +39,7 @@ class Group:
         self.written = 0  # records a partition
 
     def forms(self) -> set[str]:
-        """Return the forms in which its records stand in the log."""
+        """Return the record types in which the log has the group."""
         newest = {
             message.key() or b"": message.value()
             for message in messages(self.cluster.bootstrap, OFFSETS_TOPIC, SHARDS, committed=False)

@@ -1,4 +1,4 @@
-"""The clusters for tests of our client: one of ours, and with -m kafka Apache Kafka.
+"""The clusters for tests of our client, one of ours and with -m kafka Apache Kafka.
 
 Both are started once: the tests that take `bootstrap` belong to one xdist group, and each has
 topics, groups and transactional ids of its own.

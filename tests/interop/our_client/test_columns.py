@@ -1,4 +1,4 @@
-"""Many records at once, on a real cluster: the same on ours and on Apache Kafka."""
+"""Test many records at once, on a real cluster: the same on ours and on Apache Kafka."""
 
 import asyncio
 from typing import Any

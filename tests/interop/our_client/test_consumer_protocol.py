@@ -1,4 +1,4 @@
-"""Members with group.protocol=consumer (KIP-848): the same on ours and on Apache Kafka."""
+"""Test members with group.protocol=consumer (KIP-848): the same on ours and on Apache Kafka."""
 
 import asyncio
 import time
@@ -38,7 +38,7 @@ def member_of(consumer: Consumer) -> ConsumerGroupMember:
 
 
 async def until(holds: Callable[[], bool], *consumers: Consumer) -> list[int]:
-    """Poll until a condition holds; return the values."""
+    """Poll until a condition holds, and return the values."""
     rows: list[int] = []
     async with asyncio.timeout(TIMEOUT_S):
         while not holds():

@@ -65,7 +65,7 @@ def settings(group: str, **more: Any) -> dict[str, Any]:
 
 
 async def reading(ground: Ground, topic: str, instance: str, until: asyncio.Event) -> Counter[int]:
-    """Run a member that commits its records, poll by poll; return them."""
+    """Run a member that commits its records poll by poll, and return them."""
     done: Counter[int] = Counter()
     name = instance if instance.startswith("static") else None
     async with Consumer(ground.bootstrap, **settings(topic, group_instance_id=name)) as consumer:
@@ -114,7 +114,7 @@ async def members_come_and_go(ground: Ground, kills: int, patience_s: float) -> 
 
 
 async def copying(ground: Ground, source: str, sink: str, name: str, until: asyncio.Event) -> None:
-    """Copy with exactly-once; after an abort start from the committed offsets."""
+    """Copy with exactly-once. After an abort start from the committed offsets."""
     producer = Producer(ground.bootstrap, transactional_id=f"{source}-{name}", **QUICK)
     async with (
         Consumer(

@@ -62,7 +62,7 @@ async def test_producer_with_killed_partition_leaders_loses_and_duplicates_no_re
 
 
 async def transaction(producer: Producer, topic: str, number: int, offsets: bool) -> bool:
-    """Run a transaction; return whether it was committed, in the end for certain."""
+    """Run a transaction, and return whether it was committed for certain."""
     await producer.begin_transaction()
     try:
         for partition in range(PARTITIONS):
@@ -144,7 +144,7 @@ def test_transactions_with_a_killed_group_coordinator_are_exactly_once(cluster, 
 @pytest.mark.in_turn
 @both_versions
 async def test_transactions_with_a_paused_partition_leader_are_exactly_once(cluster, version):
-    """A sent request may take effect much later: V1 takes a new epoch, V2 has one."""
+    """A sent request may take effect much later. V1 takes a new epoch, V2 has one."""
     topic = await new_topic(cluster.bootstrap, PARTITIONS)
     async with Producer(
         cluster.bootstrap,

@@ -19,7 +19,7 @@ Command = Callable[..., Awaitable[tuple[int, str]]]
 
 @pytest.fixture
 def command(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> Command:
-    """Return a function for `oncelog ARGUMENTS`: its exit code, and its output."""
+    """Return a function for `oncelog ARGUMENTS` that returns the exit code and the output."""
 
     async def ran(*arguments: str) -> tuple[int, str]:
         capsys.readouterr()

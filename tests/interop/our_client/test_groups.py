@@ -67,7 +67,7 @@ async def test_static_member_with_a_duplicate_instance_id_fences_the_first(boots
 
 
 async def test_commit_of_a_member_replaced_after_its_session_timeout_is_refused(bootstrap):
-    """The member was too slow: another has read its records since.
+    """The member was too slow, and another has read its records since.
 
     A member without generation and name would be accepted, as a client from before KIP-447, and
     its inputs would count twice.
@@ -195,7 +195,7 @@ async def reach(consumer: Consumer, topic: str, end: int) -> list[bytes | None]:
 
 @pytest.mark.in_turn
 def test_consumer_after_an_unclean_election_detects_the_log_truncation():
-    """Without leader epochs it would go on at its offset and miss records written before it."""
+    """Without leader epochs the consumer would continue at its offset and miss records."""
 
     async def main(cluster: Cluster):
         topic = f"t-{uuid.uuid4().hex[:12]}"

@@ -1,4 +1,4 @@
-"""Our client and a real Apache Kafka with TLS, SASL and ACLs: logins, and the errors.
+"""Test our client and a real Apache Kafka with TLS, SASL and ACLs: logins, and the errors.
 
 One Kafka with all its listeners serves every test of this file. With ONCELOG_KAFKA=1.
 """

@@ -1,4 +1,4 @@
-"""All possible requests to the transactional state machine, as plain data.
+"""All possible requests to the transactional state machine as plain data.
 
 A case is a state, and how a transactional id came to it; the epoch it started with; a request in
 one version; and the relation of the producer id and epoch in the request to those of the
@@ -23,7 +23,7 @@ class Phase(Enum):
 
 
 class State(NamedTuple):
-    """A state of a transactional id; `version`: of the protocol that the transaction used."""
+    """A state of a transactional id. `version` is that of the transaction protocol."""
 
     name: str
     version: int = 1
@@ -41,7 +41,7 @@ class Request(NamedTuple):
 
 
 class Case(NamedTuple):
-    """One case. `start_epoch`: that of InitProducerId before the transaction began."""
+    """One case. `start_epoch` is that of InitProducerId before the transaction began."""
 
     state: State
     start_epoch: int
@@ -104,7 +104,7 @@ RELATIONS = ("older", "equal", "newer", "another producer", "client")
 
 
 def cases() -> Iterator[Case]:
-    """Yield all versions from epoch 0 on; from other epochs those with different answers."""
+    """Yield all versions from epoch 0 on, and from other epochs those with different answers."""
     for state in STATES:
         for start in START_EPOCHS if state != NONE else (0,):
             for request in REQUESTS:
@@ -127,7 +127,7 @@ _ALL_RELATIONS = (*RELATIONS, "nobody")
 
 
 def write(path: Path, kafka_version: str, answers: dict[Case, str]) -> None:
-    """Write a row for each state, request, relation and answer: versions, and first epochs."""
+    """Write a row for each state, request, relation and answer, with versions and first epochs."""
     asked: dict[_Place, set[tuple[int, int]]] = {}
     rows: dict[tuple[_Place, str], set[tuple[int, int]]] = {}
     for case, answer in answers.items():

@@ -34,7 +34,7 @@ class Held(NamedTuple):
 
 @dataclass
 class TransactionalRequests:
-    """A cluster with topics CALM (2 partitions) and HELD (1); use from any number of threads.
+    """A cluster with topics CALM (2 partitions) and HELD (1), usable from any number of threads.
 
     shards, offset_partitions: the counts of the cluster's two coordinators.
     """
@@ -182,7 +182,7 @@ class TransactionalRequests:
         )
 
     def insist(self, ask: Callable[[], Any]) -> Any:
-        """Repeat a request until it succeeds; fail on an error that is not transient."""
+        """Repeat a request until it succeeds. Fail on an error that is not transient."""
         answer = self.answered(ask)
         error = error_of(answer)
         assert error == 0, f"in the preparation: {ErrorCode(error).name}"

@@ -34,7 +34,7 @@ _OTHER_PRODUCER = 500_000_000
 
 @dataclass(slots=True)
 class Prepared:
-    """A case in preparation; producer id and epoch are those last used by its producer."""
+    """A case in preparation. Producer id and epoch are those last used by its producer."""
 
     case: Case
     transactional_id: str
@@ -47,7 +47,7 @@ class Stage(TransactionalRequests):
     """A cluster on which cases are played."""
 
     def settled(self, prepared: Prepared) -> Held | None:
-        """Return the state once no marker is under way, or the rest is held for good."""
+        """Return the state once no marker is in flight, or the rest is held forever."""
         deadline = time.monotonic() + TIMEOUT_S
         while True:
             held = self.held(prepared.transactional_id)
@@ -138,7 +138,7 @@ class Stage(TransactionalRequests):
         return " | ".join(words)
 
     def _answer(self, prepared: Prepared, identity: tuple[int, int], before: Held | None) -> Any:
-        """Return the answer; after the last marker, the one once its record is written."""
+        """Return the answer, after the last marker the one with its record written."""
         deadline = time.monotonic() + TIMEOUT_S
         while True:
             answer = self._question(prepared, identity)

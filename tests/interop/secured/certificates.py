@@ -1,4 +1,4 @@
-"""Certificates as PEM files, in the form that Kafka takes (PKCS#8)."""
+"""Certificates as PEM files in the form that Kafka reads (PKCS#8)."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -9,7 +9,7 @@ KEY_PASSWORD = "key-geheim"
 
 
 class Certificates:
-    """PEM files: Kafka's own, and those of alice; ca.pem signs them, other-ca.pem nothing.
+    """PEM files of Kafka and of alice. ca.pem signs them, other-ca.pem signs none.
 
     expired.pem was alice's until yesterday.
     """

@@ -1,4 +1,4 @@
-"""The clients that play the script: each reports "in", or why it was refused.
+"""The clients that play the script. Each reports "in" or the reason of its refusal.
 
 A client of Python runs in a process of its own for all cases; so do Java's and Node's, with
 programs in `programs/`. One that is not on this machine is left out with a message.
@@ -153,7 +153,7 @@ def oncelog(values: Values) -> str:
 
 
 def _token_of(settings: Values) -> Callable[[], str] | None:
-    """Return a function that fetches a token; remove the provider's settings."""
+    """Return a function that fetches a token, and remove the provider's settings."""
     prefix = "sasl.oauthbearer."
     url = settings.pop(f"{prefix}token.endpoint.url", None)
     user = settings.pop(f"{prefix}client.credentials.client.id", "")
@@ -184,7 +184,7 @@ OF_PYTHON: dict[str, Callable[[Values], str]] = {
 
 
 def main() -> None:
-    """Play JSON lines of cases from stdin, for `python -m ... NAME`; print each result."""
+    """Play JSON lines of cases from stdin for `python -m ... NAME`, and print each result."""
     log_in = OF_PYTHON[sys.argv[1]]
     for line in sys.stdin:
         print(json.dumps(log_in(json.loads(line))), flush=True)

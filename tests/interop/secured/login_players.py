@@ -1,4 +1,4 @@
-"""Each client's process: it gets the cases one by one, and reports each result."""
+"""The process of each client, which gets the cases one by one and reports each result."""
 
 import json
 import shutil
@@ -37,7 +37,7 @@ class Player:
         )  # fmt: skip
 
     def log_in(self, values: dict[str, Any]) -> str:
-        """Return "in", or the client's words."""
+        """Return "in", or the error message of the client."""
         if not self._opens_keys and (pem := values.get("ssl.keystore.location")):
             unlocked = _unlocked(Path(pem), values["ssl.key.password"], self._folder)
             values = {**values, "ssl.keystore.location": str(unlocked)}
@@ -95,7 +95,7 @@ def player(name: str, folder: Path, token_url: str) -> Iterator[Player]:
 
 
 def missing(name: str) -> str:
-    """Return why a client is not available here; "" when it is."""
+    """Return why a client is not available here, or "" when it is."""
     program = {"java": "javac", "kafkajs": "npm", "franz-go": "go"}.get(name)
     return f"no {program}" if program and shutil.which(program) is None else ""
 

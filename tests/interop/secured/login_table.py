@@ -1,4 +1,4 @@
-"""The table of docs/security.md: the words of both sides about a refused login."""
+"""The table of docs/security.md with the messages of both sides about a refused login."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ WORDS_MAX = 220
 
 
 def recorded() -> dict[str, Any]:
-    """Return the recorded words."""
+    """Return the recorded messages."""
     return json.loads(KEPT.read_text(encoding="utf-8"))
 
 
@@ -42,7 +42,7 @@ def _cell(words: str) -> str:
 
 
 def written(page: str, said: dict[str, Any]) -> str:
-    """Return the page with the table of the recorded words."""
+    """Return the page with the table of the recorded messages."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n{table(said)}\n{END}{after}"

@@ -38,7 +38,7 @@ Settings = dict[str, Any]
 
 
 def settings_of(broker: Logins, listener: str) -> Settings:
-    """Return librdkafka's settings; `TLS` is the listener that asks for no certificate."""
+    """Return librdkafka's settings. `TLS` is the listener without client certificates."""
     if listener == "PLAINTEXT":
         return {"bootstrap.servers": broker.bootstrap}  # type: ignore[attr-defined]
     if listener == "SASL_SSL":
@@ -51,7 +51,7 @@ def settings_of(broker: Logins, listener: str) -> Settings:
 
 
 def produce(settings: Settings, topic: str, seconds: float) -> tuple[float, int]:
-    """Return MB/s and how many records; acks=all, idempotent, values that compress badly."""
+    """Return MB/s and the number of records, with acks=all, idempotence and random-like values."""
     producer = Producer(
         {**settings, "enable.idempotence": True, "queue.buffering.max.kbytes": 64 * 1024}
     )

@@ -1,4 +1,4 @@
-"""Clients log in, or are refused, at a broker of ours and at Apache Kafka: what both sides say.
+"""Record the messages of logins at a broker of ours and at Apache Kafka, from both sides.
 
     python -m tests.interop.secured.record_logins [--write] [--only CLIENT]
 
@@ -76,14 +76,14 @@ def peers(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def plain_words(words: str) -> str:
-    """Return words without the parts that change from run to run."""
+    """Return a message without the parts that change from run to run."""
     for pattern, instead in _CHANGING:
         words = pattern.sub(instead, words)
     return words.strip()
 
 
 def play(names: tuple[str, ...], folder: Path) -> Said:
-    """Return each client's words: {client: {case: {side: words}}}; "broker": the brokers'."""
+    """Return each client's messages as {client: {case: {side: words}}}, also of "broker"."""
     said: Said = {name: {} for name in names}
     with peers(folder / "brokers") as both:
         for name in names:
@@ -104,7 +104,7 @@ def _client_words(peer: Logins, client: Player, _: Path) -> Iterator[tuple[str, 
 
 
 def _broker_words(peer: Logins, client: Player, folder: Path) -> Iterator[tuple[str, str]]:
-    """Yield the broker's words on the first login of each fault: the log limits their number."""
+    """Yield the broker's message on the first login of each fault, since the log limits them."""
     log, told = folder / "node-1.log", set[str]()
     for case in cases(peer):
         if case.wrong and case.wrong not in told:
@@ -125,7 +125,7 @@ def _lines(log: Path, start: int) -> list[str]:
 
 
 def kind(words: str) -> str:
-    """Return "in", or the kind of the error, as far as a program can tell.
+    """Return "in" or the kind of the error, as far as a program can distinguish it.
 
     librdkafka reports a failed handshake as either of two, depending on its poll.
     """

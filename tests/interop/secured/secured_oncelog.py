@@ -26,7 +26,7 @@ ITERATIONS = 4_096
 
 
 class SecuredOncelog(Logins):
-    """A broker of ours with security, see the top of the file; use as a context manager."""
+    """A broker of ours with security. Use it as a context manager."""
 
     name = "oncelog"
 

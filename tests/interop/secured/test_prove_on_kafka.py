@@ -1,4 +1,4 @@
-"""`prove` on a secured Apache Kafka 4.4: the application logs in through the proxy."""
+"""Test `prove` on a secured Apache Kafka 4.4: the application logs in through the proxy."""
 
 import sys
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A small OAuth provider: client credentials over HTTP, and the key that signs its tokens."""
+"""A small OAuth provider with client credentials over HTTP and the key of its tokens."""
 
 import base64
 import contextlib

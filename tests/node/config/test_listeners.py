@@ -1,4 +1,4 @@
-"""Listeners by name: Kafka's rules for their names, protocols, ports and own keys."""
+"""Test listeners by name: Kafka's rules for their names, protocols, ports and own keys."""
 
 import pytest
 from hypothesis import given

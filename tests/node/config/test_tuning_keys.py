@@ -1,4 +1,4 @@
-"""Keys that only tune Kafka: accepted, described, and logged as without effect."""
+"""Test keys that only tune Kafka: accepted, described, and logged as without effect."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Controllers of several nodes in one process: the test controls the Raft group and the links."""
+"""Controllers of several nodes in one process. The test controls the Raft group and the links."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -116,7 +116,7 @@ class Links:
 
 
 class SmallCluster:
-    """Nodes 1 to n; node 1 leads at first."""
+    """Nodes 1 to n, led by node 1 at first."""
 
     def __init__(
         self,

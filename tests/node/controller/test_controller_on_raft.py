@@ -1,4 +1,4 @@
-"""The controller on the real Raft engine and the real links: three nodes in one event loop."""
+"""Test the controller on the real Raft engine and the real links: three nodes in one event loop."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Consumer groups (KIP-848) on a real log: answers wait for the replicas, and survive them."""
+"""Test consumer groups (KIP-848) on a real log: answers wait for the replicas, and survive them."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -147,7 +147,7 @@ async def test_consumer_group_answers_wait_for_the_replicas(tmp_path: Path) -> N
 
 
 async def test_consumer_group_description_shows_only_committed_state(tmp_path: Path) -> None:
-    """Its answer shows the committed state: later changes may still be lost."""
+    """The description shows the committed state, since later changes may still be lost."""
     broker = await serving(tmp_path, replicas=2)
     broker.request(BEAT, 1, joining())
     describing = broker.request(DESCRIBE_CONSUMERS, 0, {"group_ids": ["g"]})

@@ -1,4 +1,4 @@
-"""The group coordinator on a real log: answers wait for the replicas, and survives them."""
+"""Test the group coordinator on a real log: answers wait for the replicas, and survives them."""
 
 import asyncio
 import gc
@@ -186,7 +186,7 @@ async def test_sync_group_on_a_failed_disk_is_refused(
 
 
 async def test_group_shard_that_is_lost_is_freed_despite_commits_in_flight(tmp_path: Path) -> None:
-    """Brokers make no full collection: a cycle would hold all its groups and offsets for ever."""
+    """Brokers make no full collection. A cycle would hold all its groups and offsets for ever."""
     broker = CoordinatingBroker(tmp_path)
     await broker.serve(replicas=(1, 2))
     commit = {

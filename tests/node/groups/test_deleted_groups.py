@@ -1,4 +1,4 @@
-"""A deleted group is gone: requests do not recreate it, offsets behind its tombstones keep it."""
+"""Test deleted groups. Requests do not recreate them, offsets behind the tombstones keep them."""
 
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,7 @@ async def replicated(tmp_path: Path) -> CoordinatingBroker:
 
 
 async def begun_deletion(broker: CoordinatingBroker) -> Answer:
-    """Begin DeleteGroups; return when its tombstones are in the log and not replicated yet."""
+    """Begin DeleteGroups, and return when its tombstones are in the log and not replicated."""
     log = broker.partition().log
     before = log.log_end_offset
     deleted = broker.request(DELETE, 2, deleting())
@@ -100,7 +100,7 @@ async def test_deleted_group_stays_deleted_when_it_is_asked_for(
 async def test_group_deletion_with_an_uncommitted_offset_commit_keeps_the_group(
     tmp_path: Path,
 ) -> None:
-    """The deletion sees replicated offsets; another partition's commit is not replicated yet."""
+    """The deletion sees replicated offsets. Another partition's commit is not replicated yet."""
     broker = await replicated(tmp_path)
     broker.request(COMMIT, 8, committing())
     broker.replicate()
@@ -146,7 +146,7 @@ async def test_group_shard_above_its_limit_of_groups_still_serves_them(
 async def test_offset_commit_to_a_deleted_topic_does_not_replace_that_of_a_recreated_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_made_again: bool
 ) -> None:
-    """The key of its record has the topic's name: the new topic's offset would count as none."""
+    """The key of the record has the topic's name, so the new topic's offset would be lost."""
     broker = CoordinatingBroker(tmp_path)
     await broker.serve()
     checking, apply = offset_commits.SortedCommit.checking_room, broker.fake.controller.apply

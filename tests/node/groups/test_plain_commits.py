@@ -1,4 +1,4 @@
-"""OffsetCommit of a few partitions: no task, one answer, and no trace of refused commits."""
+"""Test OffsetCommit of a few partitions: no task, one answer, and no trace of refused commits."""
 
 import asyncio
 import itertools
@@ -28,7 +28,7 @@ COMMIT = 8
 
 
 def committing(*names: str, group_id: str = "g", generation: int = -1) -> dict[str, Any]:
-    """Return a commit of offset 7 for partition 0; an empty name has no partitions."""
+    """Return a commit of offset 7 for partition 0. An empty name has no partitions."""
     return {
         "group_id": group_id,
         "generation_id_or_member_epoch": generation,

@@ -1,4 +1,4 @@
-"""Long loading, replay and removal of groups: in steps, and complete at the end."""
+"""Test long loading, replay and removal of groups: in steps, and complete at the end."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -116,7 +116,7 @@ async def test_offset_commit_that_is_small_is_replayed_immediately(broker: Broke
 async def test_group_too_large_for_a_batch_is_not_encoded(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The subscriptions of 1,000 members may be 18 MB: a batch of them took 80 ms."""
+    """The subscriptions of 1,000 members may be 18 MB. A batch of them took 80 ms."""
     member = MemberValue("m", None, "c", "h", 1, 1, bytes(2 << 20), b"")
     value = GroupValue("consumer", 1, "range", "m", 1, (member,))
     errors: list[int] = []
@@ -147,7 +147,7 @@ async def test_groups_are_loaded_in_steps_and_served_when_complete(
 
 
 async def test_group_sessions_that_expire_together_end_a_few_at_a_time(broker: Broker) -> None:
-    """All clients of a new coordinator are gone."""
+    """All clients of a new coordinator have disappeared."""
     shard, table = broker.shard, broker.shard.table
     member = MemberValue("m", None, "c", "h", 1_000, 1, b"", b"")
     value = GroupValue("consumer", 1, "range", "m", 1, (member,))
@@ -396,7 +396,7 @@ async def test_leave_group_of_a_few_members_is_answered_immediately(
 async def test_leave_group_answers_each_member_when_the_coordinator_resigns_midway(
     broker: Broker,
 ) -> None:
-    """They would ask the next coordinator, which knows them no longer."""
+    """The members would ask the next coordinator, which no longer knows them."""
     broker.services.work = broker.replicas.work
     leaving = [{"member_id": f"m{n}", "group_instance_id": None} for n in range(120)]
     leave = broker.request(LEAVE_GROUP, 5, {"group_id": "g", "members": leaving})
@@ -414,7 +414,7 @@ async def test_leave_group_answers_each_member_when_the_coordinator_resigns_midw
 async def test_offset_commit_is_not_checked_against_groups_of_a_resigned_shard(
     monkeypatch: pytest.MonkeyPatch, broker: Broker
 ) -> None:
-    """Else its member would get the error of a fenced one."""
+    """Otherwise the member would get the error of a fenced one."""
     in_steps(broker)
     await broker.groups.append(broker.shard, commits(OFFSETS))
     monkeypatch.setattr(offset_commits, "OFFSETS_MAX", OFFSETS)  # each has to be looked for

@@ -270,7 +270,7 @@ async def test_transactional_offset_commit_is_answered_when_a_step_of_it_raises(
 async def test_join_group_with_a_too_long_member_id_is_refused(
     tmp_path: Path, version: int, is_static: bool
 ) -> None:
-    """Apache Kafka 4.3 does the same; no group is created for it."""
+    """Apache Kafka 4.3 does the same, and creates no group for the member."""
     if is_static and version < 5:
         return
     broker = CoordinatingBroker(tmp_path)

@@ -31,7 +31,7 @@ PLAIN: dict[str, Any] = {  # values with which a request passes the first checks
 
 
 class LargeRequest(NamedTuple):
-    """A request; `array` is the path of its long array."""
+    """A request. `array` is the path of its long array."""
 
     key: int
     version: int
@@ -82,7 +82,7 @@ def _message(
 
 
 def _value(kind: Kind, inner: tuple[str, ...] | None, items: int, names: Names, number: int) -> Any:
-    """Return a field's value; `inner` is the rest of the path through this field."""
+    """Return a field's value. `inner` is the rest of the path through this field."""
     if not kind.is_array:
         if kind.entity is not None and kind.is_nullable and inner is None:
             return None

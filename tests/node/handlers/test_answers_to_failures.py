@@ -105,7 +105,7 @@ async def outcome_of(
 async def test_request_that_raises_at_any_await_is_answered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[BaseException], is_large: bool
 ) -> None:
-    """A large request is decoded in slices; its connection is closed, as there is no error yet."""
+    """A large request is decoded in slices. Its connection is closed, as there is no error yet."""
     run, interrupted = Dispatcher._run, list[Interrupted]()
     at = 0
 

@@ -93,7 +93,7 @@ async def test_produces_behind_a_waiting_one_are_executed_after_a_close_and_fetc
 
 
 async def test_end_txn_age_is_measured_before_its_client_can_close() -> None:
-    """A late one would count as fresh (KAFKA-17754): a closed connection has no age."""
+    """A late EndTxn would count as fresh (KAFKA-17754). A closed connection has no age."""
     broker, node = FakeBroker(), OneNode(hold_ms=20)
     broker.services.transactions = node.coordinators
     producer = await node.init(connection_id=1)

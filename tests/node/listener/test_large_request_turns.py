@@ -34,7 +34,7 @@ class Client:
 
 
 class Asking:
-    """One request in the queue; it holds its place until `end`."""
+    """One request in the queue. It holds its place until `end`."""
 
     def __init__(self, line: LargeRequests, size_bytes: int) -> None:
         self.client, self.began = Client(), False
@@ -103,7 +103,7 @@ async def test_large_request_that_fails_frees_its_place() -> None:
 
 
 async def test_large_request_cancelled_when_given_its_place_frees_it() -> None:
-    """Its client closes in the same turn in which the request before it ends."""
+    """The client closes in the same turn in which the request before it ends."""
     line = LargeRequests(100)
     async with AsyncExitStack() as first:
         await first.enter_async_context(line.turn(Client(), 100))
@@ -155,7 +155,7 @@ async def test_large_request_waiting_for_the_controller_frees_its_place() -> Non
 async def test_large_request_that_ends_without_an_answer_leaves_no_reference_cycle(
     end: str,
 ) -> None:
-    """A cycle holds its request, and brokers make no full collection."""
+    """A cycle would hold the request, and brokers run no full collection."""
 
     class Body(list[int]):
         pass
@@ -220,7 +220,7 @@ async def test_large_requests_without_a_controller_do_not_delay_other_answers() 
 
 
 async def test_large_requests_of_clients_that_close_leave_little_work() -> None:
-    """Their bytes are not counted any more, but each was decoded and answered: 100,000 entries."""
+    """The bytes are not counted any more, but each of 100,000 entries was decoded and answered."""
     broker = FakeBroker(1)
     topics = [{"name": f"{n:09}"} for n in range(20_000)]
     values = {"topics": topics, "allow_auto_topic_creation": False}

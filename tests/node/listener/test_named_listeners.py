@@ -1,4 +1,4 @@
-"""A broker with several listeners: each client gets the addresses of its own listener."""
+"""Test a broker with several listeners: each client gets the addresses of its own listener."""
 
 import asyncio
 from pathlib import Path

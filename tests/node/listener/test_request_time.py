@@ -1,4 +1,4 @@
-"""Request quotas (KIP-124): measured requests, throttle times and exempt requests."""
+"""Test request quotas (KIP-124): measured requests, throttle times and exempt requests."""
 
 import asyncio
 import logging
@@ -28,7 +28,7 @@ API_VERSIONS, METADATA, LIST_GROUPS, WRITE_TXN_MARKERS = 18, 3, 16, 27
 
 
 class Tick:
-    """A clock that advances by some seconds at each look."""
+    """A clock that advances by some seconds at each reading."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds, self.now_s = seconds, 0.0

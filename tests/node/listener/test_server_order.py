@@ -220,7 +220,10 @@ async def test_handler_that_fails_late_without_an_answer_closes_the_connection(
 async def test_requests_of_many_clients_closing_together_are_abandoned_in_many_turns(
     bench: Bench,
 ) -> None:
-    """Each may wait for hundreds of partitions: those of 1,000 clients held the loop for 60 ms."""
+    """Each request may wait for hundreds of partitions.
+
+    Those of 1,000 clients held the loop 60 ms.
+    """
     toys = bench.toys
     names = [b"%d" % number for number in range(20)]
     for name in names:

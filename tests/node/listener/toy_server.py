@@ -1,4 +1,4 @@
-"""A real listener with toy handlers; a test decides when they answer."""
+"""A real listener with toy handlers. A test decides when they answer."""
 
 import asyncio
 import logging
@@ -24,7 +24,7 @@ PRODUCE, WAIT, ECHO, SLOW = (0, 3), (1, 4), (2, 1), (3, 1)
 
 
 class Toys:
-    """Four handlers; `started` lists the bodies in the order in which handlers saw them."""
+    """Four handlers. `started` lists the bodies in the order in which handlers saw them."""
 
     def __init__(self) -> None:
         self.started: list[bytes] = []
@@ -33,7 +33,7 @@ class Toys:
         self.gate = asyncio.Event()
 
     def wait(self, context: RequestContext, header: RequestHeader, body: memoryview) -> Any:
-        """Wait for the test to answer; answer a body that begins with "now" at once."""
+        """Wait for the test to answer. A body that begins with "now" is answered immediately."""
         name = bytes(body)
         self.started.append(name)
         if name.startswith(b"none"):
@@ -85,7 +85,7 @@ class Toys:
 
 
 class Client:
-    """One connection; answers are (correlation id, body)."""
+    """One connection with its answers as (correlation id, body)."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer

@@ -79,7 +79,7 @@ async def test_broker_heartbeat_sent_at_the_stop_is_not_lost(turns: int) -> None
 async def test_broker_heartbeat_answer_counts_when_its_metadata_is_applied(
     indexes: list[int | None], applied: list[int], beats: list[int]
 ) -> None:
-    """applied: this broker's applied index at each answer; beats: those that count."""
+    """`applied` has this broker's index at each answer, `beats` the answers that are valid."""
     group = SimpleNamespace(applied_index=0)
     liveness, counted = _liveness(*indexes, group=group), list[int]()
     for number, index in enumerate(applied, 1):
@@ -131,7 +131,7 @@ async def test_broker_heartbeat_answer_after_a_session_timeout_is_waited_for_aga
 
 
 def _process(cluster: SmallCluster, number: int, *, state: ClusterState | None = None) -> Liveness:
-    """Return a process of node 2; state: its metadata at its start."""
+    """Return a process of node 2. `state` is its metadata at its start."""
     group: Any = cluster.groups[2]
     return Liveness(
         broker_config(2, broker_heartbeat_interval_ms="20"),
@@ -173,7 +173,7 @@ async def test_broker_process_with_empty_metadata_learns_the_registration_to_rep
 async def test_broker_registration_that_arrives_in_between_is_replaced(
     cluster: SmallCluster,
 ) -> None:
-    """It was sent before its process died, and arrives after the successor's look."""
+    """The registration was sent before its process died, and arrives after the successor's."""
     await _process(cluster, 1).register(9092)
     length = len(cluster.log)
     cluster.elect(None)

@@ -43,7 +43,7 @@ def links(broker: FakeBroker) -> FakeLinks:
 
 @pytest.fixture
 def holds_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Prolong the hold, so that it outlasts the decision on a slow machine."""
+    """Prolong the wait, so that it outlasts the decision on a slow machine."""
     monkeypatch.setattr(suspected_brokers, "HOLD_MS", 60_000)
 
 
@@ -83,7 +83,7 @@ async def test_request_just_before_a_link_breaks_waits_for_the_fence(
 async def test_request_on_a_new_connection_does_not_wait_for_a_suspected_broker(
     broker: FakeBroker, links: FakeLinks
 ) -> None:
-    """Else the first transaction of librdkafka begins half a second later."""
+    """Otherwise the first transaction of librdkafka would begin half a second later."""
     broker.context.connected_at_ms = broker.services.clock.monotonic_ms()
     question = await asked(broker)
     assert question.done()

@@ -1,4 +1,4 @@
-"""A broker's metrics page: the client's parser reads it, and its values are the broker's."""
+"""Test a broker's metrics page with the client's parser and the broker's values."""
 
 import asyncio
 import gc

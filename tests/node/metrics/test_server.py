@@ -1,4 +1,4 @@
-"""The metrics server: no scraper can hold the broker or other scrapers."""
+"""Test that no scraper of the metrics server can block the broker or other scrapers."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -122,7 +122,7 @@ async def test_produce_to_new_partitions_waits_until_their_logs_are_open(tmp_pat
 
 
 async def test_produce_after_an_election_of_many_waits_for_its_partition(tmp_path: Path) -> None:
-    """The partitions are settled in slices: at one a turn, the last is led much later."""
+    """The partitions are settled in slices. With one a turn the last gets its leader much later."""
     now_ms, count = iter(range(10**9)), 5 * SETTLED_AT_ONCE_MAX
     async with running(tmp_path, slice_clock=lambda: next(now_ms) / 1000) as broker:
         await broker.create("a", count)

@@ -16,7 +16,7 @@ SEEN_MS = 500
 async def test_damaged_follower_without_a_new_fetch_does_not_enter_the_isr(
     tmp_path: Path,
 ) -> None:
-    """Its leader has its position at the log's end, and gets polls for its other partitions."""
+    """The leader has the follower's position at the log end, and gets its fetches."""
     async with three_brokers(tmp_path) as cluster:
         leader = await cluster.create_topic()
         await produced(leader)

@@ -1,4 +1,4 @@
-"""A bit of an index flips under readers: one partition has an error, until it is rebuilt."""
+"""Test that a flipped bit of an index fails one partition until the index is rebuilt."""
 
 import asyncio
 from pathlib import Path

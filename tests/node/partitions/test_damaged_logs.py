@@ -1,4 +1,4 @@
-"""A byte of one replica's files is damaged: it steps down, is repaired, and nothing is lost."""
+"""Test that a replica with a damaged byte steps down and is repaired without a loss."""
 
 from pathlib import Path
 

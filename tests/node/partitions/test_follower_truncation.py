@@ -38,7 +38,7 @@ class Points:
 
 
 class Follower(FollowingBroker):
-    """One replica, of some thirty segments; a slice of work has one step."""
+    """One replica, of some thirty segments. A slice of work has one step."""
 
     def __init__(self, directory: Path) -> None:
         ticks = iter(range(1 << 30))
@@ -126,7 +126,7 @@ async def test_event_loop_stays_free_while_a_log_is_truncated(how: str, node: Fo
 async def test_log_end_offset_reported_to_a_new_leader_is_not_truncated(
     how: str, node: Follower
 ) -> None:
-    """It counts records that a follower reports: an answer of the old leader must not cut them."""
+    """The offset counts records that a follower reports, which an old leader must not truncate."""
     await node.begin_to_cut(how)
     node.fetchers.stop_following(node.partition)
     node.follow(node.partition, leader=3, epoch=LEADER_EPOCH + 1)
@@ -171,7 +171,7 @@ async def test_checkpoint_written_during_a_truncation_is_lowered_again(
 
 @pytest.mark.parametrize("how", ANSWERS)
 async def test_truncation_waits_until_each_checkpoint_is_lowered(how: str, node: Follower) -> None:
-    """Above the cut a cleaned offset would count for new records: old keys came back."""
+    """Above the truncation a cleaned offset would apply to new records, and old keys came back."""
     node.others.on_disk = BATCHES
     await node.answer(**ANSWERS[how])
     await turns_until(lambda: bool(node.others.lowered))

@@ -1,4 +1,4 @@
-"""The shell that proposes ISR changes: the rate of its proposals."""
+"""Test the shell that proposes ISR changes: the rate of its proposals."""
 
 import asyncio
 from itertools import pairwise
@@ -63,7 +63,7 @@ async def test_isr_change_that_is_always_refused_is_proposed_at_a_limited_rate()
 
 
 class _Proposing:
-    """A leader with one change to propose; it notes that the change was made."""
+    """A leader with one change to propose. It notes that the change was made."""
 
     is_settled = False
 
@@ -82,7 +82,7 @@ class _Proposing:
 
 
 async def test_isr_changes_of_hundreds_of_partitions_are_applied_in_slices() -> None:
-    """A restarted broker joins thousands of ISRs: 500 of them at once took 30 ms."""
+    """A restarted broker joins thousands of ISRs. 500 of them at once took 30 ms."""
     count, made = 300, list[int]()
     ticks = iter(range(1 << 30))
     replicas: Any = SimpleNamespace(

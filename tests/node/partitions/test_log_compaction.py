@@ -77,7 +77,7 @@ class Log:
 
 
 async def test_compaction_of_a_deleted_log_ends_at_the_deletion() -> None:
-    """Three thousand logs that ended together closed their files on the loop: 150 ms."""
+    """Three thousand logs that ended together closed their files on the loop in 150 ms."""
     looks: list[int] = []
 
     def beginning(logs: list[Log], _: int) -> Any:
@@ -197,7 +197,7 @@ async def test_compaction_with_an_unreadable_index_stops_only_that_cleaning(
 async def test_compaction_of_a_log_that_cannot_be_planned_skips_only_that_log(
     disk: Disk, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One damaged byte at the begin of an old segment ended the broker 2 s after each start."""
+    """One damaged byte at the start of an old segment ended the broker 2 s after each start."""
     broken, sound = disk.logs
     for log in disk.logs:
         log.config = replace(SMALL, max_compaction_lag_ms=1)

@@ -1,4 +1,4 @@
-"""Group commit: each flush calls back after its sync, whatever else is flushed."""
+"""Test group commit: each flush calls back after its sync, whatever else is flushed."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""The background work for logs: work that the disk refuses is tried again."""
+"""Test the background work for logs: work that the disk refuses is tried again."""
 
 import asyncio
 import errno
@@ -37,7 +37,10 @@ from ..leading_broker import LeadingBroker
 async def test_log_maintenance_on_a_full_disk_logs_once_and_tries_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A checkpoint finds no space ten times; then topics are deleted and checkpoints written."""
+    """A checkpoint finds no space ten times.
+
+    Afterwards topics are deleted and checkpoints written.
+    """
     failures, is_full = 0, False
 
     def fault_point(name: str) -> None:
@@ -72,7 +75,7 @@ async def test_log_maintenance_on_a_full_disk_logs_once_and_tries_again(
 async def test_log_maintenance_deleting_many_segments_leaves_turns_to_other_logs(
     tmp_path: Path,
 ) -> None:
-    """An operator empties a topic by retention.ms: 2,000 segments held a loop for 500 ms."""
+    """An operator empties a topic by retention.ms. 2,000 segments held a loop for 500 ms."""
     broker = LeadingBroker(tmp_path, log_config={"segment_bytes": 200, "retention_ms": 1})
     broker.replicas.work = SlicedWork(itertools.count(0, 0.003).__next__)  # a step a turn
     log = broker.log()
@@ -95,7 +98,7 @@ async def test_log_maintenance_deleting_many_segments_leaves_turns_to_other_logs
 async def test_log_maintenance_of_thousands_of_logs_runs_in_slices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At the start of a broker all logs count as written: 10,000 held its loop for 50 ms."""
+    """At the start of a broker all logs count as written. 10,000 held its loop for 50 ms."""
     monkeypatch.setattr(log_maintenance, "LOGS_A_STEP", 10)
     broker = LeadingBroker(tmp_path, partitions=60)
     broker.replicas.work = SlicedWork(itertools.count(0, 0.003).__next__)  # a step a turn
@@ -140,7 +143,7 @@ TROUBLES = [
 async def test_log_maintenance_of_one_damaged_log_does_not_stop_the_others(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, trouble: Exception
 ) -> None:
-    """One damaged byte ended the broker, or the checks of all logs behind the damaged one."""
+    """One damaged byte ended the broker, or the checks of all later logs."""
     caplog.set_level(logging.ERROR)
     config = {"segment_bytes": 200, "retention_ms": 1}
     broker = LeadingBroker(tmp_path, log_config=config, partitions=3)

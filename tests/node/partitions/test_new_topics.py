@@ -1,4 +1,4 @@
-"""Three brokers: a client produces to a new topic at once, with a single try."""
+"""Test that a client produces to a new topic of three brokers with a single attempt."""
 
 from collections import Counter
 from pathlib import Path

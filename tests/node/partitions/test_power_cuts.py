@@ -1,4 +1,4 @@
-"""Power cuts during rewrites of a log: compaction, and truncation on a follower.
+"""Test power cuts during rewrites of a log: compaction, and truncation on a follower.
 
 The shells run as in a broker, on a disk that tracks synced bytes (tests/simulation). The power is
 cut at every n-th change of the disk; then the log is opened on a restarted machine.
@@ -51,7 +51,7 @@ OTHERS = pytest.mark.chaos
 
 
 class SameThread(Executor):
-    """An executor that runs a job at once; its future raises the job's error."""
+    """An executor that runs a job at once. Its future raises the job's error."""
 
     def submit(self, job: Callable[..., Any], /, *args: Any, **keywords: Any) -> "Future[Any]":
         future: Future[Any] = Future()
@@ -81,13 +81,13 @@ class Machine:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Install the disk; close all that was opened inside before the end."""
+        """Install the disk, and close all files opened inside before the end."""
         with self.disks.installed():
             yield
             gc.collect()
 
     def restart(self, config: LogConfig, boot_id: str = "boot-2") -> tuple[list[bytes], int]:
-        """Restart the machine, or only the process; return the log's batches and its end."""
+        """Restart the machine, or only the process. Return the log's batches and its end."""
         self.disks.died(1)
         if boot_id != "boot-1":
             self.disk.cut_power()
@@ -169,7 +169,7 @@ FOLLOWED = LogConfig(segment_bytes=1000)
 
 
 class Leader:
-    """Node 1, which leads the partition with another end; it answers without a network."""
+    """Node 1, which leads the partition with another end. It answers without a network."""
 
     def __init__(self, directory: Path, machine: Machine) -> None:
         self.broker = LeadingBroker(directory)
@@ -209,7 +209,7 @@ class Leader:
 def test_node_killed_during_a_truncation_has_no_gap_in_its_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, begin: int, seed: int, boot_id: str
 ) -> None:
-    """Synced records are cut, others replace them; none of the new ones is trusted unread.
+    """Synced records are truncated and others replace them. No new one is trusted unread.
 
     `begin` is the leader's first offset: behind the follower's end the whole log is cut.
     """

@@ -1,4 +1,4 @@
-"""A batch behind one that was refused for now is no gap: it is refused with the same error."""
+"""Test that a batch behind a refused one is no gap and gets the same error."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -21,7 +21,7 @@ NER, OUT_OF_ORDER = E.NOT_ENOUGH_REPLICAS, E.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 class Broker(LeadingBroker):
-    """A broker with two replicas; the other one leaves the ISR and joins it."""
+    """A broker with two replicas. The other one leaves the ISR and joins it."""
 
     def isr_is(self, *members: int) -> None:
         leader = present(self.partition().leader)
@@ -83,7 +83,7 @@ async def test_batch_behind_one_refused_for_a_missing_leader_is_refused(broker: 
 
 
 async def test_refused_batch_appended_by_another_leader_delays_no_other(broker: Broker) -> None:
-    """Another leader took it, or another connection: the log knows."""
+    """Another leader, or the same one on another connection, appended the batch to the log."""
     connection, other = await broker.connect_with_a_batch(), broker.connect()
     await broker.refuse(connection, 1)
     assert await broker.errors_of(other, 2, 1) == [OUT_OF_ORDER, -1], "it sends its own batches"
@@ -91,7 +91,7 @@ async def test_refused_batch_appended_by_another_leader_delays_no_other(broker: 
 
 
 async def test_producer_that_abandons_a_refused_batch_continues(broker: Broker) -> None:
-    """With a new epoch it continues at once; with its old one it gets an error after `HELD_MS`."""
+    """With a new epoch the producer continues immediately, with the old one after `HELD_MS`."""
     connection = await broker.connect_with_a_batch()
     await broker.refuse(connection, 1)
     broker.go_on_ms(HELD_MS + 1)
@@ -164,7 +164,7 @@ async def test_refused_batches_are_remembered_in_bounded_number_and_time(
 
 
 def test_refused_batches_of_invalid_topic_names_are_not_remembered() -> None:
-    """They may have 32,767 bytes each."""
+    """Such names may have 32,767 bytes each."""
     refused = RefusedBatches()
     header = decode_header(plain(0))
     for length in (NAME_CHARS_MAX + 1, NAME_CHARS_MAX):

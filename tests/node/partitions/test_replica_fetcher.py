@@ -1,4 +1,4 @@
-"""The fetches of a follower: an error of one partition and the others of that leader."""
+"""Test the fetches of a follower: an error of one partition and the others of that leader."""
 
 import asyncio
 import errno

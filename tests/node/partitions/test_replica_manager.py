@@ -25,7 +25,7 @@ class Segments:
 
 
 async def test_deleted_topic_of_very_many_partitions_is_hidden_immediately() -> None:
-    """Their logs are released later, some at a time: together that took 80 ms for 10,000."""
+    """The logs are released later, some at a time. Together that took 80 ms for 10,000."""
     replicas = ReplicaManager(clock=SystemClock(), partition_exists=lambda topic, index: False)
     for index in range(PARTITIONS):
         disk = SimpleNamespace(on_failure=None)

@@ -1,4 +1,4 @@
-"""The throttle of replication: counted bytes, held replicas, and their release."""
+"""Test the throttle of replication: counted bytes, held replicas, and their release."""
 
 import pytest
 

@@ -98,7 +98,7 @@ async def test_topic_recreated_while_its_logs_are_opened_has_the_new_id(tmp_path
 
 @pytest.mark.parametrize("count", [2, 3 * SETTLED_AT_ONCE_MAX])
 async def test_deleted_topic_is_no_longer_served_immediately(tmp_path: Path, count: int) -> None:
-    """That holds for any size and a slow disk: a topic of the same name may be created now."""
+    """The topic is hidden for any size and a slow disk, since its name may be created again."""
     async with running(tmp_path) as broker:
         await broker.create("a", count)
         await until(lambda: broker.serves("a", count))
@@ -133,7 +133,7 @@ async def test_deleted_topic_is_no_longer_served_immediately(tmp_path: Path, cou
 async def test_waiting_produce_of_a_removed_replica_gets_the_error_of_kafka(
     tmp_path: Path, is_deleted: bool, error: ErrorCode
 ) -> None:
-    """A moved partition still has the batch: only for a deleted topic is the error "unknown"."""
+    """A moved partition still has the batch. Only for a deleted topic is the error "unknown"."""
     async with running(tmp_path) as broker:
         submit = broker.metadata_group.submit
         await submit(encode_command(RegisterBroker(2, bytes(16), "boot", "127.0.0.1", 1)))
@@ -156,7 +156,7 @@ async def test_waiting_produce_of_a_removed_replica_gets_the_error_of_kafka(
 
 
 async def test_roles_of_open_logs_do_not_wait_for_logs_being_opened(tmp_path: Path) -> None:
-    """The disk does not answer for one log; the others change their roles in the same turn."""
+    """The disk does not answer for one log. The others change their roles in the same turn."""
     async with running(tmp_path) as broker:
         await broker.create("a")
         await until(lambda: broker.serves("a"))
@@ -179,7 +179,7 @@ async def test_roles_of_open_logs_do_not_wait_for_logs_being_opened(tmp_path: Pa
 
 
 async def test_roles_of_many_partitions_are_settled_in_slices(tmp_path: Path) -> None:
-    """On a clock with a millisecond for every look, a turn of the loop settles a few."""
+    """With a clock of a millisecond a reading, a turn of the loop settles a few partitions."""
     now_ms = iter(range(10**9))
     async with running(tmp_path, slice_clock=lambda: next(now_ms) / 1000) as broker:
         count = 5 * SETTLED_AT_ONCE_MAX
@@ -244,7 +244,7 @@ async def test_log_that_cannot_be_opened_now_is_opened_later_and_delays_no_other
 
 
 async def test_deleted_logs_are_removed_before_the_broker_has_stopped(tmp_path: Path) -> None:
-    """Its next run may not see the deletion any more: a snapshot may be newer."""
+    """The next run may not see the deletion any more, since a snapshot may be newer."""
     count = 3 * SETTLED_AT_ONCE_MAX
     async with running(tmp_path) as broker:
         await broker.create("a", count)
@@ -257,7 +257,7 @@ async def test_deleted_logs_are_removed_before_the_broker_has_stopped(tmp_path: 
 async def test_leader_without_a_free_descriptor_leads_when_one_is_available(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It must sync its truncation before it leads."""
+    """The leader must sync its truncation before it leads."""
     lead, failures = HostedPartition.lead, [OSError(errno.EMFILE, "Too many open files")]
 
     def lacking(hosted: HostedPartition, *args: Any, **keywords: Any) -> None:
@@ -276,7 +276,7 @@ async def test_leader_without_a_free_descriptor_leads_when_one_is_available(
 async def test_elected_replica_leads_only_after_its_truncation_is_synced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The loop does not wait for that sync: the disk may take seconds."""
+    """The loop does not wait for that sync. The disk may take seconds."""
     async with running(tmp_path) as broker:
         await broker.create("a", 1)
         await until(lambda: broker.serves("a", 1))

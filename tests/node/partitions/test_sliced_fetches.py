@@ -1,4 +1,4 @@
-"""A large answer of a leader is appended in slices; meanwhile the replica's role may change."""
+"""A large answer of a leader is appended in slices. Meanwhile the replica's role may change."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -19,7 +19,7 @@ BATCHES = 2_000
 
 
 class Follower(FollowingBroker):
-    """One followed partition; each slice of work has one step, so that there are many."""
+    """One followed partition. Each slice of work has one step, so that there are many."""
 
     def __init__(self, directory: Path) -> None:
         ticks = iter(range(1 << 30))
@@ -117,7 +117,7 @@ async def test_follower_append_stops_once_the_role_has_changed(
 async def test_follower_answer_of_a_new_session_waits_for_the_previous_one(
     follower: Follower,
 ) -> None:
-    """The session was lost while an answer was executed: the same records come again."""
+    """The session was lost while an answer was executed, and the same records arrive again."""
     await follower.answered(0, records=batches(0, BATCHES))
     follower.lose_session()
     await turns_until(lambda: follower.polls[-1].request.added and len(follower.polls) > 1)
@@ -142,7 +142,7 @@ async def test_producers_are_rebuilt_in_slices_after_a_truncation(follower: Foll
 async def test_follower_answer_of_a_lost_session_truncates_nothing(
     tmp_path: Path, follower: Follower
 ) -> None:
-    """It waited behind a large one; meanwhile the log was cut, and acknowledged new records."""
+    """The answer waited behind a large one. Meanwhile the log was truncated and grew again."""
     other = follower.host(1)
     log = other.log
     for offset in range(10):

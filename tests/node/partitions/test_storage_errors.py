@@ -20,7 +20,7 @@ WAIT_S = 10
 
 
 class SlowDisk:
-    """A disk with syncs that a test holds; it counts all of them, and those on the loop."""
+    """A disk with syncs that a test holds. It counts all of them, and those on the loop."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.free = threading.Event()

@@ -1,4 +1,4 @@
-"""Reports of failed logs: repeated until the controller confirms them, unless they recover."""
+"""Test reports of failed logs: repeated until the controller confirms them, unless they recover."""
 
 import asyncio
 import errno
@@ -20,7 +20,7 @@ from ..hosted_logs import TOPIC_ID
 
 
 class Controller:
-    """A controller that answers while it `is_there`; requests before wait, as for an election."""
+    """A controller that answers while it `is_there`. Earlier requests wait, as for an election."""
 
     def __init__(self) -> None:
         self.is_there = asyncio.Event()

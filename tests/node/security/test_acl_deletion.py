@@ -1,4 +1,4 @@
-"""DeleteAcls: its matches are bounded, and found in steps."""
+"""Test that the matches of DeleteAcls are bounded and found in steps."""
 
 from collections.abc import Sequence
 from pathlib import Path

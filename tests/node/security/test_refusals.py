@@ -1,4 +1,4 @@
-"""Refusals for a client without rights: refused items, hidden names, changing ACLs."""
+"""Test refusals for a client without rights: refused items, hidden names, changing ACLs."""
 
 import asyncio
 import logging
@@ -48,7 +48,7 @@ class Client:
         permission: int = AclPermission.ALLOW,
         resource_type: ResourceType = ResourceType.TOPIC,
     ) -> int:
-        """Create an ACL for alice and a topic, a group, or the cluster; return the error."""
+        """Create an ACL for alice and a topic, a group or the cluster, and return the error."""
         acl = {
             "resource_type": ResourceType.CLUSTER if name == CLUSTER_NAME else resource_type,
             "resource_name": name,

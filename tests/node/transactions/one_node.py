@@ -95,7 +95,7 @@ class Group(FakeRaftGroup):
 
 
 class Partitions:
-    """All partitions of the cluster: their leaders, and their answers to markers."""
+    """All partitions of the cluster with their leaders and their answers to markers."""
 
     def __init__(self) -> None:
         self.leaders: dict[tuple[str, int], int] = {}
@@ -155,7 +155,7 @@ class Links:
 
 
 class OneNode:
-    """The coordinator with `shards` shards; all are led here from the start."""
+    """The coordinator with `shards` shards. All are led here from the start."""
 
     def __init__(self, shards: int = 1, *, is_led: bool = True, **settings: Any) -> None:
         loop = asyncio.get_running_loop()

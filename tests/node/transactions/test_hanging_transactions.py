@@ -313,7 +313,7 @@ async def test_producers_beyond_the_maximum_evict_the_longest_silent(
 async def test_producer_eviction_beyond_the_maximum_duplicates_no_retried_batch(
     scene: Scene,
 ) -> None:
-    """A producer stays known for five minutes: librdkafka repeats its records for so long."""
+    """A producer stays known for five minutes, while librdkafka repeats its records."""
     broker = scene.broker
     for producer_id in range(100, 120):
         await broker.write(sequence=0, producer_id=producer_id)

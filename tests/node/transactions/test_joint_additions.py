@@ -1,4 +1,4 @@
-"""Joint additions: one command, an answer for each, within the bound of held requests."""
+"""Test joint additions: one command, an answer for each, within the bound of held requests."""
 
 import asyncio
 from typing import Any

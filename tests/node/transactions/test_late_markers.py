@@ -20,7 +20,7 @@ LEADER_EPOCH = 1
 
 
 async def begin(broker: LeadingBroker, sequence: int, *, ongoing_index: int, index: int = 0) -> int:
-    """Open a transaction that its coordinator confirms; return its first offset."""
+    """Open a transaction that its coordinator confirms, and return its first offset."""
     broker.verifier.ongoing_index = ongoing_index
     producing = broker.produce(broker.connect(), {index: batch(sequence)}, version=9)
     assert await producing.errors() == {index: E.NONE}
@@ -48,7 +48,10 @@ async def test_marker_of_the_same_epochs_that_arrives_late_is_refused(
 async def test_marker_overtaken_by_its_own_repetition_is_refused(
     tmp_path: Path,
 ) -> None:
-    """The link broke, they were sent again; between markers the broker does other things."""
+    """The link broke, and the markers were sent again.
+
+    Between markers the broker does other work.
+    """
     broker = LeadingBroker(tmp_path, partitions=2)
     await begin(broker, 0, ongoing_index=10, index=1)
     end = TransactionMarker(7, 0, 3, False, (("t", 1),), 0, 11, (LEADER_EPOCH,))

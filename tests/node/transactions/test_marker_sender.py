@@ -113,7 +113,7 @@ async def test_marker_for_a_deleted_topic_is_not_required(monkeypatch) -> None:
 
 
 async def test_markers_of_possibly_deleted_topics_share_one_metadata_catch_up(monkeypatch) -> None:
-    """It costs an entry of the cluster's metadata, and a large topic may have many markers."""
+    """A catch-up costs an entry of the metadata log, and a large topic may have many markers."""
     node = OneNode()
     node.markers._leadership_of = lambda *partition: None
     under_way, later = asyncio.Event(), []
@@ -256,7 +256,7 @@ async def test_markers_of_many_transactions_that_cannot_complete_leave_the_loop_
 async def test_marker_to_a_silent_leader_is_sent_to_its_successor_after_a_short_timeout(
     node: OneNode,
 ) -> None:
-    """Its link is open, and it does not answer: for ten seconds committed data was not read."""
+    """The link is open without an answer. Committed data was not readable for ten seconds."""
     node.partitions.leaders = {T0: 2}
     asked: list[tuple[int, int]] = []
     answer = node.links.request

@@ -39,7 +39,7 @@ REPLICATED: dict[str, Any] = {"replicas": (1, 2), "min_insync_replicas": 2}
 @pytest.fixture
 @asynccontextmanager
 async def replicated(tmp_path: Path) -> AsyncIterator[LeadingBroker]:
-    """Run a broker with node 2 as its follower: records that node 2 lacks are not committed."""
+    """Run a broker with node 2 as its follower. Records that node 2 lacks are not committed."""
     yield LeadingBroker(tmp_path, **REPLICATED)
 
 
@@ -66,7 +66,7 @@ async def test_marker_is_answered_when_the_replicas_have_it(replicated: LeadingB
 async def test_marker_resent_before_it_is_committed_is_written_once(
     replicated: LeadingBroker, version: int
 ) -> None:
-    """KAFKA-19999: with a slow follower an impatient coordinator would write many markers."""
+    """With a slow follower an impatient coordinator would write many markers (KAFKA-19999)."""
     await open_transaction(replicated, version=12 if version else 9)
     epoch = 1 if version else 0
     first = replicated.mark(7, epoch, transaction_version=version, wait_ms=20)
@@ -158,7 +158,7 @@ async def test_marker_written_under_a_lost_leadership_is_not_taken_for_committed
 async def test_marker_taken_for_a_repetition_invalidates_verifications(
     replicated: LeadingBroker,
 ) -> None:
-    """A new leader's high watermark lags: it may be the end of the next transaction, without data.
+    """The high watermark of a new leader lags, so the marker may be that of the next transaction.
 
     The late answer to that transaction's verification must open nothing, or the end of the
     producer's third transaction, of the same epoch, would end the aborted second one.
@@ -214,7 +214,7 @@ async def test_write_txn_markers_of_many_markers_is_answered(tmp_path: Path) -> 
 async def test_markers_committed_while_many_are_handled_are_answered_immediately(
     tmp_path: Path, turns: int
 ) -> None:
-    """The high watermark moves no more: all were answered only after COMMIT_WAIT_MS."""
+    """The high watermark advances no more, and all were answered only after COMMIT_WAIT_MS."""
     broker = LeadingBroker(tmp_path, partitions=3, **REPLICATED)
     broker.replicas.work = SlicedWork(count(0, 0.003).__next__)  # a step a turn
     partitions = tuple(("t", index) for index in range(3))
@@ -271,7 +271,7 @@ async def test_markers_of_coordinators_on_other_brokers_are_answered(broker: Lea
 async def write_marker(
     broker: LeadingBroker, version: int, *indexes: int, **fields: Any
 ) -> dict[int, int]:
-    """Send WriteTxnMarkers as an administrator; return the errors by partition."""
+    """Send WriteTxnMarkers as an administrator, and return the errors by partition."""
     topics = [{"name": "t", "partition_indexes": list(indexes)}]
     marker = {"producer_id": 7, "producer_epoch": 0, "coordinator_epoch": 2, "topics": topics}
     answer = await broker.ask(WRITE_TXN_MARKERS, version, {"markers": [marker | fields]})

@@ -1,4 +1,4 @@
-"""The coordinator's shell: durable before answered, markers until written, holds, fences, time."""
+"""Test the coordinator's shell: durable writes before answers, markers, holds, fences, time."""
 
 import asyncio
 from itertools import pairwise
@@ -305,7 +305,7 @@ async def test_clock_advance_times_out_transactions_opened_before_it() -> None:
 
 
 async def test_wall_clock_set_back_does_not_prolong_open_transactions() -> None:
-    """It stayed open for the hour (found by tests/simulation, shape `dense`, seed 47)."""
+    """The transaction stayed open for an hour (found by the simulation, shape `dense`, seed 47)."""
     node = OneNode(timeout_scan_interval_ms=5)
     who = await node.init(timeout_ms=60)
     await node.add(who)

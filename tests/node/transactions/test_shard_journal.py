@@ -59,7 +59,7 @@ HISTORY = (
 def write_journal(
     directory: Path, *entries: bytes, node_id: int = 1, first: int = 1, snapshot: bytes = b""
 ) -> None:
-    """Write a journal as a node leaves it: whole frames, and zeros behind."""
+    """Write a journal as a node leaves it, with whole frames and zeros behind."""
     disk = DirectoryDisk(directory)
     disk.open()
     recovered = recover(disk, node_id=node_id, voters=VOTERS)

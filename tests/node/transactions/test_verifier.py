@@ -1,4 +1,4 @@
-"""Verification: joined questions, newer epochs, and missing answers."""
+"""Test verification: joined questions, newer epochs, and missing answers."""
 
 import asyncio
 from typing import Any, cast
@@ -80,7 +80,7 @@ async def test_transaction_verifications_during_a_request_are_joined_in_the_next
 async def test_transaction_verification_started_later_never_uses_an_earlier_answer(
     remote: Remote,
 ) -> None:
-    """Its guard may be younger than the answer: a marker may have come between (KIP-890)."""
+    """The guard may be younger than the answer, since a marker may be in between (KIP-890)."""
     remote.gate.clear()
     first = remote.ask(T0)
     await asyncio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""The flights as DataFrames: parsed, enriched one to one, summed up; against the csv module."""
+"""Test the flights as DataFrames, parsed, enriched and summed, against the csv module."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The command line of the flights job, and its reports; without Spark."""
+"""Test the command line of the flights job and its reports, without Spark."""
 
 import json
 import threading

@@ -33,7 +33,7 @@ def mode(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def kafka(mode: str, tmp_path: Path) -> Iterator[KafkaPeer]:
-    """Run three nodes with the flights; prepared transactions are on only where needed."""
+    """Run three nodes with the flights. Prepared transactions are enabled only where needed."""
     quick = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
     prepares = PREPARES if mode == "prepared" else {}
     with KafkaPeer(tmp_path / "kafka", nodes=3, settings=SCAN | quick | prepares) as peer:
@@ -49,7 +49,7 @@ def kafka(mode: str, tmp_path: Path) -> Iterator[KafkaPeer]:
 
 
 class Job:
-    """The job as a process; a failed one is started again, as its exit code asks for."""
+    """The job as a process. A failed one is restarted as its exit code asks for."""
 
     def __init__(self, bootstrap: str, mode: str, folder: Path) -> None:
         self.log, self.starts = folder / "job.log", 0
@@ -72,7 +72,7 @@ class Job:
             )
 
     def runs(self) -> bool:
-        """Return whether there is still work; start a failed job again."""
+        """Return whether there is still work, and restart a failed job."""
         code = self._process.poll()
         if code == FAILED:
             self._process = self._start()

@@ -1,4 +1,4 @@
-"""Lag, lines and Prometheus' text, from Spark's report of a batch; without Spark."""
+"""Test lag, lines and Prometheus text from Spark's report of a batch, without Spark."""
 
 import json
 from pathlib import Path

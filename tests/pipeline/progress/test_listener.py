@@ -1,4 +1,4 @@
-"""The reports on a running query: a line for each batch, a file, and Spark's own progress."""
+"""Test the reports on a running query: a line for each batch, a file, and Spark's own progress."""
 
 import logging
 import re

@@ -1,4 +1,4 @@
-"""Three nodes for queries that are killed: ours, or kinds of Apache Kafka where needed."""
+"""Three nodes for queries that are killed, ours or kinds of Apache Kafka where needed."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -33,7 +33,7 @@ TASKS = 3
 
 
 class Died(Exception):
-    """The stand-in for a SIGKILL."""
+    """The replacement of a SIGKILL."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Job:
 
 
 def write_input(job: Job, batches: int = 3, rows: int = 300) -> list[str]:
-    """Write the input files; return the values that the output must hold, once each."""
+    """Write the input files, and return the values that the output must contain once each."""
     job.input.mkdir(parents=True)
     values: list[str] = []
     for batch in range(batches):
@@ -126,7 +126,7 @@ def rows_of(spark: Any, job: Job, *kills: int) -> Any:
     fatal, kills_executor = f"{batch_id}-00150", job.master.startswith("local-cluster")
 
     def wait_for_twin() -> None:
-        """Wait until there are two attempts, so that both finish."""
+        """Wait until there are two attempts of a task, so that both finish."""
         from pyspark import TaskContext
 
         context = TaskContext.get()

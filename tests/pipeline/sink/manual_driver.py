@@ -46,7 +46,7 @@ def all_rows(batches: int) -> list[str]:
 
 
 class ManualDriver:
-    """One driver. `close` ends its connections as a death would: without a goodbye."""
+    """One driver. `close` ends its connections like a death, without a request."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class ManualDriver:
         self.successors: list[ManualDriver] = []
 
     def successor(self, **options: Any) -> "ManualDriver":
-        """Make another driver of this sink; it is closed with this one."""
+        """Make another driver of this sink. It is closed with this one."""
         options = {"mode": self.protocol.mode} | options
         other = ManualDriver(self.bootstrap, self.topic, self.sink_id, **options)
         self.successors.append(other)
@@ -81,7 +81,7 @@ class ManualDriver:
         return worker
 
     async def until(self, wanted: type[E], batch_id: int) -> E:
-        """Run until this effect is next; it is not executed."""
+        """Run until this effect is next. It is not executed."""
         await ready_topic(self.cluster.admin)
         effect = self.protocol.step(steps.BatchGiven(query_id=QUERY, batch_id=batch_id))
         found = await self.on(effect, wanted)
@@ -183,7 +183,7 @@ async def play(bootstrap: str, *scenes: Scene, **options: Any) -> None:
 
 
 def write_rows(spec: TaskSpec, worker: SinkWorker, values: list[str]) -> Any:
-    """Write these rows; return the token of the prepared transaction. On a thread of its own."""
+    """Write these rows in a thread, and return the token of the prepared transaction."""
     attempt = Attempt(spec, worker)
     attempt.write(pa.RecordBatch.from_pydict({"value": [v.encode() for v in values]}))
     return attempt.prepare()

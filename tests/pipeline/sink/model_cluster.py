@@ -1,4 +1,4 @@
-"""The cluster in the model of the sink: transactions by id, and the committed rows.
+"""The cluster in the model of the sink, with transactions by id and the committed rows.
 
 It follows KIP-98, 890 and 939: an epoch that rises with each end, a repeated end that is answered
 as the first one, InitProducerId that aborts, prepared transactions that do not time out.
@@ -29,7 +29,7 @@ class Transaction:
 
 
 class ModelCluster:
-    """Transactions by id; rows and decisions that are committed."""
+    """Transactions by id, and the committed rows and decisions."""
 
     def __init__(self, *, children_have_v2: bool = True) -> None:
         self._children_have_v2 = children_have_v2

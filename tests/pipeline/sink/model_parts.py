@@ -1,4 +1,4 @@
-"""The parameters and the verdict of a run of the sink's model; the protocol without some parts."""
+"""The parameters and the verdict of a run of the sink's model, with some safeguards disabled."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from oncelog.pipeline.sink.steps import Phase
 
 @dataclass(frozen=True)
 class Parts:
-    """The parts of the sink; all of them are present unless a test removes some."""
+    """The safeguards of the sink. All are enabled unless a test disables some."""
 
     decides: bool = True
     sweeps_in_order: bool = True
@@ -50,7 +50,7 @@ class Size:
 
 
 class Verdict(NamedTuple):
-    """The rows, and the open transactions. is_told: an alarm is in the topic."""
+    """The rows and the open transactions. `is_told` means that an alarm is in the topic."""
 
     doubled: int
     missing: int

@@ -19,7 +19,7 @@ KAFKA_PREPARES = "kafka-prepares"  # Apache Kafka 4.4 with what mode "prepared" 
 
 
 class AnyJob(Protocol):
-    """A program of this folder: its folder, and its argument as text."""
+    """A program of this folder with its folder and its argument as text."""
 
     @property
     def folder(self) -> str: ...
@@ -28,7 +28,7 @@ class AnyJob(Protocol):
 
 
 class QueryProcess:
-    """A program of this folder that runs a job, with a JVM of its own; it writes a log."""
+    """A program of this folder that runs a job with a JVM of its own and writes a log."""
 
     def __init__(self, job: AnyJob, program: str) -> None:
         self._log = Path(job.folder) / "log"
@@ -54,7 +54,10 @@ class QueryProcess:
         return self._process.poll() is None
 
     def wait_for(self, file: Path) -> None:
-        """Wait until the process has made this file; AssertionError when it ends before."""
+        """Wait until the process has created this file.
+
+        Raise AssertionError when it ends before.
+        """
         until_s = time.monotonic() + RUN_S
         while not file.exists():
             assert self.runs(), self.words
@@ -62,7 +65,7 @@ class QueryProcess:
             time.sleep(0.05)
 
     def end(self) -> int:
-        """Wait for its end; return the exit code, negative for a signal."""
+        """Wait for the end of the process, and return its exit code, negative for a signal."""
         try:
             return self._process.wait(RUN_S)
         except subprocess.TimeoutExpired:
@@ -73,7 +76,7 @@ class QueryProcess:
 
 
 def kill_nodes_while(process: QueryProcess, nodes: Nodes, roles: tuple[str, ...]) -> int:
-    """Kill and start one node after the other until the process has ended; return how often."""
+    """Kill and start one node after the other until the process has ended, and return the count."""
     kills = 0
     while process.runs() and kills < 9:
         if isinstance(nodes, Cluster):

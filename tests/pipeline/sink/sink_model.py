@@ -1,4 +1,4 @@
-"""A model of all around the sink's protocol: a cluster, Spark, its workers, and failures.
+"""A model of the sink's surroundings: a cluster, Spark, its workers, and failures.
 
 One step of one generator is one event in the model; a seed says which. The protocol, the
 decision's records and the workers' ids are the real ones.
@@ -52,7 +52,7 @@ class SinkModel:
     # --- requests
 
     def ask(self, request: Callable[[], Any]) -> Generator[None, None, tuple[Any, bool]]:
-        """Repeat a request until it is answered; return True when an answer was lost."""
+        """Repeat a request until it is answered. Return True when an answer was lost."""
         is_lost = False
         while True:
             yield
@@ -147,7 +147,7 @@ class SinkModel:
             batch += 1
 
     def sweep(self, protocol: SinkProtocol) -> Process:
-        """Sweep between two batches; the next batch may begin in the middle of it."""
+        """Sweep between two batches. The next batch may begin in the middle of it."""
         while self.random.random() < (0 if self.is_calm else 0.3):
             assert protocol.leftovers is not None
             names = protocol.leftovers.among(self.cluster.listed())
@@ -324,7 +324,7 @@ class SinkModel:
             self.cluster.forget(name)
 
     def has_alarm(self) -> bool:
-        """Whether an alarm is in the topic: that of a superseded driver does not count."""
+        """Return whether an alarm other than that of a superseded driver is in the topic."""
         decision = decode(SINK, self.cluster.decisions)
         return decision is not None and bool(decision.lost)
 

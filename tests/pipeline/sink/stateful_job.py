@@ -87,7 +87,7 @@ class StatefulJob:
 
 
 class BreakableSink(ExactlyOnceSink):
-    """A sink that reports each point before it goes on."""
+    """A sink that reports each point before it continues."""
 
     def __init__(self, job: StatefulJob, name: str, reached: Callable[[str, int], object]) -> None:
         super().__init__(job.topic(name), job.bootstrap, job.topic(name), mode=job.mode)
@@ -131,7 +131,7 @@ def attempts_of(job: StatefulJob, kills: tuple[int, ...]) -> Callable[[Any, Any]
     write = sink_module.write_attempt
 
     def meet(what: str, name: str, wanted: int) -> bool:
-        """Wait until so many have come; False when this one has been here before."""
+        """Wait until so many have arrived. Return False when this one was here before."""
         import glob
 
         mark = f"{folder}/mark-{what}-{name}"

@@ -73,7 +73,7 @@ def joined(seconds: Seconds) -> Any:
 
 
 def counted(seconds: Seconds) -> Any:
-    """Count lines by key in Python so far; report a key's count after a long silence."""
+    """Count lines by key in Python, and report a key's count after a long silence."""
     import pandas as pd
     from pyspark.sql.streaming.state import GroupStateTimeout
 
@@ -145,7 +145,7 @@ QUERIES: dict[str, tuple[Callable[[Seconds], Any], str]] = {
 
 
 def queries_in(*state_formats: str) -> list[str]:
-    """Return names of queries: format of the state, a dash, the kind.
+    """Return names of queries, with the format of the state, a dash and the kind.
 
     transformWithState needs RocksDB, and protobuf beside it.
     """

@@ -1,4 +1,4 @@
-"""The sink on real clusters, without Spark: twins, sleepers, zombies, deaths, expiry.
+"""Test the sink on real clusters, without Spark: twins, sleepers, zombies, deaths, expiry.
 
 Every test ends with a read of committed records: each row is there once, and no transaction is
 open.

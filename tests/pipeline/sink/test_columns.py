@@ -1,4 +1,4 @@
-"""Rows for the sink: the columns that can be written, and their records."""
+"""Test rows for the sink: the columns that can be written, and their records."""
 
 import pyarrow as pa
 import pytest

@@ -1,4 +1,4 @@
-"""An attempt that comes too late blocks no reader, though no batch follows."""
+"""Test that a late attempt blocks no reader, though no batch follows."""
 
 import asyncio
 import subprocess
@@ -50,7 +50,7 @@ async def until_nothing_is_open(bootstrap: str) -> None:
 
 
 async def come_late(driver: ManualDriver, effect: RunTasks) -> str:
-    """Run an attempt of this batch to its end; return its id."""
+    """Run an attempt of this batch to its end, and return its id."""
     spec, worker = driver.task_spec(effect), driver.worker()
     found = await asyncio.to_thread(write_rows, spec, worker, rows(9, 9))
     return found.transactional_id

@@ -1,4 +1,4 @@
-"""The ids that the protocol returns to its tasks, so that a long query needs few."""
+"""Test the ids that the protocol returns to its tasks, so that a long query needs few."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The login of a sink: names in each form, and no secret in the specification of tasks."""
+"""Test the login of a sink: names in each form, and no secret in the specification of tasks."""
 
 import pickle
 

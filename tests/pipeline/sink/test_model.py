@@ -1,4 +1,4 @@
-"""The sink's protocol in a model of failures: no row doubled or lost, no transaction left open.
+"""Test the sink's protocol in a model of failures: no row doubled, lost or left open.
 
 Each removed part of the protocol makes a run fail: a model that notices nothing proves nothing.
 """
@@ -79,7 +79,7 @@ TRANSACTIONAL = Parts(mode=Mode.TRANSACTIONAL)
 
 
 def outcomes(seeds: range, parts: Parts) -> Counter[str]:
-    """Count the runs with missing rows: with an alarm that stays, or without."""
+    """Count the runs with missing rows, with a lasting alarm or without."""
     found: Counter[str] = Counter()
     for seed in seeds:
         verdict = run(seed, parts)

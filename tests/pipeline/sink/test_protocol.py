@@ -1,4 +1,4 @@
-"""The table of the sink's protocol: the order of its effects, and every reason to stop."""
+"""Test the table of the sink's protocol: the order of its effects, and every reason to stop."""
 
 from typing import get_args
 

@@ -1,4 +1,4 @@
-"""Spark's own loop over the sink: a query that is broken at each point, and goes on.
+"""Test Spark's own loop over the sink: a query that is broken at each point, and goes on.
 
 One JVM serves all of it, so a death is an exception here; test_kills.py kills processes.
 """
@@ -32,7 +32,7 @@ SLOW = pytest.mark.spark_slow
 
 
 def run_until_it_ends(spark: "SparkSession", job: Job) -> int:
-    """Run the query to its end; return how often it died."""
+    """Run the query to its end, and return how often it died."""
     from pyspark.errors import StreamingQueryException
 
     def die() -> None:
@@ -80,7 +80,7 @@ def test_query_broken_at_each_point_writes_every_row_once(
 
 @pytest.fixture
 def own_state(spark: "SparkSession") -> Iterator[None]:
-    """Restore the confs: queries may choose the format of their state for themselves only."""
+    """Restore the confs. Queries may choose the format of their state for themselves only."""
     for name, value in CONFS.items():
         spark.conf.set(name, value)
     yield
@@ -89,7 +89,7 @@ def own_state(spark: "SparkSession") -> Iterator[None]:
 
 
 def run_side_by_side(spark: "SparkSession", job: StatefulJob, deaths: dict[str, int]) -> None:
-    """Run the queries; each dies once at each of these points and batches, and restarts."""
+    """Run the queries. Each dies once at each of these points and batches, and restarts."""
     from pyspark.errors import StreamingQueryException
 
     def sink_of(name: str) -> BreakableSink:
@@ -133,7 +133,7 @@ def test_query_state_and_watermark_continue_after_a_death(
     names: list[str],
     mode: str,
 ) -> None:
-    """There are two kinds for each format; test_stateful_kills.py has all, with real deaths.
+    """Two kinds for each format are tested here. test_stateful_kills.py has all with real deaths.
 
     The default run has one kind of one format, in which the checkpoint itself names the state of
     each batch.

@@ -1,4 +1,4 @@
-"""The time until a start of the sink knows the last decision: it reads the topic twice."""
+"""Test the time until a starting sink knows the last decision after two readings."""
 
 import asyncio
 import dataclasses

@@ -1,4 +1,4 @@
-"""A torn batch is repaired as the page says, also one with state; and the query goes on."""
+"""Test that a torn batch is repaired as the page says, also with state."""
 
 import shutil
 import textwrap

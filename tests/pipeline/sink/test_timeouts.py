@@ -1,4 +1,4 @@
-"""The waits of the sink, their messages, and absent brokers that it skips; without a cluster."""
+"""Test the waits of the sink, their messages, and skipped dead brokers, without a cluster."""
 
 import asyncio
 import gc
@@ -64,7 +64,7 @@ async def test_sink_error_that_is_not_retriable_is_not_retried(
 
 
 class Brokers:
-    """An admin, and its view, of brokers with a transaction.max.timeout.ms; None: it is dead."""
+    """An admin of brokers with a transaction.max.timeout.ms. None is a dead broker."""
 
     def __init__(self, by_node: dict[int, int | None], problem: KafkaError) -> None:
         self.view, self._by_node, self._problem = self, by_node, problem

@@ -1,4 +1,4 @@
-"""Mode "transactional" on real clusters: timeouts, returned decisions, and torn batches.
+"""Test mode "transactional" on real clusters: timeouts, returned decisions, and torn batches.
 
 On brokers of ours, on Apache Kafka 4.4 with both versions of transactions, and on one without the
 verification of KIP-890 (before 3.6).
@@ -63,7 +63,7 @@ EITHER = [
 
 @contextmanager
 def running(name: str, folder: Path, **more: str) -> Iterator[str]:
-    """Run one node; yield its bootstrap line."""
+    """Run one node, and yield its bootstrap line."""
     settings = SCANS | SHORT | more
     if name == OURS:
         with Cluster(nodes=1, data=folder / "data", config=settings) as cluster:
@@ -94,7 +94,7 @@ def driver(bootstrap: str) -> AbstractAsyncContextManager[ManualDriver]:
 
 
 def hurry(driver: ManualDriver, *partitions: int) -> None:
-    """Make the later transactions of these tasks short; these tasks write last."""
+    """Make the later transactions of these tasks short. These tasks write last."""
 
     async def run_tasks(effect: RunTasks) -> TasksDone:
         spec = driver.task_spec(effect)

@@ -1,4 +1,4 @@
-"""A Spark program with Spark's own Kafka connector in its JVM; prints what it saw as JSON.
+"""A Spark program with Spark's own Kafka connector. It prints its results as JSON.
 
     python connector_program.py BOOTSTRAP JARS FOLDER TOPIC OUT
 

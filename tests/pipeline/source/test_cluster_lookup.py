@@ -19,7 +19,7 @@ _numbers = itertools.count()
 def test_topic_of_a_pattern_deleted_meanwhile_does_not_delay_the_others(
     cluster: Cluster, admin: BlockingAdmin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The metadata still had the topic, the leader had not: it is gone, and will not answer."""
+    """The metadata still had the topic, but its leader had deleted it and will not answer."""
     prefix = f"lookup-{next(_numbers)}"
     admin.create_topic(f"{prefix}-kept", partitions=1)
     admin.create_topic(f"{prefix}-gone", partitions=1)

@@ -1,4 +1,4 @@
-"""The source's columns are its own: rows are made by place, and others would be exchanged."""
+"""Test that the source has fixed columns. Rows are built by position."""
 
 from typing import Any
 

@@ -60,7 +60,7 @@ def numbers(frame: "DataFrame") -> list[int]:
 
 
 class Stream:
-    """Runs of one query, each to the end of the topic; each batch's rows are kept."""
+    """Runs of one query, each to the end of the topic, with the rows of each batch."""
 
     def __init__(
         self, spark: "SparkSession", cluster: Cluster, topic: str, checkpoint: str, **options: Any

@@ -196,7 +196,7 @@ def test_stream_limit_is_divided_over_the_partitions_to_the_last_offset(
 
 
 def test_stream_limit_leaves_offsets_to_a_quiet_partition_beside_a_busy_one() -> None:
-    """Event time needs it, too: the query's watermark waits for the quiet partition's rows."""
+    """Event time needs the quiet partition, too, since the watermark of the query waits for it."""
     at, busy_end = position({("t", 0): 0, ("t", 1): 0}), 10_000_000
     for _ in range(3):
         known = known_of({("t", 0): (0, busy_end), ("t", 1): (0, 1)})
@@ -214,7 +214,7 @@ def test_stream_limit_leaves_offsets_to_a_quiet_partition_beside_a_busy_one() ->
 def test_stream_limit_query_passes_a_range_removed_by_retention(
     begin: dict[tuple[str, int], int],
 ) -> None:
-    """The log keeps 100 offsets; 20 come between two triggers, and each may read 30."""
+    """The log keeps 100 offsets. 20 arrive between two triggers, and each trigger may read 30."""
     at, log_start, read, losses = position(begin), 10_000_000, 0, list[str]()
     for _ in range(4):
         known = known_of({("t", 0): (log_start, log_start + 100), ("t", 1): (0, 0)})

@@ -1,4 +1,4 @@
-"""Options of the source: those accepted, and the sentences about the others."""
+"""Test options of the source, the accepted ones and the messages about the others."""
 
 import pickle
 from pathlib import Path

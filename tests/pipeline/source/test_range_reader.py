@@ -29,7 +29,7 @@ def refuse(loss: str) -> NoReturn:
 
 @pytest.fixture
 def topic(cluster: Cluster, admin: BlockingAdmin) -> str:
-    """Write 40 records in batches of 10 with markers behind each; records 10..19 are aborted."""
+    """Write 40 records in batches of 10 with markers behind each. Records 10..19 are aborted."""
     name = f"range-{next(_numbers)}"
     admin.create_topic(name, partitions=1)
     with BlockingProducer(cluster.bootstrap, transactional_id=name) as producer:

@@ -1,4 +1,4 @@
-"""Spark's own Kafka connector on our brokers: it reads, writes, and sees our source's rows."""
+"""Test Spark's own Kafka connector on our brokers: it reads, writes, and sees our source's rows."""
 
 import json
 import sys
@@ -17,7 +17,7 @@ PROGRAM = Path(__file__).with_name("connector_program.py")
 
 
 def fill(cluster: Cluster, topic: str) -> list[str]:
-    """Write transactions to two partitions, every other one aborted; return committed values."""
+    """Write transactions to two partitions, half of them aborted. Return committed values."""
     committed: list[str] = []
     with BlockingProducer(cluster.bootstrap, transactional_id="connector") as producer:
         producer.init_transactions()

@@ -1,4 +1,4 @@
-"""A stream on a cluster that does not show all of it for a while; without Spark or a broker."""
+"""Test a stream on a cluster that hides a part of its metadata for a while."""
 
 import pytest
 

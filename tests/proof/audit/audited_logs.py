@@ -1,4 +1,4 @@
-"""Many logs side by side, each a topic of its own, so that Spark runs only once."""
+"""Many logs side by side, each in a topic of its own, so that Spark runs only once."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -110,7 +110,7 @@ class AuditedLogs:
         self.bounds += [(*key, 0, int(end)) for key, end in ends.items()]
 
     def audit_input(self, spark, folder: Path) -> AuditInput:
-        """Return the input as files: handing rows to Spark one by one takes longer than judging."""
+        """Return the input as files. Passing rows to Spark one by one takes longer than judging."""
         columns = {name: [row[name] for row in self.rows] for name in SCHEMA.names if name in KNOWN}
         count = len(self.rows)
         columns["timestamp"] = [TIME_MS * 1000] * count

@@ -1,4 +1,4 @@
-"""A log directory of any size, for measuring the audit; with --plant one record is out of step.
+"""A log directory of any size for measuring the audit. --plant makes one record wrong.
 
 python -m tests.proof.audit.large_logs /tmp/large --records 10000000
 time python -m oncelog.proof.audit --logs 1=/tmp/large
@@ -19,7 +19,7 @@ TIME_MS = 1_700_000_000_000
 
 
 def write_partition(place: Path, partition: int, records: int, *, planted: bool) -> int:
-    """Write transactions of one producer, every tenth aborted; return the log end offset."""
+    """Write transactions of one producer, every tenth aborted, and return the log end offset."""
     place.mkdir(parents=True)
     offset = epoch = sequence = written = 0
     file = (place / f"{0:020}.log").open("wb")

@@ -1,4 +1,4 @@
-"""Raw rows written as files of nodes: segments of real batches, and checkpoints."""
+"""Raw rows written as files of nodes, in segments of real batches and checkpoints."""
 
 import itertools
 from pathlib import Path
@@ -42,7 +42,7 @@ def belongs(row: Row) -> tuple[object, ...]:
 
 
 def batches_of(rows: list[Row]) -> list[bytes]:
-    """Return the batches of one log, in order; a row out of step begins a batch of its own."""
+    """Return the batches of one log in order. An inconsistent row begins a batch of its own."""
     made: list[bytes] = []
     for _, group in itertools.groupby(rows, belongs):
         together: list[Row] = []

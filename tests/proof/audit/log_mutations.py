@@ -1,4 +1,4 @@
-"""One falsification of raw rows, or of the shown records, for every anomaly of the audit.
+"""One falsification of raw rows, or of the visible records, for each anomaly of the audit.
 
 A plant returns the partition and the offset of the anomaly, where that is one place.
 """

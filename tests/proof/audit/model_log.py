@@ -50,7 +50,7 @@ class _Producer:
 
 
 class ModelLog:
-    """A legal log. `rows`: of all copies; `shown`: the records of read_committed."""
+    """A legal log. `rows` has all copies, `shown` the records of read_committed."""
 
     def __init__(self, seed: int, topic: str, edge: str = "whole", *, batches: int = 60,
                  replicas: int = 0) -> None:  # fmt: skip
@@ -155,7 +155,7 @@ class ModelLog:
     # --- for plants
 
     def pick(self, fits: Callable[["Place"], bool], copy: int | None = None) -> "Place":
-        """Pick a random row of one copy (None: the leader's)."""
+        """Choose a random row of one copy, for None of the leader's."""
         found: list[Place] = []
         for partition in self.logs:
             log = [r for r in self.rows if (r.replica, r.partition) == (copy, partition)]
@@ -175,7 +175,7 @@ class ModelLog:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A row with its neighbours: in its log, of its producer there, in its batch."""
+    """A row with its neighbours in its log, of its producer there, and in its batch."""
 
     row: Row
     log: list[Row]

@@ -1,4 +1,4 @@
-"""Judge the audit: clean logs raise no alarm, every planted violation is found by its name."""
+"""Test the audit. Clean logs have no finding, and each planted violation has its name."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""The grid, the summary line, the page; no cluster."""
+"""Test the grid, the summary line and the page, without a cluster."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The grid of `bench txn`, its figures, its page; no cluster."""
+"""Test the grid of `bench txn`, its figures and its page, without a cluster."""
 
 from html import escape
 

@@ -1,4 +1,4 @@
-"""Make the scoreboard from the kept verdicts: python -m tests.proof.certify.page."""
+"""Write the scoreboard from the kept verdicts: python -m tests.proof.certify.page."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ PAGE, HTML = DOCS / "certified.md", DOCS / "certified.html"
 
 
 def pages() -> dict[Path, str]:
-    """Return what the two pages must hold today."""
+    """Return the expected text of the two pages."""
     recipes = all_recipes()
     verdicts = kept_verdicts(recipes)
     refused = {recipe.name: recipe.refusal for recipe in recipes if recipe.refusal}

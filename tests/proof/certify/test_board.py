@@ -1,4 +1,4 @@
-"""The scoreboard is made from the verdicts that lie beside the recipes."""
+"""Test that the scoreboard equals the verdicts beside the recipes."""
 
 import json
 import re

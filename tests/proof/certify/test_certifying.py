@@ -1,4 +1,4 @@
-"""`oncelog certify` from the recipe to the verdict: a right program, and wrong ones."""
+"""Test `oncelog certify` from the recipe to the verdict with right and wrong programs."""
 
 import fcntl
 import json

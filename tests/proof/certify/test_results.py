@@ -1,4 +1,4 @@
-"""JUnit XML, SARIF and the report say what the runs found."""
+"""Test that JUnit XML, SARIF and the report contain the findings of the runs."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Processes of clients: their errors are counted, and unexpected exits are failures."""
+"""Test processes of clients. Their errors are counted, and unexpected exits are failures."""
 
 import json
 from collections.abc import Iterator

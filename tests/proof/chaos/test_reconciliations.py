@@ -1,4 +1,4 @@
-"""The faults that met a reconciliation, in histories written by hand."""
+"""Test which faults overlap a reconciliation, in histories written by hand."""
 
 import pytest
 

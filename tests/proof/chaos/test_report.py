@@ -27,7 +27,7 @@ class Clock:
 
 
 def a_run(recorder: Recorder, clock: Clock) -> None:
-    """Record ten seconds: sends and commits of 20 ms every 100 ms, a kill from 2 s to 4 s."""
+    """Record ten seconds of sends and commits, with a kill from 2 s to 4 s."""
     process = recorder.new_process()
     start_ns = clock.now_ns
     times = start_ns + 2_000 * MS, start_ns + 4_000 * MS

@@ -72,7 +72,7 @@ def running_kafka() -> Iterator[str]:
 
 
 def written(found: Survey) -> str:
-    """Return the stored form of a survey: an API in a line, without values that vary."""
+    """Return the stored form of a survey, with an API in a line and no varying values."""
     fields = survey_fields(found) | {"address": "", "cluster_id": None}
     apis = ",\n  ".join(json.dumps(row) for row in fields.pop("apis"))
     rest = json.dumps(fields, indent=1).removeprefix("{")

@@ -1,4 +1,4 @@
-"""Apache Kafka 4.4 beside ours: as it was recorded, and as it runs."""
+"""Test the conformance of Apache Kafka 4.4, as recorded and as it runs."""
 
 from fnmatch import fnmatchcase
 

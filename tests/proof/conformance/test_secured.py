@@ -1,4 +1,4 @@
-"""A cluster behind SASL is surveyed after the login, or refused in words."""
+"""Test that a cluster behind SASL is surveyed after the login, or refused with a sentence."""
 
 import asyncio
 from typing import Any

@@ -36,7 +36,7 @@ class Reported:
 
 
 class Run:
-    """A clean run of one partition: two transactions of three inputs each."""
+    """A clean run of one partition with two transactions of three inputs each."""
 
     def __init__(self) -> None:
         self.inputs = {0: {row: flight(row, "UA" if row % 2 else "AA") for row in range(ROWS)}}

@@ -1,4 +1,4 @@
-"""The demo on real nodes: short with few faults; whole, and with guarantees removed: chaos."""
+"""Test the demo on real nodes with few faults, and as a whole with -m chaos."""
 
 import pytest
 

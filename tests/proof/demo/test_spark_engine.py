@@ -1,4 +1,4 @@
-"""The demo's engine on Spark, without Spark; test_run.py has runs."""
+"""Test the demo's engine on Spark without Spark. test_run.py has whole runs."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A history that can be falsified: the rows of a recorder as arrays, and a way back."""
+"""A history that can be falsified, with the rows of a recorder as arrays."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from oncelog.proof.judge.history.schema import TABLES, Column, OpOutcome
 
 
 class Edit:
-    """Tables by name as structured arrays; change them, then ask for the history."""
+    """Tables by name as structured arrays. Change them, then ask for the history."""
 
     def __init__(self, recorder: Recorder, rng: Any) -> None:
         self.names, self.rng = list(recorder.names), rng
@@ -34,7 +34,7 @@ class Edit:
         return self.names.index(text)
 
     def pick(self, rows: Any) -> int:
-        """Pick one of some rows; a plant without a place skips its seed."""
+        """Choose one of some rows. A plant without a place skips its seed."""
         rows = list(rows)
         if not rows:
             raise NoPlace

@@ -1,4 +1,4 @@
-"""Operations in the form of Jepsen's tests, as a history: each becomes a client's transaction.
+"""Operations in the form of Jepsen's tests. Each becomes a client's transaction in a history.
 
 A key is a partition, a value an integer of its own in each key. An operation takes a moment; its
 polls return at its end, just before it commits.
@@ -55,7 +55,7 @@ class Ops:
     def op(
         self, process: int, kind: str, *parts: Send | Poll, begun: int = -1, ended: int = -1
     ) -> None:
-        """Add an operation; `begun` and `ended` are given where operations overlap."""
+        """Add an operation. `begun` and `ended` are given where operations overlap."""
         self.now_ns = begun if begun >= 0 else self.now_ns + 1
         transaction = self.recorder.begin(process, f"p{process}")
         call, handle = self.recorder.poll_invoked(process, transaction)
@@ -93,7 +93,7 @@ class Ops:
         self.recorder.transaction_ended(transaction, OUTCOMES[kind])
 
     def assign(self, process: int, *keys: str) -> None:
-        """Assign keys to the process; its other keys are revoked."""
+        """Assign keys to the process. Its other keys are revoked."""
         self.now_ns += 1
         for of, key in list(self._assigned):
             if of == process and key not in keys:
@@ -131,7 +131,7 @@ class Ops:
         return [dict(case.facts) for f in found for case in f.cases]
 
     def facts(self, anomaly: str, *names: str) -> list[tuple[Any, ...]]:
-        """Return these facts of each case; values as the test wrote them."""
+        """Return these facts of each case, with values as the test wrote them."""
         return [tuple(self._fact(case, name) for name in names) for case in self.cases(anomaly)]
 
     def _fact(self, case: dict[str, Any], name: str) -> Any:

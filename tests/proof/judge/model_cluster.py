@@ -1,4 +1,4 @@
-"""A small model of Kafka with legal behaviour only, and clients that record what they see.
+"""A small model of Kafka with legal behaviour only, and clients that record their results.
 
 Everything is drawn from a seed: the next mover, each send's target, lost answers, aborts, and
 takeovers of transactional ids. The servers are perfect; the clients are not.
@@ -238,7 +238,7 @@ def send(
     begun: Begun,
     running: Transaction,
 ) -> Generator[None, None, int | None]:
-    """Send a record; return its value, or None when the producer was fenced."""
+    """Send a record. Return its value, or None when the producer was fenced."""
     value = cluster.recorder.new_value()
     handle = cluster.recorder.send_invoked(process, partition, value, begun)
     yield
@@ -351,7 +351,7 @@ def plain_producer(cluster: ModelCluster) -> Steps:
 
 
 def consumer(cluster: ModelCluster) -> Steps:
-    """Poll all partitions; seek now and then, in a new session."""
+    """Poll all partitions. Seek now and then, in a new session."""
     rng, recorder = cluster.rng, cluster.recorder
     process, session = recorder.new_process(), 0
     positions = dict.fromkeys(cluster.logs, 0)
@@ -373,7 +373,7 @@ def consumer(cluster: ModelCluster) -> Steps:
 
 
 def group_reader(cluster: ModelCluster) -> Steps:
-    """Commit plainly as a member; answers are lost, and requests come late."""
+    """Commit plainly as a member. Answers are lost, and requests come late."""
     rng, recorder, group = cluster.rng, cluster.recorder, "readers"
     while True:
         process = recorder.new_process()

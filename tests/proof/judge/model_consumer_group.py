@@ -21,7 +21,7 @@ GROUP = "shared"
 
 @dataclass(slots=True)
 class ModelGroup:
-    """The state of the coordinator: member epochs, and the owner of each partition."""
+    """The state of the coordinator with member epochs and the owner of each partition."""
 
     partitions: list[str]
     epoch: int = 0
@@ -57,7 +57,7 @@ class ModelGroup:
 
 
 def shared_reader(cluster: "ModelCluster") -> Steps:
-    """Run one member after another; answers are lost, and some die silently."""
+    """Run one member after another. Answers are lost, and some die silently."""
     rng, recorder, group = cluster.rng, cluster.recorder, cluster.shared
     while True:
         process = recorder.new_process()

@@ -1,4 +1,4 @@
-"""One falsification for every anomaly: the effect of a broken cluster on the history.
+"""One falsification for each anomaly, with the effect of a broken cluster on the history.
 
 Each takes an `Edit` of a legal history and changes it in one place, chosen by chance. Most broken
 promises break others with them (a lost record also tears its transaction): a mutation asks only
@@ -412,7 +412,7 @@ def _(e: Edit) -> None:
 
 @mutation("fenced-commit")
 def _(e: Edit) -> None:
-    """A commit that came after another member had taken the partition was accepted."""
+    """A commit was accepted after another member had taken the partition."""
     rows, commits = e["tenures"], e["group_commits"]
     places = []
     for i in np.flatnonzero(commits["group"] == e.name("shared")):

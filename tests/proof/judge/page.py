@@ -1,4 +1,4 @@
-"""docs/judge.md, made from the code: `.venv/bin/python -m tests.proof.judge.page` writes it anew.
+"""Write docs/judge.md from the code: `.venv/bin/python -m tests.proof.judge.page`.
 
 With --measure it first plants every anomaly fifty times and judges five hundred legal histories,
 prints the findings, and writes nothing.
@@ -280,7 +280,7 @@ def table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 
 def measure() -> int:
-    """Print plants and findings; return the number of failures."""
+    """Print plants and findings, and return the number of failures."""
     legal = (History.of(ModelCluster(seed).recorder) for seed in range(HISTORIES))
     alarms = sum(not judge(history).is_clean for history in legal)
     print(f"legal histories: {HISTORIES}, false alarms: {alarms}")
@@ -294,7 +294,7 @@ def measure() -> int:
 
 
 def plant_and_judge(name: str, times: int) -> tuple[int, int]:
-    """Return (planted, found by the right name); each in another history."""
+    """Return (planted, found by the right name), each in another history."""
     found = [name in judge(edit.history()).names() for _, edit in mutated(name, times)]
     return len(found), sum(found)
 

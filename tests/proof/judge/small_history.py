@@ -38,7 +38,7 @@ class SmallHistory:
         self.recorder.transaction_ended(transaction, outcome)
 
     def polled(self, partition: str, *found: tuple[int, int], process: int = 2) -> None:
-        """Add one poll of a plain consumer: (offset, value) pairs."""
+        """Add one poll of a plain consumer with (offset, value) pairs."""
         call, handle = self.recorder.poll_invoked(process)
         returned_ns = self.recorder.poll_returned(handle)
         for offset, value in found:
@@ -50,7 +50,7 @@ class SmallHistory:
         *found: tuple[int, int],
         isolation: Isolation = Isolation.READ_COMMITTED,
     ) -> None:
-        """Add the last reading of a partition: (offset, value) pairs."""
+        """Add the last reading of a partition with (offset, value) pairs."""
         for offset, value in found:
             self.recorder.add("scan", isolation, partition, offset, value, self._tick())
 
@@ -85,7 +85,7 @@ class SmallHistory:
         is_transactional: bool = False,
         marker: int = NONE,
     ) -> None:
-        """Add a batch of one record, or a marker, as it stands in a log."""
+        """Add a batch of one record, or a marker, as a log has it."""
         attributes = (0x10 if is_transactional or marker != NONE else 0) | (
             0x20 if marker != NONE else 0
         )

@@ -1,4 +1,4 @@
-"""A topic against its expected records: every violation has its name, a sound run has none."""
+"""Test a topic against its expected records. Each violation has its name."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -23,7 +23,7 @@ LOST = ("partition", "value", "index", "max_read_index")
 
 
 def seen_log(*places: set[str]) -> tuple[Ops, View]:
-    """Return a partition with the values that readers saw; an empty set is a hole."""
+    """Return a partition with the values that readers saw. An empty set is a hole."""
     ops = Ops()
     for value in sorted({v for values in places for v in values}):
         ops.op(0, "info", Send("x", value))
@@ -121,7 +121,10 @@ def test_07_lost_write_proven_by_another_value_of_its_transaction_is_reported(
 
 
 def skipping(*between: tuple[int, tuple[str, ...]]) -> Ops:
-    """Process 0 reads 1, 2, then 4, then 7; 3 and 6 exist. `between`: assignments after a read."""
+    """Process 0 reads 1, 2, 4 and 7, while 3 and 6 exist.
+
+    `between` has assignments after a read.
+    """
     later = dict(between)
     ops = Ops()
     ops.op(0, "ok", poll("x", (1, "a"), (2, "b")))
@@ -194,7 +197,7 @@ def test_09_poll_that_goes_back_is_reported(
 def test_10_sends_that_go_back_are_reported(
     ops: Ops, assigned: tuple[str, ...], is_bad: bool
 ) -> None:
-    """Jepsen accepts it after an assignment; here that is another session of the producer."""
+    """Jepsen accepts it after an assignment, which is another producer session here."""
     ops.op(0, "ok", Send("x", "c", 3), Send("x", "d", 4))
     if assigned:
         ops.assign(0, *assigned)

@@ -1,4 +1,4 @@
-"""Judge the judge: it finds every planted anomaly by its name, and nothing else."""
+"""Test the judge. It finds every planted anomaly by its name, and no other."""
 
 import os
 

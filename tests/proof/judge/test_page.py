@@ -29,6 +29,6 @@ def test_judge_page_measurement_counts_its_plants() -> None:
 
 
 def test_judge_page_shows_a_switch_for_most_classes_of_bugs() -> None:
-    """The switches exist: the page could not be made otherwise."""
+    """The page can only be written if the named switches exist."""
     assert len(CLASSES) == 10
     assert sum(bool(each.switches) for each in CLASSES) >= 8

@@ -1,4 +1,4 @@
-"""A history of some size is judged in bounded memory; time, and the full size: a command."""
+"""Test that a history of some size is judged in bounded memory."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""`oncelog lesson` as a reader meets it: keys on stdin, faults by hand, nothing left behind."""
+"""Test `oncelog lesson` with keys on stdin and faults by hand. No process is left."""
 
 import os
 import re
@@ -50,7 +50,7 @@ class Reader:
         self.process.communicate()
 
     def reads(self, words: str) -> re.Match[str]:
-        """Read on until a line has these words."""
+        """Read until a line contains these words."""
         assert self.process.stdout is not None
         for line in self.process.stdout:
             if found := re.search(words, line):

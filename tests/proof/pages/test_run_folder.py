@@ -1,4 +1,4 @@
-"""The folder of a run: its files, and folders that hold no run."""
+"""Test the folder of a run: its files, and folders without a run."""
 
 import os
 import stat

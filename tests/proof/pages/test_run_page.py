@@ -1,4 +1,4 @@
-"""The views of a run as text: complete, escaped, bounded, and without external parts."""
+"""Test the views of a run as text: complete, escaped, bounded and self-contained."""
 
 import base64
 import hashlib

@@ -1,4 +1,4 @@
-"""A report.json is read back as written, and nothing else is taken for a report."""
+"""Test that a report.json is read back as written, and other files are refused."""
 
 import json
 from dataclasses import replace

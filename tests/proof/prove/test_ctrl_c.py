@@ -30,7 +30,7 @@ END_TIMEOUT_S = 60.0
 
 
 def marked(mark: str) -> list[psutil.Process]:
-    """Return all processes that have come from the command, even after their parents' end."""
+    """Return all processes started by the command, even after the end of their parents."""
     found: list[psutil.Process] = []
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):
@@ -99,7 +99,7 @@ def test_ctrl_c_is_raised_even_if_the_awaited_step_fails() -> None:
 def test_ctrl_c_while_signal_handlers_are_exchanged_restores_them(
     monkeypatch: pytest.MonkeyPatch, exchange: str
 ) -> None:
-    """Another thread may get the signal; Python handles it in the main thread."""
+    """Another thread may get the signal. Python handles it in the main thread."""
     install, seen = signal.signal, list[str]()
     is_over = threading.Event()
     other = threading.Thread(target=is_over.wait)

@@ -49,7 +49,7 @@ def test_prove_run_with_an_error_at_its_close_reports_no_violation(
 
 
 def test_prove_run_makes_faults_for_the_requested_time() -> None:
-    """A fault that does not fit an application is drawn, and not made: it is no fault of 400."""
+    """A drawn fault that does not apply to an application is not made, and not counted of 400."""
     made: list[AimedFault] = []
 
     def strike(fault: AimedFault) -> Struck:

@@ -1,4 +1,4 @@
-"""Invalid settings are refused in words, with exit code 2."""
+"""Test that invalid settings are refused with a sentence and exit code 2."""
 
 from typing import Any
 

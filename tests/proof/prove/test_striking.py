@@ -1,4 +1,4 @@
-"""A missed fault is over: a later request does not meet it.
+"""Test that a fault without a matching request ends and affects no later request.
 
 An idle instance is restarted, so that faults have a target.
 """
@@ -99,7 +99,7 @@ def test_silent_instance_is_restarted_and_takes_over_from_a_paused_one() -> None
 
 @pytest.mark.parametrize("name", ["slow@Produce", "error@Produce"])
 def test_produce_without_an_answer_is_never_delayed_or_refused_by_a_fault(name: str) -> None:
-    """Its fault would count as made, and as met work."""
+    """The fault would be counted as made and effective."""
     striker = striker_of(NoticingApplication(), SimpleNamespace(), LongPolls())
 
     def produce(acks: int) -> Any:
@@ -124,7 +124,7 @@ def test_heartbeats_without_partitions_are_never_delayed_by_a_fault() -> None:
 
 
 def test_fault_after_a_refusal_waits_until_its_instance_has_continued() -> None:
-    """An application skips a refused record a moment later; a paused leader would hide that."""
+    """An application skips a refused record a moment later. A paused leader would hide that."""
     looks: list[str] = []
 
     def has_gone_through(instance: str, since_s: float) -> bool:

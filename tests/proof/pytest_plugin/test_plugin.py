@@ -1,4 +1,4 @@
-"""The pytest plugin in projects of its own: passes, failures and their words, no leftovers."""
+"""Test the pytest plugin in projects of its own: passes, failures and their output."""
 
 import os
 import shutil
@@ -33,7 +33,7 @@ SESSION = """
 
 @pytest.fixture(autouse=True)
 def own_temporary_directory(monkeypatch: pytest.MonkeyPatch, tmp_path_factory) -> Iterator[Path]:
-    """Set the directory of the inner runs' clusters, so that leftovers are visible."""
+    """Set the directory of the inner runs' clusters, so that leftovers are found."""
     short = Path(tempfile.mkdtemp(prefix="olp"))  # sockets want short paths
     monkeypatch.setenv("TMPDIR", str(short))
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)

@@ -1,4 +1,4 @@
-"""The protocol proxy and `prove` on a secured cluster: TLS on both sides, logins through it."""
+"""Test the protocol proxy and `prove` on a secured cluster with TLS on both sides."""
 
 import socket
 import sys

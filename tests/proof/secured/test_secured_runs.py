@@ -1,4 +1,4 @@
-"""Demo, chaos, bench and the pytest plugin on clusters of `up --secure`; no secret is seen."""
+"""Test demo, chaos, bench and the pytest plugin on clusters of `up --secure`."""
 
 import json
 from pathlib import Path

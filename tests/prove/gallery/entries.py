@@ -1,4 +1,4 @@
-"""The applications: their mistakes, their judgement, and the expected findings."""
+"""The applications with their mistakes, their verdicts and the expected findings."""
 
 import sys
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Applications by seeds: each cell is a run of `oncelog prove`, a line of JSON in a file.
+"""Applications by seeds. Each cell is a run of `oncelog prove`, a line of JSON in a file.
 
 Cells in the file are not run again, so a runner that was ended continues where it was.
 """
@@ -75,7 +75,7 @@ def run_all(
     keep: Path | None = None,
     **options: Any,
 ) -> list[Cell]:
-    """Run the cells that are not in the file yet, seed by seed; return all cells.
+    """Run the cells that are not in the file yet, seed by seed, and return all cells.
 
     keep: a directory for the files of runs with an unexpected result, or with missing findings.
     """
@@ -162,7 +162,7 @@ def _run(
 
 
 def table(found: Sequence[Cell]) -> str:
-    """Return a table in Markdown: an application a row."""
+    """Return a Markdown table with an application a row."""
     by_name = defaultdict[str, list[Cell]](list)
     for cell in found:
         by_name[cell.name].append(cell)
@@ -190,7 +190,7 @@ def _filled(text: str, places: dict[str, str]) -> str:
 
 
 def _kafkajs(folder: Path) -> Path:
-    """Make a folder with kafkajs and the program in it; fetched once a run."""
+    """Create a folder with kafkajs and the program in it, fetched once a run."""
     install = ["npm", "install", "--no-audit", "--no-fund", f"kafkajs@{KAFKAJS_VERSION}"]
     return _made(folder / "kafkajs", OTHERS / "copier.js", install)
 

@@ -1,4 +1,4 @@
-"""Broker 2 in a process of its own, and broker 1 linked to it; ports for their streams."""
+"""Broker 2 in a process of its own linked to broker 1, and ports for their streams."""
 
 import asyncio
 import socket
@@ -21,7 +21,7 @@ PEER_PROGRAM = Path(__file__).with_name("peer_process.py")
 
 
 class Peer:
-    """Broker 2 in its own process; ours is broker 1."""
+    """Broker 2 in its own process. Ours is broker 1."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory

@@ -1,4 +1,4 @@
-"""A broker's transport in a process of its own, for the link tests: echoes, keeps, counts."""
+"""A broker's transport in a process of its own, for the link tests."""
 
 import asyncio
 import sys

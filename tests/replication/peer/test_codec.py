@@ -1,4 +1,4 @@
-"""Dataclasses between brokers: a message is decoded as it was encoded, other bytes are refused."""
+"""Test dataclasses sent between brokers. They are decoded as encoded, other bytes refused."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Exceptions of handlers: one log line that names the peer, but not one for each message."""
+"""Test exceptions of handlers. A log line names the peer, but not for each message."""
 
 import logging
 from typing import Any

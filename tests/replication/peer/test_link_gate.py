@@ -4,7 +4,7 @@ from oncelog.replication.peer.link_gate import HELD_MAX, LinkGate
 
 
 class Timers:
-    """A stand-in for an event loop: runs the calls that are due."""
+    """A replacement of an event loop, which runs the calls that are due."""
 
     def __init__(self) -> None:
         self.now = 0.0

@@ -1,4 +1,4 @@
-"""Requests end once: with their reply, when their connection breaks, or at their deadline."""
+"""Test that a request ends once: by its reply, a broken connection or its deadline."""
 
 import asyncio
 import gc
@@ -78,7 +78,7 @@ def test_peer_request_has_its_own_deadline(loop: Loop) -> None:
 
 
 def test_peer_request_deadline_rounded_above_the_clock_is_still_due(loop: Loop) -> None:
-    """A timer of uvloop fires at whole milliseconds; it would fire again and again until then."""
+    """A timer of uvloop fires at whole milliseconds. It would fire again and again until then."""
     requests, heard = RequestsUnderWay(loop, 0), []
     requests.add(heard.append, None, 2, 150)
     loop.advance(math.nextafter(0.15, 0))
@@ -115,7 +115,7 @@ class SilentPeers(PeerHandlers):
 
 
 def test_peer_request_that_fails_leaves_no_reference_cycle(loop: Loop) -> None:
-    """Its future may by then be too old for a collection of young objects."""
+    """The future of the request may by then be too old for a collection of young objects."""
 
     async def ask() -> None:
         with pytest.raises(PeerTimeout):

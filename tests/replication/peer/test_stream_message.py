@@ -1,4 +1,4 @@
-"""A message on a stream: it is decoded as it was encoded, and other bytes are refused."""
+"""Test that a message on a stream is decoded as encoded, and other bytes are refused."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Streams in trouble: errors in callbacks, full streams, stops, failed attempts."""
+"""Test streams in trouble: errors in callbacks, full streams, stops, failed attempts."""
 
 import asyncio
 import gc
@@ -48,7 +48,7 @@ class LavishSide(Side):
 
 
 async def read_answer(reader: asyncio.StreamReader) -> int:
-    """Read one message; return its length."""
+    """Read one message, and return its length."""
     async with asyncio.timeout(20):
         length = int.from_bytes(await reader.readexactly(4), "big")
         await reader.readexactly(length)
@@ -58,7 +58,7 @@ async def read_answer(reader: asyncio.StreamReader) -> int:
 async def test_peer_stream_with_an_answer_in_progress_sends_a_second_answer(
     directory: Path,
 ) -> None:
-    """A follower may ask again before it has its answer; it must not wait for a lost one."""
+    """A follower may ask again before it has an answer, and must not wait for a lost one."""
     one = LavishSide(1, directory / "1", {2: directory / "2"})
     async with running(one):
         reader, writer = await asyncio.open_unix_connection(str(directory / "1"))
@@ -107,7 +107,7 @@ async def test_peer_listener_continues_after_lost_clients_and_too_many_open_file
 async def test_peer_listener_continues_after_a_socket_that_cannot_be_set_up(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On macOS a socket of a peer that has gone cannot be set up; the broker must continue."""
+    """On macOS a socket of a peer that has gone cannot be set up. The broker must continue."""
 
     class GoneSocket(socket.socket):
         def setsockopt(self, *_: Any) -> None:

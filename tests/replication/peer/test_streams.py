@@ -1,4 +1,4 @@
-"""Streams between brokers: accepted peers, replaced streams, and the effects of a broken one."""
+"""Test streams between brokers: accepted peers, replaced streams and broken ones."""
 
 import asyncio
 import signal
@@ -31,7 +31,7 @@ HELLO = struct.Struct(">I8sII")
 
 
 class Side:
-    """One broker's streams; it answers requests with their own content."""
+    """One broker's streams, which answer requests with their own content."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""A compacted topic: the last acknowledged value of each key, or a later one, stays.
+"""A compacted topic in which the last acknowledged value of each key, or a later one, stays.
 
 A writer counts up, key by key, and removes some keys, while the topic is compacted behind it. Keys
 are used for a while and then left alone, so that later writes do not hide a loss.

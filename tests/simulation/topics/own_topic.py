@@ -1,4 +1,4 @@
-"""Topics that lose records as they should, and that are deleted and made again.
+"""Topics that lose records as configured, and that are deleted and created again.
 
 The judge's checks are about logs that keep everything. Here one writer, which has several producers
 and uses one at a time, numbers its records; at the end each topic is read, and the differences from
@@ -38,7 +38,7 @@ class Drawn(NamedTuple):
 
 
 class OwnTopic:
-    """One such topic; `life` counts its deletions and its doubtful moments."""
+    """One such topic. `life` counts its deletions and its doubtful moments."""
 
     name: ClassVar[str]
 
@@ -61,23 +61,23 @@ class OwnTopic:
         raise NotImplementedError
 
     def sent(self, number: int, record: Drawn) -> None:
-        """Note that a record is on its way."""
+        """Record that a send is in flight."""
 
     def acknowledged(self, number: int, record: Drawn, offset: int) -> None:
         raise NotImplementedError
 
     def forget(self) -> None:
-        """Forget the records: the topic is another one now."""
+        """Forget the records, since the topic is recreated."""
         raise NotImplementedError
 
     def missing(self, found: Sequence[ConsumerRecord], starts: Mapping[int, int]) -> list[str]:
-        """Return the differences from the acknowledged records; `starts`: the log starts."""
+        """Return the missing acknowledged records. `starts` has the log start offsets."""
         raise NotImplementedError
 
     # -- being there
 
     async def make(self, cluster: VirtualCluster, admin: Admin) -> None:
-        """Make the topic; KafkaError if that fails."""
+        """Create the topic, or raise KafkaError."""
         factor = min(3, len(cluster.ids))
         with contextlib.suppress(TopicAlreadyExists):  # by a request whose answer was lost
             await admin.create_topic(
@@ -92,7 +92,7 @@ class OwnTopic:
             await asyncio.sleep(RETRY_S)
 
     async def make_anew(self, cluster: VirtualCluster, admin: Admin) -> None:
-        """Delete the topic and make it again, with as many attempts as needed."""
+        """Delete the topic and create it again, with as many attempts as needed."""
         self.forget()
         self._level_s.clear()
         self.life += 1
@@ -109,7 +109,7 @@ class OwnTopic:
                 await asyncio.sleep(RETRY_S)
 
     async def compare(self, cluster: VirtualCluster) -> list[str]:
-        """Read the topic, and return what is missing in two readings.
+        """Read the topic, and return the records missing in two readings.
 
         What is missing in one reading only was cleaned under the reader. The list is empty if the
         topic is not the one made last: a request came late.
@@ -130,7 +130,7 @@ class OwnTopic:
         ]
 
     def _missing_in(self, partition: int, log: PartitionLog) -> list[str]:
-        """Return what is missing in one replica."""
+        """Return the records missing in one replica."""
         found = [
             ConsumerRecord(self.name, partition, r.offset, 0, r.key, r.value, tuple(r.headers))
             for segment in log.segments
@@ -196,7 +196,7 @@ async def write(
     rng: random.Random,
     pace: float,
 ) -> None:
-    """Write until `stop()`, some records at a time; after an error with a new producer."""
+    """Write until `stop()`, some records at a time, and after an error with a new producer."""
     number, anew = 0, rng.choice(ANEW)
     async with Admin(cluster.bootstrap) as admin:
         while not stop():
@@ -230,7 +230,7 @@ async def write(
 async def _round(
     producer: Producer, topics: Sequence[OwnTopic], rng: random.Random, numbers: range
 ) -> None:
-    """Send one producer's records; they are acknowledged before another producer sends."""
+    """Send one producer's records. They are acknowledged before another producer sends."""
     sent: list[tuple[OwnTopic, int, Drawn, Any]] = []
     for number in numbers:
         for topic in topics:

@@ -1,4 +1,4 @@
-"""A topic with short retention: all records from the beginning of its log on are there."""
+"""A topic with short retention. All records from the start of its log on must exist."""
 
 import random
 from collections.abc import Mapping, Sequence

@@ -32,11 +32,11 @@ TOPIC_ID = bytes(range(16))
 
 
 class Crash(BaseException):
-    """A crash like kill -9: the objects in memory are never used again."""
+    """A crash like kill -9. The objects in memory are never used again."""
 
 
 def read_committed(log: PartitionLog) -> dict[bytes, bytes]:
-    """Return the state that Kafka's consumer builds: it drops aborted batches by the list."""
+    """Return the state of Kafka's consumer, which drops aborted batches by the list."""
     state: dict[bytes, bytes] = {}
     offset, end = log.log_start_offset, log.last_stable_offset
     last_seen = -1
@@ -119,7 +119,7 @@ class Driver:
         return info.first_offset
 
     def send(self, producer: int, pairs, compression: int, transactional: bool) -> None:
-        """Send a batch; producer 0 is plain, a transactional producer always transactional."""
+        """Send a batch. Producer 0 is plain, a transactional producer always transactional."""
         transactional = transactional and producer > 0
         if producer > 0 and not transactional and producer in self.open:
             transactional = True

@@ -1,4 +1,4 @@
-"""Compaction on a real log, case by case; test_cleaner_model.py checks that it is invisible."""
+"""Test compaction on a real log case by case. test_cleaner_model.py checks that it is invisible."""
 
 import errno
 import os
@@ -72,7 +72,7 @@ class Compacted:
         return info.first_offset
 
     def put_twice(self):
-        """Append a value and its successor, in a complete segment: something to clean."""
+        """Append a value and its successor in a complete segment, so that there is one to clean."""
         self.put((b"a", b"1"))
         self.put((b"a", b"2"))
         self.roll()
@@ -90,7 +90,7 @@ class Compacted:
         self.log.roll(NOW)
 
     def clean(self, now_ms=NOW) -> int:
-        """Clean; return how many groups were replaced."""
+        """Clean, and return how many groups were replaced."""
         self.roll()
         self.log.flushing.flush()
         return clean(self.cleaner, self.log, now_ms) or 0
@@ -256,7 +256,7 @@ def test_commit_marker_stays_as_long_as_its_records(compacted):
 
 
 def test_last_marker_of_a_producer_is_never_removed_by_cleaning(compacted):
-    """The marker bears the epoch that fences; without it a full replay would forget the fence."""
+    """The marker bears the epoch that fences. Without it a full replay would forget the fence."""
     compacted.mark(5, epoch=9)
     for now_ms in (NOW, NOW + 200, NOW + 400):
         compacted.put((b"y", b"1"))
@@ -499,7 +499,7 @@ def test_segment_group_that_is_not_swapped_in_leaves_no_files(compacted):
 
 
 def test_producer_snapshot_older_than_a_removed_marker_does_not_reopen_its_transaction(tmp_path):
-    """The transaction's marker has been removed; a replay from that snapshot would see no end."""
+    """The transaction's marker has been removed. A replay from that snapshot would see no end."""
     compacted = Compacted(tmp_path)
     compacted.put((b"z", b"1" * 600_000))
     compacted.put((b"a", b"1"), producer=(5, 0, 0), transactional=True)
@@ -545,7 +545,7 @@ def test_cleaner_chooses_the_log_with_the_highest_dirty_ratio(tmp_path):
 
 @pytest.mark.parametrize("is_deleted", [False, True])
 def test_log_cleaner_of_many_producers_plans_in_steps(compacted, is_deleted):
-    """A log may have many producers; meanwhile it is appended to, or deleted."""
+    """A log may have many producers. It is appended to, or deleted, meanwhile."""
     for producer_id in range(600):
         compacted.put((b"k", b"%d" % producer_id), producer=(producer_id, 0, 0))
     compacted.roll()
@@ -590,7 +590,7 @@ def finish(cleaner, steps):
 
 @pytest.mark.parametrize("steps_before", [1, 2, 3])
 def test_cleaning_that_notes_producers_in_steps_keeps_their_newest_batches(compacted, steps_before):
-    """A noted producer wrote again before the plan was made: its sequence was lost in a copy."""
+    """A noted producer wrote again before the plan was made. Its sequence was lost in a copy."""
     for producer_id in range(600):
         compacted.put((b"k%d" % producer_id, b"1"), producer=(producer_id, 0, 0))
     compacted.roll()
@@ -609,7 +609,7 @@ def test_cleaning_that_notes_producers_in_steps_keeps_their_newest_batches(compa
 
 
 def test_cleaning_keeps_the_batch_that_a_cut_would_make_the_newest(compacted):
-    """A batch above the high watermark may be cut; the one below is the producer's last then."""
+    """A batch above the high watermark may be cut. The one below is the producer's last then."""
     compacted.put((b"a", b"1"), producer=(7, 0, 0))
     compacted.put((b"a", b"2"))
     compacted.roll()

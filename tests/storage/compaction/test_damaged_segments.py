@@ -1,4 +1,4 @@
-"""A damaged byte in a segment that is compacted costs no record: the log is left as it is."""
+"""Test that compaction of a segment with a damaged byte loses no record."""
 
 import shutil
 from dataclasses import replace
@@ -48,7 +48,7 @@ def copy(directory, name):
 
 
 def cleaned_records(log):
-    """Return a reader's records after a cleaning; None where either of them meets damage."""
+    """Return a reader's records after a cleaning, or None where one of them finds damage."""
     try:
         if clean(LogCleaner(), log, 1) is None:
             return None

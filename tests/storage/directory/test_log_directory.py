@@ -1,4 +1,4 @@
-"""The data directory: its owner, the end of the last run, and its partitions."""
+"""Test the data directory: its owner, the end of the last run, and its partitions."""
 
 import errno
 import os
@@ -40,7 +40,7 @@ CONFIG = LogConfig()
 
 @pytest.fixture
 def opened(tmp_path):
-    """Open the directory of node 1 of cluster "c"; release the lock at the end."""
+    """Open the directory of node 1 of cluster "c", and release the lock at the end."""
     directories = []
 
     def open_directory(**options):
@@ -128,7 +128,7 @@ def beliefs(monkeypatch):
 
 
 def test_log_not_opened_since_a_power_cut_stays_marked_as_unrecovered(opened, beliefs):
-    """Found by simulation, shape power, seed 11: a metadata journal may name it only later."""
+    """A metadata journal may name the log only later (found by simulation, seed 11)."""
     first = opened()
     for partition in (0, 1):
         open_partition(first, partition=partition)
@@ -431,7 +431,7 @@ def checkpointed(directory, logs):
 def test_topic_recreated_under_an_old_name_inherits_no_checkpointed_offsets(
     opened, logs, directory
 ):
-    """Otherwise the old topic's deletions, commits and syncs would count for the new one."""
+    """Otherwise deletions, commits and syncs of the old topic would apply to the new one."""
     log = checkpointed(directory, logs)
     delete_partition(directory, "t", 0)
     log = open_partition(directory, topic_id=OTHER_ID)
@@ -481,7 +481,7 @@ def test_lowering_the_checkpointed_offsets_of_one_log_raises_no_others(batch, di
 def test_partition_that_leaves_and_returns_is_dirty_from_the_start_after_a_kill(
     directory, opened, logs
 ) -> None:
-    """A deleted key came back: below the old cleaned offset only tombstones were removed."""
+    """A deleted key came back. Below the old cleaned offset only tombstones were removed."""
     checkpointed(directory, logs)
     delete_partition(directory, "t", 0)
     assert OffsetCheckpoint(directory.path / CLEANED_OFFSETS).read() == {("t", 0): 9}

@@ -66,7 +66,7 @@ class Log:
         return verdict if isinstance(verdict, Duplicate) else self.write(header)
 
     def open_transaction(self, sequence: int, count: int = 1, **options) -> int:
-        """Append a verified transactional batch; return its offset."""
+        """Append a verified transactional batch, and return its offset."""
         header = batch(sequence, count, transactional=True, **options)
         guard = self.table.begin_verification(
             header.producer_id, header.producer_epoch, sequence, now_ms=NOW
@@ -223,7 +223,7 @@ def test_verification_guard_of_another_producer_is_refused(log):
 
 
 def test_producer_epoch_is_checked_before_the_verification_guard(log):
-    """KAFKA-19690: a fenced producer must learn that it is fenced, which it survives."""
+    """KAFKA-19690: the producer must get the fencing error, which it can handle."""
     log.open_transaction(0, epoch=1)
     log.mark(epoch=2, is_aborted=True)
     with pytest.raises(InvalidProducerEpoch):

@@ -1,4 +1,4 @@
-"""The producer state against the simplest possible model: a list of all that was ever written."""
+"""Test the producer state against the simplest model, a list of all written batches."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -53,7 +53,7 @@ class Model:
         return min(unstable)
 
     def judge(self, producer, epoch, sequence, count, transactional):
-        """Return "duplicate", "fenced", "refused" or "accepted"; a guard is always at hand."""
+        """Return "duplicate", "fenced", "refused" or "accepted". A guard is always at hand."""
         window = self.window(producer)
         known = self.epoch(producer)
         if epoch == known:

@@ -1,4 +1,4 @@
-"""The sparse indexes: Kafka's bytes, and searches that are right in memory and on disk."""
+"""Test the sparse indexes: Kafka's bytes, and searches that are right in memory and on disk."""
 
 import os
 from bisect import bisect_right

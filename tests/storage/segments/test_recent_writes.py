@@ -1,4 +1,4 @@
-"""The reads of recent writes from memory: the same bytes as in the file, or none."""
+"""Test the reads of recent writes from memory: the same bytes as in the file, or none."""
 
 from pathlib import Path
 from typing import cast

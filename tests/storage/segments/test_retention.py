@@ -421,7 +421,7 @@ def test_flush_overtaken_by_a_truncation_does_not_raise_the_recovery_point(logs)
 
 
 def test_appends_rolls_and_deletions_continue_during_a_flush_in_a_thread(logs):
-    """The log's own thread makes the jobs and notes their results; another thread runs them."""
+    """The log's own thread makes the jobs and notes their results. Another thread runs them."""
     log = logs.open(segment_bytes=500, retention_bytes=2000, file_delete_delay_ms=0)
     flushes = 0
     with ThreadPoolExecutor(1) as executor:
@@ -481,7 +481,7 @@ def test_flush_that_fails_marks_the_log_as_failed(logs, monkeypatch, log):
 
 
 def test_append_beyond_the_file_size_limit_fails_the_log_and_leaves_no_bytes(logs, batch, log):
-    """The kernel itself refuses: a file size limit lets part of the write through."""
+    """The kernel itself refuses. A file size limit lets part of the write through."""
     logs.lead(log, 3, producer_id=1, producer_epoch=0, base_sequence=0)
     size = log.segments.size_bytes
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)

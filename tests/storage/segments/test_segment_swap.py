@@ -1,4 +1,4 @@
-"""A compacted segment replaces older ones, at whatever moment a crash comes."""
+"""Test that a compacted segment replaces older ones, at whatever moment a crash happens."""
 
 import errno
 import shutil

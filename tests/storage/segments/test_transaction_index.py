@@ -1,4 +1,4 @@
-"""The aborted transactions of a segment: Kafka's bytes, and the entries that a fetch needs."""
+"""Test the aborted transactions of a segment: Kafka's bytes, and the entries that a fetch needs."""
 
 import errno
 import os
@@ -109,7 +109,7 @@ def entries_read(index, monkeypatch):
 
 
 def test_fetch_in_a_long_transaction_index_reads_only_the_needed_entries(index, entries_read):
-    """A reader that catches up reads each part of the index once: not quadratic."""
+    """A reader that catches up reads each part of the index once."""
     for number in range(5_000):
         index.append(AbortedTransaction(1, number * 10, number * 10 + 9, number * 10 + 10))
     for at in (0, 25_000, 49_900):
@@ -121,7 +121,7 @@ def test_fetch_in_a_long_transaction_index_reads_only_the_needed_entries(index, 
 def test_fetch_beside_a_long_transaction_skips_blocks_of_other_aborted_transactions(
     index, entries_read
 ):
-    """While it is open the last stable offset stands still, and marks no entry as the last."""
+    """The last stable offset does not advance meanwhile, and marks no entry as the last."""
     for number in range(5_000):
         index.append(AbortedTransaction(1, number * 10 + 5, number * 10 + 14, 3))
     index.append(AbortedTransaction(2, 3, 50_020, 50_021))
@@ -162,7 +162,10 @@ def test_transaction_index_with_a_marker_below_its_segment_is_detected(tmp_path)
 def test_read_start_is_lowered_to_the_first_offset_of_an_overlapping_aborted_transaction(
     logs, compacted
 ) -> None:
-    """Producer 7 commits one transaction and aborts the next, of two batches; 8 aborts beside."""
+    """Producer 7 commits one transaction and aborts the next of two batches.
+
+    Producer 8 aborts beside.
+    """
     config = {"segment_bytes": 1 << 20} | ({"is_compacted": True} if compacted else {})
     log = logs.open(**config)
     logs.lead_transaction(log, sequence=0)  # 0

@@ -1,4 +1,4 @@
-"""The server's halves of PLAIN and SCRAM: right and wrong passwords, altered and random bytes."""
+"""Test the server's halves of PLAIN and SCRAM: passwords, altered and random bytes."""
 
 import base64
 import hashlib

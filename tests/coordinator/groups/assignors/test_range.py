@@ -1,4 +1,4 @@
-"""The range assignor: complete, neighbouring, the same numbers of topics that are joined."""
+"""Test the range assignor: complete, neighbouring, the same numbers of topics that are joined."""
 
 from itertools import pairwise
 

@@ -75,7 +75,10 @@ class Waiting:
 
 @dataclass(eq=False)
 class ConsumerLog:
-    """Carries out turns; batches are committed by `commit`, at once unless `holds` is set."""
+    """A log that carries out turns.
+
+    Batches are committed by `commit`, immediately unless `holds`.
+    """
 
     settings: ConsumerGroupSettings = field(
         default_factory=lambda: ConsumerGroupSettings(
@@ -168,7 +171,7 @@ class ConsumerLog:
             self.execute(turn)
 
     def load_anew(self, kept: int = 0) -> None:
-        """Load the log in another coordinator; some waiting batches are in it, others are lost."""
+        """Load the log in another coordinator. Some waiting batches are in it, others are lost."""
         waiting, self.waiting = list(self.waiting), deque[Waiting]()
         for number, each in enumerate(waiting):
             if number < kept:
@@ -192,7 +195,7 @@ class ConsumerLog:
         self.execute(turn)
 
     def pass_time(self, delay_ms: int) -> None:
-        """Let time pass; every deadline on the way is handled at its own time."""
+        """Let time pass. Every deadline on the way is handled at its own time."""
         end_ms = self.now_ms + delay_ms
         while (next_ms := self.table.deadlines.next_ms) is not None and next_ms <= end_ms:
             self.now_ms = max(self.now_ms, next_ms)
@@ -213,7 +216,7 @@ class ConsumerLog:
         return self.table.consumers.beat(*who, client, replayed, turn)
 
     def ask(self, request: ConsumerHeartbeat) -> AnswerOnce:
-        """Send a heartbeat; an error that is raised is its answer."""
+        """Send a heartbeat. An error that is raised is its answer."""
         ticket, turn = AnswerOnce(), self.turn()
         beat = None if self.waiting else self.beat(request, turn)
         try:
@@ -230,7 +233,7 @@ class ConsumerLog:
 
 @dataclass(eq=False)
 class ObedientClient:
-    """A member that obeys its answers; `owned` is the set of partitions it reads."""
+    """A member that obeys its answers. `owned` is the set of partitions it reads."""
 
     log: ConsumerLog
     member_id: str

@@ -1,4 +1,4 @@
-"""Random members join, leave, die, lose answers, and revoke late; coordinators lose batches.
+"""Test random members that join, leave, die and revoke late while coordinators lose batches.
 
 Whatever happens, no partition has two owners among the members that were given it and were not
 removed, no member epoch decreases, and at rest each partition has one owner.
@@ -32,7 +32,7 @@ MEMBERS_MAX = 6
 
 
 class SlowClient(ObedientClient):
-    """A client that revokes late: it reads its `revokes` until then."""
+    """A client that revokes late. It reads its `revokes` until then."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -111,7 +111,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.clients)
     @rule(first=WHO, count=st.integers(1, MEMBERS_MAX), are_slow=st.booleans())
     def some_go_on(self, first: int, count: int, are_slow: bool) -> None:
-        """Send heartbeats as usual: answered, and after some time."""
+        """Send heartbeats as usual, after some time."""
         self.log.pass_time(INTERVAL_MS)
         for number in range(first, first + count):
             client = self.client(number)
@@ -135,7 +135,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.clients)
     @rule(who=WHO)
     def die(self, who: int) -> None:
-        """Let a client read on without a heartbeat; it counts until its member is removed."""
+        """Let a client continue to read without heartbeats until its member is removed."""
         self.client(who).is_gone = True
 
     @rule(count=st.integers(1, 4))
@@ -147,7 +147,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.log.waiting)
     @rule(kept=st.integers(0, 3))
     def coordinator_dies(self, kept: int) -> None:
-        """Let the coordinator die at any record; waiting batches are lost from their end."""
+        """Let the coordinator die at any record. Waiting batches are lost from their end."""
         self.log.load_anew(kept)
         for client in self.clients:
             client.waiting = None

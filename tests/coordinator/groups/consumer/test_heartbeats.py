@@ -1,4 +1,4 @@
-"""The heartbeats of consumer groups: fencing, records and answers."""
+"""Test the heartbeats of consumer groups: fencing, records and answers."""
 
 import re
 from typing import Any

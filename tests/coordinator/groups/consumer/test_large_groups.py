@@ -15,7 +15,10 @@ from .consumer_driver import ConsumerLog, ListedTopic, ObedientClient, settle, t
 def test_first_member_of_a_large_group_gets_an_epoch_above_zero(
     is_loaded_anew: bool,
 ) -> None:
-    """Its next heartbeat has only changed fields: with epoch 0 it would be refused."""
+    """The next heartbeat of the member has only changed fields.
+
+    With epoch 0 it would be refused.
+    """
     log = ConsumerLog()
     log.set_topic("t", 1_000)
     client = ObedientClient(log, "a")

@@ -1,4 +1,4 @@
-"""Regular expressions of clients: RE2's, bounded, resolved in short steps."""
+"""Test regular expressions of clients: RE2's, bounded, resolved in short steps."""
 
 import subprocess
 import sys

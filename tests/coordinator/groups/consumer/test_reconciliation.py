@@ -35,7 +35,7 @@ def after(state: int, epoch: int, assigned: Epochs, pending: Epochs = NOTHING) -
 
 @dataclass(frozen=True)
 class Case:
-    """A member, an event, and the expected assignment; None is no change at all.
+    """A member, an event and the expected assignment. None means no change.
 
     `held` are partitions of other members; the member's own are held, too.
     """

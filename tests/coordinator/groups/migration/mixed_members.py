@@ -45,7 +45,7 @@ LOST = (
 
 @dataclass(eq=False)
 class ClassicClient:
-    """One member; `owned` is the set of partitions it reads. Call `step` repeatedly."""
+    """One member. `owned` is the set of partitions it reads. Call `step` repeatedly."""
 
     log: ConsumerLog
     name: str
@@ -109,7 +109,7 @@ class ClassicClient:
             self.member_id = ""
 
     def _assigned(self, answer: JoinAnswer) -> dict[str, bytes]:
-        """Assign as a leader; a member keeps its partitions unless another one claims them."""
+        """Assign as a leader. A member keeps its partitions unless another one claims them."""
         if answer.leader != answer.member_id or answer.skip_assignment:
             return {}
         ids = sorted(member.member_id for member in answer.members)
@@ -174,7 +174,7 @@ class ClassicClient:
         return error
 
     def leave(self) -> int:
-        """Leave, in the way of the group's kind as the broker does."""
+        """Leave with the request that fits the type of the group at the broker."""
         leaving, turn = LeavingMember(member_id=self.member_id), self.log.turn()
         self.owned.clear()
         self.is_in = False

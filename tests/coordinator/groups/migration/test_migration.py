@@ -1,4 +1,4 @@
-"""Groups of members of both protocols: from classic to consumer and back, step by step."""
+"""Test groups of members of both protocols: from classic to consumer and back, step by step."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Registrations, deaths, returns, and their effects on partitions (ISR rules; KIP-903, 966)."""
+"""Test registrations, deaths and returns with their effects on the ISR (KIP-903, KIP-966)."""
 
 from dataclasses import replace
 
@@ -252,7 +252,7 @@ def after_power_cuts(*nodes: int, min_isr: int) -> MetadataCluster:
 
 
 def test_broker_with_an_empty_directory_never_becomes_the_last_known_replica() -> None:
-    """Its data directory was replaced, and before it registers again all nodes lose power."""
+    """The data directory of 3 was replaced. Before 3 registers again all nodes lose power."""
     cluster = after_power_cuts(min_isr=2)
     cluster.register(1, lost_power=True)
     assert lists(cluster) == (2, (2, 3), ()) and last_known_elr(cluster) == ()
@@ -279,7 +279,7 @@ def test_last_known_replicas_are_kept_until_the_isr_commits_without_them() -> No
 
 
 def test_election_waits_for_the_last_known_replica_that_left_last() -> None:
-    """1 lost records; later all lost power with synced logs, and 3 its directory."""
+    """1 lost records. Later all lost power with synced logs, and 3 lost its directory."""
     cluster = after_power_cuts(1, min_isr=3)
     cluster.die(2, 3)
     cluster.register(2, lost_power=True)
@@ -439,7 +439,7 @@ def test_fencing_a_broker_with_2000_leaders_is_one_small_command() -> None:
 
 
 def test_failed_replica_gets_a_new_leader_epoch_to_fetch_in(cluster: MetadataCluster) -> None:
-    """Its leader knows its former log end; it may be copied again, from nothing."""
+    """The leader knows the replica's former log end, but it may be copied again from nothing."""
     failed = FailReplicas(2, cluster.epoch(2), ((topic_id("t"), 0),))
     for _ in range(2):  # the second time it is not in the ISR any more
         before = cluster.partition("t")
@@ -457,7 +457,7 @@ def test_failed_replica_gets_a_new_leader_epoch_to_fetch_in(cluster: MetadataClu
 def test_failed_replica_outside_the_isr_is_removed_from_the_elr(
     cluster: MetadataCluster,
 ) -> None:
-    """It may be in the ELR: elected from there it could not serve, unnoticed."""
+    """The replica may be in the ELR. Elected from there it could not serve, unnoticed."""
     cluster.set_isr(1, 2)
     cluster.set_isr(1)
     assert lists(cluster) == (1, (1,), (2,))

@@ -1,4 +1,4 @@
-"""Configurations: changes, resources that may have them, and immediate effects."""
+"""Test configurations: changes, resources that may have them, and immediate effects."""
 
 import pytest
 

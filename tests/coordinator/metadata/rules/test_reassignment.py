@@ -1,4 +1,4 @@
-"""Reassignments (KIP-455): started, completed by the ISR, replaced, cancelled."""
+"""Test reassignments (KIP-455): started, completed by the ISR, replaced, cancelled."""
 
 import pytest
 

@@ -148,7 +148,7 @@ def test_raft_journal_recovery_after_any_crash_has_a_state_of_a_finished_commit(
 
 
 def test_raft_journal_segments_are_deleted_when_snapshots_cover_them(disk: DirectoryDisk) -> None:
-    """They go oldest first, never the current one, and the rest can be read."""
+    """The oldest segments are deleted first and the current one never. The rest stays readable."""
     journal, _ = open_journal(disk)
     for index in range(1, 200):
         journal.append_entry(0, index, 1, b"x" * 100)
@@ -169,7 +169,7 @@ def test_raft_journal_segments_are_deleted_when_snapshots_cover_them(disk: Direc
 def test_raft_journal_with_a_missing_segment_is_refused(
     tmp_path: Path, disk: DirectoryDisk
 ) -> None:
-    """It is noticed in the middle and at the beginning."""
+    """A missing segment is detected in the middle and at the beginning."""
     journal, _ = open_journal(disk)
     for index in range(1, 200):
         journal.append_entry(0, index, 1, b"x" * 100)
@@ -183,7 +183,7 @@ def test_raft_journal_with_a_missing_segment_is_refused(
 
 
 def test_raft_journal_seal_proves_that_the_last_frame_was_synced(disk: DirectoryDisk) -> None:
-    """Damage to the last commit looks like a torn tail, unless a seal follows it."""
+    """Damage to the last commit looks like a torn tail unless a seal follows it."""
     journal, _ = open_journal(disk)
     journal.append_entry(0, 1, 1, b"x" * 100)
     for seal in (False, True):

@@ -1,4 +1,4 @@
-"""A cluster of `up --secure`: its files, its logins, and the absence of its secrets."""
+"""Test a cluster of `up --secure`: its files, its logins, and the absence of its secrets."""
 
 import json
 import os

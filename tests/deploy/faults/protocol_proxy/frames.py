@@ -1,4 +1,4 @@
-"""Frames of requests and answers, made by the schemas."""
+"""Frames of requests and answers, encoded by the schemas."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A scripted broker for tests of a proxy's frames: it answers on demand."""
+"""A scripted broker for tests of a proxy's frames, which answers on demand."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -19,7 +19,7 @@ def sent(frame: bytes) -> bytes:
 
 
 class ScriptedBroker:
-    """A broker. heard: frames of all connections.
+    """A broker. `heard` has the frames of all connections.
 
     It answers each EndTxn with success, unless `answers` is False; other requests are left to the
     test.

@@ -1,4 +1,4 @@
-"""Frames through a proxy: in pieces, in order, held, lost, and at the end of a connection."""
+"""Test frames through a proxy: in pieces, in order, held, lost, and at the end of a connection."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""Answers with an error: every API and version that can, in every place for it."""
+"""Test answers with an error: every API and version that can, in every place for it."""
 
 import pytest
 

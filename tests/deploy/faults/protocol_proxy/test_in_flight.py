@@ -1,4 +1,4 @@
-"""Answers are sent in the order of their requests, also those that were made here."""
+"""Test that answers are sent in the order of their requests, also those of the proxy."""
 
 import pytest
 from hypothesis import given

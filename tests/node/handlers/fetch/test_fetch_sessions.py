@@ -1,4 +1,4 @@
-"""Fetch sessions (KIP-227): a client that names only changes gets as much as with full fetches."""
+"""Test fetch sessions (KIP-227). A client that names only changes gets the same records."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -224,7 +224,7 @@ async def test_fetch_session_next_answer_has_a_new_log_start_offset(broker: Lead
 async def test_read_committed_fetch_completes_when_the_transaction_ends(
     tmp_path: Path, min_bytes: int, is_open_before: bool
 ) -> None:
-    """The records were there before; the last stable offset moves."""
+    """The records are in the log before. Only the last stable offset advances."""
     broker = LeadingBroker(tmp_path, replicas=(1, 2), min_insync_replicas=2)
     client = Client(broker, isolation_level=1, min_bytes=min_bytes)
     producer = broker.connect()
@@ -317,7 +317,7 @@ async def test_fetch_session_refuses_the_later_of_two_requests_with_one_epoch(
 async def test_fetch_session_evicted_before_its_first_step_leaves_no_reference_cycle(
     broker: LeadingBroker,
 ) -> None:
-    """A place and its session form a cycle, and brokers make no full collection."""
+    """A queued partition and its session form a cycle, and brokers run no full collection."""
     topic = FetchTopic("t", None, all_at_start())
     opening = FetchRequest(0, 1, [topic], session_epoch=0)
     asked = session_fetch.begin(broker.connect(), opening, 12)
@@ -345,7 +345,7 @@ async def test_fetch_of_a_closed_client_leaves_no_waiting_operation(broker: Lead
 async def test_fetch_of_a_closed_client_with_many_partitions_leaves_no_waiting_operation(
     broker: LeadingBroker,
 ) -> None:
-    """Its fetch is released some turns later, and a record completes the fetch before."""
+    """The fetch is released some turns later, and an append completes it before."""
     share = SpentShare()
     Client(broker).send(all_at_start(), max_wait_ms=FOREVER_MS).abandon(share)
     await broker.write(0)

@@ -1,4 +1,4 @@
-"""Large fetches: of many partitions, of many bytes, or of one partition many times."""
+"""Test large fetches: of many partitions, of many bytes, or of one partition many times."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -33,7 +33,7 @@ MANY = PARTITIONS_AT_ONCE_MAX + 100
 async def test_fetch_that_names_a_partition_repeatedly_reads_it_once(
     tmp_path: Path, topics: int
 ) -> None:
-    """Its answer is in the place of the first entry, with the fields of the last, as in Kafka."""
+    """The answer is at the place of the first entry with the fields of the last, as in Kafka."""
     broker = LeadingBroker(tmp_path, partitions=2)
     for _ in range(3):
         await broker.write()
@@ -58,7 +58,7 @@ async def test_fetch_of_many_partitions_reads_in_slices(tmp_path: Path) -> None:
 async def test_fetch_of_small_batches_leaves_other_partitions_to_the_next_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_in_session: bool
 ) -> None:
-    """Each batch is checked: 100 partitions of them held the loop for half a second."""
+    """Each batch is checked, and 100 partitions of them held the loop for half a second."""
     monkeypatch.setattr(partition_reader, "LOOK_BATCHES_MAX", 3)
     broker = LeadingBroker(tmp_path, partitions=4)
     for partition in range(4):
@@ -87,7 +87,7 @@ async def test_fetch_of_many_partitions_completes_at_an_append_during_its_read(
 async def test_fetch_of_many_partitions_ends_when_its_client_closes(
     tmp_path: Path, turns: int
 ) -> None:
-    """It continued to wait for its max_wait_ms, 24 days at most."""
+    """The fetch continued to wait for its max_wait_ms, which may be 24 days."""
     broker = LeadingBroker(tmp_path, partitions=MANY)
     answer = broker.fetch(indexes=range(MANY), max_wait_ms=2**31 - 1)
     await settle(turns)
@@ -114,7 +114,7 @@ async def test_fetch_of_many_partitions_without_records_is_answered_at_the_deadl
 async def test_fetch_reads_at_most_half_of_the_free_memory_and_at_least_one_batch(
     broker: LeadingBroker, held_bytes: int, batches: int
 ) -> None:
-    """A read takes half of the free memory, but one batch at least, for progress."""
+    """The minimum of one batch guarantees progress."""
     for _ in range(8):
         await broker.write(size=10_000)
     connection = broker.connect()
@@ -197,7 +197,7 @@ async def test_fetch_repeated_after_its_session_was_evicted_is_answered(tmp_path
 async def test_fetch_repeated_with_its_session_lost_during_a_read_completes_at_an_append(
     tmp_path: Path, turns: int
 ) -> None:
-    """No record completed its wait, and some partitions were watched for ever."""
+    """An append did not complete the fetch, and some partitions were watched forever."""
     clock = StoppedClock()
     broker = LeadingBroker(tmp_path, partitions=MANY, replicas_clock=clock)
     connection = broker.connect()

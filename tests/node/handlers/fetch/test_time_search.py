@@ -1,4 +1,4 @@
-"""ListOffsets by time: it finds the first record that is not older, in steps."""
+"""Test ListOffsets by time, which finds the first record that is not older, in steps."""
 
 import asyncio
 from pathlib import Path

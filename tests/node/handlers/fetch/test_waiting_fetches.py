@@ -1,4 +1,4 @@
-"""Consumers that wait for bytes: committed records wake them, in any number of steps."""
+"""Test waiting consumers. Committed records wake them in any number of steps."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -67,7 +67,7 @@ async def test_waiting_fetch_with_large_min_bytes_counts_no_bytes_twice(
 async def test_waiting_fetch_completes_when_records_of_an_earlier_leader_are_committed(
     broker: LeadingBroker,
 ) -> None:
-    """This leader appends nothing; the first fetch of a follower moves the high watermark."""
+    """The leader appends nothing. The first fetch of a follower advances the high watermark."""
     hosted = broker.partition()
     hosted.follow(PartitionRegistration(replicas=(1, 2), isr=(1, 2), leader=2, leader_epoch=2))
     for n in range(2):

@@ -13,7 +13,7 @@ from oncelog.wire.errors import CoordinatorNotAvailable, KafkaError, NotCoordina
 
 
 class Shard(SimpleNamespace):
-    """A shard with a group; its appends are not committed yet."""
+    """A shard with a group. Its appends are not committed yet."""
 
     def __init__(self, group_id: str) -> None:
         group = SimpleNamespace(
@@ -26,7 +26,7 @@ class Shard(SimpleNamespace):
 
 
 class Groups:
-    """The shards of a broker; the first resigns, or fails, while it settles."""
+    """The shards of a broker. The first resigns, or fails, while it settles."""
 
     is_stopping = False
 

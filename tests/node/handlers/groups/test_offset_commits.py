@@ -44,7 +44,7 @@ def topics(*partitions: dict[str, object], name: str = "t", **more: object) -> l
 
 
 def commit(broker: GroupBroker, version: int = 9, **values: object) -> dict[object, int]:
-    """Commit; return the error of each topic and partition."""
+    """Commit, and return the error of each topic and partition."""
     question = {"group_id": "g", "generation_id_or_member_epoch": -1, "topics": topics()}
     return errors(broker.ask(COMMIT, version, question | values))
 
@@ -299,7 +299,7 @@ def test_txn_offset_commit_error_of_the_transaction_coordinator_depends_on_the_v
 
 
 def test_txn_offset_commit_overtaken_by_its_marker_is_refused(broker: GroupBroker) -> None:
-    """They are verified, but the transaction ended meanwhile: the late offsets open nothing."""
+    """The offsets are verified, but their transaction ended meanwhile."""
 
     def end() -> None:
         if len(broker.verifier.questions) == 1:
@@ -315,7 +315,7 @@ def test_txn_offset_commit_overtaken_by_its_marker_is_refused(broker: GroupBroke
 def test_txn_offset_commit_of_the_next_transaction_may_precede_the_last_marker(
     broker: GroupBroker,
 ) -> None:
-    """Its coordinator answers after that marker is written, which invalidates the guard."""
+    """The coordinator answers after the last marker is written, which invalidates the guard."""
     assert txn_commit(broker, 5) == {("t", 0): 0}
     markers = iter([1])
     broker.verifier.meanwhile = lambda: [broker.groups.mark(7, epoch) for epoch in markers]

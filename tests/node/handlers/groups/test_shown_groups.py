@@ -13,7 +13,7 @@ TOPICS = [f"topic-{number}" for number in range(10 * MADE_A_STEP)]
 
 
 class CountedAccess:
-    """Access to all topics but one; it counts the checks between two steps."""
+    """Access to all topics but one, which counts the checks between two steps."""
 
     principal = Principal("User", "alice")
 

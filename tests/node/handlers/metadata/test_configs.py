@@ -132,7 +132,7 @@ def test_describe_configs_shows_a_topics_values_as_parsed(broker: FakeBroker) ->
 
 
 def test_describe_configs_shows_values_of_all_brokers_as_kafka_does() -> None:
-    """A broker's value is parsed; the cluster's resource and synonyms keep the original text."""
+    """A broker's value is parsed. The cluster's resource and synonyms keep the original text."""
     broker = FakeBroker()
     broker.create("a")
     assert alter(broker, change(BROKER, "", ("log.preallocate", SET, " TRUE ")))[0][0] == 0
@@ -148,7 +148,7 @@ def test_describe_configs_shows_values_of_all_brokers_as_kafka_does() -> None:
 
 
 def test_create_topics_answers_with_values_as_typed() -> None:
-    """Apache Kafka 4.4 does the same: it parses values in DescribeConfigs only."""
+    """Apache Kafka 4.4 does the same, and parses values in DescribeConfigs only."""
     answer = FakeBroker().ask(
         19,
         7,

@@ -71,7 +71,7 @@ async def test_shared_answer_is_computed_once_for_requests_without_a_change_betw
 
 
 async def test_shared_answer_requested_after_a_change_has_the_new_state() -> None:
-    """They share the one computation that begins when the running one has ended."""
+    """The requests share the one computation that begins when the running one has ended."""
     asked = Asked()
     before = asked.ask()
     await settle()
@@ -202,7 +202,7 @@ async def test_shared_metadata_of_all_topics_omits_one_deleted_meanwhile(
 
 
 async def test_shared_metadata_by_id_requested_after_a_change_shows_it(broker: FakeBroker) -> None:
-    """It may join the computation of an earlier request that has not begun."""
+    """The request may join the computation of an earlier one that has not begun."""
     create(broker, "wide", MANY)
     ids = [name.ljust(16) for name in (b"wide", b"new")]
     question = {"topics": [{"name": None, "topic_id": each} for each in ids]}
@@ -217,7 +217,7 @@ async def test_shared_metadata_by_id_requested_after_a_change_shows_it(broker: F
 async def test_shared_metadata_for_closed_clients_is_not_computed(
     broker: FakeBroker, computed: list[int]
 ) -> None:
-    """Else different requests of clients that close at once would delay all others."""
+    """Otherwise requests of clients that close immediately would delay all others."""
     create(broker, "wide", MANY)
     contexts = [RequestContext(broker.services, number, "127.0.0.1") for number in range(20)]
     more = {"allow_auto_topic_creation": False}

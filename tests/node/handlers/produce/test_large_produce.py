@@ -1,4 +1,4 @@
-"""A produce of many partitions: appended in parts, in its order, and answered once."""
+"""Test a produce of many partitions: appended in parts, in its order, and answered once."""
 
 import asyncio
 import gc
@@ -121,7 +121,7 @@ def test_large_produce_with_an_error_of_the_request_fails_all_its_parts(
     tmp_path: Path, acks: int, transactional_id: str | None
 ) -> None:
     def batch(index: int) -> bytearray:
-        """Return a batch of one of two producers; the first parts are plain."""
+        """Return a batch of one of two producers. The first parts are plain."""
         fields: dict[str, Any] = {"producer_epoch": 0, "base_sequence": 0}
         if index >= CREATED - 10:
             fields |= {"transactional": True, "producer_id": 7 + index % 2}
@@ -168,7 +168,7 @@ async def test_large_produce_of_a_closed_connection_is_not_decoded(tmp_path: Pat
 
 @pytest.mark.parametrize("turns", [1, 2, 3, 4])
 async def test_large_produce_of_a_closed_connection_is_freed(tmp_path: Path, turns: int) -> None:
-    """No cycle holds it: brokers make no full collection, and it may have 100 MB."""
+    """No cycle holds the request, since brokers run no full collection. It may have 100 MB."""
     context = LeadingBroker(tmp_path).connect()
     context.broker.work = SlicedWork(clock=count(0.0, 0.0015).__next__)  # two steps in a turn
     body = bytearray(request(9))

@@ -1,4 +1,4 @@
-"""The answers to produces: a partition for each batch, in the order of the request."""
+"""Test the answers to produces, with a partition for each batch in the order of the request."""
 
 import dataclasses
 from collections.abc import AsyncIterator
@@ -54,7 +54,7 @@ async def test_produce_that_names_a_partition_twice_answers_each_batch(
 async def test_produce_waiting_for_replicas_keeps_no_request_memory(
     tmp_path: Path,
 ) -> None:
-    """Else the frames of all produces in flight are held: 60 MB a broker under load."""
+    """Otherwise the frames of all produces in flight are held, 60 MB a broker under load."""
     broker = LeadingBroker(tmp_path, partitions=2, replicas=(1, 2), min_insync_replicas=2)
     wanted = [ProducePartition(0, plain()), ProducePartition(1, plain()[:-1])]
     request = ProduceRequest(None, -1, 60_000, [ProduceTopic("t", None, wanted)])
@@ -140,7 +140,7 @@ async def test_produce_of_many_records_delays_only_its_own_connection(tmp_path: 
 async def test_produce_of_an_abandoned_request_stops_validating_its_records(
     compacted: LeadingBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A client that times out and sends them again would make the work grow for ever."""
+    """A client that times out and sends the records again would make the work grow forever."""
     begun = []
 
     async def contents(batch: memoryview, header: BatchHeader) -> bytes:
@@ -177,7 +177,10 @@ async def test_transactional_produce_of_many_records_is_validated_before_its_ver
 async def test_produce_of_few_records_with_many_headers_is_validated_in_slices(
     compacted: LeadingBroker, batches: int, headers: int
 ) -> None:
-    """At once they held the loop for seconds: each batch decompresses to 32 kB of headers."""
+    """Validated at once, the headers held the loop for seconds.
+
+    Each batch decompresses to 32 kB.
+    """
     one = encode_batch([Record(0, 0, b"k", None, (("", None),) * headers)], compression=ZSTD)
     wanted = [(0, bytearray(one)) for _ in range(batches)]
     answer = compacted.put(wanted)
@@ -189,7 +192,7 @@ async def test_produce_of_few_records_with_many_headers_is_validated_in_slices(
 async def test_produce_error_names_records_of_only_a_few_batches_with_invalid_timestamps(
     tmp_path: Path,
 ) -> None:
-    """Naming those of a request with thousands takes too long."""
+    """Naming the records of a request with thousands of batches takes too long."""
     one = encode_batch([Record(i, 0, b"k", None) for i in range(100)])
     broker = LeadingBroker(tmp_path, log_config={"timestamp_before_max_ms": 1000000})
     wanted = [(0, bytearray(one)) for _ in range(4)]
@@ -240,7 +243,7 @@ async def test_produce_with_full_validation_refuses_undecodable_records(
 async def test_produce_of_an_appended_batch_is_a_duplicate_whatever_changed_since(
     tmp_path: Path, acks: int, change: dict[str, object]
 ) -> None:
-    """Its first answer was lost. Kafka refuses it, although it is in the log."""
+    """The first answer was lost. Kafka refuses the retry, although the batch is in the log."""
     broker = LeadingBroker(tmp_path, replicas=(1, 2), min_insync_replicas=2)
 
     def batches(sequence: int) -> list[tuple[int, bytearray]]:
@@ -265,7 +268,7 @@ async def test_produce_of_an_appended_batch_is_a_duplicate_whatever_changed_sinc
 async def test_produce_retry_to_a_former_leader_is_not_validated_there(
     tmp_path: Path, change: dict[str, object]
 ) -> None:
-    """Its new leader may have it: an error of its records would mean that it was not written."""
+    """The new leader may have the batch. A record error would mean that it was not written."""
     broker = LeadingBroker(tmp_path, replicas=(1, 2), min_insync_replicas=2)
     record = Record(0, SystemClock.wall_ms() - 1000, None, b"v")
     data = encode_batch([record], producer_id=7, producer_epoch=0, base_sequence=0)

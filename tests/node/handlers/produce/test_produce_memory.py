@@ -23,7 +23,7 @@ from ...leading_broker import LeadingBroker, batch, plain
 def send(
     broker: LeadingBroker, records: bytearray, transactional_id: str | None = None
 ) -> tuple[bytearray, PendingAnswer]:
-    """Send a produce that waits; return its frame and its pending answer."""
+    """Send a produce that waits, and return its frame and its pending answer."""
     wanted = ProduceTopic("t", None, [ProducePartition(0, records)])
     body = produce.encode_request(ProduceRequest(transactional_id, -1, 60_000, [wanted]), 9)
     frame = bytearray(encode_request_header(PRODUCE, 9, 1, "test") + b"".join(body))
@@ -63,7 +63,7 @@ async def test_produce_that_waited_is_freed_after_its_answer(tmp_path: Path, end
 async def test_produces_with_acks_zero_are_appended_after_their_client_closed(
     tmp_path: Path,
 ) -> None:
-    """No client repeats requests that it sent before its connection was closed, as in Kafka."""
+    """A client repeats no requests with acks=0 after its connection was closed, as in Kafka."""
     broker = LeadingBroker(tmp_path, log_config={"is_compacted": True})
     server = KafkaServer(broker.dispatcher, broker.services, logging.getLogger("oncelog.test"))
     await server.start(plain_listener())
@@ -82,7 +82,7 @@ async def test_produces_with_acks_zero_are_appended_after_their_client_closed(
 
 
 async def test_produce_in_a_queue_is_dropped_with_its_connection(tmp_path: Path) -> None:
-    """The memory budget no longer counts it then, even if the coordinator takes long."""
+    """The memory budget no longer counts the produce, even if the coordinator takes long."""
     broker = LeadingBroker(tmp_path)
     broker.verifier.hold = True
     frame, answer = send(broker, batch(0), "tx")

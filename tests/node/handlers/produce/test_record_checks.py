@@ -50,7 +50,7 @@ def headed(
 
 
 def stored(broker: LeadingBroker) -> BatchHeader:
-    """Return the header of the last batch in the log; check its checksum."""
+    """Return the header of the last batch in the log, and check its checksum."""
     batch = batches_in(broker.log())[-1]
     header = decode_header(batch)
     check_crc(batch, 0, header)
@@ -128,7 +128,7 @@ async def test_batch_with_a_negative_record_count_does_not_extend_the_validation
 async def test_batch_without_a_maximum_timestamp_gets_that_of_its_records(
     tmp_path: Path, count: int, compression: int, level: RecordCheck
 ) -> None:
-    """Sarama wrote -1 until 2025: retention deleted fresh records, and no search found them."""
+    """Sarama wrote -1 until 2025. Retention deleted fresh records, and no search found them."""
     broker, now_ms = leading(tmp_path, level), SystemClock.wall_ms()
     times = [now_ms - 5] * count
     times[1] = now_ms

@@ -1,4 +1,4 @@
-"""Wrong maximum timestamps of a client, on three brokers: replicas stay equal, records stay."""
+"""Test wrong maximum timestamps of a client on three brokers. Replicas stay equal."""
 
 import asyncio
 import dataclasses

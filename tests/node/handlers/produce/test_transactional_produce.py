@@ -141,7 +141,7 @@ async def test_transactional_produce_refused_by_verification_is_not_appended_and
 async def test_transactional_produce_verified_after_the_marker_opens_no_transaction(
     broker: LeadingBroker,
 ) -> None:
-    """The produce was late, and the transaction is over: the answer is outdated (KIP-890)."""
+    """The produce was late, and the transaction is over. The answer is outdated (KIP-890)."""
     broker.verifier.hold = True
     late = broker.produce(broker.connect(), {0: batch(0)})
     await settle()
@@ -161,7 +161,7 @@ async def test_transactional_produce_verified_after_the_marker_opens_no_transact
 async def test_transactional_produce_of_the_next_transaction_may_be_verified_before_the_last_marker(
     tmp_path: Path,
 ) -> None:
-    """The coordinator answers after the markers are written; one invalidates the guard."""
+    """The coordinator answers after the markers are written. One invalidates the guard."""
     broker = LeadingBroker(tmp_path, partitions=2)
     connection = broker.connect()
     first = broker.produce(connection, {0: batch(0), 1: batch(0)}, version=12)
@@ -205,7 +205,7 @@ async def test_transactional_produce_with_repeatedly_lost_guards_gets_a_retriabl
 async def test_transactional_produce_of_a_fenced_producer_is_refused_without_verification(
     broker: LeadingBroker,
 ) -> None:
-    """The time-out raised the epoch; the paused producer wakes up (KAFKA-19690)."""
+    """The time-out raised the epoch. The paused producer wakes up (KAFKA-19690)."""
     connection = broker.connect()
     assert await broker.produce(connection, {0: batch(0)}).errors() == {0: E.NONE}
     assert await broker.mark(7, 1, commits=False) == [E.NONE]
@@ -470,7 +470,7 @@ async def test_transactional_produce_of_a_closed_connection_is_not_appended(
 async def test_transactional_produce_with_a_marker_before_one_part_is_verified_again(
     tmp_path: Path,
 ) -> None:
-    """A late repetition invalidated the guard before the part's slice: INVALID_TXN_STATE."""
+    """A late repetition invalidated the guard before the part, which got INVALID_TXN_STATE."""
     partitions = 2 * PARTITIONS_MAX + 50
     last = partitions - 1
     marking: list[asyncio.Task[list[int]]] = []
@@ -495,7 +495,7 @@ async def test_transactional_produce_with_a_marker_before_one_part_is_verified_a
 async def test_transactional_produce_after_a_marker_behind_a_large_one_is_verified_again(
     tmp_path: Path,
 ) -> None:
-    """Both were in one question, and slices of the first were appended after its answer."""
+    """Both were verified together, and parts of the first were appended after its answer."""
     last = PARTITIONS_MAX + 50
     marking: list[asyncio.Task[list[int]]] = []
     broker = LeadingBroker(tmp_path, partitions=last + 1)

@@ -1,4 +1,4 @@
-"""The APIs of transactions by version: the calls of the coordinator, and the answers."""
+"""Test the APIs of transactions by version: the calls of the coordinator, and the answers."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

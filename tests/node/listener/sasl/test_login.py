@@ -1,4 +1,4 @@
-"""The table of a login: its states, its refusals, and logging in again (KIP-368)."""
+"""Test the table of a login: its states, its refusals, and logging in again (KIP-368)."""
 
 from collections.abc import Mapping
 

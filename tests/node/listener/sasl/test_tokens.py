@@ -1,4 +1,4 @@
-"""Tokens of OAUTHBEARER: accepted and refused ones, with their clients."""
+"""Test tokens of OAUTHBEARER: accepted and refused ones, with their clients."""
 
 import asyncio
 import base64

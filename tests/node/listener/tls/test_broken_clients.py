@@ -1,4 +1,4 @@
-"""Clients that break TLS after their handshake: their requests, and the bounds of their cost."""
+"""Test clients that break TLS after their handshake, and the bounds of their cost."""
 
 import asyncio
 import ctypes
@@ -113,7 +113,7 @@ async def test_tls_bytes_after_the_close_of_a_client_are_not_kept(
 
 
 def change_keys(port: int, times: int) -> int:
-    """Request changes of keys by OpenSSL itself without reading; return their number."""
+    """Request key updates by OpenSSL without reading, and return their number."""
     path = ctypes.util.find_library("ssl")
     if path is None or not ssl.HAS_TLSv1_3:
         pytest.skip("there is no OpenSSL to load")

@@ -1,4 +1,4 @@
-"""The certificates of a listener: PEM in files and in values, changed files, and refusals."""
+"""Test the certificates of a listener: PEM in files and in values, changed files, and refusals."""
 
 import contextlib
 import logging

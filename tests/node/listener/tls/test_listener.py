@@ -1,4 +1,4 @@
-"""A listener with TLS on a real loop: its answers, its refusals, and its memory."""
+"""Test a listener with TLS on a real loop: its answers, its refusals, and its memory."""
 
 import asyncio
 import contextlib
@@ -85,7 +85,7 @@ async def test_tls_answer_that_is_not_read_is_counted_and_sent_later(
 
 
 async def test_tls_answer_that_is_large_is_encrypted_in_slices(certificates: Certificates) -> None:
-    """The answer is encrypted in slices: between any two of them the loop turns."""
+    """Between any two slices the loop turns."""
     async with serving(certificates) as bench:
         client = await bench.connect("SSL", ssl=certificates.client())
         turns, is_running = 0, True

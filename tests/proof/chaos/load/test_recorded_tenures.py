@@ -1,4 +1,4 @@
-"""The record of a consumer group's member: its partitions, and the epochs of its answers."""
+"""Test the record of a consumer group's member: its partitions, and the epochs of its answers."""
 
 from typing import Any
 

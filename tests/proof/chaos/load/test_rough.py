@@ -1,4 +1,4 @@
-"""The batches of rough clients: a false header under a right checksum, or a wrong checksum."""
+"""Test the batches of rough clients: a false header under a right checksum, or a wrong checksum."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""The demo of transfers on real nodes: short with few faults; whole, and with parts removed."""
+"""Test the demo of transfers on real nodes with few faults, and as a whole."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""J3: the log decides the outcome of a transaction whose outcome is unknown."""
+"""Test J3: the log decides the outcome of a transaction without a known outcome."""
 
 import pytest
 

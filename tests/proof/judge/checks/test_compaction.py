@@ -1,10 +1,10 @@
-"""A compacted partition keeps the newest record of each key: the removed ones are not lost."""
+"""Test that records removed by the compaction of a partition are not counted as lost."""
 
 from ..small_history import SmallHistory
 
 
 def _story(*, is_compacted: bool) -> set[str]:
-    """Judge four records of a transaction and a copy of the first; the first two were cleaned."""
+    """Judge four records of a transaction and a copy of the first. The first two were cleaned."""
     story = SmallHistory()
     transaction = story.recorder.begin(1, "payments", 7, 0)
     for at in range(4):

@@ -1,4 +1,4 @@
-"""G1 to G3: members of a consumer group have partitions, epochs and commits one after the other."""
+"""Test G1 to G3: group members hold partitions, epochs and commits one after the other."""
 
 import pytest
 
@@ -62,7 +62,7 @@ def test_partition_passed_around_the_group_is_held_once_at_a_time() -> None:
 
 
 def test_late_poll_of_a_stopped_member_is_no_second_owner() -> None:
-    """The session ended while it was stopped: the answer to its poll says so."""
+    """The session ended while the member was stopped, as the answer to its poll shows."""
     members = Members()
     given_ns = members.story.recorder.now_ns()
     second = members.takes(7, epoch=2)

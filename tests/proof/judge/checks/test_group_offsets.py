@@ -1,4 +1,4 @@
-"""A6: plain commits of a group's members stay, and a partition has one owner at a time."""
+"""Test A6: plain commits of members are kept, and a partition has one owner at a time."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""J6: a session begins where it was assigned, and leaves nothing out there either."""
+"""Test J6: a session begins where it was assigned, and skips no record there."""
 
 import pytest
 

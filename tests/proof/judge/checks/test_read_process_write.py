@@ -1,4 +1,4 @@
-"""A5: a group's offsets are those that its transactions committed."""
+"""Test A5: the offsets of a group are those that its transactions committed."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from ..small_history import FAIL, INFO, OK, OpOutcome, SmallHistory
 
 
 class Job:
-    """Six inputs, each at its own offset; transactions commit [low, high) of them."""
+    """Six inputs, each at its own offset. Transactions commit [low, high) of them."""
 
     def __init__(self, *, inputs: int = 6, start: int = 0) -> None:
         self.story = SmallHistory()
@@ -18,7 +18,7 @@ class Job:
         self.story.end("in/0", inputs, start=start)
 
     def did(self, low: int, high: int, outcome: OpOutcome = OK, *, is_shown: bool = True) -> None:
-        """Add a transaction that made an output of each input."""
+        """Add a transaction that wrote an output of each input."""
         story, add = self.story, self.story.recorder.add
         transaction = story.recorder.begin(3, "job")
         for at in range(low, high) if outcome is not INFO else ():

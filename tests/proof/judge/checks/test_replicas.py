@@ -1,4 +1,4 @@
-"""W2: a replica that has lost everything differs from one that has not."""
+"""Test W2: a replica that lost its whole log differs from an unaffected one."""
 
 from ..small_history import SmallHistory
 

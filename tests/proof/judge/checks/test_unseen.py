@@ -1,4 +1,4 @@
-"""J5: acknowledged records are there at the end, even if the whole log is gone."""
+"""Test J5: acknowledged records exist at the end, even if the whole log is gone."""
 
 from ..small_history import SmallHistory
 

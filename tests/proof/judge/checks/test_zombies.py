@@ -1,4 +1,4 @@
-"""A4: an acknowledged fence holds, whichever producer ids the clients report."""
+"""Test A4: an acknowledged fence is final, whichever producer ids the clients report."""
 
 from ..small_history import OK, SmallHistory
 

@@ -1,4 +1,4 @@
-"""Recordings are read back: sealed or not, after a kill, from several processes at once."""
+"""Test that recordings are read back, sealed or not, after a kill and from several processes."""
 
 import os
 import signal
@@ -150,7 +150,7 @@ def test_history_file_of_a_foreign_format_is_refused(tmp_path: Path) -> None:
 
 
 def test_history_recorder_row_costs_few_calls(tmp_path: Path) -> None:
-    """The calls of Python and C are counted; the rows of a chunk share the cost of its write."""
+    """The calls of Python and C are counted. The rows of a chunk share the cost of its write."""
     recorder, rows = Recorder.open(tmp_path), 1_000
     process = recorder.new_process()
 

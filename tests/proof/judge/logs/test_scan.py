@@ -1,4 +1,4 @@
-"""The files of real nodes are judged: sound ones pass, a falsified one is named."""
+"""Test that files of real nodes pass when undamaged, and a falsified one is named."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The audit judges a live topic from the protocol alone: on paper, and on real nodes."""
+"""Test the audit of a live topic by the protocol alone, in memory and on real nodes."""
 
 import asyncio
 import json

@@ -65,7 +65,7 @@ class Application:
         )  # fmt: skip
 
     def join(self, waits_s: float = 0.0) -> Iterator[s.Sighting]:
-        """Join the group. waits_s: until the others have come, too."""
+        """Join the group, and wait `waits_s` until the others have joined."""
         yield self.sign("JoinGroup")
         self.at_s += waits_s
         yield s.SeenJoin(**self.at(self.reader), group=GROUP)
@@ -118,7 +118,7 @@ class Application:
         )
 
     def copy(self, commit_s: float, records: int = 3) -> Iterator[s.Sighting]:
-        """Run one cycle without a transaction; its offsets are committed at that time."""
+        """Run one cycle without a transaction, with its offsets committed at that time."""
         yield from self.fetch(records)
         for offset in range(self.offset, self.offset + records):
             yield self.produce(offset)
@@ -147,7 +147,7 @@ class Application:
     def transaction(
         self, records: int = 3, *, is_commit: bool = True, with_offsets: bool = True
     ) -> Iterator[s.Sighting]:
-        """Run one cycle: fetch, write, offsets, end. After an abort the offset stays."""
+        """Run one cycle of fetch, write, offsets and end. After an abort the offset stays."""
         first = self.offset
         yield from self.fetch(records)
         for offset in range(first, first + records):

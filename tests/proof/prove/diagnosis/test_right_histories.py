@@ -71,7 +71,7 @@ def aborts_then_tries_again_with_other_values() -> History:
 
 
 def rebalances_then_aborts() -> History:
-    """The partition is another instance's before the abort is sent: nothing to go back to."""
+    """Another instance owns the partition before the abort is sent, so no seek is needed."""
     app = Application()
     yield from app.start()
     yield from app.run(3)
@@ -85,7 +85,10 @@ def rebalances_then_aborts() -> History:
 
 
 def aborts_then_reads_again_under_load() -> History:
-    """It reads from the last Fetch's position; under load not all records are decoded."""
+    """The application reads from the last Fetch's position.
+
+    Not all records are decoded under load.
+    """
     app = yield from started()
     yield from app.run(2)
     first = app.offset
@@ -146,7 +149,7 @@ def aborts_early_and_goes_on_in_one_partition() -> History:
 
 
 def another_broker_brings_more(**fields: Any) -> History:
-    """The Fetch of the aborted inputs waits in a long poll; both partitions' offsets are sent."""
+    """The Fetch of the aborted inputs waits in a long poll. Both partitions' offsets are sent."""
     app = yield from started(**fields)
     other = replace(app, partition=1, offset=40)
     yield from app.run(2)
@@ -173,7 +176,7 @@ def aborts_other_keys_while_another_broker_brings_more() -> History:
 
 
 def aborts_what_came_in_a_rush() -> History:
-    """Keys come again; those of the aborted input were not decoded, but of earlier records."""
+    """Keys come again. Those of the aborted input were not decoded, but of earlier records."""
     app = yield from started()
     other = replace(app, partition=1, offset=40)
     yield from app.run(2)
@@ -203,7 +206,7 @@ def aborts_then_rebalances() -> History:
 
 
 def ids_by_input_partition_before_kip_447() -> History:
-    """No generation, no require_stable: InitProducerId of the partition's id fences instead."""
+    """InitProducerId of the partition's id fences in place of generation and require_stable."""
     one = Application(name="copy-orders-0", is_fenced=False, is_stable=False, version=1)
     two = replace(
         one, instance="instance-2", name="copy-orders-1", partition=1,
@@ -259,7 +262,7 @@ def two_threads_two_ids() -> History:
 
 
 def zombie_that_wakes_once() -> History:
-    """Its id was taken over after its session; it learns of that with its first request."""
+    """The id was initialized by another producer, which the zombie learns by its first request."""
     one = yield from started(name="billing")
     yield from one.run(3)
     yield from one.fetch()
@@ -274,7 +277,7 @@ def zombie_that_wakes_once() -> History:
 
 
 def zombies_that_wake_again_and_again() -> History:
-    """It is paused just before another one takes the id, each time."""
+    """The producer is paused each time just before another one initializes the id."""
     one = Application(name="billing")
     yield from one.start()
     for number in range(3):
@@ -328,7 +331,7 @@ def commits_what_came_in_a_rush() -> History:
 
 
 def commits_when_it_is_revoked() -> History:
-    """Some commits happen to be 5 s apart; a rebalance is LeaveGroup and JoinGroup here."""
+    """Some commits happen to be 5 s apart. A rebalance is LeaveGroup and JoinGroup here."""
     chance = random.Random(3)
     app = yield from started(name="", step_s=0.001)
     for _ in range(60):
@@ -338,7 +341,7 @@ def commits_when_it_is_revoked() -> History:
 
 
 def upserting_sink() -> History:
-    """It writes a database, and commits by hand, at a steady pace."""
+    """The application writes to a database and commits by hand at a steady pace."""
     app = Application(name="", producer_id=-1)
     for connection in app.connections:
         yield s.SeenOpened(**app.at(connection))
@@ -363,7 +366,7 @@ def input_without_transactions_read_uncommitted() -> History:
 
 
 def lost_answers_of_an_idempotent_producer() -> History:
-    """It sends again with the same producer id."""
+    """The producer sends again with the same producer id."""
     app = yield from started()
     for offset in range(5):
         yield app.produce(offset, name="", topic="audit")
@@ -373,7 +376,7 @@ def lost_answers_of_an_idempotent_producer() -> History:
 
 
 def restarted_with_a_plain_producer() -> History:
-    """The successor sends the dead process's unanswered records: not the same process."""
+    """The successor is another process and sends the unanswered records of the dead one."""
     for producer_id in (7, 8, 9):
         app = yield from started(producer_id=producer_id, name="", at_s=100.0 * producer_id)
         yield app.produce(1)
@@ -408,7 +411,7 @@ def state_that_is_rebuilt() -> History:
 
 
 def commits_each_batch_after_a_slow_start() -> History:
-    """Its first batch comes about five seconds after its start, and is committed at once."""
+    """The first batch arrives about five seconds after the start, and is committed immediately."""
     for life in range(5):
         app = yield from started(name="", at_s=100.0 + 20 * life, step_s=0.01, offset=9 * life)
         app.at_s += 4.9
@@ -418,7 +421,7 @@ def commits_each_batch_after_a_slow_start() -> History:
 
 
 def works_on_while_its_coordinator_is_gone() -> History:
-    """No heartbeat reaches the coordinator for longer than a session; each transaction is short."""
+    """No heartbeat reaches the coordinator for longer than a session. Each transaction is short."""
     app = yield from started()
     for _ in range(60):
         for each in app.transaction():
@@ -428,7 +431,7 @@ def works_on_while_its_coordinator_is_gone() -> History:
 
 
 def waits_for_another_leader() -> History:
-    """Its broker dies in a transaction, and the next one leads after longer than its timeout."""
+    """The broker dies in a transaction, and the next leader is elected after its timeout."""
     app = yield from started(timeout_ms=3_000)
     for _ in range(3):
         yield from app.fetch()
@@ -442,7 +445,7 @@ def waits_for_another_leader() -> History:
 
 
 def filters_most_of_its_input() -> History:
-    """Commits move without any output; a later output is another input's."""
+    """Commits move without any output. A later output is another input's."""
     app = yield from started()
     for cycle in range(40):
         yield from app.fetch()

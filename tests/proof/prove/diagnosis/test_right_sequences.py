@@ -117,7 +117,7 @@ def equal_records_of_two_producers_while_a_commit_is_slow() -> History:
 
 
 def random_id_after_a_restart_that_reads_its_own_output() -> History:
-    """It is in no group: its positions are in its output, which shows the commit, or not."""
+    """The application is in no group. Its output has its positions and shows the commit."""
     app = yield from started()
     yield app.produce(0)
     yield app.produced()
@@ -131,7 +131,7 @@ def random_id_after_a_restart_that_reads_its_own_output() -> History:
 
 
 def transactions_that_wait_for_brokers() -> History:
-    """A slow answer, then a paused leader; Kafka Streams' timeout is 10 s."""
+    """A slow answer precedes a paused leader. The timeout of Kafka Streams is 10 s."""
     app = yield from started(timeout_ms=10_000)
     for _ in range(3):
         yield from app.fetch(3)
@@ -177,7 +177,7 @@ def transactions_whose_waits_overlap() -> History:
 
 
 def id_that_is_taken_over_when_the_coordinator_stood_still() -> History:
-    """An id for each input partition; waiting members are dropped when the coordinator resumes."""
+    """Each input partition has an id. Waiting members are removed when the coordinator resumes."""
     one = yield from started(name="billing-0")
     two = replace(one, instance="instance-2", connections=(next(IDS), next(IDS)))
     yield from two.start()
@@ -224,7 +224,7 @@ def test_diagnosis_of_a_correct_resend_gives_no_finding(history) -> None:
 
 
 def test_diagnosis_findings_are_in_the_order_of_the_catalogue() -> None:
-    """The offsets come first: idempotence alone would not repair the application."""
+    """The offsets come first. Idempotence alone would not repair the application."""
     diagnosis, app = Diagnosis(), Application(name="", producer_id=-1)
     for seen in app.start():
         diagnosis.see(seen)

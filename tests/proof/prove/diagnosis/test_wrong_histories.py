@@ -1,4 +1,4 @@
-"""Each mistake in an otherwise right history: its finding is named, and no other."""
+"""Test each mistake in an otherwise correct history. Only its own finding is named."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -69,7 +69,7 @@ def refused_offsets() -> History:
 
 
 def no_generation_though_the_id_ends_in_a_number() -> History:
-    """The number is the instance's: after a rebalance the partition has another id."""
+    """The number belongs to the instance. After a rebalance the partition has another id."""
     one = Application(name="billing-0", is_fenced=False)
     two = replace(one, instance="instance-2", name="billing-1", connections=(next(IDS), next(IDS)))
     yield from one.start()
@@ -266,7 +266,7 @@ def pieces(app: Application, first: int, *, is_commit: bool = True) -> History:
 
 
 def abort_of_what_was_prefetched() -> History:
-    """All input has come before the abort, and nothing comes behind it."""
+    """All input was fetched before the abort, and no record arrives after it."""
     app = yield from started()
     yield from app.fetch(30)
     yield from pieces(app, 0)
@@ -288,7 +288,7 @@ def aborts_with_a_reader_far_ahead() -> History:
 
 
 def aborts_in_two_partitions() -> History:
-    """The second partition gets no more records; the first one continues."""
+    """The second partition gets no more records. The first one continues."""
     app = yield from started()
     yield from app.run(2)
     yield from app.transaction(is_commit=False)
@@ -299,7 +299,7 @@ def aborts_in_two_partitions() -> History:
 
 
 def aborted_before_anything_was_sent() -> History:
-    """The aborted records never left the client: neither Produce nor EndTxn are seen."""
+    """The aborted records never left the client. Neither Produce nor EndTxn are seen."""
     app = Application()
     yield from app.start()
     yield from app.run(3)
@@ -324,7 +324,7 @@ def _left_out(app: Application) -> History:
 
 
 def chunk_that_commits_the_whole_poll() -> History:
-    """It has aborted once, and the next chunks are written behind the commit."""
+    """The application has aborted once, and the next chunks are written behind the commit."""
     app = Application()
     yield from app.start()
     yield from app.run(2)
@@ -409,7 +409,7 @@ def auto_commit_between_rebalances() -> History:
 
 
 def abort_without_seek_and_an_answer_thrown_away() -> History:
-    """Records behind the abort are requested again, which is no way back to the aborted ones."""
+    """Records behind the abort are fetched again, which does not return to the aborted ones."""
     app = yield from started()
     yield from app.run(2)
     yield from app.transaction(is_commit=False)
@@ -419,7 +419,7 @@ def abort_without_seek_and_an_answer_thrown_away() -> History:
 
 
 def auto_commit_between_restarts() -> History:
-    """A timer begins with its client; commits of a rebalance are no ticks."""
+    """A timer begins with its client. Commits of a rebalance are no ticks."""
     for life in range(3):
         begun_s = 100.0 + 30 * life
         app = yield from started(name="", at_s=begun_s, step_s=0.001, offset=20 * life)
@@ -440,7 +440,7 @@ def auto_commit_beside_members_that_die() -> History:
 
 
 def auto_commit_of_a_busy_client() -> History:
-    """Its timer begins some time after its connections, and a rebalance brings several commits."""
+    """The timer begins some time after the connections, and a rebalance brings several commits."""
     for life in range(3):
         begun_s = 100.0 + 40 * life
         app = yield from started(name="", at_s=begun_s, step_s=0.001, offset=30 * life)

@@ -40,7 +40,7 @@ class Offsets:
 
 
 class Instances:
-    """Two instances; exits: when the second one ends by itself."""
+    """Two instances. `exits` is the time when the second one ends by itself."""
 
     instances = ("instance-1", "instance-2")
 

@@ -1,4 +1,4 @@
-"""A wrong application: it commits offsets after it has flushed outputs.
+"""A wrong application that commits offsets after it has flushed outputs.
 
 The outputs of a crash in between are written again.
 """

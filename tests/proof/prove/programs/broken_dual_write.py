@@ -1,4 +1,4 @@
-"""dual_write.py with a part taken out of its writers, or of its check-back: `BROKEN`."""
+"""Run dual_write.py without one safeguard of its writers or its check-back: `BROKEN`."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""A wrong application: offsets are committed before the outputs are sent."""
+"""A wrong application that commits offsets before its outputs are sent."""
 
 import os
 import signal

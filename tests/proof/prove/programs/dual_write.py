@@ -1,4 +1,4 @@
-"""Orders from Kafka into a table and a topic, exactly once: a dual write.
+"""A dual write of orders from Kafka into a table and a topic, exactly once.
 
 Positions stand in the table's database. The owner of a partition writes under the partition's name,
 so its last owner is the only one.

@@ -16,13 +16,13 @@ def totals(inputs):
 
 
 def pairs(number, each):
-    """Return an order and its payment, in two topics; some are free."""
+    """Return an order and its payment in two topics. Some orders are free."""
     body = json.dumps({"id": each, "amount": number % 97})
     return [("orders", f"{each}-order", body), ("payments", f"{each}-payment", body)]
 
 
 def routed(inputs):
-    """Yield the ids that come out, and their topics."""
+    """Yield the ids of the outputs and their topics."""
     for record in inputs:
         amount = json.loads(record.value)["amount"]
         if amount:

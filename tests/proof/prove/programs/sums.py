@@ -1,4 +1,4 @@
-"""An aggregate: running sums by customer, in a transaction with the offsets.
+"""An aggregation with running sums by customer, in a transaction with the offsets.
 
 Its state is read back from its own output when partitions come to it (REBUILDS=1), or not, as a
 mistake.

@@ -1,4 +1,4 @@
-"""A right application: outputs and offsets in one transaction, with the group's metadata.
+"""A correct application: outputs and offsets in one transaction, with the group's metadata.
 
 The metadata is that of the assignment (librdkafka forgets it when its session is lost, and metadata
 without a member is not fenced); after an abort it goes back to the committed offsets.

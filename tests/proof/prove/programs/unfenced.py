@@ -1,4 +1,4 @@
-"""A wrong application: transactions with offsets, but without the group's generation.
+"""A wrong application with transactions and offsets, but without the group's generation.
 
 It works as if each process knew for sure that it is alone (no KIP-447 fencing).
 """

@@ -1,4 +1,4 @@
-"""Slow requests keep only their sender busy, and a paused leader comes back."""
+"""Test that slow requests keep only their sender busy, and a paused leader resumes."""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Copiers in transactions, on confluent-kafka: one right, the others with one mistake each."""
+"""Copiers in transactions on confluent-kafka, one correct and the others with one mistake each."""
 
 # A message of a topic without errors has its key, value and place.
 # pyright: reportOptionalMemberAccess=false, reportArgumentType=false, reportOptionalOperand=false
@@ -12,7 +12,7 @@ from confluent_kafka import KafkaException
 
 
 def right() -> None:
-    """Commit offsets with group metadata in the transaction; read again after an abort."""
+    """Commit offsets with group metadata in the transaction, and read again after an abort."""
     reader, writer = s.consumer(), s.transactional(f"copy-{s.INSTANCE}")
     for batch in s.batches(reader):
         try:
@@ -150,7 +150,7 @@ def too_long() -> None:
 
 
 def random_id() -> None:
-    """Take a new id at each start, and commit offsets outside: the old one is never fenced."""
+    """Use a new id at each start and commit offsets outside. The old id is never fenced."""
     reader, writer = s.consumer(), s.transactional(f"copy-{uuid.uuid4()}")
     for batch in s.batches(reader):
         try:

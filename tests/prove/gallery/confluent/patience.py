@@ -45,7 +45,7 @@ def _commit(writer, wait_s: float = 30) -> None:
 
 
 def new_id_after_a_slow_commit() -> None:
-    """Treat a commit of more than 1.5 s as failed: the batch again, by a new producer."""
+    """Treat a commit of more than 1.5 s as failed, and send the batch again by a new producer."""
     reader, writer = s.consumer(), s.transactional(f"copy-{uuid.uuid4()}")
     for batch in s.batches(reader):
         while True:
@@ -63,7 +63,7 @@ def new_id_after_a_slow_commit() -> None:
 
 
 def patient_commit() -> None:
-    """Repeat a commit that takes more than 1.5 s: it is the same one."""
+    """Repeat a commit that takes more than 1.5 s. It is the same commit."""
     reader, writer = s.consumer(), s.transactional(f"copy-{s.INSTANCE}")
     for batch in s.batches(reader):
         try:
@@ -138,12 +138,12 @@ def _with_refusals(leaves_out: bool) -> None:
 
 
 def refused_is_left_out() -> None:
-    """Treat a refused record as a bad one: the batch again, without it."""
+    """Treat a refused record as invalid, and send the batch again without it."""
     _with_refusals(leaves_out=True)
 
 
 def refused_is_tried_again() -> None:
-    """Try the whole batch again, a few times; then end the process."""
+    """Send the whole batch again a few times, then end the process."""
     _with_refusals(leaves_out=False)
 
 

@@ -33,7 +33,7 @@ signal.signal(signal.SIGTERM, _stop)
 
 
 def consumer(**config: Any) -> Consumer:
-    """Return a consumer in the group, on the input; auto-commit is off unless given."""
+    """Return a consumer in the group on the input. Auto-commit is off unless requested."""
     begin: dict[str, Any] = {"enable.auto.commit": False, "auto.offset.reset": "earliest"}
     named = {key.replace("_", "."): value for key, value in config.items()}
     group = {"group.id": GROUP, "group.protocol": PROTOCOL}

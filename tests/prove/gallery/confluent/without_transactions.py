@@ -24,7 +24,7 @@ def commit_before_send() -> None:
 
 
 def plain_defaults() -> None:
-    """Use no idempotence, and commit offsets after the output: at least once."""
+    """Use no idempotence, and commit offsets after the output, which is at least once."""
     reader, writer = s.consumer(), s.producer()
     for batch in s.batches(reader):
         for message in batch:

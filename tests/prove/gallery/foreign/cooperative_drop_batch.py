@@ -1,5 +1,5 @@
 # type: ignore
-"""A rebalance or an abort drops the batch in hand: Kafka brings again what is not committed."""
+"""Drop the batch in hand at a rebalance or an abort. Kafka delivers what is not committed."""
 
 import os
 import time
@@ -24,7 +24,7 @@ producer = Producer({"bootstrap.servers": BOOTSTRAP, "transactional.id": name})
 
 
 def on_revoke(_consumer, _partitions):
-    """Nothing of the batch is committed yet, so the next owner starts in front of it."""
+    """No record of the batch is committed yet, so the next owner starts before it."""
     batch.clear()
 
 

@@ -1,5 +1,5 @@
 # type: ignore
-"""A transactional id per partition; a producer that is fenced is broken, so a new one goes on."""
+"""Use a transactional id per partition, and replace a fenced producer by a new one."""
 
 import asyncio
 import logging

@@ -1,5 +1,5 @@
 # type: ignore
-"""Inputs in the output are done: read the output at the start, and leave them out."""
+"""Read the output at the start, and skip the inputs found there."""
 
 import asyncio
 import os

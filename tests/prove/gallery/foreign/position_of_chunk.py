@@ -1,5 +1,5 @@
 # type: ignore
-"""Transactions stay small, ten records each; the consumer's position is where it has got to."""
+"""Keep transactions small with ten records each, and commit the consumer's position."""
 
 import os
 
@@ -22,7 +22,7 @@ producer = KafkaProducer(
 
 
 class Membership(ConsumerRebalanceListener):
-    """The generation the records were read in; a later one must not commit for it."""
+    """The generation in which the records were read. A later one must not commit them."""
 
     group = None
 

@@ -1,5 +1,5 @@
 # type: ignore
-"""A record without an answer in ten seconds is sent again; the producer is idempotent anyway."""
+"""Send a record without an answer in ten seconds again, since the producer is idempotent."""
 
 import logging
 import os
@@ -23,7 +23,7 @@ producer = KafkaProducer(
 
 
 class Membership(ConsumerRebalanceListener):
-    """The generation the records were read in; a later one must not commit for it."""
+    """The generation in which the records were read. A later one must not commit them."""
 
     group = None
 

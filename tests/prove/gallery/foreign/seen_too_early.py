@@ -1,5 +1,5 @@
 # type: ignore
-"""Upstream repeats an order at times, so ids once seen are skipped; Kafka does the rest."""
+"""Skip ids already seen, since upstream repeats an order at times. Kafka does the rest."""
 
 import os
 import time
@@ -26,7 +26,7 @@ class Membership(ConsumerRebalanceListener):
     group = None
 
     def on_partitions_revoked(self, revoked):
-        """Drop pending records: they are not committed, so the next owner reads them again."""
+        """Drop pending records. They are not committed, so the next owner reads them again."""
         pending.clear()
         offsets.clear()
 

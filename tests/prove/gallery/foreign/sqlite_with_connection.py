@@ -1,4 +1,4 @@
-"""Rows and offsets go into one SQLite transaction: that is what `with database:` is for."""
+"""Put rows and offsets into one SQLite transaction with `with database:`."""
 
 import os
 import sqlite3
@@ -14,7 +14,7 @@ position = {}
 
 
 def on_assign(consumer, partitions):
-    """The database says where to go on, not the group."""
+    """Resume at the position in the database, not at that of the group."""
     for at in partitions:
         database.execute("INSERT OR IGNORE INTO offsets VALUES (?, 0)", (at.partition,))
         row = database.execute("SELECT next FROM offsets WHERE part = ?", (at.partition,))

@@ -1,5 +1,5 @@
 # type: ignore
-"""One transactional id per instance, and offsets in the transaction: zombies are fenced."""
+"""Use one transactional id per instance with offsets in the transaction, to fence zombies."""
 
 import asyncio
 import os

@@ -1,5 +1,5 @@
 # type: ignore
-"""Four workers, a transaction each; offsets go up to the furthest record that is finished."""
+"""Run four workers with a transaction each. Offsets advance to the furthest finished record."""
 
 import os
 import queue

@@ -1,5 +1,5 @@
 # type: ignore
-"""Two stages with a topic between them; each is transactional, so the whole of it is too."""
+"""Connect two transactional stages by a topic, to make the whole transactional."""
 
 import logging
 import os

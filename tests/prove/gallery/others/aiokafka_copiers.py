@@ -22,7 +22,7 @@ def consumer(**config) -> AIOKafkaConsumer:
 
 
 class Producers(ConsumerRebalanceListener):
-    """One producer for each assigned partition: its id fences the former owner.
+    """Use one producer for each assigned partition. Its id fences the former owner.
 
     The fence ends the former owner's transaction, too. Only then the committed offset is final: the
     offsets that aiokafka has asked for may be older. `lock`: readers wait until that is over.
@@ -51,7 +51,7 @@ class Producers(ConsumerRebalanceListener):
 
 
 async def _copy(send_all) -> None:
-    """Use one transactional id for each input partition; send_all writes a batch."""
+    """Use one transactional id for each input partition, and write a batch by send_all."""
     reader = consumer(isolation_level="read_committed")
     producers = Producers(reader)
     reader.subscribe([IN], listener=producers)
@@ -79,7 +79,7 @@ async def right() -> None:
 
 
 async def impatient() -> None:
-    """Send records again that are not delivered within three seconds: the future was cancelled."""
+    """Send records again that are not delivered within three seconds, with a cancelled future."""
 
     async def send_all(producer, batch) -> None:
         sent = [(r, await producer.send(OUT, key=r.key, value=r.value)) for r in batch]
@@ -96,7 +96,7 @@ async def impatient() -> None:
 
 
 async def patient() -> None:
-    """Wait for records that are not delivered within three seconds: the future is kept."""
+    """Wait for records that are not delivered within three seconds, and keep the future."""
 
     async def send_all(producer, batch) -> None:
         sent = [(r, await producer.send(OUT, key=r.key, value=r.value)) for r in batch]
@@ -132,7 +132,7 @@ async def id_of_the_instance() -> None:
 
 
 async def acks_1() -> None:
-    """Use the defaults of aiokafka: acks=1 and auto-commit."""
+    """Use the defaults of aiokafka, acks=1 and auto-commit."""
     reader = AIOKafkaConsumer(
         IN, bootstrap_servers=SERVERS, group_id=GROUP, auto_offset_reset="earliest"
     )

@@ -1,4 +1,4 @@
-"""Copiers with a producer made by hand on the protocol.
+"""Copiers with a producer written by hand on the protocol.
 
 It makes batches, sequence numbers, and the end of a transaction itself. Any other problem ends the
 process, and it starts anew.
@@ -32,7 +32,7 @@ Records = Sequence[Any]
 
 
 class HandmadeProducer:
-    """Transactions of version 2: a Produce makes its partition part of the transaction."""
+    """Transactions of version 2, in which a Produce adds its partition to the transaction."""
 
     def __init__(self) -> None:
         self._view = ClusterView(SERVERS)
@@ -78,7 +78,7 @@ class HandmadeProducer:
         self._next[partition] += count
 
     async def offsets(self, membership: GroupMetadata, records: Records) -> None:
-        """Commit the offsets. membership: of the generation of these records."""
+        """Commit the offsets. `membership` is that of the generation of these records."""
         ends = {(r.topic, r.partition): r.offset + 1 for r in by_offset(records)}
         await self._requests.commit_offsets(
             self._producer, membership, with_metadata(ends), now_ms() + LONG_MS, is_v2=True
@@ -135,7 +135,7 @@ async def end_before_produce(
 
 
 async def other_records(producer: HandmadeProducer, consumer: Consumer, records: list[Any]) -> None:
-    """Write the newest records first, and make an unanswered batch anew.
+    """Write the newest records first, and build an unanswered batch again.
 
     The new batch has the records that are there by then, and the number that is due. A rebalance
     meanwhile fences it, as it should.

@@ -1,4 +1,4 @@
-"""A right query of Spark: its outputs and its place are in one transaction (`exactly_once`).
+"""A correct query of Spark with outputs and position in one transaction (`exactly_once`).
 
 The checkpoint's directory is its argument: it outlives the driver, as on a file system that all of
 a cluster see.
