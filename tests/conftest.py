@@ -33,9 +33,7 @@ HANGS_AFTER_S = 600  # what a coroutine waits for does not come any more
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Kafka's jars, once, before there are workers; and signals that a shell has ignored by what it
-    runs in the background, or nohup by what it runs, and so by all that is started there.
-    """
+    """Prepare Kafka's jars once, and restore signals that a shell has ignored."""
     control.prepare(18, 0)  # before Hypothesis is there: kio would make strategies of its types
     from hypothesis import settings
 

@@ -42,7 +42,7 @@ def _start_producers(cluster: Cluster, folder: Path) -> list[tuple[subprocess.Po
 
 
 def _kill_for(cluster: Cluster, seconds: float, rng: random.Random) -> Counter[str]:
-    """Kill one node at a time, several leaders in quick succession, or all at once."""
+    """Kill one node at a time, several leaders in quick succession, or all together."""
     kinds: Counter[str] = Counter()
     end = time.monotonic() + seconds
     while time.monotonic() < end:

@@ -201,7 +201,7 @@ class Looker:
             self.process.send_signal(signal.SIGINT)
 
     def wait_for_words(self, wanted: str) -> None:
-        """Read until it shows this, anew."""
+        """Read until the text is displayed again."""
         until(lambda: wanted in self._read(), self._read, timeout_s=60)
         self.told, self.shown = self.told + self.shown, b""
 

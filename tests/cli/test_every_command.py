@@ -1,4 +1,4 @@
-"""Every command in a terminal of 80 and of 40 columns, with a cluster that lives."""
+"""Test every command in a terminal of 80 and of 40 columns, with a cluster that lives."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Sources of `oncelog produce`, and closed streams."""
+"""Test sources of `oncelog produce`, and closed streams."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""The commands about transactions against real nodes, with a producer that goes silent."""
+"""Test the commands about transactions against real nodes, with a producer that goes silent."""
 
 import json
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Java's string hash and the shards by it, against vectors computed with a JVM."""
+"""Test Java's string hash and the shards by it, against vectors computed with a JVM."""
 
 import pytest
 

@@ -73,7 +73,7 @@ class Core(Protocol):
 
 
 class Requests:
-    """Frames of all APIs and versions. Header and body are decoded at once and in steps."""
+    """Frames of all APIs and versions. Header and body are decoded as a whole and in steps."""
 
     name, share = "requests", 0.5
     errors: Errors = (MalformedFrame,)

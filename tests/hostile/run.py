@@ -159,7 +159,7 @@ class Attack:
             writer.transport.abort() if rng.random() < 0.5 else writer.close()
 
     async def _answers(self, reader: asyncio.StreamReader, wanted: int) -> int:
-        """Return how many came before a silence."""
+        """Return the number of answers before a silence."""
         count = 0
         with contextlib.suppress(*GONE):
             while count < wanted:
@@ -251,7 +251,7 @@ class Attack:
         ]
 
     async def all(self, frames: int, names: Sequence[str], late: Watch) -> None:
-        """Play on all kinds of listeners at once, and say how it goes."""
+        """Attack all kinds of listeners in parallel, and report the progress."""
         playing = asyncio.gather(*(self.play(name, -(-frames // len(names))) for name in names))
         begun_s = time.monotonic()
         while not playing.done():

@@ -1,4 +1,4 @@
-"""Programs on Kafka's Java clients, which speak version 2 of transactions (KIP-890).
+"""Test programs on Kafka's Java clients, which speak version 2 of transactions (KIP-890).
 
 Ours are in `java/`, one file each. Under the mark `soak` they run on Apache Kafka too, which shows
 that the programs are right.

@@ -190,7 +190,7 @@ def test_end_txn_request_that_arrives_late_does_not_end_the_next_transaction(
 def test_produce_request_that_arrives_after_its_abort_does_not_join_the_next_transaction(
     broker: FencedBroker,
 ) -> None:
-    """The client had it aborted, and continues its sequences from the acknowledged ones."""
+    """The client had the transaction aborted, and continues after the acknowledged sequences."""
     with DelayingProxy(broker.address) as proxy:
         client = OldClient(broker, proxy, "late-write")
         try:

@@ -1,4 +1,4 @@
-"""Other clients through the protocol proxy, to our brokers and to Apache Kafka.
+"""Test other clients through the protocol proxy, to our brokers and to Apache Kafka.
 
 kafkajs uses it in test_kafkajs.py.
 """

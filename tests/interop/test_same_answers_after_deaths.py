@@ -1,4 +1,4 @@
-"""Requests about consumer groups, with the coordinator killed (-9) and started between each two.
+"""Test requests about consumer groups with the coordinator killed between each two.
 
 They are those of `test_same_answers`, and the answers are still Kafka's: a member's assignment is
 kept, and so are the partitions that it has yet to revoke.

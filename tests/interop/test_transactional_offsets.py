@@ -1,4 +1,4 @@
-"""Offsets in transactions with client libraries, unchanged, on any coordinator of the group.
+"""Test offsets in transactions with client libraries, unchanged, on any coordinator of the group.
 
 They count from the commit on, an abort drops them, readers of stable offsets wait, and zombies are
 refused.
@@ -222,7 +222,7 @@ def test_txn_offset_commit_v5_without_add_offsets_commits_with_the_transaction(
 def test_txn_offset_commit_that_arrives_late_opens_no_transaction(
     cluster: Cluster, version: int
 ) -> None:
-    """Without a guard they would open a transaction for good, and readers would wait for ever."""
+    """Without a guard the offsets would open a transaction, and readers would wait forever."""
     requests = OffsetRequests(cluster, f"late {version}", 4)
     assert requests.add_offsets() == 0
     assert requests.commit_offset(4, version) == 0

@@ -1,4 +1,4 @@
-"""Transactions of three client libraries, unchanged, on three nodes, as readers see them.
+"""Test transactions of three client libraries, unchanged, on three nodes, as readers see them.
 
 Producers are also replaced by others, and exceed their timeouts.
 """
@@ -54,7 +54,7 @@ def is_closed(cluster: Cluster, topic: str, count: int) -> bool:
 
 
 def assert_fenced(producer: Producer, work: Callable[[], object]) -> None:
-    """Check that the library reports a fence, at once or at its next transaction."""
+    """Check that the library reports a fence now or at its next transaction."""
     with pytest.raises(Exception) as refused:
         work()
     assert producer.is_fenced(refused.value), repr(refused.value)

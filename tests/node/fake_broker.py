@@ -68,7 +68,7 @@ class Hosted(list[Any]):
 
 
 class FakeController:
-    """A controller that applies commands at once, or fails as the test says."""
+    """A controller that applies commands immediately, or fails as the test demands."""
 
     def __init__(self, state: ClusterState) -> None:
         self.state = state

@@ -37,7 +37,7 @@ FAR_MS = 1 << 40
 
 
 class FakeVerifier:
-    """A verifier that answers as the test says, at once, or (`hold`) after `release`."""
+    """A verifier that answers as the test demands, immediately or (`hold`) after `release`."""
 
     def __init__(self) -> None:
         self.questions: list[tuple[str, int, int, tuple[tuple[str, int], ...], bool]] = []

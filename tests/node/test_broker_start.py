@@ -27,7 +27,7 @@ def roots(tmp_path: Path) -> tuple[Path, Path]:
 async def test_topic_deleted_after_the_snapshot_is_removed_without_being_opened(
     roots: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The node was down, or died before it removed the topic of its snapshot."""
+    """The node was down, or died before it removed the deleted topic of its snapshot."""
     async with running(roots[0]) as broker:
         await broker.create("a")
         await broker.create("b")

@@ -1,4 +1,4 @@
-"""Intervals that end together."""
+"""Test intervals that end together."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The facts that a broker reads from its machine."""
+"""Test the facts that a broker reads from its machine."""
 
 from pathlib import Path
 

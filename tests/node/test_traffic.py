@@ -1,4 +1,4 @@
-"""The counts of topics and their sum."""
+"""Test the counts of topics and their sum."""
 
 from oncelog.node.traffic import Traffic
 

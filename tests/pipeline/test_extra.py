@@ -1,4 +1,4 @@
-"""The sentence of a program without the extra `spark`."""
+"""Test the sentence of a program without the extra `spark`."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The sentence of a failure, whatever it is wrapped in."""
+"""Test the sentence of a failure, whatever it is wrapped in."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The Java that Spark runs on, and the error when there is none."""
+"""Test the Java that Spark runs on, and the error when there is none."""
 
 import os
 import subprocess

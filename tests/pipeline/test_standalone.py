@@ -1,4 +1,4 @@
-"""A query on a Spark cluster of a master and two workers, with tasks on both."""
+"""Test a query on a Spark cluster of a master and two workers, with tasks on both."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The gallery's own book-keeping, and four of its applications for a short while.
+"""Test the gallery's own book-keeping, and four of its applications for a short while.
 
 All of them run by seeds: `python -m tests.prove.gallery`.
 """

@@ -1,4 +1,4 @@
-"""`oncelog observe` before real applications of the gallery, without any fault."""
+"""Test `oncelog observe` before real applications of the gallery, without any fault."""
 
 import os
 import queue

@@ -1,4 +1,4 @@
-"""A leader's broker and its followers, request by request."""
+"""Test a leader's broker and its followers, request by request."""
 
 import gc
 from dataclasses import dataclass

@@ -191,7 +191,7 @@ def test_follower_session_after_a_session_error_restarts() -> None:
     ],
 )
 def test_follower_session_answer_that_opens_no_session_ends_it(wrong: ReplicaFetchResponse) -> None:
-    """Treated as an opening answer it would be asked again at once, forever."""
+    """Treated as an opening answer it would cause the same request again, forever."""
     session = FollowerSession()
     session.add(KEYS[0], 1, (0, -1))
     assert session.on_response(request_of(session), wrong) is None
@@ -289,7 +289,7 @@ class Pair:
         del self.to_follower[:count]
 
     def lose(self) -> None:
-        """The connection breaks. All messages under way are lost, and the follower is told."""
+        """Break the connection. All messages in flight are lost, and the follower is notified."""
         self.to_leader.clear()
         self.to_follower.clear()
         for request in list(self.session._outstanding):

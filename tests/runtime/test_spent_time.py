@@ -1,4 +1,4 @@
-"""Test the time of the loop that a piece of work takes, however its parts are spread."""
+"""Test the loop time that a piece of work takes, however its parts are spread."""
 
 import asyncio
 from collections.abc import Callable

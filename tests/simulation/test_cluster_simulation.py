@@ -130,7 +130,7 @@ def test_simulation_with_a_refused_last_client_request_reports_the_seed() -> Non
 
 
 def test_simulated_broker_registrations_that_arrive_late_fence_no_living_process() -> None:
-    """Every registration is repeated, also when its process is dead and another lives."""
+    """Every registration is repeated, also when its process is dead and another one runs."""
     arrive = VirtualLinks._arrive
     came_late = 0
 

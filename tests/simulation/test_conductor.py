@@ -1,4 +1,4 @@
-"""The faults that the conductor leaves out because they would break more than is promised."""
+"""Test the faults that the conductor leaves out because they would break more than is promised."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -1,4 +1,4 @@
-"""The findings of checks of a cluster, and repeated checks of bytes that may have changed."""
+"""Test the findings of checks of a cluster, and repeated checks of bytes that may have changed."""
 
 import contextlib
 import errno

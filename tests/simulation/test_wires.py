@@ -1,4 +1,4 @@
-"""The effects of the wires of a simulated cluster on single messages."""
+"""Test the effects of the wires of a simulated cluster on single messages."""
 
 from oncelog.replication.messages import PeerMessage
 

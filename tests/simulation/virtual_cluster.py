@@ -240,7 +240,7 @@ class VirtualCluster:
         )
 
     def _retention_check_ms(self) -> int:
-        """Return the interval, for some seeds so short that retention meets all other work."""
+        """Return the interval, for some seeds so short that retention overlaps all other work."""
         often_ms = random.Random(f"retention of {self.seed}").choice([100, 1_000, 4_000])
         return often_ms * (8 if self.shape.pace >= QUIET_PACE else 1)
 

@@ -143,7 +143,7 @@ class NodeExecutor:
         return future
 
     def crash(self) -> None:
-        """Carry out a random part of the jobs under way. The machine stops in it."""
+        """Carry out a random part of the jobs in flight, in which the machine stops."""
         for job in self._under_way.values():
             self._disk.operations_left = self._world.random.randrange(6)
             with contextlib.suppress(Crash, Exception):
@@ -168,7 +168,7 @@ class NodeWork:
         self._now = 0.0
 
     def clock(self) -> float:
-        """Return the time. Now and then a call takes long, so that first slices end anywhere."""
+        """Return the time. Sometimes a call takes long, so that first slices end anywhere."""
         if self._world.random.random() < 0.05:
             self._now += 1.0
         return self._now

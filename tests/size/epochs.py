@@ -68,7 +68,7 @@ class _Ledger:
         )
 
     def took(self, partition: int, owner: str, found: int) -> None:
-        """Record that a member takes a partition and finds this offset there."""
+        """Record that a member gets a partition and reads this offset there."""
         self.moves += self.owners.get(partition, owner) != owner
         self.owners[partition] = owner
         if found != self.expected[partition]:

@@ -1,4 +1,4 @@
-"""Five hundred members, each on its own connection, join one group (KIP-848) at once, and leave."""
+"""Five hundred members on connections of their own join one group (KIP-848) and leave."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""Sliced reads of a log, with segments removed, replaced or cut between two steps."""
+"""Test sliced reads of a log, with segments removed, replaced or cut between two steps."""
 
 import struct
 from collections.abc import Callable
@@ -139,7 +139,7 @@ def test_rebuild_of_producers_that_finds_damage_fails_the_log_and_keeps_the_old_
 def test_rebuild_of_producers_that_raises_an_unexpected_error_can_be_started_again(
     logs: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A generator that has raised is at its end. `None` became the producer state."""
+    """A generator that has raised is finished, and `None` became the producer state."""
     log = filled(logs)
     steps = log.truncation.truncating_to(CUT_TO)
     while log.log_end_offset > CUT_TO:

@@ -49,7 +49,7 @@ def log(tmp_path):
 
 
 def batches_from(log, offset, max_bytes):
-    """Return a reader's batches before the end or an error. Its position goes on."""
+    """Return a reader's batches before the end or an error, at which its position advances."""
     found = {}
     try:
         while offset < log.log_end_offset:

@@ -212,7 +212,7 @@ def test_snapshots_and_indexes_above_an_interrupted_truncation_are_not_used(
 def test_log_that_could_not_be_synced_is_checked_fully_after_a_kill(
     log, tmp_path, monkeypatch, read_whole
 ):
-    """The kernel reports once that it could not write pages, and may drop them."""
+    """The kernel reports only once that pages could not be written, and may drop them."""
     write_history(log)
     before, count = derived(log), len(batches_in(log))
 
@@ -605,7 +605,7 @@ def test_aborted_transaction_of_a_just_closed_segment_is_found_after_a_power_cut
 def test_index_rebuilt_by_a_recovery_is_kept_after_a_power_cut(
     tmp_path, monkeypatch, machine_restarted
 ):
-    """An index below the recovery point was missing, so all above it are new files at the cut."""
+    """An index below the recovery point was missing, so all later ones are new files."""
     directory, synced = tmp_path / "t-0", set()
     log = open_log(directory)
     write_history(log, steps=200)

@@ -1,4 +1,4 @@
-"""Appends to one partition's log, reads, and its limits."""
+"""Test appends to one partition's log, reads, and its limits."""
 
 import errno
 import os
@@ -432,7 +432,7 @@ def test_write_that_fails_marks_the_log_as_failed_and_changes_no_offset(logs, po
 
 @pytest.mark.parametrize("flipped", [(0, 9), (0, 1), (4, 1), (4, 9), (4, 15), (4, 31)])
 def test_index_with_a_flipped_bit_hides_no_batch_from_readers(logs, flipped):
-    """Readers have the right batch or an error. They neither miss records nor wait for ever."""
+    """Readers have the right batch or an error. No record is missed, and no wait is endless."""
     log = logs.open(index_interval_bytes=1)
     for _ in range(40):
         logs.lead(log, 3)
@@ -461,7 +461,7 @@ def test_index_with_a_flipped_bit_hides_no_batch_from_readers(logs, flipped):
 
 
 def test_new_leader_epoch_writes_no_file(logs, log):
-    """A broker is elected for hundreds of partitions at once. A rename may wait for the disk."""
+    """A broker is elected for hundreds of partitions together. A rename may wait for the disk."""
     logs.lead(log, epoch=3)
     log.flushing.flush()
     saved = (log.directory / "leader-epoch-checkpoint").read_text()

@@ -164,7 +164,7 @@ def state(log):
 
 @pytest.mark.parametrize("who", ["steps", "leader", "follower", "reader", "roll", "close"])
 def test_producer_state_read_after_a_truncation_has_no_removed_producers(logs, batch, who, log):
-    """The cut is one step. The state is rebuilt in steps, or at once when it is needed sooner."""
+    """The truncation is one step. The state is rebuilt in steps, or immediately when needed."""
     for sequence in range(1_000):
         logs.lead(log, producer_id=sequence % 3, producer_epoch=0, base_sequence=sequence // 3)
     steps = log.truncation.truncating_to(700)

@@ -205,7 +205,7 @@ def test_truncation_with_a_failing_disk_operation_can_be_repeated(
 
 
 def test_truncation_with_a_damaged_index_ends(logs: Any) -> None:
-    """The cut neither continues for ever nor ends without a reason."""
+    """The truncation neither continues forever nor ends without a reason."""
     log = filled(logs, segment_bytes=1 << 20)
     log.segments.active.write_out()
     path = log.segments.active.offset_index.path

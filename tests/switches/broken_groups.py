@@ -86,7 +86,7 @@ def lent_instance() -> AbstractContextManager[Any]:
 
 
 def no_session_after_load() -> AbstractContextManager[Any]:
-    """A new coordinator waits for ever for the members of consumer groups that it has loaded."""
+    """A new coordinator waits forever for the members of consumer groups that it has loaded."""
     return replaced(ConsumerGroups, "on_loaded", lambda *_: None)
 
 

@@ -66,7 +66,7 @@ class _Tail:
 
 
 def index_by_path() -> AbstractContextManager[Any]:
-    """A flush writes indexes by path, and a log that is cut meanwhile grows on at once."""
+    """A flush writes indexes by path, and a log truncated meanwhile grows again immediately."""
     sound = Durability.job
 
     def job(self: Any, directory: Any, segments: Any, *given: Any, **kinds: Any) -> Any:

@@ -31,7 +31,7 @@ def cleaned_by_name() -> AbstractContextManager[Any]:
 
 
 def returning_group() -> AbstractContextManager[Any]:
-    """A request for a group that is being deleted creates it anew."""
+    """A request for a group in deletion creates the group again."""
     sound = GroupCoordinator.shard_for
 
     def shard_for(self: GroupCoordinator, group_id: str) -> GroupShard:

@@ -36,7 +36,7 @@ class Switch:
 
     @property
     def is_left_to_chance(self) -> bool:
-        """Whether random simulation has to meet it, up to some hundred seeds."""
+        """Return whether the random simulation must find the bug, within some hundred seeds."""
         return self.scenario.startswith("random")
 
 

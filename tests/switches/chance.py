@@ -54,7 +54,7 @@ def by_chance(switch: Switch, *, cpu_s: float, first: int = FIRST) -> Chance:
 
 
 def _found(switch: Switch, seed: int) -> set[str]:
-    """Return the right names, or words, under which one seed finds the bug."""
+    """Return the right names under which one seed finds the bug."""
     if switch.shape != RAFT_ALONE:
         shape = NAMED[switch.shape] if switch.shape else None
         return run_seed(seed, shape=shape, install=switch.install).names & switch.found_as

@@ -125,7 +125,7 @@ class Context:
         await self.until(ask, is_whole, f"all replicas of {names} in sync")
 
     async def verdict(self) -> Verdict:
-        """Mend everything, read everything once more, and judge."""
+        """Heal all faults, read all topics again, and judge."""
         await self.cluster.heal()
         await self.until_whole(self.topics)
         await self._until_readable()

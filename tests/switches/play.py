@@ -71,9 +71,7 @@ class Played:
 
 
 def play(switch: Switch, *, is_on: bool, on_processes: bool = False, seed: int = 1) -> Played:
-    """One play. A scenario of Raft, or a random one, tries many seeds with the bug, and with `seed`
-    begins elsewhere; without the bug it plays the one given, `Played.seed` of the play that met it.
-    """
+    """Play a scenario once. A random one tries many seeds with the bug, and one seed without it."""
     started = time.monotonic()
     found_at: int | None = seed
     if switch.scenario in RAFT_SCENARIOS:

@@ -1,6 +1,4 @@
-"""Each fenced block of README and docs runs in tests/docs, or in the test that is named here, or
-it is said why not.
-"""
+"""Test that each fenced block of README and docs runs in a test, or has a reason not to."""
 
 import ast
 import re

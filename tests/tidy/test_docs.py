@@ -426,7 +426,7 @@ def plain_words(text: str) -> str:
 
 
 def test_glossary_terms_occur_in_the_files_they_name() -> None:
-    """A search for a term of the field leads to its place in the code."""
+    """A search for a term of the glossary must lead to its place in the code."""
     wrong: list[str] = []
     for line in (ROOT / "docs/glossary.md").read_text(encoding="utf-8").splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]

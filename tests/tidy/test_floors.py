@@ -1,4 +1,4 @@
-"""The house keeps its floors, its file sizes, and its list of packages."""
+"""Test that product files import only from lower floors, and keep their size limits."""
 
 import ast
 from functools import cache

@@ -1,5 +1,4 @@
-"""The types of messages say what kio's schemas say, as our codecs give and take it:
-requests.pyi, responses.pyi and api_keys.pyi (which puts them together) in wire/messages.
+"""Test that the type stubs of messages in wire/messages equal kio's schemas.
 
 After a change of the served APIs write them anew, and format them:
 .venv/bin/python tests/tidy/test_message_types.py; .venv/bin/ruff format wire

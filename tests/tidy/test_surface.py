@@ -1,4 +1,4 @@
-"""Commands, options and public names change on purpose only."""
+"""Test that commands, options and public names change only on purpose."""
 
 import difflib
 

@@ -1,4 +1,4 @@
-"""Docstrings and test names are plain sentences, folder by folder."""
+"""Test that docstrings and test names are plain sentences, folder by folder."""
 
 import ast
 

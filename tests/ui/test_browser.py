@@ -1,4 +1,4 @@
-"""The page in a real browser, of a broker that runs in the test."""
+"""Test the page in a real browser, of a broker that runs in the test."""
 
 # Selenium is in the extra test-ui only.
 # pyright: reportMissingImports=false

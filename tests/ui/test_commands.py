@@ -1,4 +1,4 @@
-"""`oncelog ui` and `oncelog top` as processes, beside a broker that runs in the test."""
+"""Test `oncelog ui` and `oncelog top` as processes, beside a broker that runs in the test."""
 
 import asyncio
 import signal

@@ -1,4 +1,4 @@
-"""What `demo` and `bench` keep opens in `oncelog ui DIR/`, and its page without a server."""
+"""Test that reports kept by `demo` and `bench` open in `oncelog ui DIR/` and as a file."""
 
 # Selenium is in the extra test-ui only.
 # pyright: reportMissingImports=false

@@ -1,4 +1,4 @@
-"""How fast the page may ask one broker."""
+"""Test the pace of the page's requests to one broker."""
 
 from hypothesis import given
 from hypothesis import strategies as st

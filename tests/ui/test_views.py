@@ -1,4 +1,4 @@
-"""The views and their JSON twins, of a broker that runs in the test."""
+"""Test the views and their JSON twins, of a broker that runs in the test."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The bytes that group members exchange, as Kafka's clients write them."""
+"""Test the bytes that group members exchange, as Kafka's clients write them."""
 
 import contextlib
 

@@ -1,4 +1,4 @@
-"""Kafka's error table against the two other tables at hand."""
+"""Test Kafka's error table against the two other tables at hand."""
 
 import kafka.errors
 import pytest

@@ -1,4 +1,4 @@
-"""Fetch by hand against kio and kafka-python, every version, both directions."""
+"""Test fetch by hand against kio and kafka-python, every version, both directions."""
 
 from dataclasses import replace
 from typing import Any
@@ -141,7 +141,7 @@ def test_fetch_response_without_records_has_empty_and_not_null_records(version: 
 
 
 def test_fetch_request_partition_tags_are_skipped_at_any_position() -> None:
-    """A follower of Kafka puts its directory id there from version 17 on (KIP-853)."""
+    """A follower of Kafka puts its directory id into a tag from version 17 on (KIP-853)."""
     tag = b"\x01\x00\x10" + bytes(16)
     for tagged in ([0], [1], [2], [0, 2], [0, 1, 2]):
         partitions = [FetchPartition(p, 10 + p, 20, 1, 2, 3) for p in range(3)]

@@ -1,4 +1,4 @@
-"""Produce by hand against kio and kafka-python, every version, both directions."""
+"""Test produce by hand against kio and kafka-python, every version, both directions."""
 
 import pytest
 from kafka.protocol.producer.produce import ProduceRequest as TheirRequest

@@ -1,4 +1,4 @@
-"""The 61-byte header, the checksum, and the refusals of a broker."""
+"""Test the 61-byte header, the checksum, and the refusals of a broker."""
 
 import struct
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""From JSON to the values of an Avro schema."""
+"""Test the conversion of JSON to values of an Avro schema."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Records as lines of JSON and back."""
+"""Test records as lines of JSON and back."""
 
 import json
 import uuid

@@ -1,4 +1,4 @@
-"""Places in a topic, as options name them."""
+"""Test start and end positions in a topic, as options name them."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""Reading many partitions."""
+"""Test reading many partitions."""
 
 import asyncio
 from typing import Any, cast

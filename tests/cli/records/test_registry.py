@@ -230,8 +230,7 @@ def schema_file(folder: Path, how: str) -> Path:
 def test_consume_of_a_record_encoded_by_produce_prints_the_produced_value(
     cluster: Cluster, url: str, capsys: Any, tmp_path: Path, how: Any
 ) -> None:
-    """First with a schema that it registers, then by the newest one, and from JSON as `consume`
-    prints it."""
+    """The record has a registered schema, then the newest one, then the printed JSON."""
     content, topic = WRITTEN[how], f"written-{how}"
     assert run(["topic", "create", topic, "--data", str(cluster.data)]) == 0
     (tmp_path / "lines").write_text(json.dumps(content) + "\n")

@@ -1,4 +1,4 @@
-"""Records by a template."""
+"""Test records printed by a template."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""`inject` and `observe` in front of clusters with TLS and logins, ours and others."""
+"""Test `inject` and `observe` in front of clusters with TLS and logins, ours and others."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""asyncpg in the block of a dual write, on a real cluster and a real PostgreSQL."""
+"""Test asyncpg in the block of a dual write, on a real cluster and a real PostgreSQL."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""A check-back inside a service, and resolvers that the start refuses."""
+"""Test a check-back inside a service, and resolvers that the start refuses."""
 
 import asyncio
 import sqlite3

@@ -152,7 +152,7 @@ def test_service_that_resumes_after_a_successor_started_is_superseded(
 def test_database_server_killed_in_a_commit_leaves_rows_and_events_equal(
     bootstrap: str, topic: str, server: PostgresServer
 ) -> None:
-    """The kill comes before COMMIT arrives, or after it. The service sees no difference."""
+    """The server is killed before COMMIT arrives, or after it. The service sees no difference."""
     ledger, fate = Ledger(server.connect, "%s").create(), [""]
 
     class Mortal(psycopg.Connection):

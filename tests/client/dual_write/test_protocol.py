@@ -1,4 +1,4 @@
-"""The writer's table, step by step, with a coordinator that does not answer or refuses."""
+"""Test the writer's table, step by step, with a coordinator that does not answer or refuses."""
 
 from asyncio import CancelledError
 

@@ -1,4 +1,4 @@
-"""Resolvers that hang or answer wrongly, and messages about addresses with passwords."""
+"""Test resolvers that hang or answer wrongly, and messages about addresses with passwords."""
 
 import asyncio
 import socket

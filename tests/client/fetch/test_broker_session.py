@@ -1,4 +1,4 @@
-"""The requests of a fetch session add up to the wanted partitions (KIP-227)."""
+"""Test that the requests of a fetch session add up to the wanted partitions (KIP-227)."""
 
 from typing import Any
 

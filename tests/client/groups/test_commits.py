@@ -1,4 +1,4 @@
-"""Commits of a member, which never overwrite those of a partition's next owner."""
+"""Test commits of a member, which never overwrite those of a partition's next owner."""
 
 import contextlib
 from collections.abc import Mapping

@@ -349,7 +349,7 @@ def test_static_member_that_may_still_be_in_the_group_releases_its_instance_id(
 
 
 def test_member_that_rejoined_during_its_leave_keeps_its_new_epoch() -> None:
-    """The answer to its leaving is late, or lost."""
+    """The answer to the member's leave request is late, or lost."""
     member = in_state(S.LEAVING)
     assert member.leave() is not None
     member.subscribe(("t",), None)

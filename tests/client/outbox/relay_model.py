@@ -246,7 +246,7 @@ class ModelProducer:
         self._is_begun = False
 
     async def flush(self) -> None:
-        """Return at once, since each send waits for its answer."""
+        """Return immediately, since each send waits for its answer."""
 
     async def abort_transaction(self) -> None:
         kafka, epoch = self._world.kafka, self._epoch

@@ -1,4 +1,4 @@
-"""The order of records within a partition, by columns and by `send` in a loop.
+"""Test the order of records within a partition, by columns and by `send` in a loop.
 
 The default run tries a few calls; `--hypothesis-profile=exhaustive` tries 10,000.
 """

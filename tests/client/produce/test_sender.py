@@ -1,4 +1,4 @@
-"""The sending loop, against leaders that follow Kafka's rules about sequences and fail.
+"""Test the sending loop, against leaders that follow Kafka's rules about sequences and fail.
 
 A leader accepts a batch with numbers that follow the last ones of its producer, repeats the answer
 for one of the last five, and refuses all others (KIP-98). It also loses requests, answers,

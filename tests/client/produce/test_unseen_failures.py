@@ -1,4 +1,4 @@
-"""Failures in deliveries that the application ignores, and the time for which a producer blocks."""
+"""Test failures in deliveries that the application ignores, and the blocking time."""
 
 import asyncio
 import threading

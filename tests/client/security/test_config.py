@@ -1,4 +1,4 @@
-"""Security settings under Kafka's names, librdkafka's and Java's."""
+"""Test security settings under Kafka's names, librdkafka's and Java's."""
 
 import copy
 import pickle
@@ -236,7 +236,7 @@ def test_parse_jaas_parses_or_refuses_any_text(text):
 
 @pytest.mark.parametrize("name", ["sasl.password", "sasl.username", "sasl.mechanism"])
 def test_password_given_as_bytes_is_refused(name):
-    """Converted to text they would be another password, a wrong one."""
+    """Converted to text the bytes would be another password."""
     with pytest.raises(ValueError, match=f"{name} is given as text, not as bytes") as failure:
         config({**SCRAM, name: b"geheim"})
     assert "geheim" not in str(failure.value)

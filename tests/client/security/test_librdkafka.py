@@ -1,4 +1,4 @@
-"""Security settings under librdkafka's names."""
+"""Test security settings under librdkafka's names."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""OAUTHBEARER by RFC 7628, and the claims of tokens."""
+"""Test OAUTHBEARER by RFC 7628, and the claims of tokens."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""The missing permission, in the form of the command that grants it."""
+"""Test the missing permission, in the form of the command that grants it."""
 
 import pytest
 

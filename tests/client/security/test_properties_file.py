@@ -1,4 +1,4 @@
-"""Files of Java's tools, with all their ways to write a value."""
+"""Test files of Java's tools, with all their ways to write a value."""
 
 import pytest
 from hypothesis import given

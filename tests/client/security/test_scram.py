@@ -1,4 +1,4 @@
-"""SCRAM with the conversations of RFC 5802 and RFC 7677, and against a cheating server."""
+"""Test SCRAM with the conversations of RFC 5802 and RFC 7677, and against a cheating server."""
 
 import base64
 import hashlib

@@ -188,7 +188,7 @@ async def test_token_endpoint_unavailable_before_the_expiry_leaves_the_old_token
 
 
 async def test_token_provider_failing_before_the_expiry_leaves_the_old_token_in_use(monkeypatch):
-    """Kafka's clients, too, use a token until it expires, and ask again."""
+    """Kafka's clients, too, use a token until its expiry, and ask again."""
     now_s = 1_000_000.0
     monkeypatch.setattr(time, "time", lambda: now_s)
     asked: list[float] = []

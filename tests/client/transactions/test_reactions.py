@@ -1,4 +1,4 @@
-"""The reactions of producers and members to errors, by request and code."""
+"""Test the reactions of producers and members to errors, by request and code."""
 
 import pytest
 

@@ -129,7 +129,7 @@ async def test_close_of_a_pool_fails_waiting_blocks_and_ends_open_ones(
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Treat ended tasks and threads as dead at once."""
+    """Treat ended tasks and threads as dead immediately."""
     monkeypatch.setattr("oncelog.client.writer_pool.pool_names.SILENT_S", 0.0)
 
 

@@ -1,4 +1,4 @@
-"""Decisions of ACLs, compared with a naive reading of Kafka's rules, and their cost with many."""
+"""Test decisions of ACLs against a naive reading of Kafka's rules, and their cost."""
 
 import time
 from itertools import product

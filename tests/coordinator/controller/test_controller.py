@@ -1,4 +1,4 @@
-"""The controller's view of live brokers, by its own clock, and the commands that follow."""
+"""Test the controller's view of live brokers, by its own clock, and the commands that follow."""
 
 from dataclasses import replace
 from typing import Any

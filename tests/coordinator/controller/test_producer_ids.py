@@ -1,4 +1,4 @@
-"""Blocks of producer ids on one broker."""
+"""Test blocks of producer ids on one broker."""
 
 from oncelog.coordinator.controller.producer_ids import BLOCKS_MAX, PREFETCH_BELOW, ProducerIdBlock
 

@@ -1,4 +1,4 @@
-"""Histories of groups, from the first member to the last."""
+"""Test histories of groups, from the first member to the last."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Deadlines, compared with a dictionary that is searched each time."""
+"""Test deadlines, compared with a dictionary that is searched each time."""
 
 from hypothesis import example, given
 from hypothesis import strategies as st

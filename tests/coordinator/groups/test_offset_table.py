@@ -1,4 +1,4 @@
-"""The table of committed offsets, case by case."""
+"""Test the table of committed offsets, case by case."""
 
 from functools import partial
 from typing import Any

@@ -1,4 +1,4 @@
-"""The records of __consumer_offsets, byte for byte as Apache Kafka 4.3's own classes write them."""
+"""Test the records of __consumer_offsets, byte for byte as Apache Kafka 4.3 writes them."""
 
 from collections.abc import Callable
 from contextlib import suppress

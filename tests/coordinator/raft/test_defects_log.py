@@ -12,7 +12,7 @@ from .stock import StockNetwork
 def test_pysyncobj_with_a_repeated_append_truncates_acknowledged_entries(
     stock_network: Callable[..., StockNetwork],
 ) -> None:
-    """D1: an append that arrives again cuts the log behind it; then one leader dies."""
+    """D1: a repeated append cuts the log behind it, and one leader dies afterwards."""
     net = stock_network(3, delay=(0.02, 0.02), appendEntriesUseBatch=False)
     leader = net.elect()
     follower, cut_off = (node for node in net.nodes if node != leader)

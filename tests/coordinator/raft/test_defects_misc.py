@@ -125,7 +125,7 @@ def test_pysyncobj_accepts_two_membership_changes_at_once(stock_network: MakeSto
 
 
 def test_raft_membership_is_fixed_and_frames_of_strangers_are_dropped() -> None:
-    """D7 on our engine: a stranger's frames are dropped, whatever their content."""
+    """D7 on our engine: the frames of a stranger are dropped, whatever their content."""
     cluster, leader = started()
     engine = cluster.nodes[leader].engine
     term = engine.groups[0].term

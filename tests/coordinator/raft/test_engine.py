@@ -1,4 +1,4 @@
-"""The engine's asyncio interface, on real files and a real loop."""
+"""Test the engine's asyncio interface, on real files and a real loop."""
 
 import asyncio
 import random
@@ -109,7 +109,7 @@ def trio(tmp_path: Path) -> AbstractAsyncContextManager[Trio]:
 
 
 async def test_raft_group_of_one_node_commits_after_its_own_sync(one: Trio) -> None:
-    """The sync is the majority, so it does not commit before."""
+    """The sync of the node is the majority, so no entry is committed before."""
     names: list[str] = []
     group = await one.leader()
     one.fault_point = names.append

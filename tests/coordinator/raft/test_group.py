@@ -1,4 +1,4 @@
-"""Submitting, applying, snapshots and failures of one cluster under virtual time."""
+"""Test submitting, applying, snapshots and failures of one cluster under virtual time."""
 
 from typing import Any
 
@@ -50,7 +50,7 @@ def test_raft_proposals_pending_at_a_stop_have_an_unknown_outcome() -> None:
 
 
 def test_raft_engine_with_a_failing_disk_stops_before_an_acknowledgement() -> None:
-    """After a failed fdatasync earlier writes are uncertain, so it is not tried again."""
+    """After a failed fdatasync earlier writes are uncertain, so the sync is not repeated."""
     cluster, leader = started()
     node = cluster.nodes[leader]
 

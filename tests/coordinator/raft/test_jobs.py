@@ -1,4 +1,4 @@
-"""Test jobs of the disk: their results and failures come back on the loop, once."""
+"""Test jobs of the disk, with results and failures that return to the loop once."""
 
 import asyncio
 import gc

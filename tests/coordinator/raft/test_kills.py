@@ -1,4 +1,4 @@
-"""Real processes, real disks, SIGKILL."""
+"""Test Raft in real processes on real disks with SIGKILL."""
 
 from pathlib import Path
 

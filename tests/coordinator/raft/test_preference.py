@@ -1,4 +1,4 @@
-"""The lead returns to the preferred leader only when that can take it at once."""
+"""Test that the preferred leader gets the leadership only when it can lead immediately."""
 
 from collections import Counter
 

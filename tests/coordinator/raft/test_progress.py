@@ -1,4 +1,4 @@
-"""The messages of a leader to one follower before it is answered."""
+"""Test the messages of a leader to one follower before it is answered."""
 
 from collections.abc import Callable
 from types import SimpleNamespace

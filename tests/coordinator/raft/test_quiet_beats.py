@@ -149,7 +149,7 @@ def test_raft_leader_with_current_followers_sends_only_heartbeats(
 def test_raft_acknowledgement_of_the_last_follower_needs_no_group_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The entry that it acknowledges is committed and applied already."""
+    """The acknowledged entry is committed and applied already."""
     alone = Alone()
     alone.answer_census()
     term = alone.become_leader()
@@ -201,7 +201,7 @@ def delay_publishing(node: Any, world: Any, seconds: float) -> None:
 
 
 def test_raft_entries_committed_during_a_snapshot_restore_are_applied() -> None:
-    """The heartbeats behind it change nothing any more."""
+    """The heartbeats behind the snapshot change no state any more."""
     alone, term = Alone(), 5
     group: Any = alone.group
     alone.answer_census()

@@ -198,7 +198,7 @@ def test_raft_answers_of_another_term_commit_nothing(alone: Alone) -> None:
 
 
 def test_raft_acknowledgement_of_a_voter_without_memory_is_not_counted(alone: Alone) -> None:
-    """Entries are sent to it, and nothing is committed by it."""
+    """Entries are sent to the voter without memory, but its answers commit none."""
     term = alone.become_leader()
     alone.run(0.3)
     alone.say(2, m.AppendReply(term, True, 2, False))

@@ -35,7 +35,7 @@ class Watched(Machine):
 def test_raft_groups_of_a_process_take_snapshots_one_after_the_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Rolling the journal asks all of them at once."""
+    """Rolling the journal asks all groups together for a snapshot."""
     monkeypatch.setattr("tests.simulation.raft_simulation.Machine", Watched)
     monkeypatch.setattr(Watched, "under_way", [])
     monkeypatch.setattr(Watched, "most", 0)

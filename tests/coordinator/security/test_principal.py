@@ -1,4 +1,4 @@
-"""Principals as text and back, as in Kafka's ACLs."""
+"""Test principals as text and back, as in Kafka's ACLs."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Our answers to every state, request and epoch of a transaction, beside those of Apache Kafka.
+"""Test our answers in every transaction state against those recorded from Apache Kafka.
 
 The expected answers were recorded from Apache Kafka (`tests/interop/recorded/record.py`), never
 made from the tables that drive the code. A broker of ours in this process is asked over the

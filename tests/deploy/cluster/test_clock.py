@@ -1,4 +1,4 @@
-"""Test a controlled clock in a real cluster: a week passes at once, for all nodes and for good."""
+"""Test a controlled clock in a real cluster, where a week passes immediately for all nodes."""
 
 import asyncio
 import json

@@ -79,7 +79,7 @@ def test_guardian_of_a_killed_owner_removes_its_children_and_its_directory(
 
 
 def test_guardian_ignores_signals_and_the_removal_of_its_working_directory(tmp_path: Path) -> None:
-    """A service manager ends all processes of a service at once."""
+    """A service manager ends all processes of a service together."""
     folder, working = tmp_path / "kept", tmp_path / "working"
     working.mkdir()
     with started(folder, working=working) as (owner, child, guardian):

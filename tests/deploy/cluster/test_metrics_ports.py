@@ -1,4 +1,4 @@
-"""The ports for the metrics of nodes, which a cluster keeps."""
+"""Test the ports for the metrics of nodes, which a cluster keeps."""
 
 from pathlib import Path
 

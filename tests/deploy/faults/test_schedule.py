@@ -1,4 +1,4 @@
-"""Test the schedule: the same seed gives the same faults, and each kind comes early."""
+"""Test the schedule. The same seed gives the same faults, and each kind is used early."""
 
 from itertools import islice
 

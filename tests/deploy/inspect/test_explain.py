@@ -1,4 +1,4 @@
-"""The explanations of a stuck reader and of a transaction, case by case."""
+"""Test the explanations of a stuck reader and of a transaction, case by case."""
 
 from dataclasses import replace
 

@@ -20,7 +20,7 @@ ANSWER = (6).to_bytes(4, "big") + bytes(6)
 
 
 class ToyNode:
-    """A node that answers each request at once, unless it is silenced."""
+    """A node that answers each request immediately, unless it is silenced."""
 
     def __init__(self) -> None:
         self.may_answer = threading.Event()

@@ -1,4 +1,4 @@
-"""Every method of Java's Admin once, on three nodes of ours and of Apache Kafka 4.4."""
+"""Test every method of Java's Admin once, on three nodes of ours and of Apache Kafka 4.4."""
 
 import re
 from pathlib import Path

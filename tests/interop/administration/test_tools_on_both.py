@@ -1,4 +1,4 @@
-"""Kafka's command-line tools on three nodes of ours and of Apache Kafka 4.4."""
+"""Test Kafka's command-line tools on three nodes of ours and of Apache Kafka 4.4."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Consumers with group.protocol=consumer (KIP-848), as an application uses them.
+"""Test consumers with group.protocol=consumer (KIP-848), as an application uses them.
 
 They are of librdkafka, and with -m soak of franz-go, too, where Go is installed; with that mark
 the same runs on Apache Kafka 4.4, which shows that the test is right.

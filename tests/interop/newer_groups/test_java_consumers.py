@@ -1,4 +1,4 @@
-"""Java's KafkaConsumer with group.protocol=consumer (KIP-848), on three nodes.
+"""Test Java's KafkaConsumer with group.protocol=consumer (KIP-848), on three nodes.
 
 The program is `java/ConsumerProtocol.java`. Under the mark `soak` it runs on Apache Kafka 4.4 too,
 which shows that the program is right.

@@ -1,4 +1,4 @@
-"""Test many records at once, on a real cluster: the same on ours and on Apache Kafka."""
+"""Test many records in one call on a real cluster of ours and of Apache Kafka."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""Members with group.protocol=consumer while their coordinator is killed, again and again."""
+"""Test members with group.protocol=consumer while their coordinator is killed, again and again."""
 
 import asyncio
 from collections import Counter

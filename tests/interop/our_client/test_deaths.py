@@ -1,4 +1,4 @@
-"""Our client while leaders and coordinators of ours are killed or paused.
+"""Test our client while leaders and coordinators of ours are killed or paused.
 
 Each of its results is true afterwards, each record is there once and in order, and it continues by
 itself: no kill is fatal to a producer, and none costs a consumer its group.

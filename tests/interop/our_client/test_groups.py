@@ -1,4 +1,4 @@
-"""Static members and leader epochs with our client, the same on ours and on Apache Kafka."""
+"""Test static members and leader epochs with our client, the same on ours and on Apache Kafka."""
 
 import asyncio
 import uuid

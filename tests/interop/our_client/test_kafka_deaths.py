@@ -1,4 +1,4 @@
-"""Our client while Apache Kafka, the leader and coordinator of all, is killed and restarted."""
+"""Test our client while Apache Kafka's only node is killed and restarted."""
 
 import asyncio
 from pathlib import Path

@@ -85,7 +85,7 @@ def create_topics(peer: RawPeer) -> None:
 
 
 def prove(stage: Stage, reached: str, written: str) -> None:
-    """Compare a written id with one that came to its epoch request by request."""
+    """Compare a written id with one that reached its epoch request by request."""
     start = time.monotonic()
     while stage.init(reached).producer_epoch < 32764:
         pass

@@ -1,4 +1,4 @@
-"""The same logins and refusals at our broker and at Apache Kafka 4.4, by other clients.
+"""Test the same logins and refusals at our broker and at Apache Kafka 4.4, by other clients.
 
 The words of both sides were recorded, and docs/security.md shows them (`record_logins.py`).
 """

@@ -1,4 +1,4 @@
-"""The matrix of APIs and rights, checked on Apache Kafka with its StandardAuthorizer.
+"""Test the matrix of APIs and rights, checked on Apache Kafka with its StandardAuthorizer.
 
 Our brokers are tested by `tests/node/security/rights_by_api.py`; this shows that it is Kafka's.
 """

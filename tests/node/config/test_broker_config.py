@@ -1,4 +1,4 @@
-"""Accepted and refused contents of server.properties, with the messages."""
+"""Test accepted and refused contents of server.properties, with the messages."""
 
 import dataclasses
 from pathlib import Path

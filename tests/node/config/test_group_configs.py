@@ -1,4 +1,4 @@
-"""Test the configurations of groups: their validation, in Kafka's words, and effective values."""
+"""Test the configurations of groups: their validation as in Kafka, and effective values."""
 
 import pytest
 

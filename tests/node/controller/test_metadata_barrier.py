@@ -1,4 +1,4 @@
-"""A decision that must hold on every broker before it is answered."""
+"""Test a decision that must hold on every broker before it is answered."""
 
 import asyncio
 from typing import cast

@@ -1,4 +1,4 @@
-"""Long work of consumer groups that is interrupted by changes, or cannot be written."""
+"""Test long work of consumer groups that is interrupted by changes, or cannot be written."""
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager

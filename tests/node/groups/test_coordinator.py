@@ -186,7 +186,10 @@ async def test_sync_group_on_a_failed_disk_is_refused(
 
 
 async def test_group_shard_that_is_lost_is_freed_despite_commits_in_flight(tmp_path: Path) -> None:
-    """Brokers make no full collection. A cycle would hold all its groups and offsets for ever."""
+    """Brokers run no full collection.
+
+    A cycle would hold all groups and offsets of the shard forever.
+    """
     broker = CoordinatingBroker(tmp_path)
     await broker.serve(replicas=(1, 2))
     commit = {
@@ -216,7 +219,7 @@ async def test_group_shard_that_is_lost_is_freed_despite_commits_in_flight(tmp_p
 async def test_isolated_group_coordinator_resigns_until_the_controller_answers(
     broker: CoordinatingBroker,
 ) -> None:
-    """Another broker may have expelled its members, and given their partitions to others."""
+    """Another broker may have removed its members and assigned their partitions to others."""
     joined = await stable(broker)
     beat = {"group_id": "g", "generation_id": 1, "member_id": joined.member_id}
     assert (await broker.ask(HEARTBEAT, 4, beat)).error_code == ErrorCode.NONE

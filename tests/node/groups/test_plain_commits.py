@@ -103,7 +103,7 @@ async def test_offset_commit_answer_that_refuses_is_not_cached(tmp_path: Path) -
 
 
 async def test_offset_commits_committed_together_are_replayed_in_steps(tmp_path: Path) -> None:
-    """A follower that was paused acknowledges thousands at once."""
+    """A follower that was paused acknowledges thousands of commits together."""
     broker = CoordinatingBroker(tmp_path)
     await broker.serve(replicas=(1, 2))
     answers = [broker.request(COMMIT, 8, committing(OFFSETS_TOPIC)).outcome for _ in range(1_000)]
@@ -146,7 +146,7 @@ async def test_offset_commit_deadlines_are_not_checked_while_the_replay_runs(tmp
 async def test_group_shards_with_high_watermarks_that_advance_together_share_the_loop_turn(
     tmp_path: Path,
 ) -> None:
-    """A follower that was paused acknowledges all of them at once."""
+    """A follower that was paused acknowledges the records of all partitions together."""
     broker = CoordinatingBroker(tmp_path, offsets_topic_num_partitions="20")
     for index in range(20):
         broker.lead(replicas=(1, 2), index=index)

@@ -1,4 +1,4 @@
-"""Times of requests, as percentiles of ranges."""
+"""Test times of requests, as percentiles of ranges."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Dynamic limits of connections."""
+"""Test dynamic limits of connections."""
 
 import pytest
 

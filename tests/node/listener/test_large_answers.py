@@ -171,7 +171,7 @@ async def test_answer_memory_is_charged_before_a_long_answer_is_built(name: str)
 
 
 async def test_request_with_an_answer_that_would_fill_the_memory_is_refused() -> None:
-    """The configs of one broker take 5 bytes of a request, and 15 kB of its answer."""
+    """The request for one broker's configs has 5 bytes, and its answer 15 kB."""
     broker = FakeBroker()
     resource = {"resource_type": 4, "resource_name": str(broker.services.node_id)}
     question = {"resources": [resource] * 20_000, "include_documentation": True}

@@ -1,4 +1,4 @@
-"""The connections that may read while memory is short."""
+"""Test the connections that may read while memory is short."""
 
 from oncelog.node.listener.memory_budget import ALLOWANCE_BYTES, MemoryBudget
 

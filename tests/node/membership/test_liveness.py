@@ -1,4 +1,4 @@
-"""Registrations of successive processes, and heartbeats that end when they are stopped."""
+"""Test registrations of successive processes, and heartbeats that end when they are stopped."""
 
 import asyncio
 import time
@@ -22,7 +22,7 @@ TURNS = range(12)  # of the event loop; a beat takes fewer
 
 
 class _HereLeads:
-    """The part of a controller that answers a heartbeat of its own node, at once."""
+    """The part of a controller that answers a heartbeat of its own node immediately."""
 
     async def serve(self, kind: int, payload: bytes) -> ControllerReply:
         return ControllerReply(ReplyStatus.DONE)

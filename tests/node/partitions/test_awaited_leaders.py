@@ -1,4 +1,4 @@
-"""Requests for partitions that this broker leads by the metadata and does not serve yet."""
+"""Test requests for partitions that this broker leads by the metadata and does not serve yet."""
 
 import asyncio
 import errno
@@ -397,7 +397,7 @@ async def test_describe_producers_waits_until_the_log_is_open(tmp_path: Path) ->
 async def test_find_coordinator_waits_until_the_group_partition_has_a_leader(
     tmp_path: Path,
 ) -> None:
-    """On a fresh broker its client asks the coordinator at once, which is the same broker."""
+    """On a fresh broker the client asks the coordinator immediately, which is the same broker."""
     values = {"key": "g", "key_type": 0}
     async with running(tmp_path) as broker:
         broker.directories.hold()

@@ -1,4 +1,4 @@
-"""The truncation of a follower's log in slices, and events between two of them."""
+"""Test the truncation of a follower's log in slices, and events between two of them."""
 
 import asyncio
 import errno

@@ -39,7 +39,7 @@ class _Hopeful:
 
 
 async def test_isr_change_that_is_always_refused_is_proposed_at_a_limited_rate() -> None:
-    """The refusal raises the partition epoch, which causes another check at once."""
+    """The refusal raises the partition epoch, which causes another check immediately."""
     partition: Any = _Partition()
     asked: list[Command] = []
 
@@ -82,7 +82,7 @@ class _Proposing:
 
 
 async def test_isr_changes_of_hundreds_of_partitions_are_applied_in_slices() -> None:
-    """A restarted broker joins thousands of ISRs. 500 of them at once took 30 ms."""
+    """A restarted broker joins thousands of ISRs. 500 of them in one step took 30 ms."""
     count, made = 300, list[int]()
     ticks = iter(range(1 << 30))
     replicas: Any = SimpleNamespace(

@@ -115,7 +115,7 @@ async def test_log_maintenance_of_thousands_of_logs_runs_in_slices(
 
 
 async def test_log_maintenance_keeps_no_removed_replica_in_memory(tmp_path: Path) -> None:
-    """A topic's logs are retired one after the other, after their last check."""
+    """The logs of a deleted topic are closed one after the other, after their last check."""
     broker = LeadingBroker(tmp_path, partitions=2)
     async with maintaining(broker.replicas, data_directory(tmp_path)) as maintenance:
         staying, leaving = broker.replicas

@@ -51,7 +51,7 @@ OTHERS = pytest.mark.chaos
 
 
 class SameThread(Executor):
-    """An executor that runs a job at once. Its future raises the job's error."""
+    """An executor that runs a job immediately. Its future raises the job's error."""
 
     def submit(self, job: Callable[..., Any], /, *args: Any, **keywords: Any) -> "Future[Any]":
         future: Future[Any] = Future()

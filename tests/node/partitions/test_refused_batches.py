@@ -64,7 +64,7 @@ async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
 async def test_batches_behind_a_refused_one_are_refused_until_it_is_resent(
     broker: Broker, known: bool
 ) -> None:
-    """Kafka answers OUT_OF_ORDER_SEQUENCE_NUMBER, or appends it if the producer is new."""
+    """Kafka answers OUT_OF_ORDER_SEQUENCE_NUMBER, or appends the batch of an unknown producer."""
     connection, first = broker.connect(), 0
     if known:
         connection, first = await broker.connect_with_a_batch(), 1

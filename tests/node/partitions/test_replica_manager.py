@@ -1,4 +1,4 @@
-"""The table of the replicas that a broker hosts."""
+"""Test the table of the replicas that a broker hosts."""
 
 from types import SimpleNamespace
 from typing import Any

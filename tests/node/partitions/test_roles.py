@@ -1,4 +1,4 @@
-"""The roles of replicas after changes of the metadata, on a slow disk."""
+"""Test the roles of replicas after changes of the metadata, on a slow disk."""
 
 import asyncio
 import errno

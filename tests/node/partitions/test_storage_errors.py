@@ -1,4 +1,4 @@
-"""Flushes before acknowledgements, and the reaction of a broker to disk errors."""
+"""Test flushes before acknowledgements, and the reaction of a broker to disk errors."""
 
 import errno
 import os

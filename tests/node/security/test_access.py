@@ -1,4 +1,4 @@
-"""The cached decisions of a connection."""
+"""Test the cached decisions of a connection."""
 
 import logging
 import tracemalloc

@@ -1,4 +1,4 @@
-"""Each API without rights, with all the rights that it needs, and with all but one, as in Kafka.
+"""Test each API without rights, with all needed rights, and with all but one, as in Kafka.
 
 The rights in a row of the dispatch table are compared with a list of Kafka's, and each of them is
 tried on a broker.

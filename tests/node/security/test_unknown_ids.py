@@ -1,4 +1,4 @@
-"""Topic ids that become known to a broker only while a request waits."""
+"""Test topic ids that become known to a broker only while a request waits."""
 
 import asyncio
 from pathlib import Path

@@ -135,9 +135,7 @@ async def test_markers_of_possibly_deleted_topics_share_one_metadata_catch_up(mo
 
 
 async def test_marker_for_a_topic_not_yet_in_the_metadata_is_sent(monkeypatch) -> None:
-    """Found by tests/simulation: a node that was behind the metadata took the partitions of a
-    committed transaction for deleted, and its records stayed unreadable for ever.
-    """
+    """A node behind the metadata treated new topics as deleted (found by the simulation)."""
     monkeypatch.setattr(marker_sender, "SLOW_RETRY_MS", 10)
     node = OneNode()
     knows, leadership_of = False, node.partitions.leadership_of
@@ -182,7 +180,7 @@ async def test_marker_for_a_partition_that_cannot_commit_delays_no_other(node: O
 async def test_marker_has_the_index_of_its_decision_and_the_leader_epoch(
     node: OneNode,
 ) -> None:
-    """A partition distinguishes it from the end of the producer's next transaction."""
+    """A partition distinguishes the marker from the end of the producer's next transaction."""
     who = await node.init()
     ongoing, decided = [], []
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""The flights job, run by options alone, on Apache Kafka with brokers killed meanwhile."""
+"""Test the flights job, run by options alone, on Apache Kafka with brokers killed meanwhile."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The reuse of task attempts' transactional ids."""
+"""Test the reuse of task attempts' transactional ids."""
 
 import json
 import sqlite3

@@ -1,4 +1,4 @@
-"""Queries in processes that are killed by SIGKILL, on a cluster with nodes killed, too.
+"""Test queries in processes that are killed by SIGKILL, on a cluster with nodes killed, too.
 
     pytest -m spark_slow tests/pipeline
 

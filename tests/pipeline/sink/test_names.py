@@ -1,4 +1,4 @@
-"""The ids of a sink, and the sink of an id."""
+"""Test the ids of a sink, and the sink of an id."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Test Spark's own loop over the sink: a query that is broken at each point, and goes on.
+"""Test Spark's own loop over the sink with a query that is broken at each point.
 
 One JVM serves all of it, so a death is an exception here; test_kills.py kills processes.
 """

@@ -1,4 +1,4 @@
-"""Queries with state, in each format that Spark can keep it in, in processes that are killed.
+"""Test queries with state, in each format that Spark can keep it in, in processes that are killed.
 
     pytest -m spark_slow tests/pipeline/sink/test_stateful_kills.py
     ONCELOG_KAFKA=1 pytest -m "spark_slow and kafka" tests/pipeline/sink/test_stateful_kills.py

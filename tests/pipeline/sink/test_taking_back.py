@@ -1,4 +1,4 @@
-"""Mode "transactional" in the table of the sink's protocol, and the choice of modes."""
+"""Test mode "transactional" in the table of the sink's protocol, and the choice of modes."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The state that a Spark process keeps from task to task."""
+"""Test the state that a Spark process keeps from task to task."""
 
 import gc
 from collections.abc import Iterator

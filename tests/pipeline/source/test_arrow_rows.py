@@ -1,4 +1,4 @@
-"""Batches of the log as Arrow's batches, exactly in the schema that Spark expects."""
+"""Test batches of the log as Arrow's batches, exactly in the schema that Spark expects."""
 
 import datetime
 

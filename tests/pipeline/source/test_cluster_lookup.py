@@ -1,4 +1,4 @@
-"""A query's requests to the cluster when it plans, and changes between two of them."""
+"""Test a query's requests to the cluster when it plans, and changes between two of them."""
 
 import itertools
 import socket

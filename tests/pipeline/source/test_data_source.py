@@ -1,4 +1,4 @@
-"""`format("oncelog")` in a real Spark, against a real broker."""
+"""Test `format("oncelog")` in a real Spark, against a real broker."""
 
 import itertools
 import json

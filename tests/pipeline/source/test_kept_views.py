@@ -1,4 +1,4 @@
-"""The views that a process keeps from range to range, their cost, and their separation."""
+"""Test the views that a process keeps from range to range, their cost, and their separation."""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""The offsets that a micro-batch reads, and the losses that are reported."""
+"""Test the offsets that a micro-batch reads, and the losses that are reported."""
 
 import itertools
 import json

@@ -19,7 +19,7 @@ START = Position({("a", 0): 10, ("b", 0): 15}, {"a": "aa", "b": "bb"}).to_json()
 
 
 class Lookup:
-    """A lookup with given answers in turn, the last one for ever."""
+    """A lookup with given answers in turn, the last one repeated forever."""
 
     def __init__(self, *answers: Known) -> None:
         self.answers, self.asked = list(answers), 0

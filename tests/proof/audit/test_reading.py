@@ -1,4 +1,4 @@
-"""The audit of real log files, and of a live cluster."""
+"""Test the audit of real log files, and of a live cluster."""
 
 import asyncio
 import json

@@ -47,7 +47,7 @@ def plant_rows(audited: AuditedLogs, name: str, wanted: int) -> None:
 
 
 def compacted_since(seed: int) -> ModelLog:
-    """Return a log that was compacted once more after its reader was shown it."""
+    """Return a log that was compacted again after its reader had read it."""
     log_model = ModelLog(seed, f"clean-{seed}-since", "compacted")
     gone = [row for row in log_model.rows if not row.is_control and row.outcome != "aborted"][::3]
     log_model.rows = [row for row in log_model.rows if row not in gone]

@@ -1,4 +1,4 @@
-"""The page of a run, from a history written by hand."""
+"""Test the page of a run, from a history written by hand."""
 
 import json
 from pathlib import Path

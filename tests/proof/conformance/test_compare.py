@@ -1,4 +1,4 @@
-"""Two surveys side by side, by their tables."""
+"""Test two surveys side by side, by their tables."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""The report of a demo run in its folder."""
+"""Test the report of a demo run in its folder."""
 
 from oncelog.proof.demo import report as flights
 from oncelog.proof.demo.batch_trace import TraceCounts

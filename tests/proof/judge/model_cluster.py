@@ -373,7 +373,7 @@ def consumer(cluster: ModelCluster) -> Steps:
 
 
 def group_reader(cluster: ModelCluster) -> Steps:
-    """Commit plainly as a member. Answers are lost, and requests come late."""
+    """Commit plainly as a member. Answers are lost, and requests are delayed."""
     rng, recorder, group = cluster.rng, cluster.recorder, "readers"
     while True:
         process = recorder.new_process()

@@ -1,4 +1,4 @@
-"""The cases of Jepsen's own tests of its Kafka checker, with the same findings.
+"""Test the cases of Jepsen's own tests of its Kafka checker, with the same findings.
 
 Jepsen has 24. One measures speed and is switched off: here it is test_speed.py. Another (16) is
 about the lag of readers, which is no promise. Where Jepsen counts an operation, we have a
@@ -197,7 +197,7 @@ def test_09_poll_that_goes_back_is_reported(
 def test_10_sends_that_go_back_are_reported(
     ops: Ops, assigned: tuple[str, ...], is_bad: bool
 ) -> None:
-    """Jepsen accepts it after an assignment, which is another producer session here."""
+    """Jepsen accepts such sends after an assignment, which is another producer session here."""
     ops.op(0, "ok", Send("x", "c", 3), Send("x", "d", 4))
     if assigned:
         ops.assign(0, *assigned)

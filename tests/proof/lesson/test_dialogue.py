@@ -1,4 +1,4 @@
-"""The input of a lesson's reader."""
+"""Test the input of a lesson's reader."""
 
 import queue
 from collections.abc import Iterable

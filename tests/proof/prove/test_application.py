@@ -1,4 +1,4 @@
-"""Instances as processes, with all processes that they start."""
+"""Test instances as processes, with all processes that they start."""
 
 import signal
 import sys

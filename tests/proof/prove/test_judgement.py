@@ -1,4 +1,4 @@
-"""The judgement of outputs."""
+"""Test the judgement of outputs."""
 
 from collections import Counter
 from decimal import Decimal

@@ -1,4 +1,4 @@
-"""The view of an outcome in a failing test."""
+"""Test the view of an outcome in a failing test."""
 
 from collections.abc import Sequence
 from xml.etree import ElementTree

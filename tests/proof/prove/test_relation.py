@@ -1,4 +1,4 @@
-"""The place of its input's id in an output."""
+"""Test the place of its input's id in an output."""
 
 from pathlib import Path
 

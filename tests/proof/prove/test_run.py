@@ -1,4 +1,4 @@
-"""Real runs convict wrong applications, and no right one."""
+"""Test that real runs report wrong applications, and no correct one."""
 
 import json
 import os
@@ -142,7 +142,7 @@ def test_prove_of_a_database_sink_judges_its_table(is_right: bool, tmp_path: Pat
 def test_prove_of_a_correct_dual_write_reports_exactly_once(
     has_topic: bool, tmp_path: Path
 ) -> None:
-    """Rows and records of the same transactions are judged in a run of their own each."""
+    """Rows and records of the same transactions are judged in separate runs."""
     file = tmp_path / "shop.db"
     judged: dict[str, Any] = {} if has_topic else {
         "outputs": (), "sink": f"sqlite:///{file}?table=invoices&id=order_id"

@@ -1,4 +1,4 @@
-"""The shortest story of one record."""
+"""Test the shortest story of one record."""
 
 from oncelog.proof.prove.facts import (
     Committed,

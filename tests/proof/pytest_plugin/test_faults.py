@@ -149,7 +149,7 @@ def test_plugin_run_interrupted_does_not_wait_for_a_silent_cluster():
 
 
 def test_plugin_fault_without_an_effect_is_not_counted():
-    """The test kills a node before its turn, and is over before it starts it again."""
+    """The test kills a node before the fault's turn, and ends before the restart of the node."""
 
     class KilledMeanwhile(GatedCluster):
         checks = 0

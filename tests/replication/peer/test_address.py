@@ -1,4 +1,4 @@
-"""The addresses of brokers' links, and the access to them."""
+"""Test the addresses of brokers' links, and the access to them."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Faults of a link, without a link."""
+"""Test faults of a link, without a link."""
 
 from oncelog.replication.peer.link_gate import HELD_MAX, LinkGate
 

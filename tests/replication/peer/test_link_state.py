@@ -1,4 +1,4 @@
-"""The state of a link after events of its sockets, as a table."""
+"""Test the state of a link after events of its sockets, as a table."""
 
 import pytest
 

@@ -192,7 +192,7 @@ async def test_peer_stream_with_a_raising_callback_stays_open(directory: Path) -
 
 
 async def test_peer_connection_after_the_stop_is_refused(directory: Path) -> None:
-    """A client that connected before, and says its hello afterwards, is refused."""
+    """A client that connected before the stop, and sends its hello afterwards, is refused."""
     one, _ = pair(directory)
     async with running(one):
         connected = await asyncio.open_unix_connection(str(directory / "1"))
@@ -242,7 +242,7 @@ def test_peer_streams_stop_leaves_no_connection_open(directory: Path, turns: int
 async def test_peer_dialling_attempt_cancelled_late_leaves_no_stream(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The loop closes such a connection without a call to its protocol."""
+    """The loop closes such a connection without a call to the protocol object."""
     one, two = pair(directory)
     opened, streams = one.streams.opened, one.streams
     seen: list[PeerStream] = []

@@ -396,7 +396,7 @@ def follow(log, key, count, *, epoch):
 
 
 def following(directory):
-    """Return a log of several segments that came from a leader."""
+    """Return a log of several segments that was replicated from a leader."""
     compacted = Compacted(directory, replace(CONFIG, segment_bytes=400))
     follow(compacted.log, b"a", 30, epoch=4)
     return compacted
@@ -404,7 +404,7 @@ def following(directory):
 
 @pytest.mark.parametrize("grows_by", [0, 1, 20])
 def test_segment_truncated_during_cleaning_is_not_replaced(tmp_path, grows_by):
-    """An unclean election cuts a segment under cleaning, and other records replace its own."""
+    """An unclean election truncates a segment during its cleaning, and new records replace it."""
     compacted = following(tmp_path)
     log, cleaner = compacted.log, compacted.cleaner
     steps = present(cleaner.begin([log], NOW)).steps()

@@ -1,4 +1,4 @@
-"""The cleanable part of a log, whether it is worth a cleaning, and the grouping of segments."""
+"""Test the cleanable part of a log, the decision to clean it, and groups of segments."""
 
 import pytest
 

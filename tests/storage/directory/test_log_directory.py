@@ -461,7 +461,7 @@ def test_log_that_was_truncated_and_grew_again_has_lowered_checkpoints(opened, l
 
 
 def test_lowering_the_checkpointed_offsets_of_one_log_raises_no_others(batch, directory):
-    """The thread that opens logs lowers offsets while it cannot see another log's cut."""
+    """The thread that opens logs lowers offsets without a view of another log's truncation."""
     cut, deleted = open_partition(directory, "cut"), open_partition(directory, "deleted")
     for log in (cut, deleted):
         LogMaker.lead(log, 2)
@@ -481,7 +481,7 @@ def test_lowering_the_checkpointed_offsets_of_one_log_raises_no_others(batch, di
 def test_partition_that_leaves_and_returns_is_dirty_from_the_start_after_a_kill(
     directory, opened, logs
 ) -> None:
-    """A deleted key came back. Below the old cleaned offset only tombstones were removed."""
+    """A deleted key reappeared, since below the old cleaned offset only tombstones were removed."""
     checkpointed(directory, logs)
     delete_partition(directory, "t", 0)
     assert OffsetCheckpoint(directory.path / CLEANED_OFFSETS).read() == {("t", 0): 9}

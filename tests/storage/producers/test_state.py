@@ -1,4 +1,4 @@
-"""Every branch of a partition's answers to its producers (KIP-98, 360, 890, 1228)."""
+"""Test every branch of a partition's answers to its producers (KIP-98, 360, 890, 1228)."""
 
 import pytest
 

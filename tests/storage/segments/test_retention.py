@@ -1,4 +1,4 @@
-"""Rolling, retention, truncation, flushing."""
+"""Test rolling, retention, truncation, flushing."""
 
 import os
 import resource
@@ -177,7 +177,7 @@ def test_many_expired_segments_are_deleted_a_few_at_a_time(logs, reason):
 
 @pytest.mark.parametrize("reason", ["size", "age"])
 def test_retention_with_a_producer_of_expired_records_ends_its_turn(logs, reason):
-    """A producer of old records, such as a mirror, would keep other logs from their turn."""
+    """A producer of old records, such as a mirror, would take the turns of other logs."""
     limits = {"retention_bytes": 0} if reason == "size" else {"retention_ms": 0}
     log = filled(logs, 20, **limits)
     steps = log.retention.deleting_old_segments(NOW_MS + 1000)
@@ -421,7 +421,7 @@ def test_flush_overtaken_by_a_truncation_does_not_raise_the_recovery_point(logs)
 
 
 def test_appends_rolls_and_deletions_continue_during_a_flush_in_a_thread(logs):
-    """The log's own thread makes the jobs and notes their results. Another thread runs them."""
+    """The thread of the log creates the jobs and notes their results. Another thread runs them."""
     log = logs.open(segment_bytes=500, retention_bytes=2000, file_delete_delay_ms=0)
     flushes = 0
     with ThreadPoolExecutor(1) as executor:

@@ -1,4 +1,4 @@
-"""Rules for principals as Kafka's SslPrincipalMapper applies them."""
+"""Test rules for principals as Kafka's SslPrincipalMapper applies them."""
 
 import time
 

@@ -197,7 +197,7 @@ def test_consumer_group_member_that_leaves_frees_its_partitions_immediately(
 def test_last_consumer_group_member_that_leaves_clears_the_target_assignment(
     log: ConsumerLog,
 ) -> None:
-    """The next member has its partitions at once, not after the interval (Kafka since 4.4)."""
+    """The next member gets its partitions immediately, not after the interval (Kafka since 4.4)."""
     client = member(log, "a")
     client.leave()
     group = log.group

@@ -1,4 +1,4 @@
-"""Consumer groups that are too large for one heartbeat, and members with large descriptions."""
+"""Test consumer groups that are too large for one heartbeat, and large members."""
 
 from dataclasses import replace
 

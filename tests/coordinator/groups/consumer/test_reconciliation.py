@@ -1,4 +1,4 @@
-"""Every state of a member and every event, with its next assignment and epoch."""
+"""Test every state of a member and every event, with its next assignment and epoch."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace

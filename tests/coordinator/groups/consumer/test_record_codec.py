@@ -1,4 +1,4 @@
-"""The records of consumer groups, byte for byte as Apache Kafka writes them."""
+"""Test the records of consumer groups, byte for byte as Apache Kafka writes them."""
 
 from contextlib import suppress
 from dataclasses import fields

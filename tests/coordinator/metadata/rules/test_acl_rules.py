@@ -1,4 +1,4 @@
-"""ACLs as commands and state of the metadata, and in its snapshots."""
+"""Test ACLs as commands and state of the metadata, and in its snapshots."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Levels of features in the replicated metadata."""
+"""Test levels of features in the replicated metadata."""
 
 from oncelog.coordinator.metadata.cluster_state import ClusterState
 from oncelog.coordinator.metadata.commands import FeatureUpdate, UpdateFeatures

@@ -1,4 +1,4 @@
-"""ISR changes by compare-and-set, and elections that users ask for (KIP-497, 841, 903, 460)."""
+"""Test ISR changes by compare-and-set, and requested elections (KIP-497, 841, 903, 460)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Creation, extension and deletion of topics, with every refusal."""
+"""Test creation, extension and deletion of topics, with every refusal."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The write-ahead log against a simple model, through crashes at any point."""
+"""Test the write-ahead log against a simple model, through crashes at any point."""
 
 import random
 from collections.abc import Iterator
@@ -111,7 +111,7 @@ def change(journal: Journal, g: int, model: Model, rng: random.Random) -> None:
 def test_raft_journal_recovery_after_any_crash_has_a_state_of_a_finished_commit(
     seed: int, power: bool
 ) -> None:
-    """After any crash it is the last synced state, or a later one if its frame got to the disk."""
+    """The recovered state is the last synced one, or a later one whose frame was written."""
     rng = random.Random(seed)
     disk = VirtualDisk(rng)
     journal, models = open_journal(disk)
@@ -199,7 +199,7 @@ def test_raft_journal_seal_proves_that_the_last_frame_was_synced(disk: Directory
 
 
 def test_raft_journal_of_another_node_or_other_voters_is_refused(disk: DirectoryDisk) -> None:
-    """The directory records its owner."""
+    """The directory records its node and its voters."""
     journal, _ = open_journal(disk)
     journal.append_voter(0)
     commit(journal)
@@ -210,7 +210,7 @@ def test_raft_journal_of_another_node_or_other_voters_is_refused(disk: Directory
 
 
 def test_raft_journal_directory_in_use_is_refused_to_a_second_process(tmp_path: Path) -> None:
-    """A second process is refused with a sentence, and may have it later."""
+    """A second process is refused with a sentence, and may use the directory later."""
     first, second = DirectoryDisk(tmp_path), DirectoryDisk(tmp_path)
     first.open()
     with pytest.raises(BlockingIOError, match="in use by another process"):

@@ -1,4 +1,4 @@
-"""The login of a command in the directory of a secured cluster."""
+"""Test the login of a command in the directory of a secured cluster."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The files of a secured cluster after an interrupted write."""
+"""Test the files of a secured cluster after an interrupted write."""
 
 import json
 import ssl

@@ -1,4 +1,4 @@
-"""The port of each broker, and the target of a connection."""
+"""Test the port of each broker, and the target of a connection."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The requests that a rule gets, how often, and the rules that are refused."""
+"""Test the requests that a rule gets, how often, and the rules that are refused."""
 
 from typing import Any
 

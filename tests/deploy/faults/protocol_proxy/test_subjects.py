@@ -1,4 +1,4 @@
-"""The subjects of requests, in every version."""
+"""Test the subjects of requests, in every version."""
 
 import pytest
 

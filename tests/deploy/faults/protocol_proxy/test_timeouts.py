@@ -1,4 +1,4 @@
-"""The timeouts that are lowered, and those that are kept."""
+"""Test the timeouts that are lowered, and those that are kept."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""ListGroups while shards resign or fail."""
+"""Test ListGroups while shards resign or fail."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -1,4 +1,4 @@
-"""OffsetFetch and OffsetDelete, against a coordinator that the test controls."""
+"""Test OffsetFetch and OffsetDelete, against a coordinator that the test controls."""
 
 import pytest
 

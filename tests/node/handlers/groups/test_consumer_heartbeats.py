@@ -1,4 +1,4 @@
-"""Answers of ConsumerGroupHeartbeat that are encoded without the schema."""
+"""Test answers of ConsumerGroupHeartbeat that are encoded without the schema."""
 
 import pytest
 

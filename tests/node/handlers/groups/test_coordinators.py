@@ -1,4 +1,4 @@
-"""FindCoordinator, for groups and for transactional ids."""
+"""Test FindCoordinator, for groups and for transactional ids."""
 
 import asyncio
 

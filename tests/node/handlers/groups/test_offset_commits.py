@@ -1,4 +1,4 @@
-"""OffsetCommit and TxnOffsetCommit, against a coordinator that the test controls."""
+"""Test OffsetCommit and TxnOffsetCommit, against a coordinator that the test controls."""
 
 import pytest
 

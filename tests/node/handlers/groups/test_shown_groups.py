@@ -1,4 +1,4 @@
-"""Described consumer groups with topics that a client may not describe."""
+"""Test described consumer groups with topics that a client may not describe."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Subscriptions to metrics of clients (KIP-714), which are stored and described."""
+"""Test subscriptions to metrics of clients (KIP-714), which are stored and described."""
 
 import pytest
 

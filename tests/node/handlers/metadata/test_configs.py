@@ -1,4 +1,4 @@
-"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs."""
+"""Test DescribeConfigs, AlterConfigs, IncrementalAlterConfigs."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Features in ApiVersions, and the effects of changed levels."""
+"""Test features in ApiVersions, and the effects of changed levels."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""APIs for changes that this cluster does not support."""
+"""Test APIs for changes that this cluster does not support."""
 
 from typing import Any
 

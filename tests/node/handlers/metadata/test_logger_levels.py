@@ -1,4 +1,4 @@
-"""The levels of a running broker's loggers (KIP-412)."""
+"""Test the levels of a running broker's loggers (KIP-412)."""
 
 import logging
 from collections.abc import Iterator

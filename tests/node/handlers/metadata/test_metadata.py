@@ -1,4 +1,4 @@
-"""Metadata, DescribeTopicPartitions, and the automatic creation of topics."""
+"""Test metadata, DescribeTopicPartitions, and the automatic creation of topics."""
 
 import asyncio
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""CreateTopics, DeleteTopics, CreatePartitions."""
+"""Test CreateTopics, DeleteTopics, CreatePartitions."""
 
 import pytest
 

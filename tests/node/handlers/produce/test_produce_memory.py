@@ -63,7 +63,7 @@ async def test_produce_that_waited_is_freed_after_its_answer(tmp_path: Path, end
 async def test_produces_with_acks_zero_are_appended_after_their_client_closed(
     tmp_path: Path,
 ) -> None:
-    """A client repeats no requests with acks=0 after its connection was closed, as in Kafka."""
+    """A client sends no acks=0 request again after its connection was closed, as in Kafka."""
     broker = LeadingBroker(tmp_path, log_config={"is_compacted": True})
     server = KafkaServer(broker.dispatcher, broker.services, logging.getLogger("oncelog.test"))
     await server.start(plain_listener())

@@ -17,7 +17,7 @@ INIT, ADD, OFFSETS, END, DESCRIBE, LIST, API_VERSIONS = 22, 24, 25, 26, 65, 66, 
 
 
 class World:
-    """A broker with a topic `t`, and a coordinator with markers that are written at once."""
+    """A broker with a topic `t`, and a coordinator with markers that are written immediately."""
 
     def __init__(self, **settings: Any) -> None:
         self.node = OneNode(hold_ms=20, **settings)

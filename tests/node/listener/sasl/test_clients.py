@@ -1,4 +1,4 @@
-"""Logins of aiokafka and librdkafka with each mechanism."""
+"""Test logins of aiokafka and librdkafka with each mechanism."""
 
 import asyncio
 import hashlib

@@ -1,4 +1,4 @@
-"""Clients that have not logged in, and try to cost much or to get an answer early."""
+"""Test clients that have not logged in, and try to cost much or to get an answer early."""
 
 import logging
 import socket

@@ -1,4 +1,4 @@
-"""The core of TLS against OpenSSL's client, in memory, with bytes in pieces of any size."""
+"""Test the core of TLS against OpenSSL's client, in memory, with bytes in pieces of any size."""
 
 import ssl
 

@@ -1,4 +1,4 @@
-"""The clients aiokafka and librdkafka over TLS with certificates."""
+"""Test the clients aiokafka and librdkafka over TLS with certificates."""
 
 import asyncio
 from collections.abc import AsyncIterator

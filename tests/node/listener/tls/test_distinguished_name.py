@@ -1,4 +1,4 @@
-"""Subjects of certificates as Java's X500Principal.getName writes them."""
+"""Test subjects of certificates as Java's X500Principal.getName writes them."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The demo in a database that others use, too."""
+"""Test the demo in a database that others use, too."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""The reports of the demo's services."""
+"""Test the reports of the demo's services."""
 
 from itertools import pairwise
 from pathlib import Path

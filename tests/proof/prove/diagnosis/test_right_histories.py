@@ -32,7 +32,7 @@ def aborts_then_seeks_back() -> History:
 
 
 def hears_that_its_offsets_are_refused() -> History:
-    """Abort and go back, or send the offsets once more where the coordinator has moved."""
+    """Abort and seek back, or send the offsets again where the coordinator has moved."""
     app = yield from started()
     for error, is_commit in (("STALE_MEMBER_EPOCH", False), ("NOT_COORDINATOR", True)):
         yield from app.run(2)
@@ -176,7 +176,7 @@ def aborts_other_keys_while_another_broker_brings_more() -> History:
 
 
 def aborts_what_came_in_a_rush() -> History:
-    """Keys come again. Those of the aborted input were not decoded, but of earlier records."""
+    """Keys repeat. Those of the aborted input were not decoded, but those of earlier records."""
     app = yield from started()
     other = replace(app, partition=1, offset=40)
     yield from app.run(2)
@@ -318,7 +318,7 @@ def commits_now_and_then() -> History:
 
 
 def commits_what_came_in_a_rush() -> History:
-    """Keys come again, and inputs and outputs are decoded only in turns."""
+    """Keys repeat, and inputs and outputs are decoded only in turns."""
     app = yield from started(name="", step_s=0.001, output_key=lambda key: key % 3)
     for after_s, is_input_known in ((2.3, True), (5.9, False), (9.1, True), (13.4, False)):
         for each in app.copy(100.0 + after_s):

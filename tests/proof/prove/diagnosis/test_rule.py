@@ -1,4 +1,4 @@
-"""Memories with a bound."""
+"""Test rule memories with a bound."""
 
 from oncelog.proof.prove.diagnosis.rule import Recent
 

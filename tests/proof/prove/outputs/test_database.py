@@ -1,4 +1,4 @@
-"""A table in place of a topic of outputs."""
+"""Test a table in place of a topic of outputs."""
 
 import sqlite3
 import threading

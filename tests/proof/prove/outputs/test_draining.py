@@ -94,7 +94,7 @@ def test_drain_of_an_idle_application_ends_early(tmp_path: Path, quickly: None) 
 
 
 def test_drain_with_an_open_transaction_names_its_instance(tmp_path: Path, quickly: None) -> None:
-    """The open one in its coordinator's list counts, not one that has timed out."""
+    """Only an open transaction in the coordinator's list counts, not one that has timed out."""
     admin = Offsets(2, "app-2")
     admin.end = 1
     drained = drain(tmp_path, admin, ["a", "b"])

@@ -1,4 +1,4 @@
-"""A table of PostgreSQL, judged in a real run."""
+"""Test a table of PostgreSQL, judged in a real run."""
 
 import sys
 import threading

@@ -86,7 +86,7 @@ def test_slow_request_fault_keeps_its_instance_busy_and_chooses_another_next() -
 
 
 def test_fault_after_a_slow_request_waits_until_its_sender_committed() -> None:
-    """A kill would take back its late reaction otherwise."""
+    """Otherwise a kill would revert the late reaction to the slow request."""
     looks: list[tuple[str, float]] = []
 
     def has_gone_through(instance: str, since_s: float) -> bool:

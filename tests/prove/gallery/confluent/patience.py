@@ -1,4 +1,4 @@
-"""Copiers in transactions that meet slow and refused requests, on confluent-kafka.
+"""Copiers in transactions with slow and refused requests, on confluent-kafka.
 
 Each mistake stands beside the same pattern done right. Any other problem ends the process, and it
 starts anew.
