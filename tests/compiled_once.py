@@ -34,7 +34,7 @@ def compile_once(config: pytest.Config) -> None:
     child = os.fork()
     half = files[::2] if child else files[1::2]
     try:
-        # Nothing may be written there; or a file is wrong, which is told where it is collected.
+        # The folder may be read-only. A file may have a syntax error, which its collection reports.
         with contextlib.suppress(OSError, SyntaxError, py_compile.PyCompileError):
             _compile(half, config, state)
     finally:

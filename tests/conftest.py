@@ -29,7 +29,7 @@ pytest_plugins = ["pytester"]  # of tests/proof/pytest_plugin/test_plugin.py
 _WORKER_KEY = "oncelog_compared"
 _TAKES_TURNS = "ONCELOG_TAKES_TURNS"
 LONG = {"simulation", "switches", "demo", "prove"}  # folders with tests of half a minute
-HANGS_AFTER_S = 600  # what a coroutine waits for does not come any more
+HANGS_AFTER_S = 600  # seconds after which a coroutine counts as hung
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -37,7 +37,7 @@ def pytest_configure(config: pytest.Config) -> None:
     control.prepare(18, 0)  # before Hypothesis is there: kio would make strategies of its types
     from hypothesis import settings
 
-    # No deadlines, as fast as a machine is. A number that a test has of its own goes before these.
+    # No deadlines, because machines differ in speed. A test's own settings override these.
     settings.register_profile("oncelog", deadline=None, max_examples=60)
     settings.register_profile("thorough", deadline=None, max_examples=400)
     settings.register_profile("exhaustive", deadline=None, max_examples=10_000)
@@ -50,7 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
         archive_classes()
     _compile_plugins_once()
     compile_once(config)
-    if not hasattr(config, "workerinput"):  # xdist's workers are given what this decides
+    if not hasattr(config, "workerinput"):  # xdist's workers receive what the main process decides
         is_whole = config.args_source is not pytest.Config.ArgsSource.ARGS
         asks = config.option.keyword or "in_turn" in config.option.markexpr
         os.environ[_TAKES_TURNS] = "1" if is_whole and not asks else ""
@@ -122,7 +122,7 @@ async def _with_fixtures(test: pytest.Function) -> None:
     async with asyncio.timeout(HANGS_AFTER_S), AsyncExitStack() as stack:
         given = {name: test.funcargs[name] for name in inspect.signature(test.obj).parameters}
         for name, value in given.items():
-            if isinstance(value, AsyncContextDecorator):  # what @asynccontextmanager makes
+            if isinstance(value, AsyncContextDecorator):  # the result of @asynccontextmanager
                 manager = cast(AbstractAsyncContextManager[Any], value)
                 given[name] = await stack.enter_async_context(manager)
         await test.obj(**given)

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 Case = TypeVar("Case")
 TURNS = 3
-ROUND = "ONCELOG_ROUND"  # the number of a build, where it has one; else the day counts
+ROUND = "ONCELOG_ROUND"  # the number of a build, if there is one; otherwise the day counts
 
 
 def round_number() -> int:

@@ -44,7 +44,7 @@ def test_chaos_run_terminated_midway_leaves_no_process_and_no_open_port(tmp_path
     assert process.returncode == 130 and b"Traceback" not in told, told
     assert file is not None and not Path(file.peer_directory).exists()
     assert all(is_refused(node.port, node.host) for node in file.nodes)
-    # one that was just being started has no owner yet, and ends by itself
+    # a process that is just being started has no owner yet, and ends by itself
     while left := [each for each in psutil.process_iter() if str(run) in words_of(each)]:
         assert time.monotonic() < deadline, left
         time.sleep(0.1)

@@ -35,7 +35,7 @@ TIMEOUT_MS, SCAN_MS = 2_000, 1_000  # of undecided transactions; the scan is the
 BOUND_S = (TIMEOUT_MS + 2 * SCAN_MS) / 1_000  # by then everything is decided, whatever happened
 BUSY_MACHINE_S = 2.0  # for a machine that is busy with other things
 TIMEOUT_S = 30.0
-ADDED, DATA, ENDED = "added", "data", "ended"  # how far the client comes before the death
+ADDED, DATA, ENDED = "added", "data", "ended"  # client's progress before the death
 DECIDED, UNDECIDED, NEVER = "decided", "undecided", "never began"
 BEFORE_MARKER, AFTER_MARKER = "partition.before-marker", "partition.after-marker"
 

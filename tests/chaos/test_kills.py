@@ -113,7 +113,7 @@ def _run(folder: Path, seconds: float) -> None:
             summaries.append(json.loads(summary))
             for line in lines:
                 partition, offset, value = line.split()
-                # librdkafka tells no offset of a batch whose error a later one's success disproves
+                # librdkafka gives no offset for a failed batch that a later success proves stored
                 acknowledged[value] = int(partition), None if offset == "None" else int(offset)
         print(f"{dict(kinds)}: {summaries}")
         for summary in summaries:

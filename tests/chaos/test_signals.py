@@ -292,7 +292,7 @@ def test_live_view_ended_by_a_signal_leaves_no_process_and_restores_the_terminal
     ports = listening(scratch)
     command.process.send_signal(number)
     code, told = command.ended(), command.told.decode(errors="replace")
-    if moment != "starting":  # then Python is ended while it imports
+    if moment != "starting":  # a signal at the start ends Python during imports
         codes = (-number,) if number == signal.SIGKILL else (0,)
         assert code in (codes if moment == "at work" else (0, 130, -number)), told
         assert "Traceback" not in told

@@ -46,7 +46,7 @@ prove --in orders-in --out invoices --seconds 5 --seed 7 -- python transactional
 certify oncelog-transactional --seeds 1 --seconds 4
 demo --job transfers --seconds 10; down
 """
-REWRITTEN = re.compile(r"\r(?:\x1b\[K)?")  # what comes behind it is written over the line
+REWRITTEN = re.compile(r"\r(?:\x1b\[K)?")  # text after this sequence overwrites the line
 NO_SCREEN = {
     "node": "its log, for a file", "completion": "a script, for a shell",
     **dict.fromkeys(("ui", "metrics", "events"), "until it is ended: tests/ui"),

@@ -46,7 +46,7 @@ COMMANDS: list[tuple[str, ...]] = [
     ("inject", "--api", "EndTxn", "--lose-answer", "--group", EVIL, "--seconds", "0.1"),
 ]  # fmt: skip
 NO_NAMES = {
-    # of clusters, nodes and runs of our own; what a person types is that person's
+    # commands that print no names of others, only of clusters, nodes and runs, and typed text
     "bench", "certify", "chaos", "check", "clock", "demo", "down", "env", "heal", "kill", "node",
     "partition", "pause", "produce", "prove", "restart", "resume", "slow", "start", "stop", "up",
     "acl",  # of administrators
@@ -117,7 +117,7 @@ def in_terminal(*arguments: str) -> str:
     with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs) as process:
         os.close(theirs)
         written = bytearray()
-        with suppress(OSError):  # EIO: nobody writes to it any more
+        with suppress(OSError):  # EIO: the other end of the terminal is closed
             while some := os.read(ours, 65536):
                 written += some
         process.wait(60)

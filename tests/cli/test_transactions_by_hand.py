@@ -73,7 +73,7 @@ def test_txn_commands_show_explain_and_abort_an_open_transaction(cluster, ask):
         assert "oncelog txn abort app-silent" in ask("txn", "explain", name)
         assert ask("txn", "hanging", "--format", "json") == []
         refusal = ("txn", "abort", "--partition", "orders/0", "--producer-id", str(row["producer"]))
-        ask(*refusal, code=1)  # its coordinator has it
+        ask(*refusal, code=1)  # the coordinator still holds the transaction
 
         assert "aborted what it had open" in ask("txn", "abort", name)
         until(lambda: "nothing is open" in ask("why", "orders/0"))

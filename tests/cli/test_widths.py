@@ -146,7 +146,7 @@ class Screen:
         self._reader.start()
 
     def _read(self) -> None:
-        with suppress(OSError):  # EIO: nobody writes to it any more
+        with suppress(OSError):  # EIO: the other end of the terminal is closed
             while some := os.read(self._ours, 65536):
                 self._written += some
 

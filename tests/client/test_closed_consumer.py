@@ -101,7 +101,7 @@ async def test_consumer_close_that_was_cancelled_leaves_no_task_running(steps: i
     closing.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await closing
-    if steps:  # otherwise it has not begun
+    if steps:  # without steps, the closing has not begun
         await until(lambda: asyncio.all_tasks() == {asyncio.current_task()})
         with pytest.raises(ClientClosed):
             await consumer.poll(0)

@@ -77,7 +77,7 @@ async def test_broker_with_a_lost_connection_is_asked_only_after_connected_ones(
 ) -> None:
     hosts, view = Hosts(monkeypatch), ClusterView("127.0.0.1:1")
     await view.connection_to(*ALIVE)
-    lost = BrokerConnection(*DEAF, "test", 1_000)  # it was open once
+    lost = BrokerConnection(*DEAF, "test", 1_000)  # this connection was open before
     view._connections[(*DEAF, "")] = lost
     view.snapshot.brokers = {1: BrokerNode(1, *DEAF), 2: BrokerNode(2, *ALIVE)}
     for _ in range(20):

@@ -49,7 +49,7 @@ UNKNOWN, MOVED = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_CONTROLLER
     [
         ([{"a": ErrorCode.NONE}], type(None)),
         ([{"a": UNKNOWN}], UnknownTopicOrPartition),
-        ([None, {"a": UNKNOWN}], type(None)),  # the first request has deleted it
+        ([None, {"a": UNKNOWN}], type(None)),  # the first request has deleted the topic
         ([None, {"a": MOVED}, {"a": UNKNOWN}], type(None)),
         ([{"a": MOVED}, {"a": UNKNOWN}], UnknownTopicOrPartition),  # none of the requests has
         ([{"a": ErrorCode.REQUEST_TIMED_OUT}, {"a": UNKNOWN}], type(None)),

@@ -13,7 +13,7 @@ from pathlib import Path
 from .blocks import Step, differences
 
 OURS = ("ONCELOG_", "KAFKA_", "SCHEMA_REGISTRY_")
-SAID_BY_BASH = re.compile(r"^\S*bash: line \d+: .*Killed")  # in a terminal it says it elsewhere
+SAID_BY_BASH = re.compile(r"^\S*bash: line \d+: .*Killed")  # bash's format outside terminals
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from ..waiting import until
 from .blocks import ROOT, Block, block
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("docs")]
-FOREVER_S = 120  # for a program without an end, until it has done what it is for
+FOREVER_S = 120  # for a program without an end, until it has done its work
 PROGRAMS = ROOT / "tests/proof/prove/programs"
 
 

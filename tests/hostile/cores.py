@@ -25,7 +25,7 @@ from .logins import Logins, Tls, write_keys
 
 ROUND = 1_000  # inputs, of all cores by their shares
 TOLD_EVERY_S = 5.0
-SLOW_S = 0.5  # for one input of a few kB: thousands of times what it takes
+SLOW_S = 0.5  # for one input of a few kB, which normally takes a thousandth of this
 
 
 class Finding(NamedTuple):

@@ -29,7 +29,7 @@ from oncelog.wire.records import Record, encode_batch
 from .doors import HELLO, HOST, Door, Watch, ask, cluster_in, frame_of
 
 RSS_MAX_BYTES, LATE_S = 300_000_000, 1.0
-PLACES = 2_000  # max.connections, as it is by default
+PLACES = 2_000  # the default of max.connections
 TOPIC, BATCHES, BATCH_BYTES, FETCH_BYTES = "large", 60, 1_000_000, 55_000_000
 Sockets = list[socket.socket]
 Flood = Callable[["Stage"], Iterator[socket.socket]]

@@ -157,7 +157,7 @@ class Tls:
         rng = random.Random(data[1])
         incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         peer = self._client.wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
-        damaged = rng.randrange(6)  # flight: of the handshake, or behind it
+        damaged = rng.randrange(6)  # the damaged flight: of the handshake, or after it
         for flight in range(6):
             with contextlib.suppress(ssl.SSLWantReadError):
                 if flight < 3:

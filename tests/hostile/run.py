@@ -45,7 +45,7 @@ PEER = "peer"
 LATE_S, GROWTH_BYTES = 1.0, 100_000_000
 ATTACKERS, RECENT = 12, 60  # on each listener; frames that are kept
 SILENT_S = 0.2  # then the answers of a sequence are waited for no more
-STRANGER = 3  # the broker in whose name a peer speaks: it is dead
+STRANGER = 3  # a dead broker, in whose name the peer speaks
 TOLD_EVERY_S, SETTLE_S = 5.0, 2.0
 GONE = (OSError, EOFError, TimeoutError, zmq.ZMQError)
 FAILED_API = re.compile(r"API (\d+) version (\d+)")
@@ -129,7 +129,7 @@ class Attack:
                 await asyncio.sleep(0)
 
         await asyncio.gather(*(attack() for _ in range(ATTACKERS)))
-        for transport in self._closing:  # a broker need not read what it is still to be sent
+        for transport in self._closing:  # a broker need not read data that is still being sent
             transport.abort()
 
     def _take(self, name: str, frame: bytes) -> bytes:
@@ -169,7 +169,7 @@ class Attack:
                 count += 1
         return count
 
-    # -- a broker that is not what it says
+    # -- a peer that claims to be another broker
 
     async def _speak(self, node_id: int) -> None:
         rng, directory = self.rng, self.cluster.peer_directory
@@ -217,7 +217,7 @@ class Attack:
         self._dealers[node_id] = dealer
         return dealer
 
-    # -- what came of it
+    # -- the state of the brokers after the attacks
 
     def rss_bytes(self) -> int:
         """Return the memory of the largest broker."""

@@ -20,7 +20,7 @@ PREPARES = {
     "unstable.api.versions.enable": "true",
     "transaction.two.phase.commit.enable": "true",
 }
-# Kinds of Apache Kafka: 4.4 as it comes, with transactions V1, and one without KIP-890's guard.
+# Kinds of Apache Kafka: 4.4 with default settings, with transactions V1, without KIP-890's guard.
 KAFKA_V1, KAFKA_3 = "kafka-v1", "kafka-3.5"
 KAFKAS: dict[str, dict[str, Any]] = {
     KAFKA: {},

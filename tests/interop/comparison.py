@@ -86,7 +86,7 @@ def _matches(text: str, pattern: str) -> bool:
 def _walk(path: str, kafka: Any, ours: Any) -> Iterator[tuple[str, Any, Any]]:
     if isinstance(kafka, dict) and isinstance(ours, dict):
         codes = kafka.get("error_code"), ours.get("error_code")
-        if codes[0] != codes[1]:  # the other fields only follow from it
+        if codes[0] != codes[1]:  # the other fields follow from the error code
             yield f"{path}.error_code".lstrip("."), *codes
             return
         for name in kafka.keys() | ours.keys():

@@ -11,7 +11,7 @@ from .group_members import NEWER
 from .kafka_peer import KafkaPeer
 from .raw_peer import RawPeer
 
-# An answer must not depend on the time: targets are made at once or, for some groups, much later.
+# Answers must not depend on time: targets are computed at once or, for some groups, much later.
 TARGETS = {
     "group.consumer.assignment.interval.ms": "0",
     "group.consumer.max.assignment.interval.ms": "600000",

@@ -165,7 +165,7 @@ class Group:
                 return
         raise AssertionError(f"{label} is not asked to join again")
 
-    # --- words
+    # --- normalised answers
 
     def worded(self, value: Any) -> Any:
         """Replace member ids by labels, and sort lists of members by label."""

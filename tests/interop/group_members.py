@@ -138,7 +138,7 @@ class Confluent(Member):
                     self.committed += 1
                     owes_commit = False
                 except KafkaException:
-                    pass  # a rebalance; it commits later, or the records are read again
+                    pass  # a rebalance; a later commit follows, or the records are read again
 
 
 class ConsumerProtocol(Confluent):
@@ -177,7 +177,7 @@ class KafkaPython(Member):
             **self._settings(),
             partition_assignment_strategy=[RangePartitionAssignor],
         )
-        consumer.partitions_for_topic(TOPIC)  # a leader that does not know it assigns none of it
+        consumer.partitions_for_topic(TOPIC)  # needed for an assignment
         while not self._end.is_set():
             batches = consumer.poll(timeout_ms=50)
             self.read += [(r.partition, r.offset) for rows in batches.values() for r in rows]

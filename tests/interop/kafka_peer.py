@@ -107,7 +107,7 @@ def java_source(file: Path, *arguments: str) -> list[str]:
             (work / "classes").rename(classes)
         shutil.rmtree(work)
     command = java(file.stem, *arguments)
-    command[command.index("-cp") + 1] += f":{classes}"  # behind what the archive has
+    command[command.index("-cp") + 1] += f":{classes}"  # after the archive's classes
     return command
 
 

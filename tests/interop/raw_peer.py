@@ -93,7 +93,7 @@ class RawPeer:
 
     def post_bytes(self, data: bytes) -> None:
         """Send these bytes unchanged and without waiting. See `await_answer`."""
-        with contextlib.suppress(ConnectionError):  # the answer will show it
+        with contextlib.suppress(ConnectionError):  # the missing answer will show the failure
             if self._socket is None:
                 self._socket = socket.create_connection(self.address, 5)
             self._socket.settimeout(ANSWER_TIMEOUT_S)
@@ -172,7 +172,7 @@ class RawPeer:
         settings = {"max_wait_ms": 0, "min_bytes": 1, "topics": [wanted]} | fields
         return self.ask(FETCH, version, FetchRequest(**settings))
 
-    # --- the ground that cases stand on
+    # -- the state that cases start from
 
     def create_topic(self, name: str, partitions: int = 1, **configs: str) -> None:
         """Create a topic and wait until it can be written to."""

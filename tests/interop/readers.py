@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 WITH_LIBRARIES = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore")]  # they warn
 TIMEOUT_S = 40.0
-ANSWER_S = 5.0  # librdkafka asks a dead broker for as long as it may
+ANSWER_S = 5.0  # librdkafka asks a dead broker until its own timeout
 QUIET = {"log_level": 0}
 
 
@@ -104,7 +104,7 @@ def _end_of(consumer: "Consumer", topic: str, partition: int) -> int:
         except KafkaException as problem:
             code = problem.args[0].code()
             assert code in (KafkaError.OFFSET_NOT_AVAILABLE, KafkaError._TIMED_OUT), problem
-            # It would ask the known leader for ever, even if that has died since.
+            # librdkafka would ask the known leader for ever, even after that leader's death.
             with suppress(KafkaException):
                 consumer.list_topics(topic, ANSWER_S)
         return bool(ends)

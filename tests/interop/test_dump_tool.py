@@ -59,7 +59,7 @@ def _write(bootstrap: str, stop: threading.Event, codec: str, failed: list[str])
             producer.produce(COMPACTED, value, key, partition=0, on_delivery=delivered)
             number += 1
         producer.poll(0)
-        time.sleep(0.1)  # what is read again by the tool must not be much
+        time.sleep(0.1)  # the tool must not have much to read again
     assert producer.flush(60) == 0, "records were left"
 
 

@@ -116,7 +116,7 @@ def test_kafkajs_transaction_commits_its_records_once(cluster, library, count, v
     for target in victims:
         assert copier.poll() is None, "it had ended before this kill"
         node = cluster.kill(target)
-        time.sleep(0.5)  # it goes on without that node
+        time.sleep(0.5)  # the client continues without that node
         cluster.start(node)
         cluster.wait_for_isr("js-output", 3)
     outcome = _outcome(copier)

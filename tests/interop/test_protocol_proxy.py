@@ -152,7 +152,7 @@ def test_librdkafka_group_with_injected_errors_and_lost_commits_reads_all_record
             return len(values) >= 500
 
         until(read, timeout_s=40)
-        consumer.commit(asynchronous=False)  # its first answer is lost, and it asks again
+        consumer.commit(asynchronous=False)  # the first answer is lost, and the consumer asks again
         committed = consumer.committed([TopicPartition(topic, n) for n in range(2)], 20)
     finally:
         consumer.close()

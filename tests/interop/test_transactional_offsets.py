@@ -52,7 +52,7 @@ def test_transactional_offsets_are_committed_by_a_commit_and_dropped_by_an_abort
     assert committed(cluster, group) == {0: 5}
 
 
-# -- what others see of an open transaction
+# -- how others see an open transaction
 
 
 def open_transaction(cluster: Cluster, group: str, *, offset: int = 5) -> Confluent:

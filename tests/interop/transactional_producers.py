@@ -131,7 +131,7 @@ class KafkaPython(Producer):
     def is_fenced(error: BaseException) -> bool:
         from kafka.errors import InvalidProducerEpochError, ProducerFencedError
 
-        # The latter is the answer to a produce; as in Java's client it is not final.
+        # InvalidProducerEpoch answers a produce; as in Java's client it is not final.
         return isinstance(error, ProducerFencedError | InvalidProducerEpochError)
 
 

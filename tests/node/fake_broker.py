@@ -76,7 +76,7 @@ class FakeController:
         self.commands: list[Command] = []
         self.failure: Exception | None = None
         self.delay_s = 0.0
-        self.gate: asyncio.Event | None = None  # the next command waits for it
+        self.gate: asyncio.Event | None = None  # the next command waits for this event
         self.next_id = 1000
 
     def apply(self, command: Command) -> Result:

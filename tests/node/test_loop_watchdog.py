@@ -154,7 +154,7 @@ def test_loop_watchdog_ignores_the_time_of_a_stopped_process(cluster: Cluster) -
     assert process is not None
     os.kill(process.pid, signal.SIGSTOP)
     until(lambda: process.status() == "stopped")
-    time.sleep(2 * stalling_node.STALL_S)  # that long it stands
+    time.sleep(2 * stalling_node.STALL_S)  # the process is stopped for so long
     os.kill(process.pid, signal.SIGCONT)
     assert loop_metrics(cluster)["stalls_over_500_ms"] == before["stalls_over_500_ms"]
 

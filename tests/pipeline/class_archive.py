@@ -25,7 +25,7 @@ def class_archive() -> str:
     archive = FOLDER / f"spark-{pyspark.__version__}-{where}.jsa"
     FOLDER.mkdir(exist_ok=True)
     for made in FOLDER.glob(f"{archive.name}.*"):
-        with contextlib.suppress(FileNotFoundError):  # another session removes it just now
+        with contextlib.suppress(FileNotFoundError):  # another session was faster
             if time.time() - made.stat().st_mtime > WRITTEN_AFTER_S:
                 made.replace(archive)
     if archive.exists():

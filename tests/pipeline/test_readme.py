@@ -44,7 +44,7 @@ def program(tmp_path: Path, cluster: Cluster, admin: BlockingAdmin) -> Iterator[
         producer.send_many("orders", [b"%d" % number for number in range(COUNT)])
     yield file
     for topic in ("orders", "invoices", "oncelog.spark.decisions"):
-        with contextlib.suppress(KafkaError):  # the program may have failed before it created it
+        with contextlib.suppress(KafkaError):  # the program may have failed before
             admin.delete_topics([topic])
 
 

@@ -68,7 +68,7 @@ async def prepare(kafka: SecuredKafka) -> None:
     await kafka.allow("bob", "topic", OUTPUT, "Read", "Write")
     await kafka.allow("bob", "topic", "oncelog.spark.decisions", *decisions)
     await kafka.allow("bob", "transactional_id", SINKS, "Write", pattern=PREFIXED)
-    # the program of docs/spark-reference.md has what that page grants, and nothing else
+    # the program of docs/spark-reference.md has exactly the grants of that page
     await kafka.allow("carol", "topic", SOURCE, "Read")
     await kafka.allow("carol", "topic", OUTPUT, "Write")
     await kafka.allow("carol", "topic", "oncelog.spark.decisions", *decisions)

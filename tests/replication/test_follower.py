@@ -36,7 +36,7 @@ def test_follower_with_fetched_records_appends_them_with_both_watermarks() -> No
         ((1, 1, 2, 2), (2, 3), 3),  # the leader has less of our last epoch
         ((1, 1, 3, 3), (1, 2), 2),  # the leader never had epoch 3
         ((1, 1, 3, 3), (2, 4), 2),  # the leader's epoch 2 is unknown here: only 1 stays
-        ((1, 1, 3, 3), (1, 9), 2),  # it has more of epoch 1 than we have
+        ((1, 1, 3, 3), (1, 9), 2),  # the leader has more of epoch 1 than the follower
         ((5, 5), (3, 1), 0),  # all that we have is newer
         ((1, 1), (-1, 1), 1),  # no epochs at the leader
     ],

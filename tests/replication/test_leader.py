@@ -126,7 +126,7 @@ def test_follower_that_keeps_up_is_included_in_the_high_watermark_before_it_join
     partition.appended(20, 2)
     fetch(partition, 2, 20, 3)
     assert partition.high_watermark == 10
-    assert partition.tick(2 + 2 * LAG_MS)  # it stopped
+    assert partition.tick(2 + 2 * LAG_MS)  # the follower stopped
     assert partition.high_watermark == 20
 
 
@@ -376,7 +376,7 @@ def test_partition_with_followers_outside_the_isr_or_behind_is_not_settled() -> 
     assert not outside.is_settled
     fetch(outside, 3, 10)
     assert outside.next_isr_change(2) is not None
-    assert not outside.is_settled  # a change is on its way
+    assert not outside.is_settled  # a change is pending
     behind = leader(end=10)
     fetch(behind, 2, 10)
     fetch(behind, 3, 9)

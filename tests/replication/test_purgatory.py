@@ -72,7 +72,7 @@ def test_fetch_in_purgatory_completes_with_min_bytes_over_its_partitions(
 ) -> None:
     fetch = DelayedFetch({"a": 10, "b": 0}, missing_bytes=100, deadline_ms=50)
     purgatory.watch_fetch(fetch)
-    assert purgatory.made_visible("a", 10, 1000) == []  # below its offset: not for it
+    assert purgatory.made_visible("a", 10, 1000) == []  # below the fetch's offset
     assert purgatory.made_visible("a", 11, 60) == []
     assert purgatory.made_visible("b", 4, 40) == [fetch]
     assert purgatory.made_visible("a", 12, 100) == []

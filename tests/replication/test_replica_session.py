@@ -167,7 +167,7 @@ def test_follower_session_after_a_failure_restarts_without_waiting_partitions() 
     request = request_of(session)
     assert session.on_failure(request)
     again = request_of(session)
-    assert not session.on_failure(request)  # it is known already
+    assert not session.on_failure(request)  # the failure is known already
     assert again.session_id == 0
     assert [added.topic_id for added in again.added] == [KEYS[1][0]]
     assert (

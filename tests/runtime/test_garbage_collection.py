@@ -27,8 +27,8 @@ LONG_LIVED = tuple(
     f"oncelog.{part}."
     for part in ("wire", "storage", "replication.replica_session", "coordinator", "node")
 )
-# An exception that is raised where it was received holds the frame that holds it; such cycles are
-# garbage at once, so collections of young objects find them.
+# An exception raised where it was received references the frame that references it. Such cycles
+# are garbage at once, so collections of young objects find them.
 EXCEPTIONS_OBJECTS_MAX = 300
 
 

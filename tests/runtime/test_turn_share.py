@@ -79,7 +79,7 @@ async def test_turn_share_early_action_that_charges_a_whole_share_ends_the_turn(
 
 async def test_turn_share_early_actions_have_the_first_half_of_each_turn() -> None:
     counted = Counted()
-    for name in "abcdef":  # a and b are done at once
+    for name in "abcdef":  # a and b run at once
         counted.do(name)
     for name in "xyz":
         counted.share.put(partial(counted.act, name), is_early=True)

@@ -21,7 +21,7 @@ from .virtual_node import VirtualClient, VirtualNode
 
 GROUP_TOPIC = "__consumer_offsets"
 STUTTER_S = (0.05, 0.25)
-# The kinds of requests that are kept: any, or one that is rare among all of them.
+# The kinds of requests that are delayed: any, or one that is rare among all.
 MARKERS = PeerMessage.WRITE_TRANSACTION_MARKERS
 KEPT = (0, MARKERS, MARKERS, PeerMessage.VERIFY_TRANSACTION, PeerMessage.ALTER_PARTITION)
 BROKEN, BROKEN_WITHIN_S = 0.7, 0.3  # of a kept request's connections
@@ -310,7 +310,7 @@ class Conductor(DiskFaults, FileDamage):
             return False
 
         def ended() -> None:
-            if self._is_over:  # it was still stopping when all was healed
+            if self._is_over:  # the node was still stopping when all faults were healed
                 node.start()
             else:
                 self._later(fault.seconds, node.start)

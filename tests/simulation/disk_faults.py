@@ -9,7 +9,7 @@ from .virtual_cluster import VirtualCluster
 from .virtual_disk import REAL
 from .virtual_node import VirtualNode
 
-EXCUSED_S = 1.5  # after its disk's error a node may still end because of it
+EXCUSED_S = 1.5  # a node may end this long after a disk error because of that error
 POWER_TRIES, POWER_TRY_S = 40, 0.05
 FLIPS = 8  # bits, each in another file
 

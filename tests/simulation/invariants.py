@@ -41,7 +41,7 @@ FOUND_MAX = 20
 COMPARED_BYTES = 1 << 16
 LACKING = (errno.ENOSPC, errno.EMFILE)
 READS = frozenset(("read", "aborted_transactions", "batch_not_older"))  # of a PartitionLog
-DEAF_SESSIONS_MAX = 2.5  # with one controller; after two it counts as deaf
+DEAF_SESSIONS_MAX = 2.5  # in sessions, with one controller; after two controllers it counts as deaf
 ENTRIES_MAX = 100  # of a Raft group in a second; the busiest seeds have 30
 
 
@@ -66,7 +66,7 @@ class Invariants:
         self._is_first_to_apply = False
         self._deaf_one: tuple[int, int, int] = (0, 0, 0)  # the node, the controller, its term
         self._deaf_since = 0.0
-        self._entries: dict[int, tuple[int, int]] = {}  # group -> (second, entries in it)
+        self._entries: dict[int, tuple[int, int]] = {}  # group -> (second, entries in that second)
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
@@ -302,7 +302,7 @@ class Invariants:
             and record.partition_epoch > hosted.leader.partition_epoch
             and node.node_id not in record.isr
         ):
-            return  # it has left, as it knows and the leader does not yet
+            return  # the follower has left the replicas, which the leader does not know yet
         if mine.log.log_end_offset < hosted.log.high_watermark:
             self._violated(
                 "member lacks records",

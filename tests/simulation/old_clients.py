@@ -37,7 +37,7 @@ GIVEN_UP_S = 4.0  # then a client abandons its transaction
 OPEN_S = 0.1  # a transaction, after each batch
 BEFORE_A_NEW_EPOCH_S = 1.0
 LIFE = (3, 40)  # transactions
-TRIES = (1, 5)  # of a batch: some abandon it at once, others keep their epoch for long
+TRIES = (1, 5)  # of a batch: some clients abandon it at once, others keep their epoch for long
 BATCHES_MAX = 3  # of a transaction, for each of its partitions
 
 

@@ -97,7 +97,7 @@ class Shape:
         return cls(**found, broker=tuple(broker))
 
 
-# More faults than the seeds' own shapes have; docs/simulation.md, "What it has found".
+# More faults than the seeds' own shapes have. See docs/simulation.md, "What it has found".
 NAMED = {
     "dense": Shape(seconds=15.0, faults=45),
     "power": Shape(
@@ -108,7 +108,7 @@ NAMED = {
             "disk-full", "sync-error", "slow-disk", "kill", "kill-all", "crash-io", "power",
             "power-io", "power-all", "cut", "pause",
         ),
-        # Logs are truncated where leaders change, and by then the disk has synced what is removed.
+        # Leader changes truncate logs, and by then the disk has synced what is removed.
         broker=(("log.flush.offset.checkpoint.interval.ms", "4000"),),
     ),
     "links": Shape(
@@ -125,7 +125,7 @@ NAMED = {
         faults=14,
         pace=2.0,
         segment_bytes=160,  # so that removed and new records are in several of them
-        # Logs are truncated where leaders change: while they are flushed, and below what is synced.
+        # Leader changes truncate logs while they are flushed, and below what is synced.
         broker=(
             ("log.flush.interval.messages", "25"),
             ("log.flush.offset.checkpoint.interval.ms", "5000"),

@@ -101,7 +101,7 @@ def main(arguments: list[str] | None = None) -> int:
     seeds = [options.seed or 0]
     if options.seeds:
         seeds = [seed for part in options.seeds.split(",") for seed in seeds_of(part)]
-    gc.disable()  # a cluster is collected when it has ended, several of them at once
+    gc.disable()  # an ended cluster is collected, and several end at once
     gc.freeze()  # objects imported now need no visit then
     bad, started, total = 0, time.process_time(), 0.0
     for seed in seeds:

@@ -211,7 +211,7 @@ class _Run:
             self._violated("bank", bank.words())
         if not scanned:
             raise _NotAlive("the last reading gave nothing for a minute")
-        if self.conductor.damaged:  # the last readers may have read it
+        if self.conductor.damaged:  # the last readers may have read the damaged records
             self._await_repair()
         cluster.finish(write_down_the_end(cluster, self.recorder, self.settings))
 
@@ -303,7 +303,7 @@ class _Run:
         outcome.faults = self.conductor.made
         for finding in verdict.violations:
             if finding.name == "unseen" and not self._is_complete:
-                continue  # it was never checked
+                continue  # the log was never read to its end
             if finding.name == "nothing-succeeded" and (
                 finding.cases[0].facts["tried"] < TRIED_MIN or self._whole_s < WHOLE_S_MIN
             ):

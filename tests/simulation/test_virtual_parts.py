@@ -352,7 +352,7 @@ def test_virtual_disk_of_a_dead_process_releases_its_locks_and_descriptors(tmp_p
         disks.died(1)
         with pytest.raises(OSError):
             os.pwrite(held, b"late", 0)
-        os.close(held)  # as a finalizer may; it affects no other file
+        os.close(held)  # a finalizer may close it so, which affects no other file
         fcntl.flock(os.open(path, os.O_RDWR, 0o644), fcntl.LOCK_EX | fcntl.LOCK_NB)
     assert path.read_bytes() == b""
 
@@ -383,7 +383,7 @@ def test_virtual_disk_when_full_or_failing_raises_the_os_error(tmp_path: Path) -
     with disks.installed():
         write(home / "a", b"0123")
         disk.is_full = True
-        write(home / "a", b"9")  # what is there can be overwritten
+        write(home / "a", b"9")  # existing bytes can be overwritten
         for work in (lambda: write(home / "a", b"more", at=4), lambda: write(home / "b", b"")):
             with pytest.raises(OSError) as full:
                 work()

@@ -116,7 +116,7 @@ def test_virtual_thread_job_may_kill_its_own_process() -> None:
     def job() -> None:
         with virtual_threads.outside():
             loop.kill()
-            pause_point()  # it is not the job that does this
+            pause_point()  # another job does this
         seen.append("killed")
         try:
             pause_point()

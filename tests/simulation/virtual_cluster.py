@@ -230,7 +230,7 @@ class VirtualCluster:
         directory = Path(self.disks.nodes[node_id].path)
         config = BrokerConfig.from_properties(node_properties(entries[node_id], cluster, directory))
         raft = QUIET_RAFT if shape.pace >= QUIET_PACE else RAFT
-        # Whether a node comes back by its journal or by a snapshot, and how old that is.
+        # Whether a node restarts from its journal or from a snapshot, and how old the snapshot is.
         snapshot_entries = random.Random(f"raft of {self.seed}").choice([20, 60, 250])
         raft = replace(
             raft, snapshot_entries=snapshot_entries, retained_entries=snapshot_entries // 6

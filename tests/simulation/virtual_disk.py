@@ -85,7 +85,7 @@ class NodeDisk:
     sync_errors: int = 0
     error: int = 0  # temporary: ENOSPC, EMFILE when files are opened, EIO when read
     operations_left: int | None = None
-    on_last_operation: Callable[[], bool] = lambda: False  # whether it stopped
+    on_last_operation: Callable[[], bool] = lambda: False  # returns whether the process stopped
     on_regrowth: Callable[[], None] | None = None  # see `segment_begun`
     truncated: set[str] = field(default_factory=set[str])  # logs
     changes: dict[int, list[_Change]] = field(default_factory=dict)

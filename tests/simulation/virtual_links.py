@@ -28,7 +28,7 @@ from .virtual_loop import ProcessLoop
 from .wires import Wires
 
 RECONNECT_S = (0.015, 0.1)
-LATE = 0.7  # of the messages under way on a connection that broke: they arrive all the same, ...
+LATE = 0.7  # share of messages of a broken connection that arrive all the same, ...
 LATE_S = (0.001, 4.0)  # ... so much later: beside those of the next connection
 QUEUE_MESSAGES = {False: 4096, True: 64}
 
@@ -159,7 +159,7 @@ class VirtualLinks(PeerHandlers):
             return
         wires = self._exchange.wires
         if there is not None and self._known.get(peer) not in (None, there.incarnation):
-            self._break(peer)  # it came back before its absence was noticed
+            self._break(peer)  # the peer restarted before its absence was noticed
         if dialled.is_up:
             return
         is_cut = wires.is_cut(self.node_id, peer) or wires.is_cut(peer, self.node_id)
@@ -217,7 +217,7 @@ class VirtualLinks(PeerHandlers):
         self.bytes_sent[peer] += len(message[3]) + sum(map(len, message[4]))
         dialled.under_way[bulk] += 1
         if there is None or there.incarnation != self._known.get(peer):
-            return  # it is gone, still unnoticed
+            return  # the peer is gone, which is not noticed yet
         kept_until = None
         if message[0] == What.REQUEST and not bulk:
             kept_until = self._exchange.wires.kept_until(self.node_id, peer, message[1])
@@ -257,7 +257,7 @@ class VirtualLinks(PeerHandlers):
         sender, dialled, number, bulk = way
         peer = sender.node_id
         if dialled.number == number:
-            dialled.under_way[bulk] -= 1  # also of dropped messages: they are no longer under way
+            dialled.under_way[bulk] -= 1  # also for dropped messages, which are no longer under way
         if self._exchange.wires.is_cut(peer, self.node_id):
             return
         if dialled.number != number and not is_late:

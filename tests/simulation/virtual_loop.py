@@ -96,7 +96,7 @@ class Timeline:
         self.trace = 0
         self.step_cpu_s = float("inf")  # the CPU time that one callback may take
         self.long_steps: list[tuple[int, float, str]] = []  # process, seconds, callback
-        self.log: list[str] | None = None  # of a run whose trace is compared in words
+        self.log: list[str] | None = None  # the steps of a run whose trace is compared as text
         self._ready: deque[Handle] = deque()
         self._timers: list[tuple[float, int, Handle]] = []
         self._count = 0
@@ -166,7 +166,7 @@ class Timeline:
                 self.events += 1
                 callback = handle._callback
                 handle.run()
-                # Read once a step: the system needs 1 us for it, one step in fifty.
+                # The CPU time is read once a step: reading takes 1 us, a fiftieth of a step.
                 began_s, cpu_s = cpu_s, thread_time()
                 if cpu_s - began_s > limit_s:
                     self._took_long(loop, callback, cpu_s - began_s)
@@ -208,7 +208,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         self.held: deque[Handle] = deque()
         self.failures: list[str] = []
         self.slowness = 1.0  # of its disk
-        self.jobs: set[Job] = set()  # under way in its threads
+        self.jobs: set[Job] = set()  # jobs of its threads that are not finished
         self._default_executor = Threads(self)
 
     # -- life

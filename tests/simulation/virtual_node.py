@@ -65,7 +65,7 @@ class VirtualNode:
         self.is_serving = False
         self.ends: list[str] = []  # the reasons of processes of this node that ended by themselves
         self.is_hurt = False  # its disk failed in this process, which may end by itself
-        self.has_damage = False  # bytes of its files were changed: it may refuse to start
+        self.has_damage = False  # bytes of its files were changed, so the node may refuse to start
         self.was_hurt = False  # some logs of this process may have failed with its disk
         self.starts = 0
         self.points: dict[str, int] = {}  # how often each fault point was passed, in this process
@@ -151,7 +151,7 @@ class VirtualNode:
         async def end() -> None:
             try:
                 await broker.stop()
-            except Exception as error:  # it ends all the same, with a complaint
+            except Exception as error:  # the node ends all the same, with a complaint
                 self._ended(loop, error)
             if loop is self.loop:
                 self.kill()

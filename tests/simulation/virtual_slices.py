@@ -35,7 +35,7 @@ from oncelog.storage.segments import retention
 
 SLICE_S = (0.0, 0.006)
 SLICE_STEP_S = (0.0, 0.0, 0.0, 0.0002, 0.002, 0.005)
-IN_ORDER = 0.3  # of the seeds: lines are first come, first served
+IN_ORDER = 0.3  # share of seeds in which lines are first come, first served
 STEPS = (0, 1, 3)  # entries in a step; 0: as released
 STEP_SIZES: tuple[tuple[ModuleType, str], ...] = (
     (offset_table, "ENTRIES_A_STEP"),

@@ -172,8 +172,8 @@ class Endpoint(asyncio.Transport):
         """Send RST to this end."""
         if not self._is_lost:
             if self._sockets.wires.is_cut(self.far, self.loop.number):
-                return  # it gets it when it sends
-            # Behind the bytes sent before it: the other end has time to handle those.
+                return  # the peer receives the reset when it sends
+            # After the bytes sent before, which the other end has time to handle.
             arrival = max(self.peer._last_arrival, self._sockets.timeline.now) + self._delay()
             self.loop.call_at(arrival, self.lose, ConnectionResetError("reset by peer"))
 

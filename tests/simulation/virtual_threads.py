@@ -24,7 +24,7 @@ import oncelog
 
 SHORT_S = (0.00002, 0.0008)
 SLOW_S = 0.06  # one job in a hundred
-PAUSES_MAX = 40  # of a job; the rest of it is done at one instant
+PAUSES_MAX = 40  # of a job; after these the job is done at one instant
 PAUSE_S = (0.00001, 0.05)
 PAUSE_MAX_S = 2.0  # a slow disk is not slow for long after it was healed
 AT_ONE_INSTANT = (0.4, 0.8, 0.95)  # of the jobs; one of these for all of a run
@@ -84,7 +84,7 @@ class _Thread:
 
 
 _idle: list[_Thread] = []
-_current: "Job | None" = None  # the job whose thread runs, None in the timeline's
+_current: "Job | None" = None  # the running job, or None in the timeline's thread
 _killer: "Job | None" = None  # the job in which its own process is being killed
 
 
@@ -97,7 +97,7 @@ class Job:
         self.number = number
         self.result: Any = None
         self.error: BaseException | None = None
-        self.pause_s = 0.0  # the length of the pause that it has just begun
+        self.pause_s = 0.0  # the length of the pause that has just begun
         self._call, self._random, self._process = call, rng, process
         self._pauses_left = PAUSES_MAX
         self._is_stopped = self._is_in_haste = self._is_done = False
@@ -127,7 +127,7 @@ class Job:
 
     def stop(self) -> None:
         self._is_stopped = True
-        if self is not _killer:  # otherwise it raises Stopped when the kill is done
+        if self is not _killer:  # the killer itself raises Stopped when the kill is done
             self.finish()
 
     def at_point(self, sync_s: float = 0.0) -> None:
@@ -163,7 +163,7 @@ class Job:
         pause_s = low * (high / low) ** self._random.random()
         if mean_s:
             pause_s = self._random.expovariate(1 / mean_s)
-        # As slow as the disk is now, not as it was when the job began.
+        # The disk's present slowness counts, not the one when the job began.
         self.pause_s = min(PAUSE_MAX_S, pause_s * self._process.slowness**0.5)
         self._thread.pause()
         if self._is_stopped:
@@ -177,7 +177,7 @@ class Job:
             sys.settrace(self._trace)
         try:
             self.result = self._call()
-        except BaseException as error:  # also Stopped: it ends here
+        except BaseException as error:  # also Stopped, which ends here
             self.error = error
         finally:
             sys.settrace(None)
@@ -241,7 +241,7 @@ class Threads(Executor):
 
     def _go_on(self, job: Job, future: "Future[Any]", seconds: float) -> None:
         loop = self._loop
-        if not job._is_done and job.step():  # a lock's waiter may have finished it
+        if not job._is_done and job.step():  # a lock's waiter may have finished the job
             loop.call_later(job.pause_s, self._go_on, job, future, seconds)
             return
         loop.jobs.discard(job)
@@ -291,7 +291,7 @@ class VirtualLock:
                 return False
             if _current is not None:
                 _current.wait_for(self._holder)
-            else:  # the loop stands still until the job releases it
+            else:  # the loop is blocked until the job releases the lock
                 assert self._holder is not None, "a lock is asked for again by who has it"
                 self._holder.finish()
         self._is_locked, self._holder = True, _current

@@ -130,7 +130,7 @@ class NodeExecutor:
         self._world, self._loop, self._disk = world, loop, disk
         self._under_way: dict[int, Callable[[], Any]] = {}
         self._count = 0
-        self.jobs_left = 0  # until `on_last_job`; 0: it is not waited for
+        self.jobs_left = 0  # jobs until `on_last_job`; 0: no call is expected
         self.on_last_job: Callable[[], object] | None = None
 
     def submit(self, job: Callable[[], Any]) -> _Future:
@@ -310,7 +310,7 @@ class Network:
         rng = self._world.random
         self.sent += 1
         if (source, target) in self.cut:
-            return rng.random() < 0.5  # a queue takes it and it is lost, or the sender gets False
+            return rng.random() < 0.5  # the message is lost in a queue, or the sender gets False
         if rng.random() < self.loss:
             return True
         copies = 2 if rng.random() < self.repetition else 1

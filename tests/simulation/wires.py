@@ -17,7 +17,7 @@ class Wires:
 
     def __init__(self, timeline: Timeline) -> None:
         self._timeline = timeline
-        self._cuts: dict[tuple[int, int], int] = {}  # number of faults that cut it
+        self._cuts: dict[tuple[int, int], int] = {}  # number of faults that cut each link
         self._slow: dict[tuple[int, int], float] = {}
         self.loss = 0.0
         self.repetition = 0.0

@@ -201,7 +201,7 @@ async def _one_change(
     what = rng.choice(CHANGES)
     match what:
         case "create":
-            name = f"extra-{rng.randrange(EXTRAS)}"  # it may have existed before
+            name = f"extra-{rng.randrange(EXTRAS)}"  # the topic may have existed before
             await admin.create_topic(
                 name, partitions=rng.randint(1, 3), replication_factor=min(3, len(cluster.ids))
             )
@@ -247,7 +247,7 @@ async def _groups_come_and_go(
     """
     begun_s = cluster.timeline.now
     await admin.groups.commit(name, {(PROBE_TOPIC, 0): rng.randint(0, 9)})
-    is_certain = cluster.timeline.now - begun_s < AT_ONCE_S  # no other request of it comes late
+    is_certain = cluster.timeline.now - begun_s < AT_ONCE_S  # no other request of it is late
     await asyncio.sleep(rng.expovariate(1 / SHORT_LIFE_S))
     async with Admin(cluster.bootstrap, timeout_ms=4_000) as other:  # of its own connection
         with contextlib.suppress(KafkaError):
@@ -351,7 +351,7 @@ async def what_is_stuck(cluster: VirtualCluster) -> list[str]:
             ends = await admin.list_offsets(dict.fromkeys(keys, LATEST))
             stable = await admin.list_offsets(dict.fromkeys(keys, LATEST), read_committed=True)
         except UnknownTopicOrPartition as problem:
-            return [str(problem)]  # a late request deleted it meanwhile
+            return [str(problem)]  # a late request deleted the topic meanwhile
         listed = await admin.transactions.list_transactions()
     undecided = [
         f"{t.transactional_id} is {t.state}" for t in listed if t.state not in FINAL_STATES

@@ -25,7 +25,7 @@ OFFSET_COMMIT, INCREMENTAL_ALTER_CONFIGS, GROUP_RESOURCE = 8, 44, 32
 BY_NAME = 9  # OffsetCommit: the newest version with topics by name, and the first that asks epochs
 GROUP, TOPIC, OTHERS = "many-epochs", "many-epochs", ("other-epochs-1", "other-epochs-2")
 PARTITIONS, COMMITTERS = 8, 3
-MOVES_EVERY = 40  # heartbeats of the member that comes and goes
+MOVES_EVERY = 40  # heartbeats between two moves of the member that joins and leaves
 PAUSE_S, AGAIN_S, EPOCH_LIMIT_S, SPARE_S = 0.002, 0.1, 1.0, 60.0
 KEPT_MAX = 5  # sentences of each kind
 Place = tuple[bytes, int]
@@ -54,7 +54,7 @@ class _Ledger:
     epochs: int = 0
     plain: int = 0
     transactions: int = 0
-    late: int = 0  # commits whose member was told a newer epoch before their answer
+    late: int = 0  # commits answered after their member had received a newer epoch
     moves: int = 0
     fences: list[str] = field(default_factory=list[str])
     lost: list[str] = field(default_factory=list[str])
@@ -128,7 +128,7 @@ class _Member:
         self._topics: Sequence[str] = ()
         self._owned: set[Place] = set()
         self._topic_id = b""
-        self._keeps: set[int] = set()  # of TOPIC: what it commits for
+        self._keeps: set[int] = set()  # partitions of TOPIC for which the member commits
         self._plain: dict[int, asyncio.Task[None]] = {}
         self._in_transaction = asyncio.Lock()
 

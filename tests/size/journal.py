@@ -18,7 +18,7 @@ def journal(stage: Stage) -> None:
     last_s = 0.0
     while (newest_s := max((f.stat().st_mtime for f in _snapshots(stage)), default=0)) != last_s:
         last_s = newest_s
-        time.sleep(QUIET_S)  # what is still being written is not of the watched time
+        time.sleep(QUIET_S)  # writes that are still pending do not count in the watched time
     with stage.watched(f"the journal rolls with {SHARDS} x {per_shard:,} transactional ids"):
         began_s = time.time()
         rounds = 0

@@ -83,7 +83,7 @@ class _Member:
                 await asyncio.sleep(AGAIN_S)
                 continue
             self._take_in(answer)
-            says_all = answer.assignment is not None  # that it has it now
+            says_all = answer.assignment is not None  # that the member has its assignment now
             if not says_all:
                 await _wait(may_leave, answer.heartbeat_interval / 1_000)
         answer = await self._ask(reader, writer, self._heartbeat(LEAVES, False))

@@ -4,7 +4,7 @@ from oncelog.wire.errors import KafkaError, UnknownTopicOrPartition
 
 from .stage import Stage
 
-UPKEEP_S = 17  # checkpoints and the cleaner come round once, and look at each log
+UPKEEP_S = 17  # checkpoints and the cleaner run once, and look at each log
 
 
 def create(stage: Stage) -> None:

@@ -47,7 +47,7 @@ FIGURES: dict[str, Callable[[Stage, float], None]] = {
     "idle": idle,
 }
 CONFIG = {"max.connections": 10_000, "max.connections.per.ip": 10_000}
-READY_TIMEOUT_S = 600.0  # how long it takes is a figure here, not a failure
+READY_TIMEOUT_S = 600.0  # a slow start is a figure here, not a failure
 
 
 class Soak:

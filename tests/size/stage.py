@@ -23,7 +23,7 @@ from oncelog.wire.messages.produce import ProducePartition, ProduceRequest, Prod
 
 from .connection import CREATE_TOPICS, LIST_OFFSETS, PRODUCE, Address, Connection
 
-SETTLE_S, SETTLE_SHORT_S = 2.0, 0.5  # what a heavy thing sets off may come a session timeout later
+SETTLE_S, SETTLE_SHORT_S = 2.0, 0.5  # consequences of a heavy case may be a session timeout late
 ISR_TIMEOUT_S, PRODUCE_TIMEOUT_S = 120.0, 30.0
 SESSION_MS = 1_500
 SPARE_BYTES = 10_000_000_000
@@ -88,7 +88,7 @@ class Stage:
         if not holds:
             self.outcome.problems.append(words)
 
-    # -- what cases need
+    # -- helpers of the cases
 
     def require_room(self, total_bytes: int) -> None:
         """Raise Skipped when the disk has too little free space for the case."""

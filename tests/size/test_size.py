@@ -15,7 +15,7 @@ from .stage import judge
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("size")]
 LIMIT_MS = 500.0
-# Memory is that of the whole life of a process, so the case that looks at it comes first.
+# Memory is measured over the whole life of a process, so the case that reads it comes first.
 SHORT = (
     "unread",
     "tail",

@@ -48,7 +48,7 @@ def initialize(cluster: Cluster, ids: list[list[str]]) -> dict[str, tuple[int, i
         before = len(found)
         try:
             ids = _round(cluster, left, found)
-        except (KafkaError, OSError):  # nobody coordinates, or not yet
+        except (KafkaError, OSError):  # there is no coordinator, or not yet
             time.sleep(0.1)
         if len(found) > before:
             deadline = time.monotonic() + PROGRESS_TIMEOUT_S

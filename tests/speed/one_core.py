@@ -37,7 +37,7 @@ def _set_all(of_processes: dict[int, set[int]], of_threads: dict[int, set[int]])
     done = set[int]()
     while new := [(pid, tid) for pid in of_processes for tid in threads_of(pid) if tid not in done]:
         for pid, tid in new:
-            with suppress(ProcessLookupError):  # it has ended
+            with suppress(ProcessLookupError):  # the thread has ended
                 os.sched_setaffinity(tid, of_threads.get(tid, of_processes[pid]))
             done.add(tid)
 

@@ -15,7 +15,7 @@ from confluent_kafka.cimpl import NewTopic
 Figures = dict[str, float]
 REPLICATION_FACTOR, MIN_INSYNC = 3, 2
 IN_SYNC_TIMEOUT_S, DELIVERY_TIMEOUT_S = 30.0, 60.0
-QUEUE_KBYTES = 64 * 1024  # of all producers of a load: it bounds what is left when time is up
+QUEUE_KBYTES = 64 * 1024  # of all producers of a load; bounds the unsent rest when time is up
 CHUNK = 200
 
 

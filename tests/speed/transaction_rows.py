@@ -86,7 +86,7 @@ def _transaction(
     for number in range(records):
         producer.produce(topic, value, partition=number % PARTITIONS)
     if is_aborted:
-        producer.flush(TIMEOUT_S)  # an abort drops what is still in the queue
+        producer.flush(TIMEOUT_S)  # an abort drops records that are still queued
         producer.abort_transaction(TIMEOUT_S)
     else:
         producer.commit_transaction(TIMEOUT_S)

@@ -97,7 +97,7 @@ def test_leader_epoch_checkpoint_text_equals_that_of_kafka(tmp_path):
 @pytest.mark.parametrize(
     "text",
     [
-        "1\n0\n",  # a version to come
+        "1\n0\n",  # a future version
         "7",
         "0\n2\na 0 1\n",  # fewer than announced
         "0\n0\na 0 1\n",

@@ -40,7 +40,7 @@ def test_segment_that_cannot_be_created_on_a_full_disk_hides_no_batch_after_a_re
         patched.setattr(os, "posix_fallocate", no_room)
         with pytest.raises(KafkaStorageError):
             logs.lead(log, 5, size=500)
-    assert logs.lead(log).first_offset == 5  # it fits into the old segment
+    assert logs.lead(log).first_offset == 5  # the batch fits into the old segment
     if clean:
         log.close()
     again = logs.open(**options, clean_shutdown=clean)

@@ -271,7 +271,7 @@ def test_derived_state_after_a_truncation_is_recovered(tmp_path, share, log):
     log.truncation.truncate_to(int(log.log_end_offset * share))
     write_history(log, steps=30, seed=2, first_epoch=9)
     before = derived(log)
-    assert derived(open_log(tmp_path / "t-0")) == before  # all of it rebuilt from the batches
+    assert derived(open_log(tmp_path / "t-0")) == before  # all state is rebuilt from the batches
 
 
 @pytest.mark.in_turn

@@ -205,7 +205,7 @@ class LogAgainstList(RuleBasedStateMachine):
         active.file.write_at(active.size_bytes, torn)
         self.open(clean=False)
 
-    # -- what must hold
+    # -- invariants
 
     @invariant()
     def offsets_agree(self):

@@ -170,7 +170,7 @@ class ReaderAgainstDecisions(RuleBasedStateMachine):
         self.open(clean)
         self.has_restarted = True
 
-    # -- what must hold
+    # -- invariants
 
     @invariant()
     def the_stable_offset_is_right(self):

@@ -190,7 +190,7 @@ def test_truncation_with_a_failing_disk_operation_can_be_repeated(
         if was_refused:
             check_whole(logs, log, before)
             log.last_stable_offset  # noqa: B018 - whoever asks
-            if at % 3 == 0:  # it may lead instead
+            if at % 3 == 0:  # the log may lead instead
                 logs.lead(log, 2, epoch=80)
                 assert batches_in(after_kill(logs, log)) == batches_in(log)
                 before = batches_in(log)

@@ -26,7 +26,7 @@ class Switch:
     install: Install
     scenario: str
     found_as: frozenset[str]
-    shape: str = ""  # in which random simulation finds it; none: the seeds' own; or RAFT_ALONE
+    shape: str = ""  # of the random simulation that finds it; "": the seeds' own; or RAFT_ALONE
 
     @property
     def plays_on_processes(self) -> bool:

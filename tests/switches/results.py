@@ -60,7 +60,7 @@ def attempt(
         longest_s = max(longest_s, one.seconds)
         if switch.is_left_to_chance and names:
             by_chance = by_chance or _by_chance(switch, one)
-        # A scenario of Raft tries many seeds: the one that met the bug has to be clean without it.
+        # A scenario of Raft tries many seeds. The seed that met the bug has to be clean without it.
         same = seed if one.seed is None else one.seed
         off |= _played(switch, False, on_processes, same).found
     result = Result(
@@ -79,7 +79,7 @@ def attempt(
 
 def _by_chance(switch: Switch, played: "Played") -> str:
     """A random scenario is chance itself."""
-    from .chance import RANDOM_APART, Chance  # brings a whole simulation with it
+    from .chance import RANDOM_APART, Chance  # imports a whole simulation
 
     assert played.seed is not None
     number = played.seed % RANDOM_APART
@@ -88,7 +88,7 @@ def _by_chance(switch: Switch, played: "Played") -> str:
 
 def _played(switch: Switch, is_on: bool, on_processes: bool, seed: int) -> "Played":
     """On processes again, where a busy machine spoilt a play."""
-    from .play import play  # brings a whole simulation with it
+    from .play import play  # imports a whole simulation
 
     plays = PLAYS_MAX if on_processes else 1
     while True:

@@ -14,8 +14,8 @@ from .reader import Reader
 GROUP = "team"
 INTERVAL_S = 1.2  # between two assignments of a group at least
 SESSIONS_S = 20  # three sessions of the simulation's brokers
-NEW_TOPIC_S = 60  # a broker looks for the topics of a pattern every 10 s at most
-LONE_ANSWER_MS = 700  # a lone coordinator must not answer; this is how long it is waited for
+NEW_TOPIC_S = 60  # a broker looks for the topics of a pattern at most every 10 s
+LONE_ANSWER_MS = 700  # how long the test waits for an answer that a lone coordinator must not give
 
 
 async def read_one(context: Context, topic: str) -> None:
@@ -30,7 +30,7 @@ async def read_one(context: Context, topic: str) -> None:
 async def stale_epoch(context: Context) -> None:
     """A member commits with an old epoch a partition that was assigned to another member since."""
     first, _, given_since, before = await _shared(context, "stale-epoch")
-    await asyncio.sleep(0.01)  # virtual time stands still in between
+    await asyncio.sleep(0.01)  # without this, no virtual time passes in between
     await first.commit(given_since, 0, before)
 
 

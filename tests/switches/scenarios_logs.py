@@ -15,7 +15,7 @@ from .reader import Reader
 COMPACTED, CLEANED_RECORDS, ROUNDS = "compacted", 40, 20
 CLEANINGS_S = 4.0  # by then each node has cleaned
 POWER_CUTS = 4  # one may happen to leave everything
-LONE_ANSWER_MS = 700  # a lone leader must not answer acks=all; this is how long it is waited for
+LONE_ANSWER_MS = 700  # a lone leader must not answer acks=all; tests wait this long for an answer
 
 
 async def lost_answer(context: Context) -> None:

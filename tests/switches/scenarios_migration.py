@@ -20,7 +20,7 @@ async def former_generation(context: Context) -> None:
     before = classic.generation
     assert await classic.commit(0, 0, before) == ErrorCode.NONE
     (given_since,) = (await _joined(context, classic)).owned
-    await asyncio.sleep(0.01)  # virtual time stands still in between
+    await asyncio.sleep(0.01)  # without this, no virtual time passes in between
     await classic.commit(given_since, 0, before)
 
 

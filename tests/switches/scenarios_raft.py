@@ -10,9 +10,9 @@ from ..simulation.raft_simulation import Cluster
 from ..simulation.test_raft_simulation import run_power_cuts
 
 ROUNDS = 12
-SILENCE_S = 1.5  # longer than the election timeout: everybody wants to stand when it ends
+SILENCE_S = 1.5  # longer than the election timeout, so that every node wants to stand afterwards
 SLOW_NETWORK_S = 0.06
-VOTE_ON_ITS_WAY_S = 0.004  # a vote leaves when it is on disk
+VOTE_ON_ITS_WAY_S = 0.004  # a vote is sent when it is on disk
 
 
 def elections(seed: int) -> Cluster:

@@ -104,7 +104,7 @@ async def open_transaction(context: Context) -> None:
     await context.until(partial(context.log_end, topic), bool, "the record in the log")
     reader = Reader(context, topic)
     await reader.poll(500)
-    await asyncio.sleep(0.1)  # that the commit is later can be told from the times only
+    await asyncio.sleep(0.1)  # only the times show that the commit is later
     assert await producer.commit() is OpOutcome.OK
     await reader.read(1)
     await reader.close()

@@ -82,7 +82,7 @@ def test_switch_has_a_known_scenario_and_expected_anomaly(name: str) -> None:
         assert switch.found_as
         anomalies = [ANOMALIES[each] for each in switch.found_as if each in ANOMALIES]
         assert not any(anomaly.is_legal for anomaly in anomalies)
-        # Names of the simulation's invariants are told in words.
+        # Names of the simulation's invariants are given in words.
         assert all(
             each in ANOMALIES or " " in each or each == "unhandled" for each in switch.found_as
         )
@@ -120,7 +120,7 @@ def everything() -> dict[tuple[str, str], int]:
 
     def take(owner: Any, name: str) -> None:
         for key, value in vars(owner).items():
-            if key != "__warningregistry__":  # Python's, once it has warned of something there
+            if key != "__warningregistry__":  # Python sets this once it has warned in the module
                 found[name, key] = id(value)
 
     for name, module in list(sys.modules.items()):

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-# The top folders, from the ground up, each with those that it may import.
+# The top folders, from the lowest to the highest, each with the folders that it may import.
 _BROKER = {"runtime", "wire", "storage", "replication", "coordinator"}
 MAY_IMPORT: dict[str, set[str]] = {
     "runtime": set(),

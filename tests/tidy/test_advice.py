@@ -10,7 +10,7 @@ from oncelog.cli.main import build
 
 from .test_floors import FILES, name, parsed
 
-pytestmark = pytest.mark.xdist_group("tidy")  # what is parsed is parsed once
+pytestmark = pytest.mark.xdist_group("tidy")  # one worker, so that files are parsed once
 VERBS = "|".join(sorted(verb for verb in build() if not verb.startswith("-")))
 COMMAND = re.compile(rf"\boncelog (?:{VERBS})\b")
 END = re.compile(r"[\n`(,;]")  # of a command within a sentence

@@ -9,7 +9,7 @@ import pytest
 from .house import FILES, MAY_IMPORT, ROOT, parsed
 from .packages import PYPROJECT, with_packages
 
-pytestmark = pytest.mark.xdist_group("tidy")  # what is parsed is parsed once
+pytestmark = pytest.mark.xdist_group("tidy")  # one worker, so that files are parsed once
 IO_MODULES = {"asyncio", "socket", "threading", "time", "random", "zmq", "pysyncobj", "pyspark"}
 SHELLS = {
     "runtime/background_task.py",

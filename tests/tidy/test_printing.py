@@ -6,7 +6,7 @@ import pytest
 
 from .test_floors import FILES, ROOT, name, parsed
 
-pytestmark = pytest.mark.xdist_group("tidy")  # what is parsed is parsed once
+pytestmark = pytest.mark.xdist_group("tidy")  # one worker, so that files are parsed once
 COMMANDS = [file for file in FILES if file.is_relative_to(ROOT / "cli")]
 SAFE = {"dumps", "printable"}
 

@@ -12,7 +12,7 @@ import pytest
 
 from .house import FILES, MAY_IMPORT, MODULES, ROOT, Module, import_arrows, import_circles
 
-pytestmark = pytest.mark.xdist_group("tidy")  # what is parsed is parsed once
+pytestmark = pytest.mark.xdist_group("tidy")  # one worker, so that files are parsed once
 # From the top down. Rooms of a row do not import one another; files that stand beside the rooms
 # are named in rooms of their own, in braces.
 ROOMS: dict[str, list[list[set[str]]]] = {

@@ -7,7 +7,7 @@ import pytest
 
 from .test_floors import FILES, ROOT, parsed
 
-pytestmark = pytest.mark.xdist_group("tidy")  # what is parsed is parsed once
+pytestmark = pytest.mark.xdist_group("tidy")  # one worker, so that files are parsed once
 
 
 def test_product_classes_have_unique_names() -> None:
@@ -20,4 +20,4 @@ def test_product_classes_have_unique_names() -> None:
                 places[node.name].append(str(file.relative_to(ROOT)))
     assert len(places) > 500
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
-    parsed.cache_clear()  # the last of its readers: large, and in the collector's way
+    parsed.cache_clear()  # no later test reads it: it is large, and slows garbage collection

@@ -95,7 +95,7 @@ class Told:
         await until(later, TOLD_S)
         return Beside(self, shown)
 
-    # --- what is asked for
+    # --- answers of the admin client
 
     async def cluster(self) -> dict[str, Any]:
         described = await self.admin.describe_cluster()

@@ -137,7 +137,7 @@ def out_of_reach(chrome: Browser) -> Iterator[str]:
     chrome.driver.execute_script("document.activeElement.blur(); getSelection().empty()")
     wanted: dict[str, str] = dict(chrome.driver.execute_script(STOPS))
     reached: set[str] = set()
-    rounds = 0  # it may begin in the middle, and comes round by way of the browser's own bar
+    rounds = 0  # the focus may begin in the middle of the page, and passes the browser's own bar
     for _ in range(STOPS_MAX):
         chrome.driver.execute_cdp_cmd("Input.dispatchKeyEvent", TAB)
         at = chrome.driver.execute_script(FOCUSED)

@@ -159,7 +159,7 @@ async def first(bounds: Bounds, rounds: int, seconds: float) -> None:
                 words = (await visitor.get("/")).body
                 views.append(time.monotonic() - began_s)
                 used_s = sum(process.cpu_times()[:2]) - before_s
-                while "not answered yet" in words:  # the page is completed as answers come
+                while "not answered yet" in words:  # the page fills in as answers come
                     await asyncio.sleep(0.05)
                     words = (await visitor.get("/")).body
                 whole_s = time.monotonic() - began_s

@@ -58,7 +58,7 @@ async def write(bootstrap: str, name: str) -> None:
             if number % 10:
                 await producer.commit_transaction()
             else:
-                await producer.flush()  # what was not sent would never be seen
+                await producer.flush()  # records that were never sent would not be shown
                 await producer.abort_transaction()
             await asyncio.sleep(0.5)
 

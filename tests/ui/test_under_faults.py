@@ -123,7 +123,7 @@ class Views:
         held = shown.rows(OPEN, "Owner")[HELD]
         who = int(held["Producer"]), int(held["Epoch"])
         both.was("transactions", lambda t: identity(t.get(HELD)), who)
-        (first,) = {  # it does not change while the transaction is open
+        (first,) = {  # the offset does not change while the transaction is open
             each.first_offset
             for each in (await self._told.admin.transactions.producers([KEY]))[KEY]
             if each.producer_id == who[0]

@@ -20,7 +20,7 @@ from oncelog.deploy.cluster.local_cluster import Cluster
 
 from . import apicurio
 
-# The library's client holds its connections until it is collected, and says so.
+# The registry client keeps connections until garbage collection, and Python warns of that.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 
 AVRO = {
@@ -282,7 +282,7 @@ def order_type() -> Any:
         type_name=".google.protobuf.Timestamp",
     )  # fmt: skip
     pool = descriptor_pool.Default()
-    with suppress(TypeError):  # it has it already
+    with suppress(TypeError):  # the pool has this file already
         pool.Add(file)
     found = pool.FindMessageTypeByName("shop.Shop.Order")
     return message_factory.GetMessageClass(found)

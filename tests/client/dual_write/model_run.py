@@ -85,12 +85,12 @@ class Actor:
             self.world.kafka.end(key, is_commit=is_commit)
 
         try:
-            while not self.lucky(request):  # it is sent again until a deadline
+            while not self.lucky(request):  # the client repeats the request until a deadline
                 if self.world.chance(0.3):
                     return steps.EndUnanswered(TimeoutError())
         except Refused as problem:
             if problem.args[0] == "49" and is_commit:
-                # prepared transactions do not expire: it was committed
+                # prepared transactions do not expire, so this one was committed
                 return steps.EndedAsDecided()
             return steps.EndRefused(problem, is_overruled=problem.args[0] == "48" and is_commit)
         return steps.EndedAsDecided()
@@ -276,7 +276,7 @@ class Writer(Actor):
             with contextlib.suppress(KeyTaken):
                 commit()
         elif fate == 1:
-            world.later(commit)  # the server has it, and is slow
+            world.later(commit)  # the server has the commit, and is slow
         return steps.DatabaseInDoubt(ConnectionError())
 
     # --- writers without some of their parts

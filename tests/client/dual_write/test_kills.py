@@ -188,7 +188,7 @@ def test_database_server_that_stays_away_leaves_the_outcome_to_the_next_start(
     bootstrap: str, topic: str, server: PostgresServer
 ) -> None:
     ledger, connections = Ledger(server.connect, "%s").create(), [server.connect()]
-    # it cannot open another one
+    # the program cannot open another connection
     with BlockingDualWriter(bootstrap, topic, connections[0]) as writer:
         real = connections[0].commit
 

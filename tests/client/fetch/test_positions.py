@@ -43,7 +43,7 @@ def test_damaged_batch_is_never_skipped(take):
     with pytest.raises(CorruptMessage):
         step()
     assert (state.position, state.fetch_offset, state.has_data) == (2, 2, False)
-    state.load(batch(2) + batch(4), None)  # it was damaged in transit
+    state.load(batch(2) + batch(4), None)  # batch 2 was damaged in transit, and is loaded again
     step()
     assert state.position == 4
 

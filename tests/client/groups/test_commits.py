@@ -63,7 +63,7 @@ async def test_commit_for_partitions_of_another_member_is_refused(
     await consumer.commit({KEPT: 1})
     assert [set(each) for each in committed] == [{KEPT, GONE}, {KEPT}]
     await consumer.poll(0)
-    await consumer.commit({GONE: 1})  # the caller knows by now, and means it
+    await consumer.commit({GONE: 1})  # the caller knows of the loss by now, and commits on purpose
     assert [set(each) for each in committed] == [{KEPT, GONE}, {KEPT}, {GONE}]
     consumer.subscribe([])
     await consumer.close()
@@ -130,6 +130,6 @@ async def test_commit_for_partitions_revoked_since_the_last_poll_is_refused_in_a
         await consumer.commit({KEPT: 1, GONE: 1})
     await consumer.commit({KEPT: 1})
     await consumer.poll(0)
-    await consumer.commit({GONE: 1})  # the caller knows by now, and means it
+    await consumer.commit({GONE: 1})  # the caller knows of the loss by now, and commits on purpose
     assert [set(each) for each in committed] == [{KEPT}, {GONE}]
     await consumer.close()

@@ -40,13 +40,13 @@ class Luck:
     dies: float = 0.01
     is_lost: float = 0.06  # an answer of Kafka
     sleeps: float = 0.06
-    is_deposed: float = 0.1  # the leader that answers a reader, without knowing it yet
+    is_deposed: float = 0.1  # probability that a deposed leader, unaware of it, answers a reader
 
 
 @dataclass
 class Transaction:
     epoch: int
-    state: str = "open"  # open, decided (its markers are under way), committed, aborted
+    state: str = "open"  # open, decided (markers are being written), committed, aborted
 
 
 @dataclass
@@ -447,7 +447,7 @@ def _live(world: World, kind: type[ModelRelay], relays: int) -> None:
     actors: list[Actor] = []
     for _ in range(900):
         if len(actors) < relays and (not actors or world.chance(0.03)):
-            starting = world.random.randrange(1, 3)  # also two at once
+            starting = world.random.randrange(1, 3)  # sometimes two at once
             actors += [Actor(world, kind) for _ in range(starting)]
         if world.chance(0.05):
             world.write_row()

@@ -58,7 +58,7 @@ def test_delete_batch_deletes_only_its_rows(connection: sqlite3.Connection) -> N
     generation, _ = run_script(connection, table.claim("bank"))
     first = run_script(connection, table.next_batch("bank", generation, 1, 4))
     assert [each.number for each in first] == [1, 2, 3, 4]
-    late = table.Row("cd" * 8, 1, 0, "topic", "{}")  # it commits after them
+    late = table.Row("cd" * 8, 1, 0, "topic", "{}")  # its transaction commits after the other rows
     run_script(connection, table.insert("bank", late))
     connection.commit()
     run_script(connection, table.delete_batch("bank", 1, first))

@@ -85,7 +85,7 @@ class Listener:
         self.users = {"alice": "geheim"}
         self.lifetime_ms, self.has_sasl = lifetime_ms, has_sasl
         self.asked: list[list[int]] = []
-        self.hold = asyncio.Event()  # while it is clear, SaslAuthenticate is not answered
+        self.hold = asyncio.Event()  # while clear, SaslAuthenticate is not answered
         self.hold.set()
         self.host, self.port = "127.0.0.1", 0
         self._writers: list[asyncio.StreamWriter] = []

@@ -69,7 +69,7 @@ async def test_sasl_session_renewal_that_takes_long_delays_the_requests_behind_i
             while listener.asked[0][-1] != SASL_AUTHENTICATE or len(listener.asked[0]) < 5:
                 await asyncio.sleep(0.001)
         waiting.append(asyncio.create_task(connection.call(METADATA, ALL_TOPICS)))
-        # the caller that began the renewal is cancelled in the middle of it
+        # the caller that began the renewal is cancelled during the renewal
         waiting.pop(0).cancel()
         await asyncio.sleep(0.01)
         assert listener.asked == [[*FIRST, *AGAIN]]

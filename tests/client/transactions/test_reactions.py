@@ -110,7 +110,7 @@ def test_group_request_reacts_to_each_error_code(request_):
         (E.ILLEGAL_GENERATION, G.RESET),
     ):
         assert group_reaction_to(request_, code) is (reaction if member else G.FAIL)
-    # Only members of consumer groups are named in OffsetFetch: heartbeats tell them more.
+    # OffsetFetch names only members of consumer groups, and heartbeats tell those more.
     unknown = group_reaction_to(request_, E.UNKNOWN_MEMBER_ID)
     assert unknown is (G.RESET if member else G.RETRY)
     joins = request_ is GroupRequest.JOIN

@@ -45,7 +45,7 @@ async def test_pool_block_that_is_committing_keeps_its_writer(
         with server.connect() as other:
             other.execute("SELECT * FROM oncelog_decisions FOR UPDATE")
             ending = asyncio.create_task(block.__aexit__(None, None, None), name="the end")
-            await asyncio.sleep(0)  # it has begun
+            await asyncio.sleep(0)  # the block's end has begun
             with pytest.raises(NoWriterFree, match="by task 'the end'"):
                 await transfer(pool, postgres_ledger, topic, 1)
         await ending

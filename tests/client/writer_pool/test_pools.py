@@ -164,7 +164,7 @@ async def test_block_entered_by_another_task_keeps_its_writer(
 ) -> None:
     async with pool_of(bootstrap, server, topic, 1, acquire_timeout_ms=600) as pool:
         block = pool.transaction()
-        work = await asyncio.create_task(block.__aenter__())  # as asyncio.wait_for does it
+        work = await asyncio.create_task(block.__aenter__())  # asyncio.wait_for does the same
         with pytest.raises(NoWriterFree):
             await transfer(pool, postgres_ledger, topic, 1)
         await work.execute(postgres_ledger.insert, (2, 5))

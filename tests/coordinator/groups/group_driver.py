@@ -182,7 +182,7 @@ class Groups:
         group = self.table.classic(GROUP)
         return 0 if group is None else group.generation
 
-    # -- time, and the end of it
+    # -- passing time and expiry
 
     def pass_time(self, delay_ms: int) -> None:
         """Let time pass. Every deadline on the way is handled at its own time."""

@@ -135,7 +135,7 @@ def elections_are_unclean(monkeypatch: pytest.MonkeyPatch) -> Rules:
     return Rules(unclean=True)
 
 
-# Each with the faults that reveal it; None: the mixture of the runs above.
+# Each with the faults that reveal it; None stands for the mixture of the runs above.
 INJECTIONS: list[tuple[Injection, dict[str, float] | None]] = [
     (broker_epochs_are_not_compared, {"interfere": 10, "depose": 3}),
     (partition_epochs_are_not_compared, {"replay": 10}),

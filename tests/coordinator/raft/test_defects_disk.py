@@ -249,7 +249,7 @@ def test_pysyncobj_cannot_start_after_a_torn_write(tmp_path: Path) -> None:
     path.write_bytes(written[:8_192] + bytes(len(written) - 8_192))
     with pytest.raises(struct.error):
         FileJournal(str(path))
-    gc.collect()  # it leaves the file open
+    gc.collect()  # the dropped journal leaves its file open
     flipped = bytearray(written)
     flipped[5_000] ^= 0x41
     path.write_bytes(flipped)

@@ -48,7 +48,7 @@ def test_raft_group_of_a_new_cluster_soon_tolerates_the_loss_of_its_leader(seed:
         election_timeout_max_ms=5_000,
     )
     cluster = Cluster(seed, groups=1, settings=slow)
-    # The first question goes out before there are links.
+    # The first vote requests are sent before there are links.
     cluster.network.cut = {(a, b) for a in cluster.ids for b in cluster.ids if a != b}
     cluster.run(0.05)
     cluster.network.cut.clear()
@@ -268,7 +268,7 @@ def test_raft_voter_that_was_wiped_commits_nothing_until_its_log_is_level() -> N
     cluster, leader = started()
     wiped, third = (i for i in cluster.ids if i != leader)
     cluster.crash(wiped, wipe=True)
-    cluster.crash(third)  # the census cannot be finished without it
+    cluster.crash(third)  # the census cannot finish without this node
     cluster.start(wiped)
     command = cluster.submit(leader, 0, timeout_ms=60_000)
     cluster.run(3)

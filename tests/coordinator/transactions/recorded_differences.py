@@ -52,7 +52,7 @@ _FENCED_FIRST = (
     "an InitProducerId that names an epoch which is not the transaction's is fenced at once; "
     "Kafka aborts the transaction of the living session first"
 )
-_MISSING_EPOCHS = {  # relations whose epoch is negative, by state and first epoch
+_MISSING_EPOCHS = {  # relations with a negative epoch, by state and first epoch
     "older": (("none", "0"), ("Empty", "0"), ("*V1", "0"), ("Ongoing V2", "0")),
     "*": (("*", "32766"),),
 }

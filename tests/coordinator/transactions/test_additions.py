@@ -85,7 +85,7 @@ def test_partition_additions_of_three_leaders_are_written_in_one_record() -> Non
          [None, E.PRODUCER_FENCED, E.INVALID_PRODUCER_ID_MAPPING, None], {T0, T3}),
         (S.EMPTY, [(ME, [T0, T1]), (ME, [T2, T3]), (ME, [T2])],
          [None, E.POLICY_VIOLATION, None], {T0, T1, T2}),
-        # Present partitions are granted at once, those under way when they are durable.
+        # Present partitions are granted at once, pending ones when they are durable.
         (S.ONGOING, [(ME, [T0]), (ME, [T1]), (ME, [T1])], [E.NONE, None, None], {T0, T1}),
         (S.ONGOING, [(ME, [T0])], [E.NONE], None),
         (S.ONGOING, [(ZOMBIE, [T1])], [E.PRODUCER_FENCED], None),

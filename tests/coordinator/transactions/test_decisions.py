@@ -124,7 +124,7 @@ def test_end_txn_v1_in_each_state_follows_the_decision_table(state, ended_by_v2,
         )
         decision = decide_end(record, request)
         assert outcome(decision) == expected
-        if isinstance(decision, Change):  # the epoch stays, and with it the client
+        if isinstance(decision, Change):  # the epoch does not change, so neither does the client
             assert decision.record.client == (producer_id, current)
             assert check_transition(record, decision.record) is None
         for other in (current - 1, current + 1):
@@ -335,7 +335,7 @@ def test_init_producer_id_with_keep_prepared_keeps_the_open_transaction(epoch, b
     assert outcome(add) == WRONG
     found = verify_partitions(kept.record, mine, [T0])
     assert found == [E.TRANSACTION_ABORTABLE]
-    # the present owner ends it, and continues
+    # the present owner ends the transaction, and continues
     request = EndTransaction(identity=mine, is_commit=True, bumps_epoch=bumps_epoch)
     ended = changed(decide_end(kept.record, request, fresh=FRESH + 1))
     assert check_transition(kept.record, ended) is None

@@ -39,7 +39,7 @@ def recorded() -> dict[Case, str]:
 def inner() -> Iterator[InnerBroker]:
     settings = {
         "transaction_abort_timed_out_transaction_cleanup_interval_ms": "200",
-        "oncelog_transaction_hold_ms": "0",  # answered at once where Kafka answers at once
+        "oncelog_transaction_hold_ms": "0",  # answers come at once where Kafka's come at once
         "oncelog_transaction_connection_fence": "false",  # a case uses several connections
     }
     with InnerBroker(**settings) as inner:

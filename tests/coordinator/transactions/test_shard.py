@@ -210,7 +210,7 @@ def test_transaction_shard_replayed_equals_the_original(
     for index, command in enumerate(commands, 1):
         applied = shard.apply(command, index, TERM)
         assert replica.apply(command, index, TERM) == applied
-        if index == restart:  # the replica comes back from a snapshot
+        if index == restart:  # the replica restarts from a snapshot
             snapshot = replica.snapshot()
             replica = TransactionShard()
             replica.restore(snapshot)

@@ -83,7 +83,7 @@ def test_ps_all_lists_every_cluster_and_down_ends_brokers_of_removed_directories
     removed, bare = scratch / "removed", scratch / "bare"
     command = [sys.executable, "-m", "oncelog.cli", "up", "-n", "1", "--data", str(bare)]
     up = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert up.returncode == 0, up.stderr  # nothing that goes on holds its pipes
+    assert up.returncode == 0, up.stderr  # no process that goes on holds the command's pipes
     clusters = [Cluster(1, data=removed), Cluster.open(bare)]
     clusters[0].up()
     for name in ("cluster.json", "node-1/node.pid"):

@@ -31,7 +31,7 @@ child = subprocess.Popen(shell, env=environment_of(run), start_new_session=True)
 print(child.pid, guardian._process.pid if guardian._process else 0, flush=True)
 time.sleep(300)
 """
-FORKS = "os.fork() or time.sleep(300)"  # it holds the pipe to the guardian open
+FORKS = "os.fork() or time.sleep(300)"  # the forked child holds the pipe to the guardian open
 FORGETS = "guardian.forget('directory', folder); guardian.forget('run', run)"
 
 

@@ -232,7 +232,7 @@ def test_up_command_killed_midway_leaves_only_nodes_that_down_finds(tmp_path):
         time.sleep(0.01)
     assert "half started" in str(refusal.value)
     for file in data.glob("node-*/node.pid"):
-        file.unlink()  # even without it
+        file.unlink()  # purge works even without the pid files
     Cluster.open(data).down(purge=True)
     assert not nodes_with(str(data))
     assert not data.exists()

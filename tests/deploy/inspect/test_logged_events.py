@@ -75,7 +75,7 @@ def test_event_log_that_grows_or_is_replaced_is_followed_line_by_line(tmp_path: 
     path = tmp_path / "node.log"
     start = "2026-11-28 22:02:22.528 INFO oncelog.events: topic "
     logs = EventLogs({1: path})
-    assert logs.new() == []  # it is not there yet
+    assert logs.new() == []  # the file does not exist yet
     path.write_text(f"{start}{{}} one\n{start}{{}} tw")
     assert [event.sentence for event in logs.new()] == ["one"]
     with path.open("a") as file:

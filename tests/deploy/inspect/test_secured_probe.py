@@ -37,7 +37,7 @@ async def probed(
         target = Target(1, listener.host, listener.port)
 
         def watch() -> ProbeResult:
-            with Probe([target], config=config) as probe:  # returns when it was answered
+            with Probe([target], config=config) as probe:  # returns after the answer
                 return probe.stop()
 
         return await asyncio.to_thread(watch), listener.asked

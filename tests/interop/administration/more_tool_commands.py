@@ -86,7 +86,7 @@ GROUPS = (
                 until=until,
             )
             for name, topic, until in (
-                ("Offsets", "consumer_offsets", "v-4"),  # the timeout may be over before it reads
+                ("Offsets", "consumer_offsets", "v-4"),  # the timeout may end before the tool reads
                 ("GroupMetadata", "consumer_offsets", "v-4"),
                 ("TransactionLog", "transaction_state", ""),
             )

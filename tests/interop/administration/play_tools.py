@@ -29,8 +29,8 @@ _FIGURE = re.compile(r"-?\d+(\.\d+)?([eE]-?\d+)?")
 _KEY_OF_RECORD = re.compile(r'\{"key":(.*?\}\}),"value"')
 # Repeated objects; there is one for each partition or group.
 _REPEATED = re.compile(r"(\{[^{}]*\})(,?\1)+")
-# A tool that catches what ends it prints that; lines of logs have the names of classes and threads;
-# a newer member may be told of no partitions first.
+# A tool that catches its own end prints that; log lines name classes and threads;
+# a newer member may first be assigned no partitions.
 _LEFT_OUT = re.compile(
     r"TIME|\[TIME|at \S+\(|\.\.\. \w+ more|ToolSessions\$|Processed a total|"
     r"\[.*\] (WARN|INFO|ERROR) |.*\"partitions_assigned\",\"partitions\":\[\]"
@@ -83,7 +83,7 @@ def _run(sessions: ToolSessions, command: Command, known: dict[str, str]) -> Out
 
 def comparable(command: Command, outcome: Outcome) -> Played:
     text = f"{outcome.out}\n{outcome.err}"
-    if command.name.startswith("formatter"):  # each record with its key only: some come twice
+    if command.name.startswith("formatter"):  # the keys only, because some records appear twice
         text = "\n".join(_KEY_OF_RECORD.findall(text))
     lines: set[str] = set()
     for line in text.splitlines():

@@ -58,7 +58,7 @@ def join_with_instances(peer: RawPeer, version: int) -> Scenario:
     with Group(peer, f"static-{version}") as group:
         mine: dict[str, Any] = {"group_instance_id": "one"}
         yield "empty instance", group.join("x", version, group_instance_id="")
-        # This is a static member too; it must not block the others.
+        # This is a static member too, and must not block the others.
         leaving = [{"member_id": "", "group_instance_id": "", "reason": None}]
         yield "empty instance leaves", group.leave(5, members=leaving)
         yield "first", group.join("a", version, **mine)

@@ -43,7 +43,7 @@ class Resource:
             answer = self._peer.ask(DESCRIBE_CONFIGS, 4, values)
             configs = [c for r in answer["results"] for c in r["configs"]]
             set_here = [c for c in configs if c["config_source"] != DEFAULT_SOURCE]
-            # Kafka's broker shows for a moment where a value comes from, and not yet which it is.
+            # Kafka's broker shows a value's source a moment before the new value.
             is_old = any(
                 c["synonyms"] and c["synonyms"][0]["value"] != c["value"] for c in set_here
             )

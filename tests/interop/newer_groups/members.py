@@ -15,7 +15,7 @@ from ..readers import TIMEOUT_S
 FRANZ_VERSION = "v1.22.3"
 PROGRAM = Path(__file__).with_name("go") / "member.go"
 JAVA_PROGRAM = Path(__file__).parents[1] / "java" / "GroupMember.java"
-BUILD_S = 600  # the first time for this machine; Go keeps what it has compiled
+BUILD_S = 600  # the first time on a machine; Go caches what it has compiled
 
 
 class Copier(ConsumerProtocol):

@@ -26,7 +26,7 @@ ALL = frozenset(range(PARTITIONS))
 COPIED = 30  # records of a partition
 Make = Callable[..., Member]
 GO = [
-    pytest.mark.kafka,  # it is fetched, as Kafka is
+    pytest.mark.kafka,  # Go's client is downloaded, as Kafka is
     pytest.mark.soak,
     pytest.mark.skipif(shutil.which("go") is None, reason="no go"),
 ]

@@ -31,7 +31,7 @@ def test_exactly_once_copy_with_a_killed_group_coordinator_is_exact(newer_cluste
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as program:
         try:
             assert program.stdout is not None
-            for line in program.stdout:  # it ends by itself: all its waits have limits
+            for line in program.stdout:  # all of its waits have limits
                 lines.append(line)
                 if line.startswith("copied") and killed is None:
                     killed = newer_cluster.kill(f"group:{name}-group")

@@ -126,7 +126,7 @@ async def test_read_committed_consumer_gets_committed_records_and_no_aborted_one
             for i in range(20):
                 await producer.send(topic, b"%d" % number, key=b"%d" % i)
             if number % 2:
-                await producer.flush()  # else the abort could come before any of it
+                await producer.flush()  # otherwise the abort could precede all of the records
                 await producer.abort_transaction()
             else:
                 await producer.commit_transaction()

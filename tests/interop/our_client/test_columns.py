@@ -53,7 +53,7 @@ async def test_transactions_of_columnar_records_are_read_whole_or_not_at_all(boo
             for partition in range(2):
                 sent = await producer.send_many(topic, values, partition=partition)
                 if number % 2:
-                    await sent  # else the abort could come before any of it
+                    await sent  # otherwise the abort could precede all of the records
             if number % 2:
                 await producer.abort_transaction()
             else:

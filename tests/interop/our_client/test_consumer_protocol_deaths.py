@@ -75,7 +75,7 @@ async def reading(ground: Ground, topic: str, instance: str, until: asyncio.Even
             try:
                 await consumer.commit()
             except CommitFailed:
-                continue  # they are another member's, and come there
+                continue  # another member owns these partitions now, and reads the rows
             done.update(rows)
     return done
 

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.cluster
 PARTITIONS = 3
 SETTINGS = {"request_timeout_ms": 3_000, "retry_backoff_max_ms": 200}
 both_versions = pytest.mark.parametrize("version", [1, 2])
-# What differs is proved where a leader stands still, and by the chaos runs, which mix them.
+# Tests of paused leaders show how the versions differ; the chaos runs mix both versions.
 newest_version = pytest.mark.parametrize("version", [pytest.param(1, marks=pytest.mark.chaos), 2])
 
 
@@ -121,7 +121,7 @@ async def transactions(cluster: Cluster, version: int, *faults: Callable[[str], 
         assert found[(topic, 0)].offset == with_offsets[-1]
 
 
-@pytest.mark.chaos  # test_phases.py kills it in each phase of a transaction, one by one
+@pytest.mark.chaos  # test_phases.py kills the leader in each phase of a transaction
 @both_versions
 def test_transactions_with_a_killed_coordinator_are_exactly_once(cluster, version):
     faults = [lambda topic: cluster.kill(f"txn:{topic}")] * 2

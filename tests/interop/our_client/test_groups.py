@@ -182,7 +182,7 @@ async def test_committed_offset_has_the_leader_epoch_of_the_last_record(bootstra
         assert [r.offset for r in rows] == [10]
 
 
-# --- a log that ends before what was read from it
+# --- a log whose end is before offsets already read
 
 
 async def reach(consumer: Consumer, topic: str, end: int) -> list[bytes | None]:

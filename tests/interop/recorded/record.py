@@ -35,7 +35,7 @@ SETTINGS = {
 }
 SHARDS = 4
 FIRST_WRITTEN_PRODUCER_ID = 10_000_000
-ADMIN_CLIENT = "__admin_client"  # the one that may write to internal topics
+ADMIN_CLIENT = "__admin_client"  # the client id that may write to internal topics
 TRANSACTION_LOG = "__transaction_state"
 _value = struct.Struct(">hqhibiqq")  # version 0, and no partitions
 

@@ -17,7 +17,7 @@ from .logins import MODULE
 PROGRAMS = Path(__file__).with_name("programs")
 KAFKAJS = "2.2.4"
 INSTALL_S = 120
-BUILD_S = 600  # the first time for this machine; Go keeps what it has compiled
+BUILD_S = 600  # the first time on a machine; Go caches what it has compiled
 FRANZ_GO = "v1.22.3"
 GO_MODULES = [f"github.com/twmb/franz-go/pkg/kgo@{FRANZ_GO}", "github.com/twmb/franz-go/pkg/kmsg"]
 NAMES = (*OF_PYTHON, "java", "kafkajs", "franz-go")

@@ -34,12 +34,12 @@ OF_KAFKA = {"listener.name.sasl_plaintext.scram-sha-256.connections.max.reauth.m
 SELECTOR = "-Dorg.slf4j.simpleLogger.log.org.apache.kafka.common.network.Selector=info"
 SETTLES_S = 0.3
 BROKER, ITS_CLIENT = "broker", "oncelog"  # whose words are told, and who makes it speak
-LIMITED = "more like it"  # our broker tells ten of a kind a minute
+LIMITED = "more like it"  # our broker logs ten lines of a kind a minute
 TOKEN = "token for others"
-# docs/protocol.md names it: these go on although their token was refused. Kafka answers with an
-# error and ends the connection, which aiokafka takes for an answer; ours ends it.
+# docs/protocol.md names these: they continue although their token was refused. Kafka answers with
+# an error and closes the connection, which aiokafka takes for an answer; our broker closes it.
 MEANT = {("aiokafka", TOKEN), ("kafkajs", TOKEN)}
-# What comes and goes between two runs.
+# Parts of messages that differ between two runs.
 _CHANGING = (
     (re.compile(r"\b(localhost|127\.0\.0\.1)[:/ ]+\d{4,5}\b"), r"\1:PORT"),
     (re.compile(r"/127\.0\.0\.1(:PORT)?"), "127.0.0.1"),

@@ -18,7 +18,7 @@ from .certificates import Certificates
 from .logins import MECHANISMS, MODULE, USERS, Logins
 from .token_provider import TokenProvider
 
-# As Kafka's own start script has it: what tests start compiles little, and encrypts slowly.
+# As in Kafka's own start script; the JVM options of tests compile little, and encrypt slowly.
 SERVER_JVM = ("-Xmx1G", "-Xms1G", "-XX:-UseSerialGC", "-XX:+UseG1GC", "-XX:TieredStopAtLevel=4")
 SESSION_MS = 2_000  # of SCRAM-SHA-256 in plain text: KIP-368
 CREATE_ACLS = 30

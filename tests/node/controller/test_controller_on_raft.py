@@ -125,7 +125,7 @@ async def test_controller_node_that_dies_moves_all_leaders_it_had(
 
     loop = asyncio.get_running_loop()
     before = loop.time()
-    await leader.die()  # the controller and a broker at once
+    await leader.die()  # the controller and a broker die together
     await until(lambda: all(node.state.brokers[leader.node_id].is_fenced for node in others))
     assert loop.time() - before < 8, "link, election and fence together"
     for node in others:

@@ -47,7 +47,7 @@ async def test_metadata_barrier_does_not_wait_for_a_fenced_broker() -> None:
     await settle()
     assert not waiting.done()
     epoch = cluster.groups[1].state.brokers[3].broker_epoch
-    await cluster.services[1].stop()  # it has heard broker 3, and would unfence it
+    await cluster.services[1].stop()  # this controller has heard broker 3, and would unfence it
     await cluster.groups[1].submit(encode_command(FenceBroker(3, epoch)))
     await waiting
 

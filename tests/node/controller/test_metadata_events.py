@@ -116,5 +116,5 @@ async def test_metadata_events_are_logged_only_by_the_active_controller(
     for elected in group.elected:
         elected(7)
     assert await events.new() == [("controller", "node 1", "elected")]
-    cluster.start(1)  # it knows what the others were before
+    cluster.start(1)  # the new controller knows the previous states of the others
     assert ("broker", "node 1", "unfenced") in await events.new()

@@ -417,7 +417,7 @@ async def test_offset_commit_is_not_checked_against_groups_of_a_resigned_shard(
     """Otherwise the member would get the error of a fenced one."""
     in_steps(broker)
     await broker.groups.append(broker.shard, commits(OFFSETS))
-    monkeypatch.setattr(offset_commits, "OFFSETS_MAX", OFFSETS)  # each has to be looked for
+    monkeypatch.setattr(offset_commits, "OFFSETS_MAX", OFFSETS)  # each offset is looked up
     indexes = [{"partition_index": n, "committed_offset": 6} for n in range(OFFSETS)]
     values = {
         "group_id": "g",

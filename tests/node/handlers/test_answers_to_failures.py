@@ -142,7 +142,7 @@ class CallsThatRaise:
     """A tracer that raises in the call number `at` of functions of handlers and codecs."""
 
     PLACES = ("/node/handlers/", "/wire/messages/", "/node/partitions/")
-    OUTSIDE = ("replica_manager.py",)  # it calls them
+    OUTSIDE = ("replica_manager.py",)  # this file calls the others
 
     def __init__(self) -> None:
         self.at = self.count = 0

@@ -30,7 +30,7 @@ COMMAND_ITEMS = 24  # of 256, so that one is as small as the slices here
 APIS = served_apis(None)  # type: ignore[arg-type]
 
 
-# Without an authorizer they end at once, or do not use it.
+# Without an authorizer these end at once, or do not use one.
 OF_AUTHORIZERS = (
     api_keys.DELETE_TOPICS,
     api_keys.OFFSET_COMMIT,

@@ -92,7 +92,7 @@ async def test_answer_memory_is_released_however_the_answer_ends(how: str) -> No
     line, budget = LargeAnswers(LARGE), MemoryBudget(100 * LARGE)
     first, second, third = (Making(line, budget, LARGE) for _ in range(3))
     await settle()
-    if how == "gone":  # while it waits; its place is not kept
+    if how == "gone":  # while its answer waits; its place is freed
         second.leave()
         with pytest.raises(ClientGone):
             await second.task

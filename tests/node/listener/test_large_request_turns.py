@@ -76,7 +76,7 @@ async def test_large_request_of_a_closed_client_gets_no_turn() -> None:
     gone.client.close()
     with pytest.raises(ClientGone):
         await gone.task
-    first.client.close()  # it has begun, and continues
+    first.client.close()  # the first request has begun, and continues
     await first.end()
     assert last.began
     assert not last.client.on_close

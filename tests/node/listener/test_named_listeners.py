@@ -67,7 +67,7 @@ async def test_connection_limit_of_one_listener_is_independent_of_another() -> N
         await until(lambda: bench.server.connection_count == 2)
         silent = await bench.connect("OUT")
         assert await silent.is_silent()
-        second = await bench.connect("OUT")  # takes the place of the one that is silent
+        second = await bench.connect("OUT")  # takes the place of the silent connection
         assert await second.ask(ECHO, b"c") == b"c"
         assert await silent.is_closed()
 
@@ -86,7 +86,7 @@ async def test_reserved_listener_accepts_connections_when_all_others_are_full() 
         assert await first.ask(ECHO, b"b") == b"b"
         second = await bench.connect("IN")
         assert await second.ask(ECHO, b"c") == b"c" and await busy.is_closed()
-        assert await (await bench.connect("IN")).is_closed()  # it has taken all of them itself
+        assert await (await bench.connect("IN")).is_closed()  # all connections are taken
         assert await first.ask(ECHO, b"d") == b"d"
 
 

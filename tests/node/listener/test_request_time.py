@@ -156,7 +156,7 @@ def test_request_time_includes_steps_and_coroutines_of_a_request(tmp_path: Path)
             topics = [{"name": f"t{number}"} for number in range(3_000)]
             await client.ask(METADATA, 8, {"topics": topics, "allow_auto_topic_creation": False})
             (large,) = seconds
-            assert large > 0.01  # each step is a look at the clock
+            assert large > 0.01  # each step reads the clock
             assert SpentTime.running is None
 
     asyncio.run(scenario())

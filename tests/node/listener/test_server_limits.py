@@ -117,7 +117,7 @@ async def test_connections_that_arrive_together_are_accepted_in_one_loop_turn() 
     async with toy_server() as bench:
         sockets = [socket.socket() for _ in range(200)]
         for each in sockets:
-            each.connect(("127.0.0.1", bench.server.port))  # the kernel takes them all
+            each.connect(("127.0.0.1", bench.server.port))  # the kernel accepts all of them
         turns = await turns_until(lambda: bench.server.connection_count == len(sockets))
         for each in sockets:
             each.close()

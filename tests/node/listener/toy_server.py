@@ -89,7 +89,7 @@ class Client:
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
-        self.transport: Any = writer.transport  # of a socket: it can pause reading
+        self.transport: Any = writer.transport  # the transport of a socket, which can pause reading
         self.sent = 0
 
     def send(self, api: tuple[int, int], body: bytes = b"") -> None:

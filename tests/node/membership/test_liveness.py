@@ -61,7 +61,7 @@ def _liveness(*indexes: int | None, group: Any = None) -> Liveness:
 async def test_broker_heartbeat_sent_at_the_stop_is_not_lost(turns: int) -> None:
     liveness = _liveness()
     liveness.start(lambda: None)
-    await asyncio.sleep(0.01)  # it waits for its next beat
+    await asyncio.sleep(0.01)  # the loop waits for its next heartbeat
     liveness._beat_now.set()
     await settle(turns)
     await asyncio.wait_for(liveness.stop(), 30)
@@ -72,7 +72,7 @@ async def test_broker_heartbeat_sent_at_the_stop_is_not_lost(turns: int) -> None
     [
         ([7], [7], [1]),
         ([7, 8, 9], [6, 6, 7], [3]),  # the first that was ahead is waited for, not the later ones
-        ([7, None, 9, 9], [6, 6, 8, 9], [4]),  # what was decided while it was cut off counts
+        ([7, None, 9, 9], [6, 6, 8, 9], [4]),  # decisions made while the broker was cut off count
         ([-1], [0], [1]),  # a controller of an earlier release does not say
     ],
 )
@@ -178,7 +178,7 @@ async def test_broker_registration_that_arrives_in_between_is_replaced(
     length = len(cluster.log)
     cluster.elect(None)
     successor = asyncio.ensure_future(_process(cluster, 3).register(9092))
-    await asyncio.sleep(0)  # it has looked, and waits for a controller
+    await asyncio.sleep(0)  # the registration has looked, and waits for a controller
     cluster.elect(1)
     await _process(cluster, 2).register(9092)
     epoch = await successor

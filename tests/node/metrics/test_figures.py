@@ -22,7 +22,7 @@ from ..own_broker import OwnBroker, running
 pytest.importorskip("prometheus_client", reason="the extra metrics is not installed")
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-STEP_S = 0.010  # half of what a turn may take
+STEP_S = 0.010  # half of the time that a turn may take
 
 
 async def page_of(port: int) -> str:

@@ -130,7 +130,7 @@ async def test_produce_after_an_election_of_many_waits_for_its_partition(tmp_pat
         answers = list[Answer]()
         last = broker.replicas.partition("a", count - 1)
 
-        def elected(changes: Any) -> None:  # the broker has not come to the last one yet
+        def elected(changes: Any) -> None:  # the broker has not applied the last change yet
             leads = broker.state.topics["a"].partitions[-1].leader == 1
             if leads and last.leader is None and not answers:
                 answers.append(put(broker, index=count - 1))

@@ -92,7 +92,7 @@ async def test_compaction_of_a_deleted_log_ends_at_the_deletion() -> None:
         directory, cleaner, SystemClock(), unused, unused, unused, SlicedWork(), backoff_ms=20
     )
     await until(lambda: looks)
-    await asyncio.sleep(0.001)  # until that look is over
+    await asyncio.sleep(0.001)  # time for that look to end
     directory.logs.clear()
     assert ended() is None
     await compaction.stop()

@@ -106,7 +106,7 @@ async def test_deleted_topic_is_no_longer_served_immediately(tmp_path: Path, cou
         broker.directories.hold()
         seen = []
 
-        def look(changes: Any) -> None:  # in the turn of the event loop that applies it
+        def look(changes: Any) -> None:  # in the turn of the event loop that applies the change
             if changes.topics_deleted:
                 seen.append([one.leader for one in before])
                 with pytest.raises(UnknownTopicOrPartition):

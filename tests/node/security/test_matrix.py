@@ -44,7 +44,7 @@ REFUSALS = {
 OPERATIONS = {each.word: each for each in AclOperation}
 TYPES = {each.word: each for each in ResourceType}
 CASES = [(name, number) for name, asked in BY_API.items() for number in range(len(asked))]
-Refused = dict[str, bool]  # by what is missing
+Refused = dict[str, bool]  # whether each is refused, by what is missing
 
 
 def words_of(rule: Any) -> Iterator[str]:

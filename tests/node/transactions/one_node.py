@@ -46,7 +46,7 @@ class Group(FakeRaftGroup):
         self.leader_id: int | None = None
         self.is_leader = False
         self.preferred_leader: int | None = None
-        self.held: list[Callable[[], None]] | None = None  # proposals wait here when it is a list
+        self.held: list[Callable[[], None]] | None = None  # a list holds proposals back
         self.fate: list[str] = []  # of the next proposals: "lost", "refused", "unknown"
 
     def elect(self, term: int | None = None) -> None:

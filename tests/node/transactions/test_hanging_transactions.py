@@ -150,7 +150,7 @@ def described(
         (described("PrepareAbort", 6, ELSEWHERE), LEAVE),
         (described("PrepareEpochFence", 6, HERE), LEAVE),
         (described("CompleteCommit", 6), COMMIT),
-        (described("CompleteCommit", 5), ABORT),  # perhaps of the one after it
+        (described("CompleteCommit", 5), ABORT),  # the commit may be that of the next transaction
         (described("CompleteCommit", 7), ABORT),
         (described("CompleteAbort", 5), ABORT),
         (described("CompleteAbort", 6), ABORT),
@@ -210,7 +210,7 @@ async def test_hanging_transaction_unknown_to_its_coordinator_is_aborted(
     assert scene.broker.contents() == [(0, 7, 0, 0), (1, 7, 0, "ABORT")]
     assert scene.broker.log().last_stable_offset == 2
     assert scene.reaper.ended_count == 1
-    # The producer, if it lives, continues in its epoch.
+    # A producer that is alive continues in its epoch.
     answer = scene.broker.produce(scene.connection, {0: batch(1)})
     assert await answer.errors() == {0: E.NONE}
     assert len(scene.broker.verifier.questions) == 2

@@ -106,7 +106,7 @@ async def test_partition_addition_that_is_cancelled_leaves_the_others() -> None:
     who = await node.init()
     group = node.groups[0]
     first, second = start(node, who, T0), start(node, who, T1)
-    await asyncio.sleep(0)  # both have met, nothing is proposed
+    await asyncio.sleep(0)  # both are in one joint addition, and nothing is proposed yet
     first.cancel()
     assert await second == 0
     assert node.shards[0].records["id"].partitions == {T1}
@@ -125,7 +125,7 @@ async def test_partition_additions_cancelled_before_the_write_are_not_written() 
     commands = len(node.groups[0].log)
     adding = start(node, who, T0)
     await asyncio.sleep(0)
-    ending = asyncio.ensure_future(node.end(who, False))  # waits: an addition is on its way
+    ending = asyncio.ensure_future(node.end(who, False))  # waits for the pending addition
     adding.cancel()
     assert (await ending).error == E.INVALID_TXN_STATE
     assert len(node.groups[0].log) == commands
@@ -186,7 +186,7 @@ async def test_partition_additions_are_included_in_the_limit_of_held_requests() 
     assert held(node) == 2
     refused = [task for task in adding if task.done()]
     assert [await task for task in refused] == [E.CONCURRENT_TRANSACTIONS] * 2
-    assert await node.add(who, T0) == E.CONCURRENT_TRANSACTIONS  # at once: no more may wait
+    assert await node.add(who, T0) == E.CONCURRENT_TRANSACTIONS  # at once, because no more may wait
     group.release()
     assert sorted(await asyncio.gather(*adding)) == [0, 0, 0] + [E.CONCURRENT_TRANSACTIONS] * 2
     assert held(node) == 0

@@ -126,7 +126,7 @@ async def test_markers_of_possibly_deleted_topics_share_one_metadata_catch_up(mo
 
     node.markers._catch_up = catch_up
     tasks = [Task(node, T0, T1, T2) for _ in range(10)]
-    await until(lambda: bool(later and node.markers._unknown))  # more came while the first is asked
+    await until(lambda: bool(later and node.markers._unknown))  # more transactions wait
     assert node.partitions.caught_up == 1
     under_way.set()
     await until(lambda: all(set(t.written) == {T0, T1, T2} for t in (*tasks, *later)))

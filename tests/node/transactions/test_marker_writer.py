@@ -168,7 +168,7 @@ async def test_marker_taken_for_a_repetition_invalidates_verifications(
     replicated.resign()
     replicated.make_leader(
         replicated.partition(), replicated.record
-    )  # it was committed under another leader
+    )  # the marker was committed under another leader
     replicated.verifier.hold, replicated.verifier.ongoing_index = True, 11
     late = replicated.produce(replicated.connect(), {0: batch(1)})
     await settle()

@@ -464,7 +464,7 @@ async def test_describe_transactions_lists_the_partitions_without_a_marker(node:
 async def test_end_txn_on_an_older_connection_is_not_executed(node: OneNode) -> None:
     who = await node.init(connection_id=1)
     await node.add(who, connection_id=1)
-    # EndTxn on connection 1 is delayed; the client repeats it on 2, and continues there.
+    # EndTxn on connection 1 is delayed; the client repeats it on connection 2, and continues there.
     assert (await node.end(who, connection_id=2)).error == 0
     await node.until_state("CompleteCommit")
     assert await node.add(who, T1, connection_id=2) == 0

@@ -71,7 +71,7 @@ def test_flight_job_reports_each_micro_batch_once_and_no_idle_trigger():
     assert reporter.look()
     query.batch(1, 0, offsets(p0=5, p1=5), offsets(p0=5, p1=5))
     assert reporter.look()
-    query.batch(1, 0, offsets(p0=5, p1=5), offsets(p0=6, p1=5))  # only a marker came
+    query.batch(1, 0, offsets(p0=5, p1=5), offsets(p0=6, p1=5))  # only a marker was added
     assert reporter.look()
     assert reported == [
         ("batch", "sums", 0, 1_356_998_401_250, 10, {"0": 5, "1": 5}),

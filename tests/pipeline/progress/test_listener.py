@@ -121,7 +121,7 @@ def test_query_started_before_its_listener_ends_under_its_name(tmp_path: Path) -
 def test_query_end_event_of_a_restarted_query_is_ignored(tmp_path: Path) -> None:
     listener = BatchListener(tmp_path / "q.prom")
     listener.onQueryStarted(event("run-1"))
-    listener.onQueryStarted(event("run-2"))  # that comes at once, and ends by a queue
+    listener.onQueryStarted(event("run-2"))  # run-2 starts while run-1 is still running
     listener.onQueryTerminated(event("run-1"))
     assert 'query_running{query="bills"} 1' in (tmp_path / "q.prom").read_text()
     listener.onQueryTerminated(event("run-2"))

@@ -44,7 +44,7 @@ class Job:
     mode: str = "prepared"
     deaths: dict[str, int] = field(default_factory=dict[str, int])  # batches by point
     pauses_at: str = ""  # a point of batch 1 where the process stops itself
-    twin: int = -1  # a batch with a task that waits until it has a twin
+    twin: int = -1  # number of a batch with a task that waits until it has a twin
     sink_id: str = SINK
     master: str = "local[2,3]"
     confs: dict[str, str] = field(default_factory=dict[str, str])
@@ -142,7 +142,7 @@ def rows_of(spark: Any, job: Job, *kills: int) -> Any:
             values = batch.column(0).to_pylist()
             if fatal in values and not os.path.exists(mark):
                 yield batch.slice(0, values.index(fatal))
-                time.sleep(0.5)  # the rows written before are on their way
+                time.sleep(0.5)  # time for the rows written before to be sent
                 with open(mark, "w"):
                     pass
                 for process in kills or (psutil.Process().parents()[1].pid,) * kills_executor:

@@ -61,7 +61,7 @@ class ModelCluster:
         if known.epoch != handle[2]:
             raise Refused("47")
         if known.state in ("Commit", "Abort") and not self._has_v2(handle[0]):
-            raise Refused("48")  # a repeat that comes late: known by its sequence, or verified
+            raise Refused("48")  # a late repeat, recognised by its sequence or by verification
         known.state = "Ongoing"
         known.pending.setdefault(sequence, row)
 

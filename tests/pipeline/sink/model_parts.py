@@ -24,8 +24,8 @@ class Parts:
     mode: Mode = Mode.PREPARED
     # Of mode "transactional", where transactions of children do time out:
     is_v2: bool = True  # an end raises the epoch
-    outages: bool = True  # a child may time out after it was found open, or decided
-    asks: bool = True  # how children stand, before a decision, after it and at a start
+    outages: bool = True  # a child may time out after it was found open or decided
+    asks: bool = True  # states of children, before a decision, after it and at a start
     asks_again: bool = True  # after a decision, before its children are committed
     takes_back: bool = True
     rolls_back: bool = True  # before a decision is taken back
@@ -34,7 +34,7 @@ class Parts:
     ids_are_taken_out: bool = True  # else returned ids are dealt out by partition
     abandons_ids: bool = True  # with an unanswered first request
     sleepers: bool = True  # attempts may freeze
-    repeats: bool = True  # requests whose answer was lost may arrive again
+    repeats: bool = True  # requests with a lost answer may arrive again
 
     @property
     def has_outages(self) -> bool:

@@ -15,7 +15,7 @@ RUN_S = 900.0  # a busy machine takes minutes to start a JVM
 ROOT = Path(__file__).parents[3]
 DAEMON = ROOT / "tests" / "pipeline" / "daemon"
 Nodes = Cluster | KafkaPeer
-KAFKA_PREPARES = "kafka-prepares"  # Apache Kafka 4.4 with what mode "prepared" needs
+KAFKA_PREPARES = "kafka-prepares"  # Apache Kafka 4.4 with the settings of mode "prepared"
 
 
 class AnyJob(Protocol):

@@ -256,14 +256,14 @@ class SinkModel:
         looks = 0
         while len(kept) < self.size.tasks:
             looks += 1
-            if looks % 12 == 0:  # one seems lost, or slow: a second attempt beside it
+            if looks % 12 == 0:  # one task seems lost or slow, so a second attempt starts beside it
                 launch(self.random.choice([p for p in range(self.size.tasks) if p not in kept]))
             if not self.is_calm and self.random.random() < 0.003:
                 return steps.TasksFailed()
             yield
         return steps.TasksDone(tuple(kept.values()))
 
-    # --- what happens
+    # --- events
 
     def run(self) -> None:
         """Let failures happen for a while, then run calmly to an end with all rows written."""

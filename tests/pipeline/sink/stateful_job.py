@@ -142,7 +142,7 @@ def attempts_of(job: StatefulJob, kills: tuple[int, ...]) -> Callable[[Any, Any]
         while len(glob.glob(f"{folder}/mark-{what}-*")) < wanted:
             assert time.monotonic() < deadline, f"{what}: not all have come"
             time.sleep(0.02)
-        time.sleep(0.5)  # the written rows are on their way
+        time.sleep(0.5)  # time for the written rows to be sent
         return True
 
     def stop(spec: Any) -> None:

@@ -184,7 +184,7 @@ def test_child_ids_of_a_worker_without_its_directory_have_no_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(SparkFiles, "_is_running_on_worker", True)
-    monkeypatch.setattr(SparkFiles, "_root_directory", ".")  # as executors have it
+    monkeypatch.setattr(SparkFiles, "_root_directory", ".")  # as in executors
     monkeypatch.chdir(tmp_path)
     found = ids_file()
     assert found is not None

@@ -112,7 +112,7 @@ async def test_sink_batches_are_written_skipped_when_repeated_and_their_ids_reus
     prefix = f"oncelog.spark.{driver.sink_id}.g1"
     async with Admin(driver.bootstrap) as admin:
         listed = await admin.transactions.list_transactions(prefix=prefix)
-    # two for each worker, and those whose first answer a busy machine has lost
+    # two for each worker, and the ids whose first answer a busy machine has lost
     assert len(listed) <= 6 + caplog.text.count("another id is taken")
     await driver.assert_once(all_rows(5))
 

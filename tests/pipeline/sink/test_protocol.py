@@ -294,7 +294,7 @@ def test_sink_decision_that_contradicts_the_checkpoint_stops_the_driver_before_a
             0,
             Terms(replaces_query="other", first_batch=5),
         ),
-        (Decision(generation=3, query_id="other"), 0, Terms()),  # it never wrote anything
+        (Decision(generation=3, query_id="other"), 0, Terms()),  # that query never wrote anything
     ],
 )
 def test_sink_batch_contradicting_the_checkpoint_is_written_if_the_terms_allow_it(

@@ -48,7 +48,7 @@ def test_decision_read_again_continues_from_the_first_reading(cluster: Cluster) 
             await sink.fence()
             await sink.write_decision(Decision(generation=1, query_id="q"))
             first = await read_topic(sink.admin)
-            assert await read_topic(sink.admin, first) is first  # no newer record has come
+            assert await read_topic(sink.admin, first) is first  # no newer record exists
             shown = dataclasses.replace(first, newest={b"known before": b"", **first.newest})
             await sink.write_decision(Decision(generation=2, query_id="q"))
             anew = await read_topic(sink.admin)
@@ -57,7 +57,7 @@ def test_decision_read_again_continues_from_the_first_reading(cluster: Cluster) 
             assert following == dataclasses.replace(
                 anew, newest={b"known before": b"", **anew.newest}
             )
-            # The topic was made anew, and is shorter now: the records of the old one are gone.
+            # The topic was recreated and is shorter now: the old records are gone.
             ahead = dataclasses.replace(shown, position=anew.position + 1)
             assert await read_topic(sink.admin, ahead) == anew
             for generation in (3, 4):  # written by this sink, and by another

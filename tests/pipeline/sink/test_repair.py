@@ -100,7 +100,7 @@ def test_torn_batch_is_completed_by_the_documented_recipe(
         "spark": spark, "ExactlyOnceSink": ExactlyOnceSink,
         "rows": frame, "copy_of_checkpoint": copy,
     }  # fmt: skip
-    for _ in range(2):  # it may be run again
+    for _ in range(2):  # the program may be run again
         exec(compile(code, str(PAGE), "exec"), names)
     going_on = ExactlyOnceSink(topic, cluster.bootstrap, topic, mode="transactional", first_batch=2)
     run(job, frame, going_on)

@@ -256,7 +256,7 @@ def test_transactional_sink_decision_is_refused_by_an_older_program() -> None:
     assert form_of(decided(3, *CHILDREN)) == 1
 
 
-# --- how a child stands
+# --- states of a child
 
 
 V2 = PreparedTransaction("id", 7, 4, True)
@@ -397,6 +397,6 @@ def test_sink_timeout_may_be_given_by_the_setting_name_of_kafka() -> None:
     for name in ("transaction.timeout.ms", "kafka.transaction.timeout.ms"):
         sink = ExactlyOnceSink("s", "127.0.0.1:1", "t", mode="transactional", **{name: "5000"})
         assert sink.timeout_ms == 5_000
-        assert "transaction_timeout_ms" not in sink._settings  # a producer gets it once
+        assert "transaction_timeout_ms" not in sink._settings  # a producer gets it only once
         with pytest.raises(ValueError, match="transaction_timeout_ms is given twice"):
             ExactlyOnceSink("s", "127.0.0.1:1", "t", transaction_timeout_ms=1, **{name: "5000"})

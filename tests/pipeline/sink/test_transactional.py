@@ -151,7 +151,7 @@ async def test_transactional_sink_driver_that_dies_anywhere_has_a_successor(boot
         assert await follower.write(1) == BatchOver(was_written=not is_decided)
         held = await follower.until(CommitChildren, 2)
         with pytest.raises(SinkStopped):
-            await driver.on(effect)  # it was not dead
+            await driver.on(effect)  # the leader was not dead
         await follower.on(held)
         return all_rows(3)
 
@@ -207,7 +207,7 @@ async def test_transactional_sink_timeout_after_a_committed_child_tears_the_batc
         effect = await follower.until(RollBackChildren, 1)
         assert len(effect.children) == TASKS - 1
         assert await follower.on(effect) == BatchOver(was_written=True)
-        with pytest.raises(SinkStopped, match="were aborted before"):  # whose batch was taken back
+        with pytest.raises(SinkStopped, match="were aborted before"):  # the batch was taken back
             await driver.on(CommitChildren(children, True))
         return all_rows(2)
 

@@ -43,7 +43,7 @@ def position(offsets: Mapping[tuple[str, int], int], **more: object) -> Position
     return Position(dict(offsets), {t: IDS[t] for t in topics}, **more)  # type: ignore[arg-type]
 
 
-# --- what stands in the checkpoint
+# --- contents of the checkpoint
 
 
 @given(st.dictionaries(KEYS, st.integers(0, 2**62)), st.booleans(), st.booleans())
@@ -254,7 +254,7 @@ def test_stream_limit_batches_read_every_offset_once_to_the_end(
     assert seen == {key: end for key, end in ends.items() if end}
 
 
-# --- what must not go unnoticed
+# --- errors that must be noticed
 
 
 def test_recreated_topic_stops_the_query_even_with_fail_on_data_loss_off() -> None:

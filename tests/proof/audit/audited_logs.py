@@ -58,7 +58,7 @@ class AuditedLogs:
     spans: list[tuple[str, int, int, int]] = field(default_factory=list)
     bounds: list[tuple[str, int, int, int]] = field(default_factory=list)
     compacted: set[str] = field(default_factory=set)
-    planted: dict[str, str] = field(default_factory=dict)  # topic or prefix -> what
+    planted: dict[str, str] = field(default_factory=dict)  # topic or prefix -> the planted anomaly
     spots: dict[str, tuple[int, int]] = field(default_factory=dict)  # topic -> partition, offset
 
     def add_log(

@@ -15,7 +15,7 @@ MUTATIONS: dict[str, Mutation] = {}
 BROUGHT_ALONG: dict[str, set[str]] = {
     "offset-disorder": {"sequence-repeated"},  # a batch twice has its sequences twice
     "offset-gap": {"phantom-read"},  # the missing record was shown
-    "sequence-gap": {"sequence-repeated"},  # from the batch behind it
+    "sequence-gap": {"sequence-repeated"},  # of the following batch
     "leader-epoch-fell": {"sequence-repeated"},  # within a batch: both have its sequence
     "plain-in-transaction": {"committed-hidden"},  # from an aborted transaction
     "marker-missing": {"committed-hidden", "aborted-visible"},  # the next marker decides

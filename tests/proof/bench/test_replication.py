@@ -20,7 +20,7 @@ from oncelog.proof.bench.target import NodeUsage
 from oncelog.proof.pages.run_page import run_file
 from oncelog.proof.pages.run_report import read_report
 
-# The form of Kafka's ProducerPerformance, as its users parse it.
+# The format that parsers of Kafka's ProducerPerformance expect.
 PERF_LINE = re.compile(
     r"^\d+ records sent, \d+\.\d records/sec \(\d+\.\d\d MB/sec\), \d+\.\d\d ms avg latency, "
     r"\d+\.\d\d ms max latency, \d+ ms 50th, \d+ ms 95th, \d+ ms 99th, \d+ ms 99\.9th\.$"

@@ -100,7 +100,7 @@ def outcome(**found: Any) -> dict[str, Any]:
 def test_certify_run_keeps_the_story_of_a_violation_only() -> None:
     found = {"cluster": OURS, "on": "2026-11-29", "fault_seconds": 20.0}
     broken = certified_run("exactly once", outcome(), **found)
-    assert broken.why == "1 doubled"  # words of a process may name the machine
+    assert broken.why == "1 doubled"  # the message of a process may name the machine
     assert broken.is_kept is False and broken.counts["doubled"] == 1
     assert broken.faults == ["cut", "stop"] and broken.met == 1
     assert broken.findings == ["no-idempotence (wrong)"] and len(broken.story) == 60

@@ -21,7 +21,7 @@ from oncelog.wire.messages import control
 API_VERSIONS, END_TXN = 18, 26
 APIS = {API_VERSIONS: (0, 3), END_TXN: (0, 3), 999: (0, 1)}
 ANSWER_S = 0.5
-Deed = Callable[[socket.socket, bytes], bool]  # whether the connection goes on
+Deed = Callable[[socket.socket, bytes], bool]  # returns whether the connection continues
 
 
 def versions(frame: bytes) -> bytes:

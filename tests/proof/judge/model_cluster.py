@@ -400,7 +400,7 @@ def group_reader(cluster: ModelCluster) -> Steps:
             handle = recorder.group_commit_invoked(*row)
             yield
             chance = rng.random()
-            if chance < 0.1:  # the outcome is unknown, and it may come yet
+            if chance < 0.1:  # the outcome is unknown, and the write may still come
                 late, late_in = (partition, offset), generation
                 continue
             if generation != cluster.generation:

@@ -49,7 +49,7 @@ class ModelGroup:
         for key in mine - wanted - owned:
             del self.held[key]
         if (mine - wanted) & owned:
-            return self.members[process], mine & wanted  # it has yet to give some up
+            return self.members[process], mine & wanted  # it still has partitions to give up
         self.members[process] = self.epoch
         for key in wanted:
             self.held.setdefault(key, process)
@@ -85,8 +85,8 @@ def shared_reader(cluster: "ModelCluster") -> Steps:
                 recorder.tenure_ended(open_.pop(key)[0])
             if rng.random() < 0.9 and told >= epoch:
                 given_ns, added = cluster.now_ns, sorted(given - open_.keys())
-                is_over = bool(added) and rng.random() < 0.05  # it was stopped beyond its session
-                reads_late = rng.random() < 0.5  # it was stopped before it read the answer
+                is_over = bool(added) and rng.random() < 0.05  # the process was stopped too long
+                reads_late = rng.random() < 0.5  # the process was stopped before it read the answer
                 if is_over:
                     group.remove(process)
                 for _ in range(rng.randrange(10, 50) if is_over else rng.randrange(2)):
@@ -99,7 +99,7 @@ def shared_reader(cluster: "ModelCluster") -> Steps:
                     open_[key] = handle, told
                 if is_over:
                     break
-        if rng.random() < 0.5:  # it leaves in good order, else its session ends
+        if rng.random() < 0.5:  # the member leaves, otherwise its session ends
             for handle, _ in open_.values():
                 recorder.tenure_ended(handle)
         yield

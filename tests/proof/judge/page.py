@@ -47,7 +47,7 @@ JEPSEN: dict[str, tuple[str, ...]] = {
     "21": ("G1c-ww",),
     "22": ("precommitted-read",),
 }
-# The meaning of columns with names that do not say it.
+# The meaning of columns whose names do not explain them.
 MEANINGS = {
     "attempts": "commit calls, or requests, that were seen",
     "call": "the number of the poll call within its recorder",

@@ -30,7 +30,7 @@ def make(run: Path, sends: int) -> None:
     recorder.close()
     number = np.arange(sends)
     transaction = number // A_TRANSACTION
-    # processes take turns by transactions; a transaction goes to three partitions
+    # processes alternate by transaction; a transaction goes to three partitions
     process = transaction % PROCESSES
     partition = (transaction * 5 + number % 3) % PARTITIONS
     order = np.argsort(partition.astype(np.uint16), kind="stable")

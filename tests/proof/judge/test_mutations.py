@@ -23,7 +23,7 @@ def test_model_histories_that_are_legal_raise_no_finding() -> None:
         history = History.of(ModelCluster(seed).recorder)
         verdict = judge(history)
         assert verdict.is_clean, (seed, [(f.name, f.cases[0]) for f in verdict.violations])
-        # a short history may have no copied record; files beside the logs it has none
+        # a short history may have no copied record and no files beside the logs
         assert {check for check, _ in verdict.not_judged} <= {"A5", "W3"}
         sends, polls = sends + history.count("sends"), polls + history.count("polls")
     assert sends > 200 * HISTORIES

@@ -71,7 +71,7 @@ def fault(kind: str) -> Fault:
 
 def make_and_undo(cluster: Cluster, kind: str) -> None:
     context = scheduled(cluster)
-    context.stopping.set()  # it lasts no time
+    context.stopping.set()  # the fault has no duration
     context.make(fault(kind), ACTIONS)
 
 
@@ -141,7 +141,7 @@ def test_plugin_run_interrupted_does_not_wait_for_a_silent_cluster():
     context.thread.start()
     assert asked.wait(10.0)
     context.stop(undo=False)
-    assert context.thread.is_alive()  # it has waited for no answer
+    assert context.thread.is_alive()  # the stop has waited for no answer
     answer.set()
     context.thread.join(10.0)
     assert not context.thread.is_alive()
@@ -168,7 +168,7 @@ def test_plugin_fault_without_an_effect_is_not_counted():
         time.sleep(0.01)
     context.stop()
     assert context.tried == 1 and context.hits == {}
-    assert context.ended == 0  # else the plugin takes it for a test that was struck
+    assert context.ended == 0  # otherwise the plugin counts a test that a fault hit
 
 
 def test_plugin_wait_for_faults_after_the_test_raises():

@@ -94,7 +94,7 @@ def test_chaos_with_certificate_login_and_acl_faults_has_a_clean_verdict(
     assert done.returncode == 0, (done.stderr, told)
     assert set(told["outcome"]["faults"]) == NEED_LOGINS, told["outcome"]
     names = {name for each in (out / "history").iterdir() for name in read_names(each)}
-    assert {"SaslAuthenticationFailed", "TopicAuthorizationFailed"} <= names  # the load met them
+    assert {"SaslAuthenticationFailed", "TopicAuthorizationFailed"} <= names  # the load met both
 
 
 @pytest.mark.parametrize(

@@ -234,7 +234,7 @@ def test_peer_streams_stop_leaves_no_connection_open(directory: Path, turns: int
         uvloop = pytest.importorskip("uvloop")
         loop = uvloop.new_event_loop()
         loop.run_until_complete(scenario())
-        loop.close()  # at once: open connections would warn by now
+        loop.close()  # immediately, because open connections would warn by now
         gc.collect()
     assert [str(w.message) for w in caught if w.category is ResourceWarning] == []
 

@@ -38,8 +38,8 @@ async def test_peer_send_that_failed_leaves_no_received_message_unread(directory
     router = present(server._control._router)
     for _ in range(20):
         asked = asyncio.ensure_future(asker.request(2, KIND, b"b", timeout_ms=2000))
-        await asyncio.sleep(0)  # it is on its way now
-        time.sleep(0.01)  # it has arrived, and this event loop has not polled
+        await asyncio.sleep(0)  # the request is under way
+        time.sleep(0.01)  # the request has arrived, and this event loop has not polled
         assert not router.send(What.REPLY, 0, 1, b"nobody", (), routing_id(3))
         assert (await asked)[0] == b"b"
     assert heard == [1] * 21

@@ -73,7 +73,7 @@ class LatestValues(OwnTopic):
                 continue
             where = f"partition {place[0]}, key {place[1].decode()}"
             if is_removal:
-                # A replica that is away for so long comes back to a log without its values'
+                # A replica that is away for this long comes back to a log without its values'
                 # tombstones.
                 if value >= 0 and self.gap_s + WATCH_S < self._removals_kept_s:
                     words.append(f"{where}: removed by {number}, and {value} is there again")

@@ -46,11 +46,11 @@ class OwnTopic:
         self.rng = random.Random(f"{self.name} of {seed}")
         self.life = 0
         self.gap_s = 0.0  # the time that a replica was behind the committed end, or absent
-        self._level_s: dict[tuple[int, int], float] = {}  # (node, partition): when it was not level
+        self._level_s: dict[tuple[int, int], float] = {}  # (node, partition): last time level
         self._topic_id = b""  # of the topic made last
         self._is_certain = True
 
-    # -- what a kind of topic decides
+    # -- methods that a kind of topic overrides
 
     @property
     def configs(self) -> Mapping[str, str]:
@@ -79,7 +79,7 @@ class OwnTopic:
     async def make(self, cluster: VirtualCluster, admin: Admin) -> None:
         """Create the topic, or raise KafkaError."""
         factor = min(3, len(cluster.ids))
-        with contextlib.suppress(TopicAlreadyExists):  # by a request whose answer was lost
+        with contextlib.suppress(TopicAlreadyExists):  # created by a request whose answer was lost
             await admin.create_topic(
                 self.name, partitions=PARTITIONS, replication_factor=factor, configs=self.configs
             )
@@ -161,7 +161,7 @@ class OwnTopic:
             if log is not None and log.log_end_offset >= committed:
                 self._level_s[place] = now
             elif log is None and node_id in replicas:
-                self._level_s.pop(place, None)  # it is elsewhere now
+                self._level_s.pop(place, None)  # the replica has moved to another node
             else:
                 self.gap_s = max(self.gap_s, now - self._level_s.get(place, now))
 
@@ -220,7 +220,7 @@ async def write(
             except KafkaError:
                 number += ROUND_MAX
                 for topic in topics:
-                    topic.life += 1  # requests under way may still arrive
+                    topic.life += 1  # pending requests may still arrive
                 await asyncio.sleep(RETRY_S)
             else:
                 if not stop():

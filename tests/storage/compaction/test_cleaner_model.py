@@ -215,7 +215,7 @@ LAST = [("clean deep",), ("lose snapshots", 1), ("lose snapshots", 99)]
 def test_cleaned_log_gives_every_reader_and_producer_the_same_answers(history, keys_max):
     directory = Path(mkdtemp())
     try:
-        # A killed process loses nothing that it wrote, synced or not.
+        # A killed process loses nothing that it has written, synced or not.
         with patch.object(os, "fsync"), patch.object(os, "fdatasync"):
             run(Driver(directory, keys_max), [*history, *LAST])
     finally:

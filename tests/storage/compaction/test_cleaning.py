@@ -221,7 +221,7 @@ def test_cleaner_removes_aborted_records_and_their_marker_after_the_horizon(comp
     compacted.put((b"a", b"1"))
     compacted.put((b"a", b"aborted"), (b"b", b"aborted"), producer=(5, 0, 0), transactional=True)
     compacted.mark(5, is_abort=True)
-    compacted.put((b"c", b"1"), producer=(5, 0, 2))  # so that the marker is not its last word
+    compacted.put((b"c", b"1"), producer=(5, 0, 2))  # the producer's last record is no marker
     assert compacted.log.aborted_transactions.between(0, 9) == [(5, 1)]
     compacted.clean(NOW)
     assert compacted.records() == [(0, b"a", b"1"), (4, b"c", b"1")]

@@ -532,7 +532,7 @@ def test_checkpoint_write_in_progress_does_not_restore_lowered_offsets(
     if change == "shortened":
         directory.release()
         os.truncate(log.segments.first.paths()[0], 0)
-        (directory.path / LOG_START_OFFSETS).unlink()  # else it begins where that says
+        (directory.path / LOG_START_OFFSETS).unlink()  # otherwise the log begins at this offset
         directory = opened(boot_id="boot-2")
     collected = run_to_end(directory.collect_offsets(name))
     if change != "shortened":

@@ -343,7 +343,7 @@ MARKERS = [
     (0, 6, 9, True, Accepted),
     (0, 5, 2, True, TransactionCoordinatorFenced),
     (0, 5, 3, True, Accepted),
-    (0, 4, 2, True, InvalidProducerEpoch),  # the producer's epoch is looked at first
+    (0, 4, 2, True, InvalidProducerEpoch),  # the producer's epoch is checked first
     (0, 5, 9, False, Accepted),  # written once more, as Kafka does
     (2, 4, 9, True, InvalidProducerEpoch),
     (2, 5, 9, True, InvalidProducerEpoch),  # the marker of the transaction before

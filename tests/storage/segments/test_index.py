@@ -124,7 +124,7 @@ def test_full_index_reports_that_it_is_full(tmp_path):
         times.append(n, BASE + n)
     assert offsets.is_full
     assert times.is_full
-    times.append(9, BASE + 9)  # the one that closes the segment
+    times.append(9, BASE + 9)  # the entry that closes the segment
 
 
 @pytest.mark.parametrize(

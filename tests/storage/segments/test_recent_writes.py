@@ -77,7 +77,7 @@ def test_receive_buffer_around_several_cached_batches_is_counted_once() -> None:
     recent, segment = RecentWrites(1000, min_bytes=0), cast(Segment, object())
     too_large = bytearray(1001)
     recent.note(segment, 0, memoryview(too_large)[:10])
-    too_large.clear()  # BufferError while a view of it exists
+    too_large.clear()  # raises BufferError while a view of the frame exists
     frames = [bytearray(400) for _ in range(3)]
     for number, frame in enumerate(frames):
         for part in range(4):

@@ -328,7 +328,7 @@ def test_truncation_restores_segments_epochs_producers_and_transactions(logs):
     for n in range(10):
         logs.lead(log, 2, epoch=n // 3, producer_id=1, producer_epoch=0, base_sequence=2 * n)
     log.advance_high_watermark(20)
-    log.truncation.truncate_to(9)  # inside the batch 8-9, which goes as a whole
+    log.truncation.truncate_to(9)  # inside the batch 8-9, which is removed as a whole
     assert log.log_end_offset == log.high_watermark == 8
     assert log.leader_epochs.entries == ((0, 0), (1, 6))
     assert log.producer_state.entry(1).next_sequence == 8
@@ -342,7 +342,7 @@ def test_truncation_restores_segments_epochs_producers_and_transactions(logs):
 def test_reader_above_a_truncation_reads_the_new_batches(logs, log):
     for _ in range(5):
         logs.lead(log, 2)
-    assert log.read(0, 1 << 20, upper_offset=8).next_offset == 8  # it would go on at 8
+    assert log.read(0, 1 << 20, upper_offset=8).next_offset == 8  # the next read would start at 8
     log.truncation.truncate_to(4)
     logs.lead(log, 3)
     logs.lead(log, 3, size=50)

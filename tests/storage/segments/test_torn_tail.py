@@ -79,7 +79,7 @@ def test_batches_beyond_the_searched_bytes_are_found_by_their_lengths(
 ) -> None:
     monkeypatch.setattr(torn_tail, "LOOKED_AT_BYTES_MAX", 300)
     many = b"".join(one(NEXT + 1 + i) for i in range(20))
-    broken = damaged(one(), 8)  # it claims to end behind the file
+    broken = damaged(one(), 8)  # the batch's length claims to end after the file
     assert is_followed(file, broken + many)
     assert not is_followed(file, broken + many[:-1])
 

@@ -63,7 +63,7 @@ def test_fetch_gets_the_aborted_transactions_that_overlap_it(index):
     for transaction in (first, second, third):
         index.append(transaction)
     assert index.collect(0, 5) == ([first], True)
-    assert index.collect(0, 12) == ([first, second], True)  # 15 is stable, so no more can come
+    assert index.collect(0, 12) == ([first, second], True)  # 15 is stable: no later overlap
     assert index.collect(11, 16) == ([second, third], True)
     assert index.collect(21, 100) == ([third], False)
     assert index.collect(31, 100) == ([], False)

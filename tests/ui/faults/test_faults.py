@@ -53,7 +53,7 @@ async def page(cluster: Cluster, *options: str) -> AsyncIterator[Visitor]:
 async def _records(admin: Admin) -> int:
     try:
         return sum((await admin.list_offsets({("oncelog-load", 0): LATEST})).values())
-    except UnknownTopicOrPartition:  # it is being made
+    except UnknownTopicOrPartition:  # the topic is being created
         return 0
 
 

@@ -277,12 +277,12 @@ def test_consumer_group_member_that_revokes_nothing_is_removed_at_its_rebalance_
     first = member(log, "a")
     log.pass_time(INTERVAL_MS)
     second = member(log, "b")
-    log.ask(first.short_request())  # told which partitions to revoke
+    log.ask(first.short_request())  # the answer names the partitions to revoke
     if is_loaded_anew:
         log.load_anew()
     for _ in range(REBALANCE_MS // 10_000):
         log.pass_time(10_000)
-        log.ask(first.short_request())  # it is alive, and keeps all
+        log.ask(first.short_request())  # the member is alive, and keeps all partitions
         second.beat()
     log.pass_time(INTERVAL_MS)
     assert list(log.group.members) == ["b"]

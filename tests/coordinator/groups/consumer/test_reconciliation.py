@@ -199,7 +199,7 @@ steps = st.lists(
     st.one_of(
         st.tuples(st.just("target"), st.lists(st.integers(0, MEMBERS), min_size=5, max_size=5)),
         st.tuples(st.just("beat"), st.integers(0, MEMBERS - 1)),
-        st.tuples(st.just("lost"), st.integers(0, MEMBERS - 1)),  # its answer, after it is stored
+        st.tuples(st.just("lost"), st.integers(0, MEMBERS - 1)),  # the answer is lost
         st.tuples(st.just("unsubscribe"), st.integers(0, MEMBERS - 1)),
     ),
     max_size=40,

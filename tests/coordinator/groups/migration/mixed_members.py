@@ -55,7 +55,7 @@ class ClassicClient:
     member_id: str = ""
     generation: int = -1
     owned: set[Partition] = field(default_factory=set[Partition])
-    is_in: bool = False  # it has joined, and knows of no reason to join again
+    is_in: bool = False  # the member has joined, and has no reason to join again
     waiting: AnswerOnce | None = None
     joins: int = 0  # with a successful answer
     errors: list[int] = field(default_factory=list[int])

@@ -300,7 +300,7 @@ def test_classic_member_of_a_mixed_group_that_does_not_rejoin_is_removed(log: Co
     first, second = classic_group(log)
     consumer = ObedientClient(log, "n1")
     consumer.beat()
-    for _ in range(REBALANCE_MS // INTERVAL_MS + 2):  # it is alive, and does not rejoin
+    for _ in range(REBALANCE_MS // INTERVAL_MS + 2):  # the member is alive, and does not rejoin
         second.heartbeat()
         settle(log, [first, consumer], rounds=1)
     second.owned.clear()

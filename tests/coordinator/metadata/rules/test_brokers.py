@@ -81,7 +81,7 @@ def test_broker_registration_that_is_malformed_or_foreign_is_refused(
         (3, "any", True),  # a journal from before registrations had an expectation
         (2, "former", True),  # this is the present incarnation, asking again
         (1, "former", False),
-        (1, "none", False),  # the very command that registered it, late or twice
+        (1, "none", False),  # the same command that registered the broker, late or repeated
     ],
 )
 def test_broker_registration_replaces_only_the_expected_incarnation(
@@ -153,7 +153,7 @@ def test_replica_that_leaves_an_isr_at_its_minimum_becomes_eligible(
     assert lists(cluster) == (-1, (), (1, 2))
     assert cluster.partition().last_known_leader == 2
     assert cluster.partition().leader_epoch == 2
-    cluster.start(3)  # it was in neither list
+    cluster.start(3)  # broker 3 was neither in the ISR nor among the eligible replicas
     assert lists(cluster) == (-1, (), (1, 2))
     cluster.register(1)
     cluster.register(2)
@@ -435,13 +435,13 @@ def test_fencing_a_broker_with_2000_leaders_is_one_small_command() -> None:
     calls = calls_of(lambda: results.append(state.apply(command, 200, 1)))
     assert results[0].error == 0
     assert not state.leads_any(1)
-    assert calls < 6000 * 60  # in steps; all 6000 have it in their ISR
+    assert calls < 6000 * 60  # steps, although broker 1 is in all 6000 ISRs
 
 
 def test_failed_replica_gets_a_new_leader_epoch_to_fetch_in(cluster: MetadataCluster) -> None:
     """The leader knows the replica's former log end, but it may be copied again from nothing."""
     failed = FailReplicas(2, cluster.epoch(2), ((topic_id("t"), 0),))
-    for _ in range(2):  # the second time it is not in the ISR any more
+    for _ in range(2):  # the second time broker 2 is not in the ISR any more
         before = cluster.partition("t")
         cluster.do(failed)
         after = cluster.partition("t")

@@ -117,7 +117,7 @@ def test_isr_change_repeated_after_its_refusal_is_not_accepted(cluster: Metadata
     _, item = cluster.propose(1, 2, 3)
     assert item is not None and item.error == ErrorCode.INELIGIBLE_REPLICA
     assert item.partition_epoch == old_epoch + 1
-    cluster.unfence(3)  # the same incarnation: it had only been out of sight
+    cluster.unfence(3)  # the same incarnation, which was only out of contact
     _, item = cluster.propose(1, 2, 3, partition_epoch=old_epoch)
     assert item is not None and item.error == ErrorCode.INVALID_UPDATE_VERSION
     assert cluster.partition().isr == (1, 2)

@@ -128,7 +128,7 @@ def test_raft_journal_recovery_after_any_crash_has_a_state_of_a_finished_commit(
             journal.finish(batch)
             possible = [{g: models[g].copy() for g in GROUPS}]
             journal.delete(journal.deletable())
-        for _ in range(rng.randrange(8)):  # written, and then the crash comes
+        for _ in range(rng.randrange(8)):  # appended records that the crash follows
             g = rng.choice(GROUPS)
             change(journal, g, models[g], rng)
             possible.append({g: models[g].copy() for g in GROUPS})

@@ -21,7 +21,7 @@ from oncelog.wire.errors import ProducerFenced
 
 from ....programs import CLI, run_to_end
 
-ADMIN: Any = admin  # whose stubs lack ACLs
+ADMIN: Any = admin  # the stubs of this module lack ACLs
 
 
 @pytest.fixture(scope="module")

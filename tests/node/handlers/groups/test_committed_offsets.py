@@ -101,7 +101,7 @@ def test_offset_fetch_with_null_topics_returns_all_offsets(
     named = broker.ids.get if version >= 10 else str
     expected = {("t", 0): 10, ("t", 1): 11, ("u", 0): 12, ("gone", 0): 3}
     if version >= 10:
-        del expected["gone", 0]  # it has no id
+        del expected["gone", 0]  # the deleted topic has no id
     assert {where: values[0] for where, values in fetch(broker, version).items()} == {
         (named(topic), index): offset for (topic, index), offset in expected.items()
     }

@@ -297,6 +297,6 @@ def test_elect_leaders_preferred_returns_leadership_when_in_sync(broker: FakeBro
     assert broker.state.topics["a"].partitions[0].leader == 2
     question = {"topic_partitions": [{"topic": "a", "partitions": [0]}], "election_type": 0}
     (code,) = results_of(broker.ask(ELECT, 2, question)).values()
-    assert code == ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE  # it is not in sync yet
+    assert code == ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE  # that leader is not in sync yet
     assert results_of(broker.ask(ELECT, 2, {"topic_partitions": None})) == {("a", 0): code}
     assert broker.controller.commands[-1] == ElectLeaders(0, (("a", 0),))  # can be split

@@ -182,7 +182,7 @@ async def test_large_produce_of_a_closed_connection_is_freed(tmp_path: Path, tur
         assert await parts == []
         del large, parts
         await asyncio.sleep(0)
-        body.append(0)  # a BufferError while anything has a view of it
+        body.append(0)  # raises BufferError while a view of the body exists
     finally:
         gc.enable()
 

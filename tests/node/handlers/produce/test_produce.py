@@ -65,7 +65,7 @@ async def test_produce_waiting_for_replicas_keeps_no_request_memory(
     view.release()
     answer = Answer(PRODUCE, 9, outcome)
     assert not answer.is_there
-    frame.clear()  # BufferError while anything looks into it
+    frame.clear()  # raises BufferError while a view of the frame exists
     broker.replicate(0)
     ((first, second),) = (topic.partitions for topic in (await answer.value()).topics)
     assert (first.error_code, second.error_code) == (E.NONE, E.INVALID_RECORD)

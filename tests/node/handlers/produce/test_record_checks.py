@@ -89,7 +89,7 @@ async def test_record_before_the_earliest_timestamp_is_named(
     (answer,) = await broker.put(headed(times, now_ms)).partitions()
     assert answer.error_code == E.INVALID_TIMESTAMP
     assert [index for index, _ in answer.record_errors] == [1]
-    times[1] = -1  # it has none
+    times[1] = -1  # the record has no timestamp
     assert await broker.put(headed(times, now_ms)).errors() == {0: E.NONE}
 
 

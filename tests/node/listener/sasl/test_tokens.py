@@ -90,7 +90,7 @@ def test_oauth_token_signed_by_a_known_key_names_its_principal(keys: Path) -> No
     assert named.verify(token({"client_id": "job"})).name == "job"
 
 
-BAD = {  # signatures differ from run to run, so tests are named by what is wrong
+BAD = {  # signatures differ between runs, so tests are named by the defect
     "expired": token({"exp": NOW_S - 30}),
     "no end": token({"exp": None}),
     "not yet": token({"nbf": NOW_S + 31}),

@@ -160,7 +160,7 @@ async def test_tls_client_without_a_required_certificate_is_refused_with_a_reaso
     async with serving(certificates, auth="required") as bench:
         client = await bench.connect("SSL", ssl=certificates.client())
         with pytest.raises(ssl.SSLError, match="CERTIFICATE_REQUIRED"):
-            await client.reader.read()  # TLS 1.3 says it with the first read
+            await client.reader.read()  # TLS 1.3 reports the refusal with the first read
         await until(lambda: not bench.server.connection_count)
 
     assert [message.partition(": ")[2] for message in caplog.messages] == [

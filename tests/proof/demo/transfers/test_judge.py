@@ -119,7 +119,7 @@ def test_transfers_judge_reports_readers_blocked_below_the_high_watermark() -> N
     key = ("t", 0)
     for now, stable, high in (
         (0.0, 5, 5),
-        (1.0, 5, 8),  # it begins
+        (1.0, 5, 8),  # the transfers begin
         (2.0, 5, 9),
         (4.0, 9, 9),
         (5.0, 9, 10),

@@ -99,7 +99,7 @@ def test_partition_owned_by_two_heartbeating_members_is_held_twice() -> None:
     [
         ([(7, 3, 0), (7, 3, 3), (7, 4, 3)], set()),
         ([(7, 3, 0), (7, 2, 3)], {"member-epoch-fell"}),
-        ([(7, 3, 0), (8, 4, 0), (7, 3, 3)], set()),  # it has yet to give something up
+        ([(7, 3, 0), (8, 4, 0), (7, 3, 3)], set()),  # the member still has a partition to give up
         ([(7, 3, 0), (8, 2, 0)], {"member-epoch-fell"}),
         ([(7, 3, 0), (7, 1, 0)], {"member-epoch-fell"}),
     ],

@@ -87,7 +87,7 @@ def test_group_without_a_final_offset_is_not_judged() -> None:
 def test_partition_owner_changes_only_with_the_generation() -> None:
     readers = Readers()
     readers.owns("one", 3)
-    readers.owns("one", 3, process=8)  # a static member that came again
+    readers.owns("one", 3, process=8)  # a static member that rejoined
     readers.owns("other", 4)
     assert readers.names() == set()
     readers.owns("one", 4)
@@ -100,7 +100,7 @@ def test_partition_owner_changes_only_with_the_generation() -> None:
         (None, 3, OK),
         (22, 1, FAIL),  # ILLEGAL_GENERATION
         (22, 2, INFO),
-        (16, 1, INFO),  # NOT_COORDINATOR: it may be in the log all the same
+        (16, 1, INFO),  # NOT_COORDINATOR: the commit may be in the log all the same
         (15, 0, FAIL),  # no coordinator was found
     ],
 )

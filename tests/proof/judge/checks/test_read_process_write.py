@@ -55,7 +55,7 @@ def test_read_process_write_job_with_vanished_offsets_is_reported() -> None:
 def test_read_process_write_offset_falls_only_to_one_of_an_unknown_commit() -> None:
     job = Job(inputs=8)
     job.did(0, 6)
-    job.did(4, 8, INFO)  # to 8 it may have led, and not to 2
+    job.did(4, 8, INFO)  # it may have moved the position to 8, and not to 2
     assert job.names(**{"in": 2}) == {"offset-gap"}
 
 

@@ -8,7 +8,7 @@ def test_records_read_earlier_that_are_gone_are_reported() -> None:
     for number in range(3):
         story.sent(number, "t/0", number)
     story.polled("t/0", (0, 0), (1, 1), (2, 2))
-    story.end("t/0", 0)  # the last reading looked, and found an empty log
+    story.end("t/0", 0)  # the last reading found an empty log
     assert story.names() == {"unseen"}
 
 

@@ -13,7 +13,7 @@ def test_commit_requested_after_its_fence_is_reported_as_a_zombie_commit() -> No
     _initialized(story, 1, producer_id=7, epoch=0)
     old = story.recorder.begin(1, "payments", 7, 0)
     story.sent(5, "t/0", 0, within=old)
-    _initialized(story, 3, producer_id=7, epoch=1)  # this aborts what was open, or waits for it
+    _initialized(story, 3, producer_id=7, epoch=1)  # aborts the open transaction, or waits
     story.ended(old)
     story.scanned("t/0", (0, 5))
     story.end("t/0", 1)

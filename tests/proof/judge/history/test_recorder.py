@@ -58,7 +58,7 @@ def test_history_recorder_sealed_has_the_same_rows(tmp_path: Path) -> None:
     cluster = ModelCluster(3)
     expected = columns(History.of(cluster.recorder))
     made = into_files(tmp_path, cluster.recorder)
-    assert columns(History.open(tmp_path)) == expected  # while it is being written
+    assert columns(History.open(tmp_path)) == expected  # while the history is being written
     made.close()
     assert columns(History.open(tmp_path)) == expected
     seal(tmp_path)
@@ -101,7 +101,7 @@ def test_history_of_killed_writers_has_only_whole_rows(tmp_path: Path) -> None:
         "transactions"
     )
     assert set(history.column("sends", "process").tolist()) == {0, 1 << 16}
-    # at most one transaction of each was under way
+    # at most one transaction of each process was open
     unknown = (history.column("transactions", "outcome") == OpOutcome.INFO).sum()
     assert unknown <= 2
     before = columns(history)

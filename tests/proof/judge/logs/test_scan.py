@@ -137,7 +137,7 @@ def test_log_scan_of_a_differing_replica_names_it(
     shutil.copytree(stopped, data)
     log = min((data / "node-2" / f"{TOPIC}-1").glob("*.log"))
     content = bytearray(log.read_bytes())
-    content[15] ^= 1  # the leader epoch of the first batch: no checksum covers it
+    content[15] ^= 1  # the leader epoch of the first batch, which no checksum covers
     log.write_bytes(content)
     assert main.run(["check", str(data), "--format", "json", "--only", "W2"]) == 1
     (finding,) = json.loads(capsys.readouterr().out)["findings"]

@@ -215,7 +215,7 @@ def ids_by_input_partition_before_kip_447() -> History:
     for app in (one, two):
         yield from app.start()
         yield from app.run(5)
-    for _ in range(4):  # the partition goes over, and back
+    for _ in range(4):  # the partition moves to the other member and back
         two.name, two.partition, two.offset = one.name, 0, one.offset
         two.at_s = one.at_s = max(one.at_s, two.at_s)
         yield one.sign()
@@ -235,7 +235,7 @@ def killed_and_restarted() -> History:
         app = yield from started(at_s=100.0 + life * 20, offset=offset)
         yield from app.run(4)
         yield from app.fetch()
-        yield app.produce(app.offset)  # open when it dies
+        yield app.produce(app.offset)  # the transaction is open when the process dies
         yield from app.stop()
         offset = app.offset
 

@@ -187,7 +187,7 @@ def id_that_is_taken_over_when_the_coordinator_stood_still() -> History:
             yield other.sign()
         yield s.SeenWait(**other.at(other.reader), api="Heartbeat", waited_s=12.0)
         yield each.init()
-        yield other.produce(other.offset)  # is fenced, and learns of it so
+        yield other.produce(other.offset)  # this produce is refused because the producer is fenced
 
 
 def zombie_that_writes_while_its_successor_commits() -> History:

@@ -449,7 +449,7 @@ def auto_commit_of_a_busy_client() -> History:
         yield from app.join()
         for after_s in (15.2, 17.0):
             yield from app.copy(begun_s + after_s)
-        yield from app.stop()  # killed while it commits
+        yield from app.stop()  # killed during the commit
 
 
 def state_not_rebuilt() -> History:

@@ -66,7 +66,7 @@ def test_database_reading_that_began_earlier_does_not_replace_a_newer_one(
     is_first = iter([True])
 
     def query() -> list[str]:
-        if next(is_first, False):  # it sees what was there, and takes its time
+        if next(is_first, False):  # the query sees the earlier rows, and is slow
             asked.set()
             answered.wait(0.5)
             return ["a"]
