@@ -202,7 +202,7 @@ def test_second_reading_of_a_program_changed_since_does_not_count(folder: Path) 
         ("note = ", "notes = ", "digest and note of .* are texts"),
     ],
 )
-def test_read_recipe_refuses_a_second_reading_with_a_bad_or_missing_field(folder, old, new, words) -> None:
+def test_read_recipe_refuses_a_second_reading_with_a_wrong_field(folder, old, new, words) -> None:
     text = READING.format(digest="a", agrees="true")
     assert old in text
     with (folder / "expected.toml").open("w") as file:
