@@ -66,12 +66,14 @@ class DecisionContext:
     """The circumstances of a decision.
 
     is_pending: another write of the id is under way. now_ms: wall clock. fresh_producer_id: an
-    unused one, if one is at hand.
+    unused one, if one is at hand. serves_v2: the cluster's transaction.version is above 0; below,
+    Kafka cannot keep the version of a client that has its epoch raised.
     """
 
     is_pending: bool = False
     now_ms: int
     fresh_producer_id: int | None = None
+    serves_v2: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +105,7 @@ _CONCURRENT = Refused(ErrorCode.CONCURRENT_TRANSACTIONS)
 _PRODUCER_FENCED = Refused(ErrorCode.PRODUCER_FENCED)
 _UNKNOWN = Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
 _WRONG_STATE = Refused(ErrorCode.INVALID_TXN_STATE)
+_V2_NOT_SERVED = Refused(ErrorCode.UNSUPPORTED_VERSION)
 
 
 def init_producer_id(
@@ -207,6 +210,8 @@ def add_partitions(
     """
     if (answer := judge_addition(record, identity, partitions, context)) is not None:
         return answer
+    if transaction_version >= 2 and not context.serves_v2:
+        return _V2_NOT_SERVED
     assert record is not None
     is_open = record.state == TransactionState.ONGOING
     return Change(
@@ -252,13 +257,15 @@ def end_transaction(
     if context.is_pending or state in PREPARED:
         return _CONCURRENT
     if state == TransactionState.ONGOING:
+        if request.bumps_epoch and not context.serves_v2:
+            return _V2_NOT_SERVED
         return _prepare(record, request.is_commit, request.bumps_epoch, context)
     is_same_end = state in COMPLETED and record.is_commit == request.is_commit
     if not request.bumps_epoch or is_retry:
         return Granted(record.client) if is_same_end else _WRONG_STATE
     if request.is_commit:
         return _WRONG_STATE
-    return _prepare(record, False, True, context)
+    return _prepare(record, False, True, context) if context.serves_v2 else _V2_NOT_SERVED
 
 
 def abort_transaction(

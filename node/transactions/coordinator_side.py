@@ -25,6 +25,7 @@ from ...replication.peer.transport import PeerTransport
 from ...runtime.fault_point import FaultPoint
 from ...storage.checkpoint import write_atomically
 from ...storage.corrupt_file import CorruptFile
+from ...wire.features import TRANSACTION_VERSION
 from ..config.broker_config import BrokerConfig
 from .leader_ports import LeaderPorts
 from .marker_sender import MarkerSender
@@ -141,6 +142,7 @@ class Transactions:
                 fault_point=self._fault_point,
                 events=services.events,
                 work=services.replicas.work,
+                serves_v2=lambda: self._state.feature_level(TRANSACTION_VERSION) > 0,
             ),
             connection_ids=services.connection_ids,
         )

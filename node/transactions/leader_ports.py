@@ -11,7 +11,10 @@ from .marker_sender import MarkerSender
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderPorts:
-    """The ports of all shards of one node. wall_ms, advanced_since_ms: as a broker's `Clock`."""
+    """The ports of all shards of one node. wall_ms, advanced_since_ms: as a broker's `Clock`.
+
+    serves_v2: as DecisionContext.serves_v2.
+    """
 
     wall_ms: Callable[[], int]
     advanced_since_ms: Callable[[int], int]
@@ -20,3 +23,4 @@ class LeaderPorts:
     fault_point: FaultPoint
     events: EventLog
     work: SlicedWork = field(default_factory=SlicedWork)
+    serves_v2: Callable[[], bool] = lambda: True

@@ -184,6 +184,7 @@ class ShardLeader:
                 is_pending=is_pending,
                 now_ms=self._ports.wall_ms(),
                 fresh_producer_id=fresh_producer_id,
+                serves_v2=self._ports.serves_v2(),
             )
             decision = decide(record, context)
             match decision:
@@ -237,7 +238,11 @@ class ShardLeader:
             return None
         entry = self._pending.get(transactional_id)
         is_pending = entry is not None and entry.is_pending
-        context = DecisionContext(is_pending=is_pending, now_ms=self._ports.wall_ms())
+        context = DecisionContext(
+            is_pending=is_pending,
+            now_ms=self._ports.wall_ms(),
+            serves_v2=self._ports.serves_v2(),
+        )
         return self.current(transactional_id), context
 
     def _write(self, transactional_id: str, new: TransactionRecord) -> asyncio.Future[ErrorCode]:

@@ -16,11 +16,18 @@ from collections.abc import Coroutine, Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from ....coordinator.metadata.cluster_model import INTERNAL_TOPICS
 from ....coordinator.sharding import shard_for
 from ....coordinator.transactions.messages import VerifyTransaction
 from ....runtime.steps import StepCounter, Steps, made
 from ....wire.acls import AclOperation, ResourceType
-from ....wire.errors import CoordinatorLoadInProgress, ErrorCode, InvalidRequest, KafkaError
+from ....wire.errors import (
+    CoordinatorLoadInProgress,
+    ErrorCode,
+    InvalidRequest,
+    KafkaError,
+    UnsupportedVersion,
+)
 from ....wire.framing import RequestHeader
 from ....wire.identifiers import TopicPartition
 from ....wire.messages import api_keys, requests, responses
@@ -185,6 +192,8 @@ async def _errors_for_broker(
             adds=not transaction.verify_only,
         )
     )
+    if reply.error == ErrorCode.UNSUPPORTED_VERSION:
+        raise UnsupportedVersion  # of the whole request, as on Kafka
     if reply.error:
         return [_known(reply.error, header)] * len(partitions)
     return list(reply.errors)
@@ -231,8 +240,7 @@ def _own_error(context: RequestContext, partition: TopicPartition, is_client: bo
         and not context.access.allows(AclOperation.WRITE, ResourceType.TOPIC, partition[0])
     ):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    topic = broker.state.topics.get(partition[0])
-    if topic is not None and topic.is_internal and is_client:
+    if is_client and partition[0] in INTERNAL_TOPICS:
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED  # as Kafka says; offsets have their own request
     if broker.state.partition(*partition) is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

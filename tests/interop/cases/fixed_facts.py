@@ -7,6 +7,7 @@ from typing import Any
 from oncelog.wire.errors import ErrorCode
 
 from ..raw_peer import RawPeer
+from ..transactional_owner import ADD_PARTITIONS, Owner, wait_for_coordinator
 
 Scenario = Iterator[tuple[str, Any]]
 LOG_DIRS, DESCRIBE_LOG_DIRS, CLUSTER = 34, 35, 60
@@ -14,6 +15,7 @@ CREATE, RENEW, EXPIRE, DESCRIBE = 38, 39, 40, 41
 FEATURES, UNREGISTER, ADD_VOTER, REMOVE_VOTER = 57, 64, 80, 81
 UNREGISTER_CONTROLLER = 94
 HEARTBEAT, GROUP_DESCRIBE = 68, 69
+END_TXN, TXN_OFFSET_COMMIT = 26, 28
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 APPLIED_S = 30.0
 
@@ -100,9 +102,57 @@ def update_features(peer: RawPeer, version: int) -> Scenario:
         time.sleep(0.05)
     yield "no consumer groups", peer.ask(HEARTBEAT, 1, member)
     yield "none described", peer.ask(GROUP_DESCRIBE, 1, {"group_ids": ["g", ""]})
+    yield from _older_transactions(peer, version)
     higher = ("group.version", 1), ("transaction.version", 2)
     yield "up by a downgrade", update(*higher, upgrade_type=SAFE_DOWNGRADE)
     yield "up", update(*higher, validate_only=False)
+
+
+def _older_transactions(peer: RawPeer, version: int) -> Scenario:
+    """Send requests of both versions of transactions to a cluster of the older one.
+
+    Each has an id of its own: after a refusal Kafka takes the id for busy.
+    """
+    topic = f"older-transactions-{version}"
+    peer.create_topic(topic, 2)
+
+    def begun(case: str, *partitions: int) -> Owner:
+        owner = Owner(peer, f"{case}-{topic}")
+        if partitions:
+            assert not owner.add((topic, list(partitions)))["throttle_time"]
+        return owner
+
+    owner = begun("older", 0)
+    yield "an older write", owner.write(topic)
+    yield "an older end", owner.end(True)
+    yield "a newer write", (owner := begun("write")).write(topic, version=12)
+    yield "after a newer write", owner.described()
+    yield (
+        "a newer write where an older request has added",
+        begun("mixed", 1).write(topic, version=12),
+    )
+    for case, is_commit, partitions in (
+        ("commit", True, (0,)),
+        ("abort", False, (0,)),
+        ("commit of nothing", True, ()),
+        ("abort of nothing", False, ()),
+    ):
+        owner = begun(case, *partitions)
+        yield f"a newer {case}", peer.ask(END_TXN, 5, owner.fields | {"committed": is_commit})
+        yield f"after a newer {case}", owner.described()
+    owner = begun("batch")
+    row = {"verify_only": False, "topics": [{"name": topic, "partitions": [0]}], **owner.fields}
+    yield "a newer addition", peer.ask(ADD_PARTITIONS, 4, {"transactions": [row]})
+    group = f"older-{version}"
+    wait_for_coordinator(peer, 0, group)
+    offset = {"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}
+    offsets = {
+        "group_id": group,
+        "generation_id": -1,
+        "topics": [{"name": topic, "partitions": [offset]}],
+        **begun("offsets").fields,
+    }
+    yield "newer offsets", peer.ask(TXN_OFFSET_COMMIT, 5, offsets)
 
 
 def unregister_broker(peer: RawPeer, version: int) -> Scenario:

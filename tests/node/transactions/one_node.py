@@ -166,6 +166,7 @@ class OneNode:
         self.work = SlicedWork(lambda: next(ticks) * 0.003)  # a step in each turn
         self.connection_ids = ConnectionIds()
         self.next_id = 100
+        self.serves_v2 = True
         self.passed: list[str] = []  # fault points
         self.id_failure: Exception | None = None
         self.partitions = Partitions()
@@ -195,6 +196,7 @@ class OneNode:
                 fault_point=self.passed.append,
                 events=self.events,
                 work=self.work,
+                serves_v2=lambda: self.serves_v2,
             ),
             connection_ids=self.connection_ids,
         )
