@@ -1,7 +1,7 @@
 """Write the message classes that kio lacks, from Kafka's own message JSON.
 
-They are in the form of kio's, a module for each message and version, so that all that reads
-kio's reads these. Kafka's jars have the JSON. After a change of ADDED write them anew, and format
+They are in the form of kio's, a module for each message and version, as far as our codecs read
+kio's. Kafka's jars have the JSON. After a change of ADDED write them anew, and format
 them:
 .venv/bin/python -m tests.wire.added_schemas
 .venv/bin/ruff check --fix wire; .venv/bin/ruff format wire
@@ -33,13 +33,7 @@ TYPES = {  # Kafka's, and kio's
     "records": "bytes",
     "uuid": "UUID",
 }
-ENTITY_HEAD = """@dataclass(frozen=True, slots=True, kw_only=True)
-class {name}:
-    __type__: ClassVar[EntityType] = EntityType.{kind}
-    __version__: ClassVar[i16] = i16({version})
-    __flexible__: ClassVar[bool] = {flexible}
-    __api_key__: ClassVar[i16] = i16({api_key})
-    __header_schema__: ClassVar[type[{header}]] = {header}"""
+DECORATOR = "@dataclass(frozen=True, slots=True, kw_only=True)"
 
 
 class Message(NamedTuple):
@@ -57,14 +51,6 @@ class Message(NamedTuple):
     def flexible(self) -> bool:
         return _holds(self.definition["flexibleVersions"], self.version)
 
-    @property
-    def header(self) -> tuple[str, int]:
-        """Return kio's class and its version."""
-        if self.direction == "request":
-            return "RequestHeader", 2 if self.flexible else 1
-        is_first_contact = self.api_key == 18  # any client can read its answer
-        return "ResponseHeader", 1 if self.flexible and not is_first_contact else 0
-
     def classes(self) -> Iterator[str]:
         common = {each["name"]: each["fields"] for each in self.definition.get("commonStructs", ())}
         yield from self._classes(self.definition["name"], self.definition["fields"], common, set())
@@ -78,15 +64,9 @@ class Message(NamedTuple):
             if inner not in TYPES and inner not in known:
                 known.add(inner)
                 yield from self._classes(inner, field.get("fields") or common[inner], common, known)
-        head = ENTITY_HEAD.format(
-            name=name,
-            kind=self.direction if name == self.definition["name"] else "nested",
-            version=self.version,
-            flexible=self.flexible,
-            api_key=self.api_key,
-            header=self.header[0],
-        )
-        yield "\n".join((head, *(f"    {self._field(field)}" for field in present)))
+        head = f"{DECORATOR}\nclass {name}{'(Flexible)' if self.flexible else ''}:"
+        body = [f"    {self._field(field)}" for field in present] or ["    pass"]
+        yield "\n".join((head, *body))
 
     def _field(self, field: dict[str, Any]) -> str:
         kafka_type = field["type"]
@@ -168,17 +148,14 @@ def module_text(message: Message) -> str:
         f"# Apache Kafka {KAFKA_VERSION}.",
         "from dataclasses import dataclass, field",
         "from datetime import timedelta" if "timedelta" in used else "",
-        "from typing import ClassVar",
         "from uuid import UUID" if "UUID" in used else "",
         "",
         "from kio.schema.errors import ErrorCode" if "ErrorCode" in used else "",
-        f"from kio.schema.{message.direction}_header.v{message.header[1]}.header "
-        f"import {message.header[0]}",
-        "from kio.static.constants import EntityType",
     ]
     primitives = sorted(used & {*TYPES.values(), "i32Timedelta", "i64Timedelta"} - {"bool"})
     kios = [name for name in primitives if name not in ("str", "bytes", "UUID")]
-    lines.append(f"from kio.static.primitive import {', '.join(kios)}")
+    lines += [f"from kio.static.primitive import {', '.join(kios)}"] if kios else []
+    lines += ["", "from . import Flexible"] if message.flexible else []
     return "\n".join((*lines, "", "", "\n\n\n".join(classes), ""))
 
 

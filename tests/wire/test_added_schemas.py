@@ -58,7 +58,7 @@ def test_added_schema_generator_gives_the_modules_of_kio_for_its_messages() -> N
     for key, version in KIO:
         for way in ("Request", "Response"):
             message = Message(known[APIS[key].name + way], key, version)
-            made: dict[str, Any] = {}
+            made: dict[str, Any] = {"__package__": "oncelog.wire.messages.added"}
             exec(compile(module_text(message), "made", "exec"), made)
             kios = _schema(key, version, message.direction)
             if shape_of(made[kios.__name__]) != shape_of(kios):

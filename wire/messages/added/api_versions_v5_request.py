@@ -1,20 +1,14 @@
 # Made by tests/wire/added_schemas.py from ApiVersionsRequest.json of
 # Apache Kafka 4.4.0.
 from dataclasses import dataclass, field
-from typing import ClassVar
 
-from kio.schema.request_header.v2.header import RequestHeader
-from kio.static.constants import EntityType
-from kio.static.primitive import i16, i32
+from kio.static.primitive import i32
+
+from . import Flexible
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ApiVersionsRequest:
-    __type__: ClassVar[EntityType] = EntityType.request
-    __version__: ClassVar[i16] = i16(5)
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[i16] = i16(18)
-    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
+class ApiVersionsRequest(Flexible):
     client_software_name: str = field(metadata={"kafka_type": "string"})
     client_software_version: str = field(metadata={"kafka_type": "string"})
     cluster_id: str | None = field(metadata={"kafka_type": "string"}, default=None)

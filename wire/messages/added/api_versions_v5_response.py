@@ -1,57 +1,36 @@
 # Made by tests/wire/added_schemas.py from ApiVersionsResponse.json of
 # Apache Kafka 4.4.0.
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 from kio.schema.errors import ErrorCode
-from kio.schema.response_header.v0.header import ResponseHeader
-from kio.static.constants import EntityType
 from kio.static.primitive import i16, i32Timedelta, i64
+
+from . import Flexible
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ApiVersion:
-    __type__: ClassVar[EntityType] = EntityType.nested
-    __version__: ClassVar[i16] = i16(5)
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[i16] = i16(18)
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+class ApiVersion(Flexible):
     api_key: i16 = field(metadata={"kafka_type": "int16"})
     min_version: i16 = field(metadata={"kafka_type": "int16"})
     max_version: i16 = field(metadata={"kafka_type": "int16"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SupportedFeatureKey:
-    __type__: ClassVar[EntityType] = EntityType.nested
-    __version__: ClassVar[i16] = i16(5)
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[i16] = i16(18)
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+class SupportedFeatureKey(Flexible):
     name: str = field(metadata={"kafka_type": "string"})
     min_version: i16 = field(metadata={"kafka_type": "int16"})
     max_version: i16 = field(metadata={"kafka_type": "int16"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FinalizedFeatureKey:
-    __type__: ClassVar[EntityType] = EntityType.nested
-    __version__: ClassVar[i16] = i16(5)
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[i16] = i16(18)
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+class FinalizedFeatureKey(Flexible):
     name: str = field(metadata={"kafka_type": "string"})
     max_version_level: i16 = field(metadata={"kafka_type": "int16"})
     min_version_level: i16 = field(metadata={"kafka_type": "int16"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ApiVersionsResponse:
-    __type__: ClassVar[EntityType] = EntityType.response
-    __version__: ClassVar[i16] = i16(5)
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[i16] = i16(18)
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+class ApiVersionsResponse(Flexible):
     error_code: ErrorCode = field(metadata={"kafka_type": "error_code"})
     api_keys: tuple[ApiVersion, ...]
     throttle_time: i32Timedelta = field(metadata={"kafka_type": "timedelta_i32"})

@@ -1,18 +1,10 @@
 # Made by tests/wire/added_schemas.py from DeleteGroupsRequest.json of
 # Apache Kafka 4.4.0.
 from dataclasses import dataclass, field
-from typing import ClassVar
 
-from kio.schema.request_header.v2.header import RequestHeader
-from kio.static.constants import EntityType
-from kio.static.primitive import i16
+from . import Flexible
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteGroupsRequest:
-    __type__: ClassVar[EntityType] = EntityType.request
-    __version__: ClassVar[i16] = i16(3)
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[i16] = i16(42)
-    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
+class DeleteGroupsRequest(Flexible):
     groups_names: tuple[str, ...] = field(metadata={"kafka_type": "string"}, default=())

@@ -1,32 +1,21 @@
 # Made by tests/wire/added_schemas.py from DeleteGroupsResponse.json of
 # Apache Kafka 4.4.0.
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 from kio.schema.errors import ErrorCode
-from kio.schema.response_header.v1.header import ResponseHeader
-from kio.static.constants import EntityType
-from kio.static.primitive import i16, i32Timedelta
+from kio.static.primitive import i32Timedelta
+
+from . import Flexible
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeletableGroupResult:
-    __type__: ClassVar[EntityType] = EntityType.nested
-    __version__: ClassVar[i16] = i16(3)
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[i16] = i16(42)
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+class DeletableGroupResult(Flexible):
     group_id: str = field(metadata={"kafka_type": "string"})
     error_code: ErrorCode = field(metadata={"kafka_type": "error_code"})
     error_message: str | None = field(metadata={"kafka_type": "string"}, default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteGroupsResponse:
-    __type__: ClassVar[EntityType] = EntityType.response
-    __version__: ClassVar[i16] = i16(3)
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[i16] = i16(42)
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+class DeleteGroupsResponse(Flexible):
     throttle_time: i32Timedelta = field(metadata={"kafka_type": "timedelta_i32"})
     results: tuple[DeletableGroupResult, ...]

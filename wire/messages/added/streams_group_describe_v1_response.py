@@ -1,32 +1,21 @@
 # Made by tests/wire/added_schemas.py from StreamsGroupDescribeResponse.json of
 # Apache Kafka 4.4.0.
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 from kio.schema.errors import ErrorCode
-from kio.schema.response_header.v1.header import ResponseHeader
-from kio.static.constants import EntityType
 from kio.static.primitive import i8, i16, i32, i32Timedelta, i64, u16
+
+from . import Flexible
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeyValue:
-    __type__: ClassVar[EntityType] = EntityType.nested
-    __version__: ClassVar[i16] = i16(1)
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[i16] = i16(89)
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+class KeyValue(Flexible):
     key: str = field(metadata={"kafka_type": "string"})
     value: str = field(metadata={"kafka_type": "string"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicInfo:
-    __type__: ClassVar[EntityType] = EntityType.nested
-    __version__: ClassVar[i16] = i16(1)
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[i16] = i16(89)
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+class TopicInfo(Flexible):
     name: str = field(metadata={"kafka_type": "string"})
     partitions: i32 = field(metadata={"kafka_type": "int32"})
     replication_factor: i16 = field(metadata={"kafka_type": "int16"})
@@ -34,12 +23,7 @@ class TopicInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subtopology:
-    __type__: ClassVar[EntityType] = EntityType.nested
-    __version__: ClassVar[i16] = i16(1)
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[i16] = i16(89)
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+class Subtopology(Flexible):
     subtopology_id: str = field(metadata={"kafka_type": "string"})
     source_topics: tuple[str, ...] = field(metadata={"kafka_type": "string"}, default=())
     repartition_sink_topics: tuple[str, ...] = field(metadata={"kafka_type": "string"}, default=())
@@ -48,69 +32,39 @@ class Subtopology:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Topology:
-    __type__: ClassVar[EntityType] = EntityType.nested
-    __version__: ClassVar[i16] = i16(1)
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[i16] = i16(89)
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+class Topology(Flexible):
     epoch: i32 = field(metadata={"kafka_type": "int32"})
     subtopologies: tuple[Subtopology, ...] | None = field(default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
-    __type__: ClassVar[EntityType] = EntityType.nested
-    __version__: ClassVar[i16] = i16(1)
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[i16] = i16(89)
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+class Endpoint(Flexible):
     host: str = field(metadata={"kafka_type": "string"})
     port: u16 = field(metadata={"kafka_type": "uint16"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskOffset:
-    __type__: ClassVar[EntityType] = EntityType.nested
-    __version__: ClassVar[i16] = i16(1)
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[i16] = i16(89)
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+class TaskOffset(Flexible):
     subtopology_id: str = field(metadata={"kafka_type": "string"})
     partition: i32 = field(metadata={"kafka_type": "int32"})
     offset: i64 = field(metadata={"kafka_type": "int64"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskIds:
-    __type__: ClassVar[EntityType] = EntityType.nested
-    __version__: ClassVar[i16] = i16(1)
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[i16] = i16(89)
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+class TaskIds(Flexible):
     subtopology_id: str = field(metadata={"kafka_type": "string"})
     partitions: tuple[i32, ...] = field(metadata={"kafka_type": "int32"}, default=())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Assignment:
-    __type__: ClassVar[EntityType] = EntityType.nested
-    __version__: ClassVar[i16] = i16(1)
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[i16] = i16(89)
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+class Assignment(Flexible):
     active_tasks: tuple[TaskIds, ...]
     standby_tasks: tuple[TaskIds, ...]
     warmup_tasks: tuple[TaskIds, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
-    __type__: ClassVar[EntityType] = EntityType.nested
-    __version__: ClassVar[i16] = i16(1)
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[i16] = i16(89)
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+class Member(Flexible):
     member_id: str = field(metadata={"kafka_type": "string"})
     member_epoch: i32 = field(metadata={"kafka_type": "int32"})
     instance_id: str | None = field(metadata={"kafka_type": "string"}, default=None)
@@ -129,12 +83,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopologyDescriptionNode:
-    __type__: ClassVar[EntityType] = EntityType.nested
-    __version__: ClassVar[i16] = i16(1)
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[i16] = i16(89)
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+class TopologyDescriptionNode(Flexible):
     name: str = field(metadata={"kafka_type": "string"})
     node_type: i8 = field(metadata={"kafka_type": "int8"})
     source_topics: tuple[str, ...] = field(metadata={"kafka_type": "string"}, default=())
@@ -144,45 +93,25 @@ class TopologyDescriptionNode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopologyDescriptionSubtopology:
-    __type__: ClassVar[EntityType] = EntityType.nested
-    __version__: ClassVar[i16] = i16(1)
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[i16] = i16(89)
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+class TopologyDescriptionSubtopology(Flexible):
     subtopology_id: str = field(metadata={"kafka_type": "string"})
     nodes: tuple[TopologyDescriptionNode, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopologyDescriptionGlobalStore:
-    __type__: ClassVar[EntityType] = EntityType.nested
-    __version__: ClassVar[i16] = i16(1)
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[i16] = i16(89)
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+class TopologyDescriptionGlobalStore(Flexible):
     source: TopologyDescriptionNode
     processor: TopologyDescriptionNode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopologyDescription:
-    __type__: ClassVar[EntityType] = EntityType.nested
-    __version__: ClassVar[i16] = i16(1)
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[i16] = i16(89)
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+class TopologyDescription(Flexible):
     subtopologies: tuple[TopologyDescriptionSubtopology, ...]
     global_stores: tuple[TopologyDescriptionGlobalStore, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribedGroup:
-    __type__: ClassVar[EntityType] = EntityType.nested
-    __version__: ClassVar[i16] = i16(1)
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[i16] = i16(89)
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+class DescribedGroup(Flexible):
     error_code: ErrorCode = field(metadata={"kafka_type": "error_code"})
     error_message: str | None = field(metadata={"kafka_type": "string"}, default=None)
     group_id: str = field(metadata={"kafka_type": "string"})
@@ -198,11 +127,6 @@ class DescribedGroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamsGroupDescribeResponse:
-    __type__: ClassVar[EntityType] = EntityType.response
-    __version__: ClassVar[i16] = i16(1)
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[i16] = i16(89)
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+class StreamsGroupDescribeResponse(Flexible):
     throttle_time: i32Timedelta = field(metadata={"kafka_type": "timedelta_i32"})
     groups: tuple[DescribedGroup, ...]

@@ -2,31 +2,20 @@
 # Apache Kafka 4.4.0.
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import ClassVar
 
-from kio.schema.request_header.v2.header import RequestHeader
-from kio.static.constants import EntityType
 from kio.static.primitive import i16, i32, i32Timedelta, i64, u16
+
+from . import Flexible
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeyValue:
-    __type__: ClassVar[EntityType] = EntityType.nested
-    __version__: ClassVar[i16] = i16(1)
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[i16] = i16(88)
-    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
+class KeyValue(Flexible):
     key: str = field(metadata={"kafka_type": "string"})
     value: str = field(metadata={"kafka_type": "string"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicInfo:
-    __type__: ClassVar[EntityType] = EntityType.nested
-    __version__: ClassVar[i16] = i16(1)
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[i16] = i16(88)
-    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
+class TopicInfo(Flexible):
     name: str = field(metadata={"kafka_type": "string"})
     partitions: i32 = field(metadata={"kafka_type": "int32"})
     replication_factor: i16 = field(metadata={"kafka_type": "int16"})
@@ -34,24 +23,14 @@ class TopicInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CopartitionGroup:
-    __type__: ClassVar[EntityType] = EntityType.nested
-    __version__: ClassVar[i16] = i16(1)
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[i16] = i16(88)
-    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
+class CopartitionGroup(Flexible):
     source_topics: tuple[i16, ...] = field(metadata={"kafka_type": "int16"}, default=())
     source_topic_regex: tuple[i16, ...] = field(metadata={"kafka_type": "int16"}, default=())
     repartition_source_topics: tuple[i16, ...] = field(metadata={"kafka_type": "int16"}, default=())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subtopology:
-    __type__: ClassVar[EntityType] = EntityType.nested
-    __version__: ClassVar[i16] = i16(1)
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[i16] = i16(88)
-    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
+class Subtopology(Flexible):
     subtopology_id: str = field(metadata={"kafka_type": "string"})
     source_topics: tuple[str, ...] = field(metadata={"kafka_type": "string"}, default=())
     source_topic_regex: tuple[str, ...] = field(metadata={"kafka_type": "string"}, default=())
@@ -62,57 +41,32 @@ class Subtopology:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Topology:
-    __type__: ClassVar[EntityType] = EntityType.nested
-    __version__: ClassVar[i16] = i16(1)
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[i16] = i16(88)
-    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
+class Topology(Flexible):
     epoch: i32 = field(metadata={"kafka_type": "int32"})
     subtopologies: tuple[Subtopology, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskIds:
-    __type__: ClassVar[EntityType] = EntityType.nested
-    __version__: ClassVar[i16] = i16(1)
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[i16] = i16(88)
-    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
+class TaskIds(Flexible):
     subtopology_id: str = field(metadata={"kafka_type": "string"})
     partitions: tuple[i32, ...] = field(metadata={"kafka_type": "int32"}, default=())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
-    __type__: ClassVar[EntityType] = EntityType.nested
-    __version__: ClassVar[i16] = i16(1)
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[i16] = i16(88)
-    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
+class Endpoint(Flexible):
     host: str = field(metadata={"kafka_type": "string"})
     port: u16 = field(metadata={"kafka_type": "uint16"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskOffset:
-    __type__: ClassVar[EntityType] = EntityType.nested
-    __version__: ClassVar[i16] = i16(1)
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[i16] = i16(88)
-    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
+class TaskOffset(Flexible):
     subtopology_id: str = field(metadata={"kafka_type": "string"})
     partition: i32 = field(metadata={"kafka_type": "int32"})
     offset: i64 = field(metadata={"kafka_type": "int64"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamsGroupHeartbeatRequest:
-    __type__: ClassVar[EntityType] = EntityType.request
-    __version__: ClassVar[i16] = i16(1)
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[i16] = i16(88)
-    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
+class StreamsGroupHeartbeatRequest(Flexible):
     group_id: str = field(metadata={"kafka_type": "string"})
     member_id: str = field(metadata={"kafka_type": "string"})
     member_epoch: i32 = field(metadata={"kafka_type": "int32"})

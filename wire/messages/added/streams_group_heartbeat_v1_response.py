@@ -1,77 +1,46 @@
 # Made by tests/wire/added_schemas.py from StreamsGroupHeartbeatResponse.json of
 # Apache Kafka 4.4.0.
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 from kio.schema.errors import ErrorCode
-from kio.schema.response_header.v1.header import ResponseHeader
-from kio.static.constants import EntityType
-from kio.static.primitive import i8, i16, i32, i32Timedelta, i64, u16
+from kio.static.primitive import i8, i32, i32Timedelta, i64, u16
+
+from . import Flexible
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Status:
-    __type__: ClassVar[EntityType] = EntityType.nested
-    __version__: ClassVar[i16] = i16(1)
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[i16] = i16(88)
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+class Status(Flexible):
     status_code: i8 = field(metadata={"kafka_type": "int8"})
     status_detail: str = field(metadata={"kafka_type": "string"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskIds:
-    __type__: ClassVar[EntityType] = EntityType.nested
-    __version__: ClassVar[i16] = i16(1)
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[i16] = i16(88)
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+class TaskIds(Flexible):
     subtopology_id: str = field(metadata={"kafka_type": "string"})
     partitions: tuple[i32, ...] = field(metadata={"kafka_type": "int32"}, default=())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
-    __type__: ClassVar[EntityType] = EntityType.nested
-    __version__: ClassVar[i16] = i16(1)
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[i16] = i16(88)
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+class Endpoint(Flexible):
     host: str = field(metadata={"kafka_type": "string"})
     port: u16 = field(metadata={"kafka_type": "uint16"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicPartition:
-    __type__: ClassVar[EntityType] = EntityType.nested
-    __version__: ClassVar[i16] = i16(1)
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[i16] = i16(88)
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+class TopicPartition(Flexible):
     topic: str = field(metadata={"kafka_type": "string"})
     partitions: tuple[i32, ...] = field(metadata={"kafka_type": "int32"}, default=())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EndpointToPartitions:
-    __type__: ClassVar[EntityType] = EntityType.nested
-    __version__: ClassVar[i16] = i16(1)
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[i16] = i16(88)
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+class EndpointToPartitions(Flexible):
     user_endpoint: Endpoint
     active_partitions: tuple[TopicPartition, ...]
     standby_partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamsGroupHeartbeatResponse:
-    __type__: ClassVar[EntityType] = EntityType.response
-    __version__: ClassVar[i16] = i16(1)
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[i16] = i16(88)
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+class StreamsGroupHeartbeatResponse(Flexible):
     throttle_time: i32Timedelta = field(metadata={"kafka_type": "timedelta_i32"})
     error_code: ErrorCode = field(metadata={"kafka_type": "error_code"})
     error_message: str | None = field(metadata={"kafka_type": "string"}, default=None)

@@ -1,20 +1,14 @@
 # Made by tests/wire/added_schemas.py from StreamsGroupTopologyDescriptionUpdateRequest.json of
 # Apache Kafka 4.4.0.
 from dataclasses import dataclass, field
-from typing import ClassVar
 
-from kio.schema.request_header.v2.header import RequestHeader
-from kio.static.constants import EntityType
-from kio.static.primitive import i8, i16, i32
+from kio.static.primitive import i8, i32
+
+from . import Flexible
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopologyDescriptionNode:
-    __type__: ClassVar[EntityType] = EntityType.nested
-    __version__: ClassVar[i16] = i16(0)
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[i16] = i16(93)
-    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
+class TopologyDescriptionNode(Flexible):
     name: str = field(metadata={"kafka_type": "string"})
     node_type: i8 = field(metadata={"kafka_type": "int8"})
     source_topics: tuple[str, ...] = field(metadata={"kafka_type": "string"}, default=())
@@ -24,45 +18,25 @@ class TopologyDescriptionNode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopologyDescriptionSubtopology:
-    __type__: ClassVar[EntityType] = EntityType.nested
-    __version__: ClassVar[i16] = i16(0)
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[i16] = i16(93)
-    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
+class TopologyDescriptionSubtopology(Flexible):
     subtopology_id: str = field(metadata={"kafka_type": "string"})
     nodes: tuple[TopologyDescriptionNode, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopologyDescriptionGlobalStore:
-    __type__: ClassVar[EntityType] = EntityType.nested
-    __version__: ClassVar[i16] = i16(0)
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[i16] = i16(93)
-    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
+class TopologyDescriptionGlobalStore(Flexible):
     source: TopologyDescriptionNode
     processor: TopologyDescriptionNode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopologyDescription:
-    __type__: ClassVar[EntityType] = EntityType.nested
-    __version__: ClassVar[i16] = i16(0)
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[i16] = i16(93)
-    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
+class TopologyDescription(Flexible):
     subtopologies: tuple[TopologyDescriptionSubtopology, ...]
     global_stores: tuple[TopologyDescriptionGlobalStore, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamsGroupTopologyDescriptionUpdateRequest:
-    __type__: ClassVar[EntityType] = EntityType.request
-    __version__: ClassVar[i16] = i16(0)
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[i16] = i16(93)
-    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
+class StreamsGroupTopologyDescriptionUpdateRequest(Flexible):
     group_id: str = field(metadata={"kafka_type": "string"})
     member_id: str = field(metadata={"kafka_type": "string"})
     topology_epoch: i32 = field(metadata={"kafka_type": "int32"})
