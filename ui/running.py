@@ -6,6 +6,7 @@ import secrets
 import shutil
 import tempfile
 import threading
+import time
 import webbrowser
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -19,12 +20,14 @@ from ..deploy.cluster.failure import Failure
 from ..deploy.cluster.local_cluster import Cluster
 from ..deploy.cluster.lookup import ClusterChoice
 from ..deploy.inspect.abort_transactions import abort_hanging, abort_id
+from ..deploy.inspect.doctor import examine
 from ..deploy.inspect.logged_events import EventLogs
+from ..deploy.inspect.node_troubles import link_troubles, metrics_of
 from ..proof.pages.run_report import RunReport
+from .facts import ObservedNode, Trouble
 from .faults.load import Load
 from .faults.own_faults import do_fault
 from .observer import Observer
-from .own_nodes import doctor_checks, node_facts
 from .web.access import PageAccess
 from .web.app import application
 from .web.run_site import run_application
@@ -33,6 +36,8 @@ from .web.site import Site
 
 FIRST_LINE = "oncelog ui: "
 NODES_EVERY_S, DOCTOR_EVERY_S = 2.0, 15.0
+# What the page shows by itself, and fresher.
+CHECKS_LEFT_OUT = ("cluster", "answers", "controller", "without leader", "not fully in sync")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +74,42 @@ def observing(watched: WatchedCluster, *, has_doctor: bool = True) -> Observer:
 def event_logs(cluster: Cluster) -> EventLogs:
     """Return the logs that the nodes of a cluster on this machine write."""
     return EventLogs({node_id: cluster.node(node_id).log for node_id in cluster.node_ids})
+
+
+def node_facts(cluster: Cluster) -> dict[str, Any]:
+    """Return what is known of each node now."""
+    found: dict[int, ObservedNode] = {}
+    for status in cluster.status():
+        is_running = status.state == "running"
+        told = metrics_of(cluster, status.node_id) if is_running else {}
+        found[status.node_id] = ObservedNode(
+            node_id=status.node_id,
+            state=status.state,
+            pid=status.pid,
+            rss_bytes=status.rss_bytes,
+            cpu_s=status.cpu_s,
+            up_s=time.time() - status.started_s if status.started_s else None,
+            faults=link_troubles(cluster, status.node_id) if is_running else "",
+            loop=told.get("loop"),
+            disk=told.get("disk") or "",
+            traffic=told.get("traffic") or {},
+        )
+    return {"nodes": found}
+
+
+def doctor_checks(data: Path) -> dict[str, Any]:
+    """Return what `oncelog doctor` finds of this machine and cluster."""
+    try:
+        found = examine(data)
+    except Failure as problem:
+        return {"checks": (Trouble("doctor", "bad", str(problem)),)}
+    return {
+        "checks": tuple(
+            Trouble(each.check, each.state, each.found, each.advice)
+            for each in found
+            if each.check not in CHECKS_LEFT_OUT and "not installed" not in each.found
+        )
+    }
 
 
 async def run_page(

@@ -85,10 +85,8 @@ def certify(
 def _list(format: str) -> None:
     from ...proof.certify.recipe import all_recipes
 
-    rows = [
-        {"recipe": r.name, "system": f"{r.system} {r.version}", "mode": r.mode,
-         "promise": r.promise} for r in all_recipes()
-    ]  # fmt: skip
+    cells = [(r.name, f"{r.system} {r.version}", r.mode, r.promise) for r in all_recipes()]
+    rows = [dict(zip(LISTED, each, strict=True)) for each in cells]
     show(rows, format, columns=LISTED, optional=("mode",))
     sys.stdout.flush()
 

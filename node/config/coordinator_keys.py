@@ -1,6 +1,7 @@
 """The keys of the group coordinator and of the transaction coordinator; see `broker_keys`."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from ...coordinator.groups.assignors.catalogue import ASSIGNORS
 from ...wire.errors import InvalidConfig, KafkaError
@@ -36,6 +37,10 @@ def _protocols(names: tuple[str, ...]) -> str | None:
     return some_of("classic", "consumer", "share", "streams")(names)
 
 
+def _of_consumer_groups(name: str, default: str, doc: str, least: int = 1) -> Any:
+    return setting(f"group.consumer.{name}", INT, default, doc, at_least(least))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorSettings(AuthorizerSettings):
     """The typed values of the keys."""
@@ -65,46 +70,38 @@ class CoordinatorSettings(AuthorizerSettings):
     )  # fmt: skip
 
     # groups of the consumer protocol (KIP-848); `group_configs` has the configs of single groups
-    group_consumer_session_timeout_ms: int = setting(
-        "group.consumer.session.timeout.ms", INT, "45000",
-        "The session of members of the consumer protocol.", at_least(1),
-    )  # fmt: skip
-    group_consumer_min_session_timeout_ms: int = setting(
-        "group.consumer.min.session.timeout.ms", INT, "45000",
-        "The shortest one that a group may set.", at_least(1),
-    )  # fmt: skip
-    group_consumer_max_session_timeout_ms: int = setting(
-        "group.consumer.max.session.timeout.ms", INT, "60000",
-        "The longest one that a group may set.", at_least(1),
-    )  # fmt: skip
-    group_consumer_heartbeat_interval_ms: int = setting(
-        "group.consumer.heartbeat.interval.ms", INT, "5000",
-        "How often members of the consumer protocol are told to send heartbeats.", at_least(1),
-    )  # fmt: skip
-    group_consumer_min_heartbeat_interval_ms: int = setting(
-        "group.consumer.min.heartbeat.interval.ms", INT, "5000",
-        "The shortest interval that a group may set.", at_least(1),
-    )  # fmt: skip
-    group_consumer_max_heartbeat_interval_ms: int = setting(
-        "group.consumer.max.heartbeat.interval.ms", INT, "15000",
-        "The longest interval that a group may set.", at_least(1),
-    )  # fmt: skip
-    group_consumer_assignment_interval_ms: int = setting(
-        "group.consumer.assignment.interval.ms", INT, "1000",
-        "The shortest time between two assignments of a group.", at_least(0),
-    )  # fmt: skip
-    group_consumer_min_assignment_interval_ms: int = setting(
-        "group.consumer.min.assignment.interval.ms", INT, "0",
-        "The least that a group may set for it.", at_least(0),
-    )  # fmt: skip
-    group_consumer_max_assignment_interval_ms: int = setting(
-        "group.consumer.max.assignment.interval.ms", INT, "15000",
-        "The most that a group may set for it.", at_least(0),
-    )  # fmt: skip
-    group_consumer_max_size: int = setting(
-        "group.consumer.max.size", INT, "2147483647",
-        "The most members of one group of the consumer protocol.", at_least(1),
-    )  # fmt: skip
+    group_consumer_session_timeout_ms: int = _of_consumer_groups(
+        "session.timeout.ms", "45000", "The session of members of the consumer protocol."
+    )
+    group_consumer_min_session_timeout_ms: int = _of_consumer_groups(
+        "min.session.timeout.ms", "45000", "The shortest one that a group may set."
+    )
+    group_consumer_max_session_timeout_ms: int = _of_consumer_groups(
+        "max.session.timeout.ms", "60000", "The longest one that a group may set."
+    )
+    group_consumer_heartbeat_interval_ms: int = _of_consumer_groups(
+        "heartbeat.interval.ms",
+        "5000",
+        "How often members of the consumer protocol are told to send heartbeats.",
+    )
+    group_consumer_min_heartbeat_interval_ms: int = _of_consumer_groups(
+        "min.heartbeat.interval.ms", "5000", "The shortest interval that a group may set."
+    )
+    group_consumer_max_heartbeat_interval_ms: int = _of_consumer_groups(
+        "max.heartbeat.interval.ms", "15000", "The longest interval that a group may set."
+    )
+    group_consumer_assignment_interval_ms: int = _of_consumer_groups(
+        "assignment.interval.ms", "1000", "The shortest time between two assignments of a group.", 0
+    )
+    group_consumer_min_assignment_interval_ms: int = _of_consumer_groups(
+        "min.assignment.interval.ms", "0", "The least that a group may set for it.", 0
+    )
+    group_consumer_max_assignment_interval_ms: int = _of_consumer_groups(
+        "max.assignment.interval.ms", "15000", "The most that a group may set for it.", 0
+    )
+    group_consumer_max_size: int = _of_consumer_groups(
+        "max.size", "2147483647", "The most members of one group of the consumer protocol."
+    )
     group_consumer_assignors: tuple[str, ...] = setting(
         "group.consumer.assignors",
         LIST,

@@ -152,10 +152,11 @@ def _run(command: Sequence[str], folder: Path) -> None:
     run = new_run()
     passed_on = {key: value for key, value in os.environ.items() if key not in NOT_PASSED_ON}
     with guardian.kept("run", run), tempfile.TemporaryFile() as words:
+        streams = {"stdin": subprocess.DEVNULL, "stdout": words, "stderr": words}
+        given = environment_of(run, passed_on)
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=words, stderr=words, cwd=folder,
-            env=environment_of(run, passed_on), start_new_session=True,
-        )  # fmt: skip
+            command, cwd=folder, env=given, start_new_session=True, **streams
+        )
         try:
             code = process.wait(INSTALL_TIMEOUT_S)
         except BaseException as problem:

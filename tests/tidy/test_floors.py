@@ -59,7 +59,6 @@ SHELLS = {
     "ui/faults/",
     "ui/metrics_server.py",
     "ui/observer.py",
-    "ui/own_nodes.py",
     "ui/paced_connection.py",
     "ui/record_reading.py",
     "ui/running.py",
