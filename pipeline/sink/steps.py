@@ -1,10 +1,11 @@
 """The effects and events of the sink's protocol.
 
 Values only. The protocol (protocol.py) returns one effect at a time; its executor (sink.py with a
-cluster, a model in the tests) answers with the event named beside it, or with Failed when it could
-not be executed and nothing is decided by that. A phase is named after the awaited event.
+cluster, a model in the tests) answers with one of the events in ANSWERS, or with Failed when it
+could not be executed and nothing is decided by that.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -145,25 +146,22 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class FenceControlId:
-    """Initialize the control id; wait until its last transaction is over. Event: Fenced."""
+    """Initialize the control id; wait until its last transaction is over."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadDecision:
-    """Read the decision, read_committed, to the present end of the log. Event: DecisionRead."""
+    """Read the decision, read_committed, to the present end of the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListOpen:
-    """List the children of this sink that are Ongoing. Event: OpenListed."""
+    """List the children of this sink that are Ongoing."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriteDecision:
-    """Write the decision in a transaction of the control id.
-
-    Event: ControlCommitted or ControlInDoubt.
-    """
+    """Write the decision in a transaction of the control id."""
 
     decision: Decision
 
@@ -172,8 +170,7 @@ class WriteDecision:
 class CommitChildren:
     """Send EndTxn(commit) for each, for as long as it takes.
 
-    Event: ChildrenCommitted or ChildrenRefused. times_out: they are ordinary transactions, so an
-    expired id says nothing.
+    times_out: they are ordinary transactions, so an expired id says nothing.
     """
 
     children: tuple[PreparedTransaction, ...]
@@ -182,24 +179,21 @@ class CommitChildren:
 
 @dataclass(frozen=True, slots=True)
 class DescribeChildren:
-    """Ask the coordinators for the state of each. Event: ChildrenDescribed."""
+    """Ask the coordinators for the state of each."""
 
     children: tuple[PreparedTransaction, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RollBackChildren:
-    """Send EndTxn(abort) for each, which shows how it ended.
-
-    Event: ChildrenAborted or ChildrenRefused.
-    """
+    """Send EndTxn(abort) for each, which shows how it ended."""
 
     children: tuple[PreparedTransaction, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AbortChildren:
-    """Send InitProducerId for each, which aborts its open transaction. Event: ChildrenAborted."""
+    """Send InitProducerId for each, which aborts its open transaction."""
 
     names: tuple[str, ...]
 
@@ -208,7 +202,7 @@ class AbortChildren:
 class RunTasks:
     """Write the rows, each attempt in a transaction that it leaves open.
 
-    Event: TasksDone or TasksFailed. committed: ids that attempts may use again.
+    committed: ids that attempts may use again.
     """
 
     generation: int
@@ -218,10 +212,7 @@ class RunTasks:
 
 @dataclass(frozen=True, slots=True)
 class WriteBatch:
-    """Write the rows and the decision in one transaction of the control id.
-
-    Event: ControlCommitted, ControlInDoubt or TasksFailed.
-    """
+    """Write the rows and the decision in one transaction of the control id."""
 
     decision: Decision
 
@@ -250,33 +241,32 @@ Effect = (
     | BatchOver
 )
 
-# --- phases
+# The events that answer an effect, besides Failed.
+ANSWERS: Mapping[type | None, tuple[type, ...]] = {
+    FenceControlId: (Fenced,),
+    ReadDecision: (DecisionRead,),
+    ListOpen: (OpenListed,),
+    WriteDecision: (ControlCommitted, ControlInDoubt),
+    CommitChildren: (ChildrenCommitted, ChildrenRefused),
+    DescribeChildren: (ChildrenDescribed,),
+    RollBackChildren: (ChildrenAborted, ChildrenRefused),
+    AbortChildren: (ChildrenAborted,),
+    RunTasks: (TasksDone, TasksFailed),
+    WriteBatch: (ControlCommitted, ControlInDoubt, TasksFailed),
+}
 
 
 class Phase(Enum):
-    """The phases of the protocol, named after the last effect."""
+    """The phases of the protocol, as far as others ask for them."""
 
     IDLE = auto()  # nothing is known
-    LOOKING = auto()
-    FENCING = auto()
-    READING = auto()
-    LISTING = auto()
-    CLAIMING = auto()
-    JUDGING = auto()  # whether what was decided can be committed; at a start, and in each batch
-    ROLLING_BACK = auto()
-    UNDECIDING = auto()
+    STARTING = auto()
     RECOVERING = auto()  # roll forward at the start
-    SWEEPING = auto()
     READY = auto()
     WRITING = auto()
-    ASKING = auto()  # whether what tasks left open can be committed
     DECIDING = auto()
-    READING_AGAIN = auto()
+    JUDGING = auto()  # whether what was decided can be committed; at a start, and in each batch
+    UNDECIDING = auto()
     COMMITTING = auto()
-    LISTING_LEFT = auto()
-    SWEEPING_LEFT = auto()
     FINISHING = auto()
-    ALARMING = auto()
-    LISTING_FAILED = auto()
-    SWEEPING_FAILED = auto()
     STOPPED = auto()
