@@ -11,9 +11,8 @@
 import contextlib
 import time
 from collections.abc import Generator
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
-from ...wire.batch_builder import Headers
 from ...wire.errors import KafkaError
 from ...wire.identifiers import TopicPartition
 from ..blocking_producer import BlockingProducer, HandedDelivery
@@ -23,7 +22,7 @@ from ..producer import Producer
 from . import kafka_side, steps
 from .connection_flow import CLOSED
 from .flow import drive
-from .work import BlockingDatabaseWork
+from .work import BlockingDatabaseWork, RecordFields
 from .writer_flow import WriterFlow
 
 
@@ -35,26 +34,11 @@ class BlockingDualWork(BlockingDatabaseWork):
         self._producer, self._within = producer, producer.transaction
 
     def send(
-        self,
-        topic: str,
-        value: bytes | None = None,
-        *,
-        key: bytes | None = None,
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-        headers: Headers = (),
+        self, topic: str, value: bytes | None = None, **fields: Unpack[RecordFields]
     ) -> HandedDelivery:
         """Send as `BlockingProducer.send` does; the end of the block raises the record's error."""
         self._used()
-        return self._producer.send(
-            topic,
-            value,
-            key=key,
-            partition=partition,
-            timestamp_ms=timestamp_ms,
-            headers=headers,
-            within=self._within,
-        )
+        return self._producer.send(topic, value, **fields, within=self._within)
 
     def send_many(self, topic: str, values: Any, **columns: Any) -> Deliveries:
         """Send as `BlockingProducer.send_many` does."""

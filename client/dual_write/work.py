@@ -2,11 +2,21 @@
 
 import contextlib
 from collections.abc import Awaitable, Callable, Generator, Sequence
-from typing import Any, Self
+from typing import Any, Self, TypedDict
 
+from ...wire.batch_builder import Headers
 from ..failures import IllegalProducerState
 from .connection_flow import ConnectionFlow
 from .flow import drive, drive_async
+
+
+class RecordFields(TypedDict, total=False):
+    """The fields of a record that `send` takes by name."""
+
+    key: bytes | None
+    partition: int | None
+    timestamp_ms: int | None
+    headers: Headers
 
 
 class WorkOfWriter:

@@ -19,9 +19,8 @@ start, or by a check-back (`oncelog txn check-back`). Brokers need two-phase com
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
-from ...wire.batch_builder import Headers
 from ...wire.errors import KafkaError
 from ...wire.identifiers import TopicPartition
 from ..failures import ClientClosed
@@ -32,7 +31,7 @@ from . import kafka_side, steps
 from .connection_flow import CLOSED
 from .flow import drive_async
 from .shielded import ShieldedWork
-from .work import DatabaseWork
+from .work import DatabaseWork, RecordFields
 from .writer_flow import WriterFlow
 
 
@@ -44,25 +43,11 @@ class DualWork(DatabaseWork):
         self._producer = producer
 
     async def send(
-        self,
-        topic: str,
-        value: bytes | None = None,
-        *,
-        key: bytes | None = None,
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-        headers: Headers = (),
+        self, topic: str, value: bytes | None = None, **fields: Unpack[RecordFields]
     ) -> Delivery:
         """Send as `Producer.send` does."""
         self._used()
-        return await self._producer.send(
-            topic,
-            value,
-            key=key,
-            partition=partition,
-            timestamp_ms=timestamp_ms,
-            headers=headers,
-        )
+        return await self._producer.send(topic, value, **fields)
 
     async def send_many(self, topic: str, values: Any, **columns: Any) -> Deliveries:
         """Send as `Producer.send_many` does."""

@@ -101,10 +101,10 @@ class OutboxFlow(ConnectionFlow):
         self,
         topic: str,
         value: bytes | None,
-        key: bytes | None,
-        partition: int | None,
-        timestamp_ms: int | None,
-        headers: Headers,
+        key: bytes | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Headers = (),
     ) -> Flow[None]:
         self.refuse_forked()
         if not self._is_open:

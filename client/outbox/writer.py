@@ -11,13 +11,12 @@ calls are those of `DualWriter`, but `send` returns no delivery: the record is s
 
 import contextlib
 from collections.abc import AsyncGenerator, Generator
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
-from ...wire.batch_builder import Headers
 from ...wire.identifiers import TopicPartition
 from ..dual_write.flow import drive, drive_async
 from ..dual_write.shielded import ShieldedWork
-from ..dual_write.work import BlockingDatabaseWork, DatabaseWork
+from ..dual_write.work import BlockingDatabaseWork, DatabaseWork, RecordFields
 from .outbox_flow import OutboxFlow
 
 CLOSE_S = 30.0
@@ -28,19 +27,10 @@ class BlockingOutboxWork(BlockingDatabaseWork):
 
     _writer: "BlockingOutboxWriter"
 
-    def send(
-        self,
-        topic: str,
-        value: bytes | None = None,
-        *,
-        key: bytes | None = None,
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-        headers: Headers = (),
-    ) -> None:
+    def send(self, topic: str, value: bytes | None = None, **fields: Unpack[RecordFields]) -> None:
         """Insert the record as a row; it is sent if the block commits."""
         self._used()
-        drive(self._writer.write_record(topic, value, key, partition, timestamp_ms, headers))
+        drive(self._writer.write_record(topic, value, **fields))
 
 
 class BlockingOutboxWriter(OutboxFlow):
@@ -86,17 +76,10 @@ class OutboxWork(DatabaseWork):
     _writer: "OutboxWriter"
 
     async def send(
-        self,
-        topic: str,
-        value: bytes | None = None,
-        *,
-        key: bytes | None = None,
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-        headers: Headers = (),
+        self, topic: str, value: bytes | None = None, **fields: Unpack[RecordFields]
     ) -> None:
         """Insert the record as a row; it is sent if the block commits."""
-        flow = self._writer.write_record(topic, value, key, partition, timestamp_ms, headers)
+        flow = self._writer.write_record(topic, value, **fields)
         await drive_async(flow, self._used)
 
 
