@@ -19,7 +19,7 @@ from ...wire.errors import InvalidConfig, KafkaError
 from ..cluster_view import ClusterView
 from ..transaction_admin import DescribedTransaction, TransactionAdmin
 from . import kafka_side, steps
-from .check_back import CheckBackProtocol
+from .check_back import check_back
 from .names import PREFIX, checked_name, writer_of
 from .resolvers import Resolver
 from .steps import DecidedOutcome, TransactionKey
@@ -142,8 +142,8 @@ class CheckBack:
             return await self._check_now(key, age_ms)
 
     async def _check_now(self, key: TransactionKey, age_ms: int) -> Checked:
-        protocol, reason = CheckBackProtocol(key), "the resolver says so"
-        effect = protocol.begin()
+        effects, reason = check_back(key), "the resolver says so"
+        effect = next(effects)
         while True:
             match effect:
                 case steps.ReadOrAbort():
@@ -169,7 +169,7 @@ class CheckBack:
                 case _:
                     self._postpone(key)
                     return Checked(key, age_ms, None, reason=reason)
-            effect = protocol.step(event)
+            effect = effects.send(event)
 
     def _postpone(self, key: TransactionKey) -> None:
         known = self._postponed.setdefault(key, _Postponed(0.0))

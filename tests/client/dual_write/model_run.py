@@ -12,7 +12,7 @@ from random import Random
 from typing import NamedTuple
 
 from oncelog.client.dual_write import steps
-from oncelog.client.dual_write.check_back import CheckBackProtocol
+from oncelog.client.dual_write.check_back import check_back
 from oncelog.client.dual_write.protocol import WriterProtocol
 from oncelog.client.dual_write.steps import DecidedOutcome, TransactionKey, WriterPhase
 from oncelog.client.dual_write.stop_words import DecisionInDoubt, DecisionOverruled, DualWriteError
@@ -318,8 +318,12 @@ def protocol_at(protocol: WriterProtocol, phase: WriterPhase) -> WriterProtocol:
 class CheckBack(Actor):
     def __init__(self, world: World, parts: Parts, key: TransactionKey) -> None:
         super().__init__(world, parts)
-        self.protocol = CheckBackProtocol(key)
-        self.effect = self.protocol.begin()
+        self.checked = key
+        self.begin()
+
+    def begin(self) -> None:
+        self.effects = check_back(self.checked)
+        self.effect = next(self.effects)
 
     def turn(self) -> None:
         world = self.world
@@ -333,12 +337,12 @@ class CheckBack(Actor):
             case steps.EndAsDecided(key, is_commit):
                 event = self.end(key, is_commit=is_commit)
             case steps.WaitAndAsk():
-                self.effect = self.protocol.begin()
+                self.begin()
                 return
             case _:
                 raise Gone
         world.look()
-        self.effect = self.protocol.step(event)
+        self.effect = self.effects.send(event)
 
 
 def run(seed: int, parts: Parts = Parts(), *, writers: int = 4, transactions: int = 4) -> Verdict:
