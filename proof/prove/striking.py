@@ -56,7 +56,6 @@ HOLD_MARGIN_S = 10.0
 LOOK_EACH_S = 0.25  # interval of the check for silent instances during a wait
 WORK_S = 0.1  # within which new inputs are at work
 ANSWERED = (Act.SLOW, Act.ERROR)  # an unanswered request cannot be refused, nor answered late
-WhileHeld = Callable[[AimedFault, Request], tuple[Ending, str]]
 BACKLOG_S = 2.5  # far below its session
 JUST_NOW_S, STALL_S = 2.0, 1.0
 

@@ -79,10 +79,6 @@ class Hub:
         with self._lock:
             return self._rules.made(rule)
 
-    def are_all_made(self) -> bool:
-        with self._lock:
-            return self._rules.are_all_made()
-
     def wait(self, holds: Callable[[], bool], timeout_s: float) -> bool:
         """Wait until something holds that changes when a rule has acted."""
         with self._lock:

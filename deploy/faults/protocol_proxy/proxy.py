@@ -121,10 +121,6 @@ class ProtocolProxy:
         """Return whether the rule has acted so often before the timeout (or the proxy's end)."""
         return self._hub.wait(lambda: self._hub.made(rule) >= times, timeout_s)
 
-    def wait_until_all_made(self, timeout_s: float) -> bool:
-        """Return whether all rules have acted as often as they may, before the timeout."""
-        return self._hub.wait(self._hub.are_all_made, timeout_s)
-
     def disconnect(self, instance: str | None = None, broker_id: int | None = None) -> int:
         """Cut the open connections at once; clients may connect anew. Return how many."""
 

@@ -253,10 +253,3 @@ class RuleBook:
         """Return how often it has acted; 0 for one that was removed."""
         count = self._counts.get(rule)
         return 0 if count is None else count.made
-
-    def are_all_made(self) -> bool:
-        """Return whether no rule will act any more, and each has acted to the end."""
-        return all(
-            rule.times is not None and count.made >= rule.times
-            for rule, count in self._counts.items()
-        )

@@ -11,7 +11,7 @@ import oncelog
 from .secured_kafka import SecuredKafka
 
 pytestmark = [pytest.mark.kafka, pytest.mark.cluster, pytest.mark.xdist_group("secured kafka")]
-PROGRAM = Path(__file__).parents[2] / "proof" / "prove" / "programs" / "secured.py"
+PROGRAM = Path(__file__).parents[2] / "proof" / "prove" / "programs" / "transactional.py"
 SETTINGS = {
     "super.users": "User:ANONYMOUS;User:alice",
     "sasl.oauthbearer.expected.issuer": "tests",

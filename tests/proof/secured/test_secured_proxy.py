@@ -80,7 +80,7 @@ def test_secured_proxy_client_files_name_the_proxy_and_are_private(
 @pytest.mark.in_turn
 def test_prove_on_a_new_secured_cluster_judges_an_application() -> None:
     outcome = oncelog.prove(
-        [sys.executable, str(PROGRAMS / "secured.py")],
+        [sys.executable, str(PROGRAMS / "transactional.py")],
         faults="lose-answer@EndTxn,kill@before-commit",
         seed=1,
         secure=True,
@@ -93,7 +93,7 @@ def test_prove_on_a_new_secured_cluster_judges_an_application() -> None:
 @pytest.mark.in_turn
 def test_prove_on_an_existing_secured_cluster_judges_an_application(cluster: Cluster) -> None:
     outcome = oncelog.prove(
-        [sys.executable, str(PROGRAMS / "secured.py")],
+        [sys.executable, str(PROGRAMS / "transactional.py")],
         faults="lose-answer@EndTxn,kill@before-commit",
         seed=1,
         bootstrap=cluster.bootstrap,

@@ -12,16 +12,19 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 over: list[int] = []
 membership = None
 signal.signal(signal.SIGTERM, lambda number, _: over.append(number))
-bootstrap = os.environ["KAFKA_BOOTSTRAP_SERVERS"]
+settings = {"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP_SERVERS"]}
+if "ONCELOG_CLIENT_CONFIG" in os.environ:  # on a secured cluster
+    with open(os.environ["ONCELOG_CLIENT_CONFIG"]) as file:
+        settings = dict(line.rstrip("\n").split("=", 1) for line in file)
 consumer = Consumer({
-    "bootstrap.servers": bootstrap,
+    **settings,
     "group.id": "invoicing",
     "enable.auto.commit": False,
     "auto.offset.reset": "earliest",
     "isolation.level": "read_committed",
 })  # fmt: skip
 producer = Producer({
-    "bootstrap.servers": bootstrap,
+    **settings,
     "transactional.id": f"invoicing-{os.environ['ONCELOG_INSTANCE']}",
 })  # fmt: skip
 
