@@ -13,14 +13,11 @@ import time
 from collections.abc import Generator
 from typing import Any, Self, Unpack
 
-from ...wire.errors import KafkaError
 from ...wire.identifiers import TopicPartition
 from ..blocking_producer import BlockingProducer, HandedDelivery
-from ..failures import ClientClosed
 from ..produce.delivery import Deliveries
 from ..producer import Producer
 from . import kafka_side, steps
-from .connection_flow import CLOSED
 from .flow import drive
 from .work import BlockingDatabaseWork, RecordFields
 from .writer_flow import WriterFlow
@@ -105,23 +102,11 @@ class BlockingDualWriter(WriterFlow):
             self._producer.close()
         self._producer = BlockingProducer(self._source, **self._producer_options(transactional_id))
 
-    def _in_kafka(self, effect: steps.Effect) -> steps.Event:
-        producer = self._producer
-        if producer is None:  # closed meanwhile
-            raise ClientClosed(CLOSED)
-        call = kafka_side.own_call(effect, self._protocol.transactional_id)
-        if call is None:
-            return producer.run(lambda own: kafka_side.perform(effect, own))
-        known = kafka_side.known_event(effect, producer.state)
-        if known is not None:
-            return known
-        try:
-            result = getattr(producer, call)()
-        except KafkaError as problem:
-            # after a call that was interrupted
-            known = kafka_side.known_event(effect, producer.state)
-            return known or kafka_side.event_after_error(effect, problem)
-        return kafka_side.event_after(effect, result, lost_answers=producer.run(_lost_answers))
+    def _for_others(self, effect: steps.Effect, producer: BlockingProducer) -> steps.Event:
+        return producer.run(lambda own: kafka_side.perform(effect, own))
+
+    def _lost_answers(self, producer: BlockingProducer) -> int:
+        return producer.run(_lost_answers)
 
     def _pause(self, pause_s: float) -> None:
         time.sleep(pause_s)

@@ -21,14 +21,11 @@ import contextlib
 from collections.abc import AsyncGenerator
 from typing import Any, Self, Unpack
 
-from ...wire.errors import KafkaError
 from ...wire.identifiers import TopicPartition
-from ..failures import ClientClosed
 from ..produce.delivery import Deliveries, Delivery
 from ..producer import Producer
 from ..view_source import Source
 from . import kafka_side, steps
-from .connection_flow import CLOSED
 from .flow import drive_async
 from .shielded import ShieldedWork
 from .work import DatabaseWork, RecordFields
@@ -130,23 +127,11 @@ class DualWriter(WriterFlow):
             await self._producer.close()
         self._producer = Producer(self._source, **self._producer_options(transactional_id))
 
-    async def _in_kafka(self, effect: steps.Effect) -> steps.Event:
-        producer = self._producer
-        if producer is None:  # closed meanwhile
-            raise ClientClosed(CLOSED)
-        call = kafka_side.own_call(effect, self._protocol.transactional_id)
-        if call is None:
-            return await kafka_side.perform(effect, producer)
-        known = kafka_side.known_event(effect, producer.state)
-        if known is not None:
-            return known
-        try:
-            result = await getattr(producer, call)()
-        except KafkaError as problem:
-            # after a call that was interrupted
-            known = kafka_side.known_event(effect, producer.state)
-            return known or kafka_side.event_after_error(effect, problem)
-        return kafka_side.event_after(effect, result, lost_answers=producer.lost_answers)
+    async def _for_others(self, effect: steps.Effect, producer: Producer) -> steps.Event:
+        return await kafka_side.perform(effect, producer)
+
+    def _lost_answers(self, producer: Producer) -> int:
+        return producer.lost_answers
 
     async def _pause(self, pause_s: float) -> None:
         await asyncio.sleep(pause_s)

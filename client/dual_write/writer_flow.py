@@ -9,11 +9,11 @@ import time
 from functools import partial
 from typing import Any
 
-from ...wire.errors import InvalidConfig
+from ...wire.errors import InvalidConfig, KafkaError
 from ...wire.identifiers import TopicPartition
 from ..failures import ClientClosed, IllegalProducerState
 from ..view_source import Source
-from . import decision_table, steps, stop_words
+from . import decision_table, kafka_side, steps, stop_words
 from .connection_flow import CLOSED, ConnectionFlow
 from .database import Dialect
 from .flow import Flow
@@ -39,6 +39,8 @@ RESTING = steps.BecomeReady | steps.RunBlock | steps.EndBlock  # the application
 
 class WriterFlow(ConnectionFlow):
     """A writer: its name, its protocol, its connection."""
+
+    _producer: Any = None
 
     def __init__(
         self,
@@ -68,7 +70,11 @@ class WriterFlow(ConnectionFlow):
     def _new_producer(self, transactional_id: str) -> Any:
         raise NotImplementedError
 
-    def _in_kafka(self, effect: steps.Effect) -> Any:
+    def _for_others(self, effect: steps.Effect, producer: Any) -> Any:
+        """Execute an effect on transactions of other sessions."""
+        raise NotImplementedError
+
+    def _lost_answers(self, producer: Any) -> Any:
         raise NotImplementedError
 
     def _pause(self, pause_s: float) -> Any:
@@ -225,9 +231,28 @@ class WriterFlow(ConnectionFlow):
                     yield from self._begin()
                 except Exception as problem:
                     return steps.BlockFailed(problem)
-                return (yield partial(self._in_kafka, effect))
+                return (yield from self._in_kafka(effect))
             case _:
-                return (yield partial(self._in_kafka, effect))
+                return (yield from self._in_kafka(effect))
+
+    def _in_kafka(self, effect: steps.Effect) -> Flow[steps.Event]:
+        producer = self._producer
+        if producer is None:  # closed meanwhile
+            raise ClientClosed(CLOSED)
+        call = kafka_side.own_call(effect, self._protocol.transactional_id)
+        if call is None:
+            return (yield partial(self._for_others, effect, producer))
+        known = kafka_side.known_event(effect, producer.state)
+        if known is not None:
+            return known
+        try:
+            result = yield getattr(producer, call)
+        except KafkaError as problem:
+            # after a call that was interrupted
+            known = kafka_side.known_event(effect, producer.state)
+            return known or kafka_side.event_after_error(effect, problem)
+        lost = yield partial(self._lost_answers, producer)
+        return kafka_side.event_after(effect, result, lost_answers=lost)
 
     # --- the database
 
