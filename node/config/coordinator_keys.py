@@ -128,9 +128,12 @@ class CoordinatorSettings(AuthorizerSettings):
         at_least_one_or_default, kafka_default="3",
     )  # fmt: skip
     offsets_topic_segment_bytes: int = setting(
-        "offsets.topic.segment.bytes", INT, str(100 * MIB), "Segments of __consumer_offsets.",
+        "offsets.topic.segment.bytes",
+        INT,
+        str(100 * MIB),
+        "Segments of __consumer_offsets.",
         at_least(MIB),
-    )  # fmt: skip
+    )
     offset_metadata_max_bytes: int = setting(
         "offset.metadata.max.bytes", INT, "4096", "The most metadata of one committed offset.",
         at_least(0),
@@ -179,17 +182,23 @@ class CoordinatorSettings(AuthorizerSettings):
         kafka_default="false",
     )
     transactional_ids_max: int = setting(
-        "oncelog.transactional.ids.max", INT, "100000",
-        "The most transactional ids that one shard remembers.", at_least(1),
-    )  # fmt: skip
+        "oncelog.transactional.ids.max",
+        INT,
+        "100000",
+        "The most transactional ids that one shard remembers.",
+        at_least(1),
+    )
     transactions_open_max: int = setting(
         "oncelog.transactions.open.max", INT, "10000",
         "The most transactions of one shard that are open at once.", at_least(1),
     )  # fmt: skip
     transaction_partitions_max: int = setting(
-        "oncelog.transaction.partitions.max", INT, "3000",
-        "The most partitions of one transaction.", between(1, 3000),
-    )  # fmt: skip
+        "oncelog.transaction.partitions.max",
+        INT,
+        "3000",
+        "The most partitions of one transaction.",
+        between(1, 3000),
+    )
     producer_ids_max: int = setting(
         "oncelog.producer.ids.max",
         INT,

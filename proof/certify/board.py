@@ -15,6 +15,7 @@ MADE = "<!-- made from certify/*/verdict.json: python -m tests.proof.certify.pag
 TITLE = "Certified: what systems on Kafka promise, and keep"
 SIGNS = {KEPT: "kept", BROKEN: "broken", SEEN: "note"}
 HEADINGS = ("system", "mode", "promises", "verdict", "seeds here", f"on {PEER}", "story", "command")
+RUN_HEADINGS = ("seed", "on", "day", "verdict", "faults", "met work", "findings")
 Verdicts = Sequence[Mapping[str, Any]]
 
 
@@ -64,10 +65,9 @@ def _table_lines(verdicts: Verdicts) -> list[str]:
     for each in verdicts:
         runs = [CertifiedRun(**run) for run in each["runs"]]
         promise = f"[{each['promise']}]({each['page']})"
-        cells = (
-            f"{each['system']} {each['version']}", each["mode"], promise, each["verdict"],
-            tally(runs, OURS), tally(runs, PEER), story(each) or "-", f"`{each['command']}`",
-        )  # fmt: skip
+        tallies = [tally(runs, cluster) for cluster in (OURS, PEER)]
+        words = [*tallies, story(each) or "-", f"`{each['command']}`"]
+        cells = [_system(each), each["mode"], promise, each["verdict"], *words]
         lines.append(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |")
     return lines
 
@@ -75,49 +75,51 @@ def _table_lines(verdicts: Verdicts) -> list[str]:
 def board_page(verdicts: Verdicts) -> str:
     """Return the HTML page."""
     links = [element("a", each["recipe"], href=f"#{each['recipe']}") for each in verdicts]
-    main = element(
-        "main", element("h1", TITLE),
-        [_table(version, alike) for version, alike in by_version(verdicts)],
-        [_part(each) for each in verdicts],
-        id="content", tabindex="-1",
-    )  # fmt: skip
+    tables = [_table(version, alike) for version, alike in by_version(verdicts)]
+    parts = [_part(each) for each in verdicts]
+    main = element("main", element("h1", TITLE), tables, parts, id="content", tabindex="-1")
     return document("Certified", masthead("certified", links), main, *own_style())
 
 
 def _table(version: str, verdicts: Verdicts) -> Child:
-    rows = [
-        (
-            element("a", f"{each['system']} {each['version']}", href=f"#{each['recipe']}"),
-            each["mode"], each["promise"], _sign(each["verdict"]), _tally(each, OURS),
-            _tally(each, PEER),
-        )
-        for each in verdicts
-    ]  # fmt: skip
+    rows = [_row(each) for each in verdicts]
     title = f"With oncelog {version}"
     return section(f"oncelog-{version}", title, table(title, HEADINGS[:-2], rows))
 
 
+def _row(each: Mapping[str, Any]) -> Sequence[Child]:
+    name = element("a", _system(each), href=f"#{each['recipe']}")
+    tallies = [_tally(each, cluster) for cluster in (OURS, PEER)]
+    return name, each["mode"], each["promise"], _sign(each["verdict"]), *tallies
+
+
 def _part(each: Mapping[str, Any]) -> Child:
     runs = [CertifiedRun(**run) for run in each["runs"]]
-    rows = [
-        (run.seed, run.cluster, run.on, f"{run.verdict}: {run.why}", len(run.faults), run.met,
-         ", ".join(run.findings) or "none") for run in runs
-    ]  # fmt: skip
+    rows = [_run_row(run) for run in runs]
     told = next((run.story for run in runs if run.story), ())
     lines = [joined(line, Html("\n")) for line in told]
     pairs: list[tuple[str, Child]] = [
-        ("verdict", _sign(each["verdict"])), ("mode", each["mode"]),
-        ("promises", link(each["page"], each["promise"])), ("machine", each["machine"]),
+        ("verdict", _sign(each["verdict"])),
+        ("mode", each["mode"]),
+        ("promises", link(each["page"], each["promise"])),
+        ("machine", each["machine"]),
         ("oncelog", each["versions"]["oncelog"]),
         ("second reading", each["second_reading"] or "none"),
         ("again", element("code", each["command"])),
-    ]  # fmt: skip
-    return section(
-        each["recipe"], f"{each['system']} {each['version']}", facts(pairs),
-        element("p", story(each)),
-        element("div", element("pre", lines), class_="wide", tabindex="0") if told else None,
-        table("Runs", ("seed", "on", "day", "verdict", "faults", "met work", "findings"), rows),
-    )  # fmt: skip
+    ]
+    record = element("div", element("pre", lines), class_="wide", tabindex="0") if told else None
+    words = facts(pairs), element("p", story(each)), record
+    return section(each["recipe"], _system(each), *words, table("Runs", RUN_HEADINGS, rows))
+
+
+def _run_row(run: CertifiedRun) -> Sequence[Child]:
+    findings = ", ".join(run.findings) or "none"
+    why = f"{run.verdict}: {run.why}"
+    return run.seed, run.cluster, run.on, why, len(run.faults), run.met, findings
+
+
+def _system(each: Mapping[str, Any]) -> str:
+    return f"{each['system']} {each['version']}"
 
 
 def _sign(verdict: str) -> Child:

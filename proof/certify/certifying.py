@@ -177,29 +177,32 @@ def _one(
         stack.callback(shutil.rmtree, name, ignore_errors=True)
         own = run_name(recipe.name, seed)
         stack.enter_context(deleted_behind(bootstrap, own, say))
-        places = {
-            **environment.places, "recipe": str(recipe.folder), "state": str(name), "run": own
-        }  # fmt: skip
+        here = {"recipe": str(recipe.folder), "state": str(name), "run": own}
+        places = {**environment.places, **here}
         values = _filled_settings(recipe, places, environment)
         if bootstrap:  # what others have left in its topics is not its input
             values |= {"outputs": (f"{own}-out",), **values, "inputs": (f"{own}-in",)}
-        settings = recipe.settings(
-            [word for part in recipe.command for word in _filled(part, places, environment.java)],
-            **values, seed=seed, seconds=seconds, bootstrap=bootstrap,
-        )  # fmt: skip
+        parts = [_filled(part, places, environment.java) for part in recipe.command]
+        values |= {"seed": seed, "seconds": seconds, "bootstrap": bootstrap}
+        settings = recipe.settings([word for part in parts for word in part], **values)
         try:
             outcome = Run(settings, None, say).go()
         except Failure as problem:  # it never worked, or something of ours did not
             why = str(problem).splitlines()[0].replace(str(name), "{state}")
             return CertifiedRun(
-                seed=seed, cluster=cluster, on=on, fault_seconds=seconds, is_kept=None,
-                verdict=NO_RUN, why=why,
+                seed=seed,
+                cluster=cluster,
+                on=on,
+                fault_seconds=seconds,
+                is_kept=None,
+                verdict=NO_RUN,
+                why=why,
                 seconds=round(time.monotonic() - begun_s, 1),
-            )  # fmt: skip
+            )
+        fields, uses = outcome.as_fields(), recipe.uses
         run = certified_run(
-            recipe.promise, outcome.as_fields(), cluster=cluster, on=on, fault_seconds=seconds,
-            uses=recipe.uses,
-        )  # fmt: skip
+            recipe.promise, fields, cluster=cluster, on=on, fault_seconds=seconds, uses=uses
+        )
         smallest = _smallest(outcome, say) if shrink and run.is_kept is False else ""
     return replace(run, smallest=smallest)
 
