@@ -5,7 +5,7 @@ slices of their event loop: runtime/sliced_work.py says how, and why.
 """
 
 from collections.abc import Callable, Generator, Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 Item = TypeVar("Item")
@@ -47,6 +47,15 @@ def made(
         if len(results) % at_a_step == 0:
             yield
     return results
+
+
+def begin_steps(steps: Steps[Any]) -> tuple[bool, Any]:
+    """Run the first step: return (True, the result) if it is the only one, else (False, steps)."""
+    try:
+        next(steps)
+    except StopIteration as end:
+        return True, end.value
+    return False, steps
 
 
 def run_to_end(steps: Steps[Result]) -> Result:

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterable, Iterator
 from inspect import iscoroutine
 from typing import Any, TypeVar
 
-from ...runtime.steps import StepCounter, Steps
+from ...runtime.steps import StepCounter, Steps, begin_steps
 from ...wire.framing import RequestHeader
 from ...wire.identifiers import TopicPartition
 from ...wire.messages.apis import API_NAMES
-from ..listener.dispatch import Decide, RequestContext, begin_steps
+from ..listener.dispatch import Decide, RequestContext
 from ..partitions.awaited_leaders import WAIT_MS_MAX
 from ..partitions.replica_manager import ReplicaManager
 

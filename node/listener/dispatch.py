@@ -3,7 +3,7 @@
 A handler gets the connection's context, the header, and the body, and returns one of four things:
   a list of buffers      the body of the answer: the fast path, without another object
   a `PendingAnswer`      the answer comes later, through a callback; the connection keeps the order
-  a coroutine            for slow administration; it returns what a handler returns
+  a coroutine            for what waits, or takes several turns; it returns one of the others
   None                   there is no answer (a produce with acks=0)
 It may raise `CloseConnection`. A KafkaError, or any unexpected exception, becomes the answer of the
 row's `on_error`: only this file turns exceptions into error codes.
@@ -19,8 +19,9 @@ from inspect import iscoroutine, isgenerator
 from typing import Any, NamedTuple, TypeVar, cast
 
 from ...coordinator.transactions.connection_fence import StaleConnection
+from ...runtime.first_step import first_step, in_task
 from ...runtime.rate_limited_log import LimitedLog
-from ...runtime.steps import Result, Steps, run_to_end
+from ...runtime.steps import Steps
 from ...wire.errors import InvalidRequest, KafkaError, UnknownServerError
 from ...wire.framing import (
     Buffer,
@@ -83,6 +84,9 @@ Decide = Callable[
 AnswerBytes = Callable[[RequestContext, Request], Steps[int]]
 
 Begin = Callable[[RequestContext, RequestHeader, Request], PendingAnswer | None]
+Proceed = Callable[
+    [RequestContext, RequestHeader, Request, Place | None], Coroutine[Any, Any, Outcome]
+]
 
 
 def control_api(
@@ -98,137 +102,124 @@ def control_api(
     """Return a row for an API of the control plane, with messages of the codec library.
 
     decide: (context, header, request) -> the fields of the answer, or a coroutine of them, or
-    steps (`runtime.steps`). Steps that end before their second slice are answered at once, others
-    continue in slices, as do decoding a large request and encoding a long answer. A coroutine may
-    wait for replicas or the controller, and may return steps that build the answer.
+    steps (`runtime.steps`). A coroutine may wait for replicas or the controller, and may return
+    steps that build the answer.
     on_error: (request, error) -> the fields of the error answer, in Kafka's shape.
     rights: see `Api`. With an authorizer they are checked here, before anything else.
     begin: is called before `decide` for a request that is not large. It encodes its own answer,
     without a task or a turn of the loop; None leaves the request to `decide`.
     answer_bytes: (context, request) -> steps of the memory that building the answer takes, for an
     answer that can be large for a small request (`large_answers`).
-    """
 
-    def handle(context: RequestContext, header: RequestHeader, body: memoryview) -> Any:
+    The steps of the rights, of the size, of the decision and of the encoding run one after the
+    other. They see the state of their own moment, and nothing but the request and the rights of its
+    client at its beginning is held from one to the next.
+    """
+    name = API_NAMES[key]
+
+    async def proceed(
+        context: RequestContext, header: RequestHeader, request: Request, place: Place | None
+    ) -> Outcome:
+        work, version, size_bytes = context.broker.work, header.api_version, 0
         values: Any
-        if len(body) > BODY_AT_ONCE_BYTES_MAX:
-            return handle_large(context, header, body)
-        version = header.api_version
-        request = control.decode_request(key, version, body)
-        decides = decide
-        if context.broker.authorizer is not None:
-            verdict = run_to_end(judge(rights or (), context.access, context.broker.state, request))
-            if not verdict.is_whole:
-                decides = DecisionInPart(verdict, decide, on_error, name=API_NAMES[key]).decide
-        if answer_bytes is not None:
-            is_done, sizing = begin_steps(answer_bytes(context, request))
-            if not is_done or sizing > WAITS_BEYOND_BYTES:
-                return answer_in_turn(context, header, request, sizing, decides)
         try:
-            if begin is not None and decides is decide:
+            decides = decide
+            if context.broker.authorizer is not None:
+                judging = judge(rights or (), context.access, context.broker.state, request)
+                verdict = await work.finish(name, judging)
+                if not verdict.is_whole:
+                    decides = DecisionInPart(verdict, decide, on_error, name=name).decide
+            if answer_bytes is not None:
+                size_bytes = await work.finish(name, answer_bytes(context, request))
+                if size_bytes > REFUSED_BEYOND_BYTES:  # mostly names that are repeated
+                    raise InvalidRequest("The answer would be too large. Ask for less at a time.")
+            if begin is not None and place is None and decides is decide:
                 pending = begin(context, header, request)
                 if pending is not None:
                     return pending
             values = decides(context, header, request)
+            if iscoroutine(values):
+                values = await (in_task(values) if place is None else place.decided(values))
+                await work.share.room()
+        except KafkaError as error:
+            values = on_error(request, error)
+        if size_bytes <= WAITS_BEYOND_BYTES:
+            return await build(context, request, values, version)
+        async with context.broker.large_answers.turn(context, context.budget, size_bytes):
+            return await build(context, request, values, version)
+
+    async def build(
+        context: RequestContext, request: Request, values: Any, version: int
+    ) -> list[Buffer]:
+        """Encode an answer; its memory may have to wait, so a decision does not wait for that."""
+        work = context.broker.work
+        try:
             if isgenerator(values):
-                is_done, values = begin_steps(cast("Steps[Response]", values))
-                if not is_done:
-                    return finish(context, request, run(context, values), version)
-            elif iscoroutine(values):
-                return finish(context, request, values, version)
+                values = await work.finish(name, cast("Steps[Response]", values))
         except KafkaError as error:
             values = on_error(request, error)
         encoded = control.encode_short_response(key, version, values)
-        return encode_large(context, values, version) if encoded is None else [encoded]
-
-    async def finish(
-        context: RequestContext, request: Any, values: Awaitable[Any], version: int
-    ) -> list[Buffer]:
-        try:
-            known: Any = await values
-            if isgenerator(known):
-                steps = cast("Steps[Response]", known)
-                known = await context.broker.work.finish(API_NAMES[key], steps)
-        except KafkaError as error:
-            known = on_error(request, error)
-        await context.broker.work.share.room()
-        encoded = control.encode_short_response(key, version, known)
-        return await encode_large(context, known, version) if encoded is None else [encoded]
-
-    async def encode_large(context: RequestContext, values: Any, version: int) -> list[Buffer]:
-        return [await run(context, control.encode_response_steps(key, version, values))]
-
-    async def answer_in_turn(
-        context: RequestContext,
-        header: RequestHeader,
-        request: Any,
-        sizing: int | Steps[int],
-        decides: Decide[Request, Response],
-        place: Place | None = None,
-    ) -> list[Buffer]:
-        """Build a large answer in its turn.
-
-        A decision of the controller or of replicas is awaited before the turn, so that it does not
-        delay other answers.
-        """
-        size_bytes = sizing if isinstance(sizing, int) else await run(context, sizing)
-        values: Any
-        try:
-            if size_bytes > REFUSED_BEYOND_BYTES:  # mostly names that are repeated
-                raise InvalidRequest("The answer would be too large. Ask for less at a time.")
-            values = decides(context, header, request)
-            if iscoroutine(values):
-                values = await (values if place is None else place.decided(values))
-        except KafkaError as error:
-            values = on_error(request, error)
-        async with context.broker.large_answers.turn(context, context.budget, size_bytes):
-            try:
-                if isgenerator(values):
-                    values = await run(context, cast("Steps[Response]", values))
-            except KafkaError as error:
-                values = on_error(request, error)
-            return await encode_large(context, values, header.api_version)
-
-    async def handle_large(
-        context: RequestContext, header: RequestHeader, body: memoryview
-    ) -> list[Buffer]:
-        async with large_requests.turn(context, len(body)) as place:
-            decoding = control.decode_request_steps(key, header.api_version, body)
-            request = await run(context, decoding)
-            decides = decide
-            if context.broker.authorizer is not None:
-                judging = judge(rights or (), context.access, context.broker.state, request)
-                try:
-                    verdict = await run(context, judging)
-                except KafkaError as error:
-                    return await encode_large(context, on_error(request, error), header.api_version)
-                if not verdict.is_whole:
-                    decides = DecisionInPart(verdict, decide, on_error, name=API_NAMES[key]).decide
-            sizing = 0 if answer_bytes is None else answer_bytes(context, request)
-            return await answer_in_turn(context, header, request, sizing, decides, place)
-
-    def run(context: RequestContext, steps: Steps[Result]) -> "asyncio.Future[Result]":
-        return context.broker.work.run(API_NAMES[key], steps)
+        if encoded is None:
+            encoded = await work.run(name, control.encode_response_steps(key, version, values))
+        return [encoded]
 
     def answer_error(
         context: RequestContext, header: RequestHeader, body: memoryview, error: KafkaError
     ) -> list[Buffer]:
         if len(body) > BODY_AT_ONCE_BYTES_MAX:  # a refusal is handled above
-            raise CloseConnection(f"{API_NAMES[key]} failed: {error}")
+            raise CloseConnection(f"{name} failed: {error}")
         request = control.decode_request(key, header.api_version, body)
         return [control.encode_response(key, header.api_version, on_error(request, error))]
 
+    return Api(key, *versions, _decoding(key, proceed), answer_error, rights=rights)
+
+
+def waiting_api(
+    key: "api_keys.ApiKey[Request, Any]",
+    versions: tuple[int, int],
+    decide: Callable[[RequestContext, RequestHeader, Request], Outcome],
+    on_error: ErrorHandler,
+    *,
+    rights: Rights,
+) -> Api:
+    """Return a row for an API whose decision encodes the answer itself, at once or later.
+
+    rights: those that refuse a whole request, or nothing of it.
+    """
+
+    async def proceed(
+        context: RequestContext, header: RequestHeader, request: Request, _: Place | None
+    ) -> Outcome:
+        if context.broker.authorizer is not None:
+            judging = judge(rights, context.access, context.broker.state, request)
+            await context.broker.work.finish(API_NAMES[key], judging)
+        return decide(context, header, request)
+
+    return Api(key, *versions, _decoding(key, proceed), on_error, rights=rights)
+
+
+def _decoding(key: "api_keys.ApiKey[Request, Any]", proceed: Proceed[Request]) -> Handler:
+    """Return a handler that decodes a request and proceeds with it; a large one has its turn.
+
+    What needs no wait is done in the first step, without a task.
+    """
     large_requests = LargeRequests()
-    return Api(key, *versions, handle, answer_error, rights=rights)
 
+    def handle(context: RequestContext, header: RequestHeader, body: memoryview) -> Any:
+        if len(body) > BODY_AT_ONCE_BYTES_MAX:
+            return decode_in_turn(context, header, body)
+        request = control.decode_request(key, header.api_version, body)
+        return first_step(proceed(context, header, request, None))
 
-def begin_steps(steps: Steps[Any]) -> tuple[bool, Any]:
-    """Begin steps: return (True, the result) if they end at once, else (False, the steps)."""
-    try:
-        next(steps)
-    except StopIteration as end:
-        return True, end.value
-    return False, steps
+    async def decode_in_turn(
+        context: RequestContext, header: RequestHeader, body: memoryview
+    ) -> Outcome:
+        async with large_requests.turn(context, len(body)) as place:
+            decoding = control.decode_request_steps(key, header.api_version, body)
+            request = await context.broker.work.run(API_NAMES[key], decoding)
+            return await proceed(context, header, request, place)
+
+    return handle
 
 
 def _end(task: "asyncio.Task[None]") -> None:
@@ -353,8 +344,10 @@ class Dispatcher:
             except CloseConnection as reason:
                 pending.abort(str(reason))
                 return
-            assert not isinstance(outcome, PendingAnswer)
-            pending.complete(outcome)
+            if isinstance(outcome, PendingAnswer):
+                pending.follow(outcome)
+            else:
+                pending.complete(outcome)
 
         task = asyncio.get_running_loop().create_task(run())
         if api.ends_with_client:

@@ -56,6 +56,26 @@ class PendingAnswer:
         self.close_reason = reason
         self.complete(body)
 
+    def follow(self, other: "PendingAnswer") -> None:
+        """Complete as another answer does, which nothing else has bound or notified."""
+        if not other.is_done:  # its time counts even if the client is gone
+            other.finish, self.finish = self.finish, None
+        if self.is_abandoned:
+            other.abandon()
+            return
+        self.on_abandon = other.abandon
+
+        def complete() -> None:
+            if other.close_reason is None:
+                self.complete(other.buffers)
+            else:
+                self.abort(other.close_reason, other.buffers)
+
+        if other.is_done:
+            complete()
+        else:
+            other.notify(complete)
+
     def fail(
         self, error: Exception, refuse: Callable[[KafkaError], "list[Buffer] | PendingAnswer"]
     ) -> None:

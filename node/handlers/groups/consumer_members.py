@@ -46,7 +46,7 @@ from ....wire.features import GROUP_VERSION
 from ....wire.framing import Buffer, RequestHeader
 from ....wire.messages import api_keys, control, requests, responses
 from ....wire.primitives import encode_string
-from ...listener.dispatch import Api, RequestContext, control_api
+from ...listener.dispatch import Api, RequestContext, control_api, waiting_api
 from ...listener.large_answers import ENTRY_BYTES
 from ...listener.pending_answer import PendingAnswer
 from ...security.access import Access
@@ -54,7 +54,6 @@ from ...security.rights import OfAnswer, on_each_name, on_each_topic, on_group
 from ...services import BrokerServices
 from ..answers import code_and_message, completing, of_each
 from ..metadata.cluster import NOT_ASKED, operations_on
-from .members import decoding_in_slices
 
 if TYPE_CHECKING:
     _Member = responses.ConsumerGroupDescribe.Member
@@ -405,15 +404,11 @@ def _topics_of(group: Any) -> Iterator[str]:
 
 def apis() -> tuple[Api, ...]:
     """Return the rows of this file."""
-    heartbeat = decoding_in_slices(
-        api_keys.CONSUMER_GROUP_HEARTBEAT, consumer_group_heartbeat, HEARTBEAT_RIGHTS
-    )
     return (
-        Api(
+        waiting_api(
             api_keys.CONSUMER_GROUP_HEARTBEAT,
-            0,
-            1,
-            heartbeat,
+            (0, 1),
+            consumer_group_heartbeat,
             _heartbeat_error,
             rights=HEARTBEAT_RIGHTS,
         ),

@@ -13,7 +13,7 @@ restarts when the group is loaded.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 from uuid import uuid4
@@ -28,7 +28,7 @@ from ....coordinator.groups.group_messages import (
     SyncAnswer,
     SyncRequest,
 )
-from ....runtime.steps import Steps, run_to_end
+from ....runtime.steps import Steps
 from ....wire.acls import AclOperation
 from ....wire.errors import (
     CoordinatorLoadInProgress,
@@ -42,20 +42,10 @@ from ....wire.errors import (
 )
 from ....wire.framing import Buffer, RequestHeader
 from ....wire.messages import api_keys, control, requests, responses
-from ....wire.messages.apis import API_NAMES
 from ....wire.primitives import STRING_BYTES_MAX
-from ...listener.dispatch import (
-    BODY_AT_ONCE_BYTES_MAX,
-    Api,
-    CloseConnection,
-    Handler,
-    Request,
-    RequestContext,
-    control_api,
-)
-from ...listener.large_requests import LargeRequests
+from ...listener.dispatch import Api, RequestContext, control_api, waiting_api
 from ...listener.pending_answer import PendingAnswer
-from ...security.rights import Rights, judge, on_group
+from ...security.rights import on_group
 from ...services import BrokerServices
 from ..answers import code_only, completing
 
@@ -69,48 +59,6 @@ PROTOCOLS_MAX = 1_000  # of one member
 ASSIGNMENTS_MAX = 10_000  # of one group
 LEAVING_A_STEP = 50
 BROKEN_ANSWER = ErrorCode.UNKNOWN_SERVER_ERROR  # in place of an answer that cannot be encoded
-_Proceed = Callable[[RequestContext, RequestHeader, Request], list[Buffer] | PendingAnswer]
-
-
-def decoding_in_slices(
-    key: "api_keys.ApiKey[Request, Any]", proceed: _Proceed[Request], rights: Rights
-) -> Handler:
-    """Return a handler that decodes requests with long arrays in slices.
-
-    rights: those that refuse a whole request, or nothing of it.
-    """
-    large_requests = LargeRequests()
-
-    def handle(context: RequestContext, header: RequestHeader, body: memoryview) -> Any:
-        if len(body) > BODY_AT_ONCE_BYTES_MAX:
-            return handle_large(context, header, body)
-        request = control.decode_request(key, header.api_version, body)
-        if context.broker.authorizer is not None:
-            run_to_end(judge(rights, context.access, context.broker.state, request))
-        return proceed(context, header, request)
-
-    async def handle_large(
-        context: RequestContext, header: RequestHeader, body: memoryview
-    ) -> list[Buffer] | None:
-        async with large_requests.turn(context, len(body)):
-            steps = control.decode_request_steps(key, header.api_version, body)
-            request = await context.broker.work.run(API_NAMES[key], steps)
-            if context.broker.authorizer is not None:
-                judging = judge(rights, context.access, context.broker.state, request)
-                await context.broker.work.run(API_NAMES[key], judging)
-            outcome = proceed(context, header, request)
-            del request
-        if not isinstance(outcome, PendingAnswer):
-            return outcome
-        if not outcome.is_done:
-            done = asyncio.Event()
-            outcome.notify(done.set)
-            await done.wait()
-        if outcome.close_reason is not None:
-            raise CloseConnection(outcome.close_reason)
-        return outcome.buffers
-
-    return handle
 
 
 def join_group(
@@ -382,11 +330,9 @@ def _check_group_id(group_id: str) -> None:
 def apis() -> tuple[Api, ...]:
     """Return the rows of this file."""
     rights = (on_group(AclOperation.READ),)
-    join = decoding_in_slices(api_keys.JOIN_GROUP, join_group, rights)
-    sync = decoding_in_slices(api_keys.SYNC_GROUP, sync_group, rights)
     return (
-        Api(api_keys.JOIN_GROUP, 0, 9, join, _join_error, rights=rights),
+        waiting_api(api_keys.JOIN_GROUP, (0, 9), join_group, _join_error, rights=rights),
         control_api(api_keys.HEARTBEAT, (0, 4), heartbeat, code_only, rights=rights),
         control_api(api_keys.LEAVE_GROUP, (0, 5), leave_group, code_only, rights=rights),
-        Api(api_keys.SYNC_GROUP, 0, 5, sync, _sync_error, rights=rights),
+        waiting_api(api_keys.SYNC_GROUP, (0, 5), sync_group, _sync_error, rights=rights),
     )

@@ -123,10 +123,10 @@ def fill(broker: FakeBroker) -> None:
     for number in range(400):
         credential = ScramCredential(b"s", b"k", b"k", 4_096)
         broker.services.state.put_scram_credential(f"user-{number}", 1, credential)
-    state = SimpleNamespace(value="Empty")
+    kind = SimpleNamespace(value="Classic")
     table = {
         f"group-{number}": SimpleNamespace(
-            group_id=f"group-{number}", protocol_type="consumer", state=state
+            group_id=f"group-{number}", protocol_type="consumer", state_name="Empty", type=kind
         )
         for number in range(400)
     }

@@ -1,0 +1,59 @@
+"""The first step of a coroutine, which needs no task.
+
+Most requests are answered without a wait. A task for each would cost some microseconds and a turn
+of the event loop, so a coroutine runs up to its first wait in the call that creates it, and only a
+coroutine that waits gets a task, for the rest.
+"""
+
+import types
+from collections.abc import Coroutine, Generator
+from typing import Any
+
+from .steps import Result
+
+
+def first_step(coroutine: Coroutine[Any, Any, Result]) -> Result | Coroutine[Any, Any, Result]:
+    """Run a coroutine up to its first wait; return its result, or a coroutine of the rest.
+
+    A first step has no task. Time limits of asyncio need one: see `in_task`.
+    """
+    try:
+        awaited = coroutine.send(None)
+    except StopIteration as end:
+        return end.value
+    return _rest(coroutine, awaited)
+
+
+async def in_task(coroutine: Coroutine[Any, Any, Result]) -> Result:
+    """Await a coroutine that needs a task, in a first step or later."""
+    try:
+        await _next_turn()
+    except BaseException:
+        coroutine.close()
+        raise
+    return await coroutine
+
+
+@types.coroutine
+def _next_turn() -> Generator[None, None, None]:
+    yield  # as asyncio.sleep(0)
+
+
+async def _rest(coroutine: Coroutine[Any, Any, Result], awaited: Any) -> Result:
+    return await _continued(coroutine, awaited)
+
+
+@types.coroutine
+def _continued(coroutine: Coroutine[Any, Any, Result], awaited: Any) -> Generator[Any, Any, Result]:
+    try:
+        if awaited is None:  # a wait for a later turn, in which the task has begun
+            awaited = coroutine.send(None)
+        while True:
+            try:
+                value = yield awaited
+            except BaseException as error:  # the coroutine handles what ends its wait
+                awaited = coroutine.throw(error)
+            else:
+                awaited = coroutine.send(value)
+    except StopIteration as end:
+        return end.value

@@ -1,0 +1,45 @@
+"""An answer that follows another one, which a handler returned after a wait."""
+
+from oncelog.node.listener.pending_answer import PendingAnswer
+
+
+def test_following_answer_completes_with_the_other() -> None:
+    outer, inner = PendingAnswer(), PendingAnswer()
+    outer.follow(inner)
+    inner.complete([b"body"])
+    assert outer.buffers == [b"body"]
+
+
+def test_following_answer_takes_a_complete_one_at_once() -> None:
+    outer, inner = PendingAnswer(), PendingAnswer()
+    inner.abort("gone", [b"last"])
+    outer.follow(inner)
+    assert (outer.close_reason, outer.buffers) == ("gone", [b"last"])
+
+
+def test_abandoning_a_following_answer_abandons_the_other() -> None:
+    abandoned: list[str] = []
+    outer, inner = PendingAnswer(), PendingAnswer(lambda: abandoned.append("inner"))
+    outer.follow(inner)
+    outer.abandon()
+    assert abandoned == ["inner"] and inner.is_abandoned
+
+
+def test_abandoned_answer_abandons_the_one_it_would_follow() -> None:
+    outer, inner = PendingAnswer(), PendingAnswer()
+    outer.abandon()
+    outer.follow(inner)
+    assert inner.is_abandoned
+
+
+def test_last_change_to_a_following_answer_is_made_once() -> None:
+    """The change counts the time of the request, also when its client is gone meanwhile."""
+    for is_abandoned in (False, True):
+        outer, inner, changes = PendingAnswer(), PendingAnswer(), list[object]()
+        outer.finish = lambda body, changes=changes: [*body, str(changes.append(1)).encode()]
+        outer.follow(inner)
+        if is_abandoned:
+            outer.abandon()
+        inner.complete([b"body"])
+        assert changes == [1]
+        assert outer.buffers == (None if is_abandoned else [b"body", b"None"])
