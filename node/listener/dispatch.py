@@ -16,7 +16,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import partial
 from inspect import iscoroutine, isgenerator
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from ...coordinator.transactions.connection_fence import StaleConnection
 from ...runtime.first_step import first_step, in_task
@@ -152,16 +152,12 @@ def control_api(
         context: RequestContext, request: Request, values: Any, version: int
     ) -> list[Buffer]:
         """Encode an answer; its memory may have to wait, so a decision does not wait for that."""
-        work = context.broker.work
         try:
             if isgenerator(values):
-                values = await work.finish(name, cast("Steps[Response]", values))
+                values = await context.broker.work.finish(name, cast("Steps[Response]", values))
         except KafkaError as error:
             values = on_error(request, error)
-        encoded = control.encode_short_response(key, version, values)
-        if encoded is None:
-            encoded = await work.run(name, control.encode_response_steps(key, version, values))
-        return [encoded]
+        return [await encoded(context, key, version, values)]
 
     def answer_error(
         context: RequestContext, header: RequestHeader, body: memoryview, error: KafkaError
@@ -171,7 +167,7 @@ def control_api(
         request = control.decode_request(key, header.api_version, body)
         return [control.encode_response(key, header.api_version, on_error(request, error))]
 
-    return Api(key, *versions, _decoding(key, proceed), answer_error, rights=rights)
+    return Api(key, *versions, partial(Decoding(key).then, proceed), answer_error, rights=rights)
 
 
 def waiting_api(
@@ -195,31 +191,46 @@ def waiting_api(
             await context.broker.work.finish(API_NAMES[key], judging)
         return decide(context, header, request)
 
-    return Api(key, *versions, _decoding(key, proceed), on_error, rights=rights)
+    return Api(key, *versions, partial(Decoding(key).then, proceed), on_error, rights=rights)
 
 
-def _decoding(key: "api_keys.ApiKey[Request, Any]", proceed: Proceed[Request]) -> Handler:
-    """Return a handler that decodes a request and proceeds with it; a large one has its turn.
+class Decoding(Generic[Request]):
+    """The decoding of the requests of one API; a large request has its turn."""
 
-    What needs no wait is done in the first step, without a task.
-    """
-    large_requests = LargeRequests()
+    def __init__(self, key: "api_keys.ApiKey[Request, Any]") -> None:
+        self._key = key
+        self._large_requests = LargeRequests()
 
-    def handle(context: RequestContext, header: RequestHeader, body: memoryview) -> Any:
-        if len(body) > BODY_AT_ONCE_BYTES_MAX:
-            return decode_in_turn(context, header, body)
-        request = control.decode_request(key, header.api_version, body)
-        return first_step(proceed(context, header, request, None))
+    def then(self, proceed: Proceed[Request], *request: Any) -> Any:
+        """Decode a request and proceed with it; return what `Handler` says."""
+        return first_step(self._then(proceed, *request))
 
-    async def decode_in_turn(
-        context: RequestContext, header: RequestHeader, body: memoryview
+    async def _then(
+        self,
+        proceed: Proceed[Request],
+        context: RequestContext,
+        header: RequestHeader,
+        body: memoryview,
     ) -> Outcome:
-        async with large_requests.turn(context, len(body)) as place:
-            decoding = control.decode_request_steps(key, header.api_version, body)
+        key, version = self._key, header.api_version
+        if len(body) <= BODY_AT_ONCE_BYTES_MAX:
+            request = control.decode_request(key, version, body)
+            return await proceed(context, header, request, None)
+        async with self._large_requests.turn(context, len(body)) as place:
+            decoding = control.decode_request_steps(key, version, body)
             request = await context.broker.work.run(API_NAMES[key], decoding)
             return await proceed(context, header, request, place)
 
-    return handle
+
+async def encoded(
+    context: RequestContext, key: "api_keys.ApiKey[Any, Response]", version: int, values: Response
+) -> bytes:
+    """Encode an answer, a long one in slices."""
+    answer = control.encode_short_response(key, version, values)
+    if answer is not None:
+        return answer
+    steps = control.encode_response_steps(key, version, values)
+    return await context.broker.work.run(API_NAMES[key], steps)
 
 
 def _end(task: "asyncio.Task[None]") -> None:

@@ -13,13 +13,16 @@ Against Kafka: a topic that the request itself creates is usually in the answer 
 decision takes milliseconds; if not, the error is LEADER_NOT_AVAILABLE, which all clients retry.
 """
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ....coordinator.metadata.cluster_model import Topic
 from ....coordinator.metadata.cluster_state import ClusterState
 from ....coordinator.metadata.topic_names import why_invalid
-from ....runtime.steps import StepCounter, Steps, made, run_to_end
+from ....runtime.first_step import in_task
+from ....runtime.steps import StepCounter, Steps, made
 from ....wire.acls import AclOperation, ResourceType
 from ....wire.errors import ErrorCode, InvalidRequest, KafkaError
 from ....wire.framing import RequestHeader
@@ -29,9 +32,11 @@ from ...listener.dispatch import (
     BODY_AT_ONCE_BYTES_MAX,
     Api,
     CloseConnection,
+    Decoding,
     RequestContext,
+    encoded,
 )
-from ...listener.large_requests import LargeRequests, Nobody, RequestConnection
+from ...listener.large_requests import Nobody, Place, RequestConnection
 from ...security.access import Access
 from ...security.rights import ByHandler
 from ...services import BrokerServices
@@ -44,6 +49,7 @@ from .topic_entries import PARTITIONS_PER_STEP, ZERO_ID, denied_topic, missing_t
 CACHED_QUESTION_BYTES_MAX = 4096
 CACHED_ANSWERS_BYTES_MAX = 4 * 1024 * 1024
 ENTRIES_AT_ONCE_MAX = 200  # about 2 ms
+NO_ERRORS: Mapping[str, int] = MappingProxyType({})
 Key = tuple[int, bytes, str, object]  # version, request, listener, principal and host
 
 
@@ -56,7 +62,7 @@ class MetadataAnswers:
         self._cached_bytes = 0
         self._cached_at = (-1, -1, -1)
         self._shared: SharedAnswers[bytes] | None = None  # its moment is that of the broker
-        self._large_requests = LargeRequests()
+        self._decoding = Decoding(api_keys.METADATA)
 
     def handle(
         self, context: RequestContext, header: RequestHeader, body: memoryview
@@ -86,62 +92,53 @@ class MetadataAnswers:
             key = (version, bytes(body), context.listener, asker)
         if key in self._cached:
             return [self._cached[key]]
-        if len(body) > BODY_AT_ONCE_BYTES_MAX:
-            return self._decode_and_answer(context, version, body)
-        request = control.decode_request(api_keys.METADATA, version, body)
-        return self._answer(run_to_end(_question(context, version, request)), key)
+        return self._decoding.then(partial(self._answer, key), context, header, body)
 
-    async def _decode_and_answer(
-        self, context: RequestContext, version: int, body: memoryview
+    async def _answer(
+        self,
+        key: Key | None,
+        context: RequestContext,
+        header: RequestHeader,
+        request: "requests.MetadataRequest",
+        _: Place | None,
     ) -> list[Any]:
-        work = context.broker.work
-        async with self._large_requests.turn(context, len(body)):
-            decoding = control.decode_request_steps(api_keys.METADATA, version, body)
-            request = await work.run("Metadata", decoding)
-            try:
-                question = await work.run("Metadata", _question(context, version, request))
-            except KafkaError as error:
-                refusal = _refusal(request, version, error)
-                encoding = control.encode_response_steps(api_keys.METADATA, version, refusal)
-                return [await work.run("Metadata", encoding)]
-            to_create = await work.run("Metadata", self._to_create(question))
-            return await self._create_and_answer(question, to_create)
+        """Answer a decoded request.
 
-    def _answer(
-        self, question: "_Question", key: Key | None
-    ) -> list[Any] | Coroutine[Any, Any, list[Any]]:
-        if to_create := run_to_end(self._to_create(question)):
-            return self._create_and_answer(question, to_create)
-        if _is_long(question):
-            return self._share_answer(question, key)
-        values = run_to_end(_values(question, {}))
-        answer = control.encode_response(api_keys.METADATA, question.version, values)
-        self._keep(key, answer)
+        A question holds names and ids, which are looked up again in each step, and the answer is
+        kept only if nothing has changed since it began.
+        """
+        broker, version, began_at = context.broker, header.api_version, self._cached_at
+        try:
+            asking = _question(context, version, request)
+            question = await broker.work.finish("Metadata", asking)
+        except KafkaError as error:
+            refusal = _refusal(request, version, error)
+            return [await encoded(context, api_keys.METADATA, version, refusal)]
+        to_create = await broker.work.finish("Metadata", self._to_create(question))
+        if to_create:
+            errors = await in_task(self._creation.create(broker, to_create))
+            return [await _build_in_turn(question, context, errors)]
+        if not _is_long(question):
+            answer = await _build(question)
+            self._keep(broker, key, answer, began_at)
+        elif key is None:
+            answer = await _build_in_turn(question, context)
+        else:
+            answer = await self._share_answer(question, key)
         return [answer]
 
-    async def _create_and_answer(
-        self, question: "_Question", to_create: Sequence[str]
-    ) -> list[Any]:
-        broker = question.context.broker
-        errors = await self._creation.create(broker, to_create) if to_create else {}
-        return [await _answer_in_slices(question, question.context, errors, lambda: None)]
-
-    async def _share_answer(self, question: "_Question", key: Key | None) -> list[Any]:
+    async def _share_answer(self, question: "_Question", key: Key) -> bytes:
         """Return one answer for all equal requests; it does not depend on their connections."""
-        if key is None:
-            return await self._create_and_answer(question, ())
         broker = question.context.broker
         if self._shared is None:
             self._shared = SharedAnswers(lambda: _moment(broker))
 
         async def make(computation: Computation[bytes]) -> bytes:
-            answer = await _answer_in_slices(question, Nobody(), {}, computation.begin)
-            self._forget_outdated(broker)
-            if computation.began_at == self._cached_at:
-                self._keep(key, answer)
+            answer = await _build_in_turn(question, Nobody(), begin=computation.begin)
+            self._keep(broker, key, answer, computation.began_at)
             return answer
 
-        return [await self._shared.get(key, question.context, make)]
+        return await self._shared.get(key, question.context, make)
 
     def _forget_outdated(self, broker: BrokerServices) -> None:
         now_at = _moment(broker)
@@ -150,8 +147,13 @@ class MetadataAnswers:
             self._cached_bytes = 0
             self._cached_at = now_at
 
-    def _keep(self, key: Key | None, answer: bytes) -> None:
-        if key is not None and self._cached_bytes + len(answer) <= CACHED_ANSWERS_BYTES_MAX:
+    def _keep(
+        self, broker: BrokerServices, key: Key | None, answer: bytes, began_at: Hashable
+    ) -> None:
+        """Keep an answer, unless the state has changed since its beginning."""
+        self._forget_outdated(broker)
+        has_room = self._cached_bytes + len(answer) <= CACHED_ANSWERS_BYTES_MAX
+        if key is not None and began_at == self._cached_at and has_room:
             self._cached[key] = answer
             self._cached_bytes += len(answer)
 
@@ -245,20 +247,29 @@ def _question(
     return _Question(context, version, request, list(found or names), by_id=bool(found))
 
 
-async def _answer_in_slices(
+async def _build_in_turn(
     question: _Question,
     client: RequestConnection,
-    errors: dict[str, int],
-    begin: Callable[[], None],
+    errors: Mapping[str, int] = NO_ERRORS,
+    begin: Callable[[], None] | None = None,
 ) -> bytes:
-    """Answer in steps, with the state of each partition in its step; a topic may be deleted."""
-    broker, budget = question.context.broker, question.context.budget
-    size_bytes = await broker.work.finish("Metadata", _answer_bytes(question))
-    async with broker.large_answers.turn(client, budget, size_bytes):
-        begin()
-        values = await broker.work.run("Metadata", _values(question, errors))
-        encoding = control.encode_response_steps(api_keys.METADATA, question.version, values)
-        return await broker.work.run("Metadata", encoding)
+    """Build an answer that may be large.
+
+    begin: is called before the answer reads any state.
+    """
+    context = question.context
+    size_bytes = await context.broker.work.finish("Metadata", _answer_bytes(question))
+    async with context.broker.large_answers.turn(client, context.budget, size_bytes):
+        if begin is not None:
+            begin()
+        return await _build(question, errors)
+
+
+async def _build(question: _Question, errors: Mapping[str, int] = NO_ERRORS) -> bytes:
+    """Build an answer, with the state of each partition in its step; a topic may be deleted."""
+    context = question.context
+    values = await context.broker.work.finish("Metadata", _values(question, errors))
+    return await encoded(context, api_keys.METADATA, question.version, values)
 
 
 def _answer_bytes(question: _Question) -> Steps[int]:
@@ -275,7 +286,7 @@ def _is_long(question: _Question) -> bool:
     return False
 
 
-def _values(question: _Question, errors: dict[str, int]) -> "Steps[responses.Metadata.Response]":
+def _values(question: _Question, errors: Mapping[str, int]) -> "Steps[responses.Metadata.Response]":
     context, version, request, names, _ = question
     broker = context.broker
     state = broker.state
