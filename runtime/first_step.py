@@ -6,7 +6,7 @@ coroutine that waits gets a task, for the rest.
 """
 
 import types
-from collections.abc import Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator
 from typing import Any
 
 from .steps import Result
@@ -40,20 +40,29 @@ def _next_turn() -> Generator[None, None, None]:
 
 
 async def _rest(coroutine: Coroutine[Any, Any, Result], awaited: Any) -> Result:
-    return await _continued(coroutine, awaited)
+    return await continued(coroutine, awaited)
+
+
+def _call(step: Callable[[Any], Any], value: Any) -> Any:
+    return step(value)
 
 
 @types.coroutine
-def _continued(coroutine: Coroutine[Any, Any, Result], awaited: Any) -> Generator[Any, Any, Result]:
+def continued(
+    coroutine: Coroutine[Any, Any, Result],
+    awaited: Any = None,
+    call: Callable[..., Any] = _call,
+) -> Generator[Any, Any, Result]:
+    """Run a coroutine from its present wait to its end; `call` makes each of its steps."""
     try:
-        if awaited is None:  # a wait for a later turn, in which the task has begun
-            awaited = coroutine.send(None)
+        if awaited is None:  # nothing, or a wait for a later turn, in which the task has begun
+            awaited = call(coroutine.send, None)
         while True:
             try:
                 value = yield awaited
             except BaseException as error:  # the coroutine handles what ends its wait
-                awaited = coroutine.throw(error)
+                awaited = call(coroutine.throw, error)
             else:
-                awaited = coroutine.send(value)
+                awaited = call(coroutine.send, value)
     except StopIteration as end:
         return end.value

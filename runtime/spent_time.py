@@ -5,10 +5,10 @@ that are handed to a work line while a measured part runs are measured with it: 
 is that part. Where it is None, nothing is measured.
 """
 
-import types
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine
 from typing import Any, ClassVar, Optional, ParamSpec, TypeVar
 
+from .first_step import continued
 from .steps import Result, Steps
 
 P = ParamSpec("P")
@@ -48,7 +48,7 @@ class SpentTime:
 
     async def drive(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
         """Measure a coroutine while it runs."""
-        return await self._driven(coroutine)
+        return await continued(coroutine, call=self.call)
 
     def steps(self, steps: Steps[Result]) -> Steps[Result]:
         """Measure each step."""
@@ -61,21 +61,3 @@ class SpentTime:
                 yield
         finally:
             steps.close()
-
-    @types.coroutine
-    def _driven(self, coroutine: Coroutine[Any, Any, Result]) -> Generator[Any, Any, Result]:
-        value: Any = None
-        error: BaseException | None = None
-        while True:
-            try:
-                if error is None:
-                    awaited = self.call(coroutine.send, value)
-                else:
-                    awaited = self.call(coroutine.throw, error)
-            except StopIteration as end:
-                return end.value
-            value = error = None
-            try:
-                value = yield awaited
-            except BaseException as raised:  # the coroutine handles what ends its wait
-                error = raised
