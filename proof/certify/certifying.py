@@ -85,6 +85,11 @@ def certify(
     recipe.settings(recipe.command, seconds=seconds, bootstrap=bootstrap)  # Failure: before all
     cluster = OURS if bootstrap is None else asyncio.run(cluster_kind(bootstrap))
     _runs_before(out / VERDICT, recipe)  # Failure: before anything is installed, or made in `out`
+    if recipe.refusal:
+        say(
+            f"{recipe.name}: the second reading refused the program or its promise: "
+            f"{recipe.refusal}"
+        )
     environment = install(recipe, say)
     with _alone_in(out):
         before = _runs_before(out / VERDICT, recipe)

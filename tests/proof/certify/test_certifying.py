@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from oncelog.cli import main as cli
 from oncelog.deploy.cluster.failure import Failure
 from oncelog.proof.certify import certifying, environment
 from oncelog.proof.certify.certifying import certify, parse_seeds
+from oncelog.proof.certify.reading import SecondReading
 from oncelog.proof.certify.recipe import RECIPES, all_recipes, read_recipe
 from oncelog.proof.certify.verdict import KEPT, OURS, CertifiedRun
 from oncelog.proof.prove.outputs.database import DatabaseOutputs
@@ -88,6 +90,14 @@ def test_runs_of_other_versions_machines_or_lengths_do_not_count(
     fields = certify(recipe, [3], tmp_path, seconds=seconds, resume=True, say=said.append)
     assert [run["seed"] for run in fields["runs"]] == [3]
     assert any("2 runs" in line and "do not count" in line for line in said), said
+
+
+def test_certify_says_that_a_second_reading_refused_the_program(tmp_path: Path) -> None:
+    recipe = read_recipe(RECIPES / "oncelog-transactional")
+    reading = SecondReading("2026-11-29", recipe.digest, agrees=False, note="It is another mode.")
+    said: list[str] = []
+    certify(replace(recipe, reading=reading), [], tmp_path, say=said.append)
+    assert any("second reading refused the program" in line for line in said), said
 
 
 def test_certify_into_a_file_that_is_no_verdict_leaves_it_unchanged(tmp_path: Path) -> None:
