@@ -16,13 +16,15 @@ AGAIN_S = 1.0  # a batch may come twice in a row where a fetch began within it
 def candidates(judgement: Judgement) -> list[tuple[str, str]]:
     """Return ids and their anomalies, the most telling first.
 
-    Those are outputs of aborted inputs, else ids with the fewest extra copies.
+    Those are outputs of aborted inputs, else lost ids, else ids with the fewest extra copies.
     """
     if judgement.aborted:
         return [(i, "whose transaction was aborted") for i in judgement.aborted][:STORIES_MAX]
+    if judgement.lost:
+        return [(i, "lost") for i in judgement.lost][:STORIES_MAX]
     fewest = min(judgement.doubled.values(), default=0)
     doubled = [(i, "doubled") for i, more in judgement.doubled.items() if more == fewest]
-    return (doubled or [(i, "lost") for i in judgement.lost])[:STORIES_MAX]
+    return doubled[:STORIES_MAX]
 
 
 def shortest(
