@@ -109,7 +109,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """A test that is a coroutine runs to its end in a loop of its own."""
+    """Run an async test to its end in an event loop of its own."""
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     run = uvloop.run if pyfuncitem.get_closest_marker("uvloop") else asyncio.run
@@ -130,7 +130,7 @@ async def _with_fixtures(test: pytest.Function) -> None:
 
 @pytest.fixture(scope="session")
 def kafka_as_it_comes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Return the bootstrap line of one Apache Kafka for xdist's group "kafka as it comes"."""
+    """Return the bootstrap line of one Apache Kafka with default settings, for one xdist group."""
     with KafkaPeer(tmp_path_factory.mktemp("kafka")) as peer:
         yield peer.bootstrap
 

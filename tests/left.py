@@ -6,7 +6,7 @@ import psutil
 
 
 def left_in(scratch: Path) -> list[str]:
-    """Return files there, and processes that were started with them."""
+    """Return the files in the folder, and the processes that were started with it."""
     found = [str(path) for path in scratch.iterdir()]
     for process in psutil.process_iter(["cmdline"]):
         command = " ".join(process.info["cmdline"] or [])

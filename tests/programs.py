@@ -1,4 +1,4 @@
-"""Programs that are run to their ends."""
+"""Run programs to their ends."""
 
 import subprocess
 import sys

@@ -149,7 +149,7 @@ class Unattended:
 
 
 def judge(cluster: Cluster, moment: Moment, *, version: int, is_commit: bool) -> None:
-    """Play one transaction to its moment, and check its end."""
+    """Run one transaction until the chosen moment, kill the coordinator, and check the outcome."""
     name = f"{moment.fault_point} V{version} {is_commit} {time.time_ns()}"
     timeout_ms = TIMEOUT_MS if moment.outcome == UNDECIDED else LONG_MS
     try:
@@ -196,7 +196,7 @@ def _judge(cluster: Cluster, moment: Moment, client: Unattended, *, is_commit: b
 
 
 def described(cluster: Cluster, name: str) -> str:
-    """Return the state of a transactional id, as its coordinator has it."""
+    """Return the state of a transactional id as described by its coordinator."""
 
     async def ask(admin: Admin) -> str:
         coordinator = await admin.view.broker(await admin.find_coordinator(name, 1))

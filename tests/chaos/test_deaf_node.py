@@ -1,4 +1,4 @@
-"""A node that sends but receives nothing loses its leadership to others, and it returns."""
+"""Test that a node that sends but receives nothing loses its leaderships, and rejoins later."""
 
 from pathlib import Path
 from typing import Any

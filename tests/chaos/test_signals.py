@@ -1,4 +1,4 @@
-"""Test that each command with a cluster leaves no process and no file when a signal ends it.
+"""Test that each command that starts a cluster leaves no process and no file after a signal.
 
 The signal comes at each moment of its life.
 """
@@ -123,7 +123,7 @@ def listening(scratch: Path) -> set[int]:
 
 
 class Started:
-    """A command in a session of its own, with its output in a file or a terminal."""
+    """A command in its own session, with its output in a file or a terminal."""
 
     def __init__(self, name: str, scratch: Path, folder: Path, terminal: int | None = None) -> None:
         self.name, self.scratch, self._told = name, scratch, folder / "told"
@@ -211,7 +211,7 @@ class Looker:
         os.close(self.terminal)
 
     def ended(self) -> int:
-        """Read the output of the command until it has ended, and return its exit code."""
+        """Read the command's output until the command ends, and return the exit code."""
 
         def has_ended() -> bool:
             self._read()

@@ -17,7 +17,7 @@ from oncelog.proof.chaos.run import CONFIG, ChaosRun, RunOutcome
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[RunSettings, Path]]:
-    """The runs that the command line asked for, instead of running them."""
+    """Record the runs that the command line requests, instead of running them."""
     found: list[tuple[RunSettings, Path]] = []
 
     def go(settings: RunSettings, out: Path, output: str) -> int:

@@ -1,4 +1,4 @@
-"""Test `oncelog check` over a run's directory: words, evidence, exit codes."""
+"""Test `oncelog check` on a run's directory: sentences, evidence and exit codes."""
 
 import json
 import random

@@ -90,7 +90,7 @@ def test_command_interrupted_by_ctrl_c_prints_interrupted_and_exits_130(
 
 
 def test_command_interrupted_while_a_dataclass_is_made_exits_with_130(tmp_path: Path) -> None:
-    """Dataclasses are created by exec. `python -m` remembers an interrupt in it until its end."""
+    """Dataclasses are made by exec. `python -m` acts on an interrupt in exec only at its end."""
     (tmp_path / "interrupted.py").write_text(
         "from oncelog.cli import main\n"
         "def build(width):\n    exec('raise KeyboardInterrupt')\n"

@@ -175,7 +175,7 @@ def on_screen(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[], ob
 
 
 def broken(lines: Sequence[str], width: int) -> list[str]:
-    """Return the lines that a terminal would break inside a word."""
+    """Return the lines with a word that the terminal's width breaks."""
     return [line for line in lines if len(line) > width and len(line.split()) > 1]
 
 
@@ -246,7 +246,7 @@ WIDEST = [
 
 
 def helps(paths: Sequence[tuple[str, ...]], width: int, room: int) -> list[str]:
-    """Return the lines of help pages for a terminal of a width, in some room."""
+    """Return the lines of help pages built for a terminal of `width`, and printed in `room`."""
     app, file = build(width), io.StringIO()
     console = Console(width=room, file=file)
     for path in paths:

@@ -36,7 +36,7 @@ def value_of(size: int, number: int) -> bytes:
 
 
 def cpu_us(work: Callable[[], object], count: int) -> float:
-    """Return the CPU time for each record, the best of some runs."""
+    """Return the CPU time per record in us, the best of several runs."""
     found = []
     for _ in range(REPEATS):
         before = time.process_time()

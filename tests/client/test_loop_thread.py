@@ -1,4 +1,4 @@
-"""Test a loop in a thread of its own, at the exit of a program that has not closed it."""
+"""Test a loop in its own thread, at the exit of a program that has not closed the loop."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The fenced blocks of the docs pages, their shown output, and its comparison with the real one."""
+"""The fenced blocks of the docs pages, and a comparison of shown with real output."""
 
 import re
 from collections import Counter
@@ -28,7 +28,7 @@ class Block:
     text: str
 
     def steps(self) -> list[Step]:
-        """Return the commands of a block. A remark behind three spaces is none of the command."""
+        """Return the commands of a block, without remarks (text after three spaces and a `#`)."""
         lines = self.text.splitlines()
         has_prompts = any(line.startswith(PROMPT) for line in lines)
         found: list[tuple[str, list[str]]] = []

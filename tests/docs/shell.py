@@ -43,7 +43,7 @@ def run(
     timeout_s: float = 300,
     more: Mapping[str, str] | None = None,
 ) -> list[Done]:
-    """Run commands by one bash. Output of the background belongs to the command that began it."""
+    """Run commands in one bash. Output of a background job belongs to its command."""
     script = "".join(
         f"{step.command}\ncode=$?; wait; printf '\\n %s %s\\n' {at} $code\n"
         for at, step in enumerate(steps)

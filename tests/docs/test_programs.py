@@ -1,4 +1,4 @@
-"""Test that pieces of programs do what their pages say, with the names of the page."""
+"""Test that the program fragments of pages do what the page says."""
 
 import ast
 import asyncio
@@ -25,7 +25,7 @@ PROGRAMS = ROOT / "tests/proof/prove/programs"
 
 
 async def execute(piece: Block, names: dict[str, Any]) -> None:
-    """Run a piece of a program that may await, with some names."""
+    """Run a program fragment, which may await, with the given names."""
     code = compile(piece.text, piece.page, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     result = eval(code, names)
     if inspect.iscoroutine(result):

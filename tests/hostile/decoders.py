@@ -59,7 +59,7 @@ Errors = tuple[type[Exception], ...]
 
 
 class Core(Protocol):
-    """A core makes inputs and is fed with them. An exception not in `errors` is a finding.
+    """A core generates inputs and decodes them. An exception that is not in `errors` is a finding.
 
     share: its part of all inputs.
     """
@@ -125,7 +125,7 @@ def _refusal(way: Callable[[], Any]) -> str:
 
 
 class Batches:
-    """Record batches with whatever in them, most with a right length and checksum."""
+    """Record batches with random contents, most with a correct length and checksum."""
 
     name, share = "batches", 0.25
     errors: Errors = (KafkaError, UnexpectedAppendOffset)

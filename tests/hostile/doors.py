@@ -1,4 +1,4 @@
-"""A cluster with a listener of each kind, the ways into it, and a watch on their answers."""
+"""A cluster with a listener of each kind, connections to each, and a watch on the answers."""
 
 import asyncio
 import contextlib
@@ -106,7 +106,7 @@ class Door:
 
 
 def frame_of(key: int, version: int, values: Any) -> bytes:
-    """Return a request frame. `values` are its fields, or the bytes of its body."""
+    """Return a request frame. `values` are the body's fields or its bytes."""
     request = encode_request_header(key, version, 1, "h")
     request += values if type(values) is bytes else control.encode_request(key, version, values)
     return len(request).to_bytes(4, "big") + request
@@ -140,7 +140,7 @@ class Lateness:
 
 
 class Watch(threading.Thread):
-    """Asks all doors, on connections that stay and on new ones, until it is left."""
+    """Asks on all listeners, over old and new connections, until the block ends."""
 
     EVERY_S, NEW_EVERY = 0.05, 4
 

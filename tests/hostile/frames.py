@@ -154,7 +154,7 @@ class Plausible(Samples):
 
 
 class FrameMaker:
-    """A maker of frames with their lengths. Its pool of bodies is renewed little by little."""
+    """Makes request frames with their lengths, from a pool of bodies that is slowly renewed."""
 
     def __init__(
         self, rng: random.Random, served: Sequence[tuple[int, int]], topic_ids: Sequence[bytes],

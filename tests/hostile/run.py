@@ -230,7 +230,7 @@ class Attack:
         return [each for each in self.cluster.status() if each.node_id in self.node_ids]
 
     def tracebacks(self) -> list[str]:
-        """Return them, with the line before."""
+        """Return the tracebacks in the logs, each with the line before."""
         found: list[str] = []
         for node_id in self.node_ids:
             log = self.cluster.node(node_id).log.read_text(errors="replace")
@@ -240,7 +240,7 @@ class Attack:
         return found
 
     def suspects(self, trace: str) -> list[str]:
-        """Return the frames that a traceback may be about, or all recent ones."""
+        """Return the frames that may have caused a traceback, or all recent frames."""
         named = FAILED_API.search(trace)
         start = b"" if named is None else int(named[1]).to_bytes(2) + int(named[2]).to_bytes(2)
         return [
@@ -274,7 +274,7 @@ def attack(
     frames: int, names: Sequence[str], seed: int, *, late_s: float = LATE_S,
     frame: bytes | None = None,
 ) -> list[str]:  # fmt: skip
-    """Attack a cluster of its own, and return the problems in words."""
+    """Attack a cluster started for this, and return the problems as sentences."""
     with TemporaryDirectory() as folder, cluster_in(Path(folder), 3 if PEER in names else 1) as own:
         if PEER in names:
             own.kill(STRANGER)

@@ -50,7 +50,7 @@ def running(name: str, folder: Path) -> Iterator[str]:
 
 
 async def new_topic(bootstrap: str, partitions: int = 3, **configs: str) -> str:
-    """Create a topic that every broker knows with its leaders, and return its name."""
+    """Create a topic, wait until every broker knows its leaders, and return the name."""
     name = f"t-{uuid.uuid4().hex[:12]}"
     dotted = {key.replace("_", "."): value for key, value in configs.items()}
     async with Admin(bootstrap) as admin:

@@ -103,7 +103,7 @@ def _walk(path: str, kafka: Any, ours: Any) -> Iterator[tuple[str, Any, Any]]:
 
 
 def _paired(kafka: list[Any], ours: list[Any]) -> Iterator[tuple[str, Any, Any]]:
-    """Pair items by their name where they have one, otherwise by their position."""
+    """Pair items by name if they have names, otherwise by position."""
     for key in ("name", "api_key", "resource_name"):
         left, right = _by(key, kafka), _by(key, ours)
         if left is not None and right is not None and (left or right):

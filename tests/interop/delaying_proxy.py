@@ -27,7 +27,7 @@ class DelayingProxy(LoopbackProxy):
         self._open.clear()
 
     def let_go(self) -> None:
-        """Release the held bytes, and let later ones pass."""
+        """Release the held bytes, and hold no later ones."""
         self._open.set()
 
     def forward(self) -> Callable[[bytes], object]:

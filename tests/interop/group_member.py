@@ -34,7 +34,7 @@ class Member:
 
 
 class Group:
-    """A group and its members. As a context manager it closes their connections."""
+    """A group and its members. As a context manager it closes the members' connections."""
 
     def __init__(self, peer: RawPeer, group_id: str) -> None:
         self.peer, self.group_id = peer, group_id
@@ -142,7 +142,7 @@ class Group:
         return self.ask(DESCRIBE_GROUPS, version, {"groups": [self.group_id]})
 
     def stable(self, *labels: str, version: int = 5, **fields: Any) -> None:
-        """Form a group of these members, the first of them its leader, each with an assignment."""
+        """Form a group of these members. The first is the leader, and each gets an assignment."""
         joins = [self.apart(self.admitted, labels[0], version, **fields)]
         joins[0].result(30)
         for label in labels[1:]:

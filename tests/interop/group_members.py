@@ -227,7 +227,7 @@ LIBRARIES: dict[str, type[Member]] = {
 
 
 def share(*members: Member) -> None:
-    """Return when the members have all partitions, each some, none twice."""
+    """Wait until the members own all partitions, with at least one each and none twice."""
 
     def holds() -> bool:
         given = [m.assigned for m in members]

@@ -34,7 +34,7 @@ def is_enabled() -> bool:
 
 
 def jar_folder(version: str = KAFKA_VERSION) -> Path:
-    """Return the folder with Kafka's jars. Fetch them through Maven when it does not exist."""
+    """Return the folder with Kafka's jars, which Maven fetches if the folder does not exist."""
     cache = Path(
         os.environ.get("ONCELOG_KAFKA_CACHE") or Path(tempfile.gettempdir()) / "oncelog-kafka"
     )
@@ -206,7 +206,7 @@ class KafkaPeer:
         process.wait(60)
 
     def pause(self, number: int) -> None:
-        """Send SIGSTOP. The node keeps its connections and answers nothing."""
+        """Send SIGSTOP. The node's connections stay open without answers."""
         self._processes[number].send_signal(signal.SIGSTOP)
 
     def resume(self, number: int) -> None:
@@ -265,7 +265,7 @@ class KafkaPeer:
             )  # fmt: skip
 
     def _format(self, number: int, file: Path) -> None:
-        """Format by Kafka's tool once for this machine, then by a copy. Its JVM takes two seconds.
+        """Format by Kafka's tool once per machine, then copy the result. The JVM takes 2 s.
 
         The tool's output follows from the version and the options, but for the ids.
         """

@@ -83,11 +83,11 @@ class RawPeer:
     # --- bytes
 
     def send_frame(self, frame: bytes) -> bytes | str:
-        """Send a length and so many bytes. Return the answer's frame, CLOSED or SILENT."""
+        """Send a frame of so many bytes. Return the answer's frame, CLOSED or SILENT."""
         return self.send_bytes(len(frame).to_bytes(4, "big", signed=True) + frame)
 
     def send_bytes(self, data: bytes, timeout_s: float = ANSWER_TIMEOUT_S) -> bytes | str:
-        """Send these bytes as they are and await one answer."""
+        """Send these bytes unchanged, and await one answer."""
         self.post_bytes(data)
         return self.await_answer(timeout_s)
 

@@ -1,4 +1,4 @@
-"""Topics created, filled and read to their ends with confluent-kafka."""
+"""Create topics, fill them, and read them to their ends with confluent-kafka."""
 
 import time
 from collections.abc import Iterable

@@ -30,7 +30,7 @@ Row = tuple[object, object]
 
 
 class Server:
-    """A running cluster with its address and a function to kill and restart one of its nodes."""
+    """A running cluster with its address, and a function that kills and restarts one node."""
 
     def __init__(self, bootstrap: str, cluster: Cluster | None = None) -> None:
         self.bootstrap, self._cluster = bootstrap, cluster

@@ -31,7 +31,7 @@ LIMIT_S = 120
 
 
 class Library:
-    """A folder with kafkajs in it, where its programs run."""
+    """A folder with kafkajs, in which its programs run."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -68,7 +68,7 @@ def _outcome(process: subprocess.Popen[str]) -> Any:
 
 @pytest.mark.in_turn
 def test_kafkajs_through_the_proxy_writes_reads_and_administers(cluster, library):
-    """The client goes through the protocol proxy. Its transactions go to the brokers directly."""
+    """The client uses the protocol proxy, except for its transactions, which go to the brokers."""
     with ProtocolProxy(cluster.bootstrap) as proxy:
         outcome = _outcome(library.start(proxy.address_for("js"), "writeAndRead"))
         assert {connection.instance for connection in proxy.connections} <= {"js"}

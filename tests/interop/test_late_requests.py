@@ -31,7 +31,7 @@ PARTITIONS = 2
 
 
 class Moment(IntEnum):
-    """The moment of the late request, after so many steps of the second transaction."""
+    """The moment of the late request: a number of steps into the second transaction."""
 
     BEFORE = 0
     BEGUN = 1
@@ -169,7 +169,7 @@ def play(broker: FencedBroker, name: str, moment: Moment, *, first_commits: bool
 
 
 def arrive(broker: FencedBroker, proxy: DelayingProxy, client: OldClient) -> None:
-    """Let the late request in, and wait until the broker has answered it or closed on it."""
+    """Deliver the late request, and wait until the broker has answered or closed the connection."""
     proxy.let_go()
     outcome = client.late.await_answer()
     assert outcome != SILENT
@@ -215,7 +215,7 @@ def test_produce_request_that_arrives_after_its_abort_does_not_join_the_next_tra
 def test_client_disconnected_for_being_slow_continues_on_a_new_connection(
     broker: FencedBroker,
 ) -> None:
-    """The client is no zombie. Its connection ends, and on a new one everything works."""
+    """The client is no zombie. Its connection is closed, and a new connection works."""
     with DelayingProxy(broker.address) as proxy:
         client = OldClient(broker, proxy, "goes-on")
         try:

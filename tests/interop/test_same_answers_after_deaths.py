@@ -39,7 +39,7 @@ SCENARIOS = (
 
 
 class MortalPeer(RawPeer):
-    """A broker that can be killed and restarted. Its members' connections end with it."""
+    """A broker that can be killed and restarted. Connections of its members end with the kill."""
 
     def __init__(self, name: str, bootstrap: str, bounce: Callable[[], None]) -> None:
         host, port = bootstrap.split(":")

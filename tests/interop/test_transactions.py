@@ -228,7 +228,7 @@ class Transformer:
         return {place.partition for place in self._consumer.assignment()}
 
     def begin(self, count: int) -> bool:
-        """Open a transaction with up to so many records. Return False when there are none."""
+        """Open a transaction with at most so many records. Return False when none are left."""
         records = [m for m in self._consumer.consume(count, 0.2) if not m.error()]
         if records:
             self._count = len(records)

@@ -41,7 +41,7 @@ class Owner:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """Return the identity, as most requests have it."""
+        """Return the producer's identity as fields of most requests."""
         return {
             "transactional_id": self.name,
             "producer_id": self.producer_id,

@@ -194,7 +194,7 @@ def request(
     values: Mapping[str, Any] | bytes,
     client_id: str = "test",
 ) -> "Answer":
-    """Dispatch a request. `values` are its fields, or its encoded body."""
+    """Dispatch a request. `values` are the body's fields or its encoded bytes."""
     body = values
     if not isinstance(body, bytes):
         body = control.encode_request(api_key, version, body)

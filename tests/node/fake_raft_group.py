@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 
 class FakeRaftGroup:
-    """A group that keeps its callbacks. A subclass calls them."""
+    """A Raft group that stores its callbacks, which a subclass calls."""
 
     def __init__(self) -> None:
         self.elected: list[Callable[[int], None]] = []

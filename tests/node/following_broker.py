@@ -75,7 +75,7 @@ class Links:
 
 
 class FollowingBroker:
-    """The broker. Create it inside a running event loop. `clock_s` times the slices of its work."""
+    """A follower in a broker. Create it in an event loop. `clock_s` times slices of its work."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class FollowingBroker:
         self.fetchers.follow(partition)
 
     def lose_session(self) -> None:
-        """Drop the session as if the leader had lost it. A new one begins immediately."""
+        """Drop the session as if the leader had lost it. A new session begins immediately."""
         (fetcher,) = self.fetchers._fetchers.values()
         fetcher._session.reset()
         fetcher.resume()

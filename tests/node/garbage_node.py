@@ -1,4 +1,4 @@
-"""A node without a garbage collector, which reports its unreachable objects when a file asks.
+"""A node without a garbage collector, which reports its unreachable objects on request by a file.
 
 The node removes the file `collect-ID` from the cluster's directory and writes `garbage-ID`: a JSON
 object with the number of unreachable objects by type.

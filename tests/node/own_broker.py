@@ -33,7 +33,7 @@ TIMEOUT_S = 20
 
 
 class HeldExecutor(ThreadPoolExecutor):
-    """An executor of one thread. Its jobs wait while it is held."""
+    """An executor with one thread. While held, it keeps its jobs waiting."""
 
     def __init__(self) -> None:
         super().__init__(1)
@@ -100,7 +100,7 @@ class OwnBroker(Broker):
         assert [item.error for item in result.items] == [0]
 
     async def fence(self) -> None:
-        """Fence the broker, and end its heartbeats, since the next one would unfence it."""
+        """Fence the broker, and stop its heartbeats, since a heartbeat would unfence it."""
         await self.liveness.stop()
         await self.metadata_group.submit(encode_command(FenceBroker(1, self.liveness.broker_epoch)))
 

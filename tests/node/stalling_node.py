@@ -1,4 +1,4 @@
-"""A node that stalls its own event loop, or loses a background task, when a file orders it.
+"""A node that stalls its own event loop, or loses a background task, at a command in a file.
 
 The file `order` of the cluster's directory holds one word; the node that removes it obeys.
 """

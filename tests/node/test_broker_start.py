@@ -27,7 +27,7 @@ def roots(tmp_path: Path) -> tuple[Path, Path]:
 async def test_topic_deleted_after_the_snapshot_is_removed_without_being_opened(
     roots: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The node was down, or died before it removed the deleted topic of its snapshot."""
+    """The topic was deleted while the node was down, or before the node removed its log."""
     async with running(roots[0]) as broker:
         await broker.create("a")
         await broker.create("b")
@@ -111,7 +111,7 @@ async def test_cluster_id_is_created_once_by_the_first_leader(tmp_path: Path) ->
 async def test_largest_replica_fetch_answer_fits_into_a_peer_message(
     roots: tuple[Path, Path],
 ) -> None:
-    """All records of an answer are one message. A larger one than allowed ends its stream."""
+    """An answer's records are one message. A message above the limit ends the stream."""
     wanted = 500 * 1024 * 1024
     settings = {"replica.fetch.response.max.bytes": str(wanted)}
     broker = OwnBroker(roots[0], settings=settings)

@@ -31,7 +31,7 @@ class ThreeBrokers:
         self.brokers = brokers
 
     async def create_topic(self) -> Broker:
-        """Create `t` on all nodes, and return its leader once the others follow."""
+        """Create `t` on all nodes, wait until the other nodes follow, and return the leader."""
         new = NewTopic("t", TOPIC_ID, 1, len(NODES))
         result = await self.brokers[0]._controller.submit(CreateTopics((new,)), timeout_ms=10_000)
         assert [item.error for item in result.items] == [0]

@@ -15,7 +15,7 @@ MODULES = 'MODULES="java.base java.sql{more}"\n'
 
 
 def make_java(home: Path, version: str, modules: str | None = None) -> Path:
-    """Create a folder like a JAVA_HOME. Its java prints its version, or its arguments."""
+    """Create a folder like a JAVA_HOME. Its java prints a version, or its own arguments."""
     (home / "bin").mkdir(parents=True)
     for name in ("lib", "conf"):
         (home / name).mkdir()

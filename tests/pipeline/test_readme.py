@@ -33,7 +33,7 @@ COUNT = 100_000
 
 @pytest.fixture
 def program(tmp_path: Path, cluster: Cluster, admin: BlockingAdmin) -> Iterator[Path]:
-    """Write the file to a folder of its own, and create its topics with the orders in them."""
+    """Write the program to a folder, and create its topics with the orders in them."""
     text = README.read_text(encoding="utf-8")
     (found,) = re.findall(r"```python\n(import os\nfrom oncelog\.pipeline.*?)```", text, re.DOTALL)
     file = tmp_path / "invoices.py"

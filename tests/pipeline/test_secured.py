@@ -119,7 +119,7 @@ def plan_of(frame: "DataFrame") -> str:
 
 
 def with_own_tokens(kafka: SecuredKafka, login: dict[str, Any]) -> dict[str, Any]:
-    """Return the same login by a function, which goes to the tasks as it is."""
+    """Return the same login as a function, which is sent to the tasks unchanged."""
     token = kafka.provider.token("alice")
     plain = {n: v for n, v in login.items() if not n.startswith("sasl.oauthbearer")}
     return {**plain, "sasl.oauthbearer.token.provider": lambda: token}

@@ -1,4 +1,4 @@
-"""A leader without a shell. The effects of its events are applied to its log immediately."""
+"""A leader without its shell, whose log gets the effects of events immediately."""
 
 from dataclasses import dataclass
 

@@ -65,7 +65,7 @@ class Broker:
         self.server.appended(key)
 
     def poll(self, *, added=(), moved=(), removed=(), follower=2, context=None, **values):
-        """Send a poll, and return its updates. The session is kept as a follower keeps it."""
+        """Send a poll, and return the answer's updates. Keep the session as a follower does."""
         request = ReplicaFetchRequest(
             session_id=self.session_id,
             session_epoch=self.session_epoch,
@@ -99,7 +99,7 @@ def added(slot: int, *, epoch: int = 5, at: tuple[int, int] = (0, -1)) -> AddedS
 
 
 def opened(*slots: int, **limits: Any) -> Broker:
-    """Return a broker that leads these partitions, with a session of follower 2 for them."""
+    """Return a broker that leads these partitions, and follower 2's session for them."""
     broker = Broker(**limits)
     for slot in slots:
         broker.lead(KEYS[slot])

@@ -1,4 +1,4 @@
-"""Test both ends of a session, and a model of many partitions over a lossy link."""
+"""Test both ends of a follower's session, and a model of many partitions over a lossy link."""
 
 from itertools import chain
 
@@ -106,7 +106,7 @@ def test_follower_session_sends_changes_of_very_many_partitions_in_parts() -> No
 
 
 def test_follower_session_adds_very_many_partitions_in_parts_after_each_answer() -> None:
-    """After a reconnection, all of them in one request kept the leader's loop for 60 ms."""
+    """After a reconnection, one request for all of them blocked the leader's loop for 60 ms."""
     session = FollowerSession()
     keys = [(bytes(16), index) for index in range(2 * ADDED_MAX + 10)]
     for key in keys:

@@ -1,4 +1,4 @@
-"""An event is one line with its terms, and a flood of them does not fill the log."""
+"""Test that an event is one line with its terms, and that a flood of events fills no log."""
 
 import asyncio
 import json

@@ -54,7 +54,7 @@ def slices(trace: list[str]) -> list[str]:
 
 
 async def traced(work: SlicedWork, jobs: list[tuple[WorkLine, str, int]]) -> list[str]:
-    """Run jobs of so many steps to their ends, and return their steps and the turns between."""
+    """Run jobs with the given numbers of steps, and return their steps and the turns between."""
     trace: list[str] = []
     ticker = asyncio.ensure_future(turns_between(trace))
     done = [line.run(name, counting(steps, trace, name)) for line, name, steps in jobs]
@@ -111,7 +111,7 @@ async def test_sliced_broker_jobs_without_an_end_leave_client_jobs_their_share()
 
 
 async def test_sliced_broker_jobs_that_wake_many_waiters_leave_client_jobs_their_share() -> None:
-    """Each job that ends is charged for the waiter it wakes, together for more than a slice."""
+    """Each ending job is charged for the waiter that it wakes, in sum more than a slice."""
     work = SlicedWork(StepClock())
     trace: list[str] = []
     own = [work.run("own", counting(1, trace, "o")) for _ in range(100)]

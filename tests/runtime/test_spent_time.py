@@ -1,4 +1,4 @@
-"""Test the loop time that a piece of work takes, however its parts are spread."""
+"""Test the loop time that a piece of work takes, in one part or in many."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Test the share of clients in a turn. Actions within it run immediately, others later."""
+"""Test the share of clients in a turn. Actions within the share run immediately, others later."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -11,7 +11,7 @@ from oncelog.runtime.turn_share import IDLE_S, SHARE_S, TurnShare
 
 
 class Clock:
-    """A clock that advances when the test says so."""
+    """A clock that the test advances."""
 
     def __init__(self) -> None:
         self.now_s = 5.0
@@ -21,7 +21,7 @@ class Clock:
 
 
 class Counted:
-    """A share that records the turn of each action. Each action takes half of the share."""
+    """A share that records the turn of each action. An action takes half of the share."""
 
     def __init__(self) -> None:
         self.clock = Clock()

@@ -1,4 +1,4 @@
-"""Executes the faults of a schedule in a simulated cluster, and ends them.
+"""Execute the faults of a schedule in a simulated cluster, and undo them.
 
 A fault that would break more than is promised is left out when its time comes: power is cut on one
 machine only while all others have every record (docs/ARCHITECTURE.md, "What survives what").
@@ -270,7 +270,7 @@ class Conductor(DiskFaults, FileDamage):
         self._later(fault.seconds, end)
 
     def _keep(self, fault: Fault) -> bool:
-        """Delay some requests of a node, most of them until their connection is gone."""
+        """Delay some requests of a node, most of them until their connection has ended."""
         node = next((n for n in self._nodes(fault.target) if n.is_alive), None)
         if node is None:
             return False
@@ -287,7 +287,7 @@ class Conductor(DiskFaults, FileDamage):
         return True
 
     def _one_way(self, fault: Fault) -> bool:
-        """Cut all links to a node, chosen by role, or all links from it."""
+        """Cut all links to one node, chosen by role, or all links from that node."""
         node = next((n for n in self._nodes(fault.target) if n.is_alive), None)
         if node is None:
             return False

@@ -94,7 +94,7 @@ class DiskFaults:
         return self._hurt_disk(fault, "sync_errors", 1, 0)
 
     def _hurt_disk(self, fault: Fault, name: str, during: object, after: object) -> bool:
-        """Let the disk fail, later repair it, and start the node again."""
+        """Let the disk fail, repair it later, and restart the node."""
         node = next((n for n in self._nodes(fault.target) if n.is_alive), None)
         if node is None:
             return False

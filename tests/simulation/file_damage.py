@@ -35,7 +35,7 @@ class DamagedByte(NamedTuple):
     now: int
 
     def is_there(self) -> bool:
-        """Return whether the same file still has it."""
+        """Return whether the file still has the same inode and the damaged byte."""
         try:
             if self.path.stat().st_ino != self.inode:
                 return False
@@ -152,7 +152,7 @@ class FileDamage:
 
 
 def wrong_answers(log: PartitionLog) -> Iterator[str]:
-    """Look up each batch of a log by its offset and by its time, and yield the wrong answers.
+    """Look up each batch of a log by offset and by time, and yield the wrong answers.
 
     So each entry of an index is used. Raises the error of a log that finds damage.
     """

@@ -100,7 +100,7 @@ class Invariants:
                 self.cluster.on_events = None
 
     def look(self) -> None:
-        """Check everything that is cheap, and every eighth time compare some bytes."""
+        """Check all cheap invariants, and at every eighth time compare some bytes."""
         self.looks += 1
         if len(self.found) > FOUND_MAX:
             return
@@ -248,7 +248,7 @@ class Invariants:
                 self._violated("not opened", f"{topic}-{index} on {node.node_id}")
 
     def _deaf(self) -> None:
-        """Check a node that receives from no other, while the others can decide about it."""
+        """Check a node that receives from no other node, while the others can elect a leader."""
         now, nodes, wires = self.cluster.timeline.now, self.cluster.nodes, self.cluster.wires
         deaf = next((i for i in nodes if all(wires.is_cut(j, i) for j in nodes if j != i)), 0)
         controller = next((n for n in self.cluster.serving if controls(n)), None)

@@ -61,7 +61,7 @@ async def transact(
 
 
 class _OldClient:
-    """One incarnation. It ends when a call raises, or a batch was abandoned."""
+    """One incarnation of a client, which ends when a call raises or a batch is abandoned."""
 
     def __init__(
         self,

@@ -168,7 +168,7 @@ class Cluster:
                 self.world.at(self.world.now + delay, self._link, j, i, False)
 
     def crash_after(self, i: int, jobs: int, *, power: bool, down_s: float) -> None:
-        """Let the process die within AFTER_A_JOB_S of its disk's next so many jobs.
+        """Let the process die within AFTER_A_JOB_S after its disk has done so many more jobs.
 
         It restarts soon. Its messages by then are under way, or have arrived.
         """

@@ -31,7 +31,7 @@ def run_seed(
     faults: Sequence[Fault] | None = None,
     install: Install | None = None,
 ) -> Outcome:
-    """Run one seed to its end and judge it. Never raises for faults of the cluster.
+    """Run one seed to its end, and judge it. A fault of the cluster raises nothing.
 
     shape: None lets the seed choose. faults: instead of the seed's own schedule (the workload stays
     the seed's). install: makes a context that is entered before the first node is built and left
@@ -73,7 +73,7 @@ def shrunken(outcome: Outcome, shape: Shape | None) -> str:
 
 
 def seeds_of(text: str) -> range:
-    """Parse one seed, or FIRST:BEHIND."""
+    """Parse one seed, or a range FIRST:END without its end."""
     first, is_range, behind = text.partition(":")
     return range(int(first), int(behind) if is_range else int(first) + 1)
 

@@ -1,4 +1,4 @@
-"""Deterministic simulation of one seed from its beginning to its verdict.
+"""Run one seed of the deterministic simulation, from the start to the verdict.
 
 A safety phase: clients, an administrator and faults, with the invariants watching. Then a liveness
 phase: everything is healed, and within a virtual deadline every node serves, every replica is in
@@ -53,7 +53,7 @@ CPU = time.process_time
 
 
 def shape_of(seed: int) -> Shape:
-    """Return the shape of a seed's cluster, some short and busy, some long and quiet."""
+    """Return the shape of a seed's cluster. Some are short and busy, others long and quiet."""
     rng = random.Random(f"shape of {seed}")
     nodes = rng.choice([3, 3, 3, 3, 4, 5]) if seed % 8 else 3
     durable = rng.random() < 0.15
@@ -77,7 +77,7 @@ def run(
     trace: list[str] | None = None,
     on_log: Callable[[str], object] | None = None,
 ) -> Outcome:
-    """Run a seed, see run.run_seed. `trace` gets the trace in words, `on_log` the nodes' logs."""
+    """Run a seed, see run.run_seed. `trace` gets the trace as text, `on_log` the nodes' logs."""
     shape = shape or shape_of(seed)
     planned = list(draw(seed, shape) if faults is None else faults)
     require_possible(planned, shape)
@@ -282,7 +282,7 @@ class _Run:
         return "; ".join(found[:8])
 
     def _stop(self) -> None:
-        """Stop all nodes as a service manager would, so that their files are complete."""
+        """Stop all nodes as a service manager would, so that files are complete."""
         cluster = self.cluster
         stopped: list[int] = []
         for node in cluster.nodes.values():

@@ -115,7 +115,7 @@ def test_simulation_of_one_seed_has_the_same_trace_in_another_process() -> None:
 
 
 def test_simulation_with_a_refused_last_client_request_reports_the_seed() -> None:
-    """The seed is reported, and those after it are run."""
+    """The seed is reported, and the remaining seeds are run."""
 
     def refuse(_: object) -> None:
         raise NotLeaderOrFollower("nobody leads")

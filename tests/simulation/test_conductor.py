@@ -9,7 +9,7 @@ from .conductor import Conductor
 
 
 def node(**ends: int) -> Any:
-    """Return a node with these partitions, each with its log end offset."""
+    """Return a node with these partitions, each with the given log end offset."""
     hosted = {
         (topic, 0): SimpleNamespace(topic=topic, index=0, log=SimpleNamespace(log_end_offset=end))
         for topic, end in ends.items()

@@ -76,7 +76,7 @@ def look(invariants: Invariants, times: int = 80) -> list[str]:
 
 
 def looked_at(folder: Path) -> tuple[TwoNodes, Invariants]:
-    """Return two equal replicas, read to their ends."""
+    """Return two equal replicas that were read to their ends."""
     cluster = TwoNodes(*(replica(folder / name, [b"one", b"two"]) for name in "ab"))
     invariants = cluster.watched()
     assert look(invariants) == []

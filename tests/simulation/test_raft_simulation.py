@@ -33,7 +33,7 @@ def run_schedule(seed: int) -> Cluster:
 
 
 def act(cluster: Cluster, rng: random.Random) -> None:
-    """Make one fault, or some repair."""
+    """Make one fault or one repair."""
     ids, alive, network = cluster.ids, list(cluster.nodes), cluster.network
     choice = rng.random()
     if choice < 0.08:  # a partition in two
@@ -83,7 +83,7 @@ def crash_soon(cluster: Cluster, rng: random.Random, nodes: list[int]) -> None:
 
 
 def run_power_cuts(seed: int) -> Cluster:
-    """Run steady load with snapshots all the time, and power cuts of one, some or all meanwhile."""
+    """Run steady load with snapshots, and power cuts of one, some or all nodes."""
     rng = random.Random(seed)
     cluster = Cluster(seed, size=3)
     for _ in range(14):

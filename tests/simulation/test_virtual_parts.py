@@ -24,7 +24,7 @@ from .wires import PORT_BASE, Wires
 
 
 class Stream(asyncio.BufferedProtocol):
-    """A protocol that keeps the received bytes and the calls it gets."""
+    """A protocol that records the received bytes and the calls."""
 
     def __init__(self) -> None:
         self.received, self.told = bytearray(), list[str]()

@@ -1,4 +1,4 @@
-"""Test jobs of simulated processes. They take time, others run meanwhile, the seed decides."""
+"""Test jobs of simulated processes. Jobs take time and overlap, in an order set by the seed."""
 
 import asyncio
 import os
@@ -21,7 +21,7 @@ from .virtual_threads import Stopped, Threads, VirtualLock, locks_are_virtual, p
 
 @pytest.fixture(autouse=True)
 def never_at_one_instant(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let each job of these tests pause wherever it can."""
+    """Let each job of these tests pause at every possible point."""
     monkeypatch.setattr(virtual_loop, "AT_ONE_INSTANT", (0.0,))
     monkeypatch.setattr(virtual_threads, "BY_LINE", 0.0)
     monkeypatch.setattr(virtual_threads, "OPERATIONS_APART", (0,))
@@ -147,7 +147,7 @@ def test_virtual_thread_jobs_of_a_paused_process_pause() -> None:
 def test_virtual_thread_jobs_may_be_interrupted_at_any_line_of_product_code(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Only lines of the product code may interrupt. Those of others could differ between runs."""
+    """Only lines of product code may interrupt. Lines of other code could differ between runs."""
     monkeypatch.setattr(virtual_threads, "BY_LINE", 1.0)
     monkeypatch.setattr(virtual_threads, "LINES_APART", (1,))
     source = "for number in range(20):\n    seen.append(number)\n"

@@ -176,7 +176,7 @@ class VirtualCluster:
         return client
 
     def finish(self, work: Any, seconds: float = 60.0) -> Any:
-        """Run a coroutine in a client of its own to its end, and return its result."""
+        """Run a coroutine in its own client to its end, and return the result."""
         client = self.new_client()
         task = client.run(work)
         if not self.run(seconds, task.done):

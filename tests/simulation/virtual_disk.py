@@ -63,7 +63,7 @@ class _Name:
 
 @dataclass(slots=True)
 class _Opened:
-    """The file behind a descriptor of ours."""
+    """The file of a descriptor that this disk opened."""
 
     disk: "NodeDisk"
     real: int
@@ -263,7 +263,7 @@ class Disks:
         return self.nodes[int(number)], text
 
     def _step(self, disk: NodeDisk, what: int, size: int = 0) -> None:
-        """Execute an operation that changes a file. The machine may stop before it."""
+        """Execute an operation that changes a file, unless the machine stops first."""
         pause_point()
         if not disk.is_in_use:
             raise Stopped
@@ -467,7 +467,7 @@ class Disks:
     replace = rename
 
     def _moved(self, disk: NodeDisk, source: str, target: str) -> None:
-        """Move opened files and directories. They are looked up by their first name."""
+        """Update the names of opened files after a move. They are looked up by their first name."""
         for opened in self._opened.values():
             if opened.disk is disk and opened.path.startswith(source + "/"):
                 opened.path = target + opened.path[len(source) :]

@@ -63,7 +63,7 @@ class Exchange:
                     node.loop.call_later(delay, node.broken, node_id, gone.incarnation)
 
     def arrived(self, newcomer: "VirtualLinks") -> None:
-        """Add a process that listens. Others find it when they try again."""
+        """Add a process that listens. Others find it at their next attempt."""
         rng = newcomer.loop.timeline.random
         for node in self.nodes.values():
             if node is not newcomer:

@@ -126,7 +126,7 @@ class Timeline:
         each: Callable[[], None] | None = None,
         every: int = 120,
     ) -> bool:
-        """Run so much virtual time, or until `until` holds. `each` is called every so many events.
+        """Run for so much virtual time, or until `until` holds. Call `each` every so many events.
 
         Returns whether `until` held (True without one).
         """

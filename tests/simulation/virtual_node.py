@@ -44,7 +44,7 @@ class NodeClock:
 
 
 class VirtualNode:
-    """A machine. Its disk and clock persist, its process is killed and restarted."""
+    """A machine. Disk and clock persist, while the process is killed and restarted."""
 
     def __init__(
         self,

@@ -64,7 +64,7 @@ STEP_SIZES: tuple[tuple[ModuleType, str], ...] = (
 
 
 class SliceClock:
-    """The clock of `SlicedWork`. A slice ends after as many steps as the seed says."""
+    """The clock of `SlicedWork`. The seed determines the number of steps of a slice."""
 
     def __init__(self, rng: random.Random) -> None:
         self._random, self._now_s = rng, 0.0

@@ -146,7 +146,7 @@ class Endpoint(asyncio.Transport):
             self.protocol.resume_writing()
 
     def send_end(self) -> None:
-        """Send FIN, behind all earlier bytes."""
+        """Send FIN, after all earlier bytes."""
         if not self._is_end_sent:
             self._is_end_sent = True
             arrival = max(self._last_arrival, self._sockets.timeline.now) + self._delay()
@@ -252,7 +252,9 @@ class Sockets:
         return near, near.protocol
 
     def process_died(self, loop: ProcessLoop, *, power: bool) -> None:
-        """Close its ports and reset its connections. Without power its peers get no message."""
+        """Close the process's ports and reset its connections. After a power cut no peer hears of
+        it.
+        """
         for port, listener in list(self.listeners.items()):
             if listener.loop is loop:
                 del self.listeners[port]

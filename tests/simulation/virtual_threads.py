@@ -57,7 +57,7 @@ def _nothing() -> None:
 
 
 class _Thread:
-    """A real thread that runs only while another one waits for it."""
+    """A real thread that runs only while another thread waits."""
 
     def __init__(self) -> None:
         self.work: Callable[[], object] = _nothing
@@ -67,7 +67,7 @@ class _Thread:
         start_new_thread(self._run, ())
 
     def resume(self) -> None:
-        """Run it until it pauses or its work is done."""
+        """Run the thread until its job pauses or is done."""
         self._go.release()
         self._back.acquire()
 
@@ -89,7 +89,7 @@ _killer: "Job | None" = None  # the job in which its own process is being killed
 
 
 class Job:
-    """One job. `step` runs it until it pauses (True) or has ended (False)."""
+    """One job. `step` runs the job until a pause (True) or the end (False)."""
 
     def __init__(
         self, number: int, rng: random.Random, process: Process, call: Callable[[], Any]
@@ -209,7 +209,7 @@ class Threads(Executor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Do nothing, since brokers have awaited their jobs when they call it."""
+        """Do nothing, since brokers have awaited their jobs before this call."""
 
     def _next(self) -> None:
         if not self._free or not self._waiting:
@@ -268,7 +268,7 @@ def pause_point(sync_s: float = 0.0) -> None:
 
 @contextmanager
 def outside() -> Iterator[None]:
-    """Let a job act outside its process, to kill it."""
+    """Let a job act from outside the process, to kill the process."""
     global _current, _killer
     before = _current, _killer
     _current, _killer = None, _current

@@ -161,14 +161,14 @@ class NodeExecutor:
 
 
 class NodeWork:
-    """`SlicedWork` of one incarnation. Between two steps of a job others run, or it crashes."""
+    """`SlicedWork` of one incarnation. Between two steps of a job others run, or a crash comes."""
 
     def __init__(self, world: World, loop: NodeLoop) -> None:
         self._world, self._loop = world, loop
         self._now = 0.0
 
     def clock(self) -> float:
-        """Return the time. Sometimes a call takes long, so that first slices end anywhere."""
+        """Return the time. Some calls take long, so that a first slice may end anywhere."""
         if self._world.random.random() < 0.05:
             self._now += 1.0
         return self._now
@@ -263,7 +263,7 @@ class VirtualDisk:
         self._snapshots[group_id] = self._prepared.pop(group_id)
 
     def crash(self, *, power: bool) -> None:
-        """Crash the disk. A SIGKILL keeps all writes, a power cut any of their sectors."""
+        """Crash the disk. A SIGKILL keeps all writes, a power cut any subset of their sectors."""
         for number, writes in self._unsynced.items():
             segment = self._segments[number]
             for position, data in writes:

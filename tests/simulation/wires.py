@@ -32,7 +32,7 @@ class Wires:
         return port - PORT_BASE
 
     def delay(self, source: int, target: int) -> float:
-        """Return how long the next message takes, in seconds."""
+        """Return the delay of the next message in seconds."""
         rng = self._timeline.random
         base = rng.uniform(*DELAY_S)
         if rng.random() < 0.004:
@@ -78,11 +78,11 @@ class Wires:
     def keep(
         self, source: int, kind: int, count: int, until: float, on_kept: Callable[[int], None]
     ) -> None:
-        """Keep the next requests of a node back. Later ones overtake them. Kind 0 means any."""
+        """Delay the next requests of a node, so that later ones overtake them. 0 means any kind."""
         self._kept[source] = kind, count, until, on_kept
 
     def kept_until(self, source: int, target: int, kind: int) -> float | None:
-        """Return until when this request is kept back, or None if it is not."""
+        """Return the time until which this request is delayed, or None."""
         if source not in self._kept or self._kept[source][0] not in (0, kind):
             return None
         kind, count, until, on_kept = self._kept.pop(source)

@@ -132,7 +132,7 @@ class Workload:
 
 
 async def _roll_often(admin: Admin, rng: random.Random) -> None:
-    """Make segments of __consumer_offsets small for some seeds, so that they are compacted."""
+    """For some seeds make segments of __consumer_offsets small, so that they are compacted."""
     configs = {
         "internal.segment.bytes": rng.choice(["800", "4000", None]),
         "delete.retention.ms": rng.choice(["2000", None]),
@@ -241,7 +241,7 @@ async def _one_change(
 async def _groups_come_and_go(
     cluster: VirtualCluster, admin: Admin, rng: random.Random, name: str
 ) -> None:
-    """Make a group with offsets only, and delete it soon. Its name is used again.
+    """Create groups with offsets only, delete them soon, and use their names again.
 
     A lookup during the deletion must not prevent it.
     """
@@ -331,7 +331,7 @@ async def _consume(bootstrap: str, node_id: int) -> None:
 async def write_down_the_end(
     cluster: VirtualCluster, recorder: Recorder, settings: LoadSettings
 ) -> None:
-    """Record the groups' committed offsets, also missing ones. They may be lost."""
+    """Record the groups' committed offsets, also missing ones, since offsets may be lost."""
     async with Admin(cluster.bootstrap) as admin:
         inputs = [(p.topic, p.partition) for p in await admin.describe_topics([APPEND])]
         for group in (settings.group, settings.readers):

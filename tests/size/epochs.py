@@ -1,4 +1,4 @@
-"""A group (KIP-848) whose epoch rises ten thousand times while its members commit.
+"""Test a group (KIP-848) whose epoch rises ten thousand times while its members commit.
 
 One member takes another subscription in each heartbeat, and each of these is an epoch. Another one
 comes to the topic and goes, so that partitions change their owners. The others keep theirs: of half
@@ -135,7 +135,7 @@ class _Member:
     async def live(
         self, turns: Sequence[Sequence[str]], over: asyncio.Event, *, every: int = 1
     ) -> None:
-        """Be a member until it is over, of these topics in turn, each for `every` heartbeats."""
+        """Be a member until `over`, subscribed to lists in turn, each for `every` heartbeats."""
         view = self._admin.view
         await view.refresh([TOPIC])
         self._topic_id = view.snapshot.topic_ids[TOPIC]
@@ -255,7 +255,7 @@ class _Member:
         return int(answer.topics[0].partitions[0].error_code)
 
     async def _commit_in_transactions(self, producer: Producer, over: asyncio.Event) -> None:
-        """Commit the offsets of all odd partitions that it keeps, transaction by transaction."""
+        """Commit the offsets of the member's odd partitions, one transaction after another."""
         ledger = self._ledger
         while not over.is_set() and not ledger.fences:
             async with self._in_transaction:

@@ -29,7 +29,7 @@ def restart_wide(stage: Stage, factor: float) -> None:
 
 
 def idle(stage: Stage, factor: float) -> None:
-    """Measure the CPU of 10,000 unused partitions, without the probe, which costs some."""
+    """Measure the CPU of 10,000 unused partitions, without the CPU of the probe."""
     count = sum(_make_wide(stage, factor).values())
     time.sleep(5)
     before = {s.node_id: s.cpu_s for s in stage.cluster.status()}

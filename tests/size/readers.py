@@ -1,4 +1,4 @@
-"""Readers with large requests. Some never read the answer, one names a partition repeatedly."""
+"""Readers with large requests. Some never read the answer, and one repeats a partition."""
 
 import contextlib
 import os

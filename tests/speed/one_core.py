@@ -10,7 +10,7 @@ import psutil
 
 @contextmanager
 def held_on(core: int, pids: Collection[int]) -> Iterator[None]:
-    """Pin all threads of these processes and their children to a core, and restore them.
+    """Pin all threads of these processes and their children to one core, and undo this at the end.
 
     A thread that is made meanwhile has its maker's mask, so what was found first of its process is
     what it is restored to.

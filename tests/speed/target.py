@@ -1,4 +1,4 @@
-"""The measured cluster with its topics, its brokers' processor time and a producer's load."""
+"""The measured cluster with its topics, its brokers' CPU time and a producer's load."""
 
 import os
 import time

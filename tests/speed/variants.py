@@ -1,4 +1,4 @@
-"""Figures beside the usual ones: one core, many producers, large records, transactions.
+"""Figures of special cases: one core, many producers, large records, transactions.
 
 Any Kafka-compatible cluster of three brokers or more, by librdkafka: acks=all, replication factor
 3, min.insync.replicas 2. Only ratios of two clusters measured in turn on one machine mean anything.
@@ -50,7 +50,7 @@ class _Options(argparse.Namespace):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0 when all rows that were asked for have their figures."""
+    """Print the rows. Return 0 when all requested rows have their figures."""
     options = _parsed(arguments)
     pids = [int(pid) for pid in options.pids.replace(",", " ").split()]
     target = Target(options.bootstrap, pids, options.seconds)

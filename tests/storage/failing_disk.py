@@ -1,4 +1,4 @@
-"""A disk, or a table of open files, that refuses a chosen call and those after it."""
+"""A disk, or a table of open files, that refuses a chosen call and later ones."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -9,7 +9,7 @@ import pytest
 
 
 class FailingDisk:
-    """A failure of call number `fail_at` of `names` of os, and of later ones while `lasts`."""
+    """Let call number `fail_at` of `names` of os fail, and later calls while `lasts`."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, names: str, number: int) -> None:
         self.calls, self.fail_at, self.lasts = 0, -1, 1

@@ -1,4 +1,4 @@
-"""Test small files: Kafka's text, replaced all or nothing, and a clear error for broken ones."""
+"""Test small files: Kafka's format, atomic replacement and a clear error for a broken file."""
 
 from contextlib import suppress
 from pathlib import Path

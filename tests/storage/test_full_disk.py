@@ -1,4 +1,4 @@
-"""Test a disk without space that has some again. A refused write leaves no bytes."""
+"""Test a disk that is full and then has space again. A refused write leaves no bytes."""
 
 import errno
 import os
@@ -179,7 +179,7 @@ def test_retention_on_a_full_disk_continues_when_renames_are_possible(logs, monk
 
 
 def test_producer_snapshot_half_written_on_a_full_disk_is_removed(logs, monkeypatch, log):
-    """Each snapshot has a name of its own, so none would replace the half of another."""
+    """Each snapshot has its own name, so no later snapshot would replace a half-written one."""
     logs.lead(log)
     log.flushing.flush()
     with monkeypatch.context() as patched:

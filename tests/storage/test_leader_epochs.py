@@ -1,4 +1,4 @@
-"""Test leader epochs as Kafka's LeaderEpochFileCache keeps them (KIP-101, KIP-279)."""
+"""Test leader epochs as in Kafka's LeaderEpochFileCache (KIP-101, KIP-279)."""
 
 import itertools
 

@@ -212,7 +212,7 @@ def test_snapshots_and_indexes_above_an_interrupted_truncation_are_not_used(
 def test_log_that_could_not_be_synced_is_checked_fully_after_a_kill(
     log, tmp_path, monkeypatch, read_whole
 ):
-    """The kernel reports only once that pages could not be written, and may drop them."""
+    """The kernel reports an unwritten page only once, and may drop the page afterwards."""
     write_history(log)
     before, count = derived(log), len(batches_in(log))
 
@@ -383,7 +383,7 @@ def test_log_with_a_segment_end_lost_in_a_power_cut_ends_there(
 
 
 def test_producer_snapshot_emptied_by_a_power_cut_is_removed(tmp_path, log):
-    """A snapshot is synced with the next flush. Until then its name may outlive its content.
+    """A snapshot is synced with the next flush. Until then a power cut may empty its file.
 
     Found by tests/simulation, seed 27: recovery relied on the empty snapshot at the log end.
     """
@@ -451,7 +451,7 @@ def test_damage_below_the_recovery_point_is_reported_and_not_truncated(tmp_path,
 
 
 def test_producer_windows_of_five_batches_are_kept_over_a_clean_restart(tmp_path, log):
-    """Kafka keeps one batch in its snapshot, so that an older retry gets a fatal error there."""
+    """Kafka keeps only one batch in its snapshot, so an older retry gets a fatal error there."""
     for _ in range(20):
         lead(log, 1, producer=1)
         lead(log, 1)
@@ -605,7 +605,7 @@ def test_aborted_transaction_of_a_just_closed_segment_is_found_after_a_power_cut
 def test_index_rebuilt_by_a_recovery_is_kept_after_a_power_cut(
     tmp_path, monkeypatch, machine_restarted
 ):
-    """An index below the recovery point was missing, so all later ones are new files."""
+    """An index below the recovery point was missing, so all later indexes are new files."""
     directory, synced = tmp_path / "t-0", set()
     log = open_log(directory)
     write_history(log, steps=200)

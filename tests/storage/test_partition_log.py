@@ -299,7 +299,7 @@ def test_empty_log_has_no_offset_for_a_timestamp(log):
 
 
 def test_timestamp_search_reads_a_few_headers_in_a_step(logs):
-    """An old batch may lie anywhere behind a young one. Producers' timestamps are unordered."""
+    """A young batch may precede an old one, since timestamps of producers are unordered."""
     log = logs.open(index_interval_bytes=1 << 20)
     logs.lead(log, 1, timestamps=[90])
     count = 3 * HEADERS_PER_STEP

@@ -200,7 +200,7 @@ class LogAgainstList(RuleBasedStateMachine):
 
     @rule(torn=st.binary(max_size=80))
     def kill(self, torn):
-        """Restart without a close, with the first bytes of a batch behind the last one."""
+        """Restart without a close, with the first bytes of a batch after the last batch."""
         active = self.log.segments.active
         active.file.write_at(active.size_bytes, torn)
         self.open(clean=False)

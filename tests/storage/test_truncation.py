@@ -1,4 +1,4 @@
-"""A log that is cut in steps is whole after each of them, whatever happens there."""
+"""Test that a log truncated in steps is complete after each step, despite any events."""
 
 import errno
 import itertools

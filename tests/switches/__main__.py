@@ -15,7 +15,7 @@ from .rounds import DIRECTED, IN_SIMULATION
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """0 when all were caught, and nothing without them."""
+    """Return 0 when every bug was caught, and no run without a bug had a finding."""
     parser = argparse.ArgumentParser(prog="python -m tests.switches", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="no name: all")
     parser.add_argument("--round", action="store_true", help="those whose turn it is")

@@ -90,7 +90,7 @@ def reused_producer_ids() -> AbstractContextManager[Any]:
 
 
 def same_epoch_after_timeout() -> AbstractContextManager[Any]:
-    """A transaction is aborted for its age, and its producer is not fenced."""
+    """A transaction is aborted by its timeout, and its producer is not fenced."""
     prepare: Callable[..., Any] = decisions._prepare
     sound = decisions.abort_transaction
 

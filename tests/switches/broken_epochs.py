@@ -1,4 +1,4 @@
-"""Bugs in a producer's epochs and the ends of its transactions, as Kafka had them."""
+"""Bugs of producer epochs and ends of transactions that Kafka once had."""
 
 from contextlib import AbstractContextManager
 from typing import Any

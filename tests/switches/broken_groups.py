@@ -41,7 +41,7 @@ def failed_load() -> AbstractContextManager[Any]:
 
 
 def taken_too_early() -> AbstractContextManager[Any]:
-    """A consumer group member gets a partition before its owner has revoked it."""
+    """A member gets a partition before its owner has revoked that partition."""
     return replaced(ConsumerGroup, "is_held", lambda *_: False)
 
 
@@ -76,7 +76,7 @@ def no_assignment_epoch() -> AbstractContextManager[Any]:
 
 
 def lent_instance() -> AbstractContextManager[Any]:
-    """The former process of a static member commits as if it were the one that has its place."""
+    """The former process of a static member commits as if it were the present one."""
     sound = ConsumerGroup.check_offset_commit
 
     def check(self: Any, member_id: str, instance_id: Any, generation: int, **more: Any) -> None:

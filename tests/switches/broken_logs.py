@@ -163,7 +163,7 @@ def no_flush() -> AbstractContextManager[Any]:
 
 
 def unchecked_snapshot() -> AbstractContextManager[Any]:
-    """A producer snapshot is believed whatever its checksum says."""
+    """A producer snapshot is loaded despite a wrong checksum."""
 
     def decode(data: bytes, path: Any = "snapshot") -> Any:
         body = data[CRC_END:]
@@ -173,7 +173,7 @@ def unchecked_snapshot() -> AbstractContextManager[Any]:
 
 
 def believed_time() -> AbstractContextManager[Any]:
-    """The age of a batch is taken from its header, whatever its records say."""
+    """The age of a batch is taken from its header alone, and not from its records."""
     sound = LeaderAppend.confirm
 
     def confirm(self: Any, header: Any, *given: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Bugs in how a node starts, and in how it uses its disk."""
+"""Bugs in the start of a node, and in its use of the disk."""
 
 import os
 from collections.abc import Iterable
@@ -97,5 +97,5 @@ def early_recovery_point() -> AbstractContextManager[Any]:
 
 
 def deaf_leader() -> AbstractContextManager[Any]:
-    """A broker whose heartbeats arrive keeps leading, however long it gets no answers."""
+    """A broker that sends heartbeats but gets no answers stays the leader."""
     return replaced(controller, "DEAF_SESSIONS", 1_000_000)

@@ -41,9 +41,7 @@ class Chance:
 
 
 def by_chance(switch: Switch, *, cpu_s: float, first: int = FIRST) -> Chance:
-    """Try seed after seed until it is found under a right name, or so much time of the processor
-    is spent.
-    """
+    """Try seeds until the bug is found under a right name, or the CPU time is spent."""
     started, seeds = time.process_time(), 0
     while True:
         found = _found(switch, first + seeds)

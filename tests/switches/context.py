@@ -37,7 +37,7 @@ class LateRequest:
         self._request = api_key, version, [body]
 
     async def arrive(self) -> None:
-        """Return when it was answered, or its connection closed."""
+        """Wait until the late request was answered or its connection closed."""
         with contextlib.suppress(KafkaError):
             await self._connection.send(*self._request)
         self._connection.close()
@@ -55,7 +55,7 @@ class Context:
         self._connections: dict[tuple[int, str], BrokerConnection] = {}
 
     async def topic(self, name: str, partitions: int = 1, **configs: str) -> str:
-        """Create a topic, and return when all its replicas are in sync and its leaders serve."""
+        """Create a topic, and wait until all replicas are in sync and the leaders serve."""
         await self.admin.create_topic(
             name,
             partitions=partitions,

@@ -33,7 +33,7 @@ PROTOCOL = "range"
 
 
 class HandMadeClassicMember:
-    """One member, subscribed to one topic. `forgotten` counts how often its group removed it."""
+    """One member, subscribed to one topic. `forgotten` counts its removals by the group."""
 
     def __init__(self, context: Context, group: str, topic: str, partitions: int) -> None:
         self.context, self.group, self.topic = context, group, topic

@@ -71,7 +71,7 @@ class Played:
 
 
 def play(switch: Switch, *, is_on: bool, on_processes: bool = False, seed: int = 1) -> Played:
-    """Play a scenario once. A random one tries many seeds with the bug, and one seed without it."""
+    """Play a scenario once. A random one tries many seeds with the bug, and one seed without."""
     started = time.monotonic()
     found_at: int | None = seed
     if switch.scenario in RAFT_SCENARIOS:

@@ -7,7 +7,7 @@ from .context import TIMEOUT_S, Context
 
 
 class Reader:
-    """A reader of some partitions. `values` has the values read so far."""
+    """A reader of some partitions. `values` has the values that were read so far."""
 
     def __init__(self, context: Context, topic: str, partitions: tuple[int, ...] = (0,)) -> None:
         self._recorder = context.recorder
@@ -44,7 +44,7 @@ class Reader:
         return len(records)
 
     async def read(self, count: int) -> None:
-        """Poll until so many records were read, or for a limited time."""
+        """Poll until so many records were read, or the time is over."""
         for _ in range(int(TIMEOUT_S * 10)):
             if len(self.values) >= count:
                 return

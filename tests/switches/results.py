@@ -46,7 +46,7 @@ Found = dict[str, str]
 def attempt(
     switch: Switch, *, on_processes: bool = False, seeds: int = 1
 ) -> tuple[Result, Found, Found]:
-    """Play with and without the bug, and return (result, findings with it, findings without it)."""
+    """Play with and without the bug. Return the result and the findings of both."""
     on: Found = {}
     off: Found = {}
     caught: set[str] = set()
@@ -121,7 +121,7 @@ def row(result: Result) -> tuple[str, ...]:
 
 
 def write(results: Iterable[Result]) -> None:
-    """Keep them beside those of other switches, with their cells as a page shows them."""
+    """Save the results beside those of other switches, as cells of the page."""
     known = {r.switch: r for r in read()}
     by_name = dict(known)
     for r in results:

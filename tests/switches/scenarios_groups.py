@@ -19,7 +19,7 @@ LONE_ANSWER_MS = 700  # how long the test waits for an answer that a lone coordi
 
 
 async def read_one(context: Context, topic: str) -> None:
-    """Write a record and read it, since a history without polls proves nothing."""
+    """Write and read one record, since a history without polls proves nothing."""
     producer, reader = OldProducer(context, topic), Reader(context, topic)
     await producer.initialize(node_id=context.cluster.node_ids[0])
     assert await producer.send() == 0
@@ -70,7 +70,7 @@ async def silent_member(context: Context) -> None:
 
 
 async def hasty_member(context: Context) -> None:
-    """A member joins and asks for its part, before the other one hears that it must give it up."""
+    """A member joins and requests its partitions before the other hears of the revocation."""
     topic = await context.topic("hasty-member", partitions=2)
     await read_one(context, topic)
     first, second = (HandMadeMember(context, GROUP, topic) for _ in range(2))

@@ -19,7 +19,7 @@ LONE_ANSWER_MS = 700  # a lone leader must not answer acks=all; tests wait this 
 
 
 async def lost_answer(context: Context) -> None:
-    """The answer to a batch is lost with its connection, and the producer sends it again."""
+    """A batch's answer is lost with its connection, and the producer repeats the batch."""
     topic = await context.topic("lost-answer")
     producer = OldProducer(context, topic)
     await producer.initialize(node_id=context.cluster.node_ids[0])
@@ -71,7 +71,7 @@ async def two_producers(context: Context) -> None:
 
 
 async def flipped_bit(context: Context) -> None:
-    """A bit of a producer snapshot flips while its node is down, and its producer continues."""
+    """A bit of a producer snapshot flips while the node is down. Then the producer continues."""
     topic = await context.topic("flipped-bit")
     producer = OldProducer(context, topic)
     await producer.initialize(node_id=context.cluster.node_ids[0])
@@ -108,7 +108,7 @@ async def power_cut(context: Context) -> None:
 
 
 async def removed_key(context: Context) -> None:
-    """A compacted topic is recreated, one of its keys removed, and its nodes are killed.
+    """A compacted topic is recreated, one of its keys is removed, and its nodes are killed.
 
     Chance meets that rarely: a node has to be killed before it has compacted any other log.
     """

@@ -85,7 +85,7 @@ async def dead_coordinator(context: Context) -> None:
 
 
 async def two_partitions(context: Context) -> None:
-    """A transaction over two partitions is committed."""
+    """Commit one transaction over two partitions."""
     topic = await context.topic("two-partitions", 2)
     producer = await _new_producer(context, "worker")
     await producer.begin()
@@ -155,7 +155,7 @@ async def aborted_offsets(context: Context) -> None:
 
 
 async def late_end(context: Context) -> None:
-    """An EndTxn is delayed. Its client repeats it on another connection and continues.
+    """An EndTxn is delayed. Its client repeats it on another connection, and continues.
 
     The late one arrives in the middle of the next transaction (KAFKA-17754).
     """

@@ -1,4 +1,4 @@
-"""Test that planted bugs are found under their names, and nothing is found without them."""
+"""Test that planted bugs are found under their names, and that other runs find nothing."""
 
 import sys
 import tomllib

@@ -22,7 +22,7 @@ _SENTENCE = re.compile(r"(?<=[.!?:])\s+(?=[A-Z`*\"(\[])")
 
 
 def sentences(text: str) -> list[str]:
-    """Return the sentences of a Markdown page. Those of less than three words do not count."""
+    """Return the sentences of a Markdown page that have at least three words."""
     found: list[str] = []
     for block in _PARAGRAPH.split(_FENCED.sub("", text)):
         lines = [line for line in block.strip().splitlines() if not line.lstrip().startswith("|")]

@@ -367,7 +367,7 @@ def client_table(rows: Iterable[Setting]) -> str:
 
 
 def client_default(default: object) -> str:
-    """Return a default as a properties file has it."""
+    """Return a default in the form of a properties file."""
     if default is None or default == ():
         return ""
     if isinstance(default, tuple):
@@ -376,7 +376,7 @@ def client_default(default: object) -> str:
 
 
 def default_of(key: BrokerKey) -> str:
-    """A default as a person reads it."""
+    """Return a default in a readable form."""
     return "must be given" if key.default is None else value(key.default)
 
 

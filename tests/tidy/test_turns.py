@@ -1,4 +1,4 @@
-"""Test the choice of heavy tests that the default run takes in turn."""
+"""Test which heavy tests the default run takes, which alternate between runs."""
 
 from ..rounds import TURNS, chosen, skipped
 

@@ -72,7 +72,7 @@ def folder_of(path: Path) -> str:
 
 @cache
 def folders(*wanted: str) -> dict[str, Folder]:
-    """Return the wanted folders by name, else all of them, with those below `tests/` apart."""
+    """Return the wanted folders by name, or all folders, with those below `tests/` apart."""
     found: dict[str, Folder] = {}
     for file in sorted([*FILES, *ROOT_FILES, *(ROOT / "tests").rglob("*.py")]):
         path = file.relative_to(ROOT)

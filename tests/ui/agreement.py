@@ -39,7 +39,7 @@ Rows = list[dict[str, str]]
 
 
 class Shown(NamedTuple):
-    """A view as displayed, with tables by their caption and facts by their name."""
+    """A displayed view, with tables by caption and facts by name."""
 
     as_of_ms: int
     read_ms: int
@@ -53,7 +53,7 @@ class Shown(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """An answer of the protocol, true at some moment of this time."""
+    """An answer of the protocol that was true at some moment of this time."""
 
     began_ms: int
     ended_ms: int
@@ -61,7 +61,7 @@ class Sample(NamedTuple):
 
 
 def read(chrome: Browser, address: str, shows: Callable[[Shown], Any] | None = None) -> Shown:
-    """Open a view, and read it as a whole once it shows the awaited content."""
+    """Open a view, wait until it shows the awaited content, and read all of it."""
     chrome.go(address)
     found: list[Shown] = []
 
@@ -175,7 +175,7 @@ class Beside:
 
 
 def number(words: str) -> int:
-    """A number as pages have it."""
+    """Return a number in the format of the pages."""
     return int(words.replace(",", ""))
 
 

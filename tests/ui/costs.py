@@ -55,7 +55,7 @@ class Bounds:
 
 @asynccontextmanager
 async def page(data: Path) -> AsyncIterator[tuple[psutil.Process, Visitor, float]]:
-    """The page as a process, a visitor, and how long it took to say where it is."""
+    """Measure the page as a process, a visitor, and the time until the page named its address."""
     began_s = time.monotonic()
     process = await asyncio.create_subprocess_exec(
         *PROGRAM, "ui", "--no-open", "--data", str(data), stdout=asyncio.subprocess.PIPE

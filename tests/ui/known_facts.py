@@ -1,4 +1,4 @@
-"""Facts of a small cluster, as a test wants them."""
+"""Facts of a small cluster in the form that a test needs."""
 
 from typing import Any
 

@@ -83,7 +83,7 @@ class OpenSite:
     visitor: Visitor
 
     async def open_transaction(self, name: str, topic: str, count: int = 3, **values: str) -> Any:
-        """Begin a transaction, write records, leave it open, and return its producer."""
+        """Begin a transaction, write records, and return the producer with the transaction open."""
         settings = {"bootstrap.servers": self.bootstrap, "transactional.id": name, **values}
         producer = Producer(settings)
         await producer.init_transactions()

@@ -1,4 +1,4 @@
-"""Test the metrics page: its names, its values, and its parsing by the client library."""
+"""Test the metrics page: names, values, and parsing by the client library."""
 
 import re
 import urllib.error

@@ -1,4 +1,4 @@
-"""Test `oncelog ui RUN/` as a process: its answers, its access and its end."""
+"""Test `oncelog ui RUN/` as a process: answers, access and end."""
 
 import asyncio
 import signal

@@ -1,4 +1,4 @@
-"""Test the timeline: its window, its axis and its curves."""
+"""Test the timeline: window, axis and curves."""
 
 import re
 import time

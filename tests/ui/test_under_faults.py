@@ -62,7 +62,7 @@ class Views:
         return shown, await self._told.beside(shown)
 
     async def all_agree(self, states: dict[int, str]) -> None:
-        """Check all views. `states` has the state of each node in the words of the page."""
+        """Check all views. `states` has each node's state in the page's terms."""
         await self.now(states)
         await self.topics()
         await self.partition()

@@ -37,7 +37,7 @@ DECORATOR = "@dataclass(frozen=True, slots=True, kw_only=True)"
 
 
 class Message(NamedTuple):
-    """One direction of an API with Kafka's JSON of it and its classes."""
+    """One direction of an API: Kafka's JSON for the message, and its classes."""
 
     definition: dict[str, Any]
     api_key: int

@@ -12,7 +12,7 @@ from oncelog.wire.messages.schema_encoder import Each
 
 @cache
 def _names(api_key: int, direction: str) -> frozenset[str]:
-    """Return the field names of any version, nested ones too."""
+    """Return the field names of any version, including nested ones."""
     names: set[str] = set()
     api = APIS[api_key]
     for version in range(api.oldest, api.newest + 1):

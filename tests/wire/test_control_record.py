@@ -58,7 +58,7 @@ def test_transaction_marker_is_read_by_other_libraries() -> None:
 
 
 def test_transaction_marker_with_a_longer_later_version_is_decoded() -> None:
-    """Versions may only add fields (KIP-98), so the known ones are read from the front."""
+    """Versions may only add fields (KIP-98), so the known fields come first."""
     key, value = bytes.fromhex("0005 0001 ff"), bytes.fromhex("0003 00000009 ffff")
     data = encode_batch([Record(0, 1, key, value)], control=True, transactional=True)
     assert decode_marker(data) == (ControlType.COMMIT, 9)

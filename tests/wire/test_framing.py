@@ -1,4 +1,4 @@
-"""Test frames of a stream, however it is cut, and headers as kio writes them."""
+"""Test frames of a stream that arrives in arbitrary pieces, and headers as kio writes them."""
 
 import io
 import struct
@@ -33,7 +33,7 @@ every_api = pytest.mark.parametrize(
 
 
 def feed(receiver: FrameReceiver, data: bytes, chunk_bytes: int) -> list[memoryview]:
-    """Pass a stream on in pieces of at most so many bytes."""
+    """Pass on a stream in pieces of at most so many bytes."""
     frames: list[memoryview] = []
     view = memoryview(data)
     while view:

@@ -28,7 +28,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @contextmanager
 def started(*arguments: str, cwd: Path) -> Iterator[tuple[subprocess.Popen[str], dict[str, str]]]:
-    """Run the command as a process, and yield it with the settings in its first two lines."""
+    """Run the command as a process, and yield the process and the settings that it prints first."""
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "oncelog.cli", *arguments],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=cwd,

@@ -1,4 +1,4 @@
-"""An adapter without its framework raises an error that says how to install it."""
+"""Test that an adapter without its framework raises an error with the install command."""
 
 import pytest
 

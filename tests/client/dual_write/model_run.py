@@ -60,7 +60,7 @@ class Actor:
         self.asleep = 0
 
     def key(self, key: TransactionKey) -> TransactionKey:
-        """Return the key as the table has it."""
+        """Return the key in the form that the table has."""
         return key if self.parts.has_epoch else replace(key, producer_id=0, producer_epoch=0)
 
     def lucky(self, request: Callable[[], object]) -> bool:

@@ -87,7 +87,7 @@ class ModelKafka:
 
 
 class KeyTaken(Exception):
-    """The row already exists, so another decision is valid."""
+    """Raised when the row already exists, since then the other decision is valid."""
 
 
 class ModelDatabase:

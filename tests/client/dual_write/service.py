@@ -134,7 +134,7 @@ def judged(cluster: Cluster, ledger: Ledger) -> int:
 
 
 async def measured_ms(call: Callable[[], Awaitable[None]], seconds: float) -> list[float]:
-    """Return the sorted times of calls, one after the other until the time is over."""
+    """Call repeatedly until the time is over, and return the sorted times in ms."""
     until_s, times = time.monotonic() + seconds, list[float]()
     while not times or time.monotonic() < until_s:
         began = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Test writers on a real cluster. A block takes effect in both systems, or in neither."""
+"""Test writers on a real cluster. A block takes effect in both systems or in neither."""
 
 import asyncio
 import sqlite3

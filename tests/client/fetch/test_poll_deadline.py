@@ -1,4 +1,4 @@
-"""A poll ends at its deadline, even if the cluster does not answer."""
+"""Test that a poll ends at its deadline, even if the cluster does not answer."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""Polls return all records that they take, whatever interrupts them."""
+"""Test that polls return every record, even when a poll is interrupted."""
 
 import asyncio
 from collections.abc import Callable
@@ -104,7 +104,7 @@ async def test_poll_of_many_tiny_batches_returns_the_records_it_has_after_its_ti
 def test_fetch_state_reset_to_a_mark_returns_the_same_records_again(
     steps: list[tuple[str, int]],
 ) -> None:
-    """The batches have records of three producers, one of which aborts. Polls cut them."""
+    """The batches have records of three producers, one of which aborts. A poll may split one."""
     loaded = 0
     state = FetchState("t", 0, 0)
     found: list[int] = []

@@ -185,7 +185,7 @@ class World:
                 self.under_way.pop(at)()
 
     def known_to_leader(self, topic: str) -> int:
-        """Return the end of the log as the asked broker knows it."""
+        """Return the end of the log that the asked broker knows."""
         end = self.kafka.end[topic]
         return self.random.randrange(end + 1) if self.chance(self.luck.is_deposed) else end
 

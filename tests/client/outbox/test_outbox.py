@@ -185,7 +185,7 @@ async def test_older_of_two_running_relays_stops(
 async def test_relay_fenced_without_a_successor_continues(
     bootstrap: str, server: PostgresServer, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The transaction timed out, its id expired after an idle week, or it was ended by hand."""
+    """The relay is fenced when its transaction timed out, its id expired, or a user aborted."""
     ledger = Ledger(server.connect, "%s").create()
     unsent = f"{UNSENT} WHERE outbox = '{topic}'"
     with BlockingOutboxWriter(topic, ledger.connect) as writer:
@@ -244,7 +244,7 @@ async def test_relay_fenced_by_a_newer_relay_stops(
 async def test_older_relay_that_resumes_after_numbering_its_rows_sends_no_record(
     bootstrap: str, ledger: Ledger, topic: str
 ) -> None:
-    """The relay slept after numbering its rows, and its successor sends them."""
+    """The old relay slept after numbering its rows, and the new relay has sent the rows."""
     with BlockingOutboxWriter(topic, ledger.connect) as writer:
         transfer(writer, ledger, topic, 1)
         older = OutboxRelay(bootstrap, topic, ledger.connect)

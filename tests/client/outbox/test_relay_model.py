@@ -101,7 +101,7 @@ def take_back_from_anyone(outbox: str, generation: int, batch: int) -> Script[No
 
 
 def is_missed(tmp_path: Path, kind: type[ModelRelay], first: int = 0) -> bool:
-    """Return whether a difference is found. `first` is a seed shortly before one that shows it."""
+    """Return whether a seed from `first` on shows the difference."""
     for seed in range(first, first + 10 * SEEDS):
         verdict = run(seed, tmp_path, kind)
         if verdict.lost or verdict.doubled:

@@ -32,7 +32,7 @@ def _few_are_enough() -> Iterator[None]:
 
 
 class Unsent:
-    """A producer to a topic with these partitions. Its batches are never sent."""
+    """A producer to a topic with these partitions, which sends no batch."""
 
     def __init__(self, partitions: int, leaderless: Container[int] = (), **config: Any) -> None:
         view = ClusterView("127.0.0.1:1")
@@ -92,7 +92,7 @@ class Unsent:
 
 @st.composite
 def calls(draw: st.DrawFn) -> dict[str, Any]:
-    """Draw a topic, settings and the records of some calls. Timestamps number all records."""
+    """Draw a topic, settings and the records of several calls. Timestamps number the records."""
     partitions = draw(st.sampled_from([1, 2, 3, 7]))
     has = draw(st.sets(st.sampled_from(["key", "partition", "headers"])))
     record = st.fixed_dictionaries({

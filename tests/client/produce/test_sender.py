@@ -154,7 +154,7 @@ def once(code: "int | Exception", at: int = 0) -> Script:
 
 
 async def test_batch_that_is_refused_does_not_fail_the_batches_after_it(monkeypatch):
-    """After the refused batch the numbers have a gap. The others get new ones (KIP-360)."""
+    """The refused batch leaves a gap in the numbers, so later batches are renumbered (KIP-360)."""
     context = SenderContext(monkeypatch)
     context.before = once(E.INVALID_RECORD, at=1)
 
@@ -218,7 +218,7 @@ async def test_partitions_are_not_added_to_an_aborting_transaction(monkeypatch, 
 
 @pytest.mark.parametrize("problem", [E.INVALID_RECORD, NetworkException("lost")])
 async def test_first_batch_of_an_id_that_fails_leaves_no_gap_in_the_log(monkeypatch, problem):
-    """A leader without state of the id accepts any number, so it cannot refuse the next batches.
+    """A leader without state of the id accepts any first sequence number, so a gap is not refused.
 
     Found by chaos, seed 12: append/3 began with sequence 7 of its producer.
     """
@@ -252,7 +252,7 @@ async def test_other_partitions_keep_their_sent_batches_after_a_refusal(monkeypa
 
 
 async def test_unclean_election_loses_only_acknowledged_records(monkeypatch):
-    """The numbers no longer fit, and unwritten batches are sent again under new ones."""
+    """The sequence numbers no longer fit, so unwritten batches are sent again under new ones."""
     context = SenderContext(monkeypatch)
 
     async with context:
@@ -271,7 +271,7 @@ async def send_all(context: SenderContext, numbers):
 
 
 async def test_batch_that_may_be_in_the_log_keeps_its_sequence_numbers(monkeypatch):
-    """The first answer was lost, then the broker lost its window, so the batch must fail."""
+    """The first answer was lost, then the broker lost the producer's state. The batch must fail."""
     context = SenderContext(monkeypatch)
     answers = [None, NetworkException("lost")]
     context.after = lambda batch: answers.pop(0) if answers else None

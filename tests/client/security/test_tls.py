@@ -1,4 +1,4 @@
-"""Test TLS with a listener and its own certificates: trust, and messages without it."""
+"""Test TLS with a listener and its own certificates: trust, and error messages."""
 
 import asyncio
 import re

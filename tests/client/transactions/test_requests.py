@@ -1,4 +1,4 @@
-"""Test the requests of a transactional id: their deadline and their versions."""
+"""Test requests with a transactional id: deadlines and versions."""
 
 import asyncio
 import time
@@ -69,7 +69,7 @@ class Coordinator(BrokerConnection):
 async def committed(
     monkeypatch: pytest.MonkeyPatch, connection: Coordinator, ids: Any, *, is_v2: bool
 ) -> tuple[int, Any]:
-    """Return the version of the request, and the name or id of the topic in it."""
+    """Return the version of the request, and the topic's name or id in it."""
 
     async def find_coordinator(*_: Any) -> int:
         return 1

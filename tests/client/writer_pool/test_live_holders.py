@@ -1,4 +1,4 @@
-"""A block that works in tasks or threads that end keeps its writer until its own end."""
+"""Test that a block keeps its writer when a task or thread that works in the block ends."""
 
 import asyncio
 import threading

@@ -53,7 +53,7 @@ def stored_group(append: GroupAppend) -> GroupValue:
 
 
 class Groups:
-    """Groups whose turns the test carries out. Records are committed by `commit`."""
+    """Groups whose timers and turns the test controls. `commit` commits records."""
 
     def __init__(self, *, holds_stores: bool = False, **settings: int) -> None:
         self.settings = replace(GroupSettings(), **settings)
@@ -185,7 +185,7 @@ class Groups:
     # -- passing time and expiry
 
     def pass_time(self, delay_ms: int) -> None:
-        """Let time pass. Every deadline on the way is handled at its own time."""
+        """Let time pass, and handle every deadline at its own time."""
         end_ms = self.now_ms + delay_ms
         while (next_ms := self.table.deadlines.next_ms) is not None and next_ms <= end_ms:
             self.now_ms = max(self.now_ms, next_ms)

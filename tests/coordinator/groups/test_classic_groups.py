@@ -462,7 +462,7 @@ def test_subscribed_topics_are_parsed_from_valid_metadata_only() -> None:
 
 
 def test_long_subscriptions_are_parsed_in_steps(groups: Groups) -> None:
-    """Meanwhile the group's topics are unknown, so any topic may be among them."""
+    """During the parsing the group's topics are unknown, so any topic may be among them."""
     names = [f"topic-{number}".encode() for number in range(500)]
 
     def subscription(member: int) -> bytes:
@@ -485,7 +485,7 @@ def test_long_subscriptions_are_parsed_in_steps(groups: Groups) -> None:
 
 
 def test_classic_group_member_metadata_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some gigabytes would be held for a closed client, a megabyte a member for half an hour."""
+    """Otherwise a closed client's group would keep gigabytes for half an hour."""
     monkeypatch.setattr(group_table, "METADATA_BYTES_MAX", 100_000)
     groups = Groups()
     held = groups.table.held_metadata

@@ -1,4 +1,4 @@
-"""A table that follows a log equals the table that is read from it, whatever happens.
+"""Test that a table that followed a log equals a table read from that log, after any events.
 
 Random histories of plain and transactional commits, markers, and tombstones are written to a real
 log of small segments, which is cleaned at random times. The table that applied each batch as it was

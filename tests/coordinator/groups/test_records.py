@@ -175,7 +175,7 @@ def test_group_record_is_decoded_as_encoded(value: GroupValue) -> None:
 
 @pytest.mark.parametrize("decode", [decode_key, decode_consumer_key])
 def test_offset_keys_that_are_long_are_not_cached(decode: Callable[[bytes], object]) -> None:
-    """Thousands of them, of 32 KB each, would fill the memory."""
+    """Thousands of keys of 32 KB each would fill the memory."""
     short, long = [
         encode_consumer_key(ConsumerMemberKey("g", "m" * size))
         if decode is decode_consumer_key

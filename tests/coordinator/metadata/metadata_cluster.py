@@ -241,7 +241,7 @@ def check_indexes(state: ClusterState) -> None:
 
 
 def visible(state: ClusterState) -> dict:
-    """Return the state as plain values, to compare two of them."""
+    """Return the state as plain values, for comparisons."""
     return {
         "brokers": {node: asdict(broker) for node, broker in state.brokers.items()},
         "topics": {name: asdict(topic) for name, topic in state.topics.items()},

@@ -77,7 +77,7 @@ def boot_id(node: Node) -> str:
 
 
 class ModelCluster:
-    """Nodes, their metadata, and their data. Everything random follows from the seed."""
+    """Nodes, their metadata and their data. The seed determines every random choice."""
 
     def __init__(self, seed: int, *, nodes: int = 4, rules: Rules | None = None) -> None:
         self.random = random.Random(seed)
@@ -114,7 +114,7 @@ class ModelCluster:
         return topic.partitions if topic else []
 
     def learn(self, node: Node | None = None, count: int | None = None) -> None:
-        """Let a node apply some more of the log, and act on it."""
+        """Let a node apply more entries of the log, and act on them."""
         node = node or self.some_alive()
         if node is None:
             return
@@ -165,7 +165,7 @@ class ModelCluster:
             self.advance_high_watermark(node, index)
 
     def fetch(self) -> None:
-        """Tell the leader how far we are, then copy some of the missing records."""
+        """Report the follower's log end to the leader, then copy some of the missing records."""
         index = self.random.randrange(PARTITIONS)
         follower = self.nodes[self.random.choice(self.partitions()[index].replicas)]
         partition = follower.view.partition(TOPIC, index) if follower.is_alive else None

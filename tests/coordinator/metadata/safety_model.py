@@ -161,7 +161,7 @@ class SafetyModel(ModelCluster):
         )
 
     def everything_loses_power(self) -> None:
-        """Let all nodes lose power together, with logs that are synced up to their ends."""
+        """Let all nodes lose power at once, when all logs are synced to their ends."""
         if all(node.lost != "records" for node in self.nodes.values()):
             self.everything_dies()
             for node in self.nodes.values():

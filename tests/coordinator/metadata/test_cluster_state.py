@@ -120,7 +120,7 @@ def test_metadata_outcomes_are_bounded_in_bytes() -> None:
 
 
 def test_metadata_restore_frees_the_replaced_state_in_slices() -> None:
-    """The state changes in one step. Freeing 20,000 topics in it kept the loop for 70 ms."""
+    """The state is replaced in one step. Freeing 20,000 topics in it blocked the loop for 70 ms."""
     cluster = MetadataCluster()
     empty, count = cluster.state.snapshot(), 4 * SLICE_PARTITIONS
     for number in range(count):

@@ -35,7 +35,7 @@ Injection = Callable[[pytest.MonkeyPatch], Rules | None]
 
 
 def broker_epochs_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """KIP-903: a node that lost its log between its fetch and the ISR change is admitted."""
+    """Without the check of KIP-903, a node that lost its log meanwhile joins the ISR."""
     original = partitions._why_ineligible
 
     def lenient(tables, node, broker_epoch):
@@ -99,7 +99,7 @@ def an_empty_directory_counts_as_lost_power(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def the_eligible_stay_eligible(monkeypatch: pytest.MonkeyPatch) -> None:
-    """KIP-966: the ELR must be emptied when the ISR is large enough to commit without it."""
+    """Without this rule of KIP-966, the ELR is not emptied when the ISR is large enough."""
     original = elections._eligible
 
     def lenient(before, replicas, isr, min_isr, untrusted, emptied):

@@ -29,7 +29,7 @@ from oncelog.runtime.sliced_work import Steps
 
 
 class Numbers:
-    """The list of all numbers with some ballast, so that snapshots take their time."""
+    """The list of all numbers, with ballast that makes snapshots slow."""
 
     def __init__(self, ballast_bytes: int) -> None:
         self.ballast = b"b" * ballast_bytes

@@ -100,7 +100,7 @@ asyncio.run(main())
 
 
 def killed_and_restarted(script: str, directory: Path) -> tuple[int, int]:
-    """Return how many commands were acknowledged before the SIGKILL, and survived it."""
+    """Return how many commands were acknowledged before the SIGKILL, and how many survived."""
     counts = []
     for mode in ("write", "read"):
         command = [sys.executable, "-c", script, str(directory), mode]
@@ -121,12 +121,12 @@ def test_pysyncobj_killed_while_dumping_loses_the_journal_tail(tmp_path: Path) -
 
 
 def test_raft_snapshot_keeps_the_journal_entries_behind_it(tmp_path: Path) -> None:
-    """D2 on our engine: the entries behind the snapshot are kept."""
+    """D2 on our engine: the entries after the snapshot are kept."""
     assert killed_and_restarted(OUR_WRITER, tmp_path) == (1_500, 1_500)
 
 
 class Killed(BaseException):
-    """The process ends here. Its writes are in the page cache."""
+    """Raised where the process is killed. All of its writes are in the page cache."""
 
 
 def test_pysyncobj_killed_in_a_compaction_loses_entries(tmp_path: Path) -> None:
@@ -259,7 +259,7 @@ def test_pysyncobj_cannot_start_after_a_torn_write(tmp_path: Path) -> None:
 
 
 def test_raft_journal_with_a_torn_tail_loses_no_synced_entry(tmp_path: Path) -> None:
-    """D4 on our journal: 200 tails are cut anywhere, with zeros or garbage behind."""
+    """D4 on our journal: 200 tails are cut anywhere, and followed by zeros or garbage."""
     rng = random.Random(1)
     disk, _, journal = our_journal(tmp_path)
     for index in range(1, 30):
@@ -309,7 +309,7 @@ def test_raft_journal_damaged_in_the_middle_refuses_to_start(tmp_path: Path) -> 
 def test_pysyncobj_that_loses_its_vote_file_votes_twice(
     stock_network: Callable[..., StockNetwork], tmp_path: Path
 ) -> None:
-    """D4b: the file with the vote is renamed without a sync; an unreadable one is ignored."""
+    """D4b: the vote file is renamed without a sync, and PySyncObj ignores an unreadable one."""
     net = stock_network(1, conf_of=lambda node: {"journalFile": str(tmp_path / node)})
     votes: list[str] = []
 

@@ -12,7 +12,7 @@ from .stock import StockNetwork
 def test_pysyncobj_with_a_repeated_append_truncates_acknowledged_entries(
     stock_network: Callable[..., StockNetwork],
 ) -> None:
-    """D1: a repeated append cuts the log behind it, and one leader dies afterwards."""
+    """D1: a repeated append truncates the log after its entries, and then one leader dies."""
     net = stock_network(3, delay=(0.02, 0.02), appendEntriesUseBatch=False)
     leader = net.elect()
     follower, cut_off = (node for node in net.nodes if node != leader)
@@ -68,7 +68,7 @@ def test_raft_append_that_arrives_twice_truncates_no_entry() -> None:
 def test_pysyncobj_reports_success_for_commands_never_committed(
     stock_network: Callable[..., StockNetwork],
 ) -> None:
-    """D3: while a snapshot travels, the commit index runs over the deposed leader's own tail."""
+    """D3: during a snapshot the commit index passes over the old leader's uncommitted entries."""
     net = stock_network(
         4,
         appendEntriesUseBatch=False,

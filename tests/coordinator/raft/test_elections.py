@@ -114,7 +114,7 @@ def test_raft_follower_after_a_partition_does_not_depose_the_leader(one_way: boo
 
 
 def test_raft_leader_in_a_ring_of_nodes_stays_the_leader() -> None:
-    """Nodes receive only from their neighbours. The others ask for votes, and are refused."""
+    """Nodes receive only from their neighbours. The other nodes ask for votes, and are refused."""
     cluster, leader = started(3, size=5)
     before = term(cluster, leader)
     ring = {(a, b) for a in cluster.ids for b in cluster.ids if (a - b) % 5 in (1, 4)}
@@ -145,7 +145,7 @@ def test_raft_leader_without_answers_of_a_majority_resigns() -> None:
 
 
 def test_raft_link_to_the_leader_that_closes_shortens_the_election() -> None:
-    """The hint comes from the transport. Without it the election timeout passes first."""
+    """The transport reports the closed link. Without that the election timeout has to pass."""
     times = {}
     for hint in (True, False):
         cluster, leader = started(4)
@@ -210,7 +210,7 @@ def test_raft_leadership_transfer_to_an_unable_target_keeps_the_leader() -> None
 
 
 def test_raft_groups_settle_on_their_preferred_leaders() -> None:
-    """Leaders are spread over the nodes, also after one was away."""
+    """Preferred leaders are spread over the nodes, also after a node was away."""
     cluster = Cluster(2, size=3, groups=6)
 
     def spread() -> bool:

@@ -67,7 +67,7 @@ def test_raft_engine_with_a_failing_disk_stops_before_an_acknowledgement() -> No
 
 
 def test_raft_entry_that_is_committed_is_never_replaced() -> None:
-    """A leader that replaces it is wrong, or this node is, so the process ends."""
+    """If a committed entry is replaced, the leader or this node is wrong, so the process ends."""
     cluster, leader = started()
     cluster.submit(leader, 0)
     cluster.run(1)
@@ -114,7 +114,7 @@ def test_raft_follower_that_lags_gets_the_snapshot_in_chunks() -> None:
 
 
 class Choosy(Machine):
-    """A machine that refuses to load snapshots half way, as if made by a newer release."""
+    """A state machine that refuses to load a snapshot halfway, as one of a newer release."""
 
     refuses = False
 

@@ -201,7 +201,7 @@ def delay_publishing(node: Any, world: Any, seconds: float) -> None:
 
 
 def test_raft_entries_committed_during_a_snapshot_restore_are_applied() -> None:
-    """The heartbeats behind the snapshot change no state any more."""
+    """Heartbeats after the snapshot change no state."""
     alone, term = Alone(), 5
     group: Any = alone.group
     alone.answer_census()

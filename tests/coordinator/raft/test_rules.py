@@ -17,7 +17,7 @@ from ...simulation.virtual_world import NodeExecutor, NodeLoop, NodeWork, Virtua
 
 
 class Alone:
-    """Node 1 of `size` nodes. Its messages are collected, and the test sends the others'."""
+    """Node 1 of `size` nodes. The test collects its messages, and sends those of the others."""
 
     def __init__(self, size: int = 3, seed: int = 1, disk: VirtualDisk | None = None) -> None:
         self.world = World(seed)
@@ -55,7 +55,7 @@ class Alone:
         self.world.run(seconds)
 
     def take(self, kind: type, peer: int | None = None) -> list:
-        """Return the sent messages of a kind (to a peer), and remove them."""
+        """Return the sent messages of a kind, optionally to one peer, and remove them."""
         taken = [s for s in self.sent if isinstance(s[1], kind) and peer in (None, s[0])]
         self.sent = [s for s in self.sent if s not in taken]
         return [message for _, message in taken]
@@ -66,7 +66,7 @@ class Alone:
             self.say(peer, m.CensusAnswer(nonce, term, last_index))
 
     def become_candidate(self) -> int:
-        """Run until the node asks, grant all pre-votes, and return the term of its candidacy."""
+        """Run until the node is a candidate, with all pre-votes granted, and return the term."""
         self.take(m.PreVoteRequest)
         while not (asked := self.take(m.PreVoteRequest)):
             self.run(0.05)
@@ -127,7 +127,7 @@ def test_raft_candidate_requests_votes_only_after_its_own_vote_is_synced(alone: 
 
 
 def test_raft_voter_after_a_crash_votes_for_no_other_in_the_same_term(alone: Alone) -> None:
-    """The vote was for 2, so 3 gets none before and after the crash."""
+    """The node votes for 2, so neither before nor after the crash does 3 get the vote."""
     alone.run(0.02)
     request = m.VoteRequest(7, 0, 0)
     alone.say(2, request)

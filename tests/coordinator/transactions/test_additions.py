@@ -1,4 +1,4 @@
-"""Test that joint additions have the same answers and the same record as single ones."""
+"""Test that joint additions give the same answers and the same record as single additions."""
 
 import pytest
 from hypothesis import given

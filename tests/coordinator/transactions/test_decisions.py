@@ -51,7 +51,7 @@ def opened(epoch: int = 5, state: TransactionState = S.EMPTY, **changes) -> Tran
 
 
 def reached(state: TransactionState, epoch: int = 5, *, v2: bool = False) -> TransactionRecord:
-    """Return a record as the coordinator itself reaches it, from a client at `epoch`.
+    """Return a record whose epoch the coordinator reached from a client at `epoch`.
 
     After a V2 end the client's epoch is one higher (or it has a new producer id).
     """

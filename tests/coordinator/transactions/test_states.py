@@ -1,4 +1,4 @@
-"""Test the transitions between states: every pair, and every pair of records with it."""
+"""Test the transitions between states: every pair of states, and every pair of records."""
 
 from itertools import product
 

@@ -1,4 +1,4 @@
-"""A guardian ends kept things when their process is killed, and leaves forgotten ones alone."""
+"""Test that a guardian ends the kept processes of a killed owner, and not forgotten ones."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Test that link cuts are made all or not at all, and described in words."""
+"""Test that link cuts are made on all nodes or on none, and are described in sentences."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +11,7 @@ from oncelog.replication.peer.link_gate import LinkGate
 
 
 class FakeCluster:
-    """Three nodes with gates. The `deaf` ones refuse a cut, though they list their faults."""
+    """Three nodes with gates. Nodes in `deaf` refuse a cut, but list their faults."""
 
     def __init__(self, *, states: dict[int, str] | None = None, deaf: int | None = None) -> None:
         self.gates = {node: LinkGate() for node in (1, 2, 3)}

@@ -1,4 +1,4 @@
-"""A node with another count of transaction shards than its cluster does not start, and says why."""
+"""Test that a node refuses to start with a transaction shard count other than its cluster's."""
 
 import sys
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Test words in a terminal: wrapped lines, fitting columns, and repeated progress."""
+"""Test text in a terminal: wrapped lines, fitting columns and repeated progress lines."""
 
 import pytest
 

@@ -38,7 +38,7 @@ print(f'["orphan", {os.read(there, 9).decode()}]', flush=True)
 
 
 class Programs(Supervisor):
-    """One child, `p`, with these programs for its incarnations. The last one is repeated."""
+    """One child, `p`. Its successive incarnations run these programs, the last one repeatedly."""
 
     restarts_max = 2
     stop_timeout_s = 1.0

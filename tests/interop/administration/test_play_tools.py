@@ -1,4 +1,4 @@
-"""Output of Kafka's tools without what depends on the machine and the moment."""
+"""Test that machine- and time-dependent parts of the tools' output are removed."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The commands for Kafka's tools in their order. Later ones need the earlier ones."""
+"""The commands for Kafka's tools, in an order in which later commands need the earlier ones."""
 
 import re
 from typing import NamedTuple
@@ -78,7 +78,7 @@ def _alter(entity: str, config: str) -> str:
 
 
 def _entity(name: str, entity: str, config: str) -> tuple[Command, ...]:
-    """Return the commands of a change; the broker that is asked may have yet to hear of it."""
+    """Return the commands that change an entity. The asked broker may not know the change yet."""
     keys = _KEY.findall(config)
     is_there, is_gone = re.escape(keys[0]), rf"\A(?!.*{re.escape(keys[0])})"
     delete = f"--alter {entity} --delete-config {','.join(keys)}"

@@ -15,7 +15,7 @@ GRACE_S = 30.0
 
 
 class Outcome(NamedTuple):
-    """A tool's exit code, or "late" where it did not end in its time, and its outputs."""
+    """A tool's exit code, or "late" after the timeout, and the outputs."""
 
     code: str
     out: str

@@ -1,4 +1,4 @@
-"""Offsets of members of consumer groups (KIP-848), and classic requests about them."""
+"""Test cases: offsets of consumer group members (KIP-848), and classic requests about them."""
 
 from collections.abc import Iterator
 from typing import Any

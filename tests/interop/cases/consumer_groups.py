@@ -19,7 +19,7 @@ EPOCHS = ("member_epoch", "group_epoch", "assignment_epoch")
 
 
 class ConsumerMembers(Group):
-    """A consumer group and its members, which choose their ids themselves.
+    """A consumer group and its members, which choose their own member ids.
 
     Epochs are shown as counted from the group's first one: those of Kafka begin with 2.
     """
@@ -96,7 +96,7 @@ class ConsumerMembers(Group):
         raise AssertionError(f"{self.peer.name}: the group does not settle: {self.stated()}")
 
     def heard(self, label: str, heartbeat_ms: str) -> None:
-        """Send heartbeats until an answer has this interval; Kafka applies it after its answer."""
+        """Send heartbeats until an answer has this interval. Kafka's first answer lacks it."""
         what = f"{self.peer.name}: {heartbeat_ms} ms are never applied"
         until(lambda: self.beat(label)["heartbeat_interval"] == int(heartbeat_ms), what)
 
@@ -124,7 +124,7 @@ class ConsumerMembers(Group):
 
 
 def consumer_heartbeat(peer: RawPeer, version: int) -> Scenario:
-    """Send the heartbeats of one member, from its first to its last."""
+    """Send all heartbeats of one member."""
     with ConsumerMembers(peer, f"consumers-{version}", version) as group:
         yield "unknown group", group.beat("a", 1)
         yield "leaves an unknown group", group.beat("a", -1)
@@ -330,7 +330,7 @@ def consumer_instances(peer: RawPeer, version: int) -> Scenario:
 
 
 def consumer_patterns(peer: RawPeer, version: int) -> Scenario:
-    """Subscribe to a pattern, so that the broker resolves the topics."""
+    """Subscribe to a pattern that the broker matches with topics."""
     if not version:
         return
     pattern: dict[str, Any] = {

@@ -173,7 +173,7 @@ def raft_voters(peer: RawPeer, version: int) -> Scenario:
 
 
 def unregister_controller(peer: RawPeer, version: int) -> Scenario:
-    """Send the numbers of no controllers, and of the active one; there is one node."""
+    """Unregister controllers that do not exist, and the active one. There is one node."""
     for number in (9, -1, 2**31 - 1, 1):
         values = {"controller_id": number}
         yield f"controller {number}", peer.ask(UNREGISTER_CONTROLLER, version, values)

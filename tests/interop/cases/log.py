@@ -28,7 +28,7 @@ def batch(count: int = 1, *, size: int = 10, key: bytes | None = b"k", **fields:
 
 
 def edited(data: bytes, position: int, form: str, *values: int, sums: bool = True) -> bytes:
-    """Return the batch with some header bytes changed. `sums` asks for a correct checksum."""
+    """Return the batch with changed header bytes. `sums` asks for a correct checksum."""
     changed = bytearray(data)
     struct.pack_into(form, changed, position, *values)
     if sums:
@@ -107,7 +107,7 @@ def produce(peer: RawPeer, version: int) -> Scenario:
 
 
 def produce_batches(peer: RawPeer, version: int) -> Scenario:
-    """Send each batch to its own partition, so that no outcome affects the next."""
+    """Send each batch to a partition of its own, so that outcomes are independent."""
     topic = f"batches-{version}"
     batches = _bad_batches()
     batches |= {f"codec {codec}": batch(5, compression=codec) for codec in range(5)}
@@ -242,7 +242,7 @@ def fetch_sessions(peer: RawPeer, version: int) -> Scenario:
         return
 
     def named(answer: Any) -> Any:
-        """Return an answer with a fixed word for its random session id."""
+        """Return an answer with a fixed text in place of its random session id."""
         known = {0: "NO SESSION", session: "THE SESSION"}
         return answer | {"session_id": known.get(answer["session_id"], "ANOTHER SESSION")}
 

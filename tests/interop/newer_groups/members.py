@@ -19,7 +19,7 @@ BUILD_S = 600  # the first time on a machine; Go caches what it has compiled
 
 
 class Copier(ConsumerProtocol):
-    """A member on librdkafka that copies in transactions, with its member epoch in them."""
+    """A librdkafka member that copies in transactions, with its member epoch in the commits."""
 
     def __init__(self, bootstrap: str, group: str, sink: str, *, subscription: str) -> None:
         self.sink = sink
@@ -60,7 +60,7 @@ class Copier(ConsumerProtocol):
 
 
 class Program(Member):
-    """A member that is a program. It reports in lines of JSON and leaves when its input ends."""
+    """A member in another program, which reports JSON lines and leaves when its input ends."""
 
     def __init__(
         self,

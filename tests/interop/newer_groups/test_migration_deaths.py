@@ -54,7 +54,7 @@ class Group:
         return found
 
     def kind(self) -> str:
-        """Return its type as an administrator sees it."""
+        """Return the group's type that an administrator sees."""
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import AdminClient
 

@@ -65,7 +65,7 @@ def settings(group: str, **more: Any) -> dict[str, Any]:
 
 
 async def reading(ground: Ground, topic: str, instance: str, until: asyncio.Event) -> Counter[int]:
-    """Run a member that commits its records poll by poll, and return them."""
+    """Run a member that commits after each poll, and return its records."""
     done: Counter[int] = Counter()
     name = instance if instance.startswith("static") else None
     async with Consumer(ground.bootstrap, **settings(topic, group_instance_id=name)) as consumer:

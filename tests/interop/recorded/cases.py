@@ -31,7 +31,7 @@ class State(NamedTuple):
 
 
 class Request(NamedTuple):
-    """A request, all its versions, and those with different answers."""
+    """A request, all of its versions, and the versions with different answers."""
 
     name: str
     api_key: int
@@ -152,7 +152,7 @@ def write(path: Path, kafka_version: str, answers: dict[Case, str]) -> None:
 def _rectangles(
     pairs: set[tuple[int, int]], asked: set[tuple[int, int]]
 ) -> Iterator[tuple[list[int], list[int]]]:
-    """Group versions and first epochs into products with these pairs, and no others asked."""
+    """Group the pairs of version and first epoch into products that contain these pairs only."""
     versions, starts = sorted({v for v, _ in pairs}), sorted({s for _, s in pairs})
     if {(v, s) for v in versions for s in starts} & asked == pairs:
         yield versions, starts

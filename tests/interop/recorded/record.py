@@ -1,4 +1,4 @@
-"""Asks Apache Kafka all of `transaction_cases` and writes its answers down.
+"""Ask Apache Kafka every case of `transaction_cases`, and write down the answers.
 
     python -m tests.interop.recorded.record [--only STATE] [--to FILE] [--prove]
 
@@ -41,7 +41,7 @@ _value = struct.Struct(">hqhibiqq")  # version 0, and no partitions
 
 
 def state_record(name: str, producer_id: int, epoch: int) -> tuple[bytes, bytes]:
-    """Return key and value of an id without a transaction, as Kafka's coordinator writes them."""
+    """Return key and value of a record for an id without a transaction, as Kafka writes them."""
     text = name.encode()
     key = struct.pack(">hh", 0, len(text)) + text
     now_ms = int(time.time() * 1000)

@@ -1,4 +1,4 @@
-"""The preparation of a transactional id in a state, and one more request to it.
+"""Bring a transactional id into a state, and send one more request with that id.
 
 Answers are recorded in terms that do not depend on the cluster: `own+1` is the producer id that
 the case began with, at its first epoch plus one; `new 0` is another producer id at epoch 0.
@@ -34,7 +34,7 @@ _OTHER_PRODUCER = 500_000_000
 
 @dataclass(slots=True)
 class Prepared:
-    """A case in preparation. Producer id and epoch are those last used by its producer."""
+    """A case in preparation. Producer id and epoch are the producer's last."""
 
     case: Case
     transactional_id: str
@@ -183,7 +183,7 @@ def play(
     hold: Callable[[], None] = lambda: None,
     askers: int = 6,
 ) -> dict[Case, str]:
-    """Return the answers to these cases, each with an id of its own.
+    """Return the answers to these cases, each with its own transactional id.
 
     `hold` keeps markers from HELD. askers: the number of concurrent requests. Kafka asks its
     coordinator about several producers at once, and gives all of them the answer for the request

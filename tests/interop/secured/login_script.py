@@ -11,7 +11,7 @@ IN = "in"
 
 
 class Case(NamedTuple):
-    """One login. `wrong` is its fault or "", `way` has protocol and mechanism."""
+    """One login. `wrong` is its fault or "". `way` is the protocol and the mechanism."""
 
     wrong: str
     way: str

@@ -83,7 +83,7 @@ def plain_words(words: str) -> str:
 
 
 def play(names: tuple[str, ...], folder: Path) -> Said:
-    """Return each client's messages as {client: {case: {side: words}}}, also of "broker"."""
+    """Return each client's messages as {client: {case: {side: text}}}, also those of "broker"."""
     said: Said = {name: {} for name in names}
     with peers(folder / "brokers") as both:
         for name in names:
@@ -145,7 +145,7 @@ def differences(said: Said) -> list[str]:
 
 
 def wrongly_judged(said: Said) -> list[str]:
-    """List the right logins that are refused, and wrong ones accepted, by either."""
+    """List the valid logins that a broker refuses, and invalid ones that a broker accepts."""
     return [
         f"{name} at {side}, {case}: {words}"
         for name, of_client in said.items()

@@ -75,7 +75,7 @@ class Rights:
         return not REFUSALS.isdisjoint(error_codes(answer))
 
     def allow(self, rights: list[str]) -> None:
-        """Let alice have these rights and no others, once the authorizer knows them."""
+        """Let alice have exactly these rights, and wait until the authorizer knows them."""
         acls = [acl_of(right) for right in rights]
         self._ask(api_keys.DELETE_ACLS, {"filters": [ANY]})
         creations = [

@@ -1,4 +1,4 @@
-"""A small OAuth provider with client credentials over HTTP and the key of its tokens."""
+"""A small OAuth provider over HTTP with client credentials, and the key of its tokens."""
 
 import base64
 import contextlib

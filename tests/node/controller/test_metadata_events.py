@@ -16,7 +16,7 @@ from ..fake_raft_group import FakeRaftGroup
 
 
 class KeptEvents(EventLog):
-    """A log that keeps its events."""
+    """An event log that keeps its events in memory."""
 
     def __init__(self) -> None:
         super().__init__()

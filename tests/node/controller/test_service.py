@@ -291,7 +291,7 @@ def test_controller_result_without_items_is_decoded() -> None:
 async def test_quorum_description_comes_from_the_leader_whichever_node_is_asked(
     asked: int, cluster: SmallCluster
 ) -> None:
-    """A follower lacks the offsets of the others. It answered -1, and the tool a lag of -10."""
+    """A follower does not know the others' offsets. It answered -1, and the tool showed -10."""
     await bring_up(cluster, 1, 2, 3)
     quorum = await cluster.clients[asked].describe_quorum(timeout_ms=1_000)
     assert quorum.leader_id == 1

@@ -1,4 +1,4 @@
-"""Test deleted groups. Requests do not recreate them, offsets behind the tombstones keep them."""
+"""Test deleted groups. Requests do not recreate them, but offsets after the tombstones do."""
 
 from pathlib import Path
 from typing import Any

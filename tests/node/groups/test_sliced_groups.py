@@ -212,7 +212,7 @@ async def test_offsets_of_deleted_topics_are_found_in_steps(broker: Broker) -> N
 
 
 async def test_uncommitted_offset_of_a_recreated_topic_is_not_removed(tmp_path: Path) -> None:
-    """A tombstone behind it would remove an offset that is about to be acknowledged."""
+    """A later tombstone would remove an offset that is about to be acknowledged."""
     broker = Broker(tmp_path)
     await broker.serve(replicas=(1, 2))
     shard = broker.shard
@@ -396,7 +396,7 @@ async def test_leave_group_of_a_few_members_is_answered_immediately(
 async def test_leave_group_answers_each_member_when_the_coordinator_resigns_midway(
     broker: Broker,
 ) -> None:
-    """The members would ask the next coordinator, which no longer knows them."""
+    """Otherwise the members would ask the next coordinator, which does not know them."""
     broker.services.work = broker.replicas.work
     leaving = [{"member_id": f"m{n}", "group_instance_id": None} for n in range(120)]
     leave = broker.request(LEAVE_GROUP, 5, {"group_id": "g", "members": leaving})

@@ -40,7 +40,7 @@ class LargeRequest(NamedTuple):
 
 
 class Names(NamedTuple):
-    """Names and ids of topics, existing ones and others in turn."""
+    """Names and ids of topics, alternately existing and unknown."""
 
     topics: Sequence[str]
     ids: Sequence[bytes]

@@ -21,7 +21,7 @@ FRAME = encode_request_header(18, 0, 7, "c") + VERSIONS
 
 
 def admit(rates: list[CreationRate], now_ms: float) -> float | None:
-    """Admit a connection unless it would wait for too long, and return its wait."""
+    """Admit a connection unless its wait is too long, and return the wait."""
     found_ms = wait_ms(rates, now_ms)
     for rate in rates if found_ms is not None else ():
         rate.note(now_ms)

@@ -1,4 +1,4 @@
-"""Large requests have their turns one after the other, and those of lost clients have none."""
+"""Test that large requests take turns, and that requests of lost clients get none."""
 
 import asyncio
 import gc
@@ -34,7 +34,7 @@ class Client:
 
 
 class Asking:
-    """One request in the queue. It holds its place until `end`."""
+    """One request in the queue, which keeps its place until `end`."""
 
     def __init__(self, line: LargeRequests, size_bytes: int) -> None:
         self.client, self.began = Client(), False
@@ -103,7 +103,7 @@ async def test_large_request_that_fails_frees_its_place() -> None:
 
 
 async def test_large_request_cancelled_when_given_its_place_frees_it() -> None:
-    """The client closes in the same turn in which the request before it ends."""
+    """The client closes in the turn in which the previous request ends."""
     line = LargeRequests(100)
     async with AsyncExitStack() as first:
         await first.enter_async_context(line.turn(Client(), 100))

@@ -113,7 +113,7 @@ async def test_connections_beyond_the_maximum_are_closed() -> None:
 
 
 async def test_connections_that_arrive_together_are_accepted_in_one_loop_turn() -> None:
-    """A full turn takes some 5 ms, and 200 clients may connect at once."""
+    """A full turn takes about 5 ms, and 200 clients may connect at once."""
     async with toy_server() as bench:
         sockets = [socket.socket() for _ in range(200)]
         for each in sockets:
@@ -218,7 +218,7 @@ async def test_client_that_reads_no_answers_is_served_no_further_and_costs_bound
 
 
 async def test_answer_partly_sent_is_counted_with_its_full_size(bench: Bench) -> None:
-    """The transport keeps the whole answer, though the kernel has most. 40 of them were 150 MB."""
+    """The transport keeps the whole answer, though the kernel has most. 40 answers were 150 MB."""
     deaf = await bench.connect()
     deaf.transport.pause_reading()
     answer_bytes = 16 * MIB

@@ -131,7 +131,7 @@ async def test_broker_heartbeat_answer_after_a_session_timeout_is_waited_for_aga
 
 
 def _process(cluster: SmallCluster, number: int, *, state: ClusterState | None = None) -> Liveness:
-    """Return a process of node 2. `state` is its metadata at its start."""
+    """Return a process of node 2. `state` is the process's metadata at the start."""
     group: Any = cluster.groups[2]
     return Liveness(
         broker_config(2, broker_heartbeat_interval_ms="20"),

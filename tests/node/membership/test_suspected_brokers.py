@@ -43,7 +43,7 @@ def links(broker: FakeBroker) -> FakeLinks:
 
 @pytest.fixture
 def holds_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Prolong the wait, so that it outlasts the decision on a slow machine."""
+    """Prolong the wait, so that on a slow machine the decision is made within the wait."""
     monkeypatch.setattr(suspected_brokers, "HOLD_MS", 60_000)
 
 

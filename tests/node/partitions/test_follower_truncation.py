@@ -65,7 +65,7 @@ class Follower(FollowingBroker):
             poll.answer(slot_answer(added.slot, **answer) for added in poll.request.added)
 
     def positions(self, peer: int = LEADER) -> list[int]:
-        """Return the log ends in the polls sent to a peer, in their order."""
+        """Return the log ends that the polls to a peer contain, in order."""
         return [
             slot.fetch_offset
             for to, request, _ in self.polls
@@ -74,7 +74,7 @@ class Follower(FollowingBroker):
         ]
 
     async def begin_to_cut(self, how: str) -> None:
-        """Truncate until the log has lost some, but not all of the segments to be cut."""
+        """Truncate until some, but not all, of the segments to be cut are removed."""
         await self.answer(**ANSWERS[how])
         await turns_until(lambda: self.log.log_end_offset < BATCHES - 9)
         assert self.log.log_end_offset > CUT_TO + 9

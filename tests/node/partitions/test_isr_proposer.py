@@ -63,7 +63,7 @@ async def test_isr_change_that_is_always_refused_is_proposed_at_a_limited_rate()
 
 
 class _Proposing:
-    """A leader with one change to propose. It notes that the change was made."""
+    """A leader with one pending change to propose, which records that the change was made."""
 
     is_settled = False
 

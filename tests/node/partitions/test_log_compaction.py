@@ -73,7 +73,7 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
 
 
 class Log:
-    """A log in place of one with open files, which closes them at its end."""
+    """A stand-in for a log with open files, which it closes at its end."""
 
 
 async def test_compaction_of_a_deleted_log_ends_at_the_deletion() -> None:

@@ -209,7 +209,7 @@ class Leader:
 def test_node_killed_during_a_truncation_has_no_gap_in_its_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, begin: int, seed: int, boot_id: str
 ) -> None:
-    """Synced records are truncated and others replace them. No new one is trusted unread.
+    """Synced records are truncated and replaced. The new ones are read before they are trusted.
 
     `begin` is the leader's first offset: behind the follower's end the whole log is cut.
     """

@@ -156,7 +156,7 @@ async def test_waiting_produce_of_a_removed_replica_gets_the_error_of_kafka(
 
 
 async def test_roles_of_open_logs_do_not_wait_for_logs_being_opened(tmp_path: Path) -> None:
-    """The disk does not answer for one log. The others change their roles in the same turn."""
+    """One log's disk does not answer. The other logs change their roles in the same turn."""
     async with running(tmp_path) as broker:
         await broker.create("a")
         await until(lambda: broker.serves("a"))

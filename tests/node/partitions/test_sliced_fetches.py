@@ -19,7 +19,7 @@ BATCHES = 2_000
 
 
 class Follower(FollowingBroker):
-    """One followed partition. Each slice of work has one step, so that there are many."""
+    """One followed partition, whose slices of work are of one step, so that there are many."""
 
     def __init__(self, directory: Path) -> None:
         ticks = iter(range(1 << 30))

@@ -20,7 +20,7 @@ WAIT_S = 10
 
 
 class SlowDisk:
-    """A disk with syncs that a test holds. It counts all of them, and those on the loop."""
+    """A disk whose syncs the test delays. All syncs are counted, those on the loop separately."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.free = threading.Event()

@@ -19,7 +19,7 @@ _ALTER, _DESCRIBE = ("Alter Cluster",), ("Describe Cluster",)
 
 
 class Asked(NamedTuple):
-    """A request: fields beside those of HARMLESS, or a whole one. `version` None is the newest."""
+    """A request. `version` None is the newest. The fields replace those of HARMLESS."""
 
     rights: tuple[str, ...]
     values: Any = None

@@ -95,7 +95,7 @@ class Group(FakeRaftGroup):
 
 
 class Partitions:
-    """All partitions of the cluster with their leaders and their answers to markers."""
+    """All partitions of the cluster, with their leaders and their answers to markers."""
 
     def __init__(self) -> None:
         self.leaders: dict[tuple[str, int], int] = {}

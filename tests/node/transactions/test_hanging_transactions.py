@@ -1,4 +1,4 @@
-"""The partition ends a transaction that its coordinator does not know."""
+"""Test that a partition ends a transaction that is unknown to the coordinator."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager

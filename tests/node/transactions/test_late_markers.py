@@ -1,4 +1,4 @@
-"""A marker that arrives late, when its producer is in the next transaction, ends nothing.
+"""Test that a marker of an earlier transaction that arrives in the next one ends nothing.
 
 Its epochs do not show that: a producer without KIP-890 keeps its own, and the coordinator is the
 same.

@@ -1,4 +1,4 @@
-"""A marker is answered with NONE when it is committed, however often it is sent."""
+"""Test that a marker is answered with NONE when it is committed, also when sent again."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence

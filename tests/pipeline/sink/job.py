@@ -126,7 +126,7 @@ def rows_of(spark: Any, job: Job, *kills: int) -> Any:
     fatal, kills_executor = f"{batch_id}-00150", job.master.startswith("local-cluster")
 
     def wait_for_twin() -> None:
-        """Wait until there are two attempts of a task, so that both finish."""
+        """Wait until a task has two attempts, so that both finish."""
         from pyspark import TaskContext
 
         context = TaskContext.get()

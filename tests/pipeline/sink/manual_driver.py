@@ -46,7 +46,7 @@ def all_rows(batches: int) -> list[str]:
 
 
 class ManualDriver:
-    """One driver. `close` ends its connections like a death, without a request."""
+    """One driver. `close` ends its connections without a request, as a death does."""
 
     def __init__(
         self,

@@ -90,7 +90,7 @@ class ModelCluster:
         return self._children_have_v2 or name == control_id(SINK)
 
     def standing(self, handle: Handle) -> str:
-        """Return a child's state as its coordinator describes it."""
+        """Return the state of a child that its coordinator describes."""
         known = self.ids.get(handle[0])
         if known is None or known.producer_id != handle[1]:
             return "other"

@@ -64,7 +64,7 @@ class OfAnyGeneration(Leftovers):
 
 
 class Reduced(SinkProtocol):
-    """The protocol without some of its parts."""
+    """The protocol without some of its steps."""
 
     parts = Parts()
 

@@ -1,4 +1,4 @@
-"""The output of a sink as a reader of committed records sees it, without open transactions."""
+"""The sink's output that a reader of committed records sees, without open transactions."""
 
 import asyncio
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Queries as processes of their own, for tests that kill them, and the nodes under them."""
+"""Queries in processes that tests kill, and the nodes that these queries use."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ KAFKA_PREPARES = "kafka-prepares"  # Apache Kafka 4.4 with the settings of mode 
 
 
 class AnyJob(Protocol):
-    """A program of this folder with its folder and its argument as text."""
+    """A program of this folder with a folder and an argument as text."""
 
     @property
     def folder(self) -> str: ...

@@ -329,7 +329,7 @@ class SinkModel:
         return decision is not None and bool(decision.lost)
 
     def stand_still(self) -> None:
-        """Maybe pause for longer than transactions may take, which some coordinators notice."""
+        """Maybe pause for longer than the transaction timeout, which some coordinators notice."""
         can_be = self.parts.has_outages and not self.is_calm
         share = 0.7 if can_be and self.random.random() < 0.3 else 0
         for name in self.cluster.listed():

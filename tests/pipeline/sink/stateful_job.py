@@ -79,7 +79,7 @@ class StatefulJob:
         )
 
     def rows(self) -> dict[str, list[str]]:
-        """Return the rows by query, as readers of committed records see them."""
+        """Return the rows by query that readers of committed records see."""
         return {name: values_of(self.bootstrap, self.topic(name)) for name in self.names}
 
     def text(self) -> str:
@@ -131,7 +131,7 @@ def attempts_of(job: StatefulJob, kills: tuple[int, ...]) -> Callable[[Any, Any]
     write = sink_module.write_attempt
 
     def meet(what: str, name: str, wanted: int) -> bool:
-        """Wait until so many have arrived. Return False when this one was here before."""
+        """Wait until so many processes have arrived. Return False if this one arrived before."""
         import glob
 
         mark = f"{folder}/mark-{what}-{name}"

@@ -62,7 +62,7 @@ def deduplicated(seconds: Seconds) -> Any:
 
 
 def joined(seconds: Seconds) -> Any:
-    """Return each line with those of its key in the six seconds behind it, or alone."""
+    """Join each line with lines of the same key in the next six seconds, or return it alone."""
     from pyspark.sql import functions as F
 
     left = seconds().selectExpr("at AS left_at", "second AS left", "key AS left_key")
@@ -163,7 +163,7 @@ def kind_of(name: str) -> str:
 
 
 def query_of(spark: Any, name: str, folder: Path) -> tuple[Any, str]:
-    """Return the rows of a query over these files, and its output mode.
+    """Return the rows of a query over these files, and the output mode.
 
     Start it before the next one is made: the session holds the format of its state.
     """

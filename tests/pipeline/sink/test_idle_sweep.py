@@ -50,7 +50,7 @@ async def until_nothing_is_open(bootstrap: str) -> None:
 
 
 async def come_late(driver: ManualDriver, effect: RunTasks) -> str:
-    """Run an attempt of this batch to its end, and return its id."""
+    """Run an attempt of this batch to its end, and return the attempt's id."""
     spec, worker = driver.task_spec(effect), driver.worker()
     found = await asyncio.to_thread(write_rows, spec, worker, rows(9, 9))
     return found.transactional_id

@@ -1,4 +1,4 @@
-"""Test the ids that the protocol returns to its tasks, so that a long query needs few."""
+"""Test the ids that the protocol returns to tasks, so that a long query needs few ids."""
 
 import pytest
 

@@ -32,7 +32,7 @@ SLOW = pytest.mark.spark_slow
 
 
 def run_until_it_ends(spark: "SparkSession", job: Job) -> int:
-    """Run the query to its end, and return how often it died."""
+    """Restart the query until it finishes, and return how often it died."""
     from pyspark.errors import StreamingQueryException
 
     def die() -> None:

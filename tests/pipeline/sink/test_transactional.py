@@ -94,7 +94,7 @@ def driver(bootstrap: str) -> AbstractAsyncContextManager[ManualDriver]:
 
 
 def hurry(driver: ManualDriver, *partitions: int) -> None:
-    """Make the later transactions of these tasks short. These tasks write last."""
+    """Shorten the later transactions of these tasks, which write last."""
 
     async def run_tasks(effect: RunTasks) -> TasksDone:
         spec = driver.task_spec(effect)

@@ -1,4 +1,4 @@
-"""Test the views that a process keeps from range to range, their cost, and their separation."""
+"""Test the views that a process keeps between ranges: their cost and their separation."""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""Many logs side by side, each in a topic of its own, so that Spark runs only once."""
+"""Many logs, each in its own topic, so that Spark runs only once."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -56,7 +56,7 @@ def batches_of(rows: list[Row]) -> list[bytes]:
 
 
 def write_logs(log_model: ModelLog, folder: Path) -> None:
-    """Write the copies of a log_model to FOLDER/node-N, beside those that are there already."""
+    """Write the copies of a log_model to FOLDER/node-N, beside existing copies."""
     for replica in range(1, log_model.replicas + 1):
         node = folder / f"node-{replica}"
         for partition, (start, end) in log_model.ends.items():

@@ -185,17 +185,17 @@ class Place:
 
     @property
     def before(self) -> Row | None:
-        """Return its producer's row right before it."""
+        """Return the previous row of the same producer."""
         return self.own[self.at - 1] if self.at and self.row.producer_id >= 0 else None
 
     @property
     def after(self) -> Row | None:
-        """Return its producer's row right after it."""
+        """Return the next row of the same producer."""
         return self.own[self.at + 1] if self.at + 1 < len(self.own) else None
 
     @property
     def follows_in_epoch(self) -> bool:
-        """Return whether it begins a batch, with an earlier one of its producer and epoch."""
+        """Return whether the row begins a batch, and its producer has one before in the epoch."""
         is_first = self.batch[0] is self.row
         before = (r for r in self.own[: self.at] if r.sequence >= 0)
         return is_first and any(r.producer_epoch == self.row.producer_epoch for r in before)

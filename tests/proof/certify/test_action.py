@@ -1,4 +1,4 @@
-"""The GitHub Action: its syntax, and what its steps run. GitHub itself is not asked."""
+"""Test the syntax of the GitHub Action, and the commands of its steps, without GitHub."""
 
 import os
 import re

@@ -318,6 +318,6 @@ def test_certify_ended_by_sigterm_leaves_no_process(tmp_path: Path) -> None:
 @pytest.mark.chaos
 @pytest.mark.parametrize("name", OTHERS)
 def test_certify_of_each_foreign_recipe_gets_a_verdict(name: str, tmp_path: Path) -> None:
-    """Each recipe installs, runs, and gets a verdict of its own seed 1, whatever it is."""
+    """Each recipe is installed and run with seed 1, and gets a verdict. Any verdict is accepted."""
     fields = certify(read_recipe(RECIPES / name), [1], tmp_path)
     assert fields["runs"][0]["verdict"] != "NO RUN", fields["runs"][0]["why"]

@@ -1,4 +1,4 @@
-"""A run on an existing cluster has names of its own, and deletes them at its end."""
+"""Test that a run on an existing cluster uses names of its own, and deletes them at its end."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""A promise is kept, broken or not proved by runs, and `broken` is said of few."""
+"""Test that runs keep, break or do not prove a promise, and that few runs count as `broken`."""
 
 from dataclasses import replace
 from typing import Any

@@ -43,7 +43,7 @@ def is_silent(connection: socket.socket, frame: bytes) -> bool:
 
 
 def babbles(connection: socket.socket, frame: bytes) -> bool:
-    """Answer with its correlation id and garbage behind it."""
+    """Answer with the request's correlation id, followed by garbage."""
     connection.sendall(b"\0\0\0\x0e" + frame[4:8] + b"\xff" * 10)
     return True
 
@@ -70,7 +70,7 @@ def drips(connection: socket.socket, frame: bytes) -> bool:
 
 @contextmanager
 def broker(deed: Deed, *, first: bool = True, connections_max: int = 1_000) -> Iterator[str]:
-    """Run a broker that lists its APIs, as long as `first` holds, and else does its deed."""
+    """Run a broker that lists its APIs while `first` holds, and otherwise misbehaves as chosen."""
     listener = socket.create_server(("127.0.0.1", 0))
     connections: list[socket.socket] = []
 

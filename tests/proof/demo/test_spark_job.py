@@ -1,4 +1,4 @@
-"""The Spark job's reports are kept, and its processes are killed one by one.
+"""Test that the reports of the Spark job are kept, and its processes are killed one by one.
 
 A stand-in plays the job: it has a child named java, and that has workers.
 """

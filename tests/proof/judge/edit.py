@@ -34,7 +34,7 @@ class Edit:
         return self.names.index(text)
 
     def pick(self, rows: Any) -> int:
-        """Choose one of some rows. A plant without a place skips its seed."""
+        """Choose one of the rows. If there are none, the seed is skipped."""
         rows = list(rows)
         if not rows:
             raise NoPlace

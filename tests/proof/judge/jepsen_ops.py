@@ -49,7 +49,7 @@ class Ops:
         return self.values[(key, value)]
 
     def plain(self, number: int) -> Any:
-        """Return a value as the test wrote it."""
+        """Return a value as the Jepsen test wrote it."""
         return next(value for (_, value), each in self.values.items() if each == number)
 
     def op(
@@ -131,7 +131,7 @@ class Ops:
         return [dict(case.facts) for f in found for case in f.cases]
 
     def facts(self, anomaly: str, *names: str) -> list[tuple[Any, ...]]:
-        """Return these facts of each case, with values as the test wrote them."""
+        """Return the given facts of each case, with values as the Jepsen test wrote them."""
         return [tuple(self._fact(case, name) for name in names) for case in self.cases(anomaly)]
 
     def _fact(self, case: dict[str, Any], name: str) -> Any:

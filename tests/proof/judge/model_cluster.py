@@ -331,7 +331,7 @@ def writer(cluster: ModelCluster, transactional_id: str) -> Steps:
 
 
 def plain_producer(cluster: ModelCluster) -> Steps:
-    """Send plain idempotent records, some of them without an answer."""
+    """Send idempotent records without transactions, some of them without an answer."""
     rng, recorder = cluster.rng, cluster.recorder
     process, producer_id = recorder.new_process(), next(cluster.ids)
     while True:

@@ -57,7 +57,7 @@ class ModelGroup:
 
 
 def shared_reader(cluster: "ModelCluster") -> Steps:
-    """Run one member after another. Answers are lost, and some die silently."""
+    """Run one member after another. Some answers are lost, and some members die silently."""
     rng, recorder, group = cluster.rng, cluster.recorder, cluster.shared
     while True:
         process = recorder.new_process()

@@ -384,7 +384,7 @@ def _(e: Edit) -> None:
 
 @mutation("held-twice")
 def _(e: Edit) -> None:
-    """Another member took the partition while this one had it."""
+    """Give a partition to another member while its owner still has it."""
     rows = e["tenures"]
     one = e.pick(np.flatnonzero(rows["confirmed_ns"] > rows["taken_ns"] + 1))
     other = e.pick(np.flatnonzero(rows["process"] != rows["process"][one]))

@@ -85,7 +85,7 @@ class SmallHistory:
         is_transactional: bool = False,
         marker: int = NONE,
     ) -> None:
-        """Add a batch of one record, or a marker, as a log has it."""
+        """Add a batch of one record, or a marker, in the log's form."""
         attributes = (0x10 if is_transactional or marker != NONE else 0) | (
             0x20 if marker != NONE else 0
         )

@@ -11,7 +11,7 @@ from ...waiting import until
 
 
 def dialogue(lines: Iterable[str]) -> Dialogue:
-    """Return the dialogue with a reader that types these lines, and then ends the input."""
+    """Return the dialogue with a reader who types these lines, and then ends the input."""
     typed = iter(lines)
     return Dialogue(lambda: next(typed, ""))
 

@@ -50,7 +50,7 @@ class Reader:
         self.process.communicate()
 
     def reads(self, words: str) -> re.Match[str]:
-        """Read until a line contains these words."""
+        """Read until a line contains this text."""
         assert self.process.stdout is not None
         for line in self.process.stdout:
             if found := re.search(words, line):

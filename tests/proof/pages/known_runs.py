@@ -15,7 +15,7 @@ MARKUP = "</style><script>alert(1)</script>\"'><img src=x onerror=alert(2)>\u202
 
 
 def violated(words: str = "") -> RunReport:
-    """Return a run with a duplicated record. `words` is added to all of its texts."""
+    """Return a run with a duplicated record. `words` is appended to all of its texts."""
 
     def text(plain: str) -> str:
         return f"{plain}{words}"

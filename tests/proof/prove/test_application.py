@@ -70,7 +70,7 @@ def test_application_children_are_killed_and_paused_with_their_instance(
 
 
 def test_application_child_in_its_own_process_group_is_paused_too(tmp_path: Path) -> None:
-    """Spark's Python workers do so."""
+    """Spark's Python workers are in such a group."""
     starts = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {GROUP!r}]).wait()"
     with closing(application([sys.executable, "-c", starts], tmp_path)) as made:
         name = made.add()

@@ -1,4 +1,4 @@
-"""Ctrl-C at any moment ends the command, and nothing of it is left behind."""
+"""Test that Ctrl-C at any moment ends the command, and leaves no file and no process."""
 
 import os
 import random

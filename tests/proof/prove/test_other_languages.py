@@ -1,4 +1,4 @@
-"""The lines of the page for tests in other languages, run with a command that says how it ends."""
+"""Test the example of the page for tests in other languages, with a small command."""
 
 import os
 import re

@@ -46,7 +46,7 @@ class NoticingApplication:
 
 
 class LongPolls:
-    """A proxy that binds a Fetch to the rule when it is sent, and answers it on demand."""
+    """A proxy that applies the rule to a Fetch at its arrival, and answers on demand."""
 
     rule: Any = None
 

@@ -1,4 +1,4 @@
-"""The faults of a test end with it, before its report, in every case."""
+"""Test that the faults of a test end with it, before its report, in every case."""
 
 import pytest
 

@@ -33,7 +33,7 @@ SESSION = """
 
 @pytest.fixture(autouse=True)
 def own_temporary_directory(monkeypatch: pytest.MonkeyPatch, tmp_path_factory) -> Iterator[Path]:
-    """Set the directory of the inner runs' clusters, so that leftovers are found."""
+    """Set the directory of the inner runs' clusters, in which leftovers are then searched."""
     short = Path(tempfile.mkdtemp(prefix="olp"))  # sockets want short paths
     monkeypatch.setenv("TMPDIR", str(short))
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
@@ -44,7 +44,7 @@ def own_temporary_directory(monkeypatch: pytest.MonkeyPatch, tmp_path_factory) -
 
 
 def left_behind(directory: Path) -> list[str]:
-    """Return files there, and processes that were started with them."""
+    """Return the files in the directory, and the processes that were started with it."""
     found = [str(p) for p in directory.iterdir() if not p.name.startswith("pytest-")]
     for process in psutil.process_iter(["cmdline"]):
         command = " ".join(process.info["cmdline"] or [])

@@ -1,4 +1,4 @@
-"""Broker 2 in a process of its own linked to broker 1, and ports for their streams."""
+"""Run broker 2 in its own process, linked to broker 1, and find ports for the streams."""
 
 import asyncio
 import socket

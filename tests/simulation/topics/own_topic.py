@@ -38,7 +38,7 @@ class Drawn(NamedTuple):
 
 
 class OwnTopic:
-    """One such topic. `life` counts its deletions and its doubtful moments."""
+    """One such topic. `life` counts its deletions, also uncertain ones."""
 
     name: ClassVar[str]
 
@@ -196,7 +196,7 @@ async def write(
     rng: random.Random,
     pace: float,
 ) -> None:
-    """Write until `stop()`, some records at a time, and after an error with a new producer."""
+    """Write several records at a time until `stop()`. After an error use a new producer."""
     number, anew = 0, rng.choice(ANEW)
     async with Admin(cluster.bootstrap) as admin:
         while not stop():

@@ -72,7 +72,7 @@ class Compacted:
         return info.first_offset
 
     def put_twice(self):
-        """Append a value and its successor in a complete segment, so that there is one to clean."""
+        """Append two values of one key in a complete segment, so that there is one to clean."""
         self.put((b"a", b"1"))
         self.put((b"a", b"2"))
         self.roll()
@@ -581,7 +581,7 @@ def last_batches(compacted, producer_id):
 
 
 def finish(cleaner, steps):
-    """Run a cleaning to its end, from its planning on."""
+    """Run a cleaning from its planning to its end."""
     for step in present(run_to_end(steps)).steps():
         if isinstance(step, CleanedGroup):
             cleaner.swap(step)
@@ -590,7 +590,7 @@ def finish(cleaner, steps):
 
 @pytest.mark.parametrize("steps_before", [1, 2, 3])
 def test_cleaning_that_notes_producers_in_steps_keeps_their_newest_batches(compacted, steps_before):
-    """A noted producer wrote again before the plan was made. Its sequence was lost in a copy."""
+    """A producer writes again before the plan is made. Its sequence was lost in a copy."""
     for producer_id in range(600):
         compacted.put((b"k%d" % producer_id, b"1"), producer=(producer_id, 0, 0))
     compacted.roll()

@@ -1,4 +1,4 @@
-"""Test the data directory: its owner, the end of the last run, and its partitions."""
+"""Test the data directory: its owner, the last shutdown and the partitions."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""Test that a compacted segment replaces older ones, at whatever moment a crash happens."""
+"""Test that a compacted segment replaces older segments, despite a crash at any moment."""
 
 import errno
 import shutil

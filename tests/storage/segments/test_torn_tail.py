@@ -1,4 +1,4 @@
-"""Test batches behind an unreadable place, and bytes that only look like batches."""
+"""Test batches after an unreadable place, and bytes that only look like batches."""
 
 import struct
 from pathlib import Path

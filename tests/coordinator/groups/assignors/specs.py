@@ -39,7 +39,7 @@ def sizes(assignment: Assignment) -> list[int]:
 def followed_by(
     given: AssignmentSpec, assignment: Assignment, without: Collection[str] = ()
 ) -> AssignmentSpec:
-    """Return the spec of the next assignment, with this one's targets and without some members."""
+    """Return the spec after this assignment, without some members."""
     members = {
         id: AssignableMember(
             topic_ids=old.topic_ids, instance_id=old.instance_id, target=assignment[id]
@@ -51,7 +51,7 @@ def followed_by(
 
 
 def check_complete(given: AssignmentSpec, assignment: Assignment) -> None:
-    """Check that each partition of a subscribed topic has one owner, subscribed to it."""
+    """Check that each partition of a subscribed topic has one owner, subscribed to the topic."""
     assert assignment.keys() == given.members.keys()
     owned: list[tuple[bytes, int]] = []
     for id, partitions in assignment.items():

@@ -171,7 +171,7 @@ class ConsumerLog:
             self.execute(turn)
 
     def load_anew(self, kept: int = 0) -> None:
-        """Load the log in another coordinator. Some waiting batches are in it, others are lost."""
+        """Load the log in another coordinator. Some waiting batches are committed, others lost."""
         waiting, self.waiting = list(self.waiting), deque[Waiting]()
         for number, each in enumerate(waiting):
             if number < kept:
@@ -195,7 +195,7 @@ class ConsumerLog:
         self.execute(turn)
 
     def pass_time(self, delay_ms: int) -> None:
-        """Let time pass. Every deadline on the way is handled at its own time."""
+        """Let time pass, and handle every deadline at its own time."""
         end_ms = self.now_ms + delay_ms
         while (next_ms := self.table.deadlines.next_ms) is not None and next_ms <= end_ms:
             self.now_ms = max(self.now_ms, next_ms)
@@ -233,7 +233,7 @@ class ConsumerLog:
 
 @dataclass(eq=False)
 class ObedientClient:
-    """A member that obeys its answers. `owned` is the set of partitions it reads."""
+    """A member that obeys its answers. `owned` has the partitions that the member reads."""
 
     log: ConsumerLog
     member_id: str
@@ -274,7 +274,7 @@ class ObedientClient:
         return self.request(**unchanged | changes)
 
     def beat(self, *, answer_is_lost: bool = False, **changes: Any) -> ConsumerHeartbeatAnswer:
-        """Send a heartbeat, and obey its answer once it has arrived."""
+        """Send a heartbeat, and obey the answer when it arrives."""
         ticket = self.log.ask(self.request(**changes))
         if ticket.is_waiting:
             self.waiting = None if answer_is_lost else ticket

@@ -32,7 +32,7 @@ MEMBERS_MAX = 6
 
 
 class SlowClient(ObedientClient):
-    """A client that revokes late. It reads its `revokes` until then."""
+    """A client that revokes late, and reads the partitions in `revokes` until then."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -111,7 +111,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.clients)
     @rule(first=WHO, count=st.integers(1, MEMBERS_MAX), are_slow=st.booleans())
     def some_go_on(self, first: int, count: int, are_slow: bool) -> None:
-        """Send heartbeats as usual, after some time."""
+        """Let time pass, and let some members send heartbeats as usual."""
         self.log.pass_time(INTERVAL_MS)
         for number in range(first, first + count):
             client = self.client(number)

@@ -209,7 +209,7 @@ def test_last_consumer_group_member_that_leaves_clears_the_target_assignment(
 
 
 def test_consumer_group_epoch_rises_when_the_server_assignor_changes(log: ConsumerLog) -> None:
-    """The group keeps its epoch at later heartbeats, as in Kafka since 4.4."""
+    """As in Kafka since 4.4, the group's epoch does not rise at later heartbeats."""
     client = member(log, "a")
     log.pass_time(INTERVAL_MS)
     assert log.ask(client.short_request(server_assignor="range")).answer.member_epoch == 2
@@ -478,7 +478,7 @@ def test_consumer_group_of_500_members_and_1000_partitions_is_assigned_in_short_
 
 @pytest.mark.in_turn
 def test_consumer_group_with_200_patterns_is_assigned_in_short_steps(log: ConsumerLog) -> None:
-    """The group has 200 of them over 3,000 topics."""
+    """The group has 200 patterns over 3,000 topics."""
     for number in range(3_000):
         log.set_topic(f"topic-{number}", 1)
     clients = [

@@ -109,7 +109,7 @@ class ClassicClient:
             self.member_id = ""
 
     def _assigned(self, answer: JoinAnswer) -> dict[str, bytes]:
-        """Assign as a leader. A member keeps its partitions unless another one claims them."""
+        """Assign as a group leader. A member keeps a partition unless another member claims it."""
         if answer.leader != answer.member_id or answer.skip_assignment:
             return {}
         ids = sorted(member.member_id for member in answer.members)

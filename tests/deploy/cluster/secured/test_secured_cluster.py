@@ -1,4 +1,4 @@
-"""Test a cluster of `up --secure`: its files, its logins, and the absence of its secrets."""
+"""Test a cluster of `up --secure`: its files, its logins, and that no secret is shown."""
 
 import json
 import os

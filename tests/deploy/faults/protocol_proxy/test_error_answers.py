@@ -1,4 +1,4 @@
-"""Test answers with an error: every API and version that can, in every place for it."""
+"""Test error answers of every API and version, in every field that can hold an error."""
 
 import pytest
 

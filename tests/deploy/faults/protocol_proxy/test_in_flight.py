@@ -1,4 +1,4 @@
-"""Test that answers are sent in the order of their requests, also those of the proxy."""
+"""Test that answers are sent in the order of their requests, also by the proxy."""
 
 import pytest
 from hypothesis import given

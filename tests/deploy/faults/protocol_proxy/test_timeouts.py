@@ -1,4 +1,4 @@
-"""Test the timeouts that are lowered, and those that are kept."""
+"""Test which timeouts are lowered and which are not."""
 
 from typing import Any
 

@@ -302,7 +302,7 @@ async def test_full_fetch_closes_the_session_that_it_names(
 async def test_fetch_session_refuses_the_later_of_two_requests_with_one_epoch(
     broker: LeadingBroker,
 ) -> None:
-    """Large requests update the session some turns after the check of their epochs."""
+    """Large requests update the session several turns after their epochs are checked."""
     client = Client(broker)
     await client.ask(all_at_start())
     request = FetchRequest(0, 1, [], session_id=client.session_id, session_epoch=1)
@@ -345,7 +345,7 @@ async def test_fetch_of_a_closed_client_leaves_no_waiting_operation(broker: Lead
 async def test_fetch_of_a_closed_client_with_many_partitions_leaves_no_waiting_operation(
     broker: LeadingBroker,
 ) -> None:
-    """The fetch is released some turns later, and an append completes it before."""
+    """The fetch is released several turns later, and is completed by an append before that."""
     share = SpentShare()
     Client(broker).send(all_at_start(), max_wait_ms=FOREVER_MS).abandon(share)
     await broker.write(0)

@@ -31,7 +31,7 @@ MANY = metadata.ENTRIES_AT_ONCE_MAX + 1
 
 
 class Asked:
-    """A state that changes, and computations that read it when the test lets them."""
+    """A shared state, and computations that read the state when the test allows."""
 
     def __init__(self) -> None:
         self.state = 0

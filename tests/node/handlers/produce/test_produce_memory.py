@@ -23,7 +23,7 @@ from ...leading_broker import LeadingBroker, batch, plain
 def send(
     broker: LeadingBroker, records: bytearray, transactional_id: str | None = None
 ) -> tuple[bytearray, PendingAnswer]:
-    """Send a produce that waits, and return its frame and its pending answer."""
+    """Send a produce that waits for replicas. Return its frame and the pending answer."""
     wanted = ProduceTopic("t", None, [ProducePartition(0, records)])
     body = produce.encode_request(ProduceRequest(transactional_id, -1, 60_000, [wanted]), 9)
     frame = bytearray(encode_request_header(PRODUCE, 9, 1, "test") + b"".join(body))

@@ -366,7 +366,7 @@ async def test_transactional_producers_on_one_connection_are_verified_one_after_
 async def test_transactional_produces_after_a_refused_one_are_refused_too(
     broker: LeadingBroker,
 ) -> None:
-    """A batch behind a refused one on its connection must not take its place."""
+    """Otherwise a later batch of the connection would take the offset of the refused batch."""
     broker.verifier.answers = {0: E.NOT_COORDINATOR}
     connection = broker.connect()
     answers = [broker.produce(connection, {0: batch(n)}) for n in range(3)]

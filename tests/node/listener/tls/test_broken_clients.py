@@ -1,4 +1,4 @@
-"""Test clients that break TLS after their handshake, and the bounds of their cost."""
+"""Test clients that violate TLS after their handshake, and limits of the cost of such clients."""
 
 import asyncio
 import ctypes

@@ -1,4 +1,4 @@
-"""Test A5: the offsets of a group are those that its transactions committed."""
+"""Test A5: a group's offsets are those that the group's transactions committed."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from ..small_history import FAIL, INFO, OK, OpOutcome, SmallHistory
 
 
 class Job:
-    """Six inputs, each at its own offset. Transactions commit [low, high) of them."""
+    """Six inputs, each at its own offset. A transaction commits the range [low, high) of some."""
 
     def __init__(self, *, inputs: int = 6, start: int = 0) -> None:
         self.story = SmallHistory()

@@ -30,7 +30,7 @@ def test_log_scan_of_a_transaction_removed_by_compaction_reports_no_loss(tmp_pat
 def test_log_scan_of_a_snapshot_with_a_compacted_record_reports_no_difference(
     tmp_path: Path,
 ) -> None:
-    """A later record of the key, behind the snapshot, replaced it (simulation)."""
+    """After the snapshot, a later record of the key replaced that record (found by simulation)."""
     kept = encode_batch(
         [Record(0, 7, b"key", b"value")], producer_id=PRODUCER, producer_epoch=0, base_sequence=0
     )

@@ -117,7 +117,7 @@ def equal_records_of_two_producers_while_a_commit_is_slow() -> History:
 
 
 def random_id_after_a_restart_that_reads_its_own_output() -> History:
-    """The application is in no group. Its output has its positions and shows the commit."""
+    """The application is in no group. Its output contains its positions and shows the commit."""
     app = yield from started()
     yield app.produce(0)
     yield app.produced()

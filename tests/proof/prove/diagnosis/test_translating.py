@@ -179,7 +179,7 @@ def test_diagnosis_connections_are_translated_to_sightings():
 
 @pytest.mark.parametrize(("after_s", "waited"), [(9.5, [9.5]), (1.0, [])])
 def test_diagnosis_wait_for_an_answer_is_reported_unless_it_is_a_fetch(after_s, waited):
-    """A slow answer is reported at its release, since the broker has sent it immediately."""
+    """The broker answers immediately, and the slow answer is reported when it is released."""
     values = {"transactional_id": "t", "producer_id": 1, "producer_epoch": 0, "committed": True}
     request = request_of("EndTxn", 3, values)
     answer, _ = answer_of(request, {})

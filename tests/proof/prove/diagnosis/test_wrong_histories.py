@@ -409,7 +409,7 @@ def auto_commit_between_rebalances() -> History:
 
 
 def abort_without_seek_and_an_answer_thrown_away() -> History:
-    """Records behind the abort are fetched again, which does not return to the aborted ones."""
+    """Records after the aborted transaction are fetched again, but the aborted input is not."""
     app = yield from started()
     yield from app.run(2)
     yield from app.transaction(is_commit=False)

@@ -190,7 +190,7 @@ def test_database_table_unreadable_at_the_end_gives_no_verdict(
 def test_outputs_that_did_not_change_are_judged_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At a million outputs judging takes seconds, in which the proxy waits."""
+    """With a million outputs judging takes seconds, during which the proxy waits."""
     monkeypatch.setattr(draining, "QUIET_S", 0.5)
     monkeypatch.setattr(draining, "LOOK_EACH_S", 0.05)
     drained = drain(tmp_path, Offsets(committed=2), ["a", "b"])

@@ -1,4 +1,4 @@
-"""Run dual_write.py without one safeguard of its writers or its check-back: `BROKEN`."""
+"""Run dual_write.py without one safeguard of its writers or its check-back, named in `BROKEN`."""
 
 import asyncio
 import os

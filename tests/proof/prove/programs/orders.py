@@ -16,7 +16,7 @@ def totals(inputs):
 
 
 def pairs(number, each):
-    """Return an order and its payment in two topics. Some orders are free."""
+    """Return an order and its payment, in two topics. Some orders are free of charge."""
     body = json.dumps({"id": each, "amount": number % 97})
     return [("orders", f"{each}-order", body), ("payments", f"{each}-payment", body)]
 
