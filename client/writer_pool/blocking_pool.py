@@ -13,15 +13,14 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Generator
-from typing import Any, Self
+from collections.abc import Generator
+from typing import Self
 
 from ..dual_write.blocking_writer import BlockingDualWork, BlockingDualWriter
-from ..failures import FORKED, ClientClosed, tell_of_forks
-from ..view_source import Source
+from ..failures import ClientClosed
 from . import pool_names
-from .pool import ACQUIRE_TIMEOUT_MS, CLOSE_LOOK_S, CLOSE_TIMEOUT_MS, CLOSED, LOOK_S
-from .pool_names import PoolNames, Slot, Ticket
+from .pool import CLOSE_LOOK_S, CLOSE_TIMEOUT_MS, CLOSED, LOOK_S, PoolOfWriters
+from .pool_names import Slot, Ticket
 
 logger = logging.getLogger(__name__)
 
@@ -46,30 +45,8 @@ class _Thread:
         return f"thread {thread.name!r}"
 
 
-class BlockingWriterPool:
+class BlockingWriterPool(PoolOfWriters):
     """A pool for any thread; its arguments are those of `WriterPool`."""
-
-    def __init__(
-        self,
-        source: Source,
-        prefix: str,
-        size: int,
-        connect: Callable[[], Any],
-        /,
-        *,
-        acquire_timeout_ms: int = ACQUIRE_TIMEOUT_MS,
-        **options: Any,
-    ) -> None:
-        self._names = PoolNames(prefix, size)
-        self._source, self._connect, self._options = source, connect, options
-        self._timeout_ms = acquire_timeout_ms
-        self._lock = threading.Lock()
-        self._is_closed = self._is_forked = False
-        tell_of_forks(self)
-
-    def forked(self) -> None:
-        """Lend no more writers: their connections are the parent's; called in a forked child."""
-        self._is_forked = True
 
     def __enter__(self) -> Self:
         self.start()
@@ -122,12 +99,6 @@ class BlockingWriterPool:
             self._close(slot, until)
 
     # --- parts
-
-    def _refuse(self) -> None:
-        if self._is_forked:
-            raise ClientClosed(FORKED)
-        if self._is_closed:
-            raise ClientClosed(CLOSED)
 
     def _take(self, holder: _Thread, timeout_ms: int) -> Slot:
         self._refuse()

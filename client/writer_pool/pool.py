@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import logging
 import sqlite3
+import threading
 import time
 from collections.abc import AsyncGenerator, Callable
 from typing import Any, Self
@@ -59,8 +60,8 @@ class _Task:
         return "a callback" if task is None else f"task {task.get_name()!r}"
 
 
-class WriterPool:
-    """A pool of writers for tasks."""
+class PoolOfWriters:
+    """The common part of the pools for tasks and for threads."""
 
     def __init__(
         self,
@@ -77,12 +78,23 @@ class WriterPool:
         self._names = PoolNames(prefix, size)
         self._source, self._connect, self._options = source, connect, options
         self._timeout_ms = acquire_timeout_ms
+        self._lock = threading.Lock()  # for threads; tasks take turns anyway
         self._is_closed = self._is_forked = False
         tell_of_forks(self)
 
     def forked(self) -> None:
         """Lend no more writers: their connections are the parent's; called in a forked child."""
         self._is_forked = True
+
+    def _refuse(self) -> None:
+        if self._is_forked:
+            raise ClientClosed(FORKED)
+        if self._is_closed:
+            raise ClientClosed(CLOSED)
+
+
+class WriterPool(PoolOfWriters):
+    """A pool of writers for tasks."""
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -146,12 +158,6 @@ class WriterPool:
         await asyncio.gather(*(self._close(slot, until) for slot in self._names.slots))
 
     # --- parts
-
-    def _refuse(self) -> None:
-        if self._is_forked:
-            raise ClientClosed(FORKED)
-        if self._is_closed:
-            raise ClientClosed(CLOSED)
 
     async def _take(self, holder: _Task, timeout_ms: int) -> Slot:
         self._refuse()
