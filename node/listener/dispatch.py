@@ -157,7 +157,8 @@ def control_api(
                 values = await context.broker.work.finish(name, cast("Steps[Response]", values))
         except KafkaError as error:
             values = on_error(request, error)
-        return [await encoded(context, key, version, values)]
+        answer = control.encode_short_response(key, version, values)
+        return [await encoded(context, key, version, values) if answer is None else answer]
 
     def answer_error(
         context: RequestContext, header: RequestHeader, body: memoryview, error: KafkaError
@@ -201,24 +202,29 @@ class Decoding(Generic[Request]):
         self._key = key
         self._large_requests = LargeRequests()
 
-    def then(self, proceed: Proceed[Request], *request: Any) -> Any:
+    def then(
+        self,
+        proceed: Proceed[Request],
+        context: RequestContext,
+        header: RequestHeader,
+        body: memoryview,
+    ) -> Any:
         """Decode a request and proceed with it; return what `Handler` says."""
-        return first_step(self._then(proceed, *request))
+        if len(body) > BODY_AT_ONCE_BYTES_MAX:
+            return self._in_turn(proceed, context, header, body)
+        request = control.decode_request(self._key, header.api_version, body)
+        return first_step(proceed(context, header, request, None))
 
-    async def _then(
+    async def _in_turn(
         self,
         proceed: Proceed[Request],
         context: RequestContext,
         header: RequestHeader,
         body: memoryview,
     ) -> Outcome:
-        key, version = self._key, header.api_version
-        if len(body) <= BODY_AT_ONCE_BYTES_MAX:
-            request = control.decode_request(key, version, body)
-            return await proceed(context, header, request, None)
         async with self._large_requests.turn(context, len(body)) as place:
-            decoding = control.decode_request_steps(key, version, body)
-            request = await context.broker.work.run(API_NAMES[key], decoding)
+            decoding = control.decode_request_steps(self._key, header.api_version, body)
+            request = await context.broker.work.run(API_NAMES[self._key], decoding)
             return await proceed(context, header, request, place)
 
 
