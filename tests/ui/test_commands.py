@@ -3,6 +3,8 @@
 import asyncio
 import signal
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -17,34 +19,43 @@ PROGRAM = (sys.executable, "-P", "-m", "oncelog.cli")
 ENDS_S = 60
 
 
-async def started(tmp_path: Path, *arguments: str) -> asyncio.subprocess.Process:
-    return await asyncio.create_subprocess_exec(
+@asynccontextmanager
+async def started(tmp_path: Path, *arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Run a command; kill it when the test fails before its end."""
+    process = await asyncio.create_subprocess_exec(
         *PROGRAM,
         *arguments,
         cwd=tmp_path,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.communicate()
 
 
 @pytest.mark.in_turn
 async def test_ui_command_prints_its_address_first_and_exits_cleanly_at_each_signal(tmp_path: Path):
     async with open_site(tmp_path) as opened, asyncio.timeout(ENDS_S * 3):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            process = await started(tmp_path, "ui", "--no-open", "--bootstrap", opened.bootstrap)
-            assert process.stdout is not None
-            line = (await process.stdout.readline()).decode()
-            assert line.startswith("oncelog ui: http://127.0.0.1:")
-            address, token = line.split()[2].split("/?token=")
-            port = int(address.rpartition(":")[2])
-            visitor = Visitor(port, {"Authorization": f"Bearer {token}"})
-            while not (nodes := (await visitor.get("/api/cluster")).json()["nodes"]):
-                pass  # each answer waits a moment for the broker's
-            assert [node["node"] for node in nodes] == [1]
-            process.send_signal(number)
-            _, err = await process.communicate()
-            assert (process.returncode, b"Traceback" in err) == (0, False), err
-            assert is_refused(port)
+            arguments = ("ui", "--no-open", "--bootstrap", opened.bootstrap)
+            async with started(tmp_path, *arguments) as process:
+                assert process.stdout is not None
+                line = (await process.stdout.readline()).decode()
+                assert line.startswith("oncelog ui: http://127.0.0.1:")
+                address, token = line.split()[2].split("/?token=")
+                port = int(address.rpartition(":")[2])
+                visitor = Visitor(port, {"Authorization": f"Bearer {token}"})
+                while not (nodes := (await visitor.get("/api/cluster")).json()["nodes"]):
+                    pass  # each answer waits a moment for the broker's
+                assert [node["node"] for node in nodes] == [1]
+                process.send_signal(number)
+                _, err = await process.communicate()
+                assert (process.returncode, b"Traceback" in err) == (0, False), err
+                assert is_refused(port)
 
 
 async def test_top_once_prints_the_columns_within_the_width_of_the_environment(
@@ -53,8 +64,9 @@ async def test_top_once_prints_the_columns_within_the_width_of_the_environment(
     async with open_site(tmp_path) as opened, asyncio.timeout(ENDS_S * 2):
         await opened.admin.create_topic("orders", partitions=2)
         monkeypatch.setenv("COLUMNS", "30")
-        process = await started(tmp_path, "top", "--once", "--bootstrap", opened.bootstrap)
-        out, err = await process.communicate()
+        arguments = ("top", "--once", "--bootstrap", opened.bootstrap)
+        async with started(tmp_path, *arguments) as process:
+            out, err = await process.communicate()
         assert process.returncode == 0, err
         lines = out.decode().splitlines()
         assert lines[0].split() == ["NODE", "ROLE", "LEADERS", "LAG"]
@@ -84,12 +96,12 @@ async def test_metrics_and_events_commands_exit_cleanly_at_each_signal(
     tmp_path: Path, number: signal.Signals
 ):
     pytest.importorskip("prometheus_client", reason="the extra metrics is not installed")
-    async with open_site(tmp_path) as opened, asyncio.timeout(ENDS_S * 2):
-        where = ("--bootstrap", opened.bootstrap)
-        metrics, events = (
-            await started(tmp_path, "metrics", *where),
-            await started(tmp_path, "events", *where),
-        )
+    async with (
+        open_site(tmp_path) as opened,
+        asyncio.timeout(ENDS_S * 2),
+        started(tmp_path, "metrics", "--bootstrap", opened.bootstrap) as metrics,
+        started(tmp_path, "events", "--bootstrap", opened.bootstrap) as events,
+    ):
         assert metrics.stdout is not None
         assert events.stderr is not None
         line = (await metrics.stdout.readline()).decode()
