@@ -87,7 +87,7 @@ def test_partition_has_at_most_five_batches_in_flight():
     assert [len(batches.take(100)) for _ in range(7)] == [1, 1, 1, 1, 1, 0, 0]
 
 
-def test_batch_that_is_retried_keeps_its_place_and_delays_the_others():
+def test_batch_that_is_retried_is_sent_before_later_batches():
     batches = make()
     fill(batches, 6)
     sent = [number(batches.take(100), i) for i in range(3)]

@@ -236,7 +236,7 @@ def test_follower_that_is_silent_is_removed_after_the_lag_time_and_not_before() 
     assert (change.leader_epoch, change.partition_epoch) == (5, 7)
 
 
-def test_follower_at_the_end_of_its_previous_fetch_is_caught_up_as_of_then() -> None:
+def test_follower_at_the_log_end_of_its_previous_fetch_was_caught_up_at_that_time() -> None:
     partition = leader(isr=(1, 2), replicas=(1, 2))
     partition.appended(10, 0)
     fetch(partition, 2, 0, 100)  # our end: 10

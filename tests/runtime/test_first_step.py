@@ -82,7 +82,7 @@ async def test_cancelled_rest_runs_the_coroutine_to_its_end() -> None:
     assert ended == ["finally"]
 
 
-async def test_coroutine_in_its_task_can_limit_its_time() -> None:
+async def test_coroutine_run_in_a_task_can_use_asyncio_timeout() -> None:
     async def limited() -> str:
         async with asyncio.timeout(60):
             return "answer"

@@ -166,7 +166,7 @@ async def test_turn_share_charged_time_is_unavailable_to_other_actions() -> None
     assert len(counted.done) == 2
 
 
-async def test_turn_share_action_that_raises_does_not_stop_the_ones_behind_it() -> None:
+async def test_turn_share_action_that_raises_does_not_stop_later_actions() -> None:
     counted, failures = Counted(), []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
 

@@ -107,7 +107,7 @@ async def test_record_count_keeps_the_last_offsets_of_a_leaderless_partition() -
         await observer.close()
 
 
-async def test_log_start_and_min_insync_are_asked_anew_and_have_their_own_time(tmp_path: Path):
+async def test_log_start_and_min_insync_are_requested_again_with_their_own_age(tmp_path: Path):
     async with open_site(tmp_path) as opened:
         observer = opened.site.observer
         await opened.admin.create_topic("orders", partitions=1)

@@ -63,7 +63,9 @@ def test_inject_proxy_of_a_secured_cluster_forwards_logged_in_clients(
     assert "its answer was lost" in out
 
 
-def test_inject_proxy_with_a_ca_file_writes_its_ca_there(cluster: Cluster, tmp_path: Path) -> None:
+def test_inject_proxy_with_a_ca_file_writes_its_ca_to_that_file(
+    cluster: Cluster, tmp_path: Path
+) -> None:
     file = client_file(cluster.data, "admin", "java")
     words = ["--command-config", str(file), "--ca-file", "proxy.pem"]
     with started(*INJECT, *words, cwd=tmp_path) as (process, told):

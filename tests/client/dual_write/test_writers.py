@@ -124,7 +124,9 @@ def test_writer_positions_resume_a_consumer_after_a_failed_block(
     assert_equal(bootstrap, topic, ledger)
 
 
-def test_newest_writer_supersedes_the_others(bootstrap: str, ledger: Ledger, topic: str) -> None:
+def test_newest_writer_of_a_topic_supersedes_older_writers(
+    bootstrap: str, ledger: Ledger, topic: str
+) -> None:
     with BlockingDualWriter(bootstrap, topic, ledger.connect) as old:
         transfer(old, ledger, topic, 1)
         with BlockingDualWriter(bootstrap, topic, ledger.connect) as new:

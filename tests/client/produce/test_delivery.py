@@ -50,7 +50,7 @@ def test_delivery_in_a_failed_batch_raises_the_error_of_the_batch():
         delivery.result()
 
 
-async def test_delivery_with_a_cancelled_waiter_still_completes_for_the_others():
+async def test_delivery_with_a_cancelled_waiter_completes_for_other_waiters():
     outcome = Outcome()
     first, second = (asyncio.ensure_future(_await(Delivery(outcome, i))) for i in range(2))
     await asyncio.sleep(0)
@@ -118,7 +118,7 @@ def test_prepared_transaction_token_of_invalid_text_is_refused(text):
         PreparedTransaction.parse(text)
 
 
-async def test_delivery_callback_that_raises_does_not_stop_the_others(caplog):
+async def test_delivery_callback_that_raises_does_not_stop_later_callbacks(caplog):
     outcome = Outcome()
 
     def fails(_):

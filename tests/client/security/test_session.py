@@ -58,7 +58,7 @@ async def test_sasl_session_is_renewed_before_its_end_and_before_other_requests(
         assert listener.asked == [[*FIRST, *[METADATA] * 3, *AGAIN, *[METADATA] * 3]]
 
 
-async def test_sasl_session_renewal_that_takes_long_delays_the_requests_behind_it():
+async def test_sasl_session_renewal_that_takes_long_delays_later_requests():
     async with Listener(lifetime_ms=100).running() as listener:
         connection = await connect(listener)
         listener.lifetime_ms = 0

@@ -260,7 +260,7 @@ def test_offsets_of_an_empty_group_expire_together(log: Log) -> None:
     assert expired(log, 15 * MINUTE_MS, base_ms=5 * MINUTE_MS) == [0, 1]
 
 
-def test_offset_with_its_own_expiry_time_expires_then(log: Log) -> None:
+def test_offset_with_its_own_expiry_time_expires_at_that_time(log: Log) -> None:
     log.commit(1, commit_timestamp_ms=0, expire_timestamp_ms=20 * MINUTE_MS)
     assert expired(log, 20 * MINUTE_MS - 1, base_ms=0) == []
     assert expired(log, 20 * MINUTE_MS, base_ms=19 * MINUTE_MS) == [0]

@@ -120,7 +120,7 @@ def test_pysyncobj_killed_while_dumping_loses_the_journal_tail(tmp_path: Path) -
     assert present < acknowledged, "the stock library has been mended"
 
 
-def test_raft_snapshot_keeps_the_journal_entries_behind_it(tmp_path: Path) -> None:
+def test_raft_snapshot_keeps_later_journal_entries(tmp_path: Path) -> None:
     """D2 on our engine: the entries after the snapshot are kept."""
     assert killed_and_restarted(OUR_WRITER, tmp_path) == (1_500, 1_500)
 

@@ -126,7 +126,7 @@ def test_raft_candidate_requests_votes_only_after_its_own_vote_is_synced(alone: 
     assert len(alone.take(m.VoteRequest)) == 2
 
 
-def test_raft_voter_after_a_crash_votes_for_no_other_in_the_same_term(alone: Alone) -> None:
+def test_raft_voter_after_a_crash_keeps_its_vote_of_the_term(alone: Alone) -> None:
     """The node votes for 2, so neither before nor after the crash does 3 get the vote."""
     alone.run(0.02)
     request = m.VoteRequest(7, 0, 0)
@@ -308,7 +308,7 @@ def test_raft_commit_index_stays_within_the_verified_entries(alone: Alone) -> No
     assert alone.group.status().log_end == 3
 
 
-def test_raft_two_leaders_in_one_term_stop_the_process(alone: Alone) -> None:
+def test_raft_node_with_two_leaders_in_one_term_stops_its_process(alone: Alone) -> None:
     """Two leaders in a term are impossible, so the state is broken."""
     alone.run(0.02)
     alone.say(2, m.AppendEntries(1, 0, 0, 0, []))

@@ -183,7 +183,7 @@ def test_leftover_cluster_with_an_unknown_file_format_keeps_its_nodes_running(
     assert process.mock_calls == []
 
 
-def test_down_all_with_one_cluster_that_cannot_be_ended_still_ends_the_others(
+def test_down_all_with_one_cluster_that_cannot_be_ended_ends_the_other_clusters(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def end(found: leftovers.FoundCluster, *, is_purged: bool) -> bool:

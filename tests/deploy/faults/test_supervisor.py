@@ -170,7 +170,7 @@ def test_child_process_that_cannot_be_restarted_raises_the_reason(
             children.wait(lambda: False, 5.0)
 
 
-def test_supervisor_close_with_one_stuck_child_ends_the_others(
+def test_supervisor_close_with_one_stuck_child_ends_the_other_children(
     children: Programs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start(children, SLEEP)

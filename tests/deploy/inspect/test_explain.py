@@ -207,7 +207,7 @@ def test_why_of_a_group_at_the_last_stable_offset_says_all_committed_records_are
     assert "app-1" in lines["held by"]
 
 
-def test_why_of_a_group_below_the_log_start_says_that_it_starts_anew():
+def test_why_of_a_group_below_the_log_start_says_that_offsets_are_reset():
     assert "starts anew" in of_group(replace(CLEAN, log_start=1200))["group"]
 
 

@@ -61,7 +61,7 @@ def test_listener_prefixed_key_applies_only_to_that_listener() -> None:
     assert [found.of_listener(each).max_connections for each in found.endpoints] == [9, 3]
 
 
-def test_listener_and_mechanism_prefixed_reauthentication_limit_applies_there() -> None:
+def test_reauthentication_limit_with_a_listener_prefix_applies_to_that_listener() -> None:
     key = "oauthbearer.connections.max.reauth.ms"
     found = two(**{key: "5", f"listener.name.out.{key}": "0"})
     of_each = [found.of_listener(each).sessions_ms for each in found.endpoints]

@@ -318,7 +318,9 @@ async def test_group_shard_with_a_long_log_is_loaded_in_slices(tmp_path: Path) -
     assert committed(after, topic="t99") == 99
 
 
-async def test_malformed_group_records_do_not_prevent_the_loading_of_others(tmp_path: Path) -> None:
+async def test_malformed_group_records_do_not_prevent_the_loading_of_other_groups(
+    tmp_path: Path,
+) -> None:
     before = CoordinatingBroker(tmp_path / "a")
     await before.serve()
     await stable(before)

@@ -108,7 +108,7 @@ async def test_silent_connections_of_a_reserved_listener_do_not_block_clients(
         assert await silent[1].is_closed() and await active.ask(ECHO, b"d") == b"d"
 
 
-async def test_listener_not_reserved_is_full_with_the_others() -> None:
+async def test_listener_without_a_reserve_is_full_when_another_uses_the_limit() -> None:
     listeners = parse_listeners(["IN://127.0.0.1:0", "OUT://127.0.0.1:0"], [], [*MAP.split(",")])
     async with toy_server(listeners, max_connections=1) as bench:
         client = await bench.connect("OUT")

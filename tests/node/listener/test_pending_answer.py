@@ -3,21 +3,21 @@
 from oncelog.node.listener.pending_answer import PendingAnswer
 
 
-def test_following_answer_completes_with_the_other() -> None:
+def test_following_answer_completes_with_the_followed_answer() -> None:
     outer, inner = PendingAnswer(), PendingAnswer()
     outer.follow(inner)
     inner.complete([b"body"])
     assert outer.buffers == [b"body"]
 
 
-def test_following_answer_takes_a_complete_one_at_once() -> None:
+def test_answer_that_follows_a_complete_answer_is_complete_at_once() -> None:
     outer, inner = PendingAnswer(), PendingAnswer()
     inner.abort("gone", [b"last"])
     outer.follow(inner)
     assert (outer.close_reason, outer.buffers) == ("gone", [b"last"])
 
 
-def test_abandoning_a_following_answer_abandons_the_other() -> None:
+def test_abandoned_following_answer_abandons_the_followed_answer() -> None:
     abandoned: list[str] = []
     outer, inner = PendingAnswer(), PendingAnswer(lambda: abandoned.append("inner"))
     outer.follow(inner)
@@ -25,14 +25,14 @@ def test_abandoning_a_following_answer_abandons_the_other() -> None:
     assert abandoned == ["inner"] and inner.is_abandoned
 
 
-def test_abandoned_answer_abandons_the_one_it_would_follow() -> None:
+def test_answer_abandoned_before_it_follows_another_abandons_the_followed_answer() -> None:
     outer, inner = PendingAnswer(), PendingAnswer()
     outer.abandon()
     outer.follow(inner)
     assert inner.is_abandoned
 
 
-def test_last_change_to_a_following_answer_is_made_once() -> None:
+def test_following_answer_is_changed_once_before_its_client_gets_it() -> None:
     """The change counts the time of the request, also when its client is gone meanwhile."""
     for is_abandoned in (False, True):
         outer, inner, changes = PendingAnswer(), PendingAnswer(), list[object]()

@@ -289,7 +289,7 @@ async def test_unfinished_requests_that_fill_the_budget_are_finished_one_at_a_ti
         assert len((await large.receive(20))[1]) == 3 * MIB + 3
 
 
-async def test_thousand_idle_connections_cost_little_memory_and_delay_no_other(
+async def test_thousand_idle_connections_cost_little_memory_and_delay_no_active_client(
     bench: Bench,
 ) -> None:
     await honest(bench)
@@ -312,7 +312,7 @@ async def test_thousand_idle_connections_cost_little_memory_and_delay_no_other(
     await until(lambda: bench.server.connection_count == 1)
 
 
-async def test_malformed_bytes_on_one_connection_delay_no_other(
+async def test_malformed_bytes_on_one_connection_delay_no_other_connection(
     quick_sweep: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "UNATTENDED_MAX_S", 0.3)

@@ -49,7 +49,7 @@ async def test_produces_start_immediately_and_are_answered_in_order(bench: Bench
         assert await client.receive() == (number, name)
 
 
-async def test_answer_that_is_ready_early_waits_for_those_before_it(bench: Bench) -> None:
+async def test_answer_that_is_ready_early_waits_for_earlier_answers(bench: Bench) -> None:
     client, toys = await bench.connect(), bench.toys
     for name in (b"first", b"now", b"none", b"third"):
         client.send(PRODUCE, name)

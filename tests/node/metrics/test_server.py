@@ -116,7 +116,7 @@ async def test_metrics_scraper_that_is_silent_is_closed_at_its_deadline(
         writer.close()
 
 
-async def test_metrics_scraper_that_reads_nothing_delays_no_other(monkeypatch) -> None:
+async def test_metrics_scraper_that_reads_nothing_delays_no_other_scraper(monkeypatch) -> None:
     pages = Pages(server.SENT_AT_ONCE)  # some megabytes: more than the sockets take
     async with serving(pages) as port:
         slow = [

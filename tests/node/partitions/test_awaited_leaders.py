@@ -219,7 +219,7 @@ async def test_produce_to_an_unknown_topic_is_refused_without_a_wait(tmp_path: P
 # -- order, and what is read again after the wait
 
 
-async def test_produces_behind_one_that_waits_for_its_leader_keep_their_order(
+async def test_produces_after_a_produce_that_waits_for_a_leader_keep_their_order(
     broker: Broker,
 ) -> None:
     connection = broker.connect()

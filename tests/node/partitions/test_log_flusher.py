@@ -49,7 +49,7 @@ async def test_flush_callback_may_request_the_next_flush(
     assert not problems
 
 
-async def test_flush_callback_that_fails_affects_no_other(
+async def test_flush_callback_that_fails_does_not_stop_other_callbacks(
     tmp_path: Path, problems: Problems
 ) -> None:
     hosted = open_hosted(tmp_path)

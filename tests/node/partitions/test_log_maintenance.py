@@ -140,7 +140,7 @@ TROUBLES = [
 
 
 @pytest.mark.parametrize("trouble", TROUBLES, ids=lambda error: type(error).__name__)
-async def test_log_maintenance_of_one_damaged_log_does_not_stop_the_others(
+async def test_log_maintenance_continues_after_one_damaged_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, trouble: Exception
 ) -> None:
     """One damaged byte ended the broker, or the checks of all later logs."""
@@ -183,7 +183,7 @@ async def test_log_maintenance_of_one_damaged_log_does_not_stop_the_others(
     assert str(trouble) in caplog.text
 
 
-async def test_log_maintenance_of_files_that_cannot_be_removed_does_not_stop_the_others(
+async def test_log_maintenance_continues_after_files_that_cannot_be_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     directory = data_directory(tmp_path)

@@ -61,7 +61,7 @@ async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
 
 
 @pytest.mark.parametrize("known", [True, False])
-async def test_batches_behind_a_refused_one_are_refused_until_it_is_resent(
+async def test_batches_after_a_refused_batch_are_refused_until_that_is_resent(
     broker: Broker, known: bool
 ) -> None:
     """Kafka answers OUT_OF_ORDER_SEQUENCE_NUMBER, or appends the batch of an unknown producer."""
@@ -74,7 +74,7 @@ async def test_batches_behind_a_refused_one_are_refused_until_it_is_resent(
     assert await broker.error_of(connection, first + 4) == OUT_OF_ORDER, "nothing was refused here"
 
 
-async def test_batch_behind_one_refused_for_a_missing_leader_is_refused(broker: Broker) -> None:
+async def test_batch_after_a_batch_refused_without_a_leader_is_refused(broker: Broker) -> None:
     connection = await broker.connect_with_a_batch()
     broker.resign()
     assert await broker.error_of(connection, 1) == E.NOT_LEADER_OR_FOLLOWER
@@ -82,7 +82,9 @@ async def test_batch_behind_one_refused_for_a_missing_leader_is_refused(broker: 
     assert await broker.errors_of(connection, 2, 1) == [E.NOT_LEADER_OR_FOLLOWER, -1]
 
 
-async def test_refused_batch_appended_by_another_leader_delays_no_other(broker: Broker) -> None:
+async def test_refused_batch_appended_by_another_leader_delays_no_other_batch(
+    broker: Broker,
+) -> None:
     """Another leader, or the same one on another connection, appended the batch to the log."""
     connection, other = await broker.connect_with_a_batch(), broker.connect()
     await broker.refuse(connection, 1)
@@ -99,7 +101,7 @@ async def test_producer_that_abandons_a_refused_batch_continues(broker: Broker) 
     assert await broker.error_of(connection, 0, epoch=1) == -1
 
 
-async def test_batch_refused_again_is_held_for_the_time_from_then(broker: Broker) -> None:
+async def test_batch_refused_again_is_held_for_a_new_full_time(broker: Broker) -> None:
     """A log that is opened slowly has no leader for longer than `HELD_MS`."""
     connection, hosted = await broker.connect_with_a_batch(), broker.partition()
     broker.replicas.remove(hosted)

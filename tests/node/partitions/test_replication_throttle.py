@@ -115,7 +115,7 @@ def test_throttled_replicas_entry_that_is_no_number_lists_none() -> None:
     assert not braked.throttle.holds((TOPIC_ID, 0), 4)
 
 
-def test_replication_rate_of_all_brokers_applies_where_one_has_none() -> None:
+def test_replication_rate_of_all_brokers_applies_to_a_broker_without_a_rate() -> None:
     braked = Braked()
     braked.limit(1_000, broker="")
     assert braked.throttle.is_on

@@ -202,7 +202,7 @@ async def test_roles_of_many_partitions_are_settled_in_slices(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("is_deleted", [False, True])
-async def test_log_that_cannot_be_opened_now_is_opened_later_and_delays_no_other(
+async def test_log_that_cannot_be_opened_now_is_opened_later_without_delay_of_other_logs(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -312,7 +312,7 @@ async def test_elected_replica_leads_only_after_its_truncation_is_synced(
         ((1,), (), 1, False),
     ],
 )
-async def test_damaged_replica_is_copied_anew_only_after_it_left_isr_and_elr(
+async def test_damaged_replica_is_copied_again_only_after_it_left_isr_and_elr(
     tmp_path: Path,
     isr: tuple[int, ...],
     elr: tuple[int, ...],

@@ -101,7 +101,7 @@ async def test_partition_additions_of_one_write_share_its_outcome() -> None:
     assert await asyncio.gather(*adding) == [0, 0]
 
 
-async def test_partition_addition_that_is_cancelled_leaves_the_others() -> None:
+async def test_partition_addition_that_is_cancelled_leaves_the_joint_additions() -> None:
     node = OneNode(hold_ms=5_000)
     who = await node.init()
     group = node.groups[0]

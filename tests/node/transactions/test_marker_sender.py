@@ -165,7 +165,9 @@ async def test_markers_of_a_deposed_coordinator_are_no_longer_sent(node: OneNode
     assert len(node.partitions.asked) == asked and task.written == []
 
 
-async def test_marker_for_a_partition_that_cannot_commit_delays_no_other(node: OneNode) -> None:
+async def test_marker_for_a_partition_that_cannot_commit_delays_no_other_marker(
+    node: OneNode,
+) -> None:
     node.partitions.gate = asyncio.Event()
     stuck = [Task(node, ("stuck", i)) for i in range(3)]
     await asyncio.sleep(0.01)

@@ -36,7 +36,7 @@ async def test_partition_that_v1_added_takes_v2_writes_where_v1_is_served(node: 
     await node.coordinators.stop()
 
 
-async def test_v2_requests_are_served_once_the_level_is_raised(node: OneNode) -> None:
+async def test_v2_requests_are_served_once_the_transaction_version_is_raised(node: OneNode) -> None:
     node.serves_v2 = False
     who = await node.init()
     assert await node.add(who, ("t", 0), transaction_version=2) == REFUSED

@@ -96,7 +96,7 @@ async def test_markers_for_a_deleted_topic_are_kept_when_the_request_raises(
     await node.until_state("CompleteCommit")
 
 
-async def test_transactions_that_time_out_beside_one_that_raises_are_aborted(
+async def test_transaction_timeouts_after_an_exception_for_one_are_still_enforced(
     node: OneNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("one", "two"):

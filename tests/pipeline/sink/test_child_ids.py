@@ -164,7 +164,7 @@ def test_child_ids_in_a_python_without_sqlite_stay_within_the_process(
     assert used(ids, 2, [name]) == name
 
 
-def test_child_id_table_is_bounded_and_a_busy_sink_evicts_no_other(
+def test_child_id_table_is_bounded_and_a_busy_sink_evicts_no_other_sink(
     ids: ChildIds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(child_ids, "IDS_MAX", 10)

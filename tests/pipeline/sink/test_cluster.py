@@ -254,7 +254,7 @@ async def test_sink_orphan_transactions_are_aborted_and_decided_ones_kept(
     await driver.assert_once(batch_rows(0))
 
 
-async def test_orphans_command_with_a_prefix_aborts_open_transactions_of_others(
+async def test_orphans_command_with_a_prefix_aborts_open_transactions_of_other_writers(
     ours: Cluster,
 ) -> None:
     topic = await new_topic(ours.bootstrap, 3)

@@ -16,7 +16,7 @@ from oncelog.pipeline.source.options import OptionError, Topics
 _numbers = itertools.count()
 
 
-def test_topic_of_a_pattern_deleted_meanwhile_does_not_delay_the_others(
+def test_deleted_topic_of_a_pattern_does_not_delay_the_other_topics(
     cluster: Cluster, admin: BlockingAdmin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The metadata still had the topic, but its leader had deleted it and will not answer."""

@@ -175,7 +175,7 @@ def test_certify_environment_without_its_version_list_is_rebuilt(
     ("name", "installer"),
     [("kafkajs-transactions", "npm"), ("kafka-streams-at-least-once", "maven")],
 )
-def test_an_environment_of_another_java_or_node_is_made_anew(
+def test_environment_of_another_java_or_node_version_is_recreated(
     tmp_path: Path, monkeypatch, name: str, installer: str
 ) -> None:
     made: list[Path] = []

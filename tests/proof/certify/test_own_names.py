@@ -70,7 +70,7 @@ def test_a_cluster_that_is_gone_is_said_and_ends_nothing(cluster: Cluster) -> No
 
 @pytest.mark.cluster
 @pytest.mark.chaos
-def test_certify_on_an_existing_cluster_leaves_nothing_there(
+def test_certify_on_an_existing_cluster_leaves_no_topic_or_group(
     cluster: Cluster, tmp_path: Path, capsys
 ) -> None:
     folder = Path(shutil.copytree(RECIPES / "oncelog-transactional", tmp_path / "my recipe"))

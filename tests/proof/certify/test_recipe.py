@@ -182,7 +182,7 @@ note = "It is the example of the page."
 """
 
 
-def test_second_reading_of_a_program_changed_since_does_not_count(folder: Path) -> None:
+def test_second_reading_of_a_program_changed_since_is_ignored(folder: Path) -> None:
     digest = read_recipe(folder).digest
     with (folder / "expected.toml").open("w") as file:
         file.write('promise = "exactly once"\npage = "https://x"\nsays = "It says so."\n')

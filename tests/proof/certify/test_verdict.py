@@ -50,7 +50,7 @@ def run(seed: int = 1, is_kept: bool | None = True, cluster: str = OURS) -> Cert
         ("at most once", {"doubled": 1}, "AT LEAST ONCE", False),
     ],
 )
-def test_certify_run_keeps_its_promise_only_without_a_count_against_it(
+def test_certify_run_keeps_its_promise_only_without_a_violation_of_it(
     promise, found, verdict, is_kept
 ) -> None:
     assert keeps(promise, verdict, {**NONE, **found}, has_rested=True) is is_kept

@@ -126,7 +126,7 @@ def test_ctrl_c_while_signal_handlers_are_exchanged_restores_them(
     assert [signal.getsignal(number) for number in ENDING] == before
 
 
-def test_ctrl_c_that_is_ignored_replaces_no_other_signal() -> None:
+def test_uninterrupted_block_with_an_ignored_sighup_raises_only_ctrl_c() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # nohup
     try:
         with pytest.raises(KeyboardInterrupt), uninterrupted():

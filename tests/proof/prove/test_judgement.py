@@ -194,7 +194,7 @@ def test_judgement_by_a_final_function_without_a_json_mapping_gives_no_verdict(m
     assert failed.value.exit_code == 2
 
 
-def test_judgement_with_any_topic_accepts_a_topic_expected_for_others() -> None:
+def test_judgement_of_an_id_without_a_topic_accepts_any_topic() -> None:
     def judged(*made: LogRecord) -> Judgement:
         return judge_ids(
             inputs("a", "b"), made, KEY, expect=lambda _: [("good", "a"), "b", ("good", "c"), "c"]

@@ -654,7 +654,7 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_log_that_cannot_be_read_is_uncleanable_and_the_others_are_cleaned(
+def test_log_that_cannot_be_read_is_uncleanable_and_other_logs_are_cleaned(
     tmp_path, monkeypatch, caplog, damage
 ):
     error, is_set_aside = DAMAGES[damage]

@@ -398,7 +398,7 @@ def test_deleted_partition_with_files_that_cannot_be_removed_is_retried_later(
     assert directory.purge_deleted(NOW_MS) == 1
 
 
-def test_log_that_cannot_be_closed_does_not_stop_the_others_from_closing(opened, logs):
+def test_log_that_cannot_be_closed_does_not_prevent_other_logs_from_closing(opened, logs):
     disk = FailingDisk()
     directory = opened(fault_point=disk)
     for partition in (0, 1):
@@ -460,7 +460,7 @@ def test_log_that_was_truncated_and_grew_again_has_lowered_checkpoints(opened, l
     assert (log.log_end_offset, log.high_watermark, log.flushing.recovery_point) == (9, 0, 0)
 
 
-def test_lowering_the_checkpointed_offsets_of_one_log_raises_no_others(batch, directory):
+def test_lowered_checkpoint_of_one_log_raises_no_offset_of_other_logs(batch, directory):
     """The thread that opens logs lowers offsets without a view of another log's truncation."""
     cut, deleted = open_partition(directory, "cut"), open_partition(directory, "deleted")
     for log in (cut, deleted):

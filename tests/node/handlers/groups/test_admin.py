@@ -47,7 +47,7 @@ def listing(error: KafkaError) -> Any:
     return list_groups(context, header, request)
 
 
-async def test_list_groups_while_a_shard_resigns_lists_the_others() -> None:
+async def test_list_groups_while_a_shard_resigns_lists_groups_of_other_shards() -> None:
     found: Any = run_to_end(await listing(NotCoordinator()))
     assert [group["group_id"] for group in found["groups"]] == ["b"]
 

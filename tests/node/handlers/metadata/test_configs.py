@@ -172,7 +172,7 @@ def test_create_topics_answers_with_values_as_typed() -> None:
     [("0.0001", "1.0E-4"), ("1e-5", "1.0E-5"), ("0.00015", "1.5E-4"), ("0.001", "0.001"),
      ("1", "1.0"), ("0", "0.0"), ("no number", "no number")],
 )  # fmt: skip
-def test_config_ratio_is_shown_as_java_prints_it(typed: str, shown: str) -> None:
+def test_config_ratio_is_shown_in_the_format_of_java(typed: str, shown: str) -> None:
     assert text_as_parsed(ConfigType.DOUBLE, typed) == shown
 
 

@@ -75,7 +75,7 @@ def _asked(broker: OwnBroker, ask: Callable[[Connection], Any]) -> Any:
 
 
 @pytest.mark.parametrize("version", [3, 9, 13])
-def test_large_produce_is_answered_once_and_delays_the_requests_behind_it(
+def test_large_produces_of_a_connection_are_answered_once_and_in_order(
     tmp_path: Path, version: int
 ) -> None:
     def ask(connection: Connection) -> list[ProduceResponse]:

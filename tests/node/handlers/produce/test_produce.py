@@ -265,7 +265,7 @@ async def test_produce_of_an_appended_batch_is_a_duplicate_whatever_changed_sinc
 
 
 @pytest.mark.parametrize("change", [{}, {"max_message_bytes": 10}, {"is_compacted": True}], ids=str)
-async def test_produce_retry_to_a_former_leader_is_not_validated_there(
+async def test_produce_retry_to_a_former_leader_is_not_validated_by_that_broker(
     tmp_path: Path, change: dict[str, object]
 ) -> None:
     """The new leader may have the batch. A record error would mean that it was not written."""

@@ -290,7 +290,7 @@ async def test_transactional_produce_on_a_new_leader_is_not_confirmed_by_an_olde
 # -- the order of a connection
 
 
-async def test_produces_behind_one_under_verification_are_appended_after_it(tmp_path: Path) -> None:
+async def test_produces_after_a_produce_under_verification_wait_for_it(tmp_path: Path) -> None:
     broker = LeadingBroker(tmp_path, partitions=2)
     broker.verifier.hold = True
     connection = broker.connect()
