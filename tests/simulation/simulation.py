@@ -187,7 +187,9 @@ class _Run:
         self.workload.stop()
         is_whole = cluster.run(HEALED_S, self.conductor.is_whole)
         # A client that pauses ends after its pause.
-        pause_s = 5 * self.settings.pause_ms / 1000 + 4 * self._change_s
+        pause_s = (
+            10 * self.settings.pause_ms / 1000 + 4 * self._change_s
+        )  # rough clients wait longest
         if not is_whole or not cluster.run(HEALED_S + pause_s, self._is_healed):
             raise _NotAlive(f"{HEALED_S:.0f} s after the healing: {self._what_is_missing()}")
         if self.conductor.damaged:
