@@ -9,6 +9,7 @@ Both wait here. One write serves all that wait.
 """
 
 import asyncio
+from collections.abc import Mapping
 from concurrent.futures import Executor
 
 from ...runtime.sliced_work import SlicedWork
@@ -28,6 +29,8 @@ class CheckpointWriter:
         self._work = work
         self._lock = asyncio.Lock()
         self._begun = self._done = 0
+        # The content of the file before the running write, None if unknown, and after it.
+        self._running: tuple[Mapping[TopicPartition, int] | None, ...] = ()
         # Upper bounds of written offsets, until the next regular write.
         self._limits: dict[TopicPartition, int] = {}
 
@@ -50,14 +53,27 @@ class CheckpointWriter:
             offsets = await self._work.run(self._name, collecting)
             for key, limit in self._limits.items():
                 offsets[key] = min(offsets.get(key, 0), limit)
-            await asyncio.get_running_loop().run_in_executor(
-                self._executor, self._directory.write_offsets, self._name, offsets
-            )
+            self._running = self._directory.offsets.on_disk[self._name], offsets
+            try:
+                await asyncio.get_running_loop().run_in_executor(
+                    self._executor, self._directory.write_offsets, self._name, offsets
+                )
+            finally:
+                self._running = ()
             self._done = number
 
     def is_at_most(self, key: TopicPartition, offset: int) -> bool:
-        """Return whether the offset on the disk is at most `offset`, and no write is running."""
-        return not self._lock.locked() and 0 <= self._on_disk(key) <= offset
+        """Return whether the offset on the disk is at most `offset`, however a running write ends.
+
+        Truncations of many partitions keep a slow disk writing: none may wait for a pause.
+        """
+        if self._lock.locked():
+            contents = self._running
+        else:
+            contents = (self._directory.offsets.on_disk[self._name],)
+        return bool(contents) and all(
+            content is not None and content.get(key, 0) <= offset for content in contents
+        )
 
     async def lower(self, key: TopicPartition, offset: int) -> None:
         """Write an offset of a log of `offset` at most; check `is_at_most` afterwards."""

@@ -32,7 +32,8 @@ from oncelog.storage.compaction.cleaning import CleanedGroup
 from oncelog.storage.compaction.log_cleaner import LogCleaner
 from oncelog.storage.partition_log import PartitionLog
 from oncelog.storage.segments.damage import Damaged
-from oncelog.storage.segments.log_file import scan_batches, scan_headers
+from oncelog.storage.segments.log_file import scan_batches
+from oncelog.wire.errors import CorruptMessage
 
 from .virtual_cluster import VirtualCluster
 from .virtual_node import VirtualNode
@@ -216,12 +217,15 @@ class Invariants:
             self._violated("failed by a read", f"{hosted} on {node.node_id}: {failure}")
 
     def _last_batches(self, log: PartitionLog) -> None:
-        """Check that the log has the last batch of each producer that is in memory."""
+        """Check that an undamaged log has the last batch of each producer that is in memory."""
         found: dict[int, tuple[int, int]] = {}
-        for segment in log.segments:
-            for _, header in scan_headers(segment.file, 0, segment.size_bytes):
-                if header.producer_id >= 0 and not header.is_control:
-                    found[header.producer_id] = header.producer_epoch, header.last_sequence
+        try:
+            for segment in log.segments:
+                for _, header, _ in scan_batches(segment.file, 0, segment.size_bytes):
+                    if header.producer_id >= 0 and not header.is_control:
+                        found[header.producer_id] = header.producer_epoch, header.last_sequence
+        except CorruptMessage:
+            return
         for entry in log.producer_state if log.local.rebuild is None else ():
             known = entry.epoch, entry.last_sequence
             is_in_log = entry.last_data_offset >= log.log_start_offset

@@ -1,0 +1,92 @@
+"""The offsets of a checkpoint file while truncations of several partitions have it written."""
+
+import asyncio
+import threading
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from oncelog.node.partitions.checkpoint_writer import CheckpointWriter
+from oncelog.runtime.sliced_work import SlicedWork
+from oncelog.runtime.steps import Steps
+from oncelog.wire.identifiers import TopicPartition
+
+from ...awaiting import until
+
+NAME = "replication-offset-checkpoint"
+KEY, OTHER = ("t", 0), ("t", 1)
+
+
+class _Directory:
+    """The offsets of two logs, and the file that holds them; a write waits for `may_end`."""
+
+    def __init__(self) -> None:
+        self.current: dict[TopicPartition, int] = {KEY: 9, OTHER: 9}
+        self.offsets: Any = SimpleNamespace(on_disk={NAME: dict(self.current)})
+        self.may_end = threading.Semaphore(0)
+        self.writes = 0
+
+    def collect_offsets(self, name: str) -> Steps[dict[TopicPartition, int]]:
+        yield
+        return dict(self.current)
+
+    def write_offsets(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        self.offsets.on_disk[name] = None
+        self.writes += 1
+        assert self.may_end.acquire(timeout=20)
+        self.offsets.on_disk[name] = offsets
+
+
+@pytest.fixture
+def directory() -> _Directory:
+    return _Directory()
+
+
+@pytest.fixture
+def executor(directory: _Directory) -> Iterator[Executor]:
+    with ThreadPoolExecutor(1) as executor:
+        yield executor
+        directory.may_end.release(20)
+
+
+def _writer(directory: Any, executor: Executor) -> CheckpointWriter:
+    return CheckpointWriter(directory, NAME, executor, SlicedWork())
+
+
+async def test_offset_is_at_most_a_bound_once_a_finished_and_a_running_write_have_it(
+    directory: _Directory, executor: Executor
+) -> None:
+    """Truncations of many partitions kept a slow disk writing, and waited for each other."""
+    checkpoint = _writer(directory, executor)
+    first = asyncio.create_task(checkpoint.lower(KEY, 5))
+    await until(lambda: directory.writes == 1)
+    assert not checkpoint.is_at_most(KEY, 5), "a crash may leave the old file"
+    second = asyncio.create_task(checkpoint.lower(OTHER, 5))
+    directory.may_end.release()
+    await first
+    await until(lambda: directory.writes == 2)
+    assert checkpoint.is_at_most(KEY, 5)
+    assert not checkpoint.is_at_most(KEY, 4)
+    assert not checkpoint.is_at_most(OTHER, 5)
+    directory.may_end.release()
+    await second
+    assert checkpoint.is_at_most(OTHER, 5)
+
+
+async def test_offset_that_a_running_write_raises_is_not_at_most_its_bound(
+    directory: _Directory, executor: Executor
+) -> None:
+    checkpoint = _writer(directory, executor)
+    directory.may_end.release()
+    await checkpoint.lower(KEY, 5)
+    assert checkpoint.is_at_most(KEY, 5)
+    raising = asyncio.create_task(checkpoint.write_now_and_then())
+    await until(lambda: directory.writes == 2)
+    assert not checkpoint.is_at_most(KEY, 5)
+    directory.may_end.release()
+    await raising
+    assert not checkpoint.is_at_most(KEY, 5)
+    assert checkpoint.is_at_most(KEY, 9)
