@@ -1,1 +1,1 @@
-"""node: one broker in one process (floor 5)."""
+"""One broker in one process. It may import runtime, wire, storage, replication and coordinator."""

@@ -38,7 +38,7 @@ from .config.tuning_keys import without_effect
 from .log_format import INDENT, set_format
 from .membership.liveness import Replaced
 
-# Errors that an operator can mend: reported in a sentence, without a traceback.
+# Errors that an operator can fix. They are reported as one sentence, without a traceback.
 _REPORTED_IN_WORDS = (
     CorruptFile,
     CorruptJournal,
@@ -54,14 +54,15 @@ _REPORTED_IN_WORDS = (
 )
 
 
-# A thread that computes (it opens logs, it compacts) holds the interpreter until another thread has
-# waited this long: with Python's 5 ms a request took 20 ms meanwhile, with this 0.7 ms.
+# A thread that computes, such as log recovery or compaction, holds the interpreter lock until
+# another thread has waited this long. A request took 20 ms with Python's default of 5 ms, and takes
+# 0.7 ms with this value.
 SWITCH_INTERVAL_S = 0.0005
 REMOVED_LOOK_S = 1.0
 
 
 def _allow_many_files() -> None:
-    """Raise the limit of open files to the maximum: partitions and connections need some."""
+    """Raise the limit of open files to the maximum, since partitions and connections need many."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
@@ -79,11 +80,13 @@ async def _serve(config: BrokerConfig, make: Callable[[BrokerConfig], Broker]) -
         loop.set_exception_handler(partial(_unhandled, broker))
         await _live(broker, stop)
     finally:
-        broker.watchdog.stop()  # its alarm would kill an interpreter that takes long to end
+        # the watchdog's alarm would kill an interpreter that takes long to exit
+        broker.watchdog.stop()
 
 
 async def _live(broker: Broker, stop: asyncio.Event) -> None:
-    starting = asyncio.ensure_future(broker.start())  # takes the lock in its first step
+    # the first step takes the lock of the directory
+    starting = asyncio.ensure_future(broker.start())
     interrupted = asyncio.ensure_future(stop.wait())
     watching = background_task("data directory", _raise_when_removed(broker.config))
     steps = {starting, interrupted, watching}
@@ -92,7 +95,7 @@ async def _live(broker: Broker, stop: asyncio.Event) -> None:
     if watching.done():
         watching.result()
     if not starting.done():
-        sys.exit(0)  # asked to stop before it served: recovery will find everything
+        sys.exit(0)  # SIGTERM came during the start, so the next start runs a recovery
     starting.result()
     await broker.run(stop)
     await end_tasks(watching)
@@ -100,21 +103,21 @@ async def _live(broker: Broker, stop: asyncio.Event) -> None:
 
 
 async def _raise_when_removed(config: BrokerConfig) -> None:
-    """End the broker once its directory is gone: its writes would be lost."""
+    """End the broker once its data directory has been removed, since its writes would be lost."""
     directory, loop = config.log_directory, asyncio.get_running_loop()
     lock, place = lock_inode(directory), identity(directory)
     is_there = True
     while is_there:
         await asyncio.sleep(until_tenth_s(loop.time(), REMOVED_LOOK_S))
-        with contextlib.suppress(OSError):  # a disk that fails is another matter
+        with contextlib.suppress(OSError):  # a failing disk is handled elsewhere
             found = lock_inode(directory)
             if (
                 found is None
                 and identity(directory) == place
                 and (directory / META_PROPERTIES).is_file()
             ):
-                # Only the lock is gone: cleaners of /tmp delete files without recent writes.
-                take_lock(directory)  # DirectoryInUse: another one was faster
+                # Only the lock file is gone. Cleaners of /tmp delete files without recent writes.
+                take_lock(directory)  # raises DirectoryInUse if another process has taken the lock
                 lock = found = lock_inode(directory)
             is_there = found == lock
     remove_sockets(Path(config.peer_directory), config.node_id)
@@ -122,7 +125,7 @@ async def _raise_when_removed(config: BrokerConfig) -> None:
 
 
 def _unhandled(broker: Broker, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log an unhandled exception; end the broker if it comes from a background task."""
+    """Log an unhandled exception; end the broker if a background task raised it."""
     if BACKGROUND_TASK in context:
         broker.fail(context["message"], context["exception"])
     else:
@@ -132,16 +135,17 @@ def _unhandled(broker: Broker, loop: asyncio.AbstractEventLoop, context: dict[st
 def main(
     arguments: list[str] | None = None, *, make: Callable[[BrokerConfig], Broker] = Broker
 ) -> int:
-    """Run until SIGTERM; return 0 after a clean end.
+    """Run until SIGTERM; return 0 after a clean shutdown.
 
-    `make` creates the broker: tests give it other surroundings.
+    `make` creates the broker, so that tests can pass other surroundings.
     """
     parser = argparse.ArgumentParser(prog="oncelog node", description=__doc__)
     parser.add_argument("--config", type=Path, required=True, help="server.properties of this node")
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, handlers=[logging.StreamHandler(sys.stderr)])
     set_format("text")
-    os.umask(0o077)  # logs, journals and snapshots hold every record: for their owner alone
+    # logs, journals and snapshots hold every record, so only their owner may read them
+    os.umask(0o077)
     _allow_many_files()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     try:

@@ -1,19 +1,20 @@
-"""The admin socket of a node: counters, and faults on the peer links.
+"""The admin socket of a node, with its counters and the faults injected on its peer links.
 
-It is a Unix socket `admin-<node>` beside the peers' sockets, in a directory of mode 0700, so only
-the owner of the cluster can open it. Each line is a JSON object, and is answered by one:
+The Unix socket `admin-<node>` is beside the peers' sockets, in a directory of mode 0700, so only
+the owner of the cluster can open it. Each request is a line with a JSON object, and so is its
+reply:
 
     {"op": "metrics"}                                  counters of this process
     {"op": "cut", "peer": 2, "inbound": true, "outbound": true}
     {"op": "delay", "peer": 2, "delay_ms": 50}
     {"op": "hold", "peer": 2, "inbound": false, "outbound": true}
-    {"op": "keep", "peer": 2, "count": 1}              single messages, which others overtake
-    {"op": "links"}                                    the faults, and the messages they hit
-    {"op": "heal"}
-    {"op": "level", "level": "DEBUG", "logger": "oncelog.node"}    of the log
+    {"op": "keep", "peer": 2, "count": 1}              hold back messages, so later ones overtake
+    {"op": "links"}                                    the faults, and the messages they affected
+    {"op": "heal"}                                     remove all faults
+    {"op": "level", "level": "DEBUG", "logger": "oncelog.node"}    set a log level
     {"op": "clock"}, {"op": "advance-clock", ...}      see `controlled_clock`
 
-Faults live in this process only: a restart heals them.
+Faults exist only in the memory of this process, so a restart removes them.
 """
 
 import asyncio
@@ -34,7 +35,10 @@ LongOperation = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 
 
 class AdminSocket:
-    """The server of one node's socket. long_operations: asynchronous operations by name."""
+    """The server of one node's admin socket.
+
+    long_operations: the asynchronous operations by name.
+    """
 
     def __init__(
         self,
@@ -54,7 +58,7 @@ class AdminSocket:
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
-        """Listen; replace a socket that a killed process left."""
+        """Listen on the socket, and replace one that a killed process left behind."""
         self._path.unlink(missing_ok=True)
         self._server = await asyncio.start_unix_server(
             self._serve, str(self._path), limit=LINE_BYTES_MAX
@@ -73,12 +77,12 @@ class AdminSocket:
                 writer.write(json.dumps(answer).encode() + b"\n")
                 await writer.drain()
         except (ValueError, OSError):
-            pass  # a line too long, or gone
+            pass  # the line is too long, or the client has disconnected
         finally:
             writer.close()
 
     async def _long_answer(self, line: bytes) -> dict[str, Any] | None:
-        """Answer a long operation; return None for the requests of `_answer`."""
+        """Answer an asynchronous operation; return None for an operation that `_answer` handles."""
         try:
             asked = json.loads(line)
             operation = self._long_operations.get(asked["op"])
@@ -128,7 +132,7 @@ class AdminSocket:
         return {"ok": True}
 
     def _note_fault(self, asked: Mapping[str, Any]) -> None:
-        """Log a fault on the links, or its end."""
+        """Log the beginning or the end of a fault on the links."""
         assert self._events is not None
         operation, peer, delay_ms = str(asked["op"]), asked.get("peer"), asked.get("delay_ms")
         link = "all its links" if peer is None else f"its link to node {peer}"

@@ -1,14 +1,15 @@
-"""The composition root: it builds all parts of one broker, starts them, and stops them in reverse.
+"""The composition root builds all parts of one broker, starts them, and stops them in reverse.
 
-The order of a start, with its reasons:
-  directory      checks that it belongs to this node, and locks it
-  Raft           loads the metadata; this node votes before it serves
-  registration   replaces the previous incarnation; this node has applied all earlier decisions
-  logs           opened in a thread, those that are placed here; a stale log is now known as stale
-  roles          every replica leads, follows, or waits, as the metadata says
-  votes          in every Raft group: from now on the cluster survives the death of another node
+The steps of a start, in order:
+  directory      is locked, after a check that it belongs to this node
+  Raft           loads the metadata; this node votes before it accepts clients
+  registration   replaces the previous incarnation, after this node has applied all decisions about
+  it
+  logs           assigned to this broker are opened in a thread
+  roles          follow from the metadata, so every replica leads, follows, or waits for a leader
+  votes          in every Raft group; from now on the cluster tolerates the loss of another node
   listener       accepts clients
-  heartbeats     end the fence: only now may the controller elect this broker
+  heartbeats     unfence the broker; only now may the controller elect it as a leader
 """
 
 import asyncio
@@ -73,7 +74,10 @@ VOTER_TIMEOUT_S = 5.0
 
 
 class Broker:
-    """One broker process. `fault_point` is called by name around steps that may fail, for tests."""
+    """One broker process.
+
+    `fault_point` is called by name around steps that may fail, for tests.
+    """
 
     def __init__(
         self,
@@ -92,11 +96,14 @@ class Broker:
         self._work = SlicedWork(self._outside.slice_clock)
         self.events = EventLog()
         self._metrics_page: MetricsPage | None = None
-        self.watchdog = LoopWatchdog()  # watches once the process starts it
+        self.watchdog = LoopWatchdog()  # starts to watch when the process starts it
         self._failure: asyncio.Future[None] | None = None
 
     async def start(self) -> None:
-        """Start the broker; return when it serves. Raises an error with the reason."""
+        """Start the broker; return when it serves clients.
+
+        Raises an error with the reason if the broker cannot start.
+        """
         config, loop = self.config, asyncio.get_running_loop()
         self._failure = loop.create_future()
         protection = Protection.of(config, self.state, self._outside.random_bytes)
@@ -119,7 +126,7 @@ class Broker:
             Path(config.peer_directory),
             config.voter_ids,
             max_message_bytes=config.socket_request_max_bytes
-            + config.replica_fetch_response_max_bytes  # all of an answer is one message
+            + config.replica_fetch_response_max_bytes  # since a whole fetch response is one message
             + PEER_MESSAGE_BYTES_MARGIN,
             gate=self._gate,
         )
@@ -191,14 +198,14 @@ class Broker:
         )
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Serve until `stop` is set or a fatal error; raise that error."""
+        """Serve until `stop` is set or a fatal error occurs; raise that error."""
         assert self._failure is not None
         stopping = asyncio.ensure_future(stop.wait())
         watched = {stopping, self._failure, self.liveness.replaced}
         done, _ = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         for future in done - {stopping}:
-            future.result()  # raises
+            future.result()  # raises the error of a failed task
 
     async def stop(self) -> None:
         """Hand over leaderships, answer the requests in flight, and close the logs cleanly."""
@@ -396,7 +403,7 @@ class Broker:
         self._partition_transactions.start()
 
     async def _start_metrics(self) -> None:
-        """Serve the metrics page if it is configured. Raises an error with the reason."""
+        """Start the metrics page if it is configured; raise an error with the reason."""
         if not self.config.metrics_port:
             return
         sources = FigureSources(
@@ -444,11 +451,11 @@ class Broker:
         (self.engine.peer_up if is_up else self.engine.peer_down)(peer)
 
     def _listener_failed(self, error: Exception) -> None:
-        """End the broker when it cannot follow the metadata: a wrong leader is worse than none."""
+        """End the broker, since without metadata it might lead a partition by mistake."""
         self.fail("this node cannot follow the cluster's metadata", error)
 
     def fail(self, what: str, error: Exception) -> None:
-        """Report a fatal error: `run` raises it, and a restart recovers."""
+        """Report a fatal error. `run` raises the error, and recovery follows at the next start."""
         logger.critical("%s", what, exc_info=error)
         if self._failure is not None and not self._failure.done():
             self._failure.set_exception(error)

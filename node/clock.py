@@ -7,20 +7,23 @@ from ..coordinator.metadata.cluster_tables import ClusterTables
 
 
 class Clock(Protocol):
-    """Clocks in milliseconds: wall-clock time for stored moments, monotonic time for durations."""
+    """The clocks of a broker in milliseconds.
+
+    Stored timestamps use the wall clock, durations the monotonic clock.
+    """
 
     def wall_ms(self) -> int: ...
     def monotonic_ms(self) -> int: ...
     def advanced_since_ms(self, moment_ms: int) -> int:
-        """Return the sum of the advances of the cluster's clock since this wall-clock moment."""
+        """Return by how much the cluster's clock has been advanced since this wall-clock time."""
         ...
 
 
 class ClusterClock:
-    """The clocks of a machine, with the advances of the cluster's (`oncelog clock advance`).
+    """The clocks of a machine, plus the advances by `oncelog clock advance`.
 
-    An advance moves neither clock. Code that checks whether a stored moment has expired adds
-    `advanced_since_ms`; sessions and liveness do not.
+    An advance changes neither clock. Code that checks whether a stored timestamp has expired adds
+    `advanced_since_ms`; session timeouts and liveness checks do not.
     """
 
     def __init__(self, own: Clock, tables: ClusterTables) -> None:
@@ -48,9 +51,10 @@ class SystemClock:
 
 
 def until_tenth_s(now_s: float, interval_s: float) -> float:
-    """Return an interval that ends at a whole tenth of a second, unless it is shorter.
+    """Return an interval that ends at a whole tenth of a second, unless the interval is shorter.
 
-    Periodic tasks sleep for such intervals, so that they wake an idle process together.
+    Periodic tasks sleep for such intervals, so that all of them wake an idle process at the same
+    time.
     """
     if interval_s < 0.1:
         return interval_s

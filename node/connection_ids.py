@@ -1,8 +1,11 @@
-"""Numbers for a broker's connections, in the order in which they are accepted."""
+"""The numbers of a broker's connections, in the order of their acceptance."""
 
 
 class ConnectionIds:
-    """A counter of connections. newest: the number of the connection accepted last."""
+    """A counter of connections.
+
+    newest: the number of the connection that was accepted last.
+    """
 
     __slots__ = ("newest",)
 

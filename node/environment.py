@@ -1,7 +1,7 @@
-"""The surroundings of a broker on its machine, set at the composition root.
+"""The environment of a broker on its machine, set at the composition root.
 
-The defaults are the real ones. The simulator replaces threads, links, clocks, random numbers, and
-the exit of the process; docs/simulation.md lists its other replacements.
+The defaults are the real threads, links, clocks, random numbers, and process exit. The simulator
+replaces them; docs/simulation.md lists its other replacements.
 """
 
 import os
@@ -21,7 +21,7 @@ from .clock import Clock, SystemClock
 
 
 def machine_boot_id() -> str:
-    """Return an id that changes with each boot; where the system has none, at each start."""
+    """Return the boot id of the machine, or an id of this start where there is none."""
     return linux.boot_id() or f"unknown-{os.urandom(8).hex()}"
 
 
@@ -46,14 +46,17 @@ def listening_socket(host: str, port: int, backlog: int) -> socket.socket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """The surroundings of a broker. `executor` gets a number of threads, and their name."""
+    """The environment of a broker.
+
+    `executor` is called with the number and the name of the threads.
+    """
 
     clock: Clock = field(default_factory=SystemClock)
     boot_id: Callable[[], str] = machine_boot_id
     rng: random.Random = field(default_factory=random.Random)
     random_bytes: Callable[[int], bytes] = os.urandom
     executor: Callable[[int, str], Executor] = ThreadPoolExecutor
-    slice_clock: Callable[[], float] = time.perf_counter  # of `SlicedWork`, in seconds
+    slice_clock: Callable[[], float] = time.perf_counter  # the clock of `SlicedWork`, in seconds
     links: Callable[..., Any] = PeerTransport
     listen: Callable[[str, int, int], Any] = listening_socket
     raft: RaftSettings = field(default_factory=RaftSettings)

@@ -1,6 +1,6 @@
-"""Facts from the Linux kernel, about the machine, processes, and connections.
+"""Facts from the Linux kernel about the machine, processes, and connections.
 
-On another system each function returns None, or the value for a system without the feature.
+On another system each function returns None, or a default for a missing feature.
 """
 
 import os
@@ -10,9 +10,11 @@ from pathlib import Path
 
 PROC = Path("/proc")
 NAMESPACES = ("pid", "mnt")
-TCP_INFO: int | None = getattr(socket, "TCP_INFO", None)  # Linux; its first byte is the state
+# Linux only; the first byte of the result is the state.
+TCP_INFO: int | None = getattr(socket, "TCP_INFO", None)
 TCP_ESTABLISHED = 1
-TCP_INFO_LAST_DATA_RECEIVED = 8 + 4 * 11  # where the kernel says how many ms ago that was
+# The offset of tcpi_last_data_recv, the ms since the last data.
+TCP_INFO_LAST_DATA_RECEIVED = 8 + 4 * 11
 
 
 def boot_id() -> str | None:
@@ -21,7 +23,7 @@ def boot_id() -> str | None:
 
 
 def first_outgoing_port() -> int | None:
-    """Return the lowest port that the kernel gives to outgoing connections."""
+    """Return the lowest port that the kernel assigns to outgoing connections."""
     numbers = (_text("sys/net/ipv4/ip_local_port_range") or "").split()
     return int(numbers[0]) if numbers else None
 
@@ -35,7 +37,7 @@ def processor_model() -> str | None:
 
 
 def open_process_file(name: str, pid: int | None = None) -> int | None:
-    """Open the kernel's file on a process, or on this one: `schedstat`, `stat`, `statm`."""
+    """Open a file of a process, or of this process, in /proc: `schedstat`, `stat`, `statm`."""
     try:
         return os.open(PROC / str(pid or "self") / name, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -43,24 +45,24 @@ def open_process_file(name: str, pid: int | None = None) -> int | None:
 
 
 def shares_our_namespaces(pid: int) -> bool:
-    """Return whether a process sees the same process ids and paths: it is in no other container."""
+    """Return whether a process is in the same PID and mount namespaces, in no other container."""
     try:
         return all(
             os.readlink(PROC / str(pid) / "ns" / name) == os.readlink(PROC / "self/ns" / name)
             for name in NAMESPACES
         )
-    except OSError:  # another user's, gone, or no such files
+    except OSError:  # another user's process, an ended process, or a kernel without these files
         return not (PROC / "self/ns").exists()
 
 
 def has_peer_closed(peer: socket.socket) -> bool:
-    """Return whether the peer has closed; a socket that is not read does not report it."""
+    """Return whether the peer has closed its end, which a socket reports only when it is read."""
     info = _tcp_info(peer, 1)
     return bool(info) and info[0] != TCP_ESTABLISHED
 
 
 def since_last_data_ms(peer: socket.socket) -> int:
-    """Return the age of a connection's newest bytes, those in the kernel included; 0 if unknown."""
+    """Return the age of a connection's newest bytes, read or not; 0 if unknown."""
     size_bytes = TCP_INFO_LAST_DATA_RECEIVED + 4
     info = _tcp_info(peer, size_bytes)
     if len(info) < size_bytes:
@@ -69,12 +71,12 @@ def since_last_data_ms(peer: socket.socket) -> int:
 
 
 def _tcp_info(peer: socket.socket, size_bytes: int) -> bytes:
-    """Return TCP_INFO of a connection; nothing if it is closed, or without Linux."""
+    """Return TCP_INFO of a connection, or empty bytes if it is closed or on other systems."""
     if TCP_INFO is None:
         return b""
     try:
         return peer.getsockopt(socket.IPPROTO_TCP, TCP_INFO, size_bytes)
-    except (OSError, ValueError):  # closed meanwhile: uvloop's sockets say the latter
+    except (OSError, ValueError):  # the socket was closed; uvloop's sockets raise ValueError
         return b""
 
 

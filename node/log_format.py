@@ -1,4 +1,4 @@
-"""The format of node.log: one line for each message, as text or JSON; and its levels."""
+"""The format of node.log, with one line for each message as text or JSON, and its log levels."""
 
 import json
 import logging
@@ -6,7 +6,7 @@ from typing import Any
 
 from ..wire.printable import printable
 
-INDENT = "  "  # of the lines below a message: no message begins so
+INDENT = "  "  # for the lines below a message, which itself never begins with a space
 
 
 class PrintableFormatter(logging.Formatter):
@@ -27,7 +27,7 @@ def _indented(text: str) -> str:
 
 
 class JsonFormatter(logging.Formatter):
-    """A formatter that writes a JSON object a line, in ASCII; an event's has its terms, too."""
+    """A formatter that writes one JSON object a line, in ASCII, with the fields of an event."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
@@ -52,7 +52,7 @@ LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 
 def set_format(name: str) -> None:
-    """Have every handler of this process write lines of a format, one of FORMATS."""
+    """Let every log handler of this process use a format of FORMATS."""
     for handler in logging.getLogger().handlers:
         handler.setFormatter(
             JsonFormatter() if name == "json" else PrintableFormatter(FORMAT, TIME_FORMAT)
@@ -60,7 +60,7 @@ def set_format(name: str) -> None:
 
 
 def set_level(level: str, logger: str) -> None:
-    """Set the level of a logger and those below it; "" is all. Raises ValueError."""
+    """Set the level of a logger and its children; "" is the root logger. Raises ValueError."""
     if level.upper() not in LEVELS:
         raise ValueError(f"the level {level!r} is none of {', '.join(LEVELS)}")
     logging.getLogger(logger).setLevel(level.upper())

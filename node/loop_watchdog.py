@@ -1,20 +1,20 @@
-"""The watchdog of the event loop: it reports turns that are too long, and the code that ran.
+"""The watchdog of the event loop, which reports turns that are too long and the code that ran.
 
-A broker is declared dead when its loop stands still for a session timeout.
+If the loop is blocked for a session timeout, the broker is fenced.
 
-A timer on the loop fires every TICK_S, or every IDLE_TICK_S while there is little to do, since each
-tick wakes the process. When it fires late, one turn of the loop was too long. The same timer arms
-an alarm of the operating system. The alarm fires in the middle of a long turn, in the main thread,
-and reads the running code off the stack (`describe`). So a turn above STALL_S and a tick is always
-seen, one above STALL_S often, and no thread is needed.
+A timer on the loop fires every TICK_S, or every IDLE_TICK_S while the loop is mostly idle, because
+each tick wakes the process. If the timer fires late, one turn of the loop was too long. The same
+timer arms an alarm of the operating system. The alarm fires during a long turn, in the main thread,
+and reads the running code from the stack (`describe`). So a turn longer than STALL_S plus a tick is
+always noticed, a turn longer than STALL_S often, and no thread is needed.
 
-A turn is measured by its wall time, by the CPU time of its thread, by how long that thread was
-ready but had no processor (`/proc/self/schedstat`), and by the pauses of the garbage collector.
-Only wall time less the wait for a processor counts against the broker. A pause of the process
-(SIGSTOP, SIGCONT) does not count either. Any thread may receive SIGCONT, and it may get its
-processor after the main thread: so a stall counts one turn later.
+A turn is measured by its wall time, by the CPU time of its thread, by the time for which the thread
+was ready but had no processor (`/proc/self/schedstat`), and by the pauses of the garbage collector.
+Only the wall time less the wait for a processor counts against the broker. A pause of the process
+(SIGSTOP, SIGCONT) does not count. Any thread may receive SIGCONT, and may run later than the main
+thread, so a stall is counted one turn later.
 
-It belongs to a process, not to a broker: `node/__main__` starts it.
+The watchdog belongs to a process, not to a broker, and is started by `node/__main__`.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ def _request(variables: dict[str, Any]) -> str:
     return f"request {APIS[variables['api'].key].name}{client}"
 
 
-# The qualified name of a function -> a description of its work from its local variables.
+# For each function, by qualified name, a description of its work from its local variables.
 _NAMES: dict[str, Callable[[dict[str, Any]], str]] = {
     "Dispatcher.dispatch": _request,
     "Dispatcher._run.<locals>.run": _request,
@@ -58,19 +58,19 @@ _NAMES: dict[str, Callable[[dict[str, Any]], str]] = {
 
 
 def describe(frame: FrameType | None, task: "asyncio.Task[Any] | None") -> str:
-    """Describe the work of the stack that ends in `frame`; `task` is the running one, if any.
+    """Describe the work of the stack that ends in `frame`; `task` is the running task or None.
 
-    A description costs nothing until it is needed: it is read from the local variables of a few
-    functions. The outermost known frame gives the activity (the request, the command, the job, the
-    task), the innermost frame of ours gives the place.
+    A description is built only when needed, from the local variables of a few functions. The
+    outermost known function gives the activity (a request, command, job or task), and the innermost
+    frame of this project gives the place in the code.
     """
     name, where = "", ""
     for one in _stack(frame):
         tell = _NAMES.get(one.f_code.co_qualname)
         if tell is not None:
-            # A function that has just begun has not set its variables yet.
+            # A function that has just begun may not have set its variables.
             with suppress(KeyError, AttributeError, MalformedCommand):
-                name = tell(one.f_locals)  # the outermost is met last
+                name = tell(one.f_locals)  # the outermost function comes last
         if not where and one.f_code.co_filename.startswith(ROOT):
             file = one.f_code.co_filename[len(ROOT) + 1 :]
             where = f"{one.f_code.co_name} ({file}:{one.f_lineno})"
@@ -87,10 +87,10 @@ def _stack(frame: FrameType | None) -> Iterator[FrameType]:
 
 logger = logging.getLogger(__name__)
 TICK_S, IDLE_TICK_S = 0.05, 0.1
-IDLE_SHARE = 0.05  # of the time between two looks
+IDLE_SHARE = 0.05  # the maximum CPU share of an idle loop between two ticks
 STALL_S = 0.1
-STALL_LINE = re.compile(r"the event loop was kept for (\d+) ms by ")  # how str(Stall) begins
-FINDING_S = 0.5  # a longer stall is a defect for chaos runs and the pytest plugin
+STALL_LINE = re.compile(r"the event loop was kept for (\d+) ms by ")  # the beginning of str(Stall)
+FINDING_S = 0.5  # a longer stall is a finding in chaos runs and in the pytest plugin
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +99,8 @@ class Stall:
 
     wall_s: float
     cpu_s: float
-    waited_s: float  # ready to run, without a processor
-    collected_s: float  # of the garbage collector
+    waited_s: float  # time in which the thread was ready, but had no processor
+    collected_s: float  # time of the garbage collector
     activity: str
 
     @property
@@ -133,7 +133,7 @@ class LoopWatchdog:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Begin to watch; call it in the main thread, on its running loop."""
+        """Start to watch; call it in the main thread, on its running loop."""
         self._loop = asyncio.get_running_loop()
         signal.signal(signal.SIGALRM, self._alarm)
         signal.signal(signal.SIGCONT, self._continued)
@@ -154,7 +154,7 @@ class LoopWatchdog:
             self._schedstat = None
 
     def metrics(self) -> dict[str, Any]:
-        """The figures of the loop for the admin socket, in milliseconds."""
+        """The metrics of the loop for the admin socket, in milliseconds."""
         longest = self.longest
         return {
             "stalls": self.stall_count,
@@ -169,7 +169,8 @@ class LoopWatchdog:
     # -- turns
 
     def _begin_turn(self) -> None:
-        self._was_stopped, self._activity = False, ""  # before the clock is read: a stop may come
+        # Before the clock is read, since the process may be stopped in between.
+        self._was_stopped, self._activity = False, ""
         cpu_s, self._waited_s = time.thread_time(), self._processor_wait_s()
         is_idle = cpu_s - self._cpu_s <= IDLE_SHARE * self._tick_s
         tick_s = until_tenth_s(self._loop.time(), IDLE_TICK_S) if is_idle else TICK_S
@@ -200,12 +201,12 @@ class LoopWatchdog:
         )
 
     def _confirm(self) -> None:
-        """Count the last turn's stall: no SIGCONT has come since."""
+        """Count the last turn's stall, since no SIGCONT was received in the meantime."""
         stall, self._unconfirmed = self._unconfirmed, None
         if stall is None:
             return
         if stall.own_s < STALL_S:
-            self.starved_count += 1  # the machine had no processor for it
+            self.starved_count += 1  # the machine had no processor for the broker
             return
         self.stall_count += 1
         self.finding_count += stall.own_s > FINDING_S

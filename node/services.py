@@ -39,9 +39,9 @@ _refusals = logging.getLogger("oncelog.authorizer")
 
 @dataclass(slots=True, kw_only=True)
 class BrokerServices:
-    """The broker, as its handlers see it. `broker_epoch` is -1 until it is registered.
+    """The parts of a broker that its handlers use; `broker_epoch` is -1 until it is registered.
 
-    `work` is the queue of clients' jobs; `replicas.work` is the queue of the broker's own.
+    `work` is the queue of clients' jobs; `replicas.work` is the queue of the broker's own jobs.
     """
 
     config: BrokerConfig
@@ -63,17 +63,18 @@ class BrokerServices:
     refused_batches: RefusedBatches = field(default_factory=RefusedBatches)
     suspected_brokers: SuspectedBrokers = field(default_factory=SuspectedBrokers)
     recently_fenced_brokers: RecentlyFencedBrokers = field(default_factory=RecentlyFencedBrokers)
-    refusals: LimitedLog = field(default_factory=lambda: LimitedLog(_refusals))  # of the authorizer
+    # Log lines of the authorizer.
+    refusals: LimitedLog = field(default_factory=lambda: LimitedLog(_refusals))
     quotas: ClientQuotas = field(init=False)
     broker_epoch: int = -1
-    authorizer: AclAuthorizer | None = field(init=False)  # None: everything is allowed
+    authorizer: AclAuthorizer | None = field(init=False)  # None if everything is allowed
     groups: GroupCoordinator = field(init=False)
     fetch_sessions: FetchSessionCache = field(init=False)
     markers: "MarkerWriter | None" = None
     connection_fence: ProducerConnectionFence = field(default_factory=ProducerConnectionFence)
     offset_commit_fence: ProducerConnectionFence = field(
         default_factory=ProducerConnectionFence
-    )  # of TxnOffsetCommit
+    )  # for TxnOffsetCommit
 
     def __post_init__(self) -> None:
         self.quotas = ClientQuotas(
@@ -100,9 +101,9 @@ class BrokerServices:
 
     @property
     def controller_id(self) -> int:
-        """The id that Metadata shows as the controller: the active one if live, -1 for none.
+        """The id that Metadata shows as the controller: the active controller if live, else -1.
 
-        Any live broker would do, since each forwards (KIP-590); this saves the hop.
+        Any live broker would do, since each forwards requests (KIP-590), but this avoids a hop.
         """
         leader = self.metadata_group.leader_id
         if leader is not None and leader in self.state.live_brokers:

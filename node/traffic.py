@@ -1,16 +1,17 @@
-"""Counts of the records and bytes that clients write to and read from one broker's topics."""
+"""Counts of the records and bytes that clients produce to and fetch from one broker's topics."""
 
 from dataclasses import dataclass, field
 
 
 @dataclass(slots=True, eq=False)
 class TopicTraffic:
-    """The counts of a topic on this broker; Kafka has the same as BrokerTopicMetrics.
+    """The counts of a topic on this broker, equal to Kafka's BrokerTopicMetrics.
 
-    produced: partitions here that Produce requests named. produce_failed: those whose batch was
-    refused for another reason than a change of the leader. fetched: reads of a partition for a
+    produced: partitions of this broker in Produce requests. produce_failed: those whose batch was
+    refused for a reason other than a change of the leader. fetched: reads of a partition for a
     consumer; a fetch that waits reads again. bytes_out: bytes of answers to consumers. all: the
-    counts of all topics, to which everything is added, too; None for those counts themselves.
+    counts of all topics, to which everything is added, too; None for the counts of all topics
+    themselves.
     """
 
     all: "TopicTraffic | None" = None
@@ -22,7 +23,7 @@ class TopicTraffic:
     fetched: int = 0
 
     def count_batch(self, records: int, size_bytes: int) -> None:
-        """Count a batch of a Produce request; one of 0 records is a duplicate."""
+        """Count a batch of a Produce request; a batch of 0 records is a duplicate."""
         self.produced += 1
         self.messages_in += records
         self.bytes_in += size_bytes
@@ -54,7 +55,10 @@ class TopicTraffic:
 
 @dataclass(slots=True)
 class Traffic:
-    """The counts of all topics. A topic's are dropped when its last replica leaves this broker."""
+    """The counts of all topics.
+
+    A topic's counts are dropped when its last replica leaves this broker.
+    """
 
     total: TopicTraffic = field(default_factory=TopicTraffic)
     _by_id: dict[bytes, tuple[str, TopicTraffic]] = field(
@@ -66,9 +70,9 @@ class Traffic:
         return self._by_id.setdefault(topic_id, (name, TopicTraffic(self.total)))[1]
 
     def drop(self, topic_id: bytes) -> None:
-        """Drop a topic; the sum of all keeps its counts."""
+        """Drop the counts of a topic; they remain in the counts of all topics."""
         self._by_id.pop(topic_id, None)
 
     def topics(self) -> list[tuple[str, TopicTraffic]]:
-        """Return the name and the counts of each topic that is here."""
+        """Return the name and the counts of each topic on this broker."""
         return list(self._by_id.values())

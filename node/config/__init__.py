@@ -1,1 +1,1 @@
-"""node/config: the configuration of one broker: Kafka's keys in a table, one frozen value."""
+"""The configuration of one broker, as a table of Kafka's keys and one immutable value."""

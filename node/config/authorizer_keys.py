@@ -1,4 +1,4 @@
-"""The keys of the authorizer (Kafka: StandardAuthorizer)."""
+"""The configuration keys of the authorizer (Kafka: StandardAuthorizer)."""
 
 from dataclasses import dataclass
 
@@ -18,14 +18,14 @@ def _are_principals(text: str) -> str | None:
 
 
 def principals_of(text: str) -> frozenset[str]:
-    """Return the principals of a text that separates them by semicolons: names contain commas."""
+    """Return the principals of a list separated by semicolons, since names may contain commas."""
     each = (part.strip() for part in text.split(";"))
     return frozenset(str(Principal.parse(part)) for part in each if part)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthorizerSettings(QuotaSettings):
-    """The typed values of these keys."""
+    """The typed values of the authorizer's keys."""
 
     authorizer_class_name: str = setting(
         "authorizer.class.name",

@@ -1,7 +1,7 @@
-"""The configuration of one broker: Kafka's names, one frozen value, checked once.
+"""The static configuration of one broker under Kafka's names, as one validated, immutable value.
 
-A key that we do not know, or would not honour, is refused with a sentence. The same rows that
-read server.properties answer DescribeConfigs and make the documentation.
+A key that is unknown or has no effect here is refused with a sentence. The same table of keys
+parses server.properties, answers DescribeConfigs and generates the documentation.
 """
 
 import difflib
@@ -27,9 +27,9 @@ _VOTERS_ALLOWED = (1, 3, 4, 5)
 class BrokerConfig(BrokerSettings):
     """The static configuration of a broker.
 
-    `topic_defaults` maps topic config names to the text this broker's file gives them (and
-    min.insync.replicas always); `static_values` holds the file's keys as they were written.
-    `endpoints` are the listeners by name.
+    `topic_defaults` maps topic config names to the values in this broker's file, and always has
+    min.insync.replicas. `static_values` holds the keys of the file with their original text.
+    `endpoints` are the listeners.
     """
 
     topic_defaults: Mapping[str, str] = field(default_factory=dict)
@@ -38,12 +38,12 @@ class BrokerConfig(BrokerSettings):
 
     @classmethod
     def from_file(cls, path: Path) -> "BrokerConfig":
-        """Read server.properties; raise InvalidConfig with all errors, or OSError."""
+        """Read server.properties; raise InvalidConfig with all errors in the file, or OSError."""
         return cls.from_properties(parse_properties(path.read_text(encoding="utf-8")))
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> "BrokerConfig":
-        """Return the configuration that these keys give; raise InvalidConfig with all errors."""
+        """Parse these keys and values; raise InvalidConfig with all errors."""
         complaints: list[str] = []
         values: dict[str, Any] = {}
         overrides: dict[str, dict[str, Any]] = {}
@@ -79,7 +79,7 @@ class BrokerConfig(BrokerSettings):
         return config._with_listeners(overrides)._with_derived_defaults()
 
     def _check_together(self) -> None:
-        """Check the keys against each other; raise InvalidConfig."""
+        """Check rules that involve several keys; raise InvalidConfig."""
         if len(set(self.voters)) != len(self.voters) or not all(v.isdigit() for v in self.voters):
             raise InvalidConfig(f"oncelog.voters must be different numbers: {self.voters}")
         if len(self.voters) == 2:
@@ -130,7 +130,7 @@ class BrokerConfig(BrokerSettings):
             values["offsets_topic_replication_factor"] = values.get(
                 "default_replication_factor", self.default_replication_factor
             )
-        if not self.record_validation:  # decision 0015
+        if not self.record_validation:  # the default is explained in decision 0015
             is_local = all(each.is_plain_loopback for each in self.endpoints)
             values["record_validation"] = "batch" if is_local else "skeleton"
         given = _in_milliseconds(self.static_values)
@@ -140,16 +140,17 @@ class BrokerConfig(BrokerSettings):
             if row.broker_name in given
         }
         topic_defaults.setdefault("min.insync.replicas", "2" if has_three else "1")
-        parse_topic_configs(topic_defaults)  # two values may clash
+        # raises InvalidConfig if two values contradict each other
+        parse_topic_configs(topic_defaults)
         return replace(self, topic_defaults=topic_defaults, **values)
 
     def of_listener(self, listener: Listener) -> "BrokerConfig":
-        """Return the configuration that holds on a listener: its own keys win."""
+        """Return the configuration of a listener; its own keys override the general ones."""
         return replace(self, **listener.overrides)
 
     @property
     def first_advertised(self) -> Listener:
-        """Return the listener that tools and other brokers know this broker by."""
+        """Return the listener that is advertised to tools and other brokers."""
         advertised = [each for each in self.endpoints if each.advertised is not None]
         name = self.inter_broker_listener_name.upper()
         return next((each for each in advertised if each.name == name), advertised[0])
@@ -165,7 +166,7 @@ class BrokerConfig(BrokerSettings):
 
     @property
     def cluster_defaults(self) -> dict[str, str]:
-        """Return the static values that the replicated metadata needs (SetDefaults)."""
+        """Return the static values that every broker must know, for the command SetDefaults."""
         controlled = {"oncelog.clock": self.clock} if self.clock != "system" else {}
         return {
             **controlled,
@@ -182,7 +183,8 @@ class BrokerConfig(BrokerSettings):
         key = BROKER_KEYS[name]
         attribute = _ATTRIBUTES.get(name)
         if key.topic_config == "min.insync.replicas":
-            return self.topic_defaults[key.topic_config]  # its default follows the voters
+            # the default depends on the number of voters
+            return self.topic_defaults[key.topic_config]
         if attribute is None:
             return self.static_values.get(name, key.default) or None
         value = getattr(self, attribute)
@@ -196,7 +198,7 @@ class BrokerConfig(BrokerSettings):
 
 
 def _without_secrets(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the texts of a file with its passwords and keys hidden."""
+    """Return the keys of a file with passwords and private keys hidden."""
     return {name: HIDDEN if _is_secret(name) else text for name, text in properties.items()}
 
 
@@ -207,7 +209,7 @@ def _is_secret(name: str) -> bool:
 
 
 def _in_milliseconds(properties: Mapping[str, str]) -> dict[str, str]:
-    """Replace keys in hours and minutes by those in milliseconds, unless these are given."""
+    """Convert keys in hours and minutes to milliseconds, which take precedence if set."""
     given = dict(properties)
     for name, (finer, unit_ms, _) in COARSER_UNITS.items():
         if name in given:
@@ -232,9 +234,10 @@ BROKER_KEYS: Mapping[str, BrokerKey] = {
 
 
 def kafka_profile() -> dict[str, str]:
-    """Return Apache Kafka's defaults of the keys with other defaults here.
+    """Return Apache Kafka's defaults of the keys that have another default here.
 
-    Values that are not served are left out: the memory of requests always has a bound.
+    Defaults of Kafka that this broker does not accept are left out, such as unlimited memory for
+    requests.
     """
     return {
         name: key.kafka_default

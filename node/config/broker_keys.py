@@ -1,9 +1,9 @@
 """The table of a broker's configuration keys.
 
-Each field is a key of server.properties with its type, default, bounds, and doc. Names, types,
-and defaults are Kafka's; where our default is another, Kafka's stands beside it. Keys that begin
-with "oncelog." are ours. Keys whose value is the default of a topic config are not here: they
-come from the storage's table (`keys.topic_default_keys`).
+Each field is a key of server.properties with its type, default, bounds, and doc. Names, types, and
+defaults are Kafka's; a different default has Kafka's default beside it. Keys that begin with
+"oncelog." exist only here. Keys that give the default of a topic config come from the storage's
+table (`keys.topic_default_keys`).
 """
 
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ def _is_count(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSettings(CoordinatorSettings):
-    """The typed values of the keys; the rest of the broker uses `BrokerConfig`."""
+    """The typed values of the broker's keys, which are a part of `BrokerConfig`."""
 
     # identity and addresses
     node_id: int = setting("node.id", INT, None, "The number of this broker.", at_least(0))

@@ -1,7 +1,7 @@
 """Subscriptions to metrics of clients (KIP-714), a resource type of configurations.
 
-They are stored and described, but clients are never asked for metrics: Kafka's brokers do the
-same without a plugin that receives metrics.
+Subscriptions are stored and described, but clients are never asked for metrics. Kafka's brokers do
+the same if no plugin receives metrics.
 """
 
 import re
@@ -66,9 +66,9 @@ def judge_client_metrics_configs(configs: Mapping[str, str]) -> None:
 
 
 def _check_pattern(pattern: str) -> None:
-    """Refuse a pattern that Python's re refuses; Kafka compiles it with Java's.
+    """Raise InvalidConfig for a pattern that Python's re does not accept; Kafka uses Java's syntax.
 
-    A pattern that would take long to compile is not checked: it is never applied to a client.
+    A pattern that would take long to compile is not checked, since it is never applied to a client.
     """
     name, equals, expression = (part.strip() for part in pattern.partition("="))
     if not equals or name not in MATCHED:

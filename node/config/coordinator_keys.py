@@ -22,7 +22,8 @@ from .keys import (
 )
 
 MIB = 1024 * 1024
-UPGRADE, DOWNGRADE, BIDIRECTIONAL = "upgrade", "downgrade", "bidirectional"  # policies of groups
+# the values of group.consumer.migration.policy
+UPGRADE, DOWNGRADE, BIDIRECTIONAL = "upgrade", "downgrade", "bidirectional"
 
 
 def _known_assignors(names: tuple[str, ...]) -> str | None:
@@ -43,7 +44,7 @@ def _of_consumer_groups(name: str, default: str, doc: str, least: int = 1) -> An
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorSettings(AuthorizerSettings):
-    """The typed values of the keys."""
+    """The typed values of the coordinators' keys."""
 
     # groups
     group_min_session_timeout_ms: int = setting(
@@ -229,7 +230,7 @@ class CoordinatorSettings(AuthorizerSettings):
     )
 
     def check_consumer_groups(self) -> None:
-        """Raise InvalidConfig unless the defaults of groups lie within the bounds of groups."""
+        """Raise InvalidConfig unless the default timeouts of groups are within their bounds."""
         for name in ("heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms"):
             attribute = name.replace(".", "_")
             least = getattr(self, f"group_consumer_min_{attribute}")

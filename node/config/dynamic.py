@@ -15,9 +15,9 @@ from .group_configs import judge_group_configs
 def topic_defaults_in_force(
     config: BrokerConfig, broker_configs: Mapping[str, Mapping[str, str]]
 ) -> dict[str, str]:
-    """Return the defaults of topic configs, by their names, for LogConfig.
+    """Return the effective defaults of topic configs by name.
 
-    broker_configs: the dynamic configs of the replicated metadata.
+    broker_configs: the dynamic configs of brokers in the replicated metadata.
     """
     dynamic = dynamic_configs(config, broker_configs)
     return dict(config.topic_defaults) | {
@@ -30,7 +30,7 @@ def topic_defaults_in_force(
 def dynamic_configs(
     config: BrokerConfig, broker_configs: Mapping[str, Mapping[str, str]]
 ) -> dict[str, str]:
-    """Return this broker's dynamic configs: its own override those of the cluster."""
+    """Return this broker's dynamic configs, which override the dynamic configs of the cluster."""
     return {
         **broker_configs.get(WHOLE_CLUSTER, {}),
         **broker_configs.get(str(config.node_id), {}),
@@ -40,13 +40,13 @@ def dynamic_configs(
 def value_in_force(
     config: BrokerConfig, broker_configs: Mapping[str, Mapping[str, str]], name: str
 ) -> Any:
-    """Return the effective, parsed value of a dynamic key that BrokerConfig has no field for."""
+    """Return the effective value of a dynamic key that is not a field of BrokerConfig."""
     key, texts = BROKER_KEYS[name], dynamic_configs(config, broker_configs)
     return key.parse(texts.get(name, config.static_values.get(name, key.default or "")))
 
 
 def judge_dynamic_configs(configs: Mapping[str, str]) -> None:
-    """Raise InvalidConfig, or InvalidRequest for a value, unless brokers accept these configs."""
+    """Raise InvalidConfig for an unknown key, or InvalidRequest for an invalid value."""
     for name, value in configs.items():
         key = BROKER_KEYS.get(name)
         if key is None:
@@ -60,7 +60,7 @@ def judge_dynamic_configs(configs: Mapping[str, str]) -> None:
 
 
 def config_validators(config: BrokerConfig, topic: Validate) -> ConfigValidators:
-    """Return the validators that this broker applies before it proposes configurations."""
+    """Return the validators that this broker applies to configurations before it proposes them."""
     return ConfigValidators(
         topic=topic,
         broker=judge_dynamic_configs,

@@ -1,8 +1,8 @@
-"""The configurations of groups (resource type GROUP): their validation and effective values.
+"""The configurations of groups (resource type GROUP), with their validation and effective values.
 
-They are kept in the replicated metadata by group id, whether or not the group exists. Those of
-consumer groups are applied within the bounds of the broker's `group.consumer.*` keys. Those of
-group types that are not served can be described, and keep their defaults.
+The replicated metadata stores them by group id, even for a group that does not exist. The values of
+consumer groups must be within the bounds of the broker's `group.consumer.*` keys. Configs of group
+types that are not supported can be described, but not changed.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,7 +25,7 @@ _NO_STREAMS = "streams groups are not served"
 
 
 class GroupConfigRow(NamedTuple):
-    """A key of groups and the broker's key that gives its default, if there is one."""
+    """A config of groups, and the broker key of its default if there is one."""
 
     key: BrokerKey
     broker_name: str | None
@@ -114,7 +114,7 @@ GROUP_KEYS: Mapping[str, GroupConfigRow] = {each.key.name: each for each in _row
 
 
 def judge_group_configs(config: BrokerConfig, configs: Mapping[str, str]) -> None:
-    """Raise InvalidConfig, in Kafka's words, unless a group may have these configs."""
+    """Raise InvalidConfig, with Kafka's messages, unless a group may have these configs."""
     for name, value in configs.items():
         known = GROUP_KEYS.get(name)
         if known is None:
@@ -137,9 +137,9 @@ def judge_group_configs(config: BrokerConfig, configs: Mapping[str, str]) -> Non
 def consumer_group_settings(
     config: BrokerConfig, configs: Mapping[str, str]
 ) -> ConsumerGroupSettings:
-    """Return the effective settings of a group with these configs of its own.
+    """Return the effective settings of a group that has these configs.
 
-    A value that was set under other bounds is brought within the current ones, as in Kafka.
+    A value outside of the current bounds is replaced by the nearest bound, as in Kafka.
     """
     values: list[int] = []
     for name in (SESSION, HEARTBEAT, INTERVAL):

@@ -1,8 +1,8 @@
 """The definition of a configuration key, and the parser of server.properties.
 
-The keys are fields of `BrokerConfig`, each beside its type, default, bounds, and doc. Broker keys
-that only give the default of a topic config (log.segment.bytes and its like) are derived from the
-storage's table, so that the two cannot disagree.
+The keys are fields of `BrokerConfig`, each with its type, default, bounds, and doc. Broker keys
+that only give the default of a topic config, such as log.segment.bytes, are derived from the
+storage's table, so that both always agree.
 """
 
 import re
@@ -16,10 +16,10 @@ from ...wire.security.secret import HIDDEN, Secret
 
 BOOLEAN, STRING, INT = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT
 SHORT, LONG, LIST = ConfigType.SHORT, ConfigType.LONG, ConfigType.LIST
-PASSWORD = ConfigType.PASSWORD  # its values are `Secret`s, and are never shown
+PASSWORD = ConfigType.PASSWORD  # values of this type are `Secret`s, which are never shown
 INTEGER_BITS = {INT: 32, SHORT: 16, LONG: 64}
 
-Check = Callable[[Any], str | None]  # the complaint about a parsed value, or None
+Check = Callable[[Any], str | None]  # returns the error in a parsed value, or None
 
 
 def anything(value: Any) -> str | None:
@@ -32,19 +32,19 @@ def at_least(least: int) -> Check:
 
 
 def at_least_one_or_default(value: int) -> str | None:
-    """Accept 1 and more, and -1 for a default that depends on other keys."""
+    """Accept -1 and every value from 1 on; -1 stands for a default that depends on other keys."""
     return None if value >= 1 or value == -1 else "Value must be at least 1, or -1"
 
 
 def between(least: int, most: int) -> Check:
-    """Return a check for two inclusive bounds."""
+    """Return a check for an inclusive lower and upper bound."""
     return lambda value: (
         None if least <= value <= most else f"Value must be between {least} and {most}"
     )
 
 
 def some_of(*allowed: str) -> Check:
-    """Return a check for a list of one or more of these words, each once."""
+    """Return a check for a list of one or more of these values, without repetitions."""
     return lambda value: (
         None
         if value and len(set(value)) == len(value) and set(value) <= set(allowed)
@@ -53,14 +53,14 @@ def some_of(*allowed: str) -> Check:
 
 
 def one_of(*allowed: str) -> Check:
-    """Return a check for one of these words."""
+    """Return a check for one of these values."""
     return lambda value: (
         None if value in allowed else f"String must be one of: {', '.join(allowed)}"
     )
 
 
 def one_of_in_any_case(*allowed: str) -> Check:
-    """Return a check for one of these words in any case."""
+    """Return a check for one of these values, in upper or lower case."""
     return lambda value: (
         None
         if value.lower() in allowed
@@ -72,11 +72,10 @@ def one_of_in_any_case(*allowed: str) -> Check:
 class BrokerKey:
     """One key of server.properties.
 
-    `default` is text: None when the key must be set, "" when it is unset by default.
-    `kafka_default` is Kafka's, given only where ours differs. A key with `not_served` accepts
-    only its default; `not_served` is the reason. A dynamic key can be changed for the whole
-    cluster while it runs (KIP-226). `topic_config` is the topic config that takes its default
-    from the key.
+    `default` is text. A key with the default None must be set, and "" means unset. `kafka_default`
+    is given only where Kafka's default differs. A key with `not_served` accepts only its default,
+    for the reason in `not_served`. A dynamic key can be changed for the whole cluster while it runs
+    (KIP-226). `topic_config` is the topic config that takes its default from the key.
     """
 
     name: str
@@ -90,7 +89,7 @@ class BrokerKey:
     topic_config: str | None = None
 
     def parse(self, text: str) -> Any:
-        """Return the typed value; raise InvalidConfig, in Kafka's words, for an invalid one."""
+        """Return the typed value; raise InvalidConfig with Kafka's message."""
         try:
             value = self.parse_unchecked(text)
         except ValueError as problem:
@@ -102,7 +101,7 @@ class BrokerKey:
         return value
 
     def parse_unchecked(self, text: str) -> Any:
-        """Return the typed value without a check of its bounds; raise ValueError for its type."""
+        """Return the typed value without checking its bounds; raise ValueError for a wrong type."""
         return _parse(self.type, text.strip())
 
     def _invalid(self, text: str, complaint: str) -> KafkaError:
@@ -119,7 +118,10 @@ def setting(
     check: Check = anything,
     **details: Any,
 ) -> Any:
-    """Return a field of BrokerConfig that is read from a key; without a default it is required."""
+    """Return a field of BrokerConfig that is read from a key.
+
+    A key without a default is required.
+    """
     key = BrokerKey(name=name, type=config_type, default=default, doc=doc, check=check, **details)
     metadata = {"key": key}
     return (
@@ -130,9 +132,9 @@ def setting(
 
 
 def topic_default_keys(own_defaults: Mapping[str, str]) -> dict[str, BrokerKey]:
-    """Return the keys that give the defaults of topic configs.
+    """Return the broker keys that give the defaults of topic configs.
 
-    own_defaults: topic config name -> our default, where it is not Kafka's.
+    own_defaults: the defaults by topic config name that differ from Kafka's.
     """
     keys = {}
     finer_keys = {finer for finer, _, _ in COARSER_UNITS.values()}
@@ -161,8 +163,8 @@ def topic_default_keys(own_defaults: Mapping[str, str]) -> dict[str, BrokerKey]:
     return keys
 
 
-# Kafka's keys in hours and minutes: name -> (the key in ms, ms in a unit, default; "" is unset).
-# A finer unit wins over a coarser one, so minutes stand before hours.
+# Kafka's keys in hours and minutes, each with its key in ms, the ms of a unit, and its default (""
+# is unset). Minutes are listed before hours, since the finer unit takes precedence.
 COARSER_UNITS = {
     "log.retention.minutes": ("log.retention.ms", 60_000, ""),
     "log.retention.hours": ("log.retention.ms", 3_600_000, "168"),
@@ -174,9 +176,9 @@ COARSER_UNITS = {
 def parse_properties(text: str) -> dict[str, str]:
     r"""Return the keys and values of a Java properties file.
 
-    # and ! begin comments, = or : ends a key, \ at a line's end goes on in the next line, and
-    before another character it is an escape. Raises InvalidConfig for a line without a value
-    sign and for a key that stands twice, which Java would let pass.
+    # and ! begin a comment, = or : ends a key, \\ at the end of a line continues the line, and \\
+    before another character is an escape. Raises InvalidConfig for a line without = or :, and for a
+    repeated key, which Java accepts.
     """
     properties: dict[str, str] = {}
     for number, line in _logical_lines(text):
@@ -191,7 +193,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 _KEY_AND_VALUE = re.compile(r"((?:\\.|[^\\=:])+)[=:](.*)", re.DOTALL)
-_END_OF_LINE = re.compile(r"\r\n|\n|\r")  # Java's, and no other of Unicode's
+_END_OF_LINE = re.compile(r"\r\n|\n|\r")  # the line ends of Java, and none of the others of Unicode
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
@@ -202,7 +204,7 @@ def _unescaped(escape: re.Match[str]) -> str:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield lines with their continuations and the number of the last; skip comments and blanks."""
+    """Yield each joined line and its last line number; skip comments and blank lines."""
     begun = ""
     lines = _END_OF_LINE.split(text)
     for number, raw in enumerate(lines, 1):

@@ -10,7 +10,7 @@ MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 
 
 def check_principal_rules(text: str) -> str | None:
-    """Return the error in rules for principals, None if there is none."""
+    """Return the error in a list of principal mapping rules, or None."""
     try:
         parse_principal_rules(text)
     except ValueError as problem:
@@ -20,7 +20,7 @@ def check_principal_rules(text: str) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerSettings:
-    """The typed values of these keys, for all listeners without a value of their own."""
+    """The typed values of these keys, for listeners that do not override them."""
 
     max_connections: int = setting(
         "max.connections",
@@ -41,7 +41,7 @@ class ListenerSettings:
         at_least(1),
     )
 
-    # TLS: keys and certificates are PEM, in a file or in a value
+    # TLS keys; private keys and certificates are PEM, in a file or in the value itself
     ssl_keystore_type: str = setting(
         "ssl.keystore.type",
         STRING,
@@ -105,7 +105,7 @@ class ListenerSettings:
         check_principal_rules,
     )
 
-    # logins
+    # SASL
     sasl_enabled_mechanisms: tuple[str, ...] = setting(
         "sasl.enabled.mechanisms",
         LIST,
@@ -207,7 +207,7 @@ class ListenerSettings:
 
     @property
     def sessions_ms(self) -> dict[str, int]:
-        """Return the session lifetimes of the mechanisms that have a value of their own."""
+        """Return the session lifetime of each mechanism that has its own value."""
         values = (
             ("PLAIN", self.plain_connections_max_reauth_ms),
             ("SCRAM-SHA-256", self.scram_256_connections_max_reauth_ms),

@@ -1,8 +1,8 @@
-"""The listeners of a broker: names, bound and advertised addresses, security protocols.
+"""The listeners of a broker, with names, bound and advertised addresses, and security protocols.
 
-Kafka's rules (KIP-103): a listener has a name, `listener.security.protocol.map` gives its security
-protocol, `advertised.listeners` gives clients another address, and `listener.name.NAME.KEY` gives a
-key another value for one listener.
+The rules are Kafka's (KIP-103). A listener has a name, `listener.security.protocol.map` gives its
+security protocol, `advertised.listeners` gives clients another address, and
+`listener.name.NAME.KEY` overrides a key for one listener.
 """
 
 import re
@@ -48,9 +48,9 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """One listener of a broker; `advertised` is None where clients do not see it.
+    """One listener of a broker; `advertised` is None if the listener is not advertised.
 
-    `overrides` are the values of `listener.name.NAME.KEY`, typed, by the attribute of the key.
+    `overrides` holds the typed values of `listener.name.NAME.KEY` by the attribute of the key.
     """
 
     name: str
@@ -61,15 +61,16 @@ class Listener:
 
     @property
     def is_plain_loopback(self) -> bool:
-        """Return whether it is PLAINTEXT and reachable from this machine only."""
-        ends = (self.bind, self.advertised or self.bind)  # a tunnel leads others to loopback
+        """Return whether the listener is PLAINTEXT and reachable from this machine only."""
+        # a loopback listener with another advertised address is reached through a tunnel
+        ends = (self.bind, self.advertised or self.bind)
         return self.protocol is SecurityProtocol.PLAINTEXT and all(
             is_loopback(end.host) for end in ends
         )
 
 
 def plain_address(host: str) -> str | None:
-    """Return the one way to write an address, without a zone or brackets; None for a name."""
+    """Return the canonical form of an IP address without a zone, or None for a host name."""
     try:
         address = ip_address(host.removeprefix("[").removesuffix("]").partition("%")[0])
     except ValueError:
@@ -78,7 +79,7 @@ def plain_address(host: str) -> str | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only clients of this machine reach, or come from, a host."""
+    """Return whether a host is a loopback address or localhost."""
     if host == "localhost":
         return True
     try:
@@ -90,7 +91,7 @@ def is_loopback(host: str) -> bool:
 def parse_listeners(
     listeners: Iterable[str], advertised: Iterable[str], protocols: Iterable[str]
 ) -> tuple[Listener, ...]:
-    """Return the listeners that three lists of entries describe; raises InvalidConfig."""
+    """Parse three lists of entries into listeners; raise InvalidConfig."""
     protocol_of = _protocols(protocols)
     bound = _endpoints("listeners", listeners)
     told = _endpoints("advertised.listeners", advertised) or bound
@@ -122,7 +123,7 @@ def parse_listeners(
 
 
 def listener_key(name: str) -> tuple[str, str] | None:
-    """Split `listener.name.NAME.KEY` into the name in upper case and the key, None for others."""
+    """Split `listener.name.NAME.KEY` into the upper-case name and the key, or return None."""
     if not name.startswith(PREFIX):
         return None
     listener, _, key = name[len(PREFIX) :].partition(".")
@@ -158,7 +159,7 @@ def _endpoints(key: str, entries: Iterable[str]) -> dict[str, Endpoint]:
 
 
 def _check_ports(bound: Mapping[str, Endpoint]) -> None:
-    """Refuse a port of two listeners, unless one is IPv4 and the other IPv6 (KIP-797)."""
+    """Raise InvalidConfig for two listeners on one port, except for IPv4 and IPv6 (KIP-797)."""
     seen: dict[int, list[bool]] = {}
     for endpoint in bound.values():
         if endpoint.port:

@@ -1,4 +1,4 @@
-"""The keys of quotas: of clients (AlterClientQuotas) and of throttled replication (KIP-73)."""
+"""The keys of client quotas (AlterClientQuotas) and of throttled replication (KIP-73)."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from .listener_keys import ListenerSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaSettings(ListenerSettings):
-    """The typed values of these keys."""
+    """The typed values of the quota keys."""
 
     quota_window_num: int = setting(
         "quota.window.num", INT, "11", "How many samples make a client's rate.", at_least(2)

@@ -1,7 +1,7 @@
 """Kafka's keys that are accepted and described, but have no effect here.
 
-A server.properties or a script that was made for Kafka may set them. The log names those that
-were set. Tiered storage itself cannot be switched on.
+A server.properties or a script written for Kafka may set them. The broker logs those that were set.
+Only tiered storage cannot be switched on.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,8 @@ _TIER_METADATA = (
     "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager"
 )
 
-_ROWS: tuple[tuple[str, ConfigType, str, Check, bool], ...] = (  # with whether it is dynamic
+# the last value is True for a dynamic key
+_ROWS: tuple[tuple[str, ConfigType, str, Check, bool], ...] = (
     ("add.partitions.to.txn.retry.backoff.max.ms", INT, "100", at_least(0), False),
     ("add.partitions.to.txn.retry.backoff.ms", INT, "20", at_least(1), False),
     ("alter.log.dirs.replication.quota.window.num", INT, "11", _ANY, False),
@@ -151,7 +152,7 @@ KNOWN_KEYS = {
 
 
 def without_effect(names: Iterable[str]) -> str | None:
-    """Return a sentence that names the keys without effect; None if all have one."""
+    """Return a sentence that names the keys without effect, or None if all have an effect."""
     idle = sorted(TUNING_KEYS.keys() & set(names))
     if not idle:
         return None

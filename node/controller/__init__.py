@@ -1,4 +1,4 @@
-"""node/controller: the controller's shell on every node, and the way to the active one.
+"""The controller's shell on every node, and the client of the active controller.
 
-What it decides stands in coordinator/controller and coordinator/metadata.
+The rules of the controller are in coordinator/controller and coordinator/metadata.
 """

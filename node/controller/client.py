@@ -1,12 +1,12 @@
 """The broker's client of the active controller.
 
-It learns the leader of the metadata group from the group itself, or from a node that refused a
-request because it does not lead. A request is repeated until it is answered or its time is up.
-That is safe because each one can be recognised: a registration by its incarnation, an ISR change
-by its epochs, anything else by an operation id under which the first outcome is kept.
+The client gets the leader of the metadata group from the group itself, or from a node that refused
+a request because it does not lead. A request is repeated until it is answered or has timed out.
+Repetitions are safe: a registration is identified by its incarnation, an ISR change by its epochs,
+and any other request by an operation id under which the first outcome is stored.
 
-A result is returned only when this node has applied the log up to it, so the caller sees the
-effect in this node's metadata.
+A result is returned only when this node has applied the log up to it, so the caller sees the effect
+in this node's metadata.
 """
 
 import asyncio
@@ -46,21 +46,23 @@ from ...runtime.sliced_work import SlicedWork
 from ...wire.errors import ErrorCode, KafkaError, RequestTimedOut, error_for
 from .service import ControllerService
 
-ATTEMPT_MS = 1_000  # then the request is repeated, perhaps to another leader
-HEARTBEAT_ATTEMPTS = 4  # if all were as short as the first
+ATTEMPT_MS = 1_000  # after this time the request is repeated, perhaps to another leader
+HEARTBEAT_ATTEMPTS = 4  # the number of attempts that fit into the timeout of one heartbeat
 BACKOFF_MS_FIRST, BACKOFF_MS_MAX = 5, 200
 DEFAULT_TIMEOUT_MS = 30_000
 OPERATION_ID_BYTES = 16
-# These are recognised by their contents; another block of producer ids does no harm.
+# Requests that are identified by their contents. A lost block of producer ids does no harm.
 _NEEDS_NO_ID = (RegisterBroker, AlterPartition, AllocateProducerIds)
-_OF_BROKERS = (*_NEEDS_NO_ID, FailReplicas)  # the others are a client's, and wait in its line
+# other requests come from clients, and wait in the queue of clients' work
+_OF_BROKERS = (*_NEEDS_NO_ID, FailReplicas)
 
 
 class ControllerClient:
     """The client of the active controller, one for each broker.
 
-    service: this node's own, called directly when the node leads. validators: of configurations,
-    before they are proposed; without them all are accepted. now_ms: the monotonic clock.
+    service: the controller service of this node, called directly when this node leads. validators:
+    check configurations before they are proposed; without validators all are accepted. now_ms: the
+    monotonic clock.
     """
 
     def __init__(
@@ -90,7 +92,7 @@ class ControllerClient:
         self._producer_ids = ProducerIdBlock()
         self._refill: asyncio.Task[None] | None = None
         self._last_look: asyncio.Task[int] | None = None
-        self._next_look: asyncio.Task[int] | None = None  # not asked yet
+        self._next_look: asyncio.Task[int] | None = None  # created, but not sent yet
         raft_group.on_applied(self._applied)
 
     async def submit(
@@ -102,9 +104,10 @@ class ControllerClient:
     ) -> Result:
         """Submit a command to the controller; return its outcome once this node has applied it.
 
-        operation_id: a short command that any node repeats under the same id is executed once. A
-        long command is split into several, of which some may succeed and others fail. Raises
-        RequestTimedOut (the command may still be executed) and PolicyViolation (too long).
+        operation_id: a short command that is repeated under the same id, by any node, is executed
+        once. A long command is split into several, some of which may succeed while others fail.
+        Raises RequestTimedOut (the command may still be executed) and PolicyViolation (the command
+        is too long).
         """
         deadline_ms = self.now_ms() + timeout_ms
         refused = {}
@@ -126,14 +129,14 @@ class ControllerClient:
         """Send a heartbeat; raise RequestTimedOut when no controller answers."""
         deadline_ms = self.now_ms() + timeout_ms
         payload = encode_message(heartbeat)
-        # An attempt that waits for a paused leader would miss the next one, so attempts are short.
-        # But not too short for a slow link: an answer after the end of its attempt is dropped.
+        # Attempts are short, since one that waits for a paused leader would miss the next leader.
+        # Attempts are not too short for a slow link, since a late answer is dropped.
         attempt_ms = max(1, timeout_ms // HEARTBEAT_ATTEMPTS)
         answer = await self._request(PeerMessage.HEARTBEAT, payload, deadline_ms, attempt_ms)
         return decode_message(HeartbeatReply, answer)
 
     async def describe_quorum(self, *, timeout_ms: int) -> Quorum:
-        """Return the metadata group as its leader sees it; raise RequestTimedOut."""
+        """Return the state of the metadata group from its leader; raise RequestTimedOut."""
         deadline_ms = self.now_ms() + timeout_ms
         answer = await self._request(PeerMessage.DESCRIBE_QUORUM, b"", deadline_ms)
         return decode_message(Quorum, answer)
@@ -156,10 +159,11 @@ class ControllerClient:
                 look.cancel()
 
     async def catch_up(self, deadline_ms: int) -> None:
-        """Return when this node has applied all that is committed by now, or at the deadline.
+        """Wait until this node has applied all committed metadata, or until the deadline.
 
-        A client may have heard of a decision from another broker. Calls that come while a look at
-        the log is in flight share the next one: the answer of the first may be too old for them.
+        A client may have learned of a decision from another broker. The node asks the leader for
+        its commit index. Calls during such a request share the next request, because the answer of
+        the current one may be older than the call.
         """
         if self._next_look is None:
             loop = asyncio.get_running_loop()
@@ -167,7 +171,8 @@ class ControllerClient:
             look.add_done_callback(lambda task: task.cancelled() or task.exception())
             self._next_look = self._last_look = look
         look = self._next_look
-        with suppress(KafkaError):  # the caller uses the metadata that is applied here
+        # after an error the caller uses the metadata that this node has applied
+        with suppress(KafkaError):
             await self._until(look, deadline_ms)
             await self.until_applied(look.result(), deadline_ms)
 
@@ -227,7 +232,8 @@ class ControllerClient:
     ) -> ControllerReply:
         try:
             if leader == self.node_id:
-                async with asyncio.timeout(timeout_ms / 1000):  # wait_for may swallow an end
+                # wait_for may swallow a cancellation
+                async with asyncio.timeout(timeout_ms / 1000):
                     return await self._service.serve(kind, payload)
             header, _ = await self._links.request(leader, kind, payload, timeout_ms=timeout_ms)
             return decode_message(ControllerReply, header)
@@ -241,10 +247,11 @@ class ControllerClient:
                 future.set_result(None)
 
     def _fetch_producer_ids(self, broker_epoch: int) -> asyncio.Task[None]:
-        """Return the request for a block that is in flight, or send a new one."""
+        """Return the running request for a block of producer ids, or send a new one."""
         if self._refill is None or self._refill.done():
             self._refill = asyncio.get_running_loop().create_task(self._fetch_block(broker_epoch))
-            # The block is fetched ahead: its error must be retrieved even if no caller waits.
+            # The block is fetched before it is needed, so its error must be retrieved even if no
+            # caller waits.
             self._refill.add_done_callback(lambda task: task.cancelled() or task.exception())
         return self._refill
 
@@ -256,7 +263,7 @@ class ControllerClient:
         self._producer_ids.add(result.first_producer_id, result.producer_id_count)
 
     async def _until(self, awaited: asyncio.Future[Any], deadline_ms: int) -> None:
-        """Wait for a shared future, at most until the deadline; it goes on for other callers."""
+        """Wait for a shared future until the deadline, without cancelling the future."""
         timeout_ms = max(0, deadline_ms - self.now_ms())
         done, _ = await asyncio.wait((awaited,), timeout=timeout_ms / 1000)
         if not done:

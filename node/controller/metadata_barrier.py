@@ -1,4 +1,4 @@
-"""Waits until all live brokers have applied a decision that must hold everywhere at once."""
+"""The barrier that waits until all live brokers have applied a metadata decision."""
 
 import asyncio
 import logging
@@ -25,7 +25,10 @@ class UntilApplied:
 
 
 class MetadataBarrier:
-    """The barrier of one broker. It does not wait for brokers that are fenced meanwhile."""
+    """The barrier of one broker.
+
+    The barrier does not wait for brokers that are fenced during the wait.
+    """
 
     def __init__(self, controller: ControllerClient, links: PeerTransport) -> None:
         self._controller, self._links = controller, links
@@ -34,7 +37,7 @@ class MetadataBarrier:
         links.on_request(PeerMessage.METADATA_APPLIED, self._asked)
 
     async def wait(self, index: int, *, timeout_ms: int) -> None:
-        """Return when every live broker has applied the log up to index; raise RequestTimedOut."""
+        """Wait until every live broker has applied the log up to index; raise RequestTimedOut."""
         controller = self._controller
         deadline_ms = controller.now_ms() + timeout_ms
         others = [node for node in controller.state.live_brokers if node != controller.node_id]
@@ -69,7 +72,7 @@ class MetadataBarrier:
                 deadline_ms = self._controller.now_ms() + ATTEMPT_MS
                 await self._controller.until_applied(question.index, deadline_ms)
             except RequestTimedOut:
-                return  # it asks again
+                return  # the other broker repeats its request
             reply(b"", ())
 
         self._tasks.spawn(answer())

@@ -1,4 +1,7 @@
-"""Events of the metadata: the active controller logs them, so each is in one node.log."""
+"""The event log of metadata changes, which only the active controller writes.
+
+Each event is therefore in the node.log of one node.
+"""
 
 from collections.abc import Mapping
 
@@ -16,7 +19,10 @@ from ...wire.identifiers import TopicPartition
 
 
 class MetadataEvents:
-    """The event log of metadata changes. Create it before the Raft group starts."""
+    """The event log of metadata changes.
+
+    It must be created before the Raft group starts.
+    """
 
     def __init__(
         self,
@@ -41,7 +47,7 @@ class MetadataEvents:
         self._events.tell("controller", f"node {node}", "elected", words, node=node, term=term)
 
     def _changed(self, changes: Changes) -> None:
-        """Collect the changes before anything else changes, and log them in steps."""
+        """Log the changes of brokers now, and those of topics and partitions in steps."""
         known, self._brokers = self._brokers, dict(self._state.brokers)
         if not self._group.is_leader:
             return
@@ -71,7 +77,7 @@ class MetadataEvents:
 
     def _told(self, changes: Changes, brokers: Mapping[int, BrokerRegistration]) -> Steps[None]:
         for topic in sorted(changes.topics_created):
-            created = self._state.topics.get(topic)  # None: deleted since
+            created = self._state.topics.get(topic)  # None if the topic has been deleted since
             if created is not None:
                 count = len(created.partitions)
                 words = f"topic {topic} was created with {count} partition{'s' * (count != 1)}"

@@ -1,8 +1,8 @@
-"""The controller's shell on every node: active on the leader of the metadata group.
+"""The controller's shell on every node, which is active on the leader of the metadata group.
 
-It answers requests of brokers (registrations, heartbeats, ISR changes, administration), proposes
-them to the Raft group, and runs the core (`controller`) that watches the brokers: on a timer,
-after each heartbeat, and when a link breaks.
+The shell answers requests of brokers (registrations, heartbeats, ISR changes, administration) and
+proposes commands to the Raft group. It runs the core (`controller`) that watches the brokers: on a
+timer, after each heartbeat, and when a link breaks.
 """
 
 import asyncio
@@ -30,13 +30,15 @@ from ..clock import until_tenth_s
 
 TICK_MS = 100
 SUBMIT_TIMEOUT_MS = 5_000
-PROPOSALS_MAX = 1024  # of other brokers, at once
+PROPOSALS_MAX = 1024  # the limit of concurrent proposals of other brokers
 
 
 class ControllerService:
-    """The controller's shell. Create it before the Raft group starts; `start` it on the event loop.
+    """The controller's shell.
 
-    now_ms: the monotonic clock. fault_point is called around each proposal, with
+    Create it before the Raft group starts, and `start` it on the event loop.
+
+    now_ms: the monotonic clock. fault_point is called before and after each proposal, with
     "controller.before-propose" and "controller.after-propose".
     """
 
@@ -76,13 +78,13 @@ class ControllerService:
             self._elected(self._raft_group.term)
 
     async def stop(self) -> None:
-        """Stop; proposals in flight are abandoned, but may still be committed."""
+        """Stop; abandon the proposals in flight, which may still be committed."""
         self._is_stopped = True
         self._resigned()
         await self._tasks.stop()
 
     async def serve(self, kind: int, payload: bytes) -> ControllerReply:
-        """Answer one request of a broker, this node's own included."""
+        """Answer one request of a broker, including this node's own requests."""
         if not self._raft_group.is_leader or self._is_stopped:
             leader = self._raft_group.leader_id
             return ControllerReply(
@@ -148,7 +150,7 @@ class ControllerService:
         self._tick()
 
     def _tick(self) -> None:
-        """Propose the commands that are due, in the order of their times."""
+        """Propose the commands that are due, in the order of their deadlines."""
         if not self._is_stopped:
             self._propose_all(self.controller.tick(self._now_ms()))
 

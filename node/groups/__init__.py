@@ -1,1 +1,1 @@
-"""node/groups: the group coordinator's shell; its rules are in coordinator/groups."""
+"""The group coordinator's shell; the rules of groups are in coordinator/groups."""

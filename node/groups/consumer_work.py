@@ -1,8 +1,8 @@
-"""Long work of consumer groups: target assignments of large groups, and patterns.
+"""The long jobs of consumer groups, which compute target assignments and resolve patterns.
 
-Each job runs in slices, one of a kind at a time for a group, from an immutable snapshot. Its
-result is for that state of the group: if the group has changed meanwhile, the next heartbeat
-starts it again.
+Each job runs in slices from an immutable snapshot of its group. A group has at most one job of each
+kind. If the group has changed during a job, the result is dropped and the next heartbeat starts the
+job again.
 """
 
 import logging
@@ -33,14 +33,14 @@ class _Coordinator(Protocol):
 
 
 class ConsumerWork:
-    """The long work of all consumer groups of a broker."""
+    """The long jobs of all consumer groups of a broker."""
 
     def __init__(self, coordinator: _Coordinator) -> None:
         self._coordinator = coordinator
         self._under_way: set[_Key] = set()
 
     def begin(self, shard: GroupShard, kind: str, group_id: str) -> None:
-        """Begin a job of a group unless one of its kind is running."""
+        """Begin a job of a group, unless a job of the same kind is running."""
         key = (shard, kind, group_id)
         group = shard.groups.get(group_id)
         if key in self._under_way or not isinstance(group, ConsumerGroup):
@@ -55,7 +55,7 @@ class ConsumerWork:
         try:
             working = self._target if kind == TARGET else self._patterns
             yield from working(shard, group)
-        except Exception:  # of one group of many
+        except Exception:  # an error of one group must not affect the others
             logger.exception("%r: the %s of group %s failed", shard, kind, group_id)
         finally:
             self._under_way.discard(key)
@@ -64,11 +64,11 @@ class ConsumerWork:
         epoch, member_ids = group.epoch, set(group.members)
         topics = self._coordinator.topics.by_name
         if epoch == group.target.epoch:
-            return  # the epoch that wanted another one could not be written
+            return  # the record of the group's new epoch could not be appended
         turn = shard.turn()
         assignor = turn.settings.consumer(group.group_id).assignors[0]
         records = yield from making_target_of(group, topics, turn.wall_ms, assignor)
-        # A static member may have come back under another id, in the same epoch.
+        # A static member may have rejoined with another member id in the same epoch.
         if group.epoch == epoch and group.members.keys() == member_ids:
             words = f"a new assignment for {len(member_ids)} members, group epoch {epoch}"
             self._append(shard, group, records, words)
@@ -88,9 +88,9 @@ class ConsumerWork:
         records: list[ConsumerRecord],
         words: str = "",
     ) -> None:
-        """Append the result unless the group is gone or this broker leads it no longer.
+        """Append the result, unless the group is removed or this broker no longer leads the shard.
 
-        words: the log line.
+        words: the line for the log.
         """
         is_there = shard.groups.get(group.group_id) is group
         if shard.state is not ShardState.SERVING or not is_there:
@@ -100,7 +100,7 @@ class ConsumerWork:
             turn.note(group.group_id, "assignment", words)
 
         def settled(error: int, later: Turn) -> None:
-            if error:  # too large for a batch, mostly
+            if error:  # mostly because the records do not fit into one batch
                 group.long_work_after_ms = later.now_ms + TRY_AGAIN_MS
                 group.resolved_creations = -1
 

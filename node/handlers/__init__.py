@@ -1,1 +1,1 @@
-"""node/handlers: a function for each API; the head of each file names versions and KIPs."""
+"""The handlers of all APIs; each file begins with the supported versions and KIPs."""

@@ -1,4 +1,4 @@
-"""Common parts of the answers of several APIs: errors, and an entry for each partition."""
+"""Parts that the answers of several APIs have in common."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -14,11 +14,12 @@ from ..listener.pending_answer import PendingAnswer
 
 logger = logging.getLogger(__name__)
 Asked = TypeVar("Asked")
-_TOPIC_NAMES = ("name", "topic", "topic_id")  # the fields that identify a topic, by API and version
+# The fields that identify a topic; an API has one or two of them, depending on the version.
+_TOPIC_NAMES = ("name", "topic", "topic_id")
 
 
 class CodeAndMessage(TypedDict):
-    """The two fields that most answers have for an error."""
+    """The error code and the error message of an answer."""
 
     error_code: int
     error_message: str | None
@@ -32,7 +33,7 @@ def code_and_message(error: KafkaError) -> CodeAndMessage:
 
 
 def outcome_of(item: Item) -> CodeAndMessage:
-    """Return the controller's decision on a topic or a partition."""
+    """Return the error code and message of the controller's decision on a topic or partition."""
     return code_and_message(error_for(item.error, item.message)) if item.error else NO_ERROR
 
 
@@ -46,7 +47,7 @@ def nested(
     entry: Callable[[Any, list[Any]], Any] = named,
     at_a_step: int = MADE_A_STEP,
 ) -> Steps[list[Any]]:
-    """Return an entry for each topic with an answer for each of its partitions, in steps."""
+    """Return an entry for each topic with the answers of its partitions, in steps."""
     entries: list[Any] = []
     counter = StepCounter(at_a_step)
     for topic in topics:
@@ -66,7 +67,8 @@ def completing(
 ) -> Callable[[Any], None]:
     """Return a function that completes a waiting request with its argument.
 
-    broken: the answer when that argument cannot be encoded. The request ends after any error.
+    broken: the answer to send if that argument cannot be encoded. If this answer cannot be encoded
+    either, the connection is closed.
     """
 
     def complete(answer: Any) -> None:
@@ -84,7 +86,7 @@ def completing(
 
 
 def entries_bytes(count: Callable[[Asked], int], items: Iterable[Asked]) -> Steps[int]:
-    """Return the memory to build an answer that has `count` entries for each item."""
+    """Return the estimated memory of an answer that has `count` entries for each item."""
     entries = 0
     counter = StepCounter()
     for item in items:
@@ -108,7 +110,10 @@ def code_with_message(request: object, error: KafkaError) -> Any:
 def of_each(
     answers: str, asked: str, refuse: Callable[[Any, KafkaError], Any]
 ) -> Callable[[Any, KafkaError], Any]:
-    """Return an on_error for each item of the array `asked`; `answers` is the answer's array."""
+    """Return an error handler (on_error) that refuses each item of the array `asked`.
+
+    answers: the name of the array in the answer.
+    """
 
     def refuse_all(request: Any, error: KafkaError) -> Any:
         return {answers: Each(lambda each: refuse(each, error), getattr(request, asked))}
@@ -123,7 +128,10 @@ def of_partition(wanted: Any, error: KafkaError) -> Any:
 def of_each_partition(
     refuse: Callable[[Any, KafkaError], Any] = of_partition, asked: str = "partitions"
 ) -> Callable[[Any, KafkaError], Any]:
-    """Return an on_error for each partition of each topic; `asked` is the array in a topic."""
+    """Return an error handler (on_error) that refuses each partition of each topic.
+
+    asked: the name of the array of partitions in a topic.
+    """
 
     def of_topic(topic: Any, error: KafkaError) -> Any:
         names = {name: getattr(topic, name) for name in _TOPIC_NAMES if hasattr(topic, name)}

@@ -1,7 +1,7 @@
-"""The table of all APIs that a broker serves; ApiVersions, the tests and the docs read it.
+"""The table of all APIs of a broker, which ApiVersions, the tests and the docs read.
 
-A new API (Kafka: ApiKeys, KafkaApis) is a row in its handler file, and that file is listed here;
-its key and schemas are in `wire/messages/apis.py`.
+To add an API (Kafka: ApiKeys, KafkaApis), add a row to its handler file and add that file to the
+list here. The API's key and schemas are in `wire/messages/apis.py`.
 """
 
 import logging
@@ -37,11 +37,11 @@ from .security import logins, scram_credentials
 from .transactions import admin as transaction_admin
 from .transactions import markers, producers
 
-FIRST_CONTACT = (18, 3)  # ApiVersions and Metadata: every client begins with them
+FIRST_CONTACT = (18, 3)  # ApiVersions and Metadata, with which every client begins
 
 
 def control_plane_apis(log: logging.Logger) -> tuple[Api, ...]:
-    """Return the rows of all APIs but those of the log itself: produce, fetch, offsets."""
+    """Return the rows of all APIs except those of the log (Produce, Fetch, ListOffsets)."""
     creation = AutoCreation(log)
     return (
         *cluster.apis(),
@@ -70,7 +70,7 @@ def control_plane_apis(log: logging.Logger) -> tuple[Api, ...]:
 
 
 def served_apis(log: logging.Logger) -> tuple[Api, ...]:
-    """Return the whole table; each API has one row, with the rights that it needs."""
+    """Return the whole table, with one row for each API and the rights that the API requires."""
     table = (
         *produce.apis(),
         *fetch.apis(),
@@ -86,10 +86,10 @@ def served_apis(log: logging.Logger) -> tuple[Api, ...]:
 
 
 def prepare_codecs() -> None:
-    """Create the codecs that every client begins with; in a thread, while the broker starts.
+    """Create the codecs of every client's first requests, in a thread while the broker starts.
 
-    Each codec is created at its first use, on the event loop; but the very first one loads the
-    schema library, which on a busy machine takes long enough to miss a heartbeat.
+    A codec is created at its first use, on the event loop. The first codec also loads the schema
+    library, which on a busy machine takes long enough to miss a heartbeat.
     """
     for api in control_plane_apis(logging.getLogger(__name__)):
         if api.key in FIRST_CONTACT:

@@ -1,10 +1,10 @@
-"""The new leader in the answer with the error NOT_LEADER_OR_FOLLOWER (KIP-951)."""
+"""The new leader in an answer with the error NOT_LEADER_OR_FOLLOWER (KIP-951)."""
 
 from ..listener.dispatch import RequestContext
 
 
 class LeaderHints:
-    """The leaders named in one answer, and their endpoints."""
+    """The leaders named in one answer, with their endpoints."""
 
     __slots__ = ("_listener", "_nodes", "_state")
 
@@ -14,7 +14,7 @@ class LeaderHints:
         self._nodes: dict[int, None] = {}
 
     def leader_of(self, topic: str, index: int) -> tuple[int, int] | None:
-        """Return (node id, leader epoch), or None without a leader."""
+        """Return the leader's (node id, leader epoch), or None without a leader."""
         partition = self._state.partition(topic, index)
         if partition is None or partition.leader < 0:
             return None
@@ -23,7 +23,7 @@ class LeaderHints:
 
     @property
     def endpoints(self) -> list[tuple[int, str, int, str | None]]:
-        """Return node id, host, port and rack of the leaders named so far, on our listener."""
+        """Return node id, host, port and rack of the named leaders, on the client's listener."""
         brokers = (self._state.brokers[node] for node in self._nodes if node in self._state.brokers)
         return [
             (broker.node_id, *endpoint, broker.rack)

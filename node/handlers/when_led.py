@@ -20,9 +20,9 @@ Response = TypeVar("Response")
 def when_led(
     decide: Decide[Request, Response], named: Callable[[Any], Iterable[TopicPartition]]
 ) -> Decide[Request, Response]:
-    """Return `decide` behind a wait for awaited leaders (see `awaited_leaders`).
+    """Return a handler that waits for awaited leaders (see `awaited_leaders`), then calls `decide`.
 
-    named: (request) -> the partitions in it. The request's own timeout bounds the wait.
+    named: returns the partitions of a request. The timeout in the request limits the wait.
     """
 
     def decide_when_led(context: RequestContext, header: RequestHeader, request: Request) -> Any:
@@ -39,13 +39,14 @@ def when_led(
         deadline_ms = awaited.deadline_ms(getattr(request, "timeout", WAIT_MS_MAX))
         await awaited.wait(found if is_done else await work.run(name, found), deadline_ms)
         values: Any = decide(context, header, request)
-        return await values if iscoroutine(values) else values  # steps build the answer later
+        # `decide` may return steps, which build the answer later.
+        return await values if iscoroutine(values) else values
 
     return decide_when_led
 
 
 def named_partitions(request: Any) -> Iterator[TopicPartition]:
-    """Return the partitions of a request with topics that have `name` and `partitions`."""
+    """Return the partitions of a request with the topic fields `name` and `partitions`."""
     return (
         (topic.name, wanted.partition_index)
         for topic in request.topics
@@ -54,14 +55,15 @@ def named_partitions(request: Any) -> Iterator[TopicPartition]:
 
 
 def named_indexes(request: Any) -> Iterator[TopicPartition]:
-    """Return the partitions of a request with topics that have `name` and `partition_indexes`."""
+    """Return the partitions of a request with the topic fields `name` and `partition_indexes`."""
     return ((topic.name, index) for topic in request.topics for index in topic.partition_indexes)
 
 
 def _awaited(
     replicas: ReplicaManager, named: Iterable[TopicPartition]
 ) -> Steps[dict[TopicPartition, None]]:
-    found: dict[TopicPartition, None] = {}  # a request may name a partition a million times
+    # Without duplicates, since a request may repeat a partition a million times.
+    found: dict[TopicPartition, None] = {}
     counter = StepCounter(PARTITIONS_PER_STEP)
     for topic, index in named:
         hosted = replicas.get(topic, index)

@@ -1,4 +1,4 @@
-"""node/listener: the connections of clients, their requests and answers.
+"""The connections of clients, with their requests and answers.
 
 Begin with server.py, connection.py, dispatch.py.
 """

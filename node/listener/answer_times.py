@@ -1,23 +1,24 @@
-"""The number and the times of requests by API.
+"""The number and the durations of requests, by API.
 
-A time lasts from the start of a request's handling to its answer, so that of a Fetch includes its
-wait for records. Times are counted by ranges that grow by a fifth; percentiles are read off these.
-They cover the last one to two minutes, or the last two readings where those are longer apart.
+A duration lasts from the start of a request's handling to its answer, so a Fetch includes its wait
+for records. Durations are counted in ranges that grow by a fifth, from which percentiles are read.
+They cover the last one to two minutes, or the last two readings if the interval between these is
+longer.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from math import log
 
-RANGES = 112  # up to 500 s; the last one has all that took longer
+RANGES = 112  # up to 500 s; the last range has all longer durations
 A_RANGE = 1 / log(1.2)
 MINUTE_S = 60.0
-FIRST_S = 1e-6  # where the first range ends
+FIRST_S = 1e-6  # the end of the first range
 
 
 @dataclass(slots=True)
 class ApiTimes:
-    """The count and the times of one API."""
+    """The number and the durations of one API's requests."""
 
     count: int = 0
     total_s: float = 0.0
@@ -25,9 +26,9 @@ class ApiTimes:
     before: list[int] = field(default_factory=lambda: [0] * RANGES)
 
     def percentiles(self, shares: tuple[float, ...]) -> list[float]:
-        """Return the times, in seconds, within which these shares of the requests were answered.
+        """Return the durations in seconds within which these shares of requests were answered.
 
-        They are the ends of their ranges; 0 without requests.
+        Each duration is the end of its range; 0 without requests.
         """
         counts = [new + old for new, old in zip(self.recent, self.before, strict=True)]
         total, found = sum(counts), list[float]()
@@ -41,7 +42,7 @@ class ApiTimes:
 
 
 class AnswerTimes:
-    """The times of all APIs, each by its key."""
+    """The durations of all APIs, by API key."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -49,7 +50,7 @@ class AnswerTimes:
         self._turned_s = clock()
 
     def note(self, api_key: int, seconds: float) -> None:
-        """Count a request that is answered."""
+        """Count an answered request."""
         times = self._by_api.get(api_key)
         if times is None:
             times = self._by_api[api_key] = ApiTimes()
@@ -59,7 +60,7 @@ class AnswerTimes:
         times.recent[min(at, RANGES - 1)] += 1
 
     def read(self) -> list[tuple[int, ApiTimes]]:
-        """Return the times of each API by its key; begin a new minute if one is over."""
+        """Return the durations by API key; begin a new minute if the last one has ended."""
         now_s, found = self._clock(), sorted(self._by_api.items())
         if now_s - self._turned_s < MINUTE_S:
             return found

@@ -1,8 +1,8 @@
 """Client quotas of one broker (KIP-13, KIP-124, KIP-219).
 
-The broker records the bytes that a client sends or gets, and the time of its requests. Above a
-quota the answer carries a throttle time, and the connection is muted for that time. Each broker
-counts for itself. While no quota of a kind is set nothing is recorded.
+The broker records the bytes that a client sends or receives, and the time of its requests. Above a
+quota the answer has a throttle time, and the connection is muted for that time. Each broker counts
+independently. Nothing is recorded while no quota of a kind is set.
 """
 
 import time
@@ -24,13 +24,13 @@ from ...coordinator.quotas.rate import THROTTLE_MS_MAX, QuotaRate
 from ...coordinator.security.principal import Principal
 from .muting import Mute, MutedConnection
 
-CLIENT_ID_MAX = NAME_BYTES_MAX + 1  # letters of a client id that count: no quota has such a name
-RATES_MAX = 10_000  # beyond that the rate of the client that was idle for longest is dropped
+CLIENT_ID_MAX = NAME_BYTES_MAX + 1  # longer client ids are cut, since no quota has such a name
+RATES_MAX = 10_000  # above this limit the rate of the client that was idle for longest is dropped
 FETCH_BYTES_MAX = 2**31 - 1
 
 
 class ThrottledClient(MutedConnection, Protocol):
-    """A connection as quotas see it: its user, its client id, its mute."""
+    """A connection with its user, its client id, and its mute."""
 
     principal: Principal
     client_id: str | None
@@ -41,8 +41,8 @@ class ThrottledClient(MutedConnection, Protocol):
 class ClientQuotas:
     """The client quotas of one broker.
 
-    `counts_produced`, `counts_fetched`, `counts_requests`: whether any such quota is set.
-    `clock_s` measures requests.
+    `counts_produced`, `counts_fetched` and `counts_requests` tell whether a quota of the kind is
+    set. `clock_s` is the clock that measures requests.
     """
 
     def __init__(
@@ -70,12 +70,12 @@ class ClientQuotas:
         return self._record(CONSUMER_BYTE_RATE, connection, client_id, size_bytes)
 
     def requested(self, connection: ThrottledClient, client_id: str | None, seconds: float) -> int:
-        """Record the time of a request; return the throttle time, of one window at most."""
+        """Record the time of a request; return the throttle time, which is at most one window."""
         percent = seconds * 100
         return self._record(REQUEST_PERCENTAGE, connection, client_id, percent, self._window_ms)
 
     def fetch_bytes_max(self, connection: ThrottledClient) -> int:
-        """Return the most bytes of one answer: the quota times all windows but one."""
+        """Return the size limit of one answer, which is the quota times all windows but one."""
         limit = self._limit(CONSUMER_BYTE_RATE, connection, connection.client_id)
         if limit is None:
             return FETCH_BYTES_MAX
@@ -108,7 +108,7 @@ class ClientQuotas:
         return self._state.quotas.limit(key, connection.principal.name, name)
 
     def _rate(self, key: str, shared_by: QuotaEntity) -> QuotaRate:
-        """Return the rate of an entity; a new one takes the place of the least recently used."""
+        """Return the rate of an entity; a new rate replaces the least recently used one."""
         name = (key, shared_by)
         rate = self._rates.get(name)
         if rate is not None:

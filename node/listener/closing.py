@@ -2,13 +2,13 @@
 
 
 class CloseConnection(Exception):
-    """An error that closes the connection: a malformed request, or a failed acks=0 produce."""
+    """The error that closes a connection, after a malformed request or a failed acks=0 produce."""
 
 
 class UnservedRequest(CloseConnection):
-    """A request for an API, or for a version of one, that this broker does not serve.
+    """The error of a request for an unsupported API or version.
 
-    Kafka closes the connection, too: no answer has a form that its client would know.
+    The connection is closed, as in Kafka, because no form of answer would be known to the client.
     """
 
     def __init__(self, api_key: int, version: int) -> None:

@@ -1,13 +1,13 @@
-"""One client's connection: frames in, answers out, in the order of the requests.
+"""One client's connection, which receives requests and sends answers in the order of the requests.
 
-The rule of order (Kafka mutes a channel while it handles its request): a request starts when all
-earlier ones of its connection are answered. Only produces may start behind produces, up to
-PIPELINED_MAX of them, since they are appended in order and their answers wait for replicas; their
-answers still leave in order. Requests that may not start yet wait here, and meanwhile the socket is
-not read, so a client can make us hold one read's worth of requests and no more.
+The rule of order (Kafka mutes a channel while it handles a request): a request starts when all
+earlier requests of its connection are answered. Only produce requests may start behind up to
+PIPELINED_MAX others, because they are appended in order while their answers wait for replicas.
+Their answers are still sent in order. Requests that may not start yet wait here, and the socket is
+not read meanwhile, so a client can fill only the memory of one read.
 
-The socket is not read, either, while the client does not take its answers (the transport's write
-buffer is full) and while all connections together hold too much memory.
+The socket is also not read while the client does not read its answers (the transport's write buffer
+is full), or while all connections together hold too much memory.
 """
 
 import asyncio
@@ -34,20 +34,22 @@ if TYPE_CHECKING:
     from .sasl.guard import GuardedDispatcher
 
 PIPELINED_MAX = 64
-REQUESTS_AT_A_STRETCH = 32  # then other connections get their turn
-REQUESTS_AT_FIRST = 2  # of a new connection, which comes early: ApiVersions and Metadata
-WRITE_BUFFER_HIGH_BYTES = 64 * 1024  # unsent bytes that the memory budget does not count
+REQUESTS_AT_A_STRETCH = 32  # after this number other connections are served
+REQUESTS_AT_FIRST = 2  # for a new connection, whose first requests are ApiVersions and Metadata
+# The limit of unsent bytes that the memory budget does not count.
+WRITE_BUFFER_HIGH_BYTES = 64 * 1024
 SIZE_PREFIX_BYTES = 4
-FETCH_KEY = b"\0\1"  # the first bytes of its frames
+FETCH_KEY = b"\0\1"  # the first bytes of a Fetch request
 PASSING_SILENCE_MAX_S = 2.0
-UNATTENDED_MAX_S = 60.0  # a large produce without a client may take so long
+UNATTENDED_MAX_S = 60.0  # how long a large produce may continue after its client has disconnected
 Answer = list[Buffer] | PendingAnswer | None
-InFlight = tuple[Answer, int, int, float]  # an answer; bytes of its request, API, its start
+# The answer; the bytes, the API and the start time of its request.
+InFlight = tuple[Answer, int, int, float]
 NO_API = -1
 
 
 class ConnectionServer(Protocol):
-    """The server of a connection: the shared state of its connections, and their callbacks."""
+    """The server of a connection, with the state that its connections share."""
 
     dispatcher: Dispatcher
     config: BrokerConfig
@@ -69,9 +71,10 @@ class ConnectionServer(Protocol):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Connection(asyncio.BufferedProtocol):
-    """The protocol object of one connection; the server creates it, the event loop drives it.
+    """The asyncio protocol of one connection, created by the server.
 
-    Seconds are those of the server's coarse monotonic clock (`now_s`, exact to about a second).
+    Times in seconds are those of the server's coarse monotonic clock (`now_s`, accurate to one
+    second).
     """
 
     _server: ConnectionServer
@@ -80,22 +83,24 @@ class Connection(asyncio.BufferedProtocol):
     _transport: asyncio.Transport | None = None
     _frames: deque[memoryview] = field(default_factory=deque[memoryview])
     _in_flight: deque[InFlight] = field(default_factory=deque[InFlight])
-    _is_pipelining: bool = False  # those in flight are produces
+    _is_pipelining: bool = False  # True while the requests in flight are produce requests
     _is_advance_due: bool = False
-    _held_bytes: int = 0  # of requests that are not answered, complete or not
-    _unframed_bytes: int = 0  # of the request that is not complete
+    _held_bytes: int = 0  # bytes of unanswered requests, complete or not
+    _unframed_bytes: int = 0  # bytes of the incomplete request
     _unsent_bytes: int = 0
-    _writing: list[Buffer] = field(default_factory=list[Buffer])  # while the transport gets them
+    # Set while the transport gets the buffers.
+    _writing: list[Buffer] = field(default_factory=list[Buffer])
     _is_reading_paused: bool = False
     _is_writing_paused: bool = False
-    _has_ended: bool = False  # nothing more will come
-    _malformed: str = ""  # the reason to read no more, and to close once all before is answered
+    _has_ended: bool = False  # the client sends nothing more
+    # The error after which nothing is read; the connection closes after the last answer.
+    _malformed: str = ""
     _waits_for_budget: bool = False
     context: RequestContext | None = None
     dispatcher: "Dispatcher | GuardedDispatcher" = field(init=False)
     peer_host: str = ""
     last_active_s: float = field(init=False)
-    silent_since_s: float | None = field(init=False)  # None once it has sent a valid request
+    silent_since_s: float | None = field(init=False)  # None after the first valid request
     partial_since_s: float | None = None
     stalled_since_s: float | None = None
     closing_since_s: float | None = None
@@ -109,7 +114,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def has_requests(self) -> bool:
-        """Return whether anything is waiting for its turn or for its answer."""
+        """Return whether any request waits for its start or for its answer."""
         return bool(self._in_flight or self._frames)
 
     @property
@@ -139,15 +144,15 @@ class Connection(asyncio.BufferedProtocol):
             self._server.loop.call_soon(self._pause_again)
 
     def _pause_again(self) -> None:
-        """Pause reading again: uvloop starts to read after `connection_made` in any case."""
+        """Pause reading again, since uvloop always starts to read after `connection_made`."""
         if self._is_reading_paused and self._transport is not None:
             self._transport.pause_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Release the memory of the connection, and abandon its requests.
 
-        A waiting request is abandoned within the share of the turn: all clients of a machine may
-        disconnect at once, and each may wait for hundreds of partitions.
+        Waiting requests are abandoned within the time budget of a turn, since all clients of a
+        machine may disconnect together, each with requests for hundreds of partitions.
         """
         self.closing_since_s = self.closing_since_s or self._server.now_s
         in_flight, self._in_flight = self._in_flight, deque()
@@ -165,14 +170,14 @@ class Connection(asyncio.BufferedProtocol):
             callbacks, self.context.on_close = self.context.on_close, []
             for callback in callbacks:
                 callback()
-        self._transport = None  # one that speaks TLS knows this connection
+        self._transport = None  # with TLS the transport refers back to this connection
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return the memory for the next bytes."""
+        """Return the memory for the next read."""
         return self._receiver.get_buffer(sizehint)
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Take received bytes; start complete requests, in order."""
+        """Handle received bytes, and start the complete requests in order."""
         server = self._server
         self.last_active_s = server.now_s
         self._held_bytes += nbytes
@@ -199,18 +204,18 @@ class Connection(asyncio.BufferedProtocol):
         self._steer_reading()
 
     def eof_received(self) -> bool:
-        """Note the client's end; return whether its requests keep the connection open."""
+        """Note that the client sends nothing more; return whether the connection stays open."""
         self._has_ended = True
         self.partial_since_s = None
         self._server.budget.finished_request(self)
         return self._needs_no_client()
 
     def pause_writing(self) -> None:
-        """Start no more requests: the client does not take its answers."""
+        """Start no more requests, since the client does not read its answers."""
         assert self._transport is not None
         self._is_writing_paused = True
         self.stalled_since_s = self._server.now_s
-        # The transport keeps an answer whole until its last byte is sent.
+        # The transport keeps all of an answer in memory until its last byte is sent.
         answer_bytes = sum(map(len, self._writing))
         self._unsent_bytes = max(answer_bytes, self._transport.get_write_buffer_size())
         self._server.budget.hold(self._unsent_bytes)
@@ -237,14 +242,14 @@ class Connection(asyncio.BufferedProtocol):
         self._steer_reading()
 
     def stop_reading(self) -> None:
-        """Take no more requests, since the server stops; received ones are still answered."""
+        """Read no more requests, since the server stops; received requests are still answered."""
         self._steer_reading()
 
     def is_late(self, now_s: float, receive_timeout_s: float) -> bool:
-        """Return whether the client began a request and does not finish it in time.
+        """Return whether the client has not completed a request in time.
 
-        The time is shorter for a client that may finish although memory is short: others wait for
-        its place.
+        The time is shorter for a client that may read despite the memory limit, since others wait
+        for that permission.
         """
         if self.partial_since_s is None or self._is_reading_paused:
             return False
@@ -253,14 +258,15 @@ class Connection(asyncio.BufferedProtocol):
         return now_s - self.partial_since_s > receive_timeout_s
 
     def is_silent(self, now_s: float, first_request_timeout_s: float) -> bool:
-        """Return whether the client has not sent a request, or not logged in, in time."""
-        is_kept_waiting = self._is_reading_paused and not self._is_writing_paused  # by us
+        """Return whether the client has not sent a valid request, or not logged in, in time."""
+        # The broker itself does not read.
+        is_kept_waiting = self._is_reading_paused and not self._is_writing_paused
         if self.silent_since_s is None or is_kept_waiting:
             return False
         return now_s - self.silent_since_s > first_request_timeout_s
 
     def is_deserted(self, now_s: float) -> bool:
-        """Return whether the client has closed; a socket that is not read does not report it."""
+        """Return whether the client has closed the connection while the socket was not read."""
         if not (self._is_reading_paused or self._has_ended) or self._transport is None:
             return False
         if now_s - self.last_active_s < UNATTENDED_MAX_S and self._needs_no_client():
@@ -271,7 +277,7 @@ class Connection(asyncio.BufferedProtocol):
         return peer is not None and not self._transport.is_closing() and has_peer_closed(peer)
 
     def close(self, reason: str) -> None:
-        """Close this connection once the written bytes are sent."""
+        """Close the connection once all written bytes are sent."""
         if self.closing_since_s is None:
             self.closing_since_s = self._server.now_s
             self._frames.clear()
@@ -280,7 +286,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._transport.close()
 
     def abort(self) -> None:
-        """Close this connection now, and drop unsent bytes."""
+        """Close the connection immediately, and drop unsent bytes."""
         self.closing_since_s = self.closing_since_s or self._server.now_s
         if self._transport is not None:
             self._transport.abort()
@@ -296,7 +302,8 @@ class Connection(asyncio.BufferedProtocol):
             while frames and not self._is_writing_paused and self.closing_since_s is None:
                 assert self.context is not None
                 if self.context.is_muted or (in_flight and not self._is_pipelining):
-                    return  # nothing may start, nor close the connection before earlier answers
+                    # Requests wait for earlier answers, and so does a close of the connection.
+                    return
                 frame = frames[0]
                 api = dispatcher.find(frame)
                 if in_flight and not self._may_overtake_answers(api):
@@ -334,7 +341,7 @@ class Connection(asyncio.BufferedProtocol):
             self._close_in_turn(str(reason))
 
     def _close_in_turn(self, reason: str) -> None:
-        """Start no more requests, and close when all earlier ones are answered."""
+        """Start no more requests, and close the connection after all earlier answers."""
         if not self._in_flight:
             self.close(reason)
             return
@@ -347,9 +354,9 @@ class Connection(asyncio.BufferedProtocol):
         return api is not None and api.is_pipelined and len(self._in_flight) < PIPELINED_MAX
 
     def _needs_no_client(self) -> bool:
-        """Return whether waiting requests have an effect without an answer.
+        """Return whether waiting requests must be handled although the client has disconnected.
 
-        As in Kafka, all requests that were read before the client's end are handled, such as a
+        As in Kafka, all requests that were read before the disconnect are handled, such as a
         produce with acks=0, or the end of a transaction. Only fetches are abandoned.
         """
         queue = self.context.produce_queue if self.context is not None else None
@@ -367,7 +374,7 @@ class Connection(asyncio.BufferedProtocol):
             self._write(answer)
 
     def _answers_changed(self) -> None:
-        """Send the complete answers that have no incomplete one before them."""
+        """Send all complete answers up to the first incomplete one."""
         if self.closing_since_s is not None:
             return
         ready: list[Buffer] = []
@@ -399,14 +406,14 @@ class Connection(asyncio.BufferedProtocol):
 
     def _write(self, buffers: list[Buffer]) -> None:
         transport = self._transport
-        # The transport knows of a reset before it calls `connection_lost`.
+        # The transport is closing after a reset, before it calls `connection_lost`.
         if transport is not None and not transport.is_closing():
             self._writing = buffers
             transport.writelines(buffers)
             self._writing = []
 
     def advance_soon(self) -> None:
-        """Start waiting requests in the next turn, outside of another request's handler."""
+        """Start waiting requests in the next turn, not within the handler of another request."""
         is_due = self._frames or self._is_reading_paused or self._has_ended
         if is_due and not self._is_advance_due:
             self._is_advance_due = True
@@ -420,13 +427,13 @@ class Connection(asyncio.BufferedProtocol):
             self._steer_reading()
 
     def _release(self, size_bytes: int) -> None:
-        """Give the memory of answered requests back to the budget."""
+        """Return the memory of answered requests to the budget."""
         self.last_active_s = self._server.now_s
         self._held_bytes -= size_bytes
         self._server.budget.release(size_bytes)
 
     def _steer_reading(self) -> None:
-        """Pause or resume reading by the state of the connection."""
+        """Pause or resume reading as the state of the connection requires."""
         transport = self._transport
         if transport is None or self.closing_since_s is not None or transport.is_closing():
             return

@@ -1,4 +1,4 @@
-"""The dispatch of a frame to its handler, and of the handler's result to the bytes of an answer.
+"""The dispatch of a request to its handler, and the encoding of the handler's result.
 
 A handler gets the connection's context, the header, and the body, and returns one of four things:
   a list of buffers      the body of the answer: the fast path, without another object
@@ -6,9 +6,9 @@ A handler gets the connection's context, the header, and the body, and returns o
   a coroutine            for what waits, or takes several turns; it returns one of the others
   None                   there is no answer (a produce with acks=0)
 It may raise `CloseConnection`. A KafkaError, or any unexpected exception, becomes the answer of the
-row's `on_error`: only this file turns exceptions into error codes.
+row's `on_error`. Only this file turns exceptions into error codes.
 
-The table given at start lists the served APIs and versions; ApiVersions shows that table.
+The table has the supported APIs and versions, which ApiVersions returns.
 """
 
 import asyncio
@@ -45,8 +45,9 @@ from .request_time import EXEMPT, RequestTime
 
 API_VERSIONS = 18
 UNSUPPORTED_VERSION = 35
-BODY_AT_ONCE_BYTES_MAX = 8 * 1024  # of a request; 5 ms where its entries have three bytes
-BYTE_S = 0.5e-6  # the time to decode a byte of a request, at most, about
+# The limit of a request that is decoded in one step; 5 ms if its entries have three bytes.
+BODY_AT_ONCE_BYTES_MAX = 8 * 1024
+BYTE_S = 0.5e-6  # the estimated upper bound of the time to decode one byte
 
 
 Outcome = list[Buffer] | PendingAnswer | None
@@ -55,13 +56,13 @@ ErrorHandler = Callable[[RequestContext, RequestHeader, memoryview, KafkaError],
 
 
 class Api(NamedTuple):
-    """One row of the table: an API, its served versions, and its handler.
+    """One row of the table, with an API, its supported versions, and its handler.
 
     A pipelined API may start while earlier requests of its connection wait for their answers, if
-    those are pipelined, too. `advertised_from` differs from `min_version` for Produce only. An API
-    that ends with its client changes nothing: its coroutine is cancelled with the connection.
-    Without `on_error` an error that the handler did not turn into an answer closes the connection.
-    `rights`: the rights that the client needs; a broker serves no row without them.
+    those are pipelined, too. `advertised_from` differs from `min_version` for Produce only. The
+    coroutine of an API that ends with its client is cancelled with the connection, since it changes
+    nothing. Without `on_error`, an error of the handler closes the connection. `rights` are the
+    rights that the client requires, and every row must have them.
     """
 
     key: int
@@ -240,19 +241,19 @@ async def encoded(
 
 
 def _end(task: "asyncio.Task[None]") -> None:
-    """Cancel a task in the next turn: one that never began would not release its arguments."""
+    """Cancel a task in the next turn, because a task that never began would keep its arguments."""
     asyncio.get_running_loop().call_soon(task.cancel)
 
 
 def _begin_request(context: RequestContext, header: RequestHeader) -> RequestTime | None:
-    """Return the measurement of a request; None if no quota applies to it."""
+    """Return the measurement of a request, or None if no quota applies to it."""
     if not context.is_let_in or header.api_key in EXEMPT:
         return None
     return RequestTime(context.broker.quotas, context, header)
 
 
 class Dispatcher:
-    """The dispatcher of a server: it finds the handler of a frame and runs it."""
+    """The dispatcher of a server, which finds the handler of a request and runs it."""
 
     def __init__(self, apis: Iterable[Api], log: logging.Logger) -> None:
         self.table = {api.key: api for api in apis}
@@ -265,9 +266,9 @@ class Dispatcher:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def find(self, frame: memoryview) -> Api | None:
-        """Return the API of a frame; None for an unknown version of ApiVersions.
+        """Return the API of a request; None for an unknown version of ApiVersions.
 
-        Raises UnservedRequest for any other API or version that is not served.
+        Raises UnservedRequest for any other unsupported API or version.
         """
         if len(frame) < 8:
             raise CloseConnection("a request is shorter than its header")
@@ -280,7 +281,7 @@ class Dispatcher:
     def dispatch(
         self, context: RequestContext, api: Api | None, frame: memoryview
     ) -> list[Buffer] | PendingAnswer | None:
-        """Handle a frame; return the framed answer, now or later, or None for no answer.
+        """Handle a request; return the encoded answer, a pending answer, or None for no answer.
 
         Raises CloseConnection.
         """
@@ -345,7 +346,7 @@ class Dispatcher:
         body: memoryview,
         coroutine: Coroutine[Any, Any, Outcome],
     ) -> PendingAnswer:
-        """Run a handler's coroutine in a task; it continues if its client disconnects."""
+        """Run a handler's coroutine in a task, which continues if the client disconnects."""
         pending = PendingAnswer()
         if len(body) <= BODY_AT_ONCE_BYTES_MAX:
             context.broker.work.share.charge(len(body) * BYTE_S)
@@ -356,7 +357,7 @@ class Dispatcher:
                     outcome = await coroutine
                 except (Exception, asyncio.CancelledError) as error:
                     if pending.is_abandoned and isinstance(error, asyncio.CancelledError):
-                        raise  # else a task that it waits for was cancelled
+                        raise  # otherwise a task that the coroutine waits for was cancelled
                     outcome = self._answer_error(context, api, header, body, error)
             except CloseConnection as reason:
                 pending.abort(str(reason))
@@ -414,7 +415,7 @@ class Dispatcher:
         )
 
     def _refuse_api_versions(self, frame: memoryview) -> list[Buffer]:
-        """Answer with version 0, error 35, and our range: the client asks again (KIP-511)."""
+        """Answer in version 0 with error 35 and our range, so that the client retries (KIP-511)."""
         api = self.table.get(API_VERSIONS)
         if api is None:
             raise CloseConnection("ApiVersions is not served")

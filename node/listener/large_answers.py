@@ -1,15 +1,15 @@
-"""Turns for large answers: a few are built at a time, and are charged to the memory budget.
+"""The queue of large answers, which are built a few at a time within the memory budget.
 
-A request of some bytes can have an answer of a megabyte, which takes ten while it is built. The
-queues of large requests count received bytes, so they would let a hundred such requests run at
-once. Here the number of entries of an answer is estimated before it is built. A small answer does
-not wait. Large ones have their turn in the order of their requests, a few at a time, or a single
-one that exceeds the bound, so that no answer waits for ever.
+A request of a few bytes can have an answer of a megabyte, which takes ten while it is built. The
+queues of large requests count received bytes, so they would let a hundred such requests run at the
+same time. Here the number of entries is estimated before an answer is built. A small answer does
+not wait. Large answers are built in the order of their requests, a few at a time. An answer that
+exceeds the limit is built alone, so that it does not wait forever.
 
-The answers being built count as held memory, so that fewer requests are read meanwhile; up to half
-of the budget, so that some are still read. A complete answer belongs to its connection: bytes that
-the client does not take count there (`Connection.pause_writing`), and the connection is closed when
-memory is short. So a slow reader never holds a place in this queue.
+The estimated memory of the answers being built is charged to the memory budget, up to half of it,
+so that fewer requests are read meanwhile. A complete answer is charged to its connection: unsent
+bytes count there (`Connection.pause_writing`), and the connection is closed when memory is short.
+So a slow reader never blocks this queue.
 """
 
 from collections.abc import AsyncIterator
@@ -18,9 +18,10 @@ from contextlib import asynccontextmanager
 from .large_requests import LargeRequests, RequestConnection
 from .memory_budget import MemoryBudget
 
-ENTRY_BYTES = 400  # the memory of one entry of an answer while it is built, about
+ENTRY_BYTES = 400  # the estimated memory of one entry while an answer is built
 WAITS_BEYOND_BYTES = 300 * ENTRY_BYTES
-REFUSED_BEYOND_BYTES = 512 * 1024 * 1024  # by that estimate: the configs of 40,000 topics
+# Answers above this estimate are refused, such as the configs of 40,000 topics.
+REFUSED_BEYOND_BYTES = 512 * 1024 * 1024
 IN_WORK_BYTES_MAX = 8 * 1024 * 1024
 
 
@@ -39,7 +40,7 @@ class LargeAnswers:
     async def turn(
         self, client: RequestConnection, budget: MemoryBudget, size_bytes: int
     ) -> AsyncIterator[None]:
-        """Wait for the turn of an answer, and hold its memory; raise ClientGone."""
+        """Wait for the turn of an answer, and charge its memory meanwhile; raise ClientGone."""
         if size_bytes <= WAITS_BEYOND_BYTES:
             yield
             return

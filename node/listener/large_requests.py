@@ -1,14 +1,14 @@
-"""Turns for the large requests of one API: a few are handled at a time.
+"""The queue of one API's large requests, a few of which are handled at a time.
 
-A request of some 400 kB can have 100,000 entries, and is 30 to 150 times as large once it is
-decoded and answered. The memory budget counts received bytes, and not those of a client that has
-disconnected: a client that sends such requests and closes, again and again, would fill the memory.
-So they have their turn in the order in which they came, a few at a time or a single larger one. A
-request is dropped if its client disconnects before its turn.
+A request of 400 kB can have 100,000 entries, and takes 30 to 150 times its size once it is decoded
+and answered. The memory budget counts only received bytes of connected clients. A client that sends
+such requests and disconnects, repeatedly, would fill the memory. So large requests are handled in
+the order of their arrival, a few at a time or a single larger one. A request is dropped if its
+client disconnects before its turn.
 
-Each API has a queue of its own: requests that wait for the controller do not delay the commit of
-offsets. A request with a long decision, for example without a controller, steps aside for those
-behind it, which may have less time; as many step aside as the memory allows.
+Each API has its own queue, so that requests which wait for the controller do not delay offset
+commits. A request with a long decision, for example without a controller, steps aside and lets the
+next requests begin, as long as memory allows.
 """
 
 import asyncio
@@ -17,13 +17,13 @@ from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
-IN_WORK_BYTES_MAX = 512 * 1024  # of requests as received
-ASIDE_BYTES_MAX = 1024 * 1024  # the same, of requests that have stepped aside
+IN_WORK_BYTES_MAX = 512 * 1024  # the limit of received bytes of the requests being handled
+ASIDE_BYTES_MAX = 1024 * 1024  # the limit of received bytes of the requests that have stepped aside
 ASIDE_AFTER_S = 2.0
 
 
 class RequestConnection(Protocol):
-    """The connection of a request: `dispatch.RequestContext`."""
+    """The connection of a request, a part of `dispatch.RequestContext`."""
 
     is_closed: bool
     on_close: list
@@ -38,17 +38,17 @@ class Nobody:
 
 
 class ClientGone(Exception):
-    """The client has disconnected before the turn of its request."""
+    """The error of a client that has disconnected before the turn of its request."""
 
 
 class Place:
-    """The place of a request that is being handled."""
+    """The place in the queue of a request that is being handled."""
 
     def __init__(self, line: "LargeRequests", size_bytes: int) -> None:
         self._line, self.size_bytes, self.is_aside = line, size_bytes, False
 
     async def decided(self, decision: Awaitable[Any]) -> Any:
-        """Await a decision; step aside for the requests behind if it takes long."""
+        """Await a decision; let the next requests begin if it takes long."""
         deciding = asyncio.ensure_future(decision)
         try:
             await asyncio.wait((deciding,), timeout=ASIDE_AFTER_S)
@@ -57,11 +57,11 @@ class Place:
             return await deciding
         finally:
             deciding.cancel()
-            del deciding  # its exception holds this frame
+            del deciding  # its exception refers to this frame
 
 
 class LargeRequests:
-    """The queue of one API."""
+    """The queue of one API's large requests."""
 
     def __init__(self, in_work_bytes_max: int = IN_WORK_BYTES_MAX) -> None:
         self.in_work_bytes = self.aside_bytes = 0
@@ -81,7 +81,7 @@ class LargeRequests:
             if not turn.done():
                 await self._wait(client, turn)
             yield place
-        finally:  # a request may be cancelled in the moment in which it gets its turn
+        finally:  # a request may be cancelled just when its turn begins
             if place.is_aside:
                 self.aside_bytes -= size_bytes
             elif turn.done() and not turn.cancelled() and turn.result():
@@ -89,7 +89,7 @@ class LargeRequests:
                 self._let_in()
 
     def step_aside(self, place: Place) -> None:
-        """Give the place to the next request, unless too many have stepped aside."""
+        """Let the next requests begin, unless too many requests have stepped aside."""
         if self.aside_bytes + place.size_bytes <= ASIDE_BYTES_MAX:
             place.is_aside = True
             self.aside_bytes += place.size_bytes
@@ -100,7 +100,8 @@ class LargeRequests:
     async def _wait(client: RequestConnection, turn: "asyncio.Future[bool]") -> None:
         def gone() -> None:
             if not turn.done():
-                turn.set_result(False)  # an exception would hold the frames that hold the turn
+                # An exception would refer to frames that refer to the future.
+                turn.set_result(False)
 
         client.on_close.append(gone)
         try:

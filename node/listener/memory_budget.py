@@ -1,9 +1,9 @@
 """The memory budget of all connections, for requests and unsent answers.
 
-Above the limit, a connection that holds more than its small allowance is not read any further
-until others release memory. If none can, because all held bytes are incomplete requests, one
-connection at a time, the one that waited longest, may finish its request. So the held bytes stay
-below limit + connections * allowance + one request, and there is no deadlock.
+Above the limit, a connection that holds more than a small allowance is not read until other
+connections release memory. If all held bytes are incomplete requests, none of them can. In that
+case the connection that waited longest may finish its request, one at a time. So the held bytes
+stay below limit + connections * allowance + one request, and there is no deadlock.
 """
 
 from typing import Protocol
@@ -12,20 +12,20 @@ ALLOWANCE_BYTES = 128 * 1024
 
 
 class Holder(Protocol):
-    """A connection, as the budget sees it."""
+    """The part of a connection that the budget uses."""
 
     @property
     def can_finish(self) -> bool:
-        """Return whether it has a part of a request, and may only not read the rest."""
+        """Return whether only the budget prevents the rest of a request from being read."""
         ...
 
     def budget_allows(self) -> None:
-        """Resume reading; the connection may have to wait again."""
+        """Resume reading; the connection may have to wait again later."""
         ...
 
 
 class MemoryBudget:
-    """The count of held bytes, and the queue of connections that wait for room."""
+    """The count of held bytes, and the queue of connections that wait for memory."""
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
@@ -35,29 +35,30 @@ class MemoryBudget:
 
     @property
     def waiting_count(self) -> int:
-        """The number of connections that wait for room."""
+        """The number of connections that wait for memory."""
         return len(self._waiting)
 
     @property
     def share_bytes(self) -> int:
-        """The largest answer at this moment: half of the free bytes.
+        """The current size limit of one answer, which is half of the free bytes.
 
-        An answer counts from the moment when its client does not take it (`pause_writing` of
-        `Connection`), which comes before any other read. The first batch is read whatever its size.
+        An answer counts as held when its client does not read it (`pause_writing` of `Connection`),
+        which happens before any other read. The first batch of a fetch is returned even if it
+        exceeds the limit.
         """
         return max(0, self.limit_bytes - self.held_bytes) // 2
 
     @property
     def is_short(self) -> bool:
-        """Return whether clients that do not take their answers must be disconnected."""
+        """Return whether clients that do not read their answers must be disconnected."""
         return self.held_bytes > self.limit_bytes * 3 // 4
 
     def hold(self, count: int) -> None:
-        """Add held bytes."""
+        """Add bytes to the held bytes."""
         self.held_bytes += count
 
     def release(self, count: int) -> None:
-        """Subtract held bytes; wake the waiting connections when there is room."""
+        """Subtract held bytes; wake the waiting connections when the limit allows."""
         self.held_bytes -= count
         if self._waiting and self.held_bytes <= self.limit_bytes:
             waiting, self._waiting = self._waiting, {}
@@ -65,7 +66,7 @@ class MemoryBudget:
                 holder.budget_allows()
 
     def must_wait(self, holder: Holder, held_bytes: int) -> bool:
-        """Return whether a connection that holds so many bytes must stop reading for now."""
+        """Return whether a connection that holds this number of bytes must stop reading for now."""
         if self.held_bytes <= self.limit_bytes or held_bytes <= ALLOWANCE_BYTES:
             return False
         if holder is self._passing:
@@ -74,11 +75,11 @@ class MemoryBudget:
         return True
 
     def is_passing(self, holder: Holder) -> bool:
-        """Return whether this connection may finish its request though there is no room."""
+        """Return whether this connection may finish its request although the limit is exceeded."""
         return holder is self._passing
 
     def finished_request(self, holder: Holder) -> None:
-        """Note that a connection has received its request completely, or is gone."""
+        """Note that a connection has received its request completely, or is closed."""
         if holder is self._passing:
             self._passing = None
 
@@ -87,10 +88,10 @@ class MemoryBudget:
         self.finished_request(holder)
 
     def let_one_pass(self) -> None:
-        """Let the first connection of the queue that can finish its request do so.
+        """Let the first waiting connection that can finish its request read the rest.
 
-        Call it periodically. A connection without a part of a request, because it waits for an
-        answer or for its client, would keep all others out for ever.
+        It must be called periodically. Connections that wait for an answer or for their client are
+        skipped, since they would block the other connections forever.
         """
         if self._passing is not None and not self._passing.can_finish:
             self._passing = None

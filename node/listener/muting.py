@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class MutedConnection(Protocol):
-    """A connection that can be muted: it starts no request meanwhile."""
+    """A connection that can be muted, so that it starts no request."""
 
     on_close: list[Callable[[], None]]
     is_muted: bool
@@ -14,7 +14,7 @@ class MutedConnection(Protocol):
 
 
 class Mute:
-    """The mute of one connection; of two pauses the longer one counts."""
+    """The mute of one connection; of two throttle times the longer one counts."""
 
     __slots__ = ("_connection", "_timer", "_until_s")
 
@@ -25,7 +25,7 @@ class Mute:
         connection.on_close.append(self.close)
 
     def begin(self, throttle_ms: float) -> None:
-        """Mute the connection for a time from now on, or until a running pause ends later."""
+        """Mute the connection for this time, or until a running mute that ends later."""
         if self._connection is None:
             return
         loop = asyncio.get_running_loop()
@@ -35,7 +35,7 @@ class Mute:
             self._timer = loop.call_at(self._until_s, self._look)
 
     def close(self) -> None:
-        """Drop the timer when the connection is gone."""
+        """Cancel the timer, since the connection is closed."""
         self._connection = None
         if self._timer is not None:
             self._timer.cancel()

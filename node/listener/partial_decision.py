@@ -1,4 +1,4 @@
-"""The decision of a request that is refused in part, or has a filtered answer."""
+"""The decision of a request with refused items or a filtered answer."""
 
 from collections.abc import Callable
 from inspect import iscoroutine, isgenerator
@@ -12,9 +12,9 @@ from .request_context import RequestContext
 
 
 class DecisionInPart:
-    """The decision of a request's permitted part, joined with the errors of its refused items.
+    """The decision of a request's permitted part, merged with the errors of its refused items.
 
-    decide, on_error: those of the row (see `dispatch.control_api`).
+    decide, on_error: the functions of the row (see `dispatch.control_api`).
     """
 
     def __init__(

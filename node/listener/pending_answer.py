@@ -1,4 +1,4 @@
-"""A pending answer, which a handler completes and a connection sends."""
+"""A pending answer, which a handler completes later and a connection sends."""
 
 import logging
 from collections.abc import Callable
@@ -15,26 +15,27 @@ logger = logging.getLogger("oncelog.requests")
 class PendingAnswer:
     """An answer that is not complete yet.
 
-    The handler keeps it and calls `complete` (or `abort`) once, from the event loop, before or
-    after it returns. `on_abandon` is called when the connection is lost before that, maybe some
-    turns later; the answer is then done, and completing it sends nothing. `finish` makes the last
+    The handler keeps it and calls `complete` or `abort` once, from the event loop, before or after
+    the handler returns. If the connection is lost before that, `on_abandon` is called, maybe some
+    turns later. The answer is then done, and completing it sends nothing. `finish` applies the last
     change to the body.
     """
 
     on_abandon: Callable[[], None] | None = None
     is_done: bool = False
     is_abandoned: bool = False
-    buffers: list[Buffer] | None = None  # framed, once done; None when nothing is sent
+    buffers: list[Buffer] | None = None  # with its header, once done; None when nothing is sent
     close_reason: str | None = None
     finish: Callable[[list[Buffer]], list[Buffer]] | None = None
     _response_header: bytes | None = None
     _on_done: Callable[[], None] | None = None
 
     def complete(self, body: list[Buffer] | None) -> None:
-        """Complete with the body of the answer, or None for no answer."""
+        """Complete the answer with its body, or with None for no answer."""
         if self.is_abandoned:
             if self.finish is not None:
-                self.finish(body or [])  # its time counts even if the client is gone
+                # The request is measured even if the client has disconnected.
+                self.finish(body or [])
             return
         assert not self.is_done, "a request is answered once"
         self.is_done = True
@@ -51,7 +52,7 @@ class PendingAnswer:
     def abort(self, reason: str, body: list[Buffer] | None = None) -> None:
         """Close the connection instead of answering, for example after a failed acks=0 produce.
 
-        body: of an answer that is sent before.
+        body: of an answer to send before the close.
         """
         self.close_reason = reason
         self.complete(body)
@@ -79,10 +80,10 @@ class PendingAnswer:
     def fail(
         self, error: Exception, refuse: Callable[[KafkaError], "list[Buffer] | PendingAnswer"]
     ) -> None:
-        """Complete with an error; a waiting request has no dispatcher that would.
+        """Complete the answer with an error, since the dispatcher no longer handles exceptions.
 
-        refuse: returns the body of an error answer. If it raises, or has aborted this answer, the
-        connection is closed.
+        refuse: returns the body of an error answer. If it raises an exception, or aborts this
+        answer, the connection is closed.
         """
         if not isinstance(error, KafkaError):
             logger.error("a request that had waited failed: %r", error, exc_info=error)
@@ -99,17 +100,17 @@ class PendingAnswer:
             self.complete(body)
 
     def bind(self, response_header: bytes) -> None:
-        """Set the header of the answer; the dispatcher calls it."""
+        """Set the header of the answer; called by the dispatcher."""
         self._response_header = response_header
         if self.is_done:
             self._frame()
 
     def notify(self, on_done: Callable[[], None]) -> None:
-        """Set the callback of completion; the connection calls it."""
+        """Set the callback of completion; called by the connection."""
         self._on_done = on_done
 
     def abandon(self, share: TurnShare | None = None) -> None:
-        """Abandon the answer; `on_abandon` is called within the share of the turn."""
+        """Abandon the answer; `on_abandon` is called within the time budget of a turn."""
         self._on_done = None
         if self.is_done:
             return

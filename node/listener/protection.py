@@ -1,4 +1,4 @@
-"""The protection of each listener: its certificates, and its login mechanisms."""
+"""The protection of each listener, with its certificates and its login mechanisms."""
 
 import logging
 import time
@@ -15,7 +15,7 @@ from .tls.credentials import TlsCredentials, tls_credentials
 
 @dataclass(frozen=True, slots=True)
 class Protection:
-    """The protection of listeners by their names; a PLAINTEXT one is in no table."""
+    """The protection of listeners by name; a PLAINTEXT listener has no entry."""
 
     tls: Mapping[str, TlsCredentials] = field(default_factory=dict)
     mechanisms: Mapping[str, Mechanisms] = field(default_factory=dict)
@@ -25,13 +25,13 @@ class Protection:
     def of(
         cls, config: BrokerConfig, tables: ClusterTables, random_bytes: Callable[[int], bytes]
     ) -> "Protection":
-        """Return the protection that a configuration describes; raise InvalidConfig."""
+        """Return the protection by a configuration; raise InvalidConfig."""
         log = logging.getLogger("oncelog.server")
         tokens = token_verifiers(config, time.time, log)
         mechanisms = sasl_mechanisms(config, tables, random_bytes, tokens)
         return cls(tls_credentials(config, log), mechanisms, tokens)
 
     def refresh(self) -> None:
-        """Load files that have changed; it reads the disk, so call it from a thread."""
+        """Reload changed files; call it in a thread, since it reads from the disk."""
         for each in (*self.tls.values(), *self.tokens.values()):
             each.refresh()

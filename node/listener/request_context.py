@@ -14,11 +14,11 @@ from .sasl.login import Login
 if TYPE_CHECKING:
     from ..services import BrokerServices
 
-ANSWER_BYTES_MAX = 128 * 1024 * 1024  # without a server's memory budget
+ANSWER_BYTES_MAX = 128 * 1024 * 1024  # the default without a server's memory budget
 
 
 class ServedApi(Protocol):
-    """The served versions of one API; `advertised_from` where ApiVersions shows more."""
+    """The supported versions of one API; `advertised_from` if ApiVersions shows more."""
 
     @property
     def key(self) -> int: ...
@@ -31,7 +31,7 @@ class ServedApi(Protocol):
 
 
 class WaitingProduces(Protocol):
-    """Produces of one connection that wait to be verified."""
+    """The produce requests of one connection that wait for their verification."""
 
     @property
     def needs_no_client(self) -> bool: ...
@@ -41,15 +41,15 @@ class WaitingProduces(Protocol):
 class RequestContext:
     """The state of a connection for its handlers, one for its whole life.
 
-    `connection_id` is unique in a process. `principal` changes once, by a login, before any request
-    that is not part of the login. `listener` is the name of the connection's listener.
-    `client_software` is the name and version of ApiVersions v3 (KIP-511). `produce_queue` exists
-    while produces wait to be verified, `repeated_fetch` once a large fetch has come, `login` on
-    listeners with SASL. `client_id` is that of the newest fetch, while fetched bytes are counted.
-    `request_time` measures the current request, while there are request quotas. While `is_muted` no
-    request starts; `mute` has the timer, and `resume` continues after it. `waited_ms` returns the
-    age of the connection's newest bytes in the kernel. `budget` is that of all connections.
-    `is_closed` is set before the callbacks of `on_close` are called.
+    `connection_id` is unique in a process. `principal` is set by a login, before any request that
+    is not part of the login. `listener` is the name of the connection's listener. `client_software`
+    is the name and version from ApiVersions v3 (KIP-511). `produce_queue` exists while produce
+    requests wait to be verified, `repeated_fetch` after the first large fetch, `login` on listeners
+    with SASL. `client_id` is set by the latest fetch, while fetched bytes are counted.
+    `request_time` measures the current request, if there are request quotas. While `is_muted` is
+    set no request starts; `mute` has the timer, and `resume` continues afterwards. `waited_ms`
+    returns the age of the connection's newest bytes in the kernel. `budget` is shared by all
+    connections. `is_closed` is set before the callbacks of `on_close` are called.
     """
 
     broker: "BrokerServices"
@@ -76,17 +76,17 @@ class RequestContext:
 
     @property
     def is_let_in(self) -> bool:
-        """Return whether the client may send more than a login."""
+        """Return whether the client may send requests other than a login."""
         return self.login is None or self.login.is_complete
 
     @property
     def age_ms(self) -> int:
-        """The milliseconds since the client connected."""
+        """The age of the connection in milliseconds."""
         return self.broker.clock.monotonic_ms() - self.connected_at_ms
 
     @property
     def access(self) -> Access:
-        """The rights of the client; there must be an authorizer."""
+        """The rights of the client; requires an authorizer."""
         authorizer = self.broker.authorizer
         assert authorizer is not None
         if self._access is None or self._access.principal is not self.principal:

@@ -1,7 +1,7 @@
 """The time that a client's request takes on the event loop, for request quotas (KIP-124).
 
-The handler of a request is measured, with its coroutine and its steps of sliced work. As in Kafka,
-waits for replicas or for records are not measured. The percentage is that of the broker's one loop.
+The time includes the handler of a request, its coroutine and its sliced work. As in Kafka, waits
+for replicas or for records are excluded. The percentage refers to the broker's only event loop.
 """
 
 import struct
@@ -15,13 +15,14 @@ from .pending_answer import PendingAnswer
 
 PRODUCE, FETCH, SASL_HANDSHAKE, API_VERSIONS = 0, 1, 17, 18
 WRITE_TXN_MARKERS, SASL_AUTHENTICATE = 27, 36
-EXEMPT = (SASL_HANDSHAKE, WRITE_TXN_MARKERS, SASL_AUTHENTICATE)  # of logins, and of brokers
+# Requests of logins and of brokers are exempt.
+EXEMPT = (SASL_HANDSHAKE, WRITE_TXN_MARKERS, SASL_AUTHENTICATE)
 _THROTTLE = struct.Struct(">i")
-_ENTRY_BYTES = 7  # of an API in an answer to ApiVersions
+_ENTRY_BYTES = 7  # the size of an API in an answer of ApiVersions
 
 
 class RequestTime(SpentTime):
-    """The time of one request, and the throttle time of its client."""
+    """The time of one request, and its throttle time."""
 
     __slots__ = ("_connection", "_header", "_is_recorded", "_quotas")
 
@@ -40,7 +41,7 @@ class RequestTime(SpentTime):
     def finish(self, body: list[Buffer]) -> list[Buffer]:
         """Record the time of the request; return the answer with the throttle time.
 
-        An operation that appends records does so itself.
+        An operation that appends records sets its own throttle time.
         """
         if self._is_recorded:
             return body
@@ -48,7 +49,7 @@ class RequestTime(SpentTime):
         return with_throttle(body, api_key, version, self.throttle_ms())
 
     def finish_later(self, pending: PendingAnswer) -> None:
-        """Record the time and set the throttle time when the answer is complete."""
+        """Record the time and set the throttle time once the answer is complete."""
         if not pending.is_done:
             pending.finish = self.finish
         elif pending.buffers:
@@ -56,7 +57,7 @@ class RequestTime(SpentTime):
 
 
 def with_throttle(body: list[Buffer], api_key: int, version: int, throttle_ms: int) -> list[Buffer]:
-    """Return the body with a throttle time, the longer one of two, without a copy of its data."""
+    """Return the body with the longer of two throttle times, without copying its data."""
     if not throttle_ms or not body:
         return body
     first = memoryview(body[0])
@@ -68,7 +69,7 @@ def with_throttle(body: list[Buffer], api_key: int, version: int, throttle_ms: i
 
 
 def _place(api_key: int, version: int, body: memoryview) -> int | None:
-    """Return the offset of throttle_time_ms in an answer; None without that field."""
+    """Return the offset of throttle_time_ms in an answer, or None if it lacks the field."""
     before = _fields_before(api_key, version)
     if not before:
         return None if before is None else 0
@@ -82,7 +83,7 @@ def _place(api_key: int, version: int, body: memoryview) -> int | None:
 
 @cache
 def _fields_before(api_key: int, version: int) -> tuple[str, ...] | None:
-    if api_key in (PRODUCE, FETCH):  # their schemas are not loaded
+    if api_key in (PRODUCE, FETCH):  # the schemas of these two are not loaded
         return None if api_key == PRODUCE else ()
     names = control.response_fields(api_key, version)
     return names[: names.index("throttle_time")] if "throttle_time" in names else None

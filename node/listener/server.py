@@ -1,8 +1,8 @@
-"""The server of a broker's listeners: it admits connections, and closes those over their limits.
+"""The server of a broker's listeners, which admits connections and enforces their limits.
 
-A sweep once a second closes connections that are idle, that do not finish their request, or, when
-memory is short, that do not take their answers. No line is logged for each request; lines that
-a client can provoke are limited to ten a minute.
+Once a second it closes connections that are idle or do not complete their request. When memory is
+short, it also closes connections that do not read their answers. Requests are not logged; lines
+that a client can cause are limited to ten a minute.
 """
 
 import asyncio
@@ -34,15 +34,15 @@ from .unserved_requests import UnservedRequests
 if TYPE_CHECKING:
     from ..services import BrokerServices
 
-# libuv accepts one connection a turn from each descriptor of a listening socket. With only one, a
-# client waits for seconds behind two hundred that came at once, while turns are full.
+# libuv accepts one connection per turn from each descriptor of a listening socket. With a single
+# descriptor, a client behind two hundred new connections would wait for seconds.
 ACCEPTED_A_TURN = 16
 SWEEP_INTERVAL_S = 1.0
-CLOSING_MAX_S = 5.0  # a closing connection may flush so long
+CLOSING_MAX_S = 5.0  # how long a closing connection may send its last bytes
 RATE_UNLIMITED = 2**31 - 1
-LOOKED_AT_MAX = 1_000  # connections, the idlest of which is closed to make room
-RESERVED_PLACES = 20  # for the listener of the brokers
-STALLED_MAX_S = 5.0  # when memory is short, unsent answers may wait so long
+LOOKED_AT_MAX = 1_000  # how many connections are compared to find the idlest one
+RESERVED_PLACES = 20  # the minimum number of places for the listener of the brokers
+STALLED_MAX_S = 5.0  # how long an answer may stay unsent when memory is short
 
 
 class KafkaServer:
@@ -58,7 +58,7 @@ class KafkaServer:
     ) -> None:
         self.dispatcher = dispatcher
         self.config = services.config
-        self.frame_memory = FrameMemory()  # of all connections
+        self.frame_memory = FrameMemory()  # shared by all connections
         self._limits = ConnectionLimits(services.state, services.config)
         self.budget = MemoryBudget(self.config.queued_max_request_bytes)
         self.loop = asyncio.get_running_loop()
@@ -67,23 +67,24 @@ class KafkaServer:
         self.now_s = self.loop.time()
         self._protection = protection or Protection()
         self._tls = self._protection.tls
-        self._settings: dict[str, BrokerConfig] = {}  # by the name of the listener
+        self._settings: dict[str, BrokerConfig] = {}  # by listener name
         self._received = memoryview(bytearray(RECEIVE_BYTES if self._tls else 0))
         self._refreshing: asyncio.Future[None] | None = None
-        self.ports: dict[str, int] = {}  # by the name of the listener
+        self.ports: dict[str, int] = {}  # by listener name
         self.is_stopping = False
         self._services = services
         self._listen = listen
         self._log = log
         self._limited_log = LimitedLog(log)
         self.unserved = UnservedRequests(log)
-        self._connections: dict[Connection, None] = {}  # in the order in which they came
-        self._silent: dict[Connection, None] = {}  # the same, without a request until now
+        self._connections: dict[Connection, None] = {}  # in the order of acceptance
+        # Connections without a valid request, in the order of acceptance.
+        self._silent: dict[Connection, None] = {}
         self._per_host: Counter[str] = Counter()
         self._per_listener: Counter[str] = Counter()
-        self._reserved = ""  # the name of the listener with RESERVED_PLACES
+        self._reserved = ""  # the name of the listener that has RESERVED_PLACES
         self._own_rate = self._rate_of(self.config)
-        self._rates: dict[str, list[CreationRate]] = {}  # those that apply to a listener
+        self._rates: dict[str, list[CreationRate]] = {}  # the rates that apply to a listener
         self._servers: list[asyncio.Server] = []
         self._sweep_timer: asyncio.TimerHandle | None = None
 
@@ -98,7 +99,7 @@ class KafkaServer:
         return next(iter(self.ports.values()), 0)
 
     async def start(self, listeners: Sequence[Listener]) -> None:
-        """Listen; set `ports`, with a free port in place of 0.
+        """Listen on all listeners, and set `ports`; the kernel chooses a port for 0.
 
         Raises OSError with a sentence when an address cannot be bound.
         """
@@ -122,7 +123,8 @@ class KafkaServer:
                 error.errno, f"Cannot listen on {host}:{port}: {error.strerror}"
             ) from error
         sockets = [bound]
-        if isinstance(bound, socket.socket):  # the simulator's takes all that come
+        # The simulator's sockets accept all connections themselves.
+        if isinstance(bound, socket.socket):
             sockets += [bound.dup() for _ in range(ACCEPTED_A_TURN - 1)]
         for each in sockets:
             server = self.loop.create_server(
@@ -172,12 +174,12 @@ class KafkaServer:
     # -- called by connections
 
     def admit(self, connection: Connection) -> RequestContext | None:
-        """Return the context of a new connection; None when there are too many.
+        """Return the context of a new connection, or None when there are too many.
 
-        When all places are taken, the connection that has been silent for longest since it
-        connected is closed, so that silent connections keep no clients out. For the listener of
-        inter.broker.listener.name, as in Kafka, the idlest connection of the others is closed,
-        until that listener has RESERVED_PLACES.
+        When the limit is reached, the oldest connection that has not sent a request is closed, so
+        that silent connections do not exclude clients. For the listener of
+        inter.broker.listener.name, the idlest connection of another listener is closed, as in
+        Kafka, until that listener has RESERVED_PLACES.
         """
         host, listener = connection.peer_host, connection.listener
         of_host = self._limits.of_address(host)
@@ -228,7 +230,8 @@ class KafkaServer:
         if pause_ms:
             context.mute = Mute(context)
             context.mute.begin(pause_ms)
-            connection.silent_since_s = self.now_s + pause_ms / 1000  # the client is not slow
+            # The pause does not count as the client's silence.
+            connection.silent_since_s = self.now_s + pause_ms / 1000
         return context
 
     def _login(self, listener: Listener) -> Login | None:
@@ -239,7 +242,7 @@ class KafkaServer:
         return Login(mechanisms, settings.connections_max_reauth_ms, settings.sessions_ms)
 
     def request_bytes_max(self, listener: Listener) -> int:
-        """Return the size limit of a connection's first requests: less before a login."""
+        """Return the size limit of a connection's first requests, which is lower before a login."""
         if listener.name in self._protection.mechanisms:
             return self._settings[listener.name].sasl_server_max_receive_size
         return self.config.socket_request_max_bytes
@@ -248,7 +251,7 @@ class KafkaServer:
         return len(self._connections) >= self._limits.in_all
 
     def _displace_silent(self, listener: Listener | None = None) -> None:
-        """Close the connection of one listener, or of all, that has been silent for longest.
+        """Close the oldest silent connection of one listener, or of all listeners.
 
         The reserved listener keeps RESERVED_PLACES.
         """
@@ -270,7 +273,7 @@ class KafkaServer:
             self._displace(silent, "all places are taken, and it has sent no request")
 
     def _displace_idlest(self) -> None:
-        """Close a connection of a listener that is not reserved, preferably without requests."""
+        """Close the idlest connection of the other listeners, preferably one without requests."""
         others = (each for each in self._connections if each.listener.name != self._reserved)
         idlest = min(
             islice(others, LOOKED_AT_MAX),
@@ -286,7 +289,7 @@ class KafkaServer:
         self.removed(connection)
 
     def heard_first(self, connection: Connection) -> None:
-        """Note the first valid request of a connection: it is silent no longer."""
+        """Note the first valid request of a connection, which is then no longer silent."""
         self._silent.pop(connection, None)
 
     def removed(self, connection: Connection) -> None:
@@ -299,7 +302,7 @@ class KafkaServer:
                 del self._per_host[connection.peer_host]
 
     def note_closed(self, connection: Connection, reason: str) -> None:
-        """Log a connection that the broker has closed."""
+        """Log that the broker has closed a connection."""
         if not self.is_stopping:
             self._log_limited("closed connections", "closed %s: %s", connection.peer_host, reason)
 
@@ -308,7 +311,8 @@ class KafkaServer:
     def _sweep(self) -> None:
         before_s, now_s = self.now_s, self.loop.time()
         self.now_s = now_s
-        stalled_for_s = max(0.0, now_s - before_s - SWEEP_INTERVAL_S)  # counts against no client
+        # The time in which the broker itself was stalled.
+        stalled_for_s = max(0.0, now_s - before_s - SWEEP_INTERVAL_S)
         budget, idle_max_s = self.budget, self.config.connections_max_idle_ms / 1000
         receive_timeout_s = self.config.request_receive_timeout_ms / 1000
         first_request_timeout_s = self.config.first_request_timeout_ms / 1000

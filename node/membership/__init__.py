@@ -1,1 +1,1 @@
-"""node/membership: this broker's registration and heartbeats, and its view of other brokers."""
+"""This broker's registration and heartbeats, and its view of other brokers."""

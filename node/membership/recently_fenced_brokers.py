@@ -1,10 +1,10 @@
-"""Recently fenced brokers: Metadata lists them a little longer.
+"""Recently fenced brokers, which Metadata lists a little longer.
 
-librdkafka closes its handle of a broker that is missing from the list. When the same answer moves
-that broker's partitions to another one, they have no leader for librdkafka until its timer of one
-second. Apache Kafka lists a dead broker for the 9 s of its session; here it is fenced after some
-50 ms, before its clients have moved. So it stays listed for LISTED_MS, while the same answer
-names the new leaders of its partitions.
+librdkafka closes its handle of a broker that is missing in the list. If the same answer moves that
+broker's partitions to another broker, they have no leader for librdkafka until its one-second timer
+fires. Apache Kafka lists a dead broker for the 9 s of its session. Here a dead broker is fenced
+after about 50 ms, before its clients have moved. So it stays listed for LISTED_MS, while the same
+answer names the new leaders of its partitions.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ LISTED_MS = 15_000
 
 
 class RecentlyFencedBrokers:
-    """The numbers of brokers that are fenced and still to be listed; `revision` counts changes."""
+    """The ids of fenced brokers that are still listed; `revision` counts changes."""
 
     def __init__(self) -> None:
         self.revision = 0
@@ -23,7 +23,7 @@ class RecentlyFencedBrokers:
         self._timers: dict[int, asyncio.TimerHandle] = {}
 
     def __contains__(self, node_id: object) -> bool:
-        """Return whether a broker is listed though it is fenced."""
+        """Return whether a broker is listed although it is fenced."""
         return node_id in self._timers
 
     def watch(self, state: ClusterState) -> None:

@@ -1,16 +1,16 @@
-"""Brokers with a link that has just closed: the controller soon decides whether they are dead.
+"""Brokers whose link has just closed, about which the controller will soon decide.
 
-When a broker is killed its clients lose their connections at once and ask the other brokers for
-the new leader. The fence takes some 50 ms more. An answer before the fence would name the dead
-leader again, and librdkafka would not ask again for a second. So such a request waits until the
-broker is fenced, or its link is back, or HOLD_MS have passed. A link that stays down while its
-broker lives delays requests only once.
+When a broker is killed its clients lose their connections immediately, and ask other brokers for
+the new leader. The controller fences the broker about 50 ms later. An answer before that would name
+the dead leader again, and librdkafka would not ask again for a second. So such a request waits
+until the broker is fenced, its link is open again, or HOLD_MS have passed. A link that stays closed
+while its broker lives delays requests only once.
 
-A client notices a death as early as we do, and its request may arrive before our link is closed
-(0.2 to 1.1 ms were measured). So where there are links, every such request waits for NEWS_MS,
-unless its connection is new: such a client cannot have lost another connection to this cluster,
-and librdkafka's first transaction begins 500 ms later when its first answers are a millisecond
-late.
+A client notices a dead broker as early as other brokers do, so its request may arrive before the
+link is closed (0.2 to 1.1 ms were measured). So every such request waits for NEWS_MS, if there are
+links. Only a request on a new connection does not wait. Its client cannot have lost another
+connection to this cluster, and librdkafka's first transaction begins 500 ms later if its first
+answers are a millisecond late.
 """
 
 import asyncio
@@ -20,21 +20,21 @@ from typing import Protocol
 
 from ...coordinator.metadata.cluster_state import ClusterState
 
-HOLD_MS = 400  # link_state.GRACE_MS and the decision of the controller, twice over
+HOLD_MS = 400  # twice the sum of link_state.GRACE_MS and the controller's decision
 NEWS_MS = 3
 NEW_CONNECTION_MS = 250
 
 
 class Links(Protocol):
     def on_link_change(self, callback: Callable[[int, bool], None]) -> None:
-        """Register a callback that gets (peer, is open)."""
+        """Register a callback with the arguments (peer, is_open)."""
         ...
 
 
 class SuspectedBrokers:
-    """The suspected brokers, and the requests that wait for them.
+    """The suspected brokers, and the requests that wait for the controller's decision.
 
-    `age_ms` is the age of the connection that a request came by.
+    `age_ms` is the age of the connection of a request.
     """
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class SuspectedBrokers:
         self._settled: asyncio.Future[None] | None = None
 
     def watch(self, links: Links, state: ClusterState) -> None:
-        """Follow the states of links, and the metadata."""
+        """Subscribe to changes of links and of the metadata."""
 
         def link_changed(node_id: int, is_open: bool) -> None:
             if is_open:
@@ -52,7 +52,7 @@ class SuspectedBrokers:
                     self._over(node_id)
                 return
             if node_id not in self._open_links:
-                return  # another attempt to connect has failed
+                return  # a failed attempt to connect
             self._open_links.remove(node_id)
             if not _is_gone(state, node_id):
                 loop = asyncio.get_running_loop()
@@ -66,11 +66,11 @@ class SuspectedBrokers:
         state.on_change(metadata_changed)
 
     def must_wait(self, age_ms: int) -> bool:
-        """Return whether a broker is suspected, or may be in a moment."""
+        """Return whether a broker is suspected, or its link may be about to close."""
         return bool(self._timers) or self._may_have_news(age_ms)
 
     async def settled(self, age_ms: int) -> None:
-        """Wait until no broker is suspected, HOLD_MS at most: more may follow without end."""
+        """Wait until no broker is suspected, or until HOLD_MS have passed."""
         if not self._timers and self._may_have_news(age_ms):
             await asyncio.sleep(NEWS_MS / 1000)
         with suppress(TimeoutError):
@@ -91,6 +91,6 @@ class SuspectedBrokers:
 
 
 def _is_gone(state: ClusterState, node_id: int) -> bool:
-    """Return whether a broker is fenced and leads no partition: new leaders may take many steps."""
+    """Return whether a broker is fenced and leads no partition any more."""
     broker = state.brokers.get(node_id)
     return broker is None or (broker.is_fenced and not state.leads_any(node_id))

@@ -1,1 +1,1 @@
-"""node/metrics: a broker's metrics for Prometheus, under Kafka's names where Kafka has them."""
+"""A broker's metrics for Prometheus, under Kafka's names if Kafka has the metric."""

@@ -1,4 +1,4 @@
-"""The figures of one broker at one moment, taken in steps from memory."""
+"""The metrics of one broker at one time, collected from memory in steps."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -18,10 +18,10 @@ from ..services import BrokerServices
 from ..traffic import Traffic
 
 METADATA_GROUP = 0
-SERVES = 3  # Kafka's BrokerState
+SERVES = 3  # a value of Kafka's BrokerState
 ITEMS_A_STEP = 40  # some 0.4 ms
-ALL_TOPICS = ""  # in place of a topic's name
-REQUEST_NAMES = {FETCH: "FetchConsumer"}  # as Kafka calls it; replicas fetch over other links
+ALL_TOPICS = ""  # stands for the sum of all topics
+REQUEST_NAMES = {FETCH: "FetchConsumer"}  # Kafka's name; replicas fetch over the peer link
 QUANTILES = {"0.50": 0.5, "0.75": 0.75, "0.95": 0.95, "0.98": 0.98, "0.99": 0.99, "0.999": 0.999}
 OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
 Series = list[tuple[tuple[str, ...], float]]
@@ -29,13 +29,13 @@ Series = list[tuple[tuple[str, ...], float]]
 
 @dataclass(slots=True)
 class Figures:
-    """Series by family, each with its labels and value."""
+    """The series of each metric family, with labels and values."""
 
     families: dict[str, Series] = field(default_factory=dict[str, Series])
     left_out: int = 0
 
     def add(self, name: str, value: float, *labels: object) -> None:
-        """Add a series to a family of the table."""
+        """Add a series to a metric family."""
         rows = self.families.get(name)
         if rows is None:
             assert name in FAMILIES, name
@@ -48,7 +48,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FigureSources:
-    """The parts of a broker that the figures are taken from."""
+    """The parts of a broker from which the metrics are collected."""
 
     services: BrokerServices
     engine: RaftEngine
@@ -63,9 +63,9 @@ class FigureSources:
 
 
 def taking(sources: FigureSources, hanging: int = 0) -> Steps[Figures]:
-    """Take all figures; a change between two steps may show in the later figures only.
+    """Collect all metrics; a change between two steps may appear in the later metrics only.
 
-    hanging: the number of transactions that no coordinator will end.
+    hanging: the number of transactions that have been open for longer than any timeout allows.
     """
     figures = Figures()
     counter = StepCounter(ITEMS_A_STEP)
@@ -121,9 +121,9 @@ def _state(*, is_leader: bool) -> str:
 
 
 def _requests(figures: Figures, sources: FigureSources) -> Iterator[int]:
-    """Take the figures of requests; yield the number of items since the last step.
+    """Collect the metrics of requests; yield the number of items since the last step.
 
-    The functions below yield the same.
+    The functions below also yield this number.
     """
     family = "kafka_network_requestmetrics_totaltimems"
     for api_key, times in sources.server.times.read():
@@ -186,7 +186,7 @@ def _partitions(figures: Figures, sources: FigureSources) -> Iterator[int]:
 
 
 def _topics(figures: Figures, sources: FigureSources) -> Iterator[int]:
-    """Take the figures of the whole cluster, on the active controller."""
+    """Collect the metrics of the whole cluster, on the active controller."""
     name = "kafka_controller_kafkacontroller_"
     figures.add(f"{name}activecontrollercount", sources.is_controller)
     if not sources.is_controller:
@@ -216,7 +216,7 @@ def _groups(figures: Figures, sources: FigureSources) -> Iterator[int]:
             yield 1
             for topic, index in shard.offsets.committed(group_id):
                 value = shard.offsets.fetch(group_id, topic, index)
-                if value is None:  # dropped since the last step
+                if value is None:  # deleted since the last step
                     continue
                 labels = group_id, topic, index
                 figures.add("oncelog_group_committed_offset", value.offset, *labels)
@@ -252,7 +252,7 @@ def _transactions(figures: Figures, sources: FigureSources) -> Iterator[int]:
 
 
 def traffic_in_short(traffic: Traffic, requests: AnswerTimes) -> dict[str, float]:
-    """Return the sums of all topics, and the milliseconds that Produce and Fetch take."""
+    """Return the sums of all topics, and the time of Produce and Fetch requests in milliseconds."""
     total = traffic.total
     found: dict[str, float] = {
         "messages_in": total.messages_in,

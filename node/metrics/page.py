@@ -1,9 +1,9 @@
-"""The OpenMetrics text of the figures, by prometheus_client, in steps of the event loop.
+"""The OpenMetrics text of the metrics, built with prometheus_client in steps of the event loop.
 
-The text of 3,000 partitions takes 0.15 s. A thread would hold the interpreter for all of it, also
-while it waits for a processor, and the loop would wait with it.
+The text of 3,000 partitions takes 0.15 s. A thread would hold the interpreter lock for all of this
+time, also while it waits for a processor, and would block the event loop.
 
-It is the only file of a broker that needs the extra `metrics`.
+Only this file of a broker needs the extra `metrics`.
 """
 
 from collections.abc import Iterable, Sequence

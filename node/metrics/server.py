@@ -1,8 +1,8 @@
 """The metrics page of one broker, on loopback: `GET /metrics`.
 
-A connection is for one request; its bytes, its time and the number of connections are bounded, so
-scrapers cannot hold the broker. One page is made at a time, in steps of the event loop. Scrapers
-that ask meanwhile, or shortly after, share the page.
+A connection serves one request. Its bytes, its duration and the number of connections are limited,
+so that scrapers cannot block the broker. One page is built at a time, in steps on the event loop.
+Scrapers that connect meanwhile, or shortly after, share the page.
 """
 
 import asyncio
@@ -17,13 +17,16 @@ from .figures import Figures
 HOST, PATH = "127.0.0.1", "/metrics"
 HEAD_BYTES_MAX = 8 * 1024
 CONNECTIONS_MAX = 8
-EXCHANGE_S = 10.0  # from the connection to the last byte of the answer
-SHARED_S = 0.5  # for so long a page serves others
+EXCHANGE_S = 10.0  # the limit from the connection to the last byte of the answer
+SHARED_S = 0.5  # how long a page is shared with other scrapers
 SENT_AT_ONCE = 64 * 1024
 
 
 class MetricsPage:
-    """The server of the page. taking: returns the steps that take the figures."""
+    """The server of the metrics page.
+
+    taking: returns the steps that collect the metrics.
+    """
 
     def __init__(
         self, port: int, taking: Callable[[], Steps[Figures]], work: WorkLine, executor: Executor
@@ -38,7 +41,7 @@ class MetricsPage:
         self._made_s = float("-inf")
 
     async def start(self) -> None:
-        """Listen; raise OSError where the port is taken, ValueError without the extra."""
+        """Listen; raise OSError if the port is in use, ValueError without the extra `metrics`."""
         loop = asyncio.get_running_loop()
         self._page_of, self._type = await loop.run_in_executor(self._executor, _renderer)
         self._server = await asyncio.start_server(
@@ -80,7 +83,7 @@ class MetricsPage:
             writer.transport.abort()
 
     async def _answer(self, lines: list[str]) -> bytes:
-        """Answer a request for the page's own address; another Host header is refused."""
+        """Answer a request for this page; refuse a request with another Host header."""
         hosts = {line[5:].strip().lower() for line in lines if line.lower().startswith("host:")}
         if not hosts or not hosts <= {f"{HOST}:{self.port}", f"localhost:{self.port}"}:
             return _plain("403 Forbidden")
@@ -89,7 +92,7 @@ class MetricsPage:
             return _plain("404 Not Found")
         try:
             page = await self._shared_page()
-        except Exception as error:  # a defect of the page is none of the broker
+        except Exception as error:  # an error of the page must not affect the broker
             return _plain("500 Internal Server Error", repr(error))
         return _head("200 OK", self._type, len(page)) + page
 

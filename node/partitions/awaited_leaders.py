@@ -1,9 +1,9 @@
-"""Requests that wait until this broker leads a partition that the metadata says it leads.
+"""Requests that wait until this broker leads a partition, as the metadata says.
 
-The metadata names a leader the moment it is decided. The broker opens a log before it serves it (a
-new topic, more partitions, a move), and applies many elections one after the other. A request that
-comes in between waits here, and is then answered by the new state. A log that cannot be opened, a
-deleted topic and another leader end the wait at once.
+The metadata names a leader immediately after the decision. The broker must first open the log (of a
+new topic, a new partition, or a moved partition), and applies many elections one after the other. A
+request that arrives in between waits here, and is then answered from the new state. A log that
+cannot be opened, a deleted topic, or another leader ends the wait immediately.
 """
 
 import asyncio
@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 
 from ...wire.identifiers import TopicPartition
 
-# A log is opened within milliseconds. Clients wait longer than a second for any answer; if the disk
-# takes that long they get a retriable error.
+# A log is opened within milliseconds, and clients wait longer than a second for any answer. If the
+# disk takes longer, clients get a retriable error.
 WAIT_MS_MAX = 1_000
 
 
@@ -21,7 +21,10 @@ def _nothing_is(topic: str, index: int) -> bool:
 
 
 class AwaitedLeaders:
-    """The waits of one broker, by partition. `is_awaited` is a method of `PartitionRoles`."""
+    """The waits of one broker, by partition.
+
+    is_awaited: a method of `PartitionRoles`.
+    """
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self.is_awaited: Callable[[str, int], bool] = _nothing_is
@@ -29,13 +32,14 @@ class AwaitedLeaders:
         self._waits: dict[str, dict[int, asyncio.Future[None]]] = {}
 
     def deadline_ms(self, timeout_ms: int = WAIT_MS_MAX) -> int:
-        """Return the deadline of a wait that begins now; the request's own timeout is a bound."""
+        """Return the deadline of a wait that begins now, at most the timeout of the request."""
         return self._now_ms() + max(0, min(timeout_ms, WAIT_MS_MAX))
 
     async def wait(self, partitions: Iterable[TopicPartition], deadline_ms: int) -> None:
-        """Return when none of these partitions is awaited any more, or at the deadline.
+        """Wait until none of these partitions is awaited, or until the deadline.
 
-        The caller must look everything up again: the leader, its epoch and the topic may change.
+        The caller must then repeat its lookups, since the leader, its epoch and the topic may have
+        changed.
         """
         for topic, index in partitions:
             while self.is_awaited(topic, index):
@@ -50,7 +54,7 @@ class AwaitedLeaders:
                     return
 
     def settled(self, topic: str, index: int) -> None:
-        """Wake the requests that wait for a partition, unless it is still awaited."""
+        """Wake the requests that wait for a partition, unless the partition is still awaited."""
         of_topic = self._waits.get(topic)
         if of_topic and index in of_topic and not self.is_awaited(topic, index):
             of_topic.pop(index).set_result(None)
@@ -63,7 +67,7 @@ class AwaitedLeaders:
             wait.set_result(None)
 
     def close(self) -> None:
-        """Wake all requests, and let none wait from now on."""
+        """Wake all requests, and accept no further waits."""
         self.is_awaited = _nothing_is
         for topic in list(self._waits):
             self.topic_deleted(topic)

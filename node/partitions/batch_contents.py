@@ -1,10 +1,9 @@
 """The records of one batch, decompressed on the event loop or in a thread.
 
-A few kilobytes can decompress to megabytes, which is not known before. So a small batch is
-decompressed on the loop, up to a small bound. A larger one, or one that exceeds the bound, goes to
-a thread: decompression does not hold the interpreter's lock. A caller that reads such contents, in
-slices, holds a place (`BrokerServices.unfolded`) while they are in memory, which bounds their
-number.
+A few kilobytes may decompress to megabytes, which is not known in advance. So a small batch is
+decompressed on the loop, up to a small limit. A larger batch, or one that exceeds the limit, is
+decompressed in a thread, without the interpreter lock. A caller that reads such records in slices
+holds a place (`BrokerServices.unfolded`) while they are in memory, which limits their number.
 """
 
 import asyncio
@@ -13,13 +12,13 @@ from ...wire.compression import NONE, DecompressedTooLarge, decompress
 from ...wire.record_batch import HEADER_BYTES, BatchHeader
 from ...wire.records import DECOMPRESSED_BYTES_MAX
 
-AT_ONCE_BYTES_MAX = 64 * 1024  # of a batch
+AT_ONCE_BYTES_MAX = 64 * 1024  # the compressed size of a batch
 UNFOLDED_AT_ONCE_BYTES_MAX = 32 * 1024
-PLACES = 2  # of DECOMPRESSED_BYTES_MAX each
+PLACES = 2  # each with at most DECOMPRESSED_BYTES_MAX
 
 
 def contents_at_once(batch: memoryview, header: BatchHeader) -> bytes | None:
-    """Return the decompressed records of one whole batch; None when that takes too long.
+    """Return the decompressed records of a batch, or None if this would take too long.
 
     Raises InvalidRecord.
     """
@@ -35,7 +34,7 @@ def contents_at_once(batch: memoryview, header: BatchHeader) -> bytes | None:
 
 
 async def contents(batch: memoryview, header: BatchHeader) -> bytes:
-    """Return the decompressed records of any batch; raise InvalidRecord."""
+    """Return the decompressed records of any batch, in a thread if needed; raise InvalidRecord."""
     at_once = contents_at_once(batch, header)
     if at_once is not None:
         return at_once

@@ -1,11 +1,13 @@
-"""The writer of one checkpoint file of the data directory, with the offsets that are on the disk.
+"""The writer of one checkpoint file, with an offset of each log in the data directory.
 
-The checkpoints may lag behind, but two operations must wait for an offset on the disk:
+A checkpoint may lag behind its logs, but two operations require an offset on the disk:
 
-  a truncation     below it: new records there would count as synced, committed, cleaned or deleted
-  a compaction     above the recovery point: its gap would count as a hole, made by a power cut
+  a truncation     the checkpoint must be at or below the new end, since new records above it
+                   would otherwise count as synced, committed, cleaned or deleted
+  a compaction     the recovery point must be at or above the compacted segments, since their
+                   gaps would otherwise count as damage by a power failure
 
-Both wait here. One write serves all that wait.
+Both wait here, and share one write.
 """
 
 import asyncio
@@ -18,7 +20,7 @@ from ...wire.identifiers import TopicPartition
 
 
 class CheckpointWriter:
-    """The only writer of the checkpoint `name` while the broker runs."""
+    """The only writer of the checkpoint file `name` while the broker runs."""
 
     def __init__(
         self, directory: LogDirectory, name: str, executor: Executor, work: SlicedWork
@@ -35,19 +37,22 @@ class CheckpointWriter:
         self._limits: dict[TopicPartition, int] = {}
 
     async def write_now_and_then(self) -> None:
-        """Write without bounds, periodically; raise KafkaStorageError."""
+        """Write the checkpoint without upper bounds; called periodically.
+
+        Raises KafkaStorageError.
+        """
         self._limits.clear()
         await self.write()
 
     async def write(self) -> None:
-        """Return when the current offsets, or newer ones, are on the disk.
+        """Wait until the current offsets, or newer ones, are on the disk.
 
-        Raises KafkaStorageError: then the offsets on the disk are unknown.
+        Raises KafkaStorageError, after which the offsets on the disk are unknown.
         """
         wanted = self._begun + 1
         async with self._lock:
             if self._done >= wanted:
-                return  # by a write that began after we had asked
+                return  # written by a later write that this call has waited for
             self._begun += 1
             number, collecting = self._begun, self._directory.collect_offsets(self._name)
             offsets = await self._work.run(self._name, collecting)
@@ -76,17 +81,17 @@ class CheckpointWriter:
         )
 
     async def lower(self, key: TopicPartition, offset: int) -> None:
-        """Write an offset of a log of `offset` at most; check `is_at_most` afterwards."""
+        """Write the checkpoint with at most `offset` for a log; check `is_at_most` afterwards."""
         self._limits[key] = min(offset, self._limits.get(key, offset))
         await self.write()
 
     async def reach(self, key: TopicPartition, offset: int) -> bool:
-        """Write an offset of a log of at least `offset`; return False if the log is behind it."""
+        """Write the checkpoint with at least `offset` for a log; return False if that fails."""
         if self._on_disk(key) < offset:
             await self.write()
         return self._on_disk(key) >= offset
 
     def _on_disk(self, key: TopicPartition) -> int:
-        """Return the offset of a log on the disk; -1 when it is unknown."""
+        """Return the offset of a log in the file on the disk, or -1 if it is unknown."""
         offsets = self._directory.offsets.on_disk[self._name]
         return -1 if offsets is None else offsets.get(key, 0)

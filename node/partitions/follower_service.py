@@ -1,8 +1,8 @@
-"""The service of followers by a leader: the shell around `replication.replica_server`.
+"""The leader's answers to its followers, a shell around `replication.replica_server`.
 
-A follower's poll reports positions; these may raise high watermarks and complete clients' requests.
-Then, and whenever logs have grown, the polls that have news are answered. One timer waits for the
-poll that expires next.
+A follower's poll reports its positions, which may raise high watermarks and complete requests of
+clients. After each poll, and whenever logs have grown, the polls that have news are answered. One
+timer waits for the next poll to expire.
 """
 
 from collections.abc import Iterable
@@ -98,7 +98,7 @@ class FollowerService(Followers):
             self._timer.set(deadline_ms)
 
     def _release(self) -> None:
-        """Release the throttled partitions; those still above the rate are held again."""
+        """Release the throttled partitions; those above the rate will be held again."""
         for key in self._throttle.released():
             self._server.appended(key)
         self._respond(self._clock.monotonic_ms())

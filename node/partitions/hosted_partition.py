@@ -1,10 +1,10 @@
-"""One replica that this broker hosts: its log and its role.
+"""One replica that this broker hosts, with its log and its role.
 
 A replica leads (a `PartitionLeader` keeps the state of its followers), follows (a
 `PartitionFollower` checks the leader's answers), or waits without a leader. The role changes only
 with the replicated metadata, one leader epoch at a time. This file applies a change of role to the
-log: a new leader opens its epoch at its log end, so that the first batch of an epoch and the
-epoch's start offset can never disagree.
+log. A new leader opens its epoch at its log end, so that the first batch of an epoch and the
+epoch's start offset always agree.
 """
 
 from collections.abc import Callable
@@ -36,11 +36,11 @@ PartitionCallback = Callable[["HostedPartition"], None]
 
 @dataclass(slots=True, eq=False)
 class HostedPartition:
-    """A replica on this broker; also the key under which requests wait for it.
+    """A replica on this broker; requests that wait for the replica use it as a key.
 
-    observer: called when the high watermark has risen, and when we lead no longer (by the group
-    coordinator, for its partitions). transactional_ids: those of transactions that were opened
-    here under this leadership, by producer id. traffic: the counts of its topic.
+    observer: called when the high watermark has risen, and when the leadership has ended; set by
+    the group coordinator for its partitions. transactional_ids: by producer id, for the
+    transactions opened under this leadership. traffic: the metrics of the topic.
     """
 
     topic: str
@@ -48,16 +48,17 @@ class HostedPartition:
     topic_id: bytes
     log: PartitionLog
     key: tuple[bytes, int] = field(init=False)
-    flushed_key: tuple[bytes, int, str] = field(init=False)  # the key of acks=1 waiting for a flush
+    # The key of acks=1 requests that wait for a flush.
+    flushed_key: tuple[bytes, int, str] = field(init=False)
     leader: PartitionLeader | None = None
     follower: PartitionFollower | None = None
     leader_id: int = -1
     leader_epoch: int = -1
     partition_epoch: int = -1
     replicas: tuple[int, ...] = ()
-    # The batches that consumers cannot read yet: the next offset and the size of each.
+    # The next offset and the size of each batch that consumers cannot read yet.
     unseen: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
-    is_changed: bool = False  # on the list of partitions to tell followers about
+    is_changed: bool = False  # True while on the list of partitions with news for followers
     observer: PartitionCallback | None = None
     traffic: TopicTraffic = field(default_factory=TopicTraffic)
     transactional_ids: dict[int, str] = field(default_factory=dict[int, str])
@@ -82,9 +83,10 @@ class HostedPartition:
         now_ms: int,
         lag_time_max_ms: int,
     ) -> None:
-        """Begin to lead; now_ms is monotonic. Raises KafkaStorageError.
+        """Start to lead the partition; raise KafkaStorageError.
 
-        Do not call it before a truncation of the log is synced (`log.flushing.is_cut_unsynced`).
+        now_ms is monotonic. It must not be called before a truncation of the log is synced
+        (`log.flushing.is_cut_unsynced`).
         """
         self.log.assign_leader_epoch(record.leader_epoch)
         self.leader = PartitionLeader(
@@ -103,28 +105,28 @@ class HostedPartition:
             own_end_offset=self.log.flushing.own_end_offset,
         )
         self.follower = None
-        # Batches of earlier leaders above the high watermark have not been counted.
+        # Batches of earlier leaders above the high watermark were not counted.
         end_offset = self.log.log_end_offset
         is_committed = self.log.high_watermark == end_offset
         self.unseen = [] if is_committed else [(end_offset, BYTES_UNKNOWN)]
         self._adopt(record)
 
     def follow(self, record: PartitionRegistration) -> None:
-        """Begin to follow the leader of this epoch."""
+        """Start to follow the leader of this epoch."""
         self.leader = None
         self.follower = PartitionFollower(record.leader, record.leader_epoch)
         self._adopt(record)
         self._check_epoch()
 
     def _check_epoch(self) -> None:
-        """Report damage if a batch has a later leader epoch, which no checksum covers."""
+        """Report damage if a batch has a later leader epoch, which no checksum protects."""
         damage, latest_epoch = self.log.damage, self.log.latest_epoch
         if latest_epoch is not None and latest_epoch > self.leader_epoch and not damage.words:
             damage.is_in_batches = True
             damage.found(CorruptMessage(f"a batch has the leader epoch {latest_epoch}"))
 
     def wait_for_a_leader(self, record: PartitionRegistration) -> None:
-        """Neither lead nor follow: there is no leader, or our own storage failed."""
+        """Stop leading and following, without a leader or after a storage failure."""
         self.leader = self.follower = None
         self._adopt(record)
 
@@ -139,7 +141,7 @@ class HostedPartition:
     # -- for clients
 
     def leading(self, current_leader_epoch: int = ANY_EPOCH) -> PartitionLeader:
-        """Return our leadership; raise an error if the client has another epoch (KIP-320)."""
+        """Return this replica's leadership; raise an error for another leader epoch (KIP-320)."""
         if self.log.is_failed:
             raise KafkaStorageError(f"the log of {self} failed on this broker's disk")
         if current_leader_epoch != ANY_EPOCH:
@@ -152,17 +154,18 @@ class HostedPartition:
         return self.leader
 
     def note_unseen(self, size_bytes: int) -> None:
-        """Note the size of the last batch of our log, above the high watermark."""
+        """Record the size of the last batch of the log, which is above the high watermark."""
         unseen, end_offset = self.unseen, self.log.log_end_offset
-        if len(unseen) >= UNSEEN_ENTRIES_MAX:  # the high watermark does not move: join batches
+        # Merge batches, since the high watermark does not rise.
+        if len(unseen) >= UNSEEN_ENTRIES_MAX:
             size_bytes += unseen.pop()[1]
         unseen.append((end_offset, size_bytes))
 
     def take_seen(self, high_watermark: int) -> int:
         """Return the bytes that the high watermark has just passed, each batch counted once.
 
-        BYTES_UNKNOWN where it stopped within batches that were not counted one by one: waiting
-        fetches then read the log, rather than wait on.
+        Returns BYTES_UNKNOWN if the high watermark is within batches that were not counted
+        separately. Waiting fetches then read the log instead of waiting.
         """
         unseen = self.unseen
         count = seen_bytes = 0
@@ -177,15 +180,15 @@ class HostedPartition:
         return seen_bytes if last_end_offset == high_watermark else BYTES_UNKNOWN
 
     def readable_end(self, is_read_committed: bool) -> int:
-        """Return the end of a consumer's read, exclusive."""
+        """Return the end offset of a consumer's read, exclusive."""
         return self.log.last_stable_offset if is_read_committed else self.log.high_watermark
 
     def stable_end(self) -> int:
-        """Return the end of a read of committed data, exclusive."""
+        """Return the end offset of a read_committed read, exclusive."""
         return self.log.last_stable_offset
 
     def latest_offset(self, is_read_committed: bool, current_leader_epoch: int) -> int:
-        """Return the "latest" of ListOffsets; raise an error while it is unknown (KIP-207)."""
+        """Return the latest offset for ListOffsets; raise an error if it is unknown (KIP-207)."""
         leader = self.leading(current_leader_epoch)
         if self.log.high_watermark < leader.epoch_start_offset:
             raise OffsetNotAvailable

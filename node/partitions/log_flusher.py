@@ -1,9 +1,9 @@
 """The flushes of logs to the disk, off the event loop, with callbacks.
 
 A requested flush begins at the end of the turn, so that all batches of a turn share it. Requests
-during a flush share the next one of that log. So the number of syncs follows the speed of the disk,
-not the number of batches (group commit). Jobs are created and their results applied here, on the
-loop; the executor only waits for the disk, and its threads bound the number of concurrent syncs.
+during a flush share the next flush of that log. So the number of syncs depends on the speed of the
+disk, not on the number of batches (group commit). Jobs are created and their results applied on the
+event loop. The executor only waits for the disk, and its number of threads limits concurrent syncs.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ Synced = Callable[[], object]
 
 
 class LogFlusher:
-    """The flushes of one broker's logs. Without an executor it uses the loop's own one."""
+    """The flushes of one broker's logs; without an executor the loop's default executor is used."""
 
     def __init__(self, *, flushed: PartitionCallback, failed: PartitionCallback) -> None:
         self.executor: Executor | None = None
@@ -33,11 +33,11 @@ class LogFlusher:
         self._next: dict[HostedPartition, list[Synced]] = {}
 
     def start(self, executor: Callable[[int, str], Executor]) -> None:
-        """Use own threads: `executor` creates them from their number and name."""
+        """Create the threads of the flusher; `executor` gets their number and name."""
         self.executor = executor(FLUSHES_AT_ONCE, "flushes")
 
     def stop(self) -> None:
-        """End the threads after the running syncs; closing the logs syncs the rest."""
+        """Stop the threads after the running syncs; closing the logs syncs all later records."""
         self._is_stopped = True
         if self.executor is not None:
             self.executor.shutdown()
@@ -45,7 +45,8 @@ class LogFlusher:
     def flush(self, partition: HostedPartition, synced: Synced | None = None) -> None:
         """Flush the records that are in the log at the end of this turn.
 
-        `synced` is called after the sync; never if it fails: then the log has failed.
+        `synced` is called after the sync. If the sync fails the log has failed, and `synced` is not
+        called.
         """
         waiting = self._next.get(partition)
         if waiting is None:
@@ -64,7 +65,7 @@ class LogFlusher:
         except KafkaStorageError:
             if partition.log.is_failed:
                 self._failed(partition)
-            else:  # too many open files
+            else:  # the process has too many open files
                 self._next[partition] = waiting
                 self._loop.call_later(RETRY_S, self._begin, partition)
             return
@@ -97,10 +98,10 @@ class LogFlusher:
             for call in (*waiting, partial(self._flushed, partition)):
                 try:
                     call()
-                except Exception as error:  # the others wait for the same sync
+                except Exception as error:  # the other logs wait for the same sync
                     message = f"{partition!r}: {call} failed after a flush"
                     self._loop.call_exception_handler({"message": message, "exception": error})
-        finally:  # flushes that were requested until here share the next one
+        finally:  # all flushes requested until now share the next sync
             self._running.discard(partition)
             if partition in self._next:
                 self._begin(partition)

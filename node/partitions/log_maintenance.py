@@ -1,8 +1,8 @@
-"""The maintenance of a broker's logs: syncing, checkpoints, retention, removal.
+"""The maintenance of a broker's logs, with syncs, checkpoints, retention, and removal.
 
-Work that waits for a disk runs in the executor, one job at a time; decisions are taken on the
-event loop. Without it a broker loses no acknowledged record: syncing shortens the recovery, and
-limits the loss by a power cut.
+Work that waits for a disk runs in an executor, one job at a time; decisions are made on the event
+loop. No acknowledged record depends on this maintenance. Syncs shorten the recovery after a crash,
+and limit the loss by a power failure.
 """
 
 import asyncio
@@ -32,8 +32,8 @@ from .storage_failures import DiskTrouble
 
 logger = logging.getLogger(__name__)
 WRITE_BACK_CHECK_MS = 100
-WRITE_BACK_BYTES = 8 << 20  # of one log
-DIRTY_BYTES_MAX = 128 << 20  # of all: half a second of an ordinary disk
+WRITE_BACK_BYTES = 8 << 20  # the limit for one log
+DIRTY_BYTES_MAX = 128 << 20  # the limit for all logs, half a second of an ordinary disk
 FLUSH_CHECK_MS = 1000
 PURGE_MS = 5000
 REPEAT_ERROR_MS = 60_000
@@ -41,7 +41,7 @@ LOGS_A_STEP = 64  # some 0.3 ms
 
 
 class LogMaintenance:
-    """The background work of one data directory."""
+    """The background maintenance of one data directory."""
 
     def __init__(
         self,
@@ -55,10 +55,10 @@ class LogMaintenance:
         self._directory = directory
         self._config = config
         self._executor = executor
-        self._directory_executor = directory_executor  # of opening and removing logs
+        self._directory_executor = directory_executor  # opens and removes logs
         self._loop = asyncio.get_running_loop()
-        self._timed: set[HostedPartition] = set()  # written, and flush.ms is set
-        # The bytes by log that the kernel has not been asked to write out, and their sum.
+        self._timed: set[HostedPartition] = set()  # logs with unflushed records and a flush.ms
+        # By log, the bytes that the kernel was not asked to write yet, and their sum.
         self._dirty: dict[HostedPartition, int] = {}
         self._dirty_bytes = 0
         self._limited_log = LimitedLog(logger)
@@ -68,7 +68,7 @@ class LogMaintenance:
             return CheckpointWriter(directory, name, directory_executor, replicas.work)
 
         self.recovery_points = writer(RECOVERY_POINTS)
-        self.cleaned_offsets = writer(CLEANED_OFFSETS)  # written behind each cleaning
+        self.cleaned_offsets = writer(CLEANED_OFFSETS)  # written after each compaction
         high_watermarks = writer(HIGH_WATERMARKS)
         log_starts = writer(LOG_START_OFFSETS)
         replicas.checkpoints = (
@@ -103,12 +103,12 @@ class LogMaintenance:
         ]
 
     async def stop(self) -> None:
-        """End the background work after a running sync."""
+        """Stop the background work after a running sync."""
         await self._replicas.disk.stop()
         await end_tasks(*self._tasks)
 
     async def _every(self, interval_ms: int, work: Callable[[], Awaitable[None]]) -> None:
-        """Do the work periodically; failures are logged now and then, and tried again."""
+        """Run the work periodically; log failures at most once a minute, and retry."""
         silent_until_ms = 0
         while True:
             await asyncio.sleep(until_tenth_s(self._loop.time(), interval_ms / 1000))
@@ -122,9 +122,9 @@ class LogMaintenance:
                     logger.error("maintenance failed, and is tried again: %s", error)
 
     async def _look_at_written(self) -> None:
-        """Flush the logs that are due, and write back before the kernel throttles dirty pages.
+        """Flush logs that need it, and write back data before the kernel throttles dirty pages.
 
-        It checks only the logs that were appended to since the last time.
+        Only the logs that were appended to since the last run are checked.
         """
         if not self._replicas.written:
             return
@@ -142,13 +142,14 @@ class LogMaintenance:
                     await self._replicas.work.run("producer snapshot", log.local.snapshotting())
         for partition in [p for p in written if self._dirty.get(p, 0) >= WRITE_BACK_BYTES]:
             await self._write_back(partition)
-        while self._dirty_bytes > DIRTY_BYTES_MAX:  # of many logs with little each: oldest first
+        # Many logs with few dirty bytes each, written back from the oldest.
+        while self._dirty_bytes > DIRTY_BYTES_MAX:
             await self._write_back(next(iter(self._dirty)))
 
     def _noting(self, written: Iterable[HostedPartition]) -> Steps[list[HostedPartition]]:
-        """Flush due logs and count dirty bytes; return the logs that lack an index or snapshot.
+        """Start flushes and count dirty bytes; return the logs that lack an index or a snapshot.
 
-        Logs that are written meanwhile come with the next ones.
+        Logs that are written during these steps are handled in the next run.
         """
         found: list[HostedPartition] = []
         now_ms = self._replicas.clock.wall_ms()
@@ -172,9 +173,9 @@ class LogMaintenance:
 
     @contextmanager
     def _one(self, partition: HostedPartition) -> Generator[None, None, None]:
-        """Catch the errors of one log's work, so that the other logs have their turn.
+        """Catch the errors of one log's work, so that the other logs are still handled.
 
-        A failed log is reported; for another one the work is tried again when it is due again.
+        A failed log is reported. For other errors the work is retried in a later run.
         """
         try:
             yield
@@ -189,7 +190,7 @@ class LogMaintenance:
             self._replicas.fail(partition)
 
     async def _mend(self, partition: HostedPartition) -> None:
-        """Rebuild an index that a reader found damaged; after an error the next read tries it."""
+        """Rebuild a damaged index; after an error the next read reports the damage again."""
         log, segment = partition.log, partition.log.aborted_transactions.damaged
         assert segment is not None
         path = segment.transaction_index.path
@@ -208,7 +209,7 @@ class LogMaintenance:
                 await self._loop.run_in_executor(self._executor, job)
 
     async def _flush_due(self) -> None:
-        """Flush the logs after their flush.ms."""
+        """Flush the logs with an expired flush.ms."""
         now_ms = self._replicas.clock.wall_ms()
         for partition in list(self._timed):
             log = partition.log
@@ -219,7 +220,7 @@ class LogMaintenance:
                 self._timed.discard(partition)
 
     async def apply_retention(self) -> None:
-        """Apply the retention of all logs once."""
+        """Apply the retention settings of all logs once."""
         for partition in self._replicas:
             log = partition.log
             if log.is_failed:
@@ -234,5 +235,5 @@ class LogMaintenance:
         directory, now_ms = self._directory, self._replicas.clock.wall_ms()
         try:
             await self._loop.run_in_executor(self._directory_executor, directory.retry_renames)
-        finally:  # free the space of segments that were renamed before
+        finally:  # free the space of segments that were renamed earlier
             await self._loop.run_in_executor(self._executor, directory.purge_deleted, now_ms)

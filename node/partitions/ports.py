@@ -1,6 +1,6 @@
-"""The ports of the replicas for their events.
+"""The interfaces through which replicas report their events to other parts of the broker.
 
-Until the broker has registered they do nothing; then each is replaced by its subclass.
+The methods do nothing until the broker has registered and replaces the instances by subclasses.
 """
 
 from collections.abc import Iterable
@@ -9,45 +9,48 @@ from .hosted_partition import HostedPartition
 
 
 class Followers:
-    """The port of `follower_service.FollowerService`, which answers polls of other brokers."""
+    """The interface of FollowerService, which answers the fetches of followers."""
 
     def appended(self, partitions: Iterable[HostedPartition]) -> None:
-        """React to appends to logs that we lead, once per turn of the event loop."""
+        """Handle appends to led logs, once per turn of the event loop."""
 
     def offsets_moved(self, partition: HostedPartition) -> None:
-        """React to a higher high watermark or log start offset of a partition that we lead."""
+        """Handle a higher high watermark or log start offset of a led partition."""
 
     def role_changed(self, partition: HostedPartition) -> None:
-        """React to the begin or the end of a leadership."""
+        """Handle the start or the end of a leadership."""
 
 
 class InSyncReplicas:
-    """The port of `isr_proposer.IsrProposer`, which proposes ISR changes."""
+    """The interface of IsrProposer, which proposes ISR changes."""
 
     def isr_may_change(self, partition: HostedPartition) -> None:
-        """Check this partition soon."""
+        """Check the ISR of this partition soon."""
 
     def look_at_unsettled(self) -> None:
-        """Check the unsettled partitions: a broker came or went."""
+        """Check all unsettled partitions, because a broker was registered or fenced."""
 
 
 class FailedLogs:
-    """The port of `storage_failures.StorageFailures`, which reports to the controller."""
+    """The interface of StorageFailures, which reports failed logs to the controller."""
 
     def report(self, topic_id: bytes, index: int) -> None:
-        """Report a log that failed or could not be opened: another replica must lead."""
+        """Report a log that failed or could not be opened, so that another replica leads."""
 
     def withdraw(self, topic_id: bytes, index: int) -> None:
-        """Withdraw a report: the log could be opened, and a late report would stop it."""
+        """Withdraw the report of a log that could be opened, which the report would stop."""
 
 
 class DiskReport:
-    """The port of `storage_failures.DiskTrouble`, which logs. words: the current refusal."""
+    """The interface of DiskTrouble, which logs the write errors of the disk.
+
+    words: the text of the current error, or "".
+    """
 
     words = ""
 
     def note(self, error: BaseException, *, is_log_lost: bool = False) -> None:
-        """Note a refused write, by the disk if `error` or its cause is an OSError."""
+        """Note a write error of the disk, if `error` or its cause is an OSError."""
 
     async def stop(self) -> None:
-        """Stop checking for the end of the refusals."""
+        """Stop checking whether the disk accepts writes again."""

@@ -1,13 +1,13 @@
-"""Batches that were refused for now, and those sent behind them on the same connection.
+"""Batches that were refused with a retriable error, and batches behind them on their connection.
 
-A producer sends several batches without waiting. The first may be refused with a retriable error
-(too few replicas in sync, no leader yet). If the cause ends before the second is handled, that one
-begins behind a gap. Apache Kafka answers OUT_OF_ORDER_SEQUENCE_NUMBER, or appends the second if it
-does not know the producer, so that the first can never be appended. After such a gap
-librdkafka (2.16, "skipped sequence numbers") takes a new producer epoch for all partitions, and
-batches that it sent to a broker that died without an answer are appended twice. A batch behind a
-refused one is therefore refused with the same error, until the first is sent again: then all are
-sent again, in order.
+A producer sends several batches without waiting for answers. The first may be refused with a
+retriable error, such as too few replicas in sync, or no leader yet. If the cause ends before the
+second batch is handled, that batch follows a gap. Apache Kafka answers
+OUT_OF_ORDER_SEQUENCE_NUMBER. If it does not know the producer it appends the second batch, after
+which the first can never be appended. After such a gap librdkafka (2.16, "skipped sequence
+numbers") uses a new producer epoch for all partitions. It then sends batches twice that a dead
+broker had appended but not answered. So a batch behind a refused one is refused with the same
+error, until the first batch is sent again. The client then sends all of them again, in order.
 """
 
 from typing import NamedTuple
@@ -18,9 +18,9 @@ from ...storage.producers.state import ProducerStateTable
 from ...wire.errors import ErrorCode, KafkaError, error_for
 from ...wire.record_batch import BatchHeader
 
-HELD_MS = 30_000  # longer than batches in flight need; then a client may skip the refused one
-BATCHES_MAX = 10_000  # of all connections: some 5 MB; the oldest is dropped
-# The connection, the topic as in the request, the partition, the producer id.
+HELD_MS = 30_000  # longer than batches are in flight; later a client may skip the refused batch
+BATCHES_MAX = 10_000  # the limit for all connections, about 5 MB; the oldest is dropped
+# The connection, the topic as in the request, the partition, and the producer id.
 _Key = tuple[int, str | bytes | None, int, int]
 
 
@@ -35,7 +35,7 @@ class RefusedBatches:
     """The first refused batch of each connection, producer and partition."""
 
     def __init__(self) -> None:
-        self._refused: dict[_Key, _Refused] = {}  # the newest is the last one
+        self._refused: dict[_Key, _Refused] = {}  # in the order of insertion
 
     def __len__(self) -> int:
         return len(self._refused)
@@ -49,11 +49,14 @@ class RefusedBatches:
         error: KafkaError,
         now_ms: int,
     ) -> None:
-        """Note a batch that was refused with a retriable error; topic: as in the request."""
+        """Remember a batch that was refused with a retriable error.
+
+        topic: the name or id in the request.
+        """
         if error.code == ErrorCode.CORRUPT_MESSAGE or batch is None or batch.producer_id < 0:
             return
         if topic is None or len(topic) > NAME_CHARS_MAX:
-            return  # no topic can be called so
+            return  # the topic name is invalid
         self._expire(now_ms)
         key = connection_id, topic, index, batch.producer_id
         before = self._refused.get(key)
@@ -75,7 +78,7 @@ class RefusedBatches:
         producers: ProducerStateTable,
         now_ms: int,
     ) -> None:
-        """Raise the error of the refused batch that this one was sent behind."""
+        """Raise the error of a refused batch that was sent before this batch."""
         self._expire(now_ms)
         key = connection_id, topic, index, batch.producer_id
         refused = self._refused.get(key)
@@ -99,7 +102,7 @@ class RefusedBatches:
 
 
 def _is_missing(refused: _Refused, batch: BatchHeader, producers: ProducerStateTable) -> bool:
-    """Return whether the log lacks the refused batch before this one."""
+    """Return whether the log still lacks the refused batch, which was sent before this batch."""
     if not _is_behind(refused, batch):
         return False
     entry = producers.entry(batch.producer_id)

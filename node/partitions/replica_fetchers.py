@@ -11,7 +11,7 @@ from .replication_throttle import ReplicationThrottle
 
 
 class ReplicaFetchers:
-    """The replica fetchers of one broker, by leader."""
+    """The replica fetchers of one broker, by leading broker."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class ReplicaFetchers:
         fetcher.follow(partition)
 
     def stop_following(self, partition: HostedPartition) -> None:
-        """Stop fetching a partition, if it was followed."""
+        """Stop fetching a partition if this broker follows it."""
         fetcher = self._fetcher_of.pop(partition, None)
         if fetcher is not None:
             fetcher.stop_following(partition)

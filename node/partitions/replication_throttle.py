@@ -1,8 +1,9 @@
-"""The throttle of replication (KIP-73), for one side of one broker: leader or follower.
+"""The throttle of replication (KIP-73) on one broker, for its leaders or for its followers.
 
-The rate is a broker's dynamic configuration, the replicas are listed in their topics'. As in Kafka
-bytes of replicas in sync are counted, but only others are held: a throttle may delay a
-reassignment, and never a produce. So a rate below the producers' rate lets no replica catch up.
+The rate is a dynamic configuration of the broker; the throttled replicas are listed in the configs
+of their topics. As in Kafka, bytes of all listed replicas are counted, but only replicas that are
+not in sync are held. A throttle may delay a reassignment, but never a produce. So with a rate below
+the producers' rate no replica catches up.
 """
 
 import re
@@ -18,15 +19,15 @@ from ..config.broker_config import BrokerConfig
 from ..config.dynamic import value_in_force
 from ..config.quota_keys import UNLIMITED
 
-PAUSE_MS_MAX = 1_000  # then the rate is read again: it may have changed
+PAUSE_MS_MAX = 1_000  # after this time the rate is read again, since it may have changed
 EVERY_PARTITION = "*"
 LISTED = re.compile(r"([0-9]{1,10}):([0-9]{1,10})")  # a partition and a broker
 
 
 class ReplicationThrottle(SendingThrottle):
-    """The throttle of one side. `is_on`: whether there is a rate; check it before all else.
+    """The throttle of one broker's leaders or followers; check `is_on` before all else.
 
-    held: the partitions that a leader's followers wait for.
+    held: the partitions for which the followers of a leader wait.
     """
 
     def __init__(
@@ -39,26 +40,27 @@ class ReplicationThrottle(SendingThrottle):
         self._state, self._config, self._now_ms = state, config, now_ms
         self._rate_key = f"{side}.replication.throttled.rate"
         self._replicas_key = f"{side}.replication.throttled.replicas"
-        self._listed: dict[str, frozenset[int] | None] = {}  # by topic, as read; None: all
+        # The listed partitions by topic; None for all.
+        self._listed: dict[str, frozenset[int] | None] = {}
         self.held: dict[TopicIdPartition, None] = {}
         self._set_limit()
         state.on_change(self._look)
 
     def holds(self, key: TopicIdPartition, replica: int) -> bool:
-        """Return whether a replica must wait for now; its partition is then `held`."""
+        """Return whether a replica must wait for now; its partition is then in `held`."""
         is_held = self.pause_ms() > 0 and self.may_hold(key, replica)
         if is_held:
             self.held[key] = None
         return is_held
 
     def released(self) -> list[TopicIdPartition]:
-        """Hold no partition any more; return those that were held."""
+        """Clear `held`; return the partitions that were held."""
         keys = list(self.held)
         self.held.clear()
         return keys
 
     def may_hold(self, key: TopicIdPartition, replica: int) -> bool:
-        """Return whether a partition is throttled on this broker, and the replica not in sync."""
+        """Return whether the partition is throttled here and the replica is not in sync."""
         topic_id, index = key
         topic = self._state.topic_by_id(topic_id)
         if topic is None or not 0 <= index < len(topic.partitions):
@@ -66,15 +68,15 @@ class ReplicationThrottle(SendingThrottle):
         return replica not in topic.partitions[index].isr and self._lists(topic.name, index)
 
     def note(self, key: TopicIdPartition, size_bytes: int) -> None:
-        """Count bytes of a partition, if it is throttled on this broker."""
+        """Count bytes of a partition if it is throttled on this broker."""
         topic = self._state.topic_by_id(key[0])
         if topic is not None and self._lists(topic.name, key[1]):
             self._count(size_bytes)
 
     def pause_ms(self) -> int:
-        """Return the time until the rate is within its limit, or must be read again.
+        """Return the time until the rate is within its limit, or until it must be read again.
 
-        The rate only falls until more is counted, so it is not computed for each partition.
+        The result is cached until more bytes are counted, since the rate only falls meanwhile.
         """
         if not self._held_until_ms:
             return 0
@@ -97,7 +99,7 @@ class ReplicationThrottle(SendingThrottle):
         return listed is None or index in listed
 
     def _parsed(self, text: str) -> frozenset[int] | None:
-        """Return the partitions with a listed replica on this broker; None for all."""
+        """Parse the partitions that have a listed replica on this broker; None for all."""
         if text.strip() == EVERY_PARTITION:
             return None
         pairs = (LISTED.fullmatch(each.strip()) for each in text.split(","))

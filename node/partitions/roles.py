@@ -1,17 +1,17 @@
 """The roles of local replicas, from the replicated metadata.
 
-The metadata is applied on every node in the same order, so this file needs no messages: it
-compares the tables with the hosted replicas, and applies the difference. `apply` only notes the
-changed partitions. Each is later compared with the tables as they are then, so a partition that
-changed three times meanwhile is settled once.
+The metadata is applied on every node in the same order, so this file needs no messages. It compares
+the metadata with the hosted replicas, and applies the difference. `apply` only collects the changed
+partitions. Each is later compared with the metadata of that time, so that several changes of a
+partition are applied together.
 
-* A few partitions whose logs are open are settled in the same turn of the event loop; many in
-  slices. Until its slice a former leader acts as one that has not received the change yet, which
-  the protocol allows for: followers of another epoch refuse it, and the controller its proposals.
-* All partitions of a deleted topic are dropped at once: a topic of the same name may follow, and
-  no record may be acknowledged into the old one.
-* A thread opens and removes logs (`logs`). A partition is hosted when its log is open; until then
-  requests of clients wait, for a second at most (`awaited_leaders`), and so do followers.
+* A few partitions with open logs are settled in the same turn of the event loop, many in slices.
+Until its slice a former leader acts as if it had not received the change, which the protocol
+allows: followers with another epoch refuse it, and the controller refuses its proposals.
+* All partitions of a deleted topic are dropped in one turn, because a topic of the same name may
+follow, and no record for it may be acknowledged into the old log.
+* A thread opens and removes logs (`logs`). A partition is hosted when its log is open. Until then
+requests of clients wait, for at most a second (`awaited_leaders`), and so do followers.
 """
 
 import asyncio
@@ -34,10 +34,10 @@ from .replica_fetchers import ReplicaFetchers
 from .replica_manager import ReplicaManager
 
 logger = logging.getLogger(__name__)
-SETTLED_AT_ONCE_MAX = 16  # partitions, some 2 ms
+SETTLED_AT_ONCE_MAX = 16  # partitions, in about 2 ms
 RETRY_S = 0.1
 REOPEN_S = 1.0
-JOBS_AT_A_TIME = 16  # jobs of the thread; the first of many is served when these are done
+JOBS_AT_A_TIME = 16  # jobs given to the thread at a time, after which their logs are served
 
 
 class PartitionRoles:
@@ -63,11 +63,13 @@ class PartitionRoles:
         self._lag_time_max_ms = lag_time_max_ms
         self._work = replicas.work
         self._executor = executor
-        self._left: deque[HostedPartition] = deque()  # dropped, but not cleared up yet
-        self._waiting: dict[TopicPartition, None] = {}  # to be settled
+        # Dropped partitions that are still to be cleaned up.
+        self._left: deque[HostedPartition] = deque()
+        self._waiting: dict[TopicPartition, None] = {}  # partitions to be settled
         self._for_thread: dict[TopicPartition, None] = {}  # logs to be opened or removed
-        self._removed: set[TopicPartition] = set()  # those of them to be removed first
-        self._unusable: set[TopicPartition] = set()  # placed here, and could not be opened
+        self._removed: set[TopicPartition] = set()  # logs of `_for_thread` to be removed first
+        # Logs assigned to this broker that could not be opened.
+        self._unusable: set[TopicPartition] = set()
         self._is_waiting, self._is_for_thread = asyncio.Event(), asyncio.Event()
         self._is_stopping = False
         self._tasks: list[asyncio.Task[None]] = []
@@ -75,9 +77,9 @@ class PartitionRoles:
         self._awaited.is_awaited = self._is_awaited
 
     async def start(self, broker_epoch: int) -> None:
-        """Host every replica that the metadata places here; return when all are served.
+        """Host every replica that the metadata assigns to this broker; return when all are served.
 
-        Call it when this broker is registered, and has applied the metadata up to there.
+        Call it when this broker is registered and has applied the metadata up to its registration.
         """
         self.broker_epoch = broker_epoch
         self._replicas.peers.live = self._state.live_brokers
@@ -99,7 +101,7 @@ class PartitionRoles:
         ]
 
     async def stop(self) -> None:
-        """Follow the metadata no longer; finish removals and running jobs of the thread."""
+        """Stop following the metadata; finish removals and running jobs of the thread."""
         self._is_stopping = True
         self._awaited.close()
         self._is_waiting.set()
@@ -109,7 +111,7 @@ class PartitionRoles:
     # -- changes
 
     def apply(self, changes: Changes) -> None:
-        """Apply one change of the metadata; before `start` only note deleted topics."""
+        """Apply one change of the metadata; before `start` only collect deleted topics."""
         own_configs_changed = self._node_id in changes.broker_configs_changed
         all_logs_changed = changes.cluster_configs_changed or own_configs_changed
         self._logs.configs_changed(None if all_logs_changed else _names_in(changes))
@@ -176,7 +178,7 @@ class PartitionRoles:
                 yield
 
     def _placed(self, key: TopicPartition) -> Topic | None:
-        """Return the topic of a partition that the metadata places here now."""
+        """Return the topic of a partition if the metadata assigns the partition to this broker."""
         name, index = key
         record = self._state.partition(name, index)
         is_here = record is not None and self._node_id in record.replicas
@@ -191,7 +193,7 @@ class PartitionRoles:
         return hosted is None or (hosted.leader is None and not hosted.log.is_failed)
 
     def _settle(self, key: TopicPartition) -> None:
-        """Apply the current metadata to one replica, and wake the requests that wait."""
+        """Apply the current metadata to one replica, and wake the requests that wait for it."""
         self._bring_up_to_date(key)
         self._awaited.settled(*key)
 
@@ -209,20 +211,21 @@ class PartitionRoles:
             pass
         else:
             hosted.log.config = self._logs.config_of(topic)
-            self._replicas.written.add(hosted)  # another flush.ms may be due
+            self._replicas.written.add(hosted)  # flush.ms may have changed
             try:
                 self._play(hosted, topic, topic.partitions[hosted.index])
             except KafkaStorageError as error:
                 logger.error("%r: %s", hosted, error)
                 self._replicas.disk.note(error)
                 self._replicas.fail(hosted)
-                if not hosted.log.is_failed:  # too many open files
+                if not hosted.log.is_failed:  # the process has too many open files
                     asyncio.get_running_loop().call_later(RETRY_S, self._look_at, {key: None})
 
     def _revived(self, hosted: HostedPartition, record: PartitionRegistration) -> bool:
-        """Handle a log that has failed; return whether it is served again unchanged."""
+        """Handle a failed log; return whether it is served again unchanged."""
         failure = hosted.log.disk_failure
-        is_unknown = record.leader_epoch > hosted.leader_epoch  # fetched records are outdated
+        # The leader epoch is newer than the replica's.
+        is_unknown = record.leader_epoch > hosted.leader_epoch
         if isinstance(failure, Damaged) and is_unknown and self._is_led_elsewhere(record):
             self._replicas.remove(hosted)
             self._fetchers.stop_following(hosted)
@@ -232,13 +235,14 @@ class PartitionRoles:
             self._have_done(key)
         elif isinstance(failure, SteppedDown) and record.isr == (self._node_id,):
             hosted.log.local.disk.failure, hosted.leader_id = None, NO_LEADER
-            return True  # no other replica is in sync: it serves the intact records
+            return True  # no other replica is in sync, so this one serves its intact records
         elif record.leader == self._node_id:
-            self._replicas.failed_logs.report(*hosted.key)  # it was elected in spite of the failure
+            # The replica was elected although it has failed.
+            self._replicas.failed_logs.report(*hosted.key)
         return False
 
     def _is_led_elsewhere(self, record: PartitionRegistration | None) -> bool:
-        """Return whether this replica may be removed, and copied again.
+        """Return whether this replica may be deleted and copied from the leader again.
 
         A replica in the ELR might be elected before the controller learns that its log is empty.
         """
@@ -251,8 +255,9 @@ class PartitionRoles:
     def _clear_up(self, hosted: HostedPartition) -> None:
         """Release the requests that wait for a dropped replica, and remove its log.
 
-        A partition that has moved still has the batches of produces that wait here. Only for a
-        deleted one is the error UNKNOWN_TOPIC: clients take it as "not written".
+        Other replicas of a moved partition still have the waiting batches. So only a deleted
+        partition is answered with UNKNOWN_TOPIC_OR_PARTITION, which clients understand as "not
+        written".
         """
         self._replicas.let_go(hosted)
         self._fetchers.stop_following(hosted)
@@ -281,8 +286,8 @@ class PartitionRoles:
             await self._do_jobs()
 
     async def _do_jobs(self) -> None:
-        """Run the next jobs of the thread, and apply their outcomes."""
-        if self._left:  # their directories leave before new ones of the same names come
+        """Run the next jobs of the thread, and apply their results."""
+        if self._left:  # remove their directories before new ones with the same names are created
             await self._settle_in_slices()
         jobs = []
         for key in list(islice(self._for_thread, JOBS_AT_A_TIME)):
@@ -307,7 +312,7 @@ class PartitionRoles:
             await self._work.run("opened logs", self._apply_outcomes(outcomes))
 
     def _apply_outcomes(self, outcomes: Iterable[DirectoryOutcome]) -> Steps[None]:
-        """Host the opened logs that are still placed here."""
+        """Host the opened logs that are still assigned to this broker."""
         for key, topic_id, log, error, may_pass, is_damaged, problem in outcomes:
             topic = self._placed(key)
             is_wanted = topic is not None and topic.topic_id == topic_id
@@ -334,7 +339,7 @@ class PartitionRoles:
             yield
 
     def _cannot_open(self, key: TopicPartition, topic_id: bytes, may_pass: bool) -> None:
-        """Report a log that cannot be opened; without other replicas only if it is permanent."""
+        """Report a log that cannot be opened; as the only replica, only for a permanent error."""
         record = self._state.partition(*key)
         is_alone = record is not None and set(record.isr) <= {self._node_id}
         is_candidate = record is not None and self._node_id in (*record.isr, *record.elr)
@@ -369,7 +374,7 @@ class PartitionRoles:
                 self._replicas.in_sync.isr_may_change(hosted)
                 return
             self._fetchers.stop_following(hosted)
-            if hosted.log.flushing.is_cut_unsynced:  # it was elected just after a truncation
+            if hosted.log.flushing.is_cut_unsynced:  # elected just after a truncation
                 hosted.wait_for_a_leader(record)
                 key = topic.name, hosted.index
                 self._replicas.flusher.flush(hosted, lambda: self._look_at({key: None}))

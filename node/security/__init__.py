@@ -1,1 +1,1 @@
-"""node/security: the rights of a client, by its principal."""
+"""The rights of a client, by its principal."""

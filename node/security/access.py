@@ -1,4 +1,4 @@
-"""The rights of one connection: looked up in the ACLs once, and cached until they change."""
+"""The rights of one connection, looked up in the ACLs once and cached until the ACLs change."""
 
 import asyncio
 import logging
@@ -20,8 +20,9 @@ from ...wire.errors import (
 from ..config.authorizer_keys import principals_of
 from ..config.broker_config import BrokerConfig
 
-REMEMBERED_MAX = 4_096  # decisions of a connection
-REMEMBERED_NAME_MAX = 256  # letters; longer ones would cost a connection its memory
+REMEMBERED_MAX = 4_096  # decisions of one connection
+# Letters; longer names are not cached, to limit the memory of a connection.
+REMEMBERED_NAME_MAX = 256
 _FAILURES: dict[int, type[KafkaError]] = {
     ResourceType.TOPIC: TopicAuthorizationFailed,
     ResourceType.GROUP: GroupAuthorizationFailed,
@@ -35,7 +36,7 @@ _OPTIONS = {
 
 
 class Access:
-    """The decisions about one principal that acts from one host."""
+    """The rights of one principal that connects from one host."""
 
     __slots__ = ("_authorizer", "_generation", "_known", "_log", "_name", "host", "principal")
 
@@ -76,7 +77,7 @@ class Access:
     def require(
         self, operation: AclOperation, resource_type: ResourceType, name: str = CLUSTER_NAME
     ) -> None:
-        """Raise Kafka's error where the operation is not allowed."""
+        """Raise Kafka's error if the operation is not allowed."""
         if not self.allows(operation, resource_type, name):
             raise self.refusal(operation, resource_type, name)
 
@@ -104,7 +105,7 @@ class Access:
 
 
 def authorizer_of(config: BrokerConfig, state: ClusterState) -> AclAuthorizer | None:
-    """Return the authorizer by the ACLs of the metadata; None without authorization."""
+    """Return the authorizer with the ACLs of the metadata; None without authorization."""
     if not config.authorizer_class_name:
         return None
     return AclAuthorizer(

@@ -1,9 +1,9 @@
-"""The rights that a request needs: a value of each row of the dispatch table.
+"""The rights that a request requires, given in each row of the dispatch table.
 
 `judge` applies the rules of a row in their order. A missing `Right` refuses the whole request. An
-`EachItem` removes the refused items from the request; they are answered with the error form of the
-row. An `OfAnswer` leaves only the permitted items in an answer. `ByHandler` names the rights that a
-handler checks itself, because they depend on more than the request.
+`EachItem` removes the refused items from the request, which are then answered as the row's on_error
+does. An `OfAnswer` leaves only the permitted items in an answer. `ByHandler` lists the rights that
+a handler checks itself, because they depend on more than the request.
 """
 
 import copy
@@ -24,7 +24,7 @@ CLUSTER: Resource = (ResourceType.CLUSTER, CLUSTER_NAME)
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """A right to one of these operations on one resource; none is needed without a `resource`."""
+    """A right to one of these operations on one resource; without a `resource` none is required."""
 
     operations: tuple[AclOperation, ...]
     resource_types: tuple[ResourceType, ...]
@@ -42,9 +42,9 @@ class Right:
 class EachItem:
     """A right to an operation on the resource of each item of an array.
 
-    resource: (state, request, item) -> the resource, None for an item that names none; it may raise
-    the error of an item that is not for the handler. unless: a right that replaces all of them.
-    refuse: the answer to refused items, where it is not the row's form of errors. refuses_all: one
+    resource: called with state, request and item; returns the resource, or None if the item names
+    none. It may raise an error that refuses the item. unless: a right that replaces all of these.
+    refuse: the answer to refused items, if it differs from the row's on_error. refuses_all: one
     refused item refuses the whole request.
     """
 
@@ -59,10 +59,10 @@ class EachItem:
 
 @dataclass(frozen=True, slots=True)
 class OfAnswer:
-    """A filter of an answer: (access, state, request, values) -> steps of the values.
+    """A filter of an answer, called with access, state, request and values; it returns steps.
 
     needs: the rights to a complete answer, for documentation and tests. unless: a right that
-    replaces all of them.
+    replaces all of these.
     """
 
     needs: tuple[tuple[AclOperation, ResourceType], ...]
@@ -79,12 +79,12 @@ class ByHandler:
 
 Rule = Right | EachItem | OfAnswer | ByHandler
 Rights = tuple[Rule, ...]
-OPEN: Rights = ()  # no right is needed: the request shows and changes nothing of the cluster
+OPEN: Rights = ()  # requires no right, since the request shows and changes nothing of the cluster
 
 
 @dataclass(slots=True)
 class RightsVerdict:
-    """The permitted part of a request (None: nothing), the refused items, the answer's filters."""
+    """The permitted part of a request (None for nothing), the refusals, and the filters."""
 
     request: Any
     refusals: list[tuple[Any, Refuse | None, KafkaError]] = field(
@@ -94,7 +94,7 @@ class RightsVerdict:
 
     @property
     def is_whole(self) -> bool:
-        """Return whether nothing of the request or its answer is removed."""
+        """Return whether the request and its answer are unrestricted."""
         return not self.refusals and not self.shown_by
 
 
@@ -125,7 +125,7 @@ def _sort(
         ):
             return
     allowed: list[Any] = []
-    denied: dict[int, tuple[list[Any], KafkaError]] = {}  # by the error
+    denied: dict[int, tuple[list[Any], KafkaError]] = {}  # by error
     for item in getattr(request, rule.array, None) or ():
         if counter.ends_step():
             yield
@@ -163,12 +163,12 @@ def on_cluster(*operations: AclOperation) -> Right:
 
 
 def on_group(operation: AclOperation, name: str = "group_id") -> Right:
-    """Return the right to an operation on the group of a field; versions without it need none."""
+    """Return the right to an operation on the group in a field; versions without it need none."""
     return _on_field(operation, ResourceType.GROUP, name)
 
 
 def on_transactional_id(operation: AclOperation, name: str = "transactional_id") -> Right:
-    """Return the right to an operation on the transactional id of a field."""
+    """Return the right to an operation on the transactional id in a field."""
     return _on_field(operation, ResourceType.TRANSACTIONAL_ID, name)
 
 
@@ -190,8 +190,8 @@ def on_each_topic(
 ) -> EachItem:
     """Return the right to an operation on each topic of an array, by its name or its id.
 
-    An unknown topic id is refused here: a handler or the controller may know it a moment later,
-    and it would pass without a check.
+    An unknown topic id is refused here. Otherwise the handler or the controller, which may know the
+    id a moment later, would accept it without a check.
     """
 
     def resource(state: Any, request: Any, item: Any) -> Resource | None:
@@ -207,7 +207,7 @@ def on_each_topic(
 
 
 def topic_name(state: Any, item: Any) -> str | None:
-    """Return the name of the topic that an item of a request refers to by name or id."""
+    """Return the name of the topic that an item of a request names by name or id."""
     if isinstance(item, str):
         return item
     for field_name in ("name", "topic"):
@@ -235,9 +235,9 @@ def shows_each(
     unless: Right | None = None,
     asked: str = "",
 ) -> OfAnswer:
-    """Return a filter that removes from an answer's array the resources a client may not see.
+    """Return a filter that removes from an answer the resources that a client may not see.
 
-    asked: the array of a request that names resources; these were checked before, so only the
+    asked: the array of a request that names resources. These were checked before, so only the
     answer to a request that names none is filtered.
     """
 

@@ -1,13 +1,14 @@
-"""The newest connection of each producer (the partition's half of a fence; KAFKA-17754).
+"""The newest connection of each producer, which fences late requests (KAFKA-17754).
 
-Transactions of a client without KIP-890 share one producer id and epoch, so a delayed request
-does not show its transaction. But one connection delivers in order: a late request comes on an
-older connection than the requests that overtook it. Connections have rising numbers. A
-transactional produce on a connection older than the newest one that produced with the same
-producer id and epoch is not executed, and its connection is closed; every client retries after
-that. Clients with KIP-890 (Produce 12 and later) need no such fence, and are not checked.
+This is the partition's side of the fence. Without KIP-890 all transactions of a client have the
+same producer id and epoch, so a delayed request does not show its transaction. But one connection
+delivers its requests in order. A late request therefore comes on an older connection than the
+requests that overtook it. Connections have increasing numbers. A transactional produce is not
+executed if its connection is older than the newest one of the same producer id and epoch. Its
+connection is closed, after which every client retries. Clients with KIP-890 (Produce 12 and later)
+are not checked, since their epochs show late requests.
 
-The number of producers is bounded; those silent for longest are dropped first.
+The number of producers is limited. Those that were silent for longest are dropped first.
 """
 
 from collections import OrderedDict
@@ -25,7 +26,7 @@ class _Newest(NamedTuple):
 
 
 class ProducerConnectionFence:
-    """The newest connection of each producer of one broker. Times are monotonic ms."""
+    """The newest connection of each producer of one broker, with times in monotonic ms."""
 
     __slots__ = ("_newest", "_producers_max", "refused_count")
 
@@ -39,9 +40,9 @@ class ProducerConnectionFence:
         return len(self._newest)
 
     def admits(self, producer_id: int, epoch: int, connection_id: int, now_ms: int) -> bool:
-        """Return whether a produce may be executed; store the newest connection.
+        """Return whether a produce may be executed, and record the newest connection.
 
-        An older epoch is admitted: the partition's own fence refuses it.
+        An older epoch is admitted here, because the partition itself fences it.
         """
         known = self._newest.get(producer_id)
         if known is not None:

@@ -1,12 +1,13 @@
-"""The composition of a broker's transaction coordinator: T Raft groups, markers, verification.
+"""The composition of a broker's transaction coordinator, with its Raft groups.
 
-Shard s is Raft group s + 1 on the node's one engine; group 0 is the cluster's metadata. The leaders
-are spread: shard s prefers node s mod n. A node that is shutting down is not preferred, or it would
-get back the leaderships that it hands over.
+The coordinator has T shards. Shard s is Raft group s + 1 on the node's only Raft engine; group 0 is
+the cluster's metadata. The leaderships are distributed: the preferred leader of shard s is node s
+mod n. A node that shuts down is not preferred, since otherwise it would get back the leaderships
+that it hands over.
 
-T is fixed for the cluster's life: an id would have two coordinators if nodes disagreed. Shard 0
-stores the number, so that every node learns it; a node then stores it in a file, and does not open
-its journal with another number.
+T is fixed for the cluster's life, because an id would have two coordinators if nodes disagreed.
+Shard 0 stores the number, so that every node learns it. A node also stores it in a file, and does
+not open its journal with another number.
 """
 
 import asyncio
@@ -62,7 +63,7 @@ def transaction_settings(config: BrokerConfig) -> TransactionSettings:
 
 
 class Transactions:
-    """The transaction parts of one broker. Create it before the Raft engine starts."""
+    """The transaction parts of one broker; create it before the Raft engine starts."""
 
     def __init__(
         self,
@@ -90,9 +91,9 @@ class Transactions:
         state.on_change(self._cluster_changed)
 
     def check_shard_count(self) -> None:
-        """Check the number of shards against the stored one, before the journal is opened.
+        """Compare the number of shards with the stored one, before the journal is opened.
 
-        Raises ShardCountMismatch, and CorruptFile if the file holds no number.
+        Raises ShardCountMismatch, and CorruptFile if the file has no number.
         """
         path = self._shard_count_file
         try:
@@ -107,7 +108,7 @@ class Transactions:
             raise ShardCountMismatch(len(self._shards), known)
 
     def serve(self, services: "BrokerServices", markers: MarkerWriter) -> None:
-        """Give the broker its coordinators and its verifier."""
+        """Create the broker's coordinators and its verifier."""
 
         async def next_producer_id() -> int:
             return await services.controller.next_producer_id(
@@ -115,7 +116,7 @@ class Transactions:
             )
 
         async def catch_up() -> None:
-            # This elects nothing; but when it is applied, this node has all earlier decisions.
+            # This elects nothing. When the command is applied, this node has all earlier decisions.
             barrier = ElectLeaders(election_type=0, partitions=())
             await services.controller.submit(barrier, timeout_ms=BARRIER_TIMEOUT_MS)
 
@@ -161,11 +162,12 @@ class Transactions:
         await self.leaders.confirm_shard_count()
         write_atomically(self._shard_count_file, b"%d\n" % len(self._shards))
         for raft_group in self._raft_groups:
-            raft_group.sends_commits_at_once = False  # only their leaders read them
+            # Only the leaders use the commits of these groups.
+            raft_group.sends_commits_at_once = False
         self.leaders.start()
 
     async def hand_over(self) -> None:
-        """Hand every leadership over to another node that can take it."""
+        """Hand over every leadership to another node that can lead."""
         await asyncio.gather(
             *(self._engine.hand_over(raft_group) for raft_group in self._raft_groups)
         )

@@ -1,12 +1,12 @@
-"""Joint additions of partitions: those that come in one turn are one command of Raft.
+"""Joint additions of partitions, which are written in one Raft command.
 
-A transactional id has one write in flight at a time. The additions of a turn of the event loop
-become one write at its end. Those that come during a write wait for it, are woken by its end in one
-turn, and so are joined in the next. The core decides the answer of each
+A transactional id has one write in flight at a time. All additions of a turn of the event loop are
+joined into one write at the end of the turn. Additions during a write wait for its end, and are
+then joined into the next write. The core decides the answer of each addition
 (coordinator/transactions/additions.py).
 
-The first of the joined additions waits for its own write. The others wait for another request's
-write, so they count among the held requests, which are bounded in number.
+The first of the joined additions waits for its own write. The others count among the held requests,
+whose number is limited.
 """
 
 import asyncio
@@ -24,11 +24,11 @@ Looked = tuple[TransactionRecord | None, DecisionContext]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdditionPorts:
-    """The ports of an addition.
+    """The callbacks of an addition.
 
-    look: returns the current state that decides an addition; None when the term is over. write:
-    begins a write. They come with each addition, since keeping them would create a reference cycle
-    with the leader of the shard.
+    look: returns the current state that decides an addition, or None when the term has ended.
+    write: begins a write. The ports are passed with each addition, because stored ports would be a
+    reference cycle with the leader of the shard.
     """
 
     look: Callable[[str], Looked | None]
@@ -46,9 +46,9 @@ class JointAdditions:
     async def add(
         self, transactional_id: str, addition: Addition, hold_ms: int, ports: AdditionPorts
     ) -> ErrorCode:
-        """Return NONE when the partitions are in the transaction, durably; else an error.
+        """Return NONE when the partitions are durably in the transaction, else an error.
 
-        An addition that would get CONCURRENT_TRANSACTIONS waits up to hold_ms for the end of the
+        Instead of CONCURRENT_TRANSACTIONS, an addition waits up to hold_ms for the end of the
         operation before it.
         """
         deadline_s = self._loop.time() + hold_ms / 1_000
@@ -71,7 +71,7 @@ class JointAdditions:
     async def _join(
         self, transactional_id: str, addition: Addition, ports: AdditionPorts
     ) -> ErrorCode | None:
-        """Join the next write; return its answer, or None to try again after a change."""
+        """Join the next write; return its answer, or None to retry after a change."""
         entry = self._pending.obtain(transactional_id)
         answer: asyncio.Future[ErrorCode | None] = self._loop.create_future()
         if entry.joined is None:
@@ -86,7 +86,7 @@ class JointAdditions:
     def _write(
         self, transactional_id: str, joined: list[JoinedAddition], ports: AdditionPorts
     ) -> None:
-        # An addition that was cancelled meanwhile adds nothing.
+        # An addition that was cancelled in the meantime adds nothing.
         joined = [(addition, answer) for addition, answer in joined if not answer.done()]
         entry = self._pending.obtain(transactional_id)
         entry.joined = None
@@ -97,7 +97,7 @@ class JointAdditions:
                     answer.set_result(None)
             else:
                 self._write_all(transactional_id, joined, looked, ports)
-        except Exception as problem:  # else the additions would wait for ever
+        except Exception as problem:  # otherwise the additions would wait forever
             for _, answer in joined:
                 if not answer.done():
                     answer.set_exception(problem)
@@ -121,9 +121,10 @@ class JointAdditions:
             if known is None:
                 waiting.append(answer)
             elif isinstance(refusal := addition.judge(record, context), Refused):
-                is_held = refusal.error == ErrorCode.CONCURRENT_TRANSACTIONS  # it may wait
+                # The addition may wait for the operation before it.
+                is_held = refusal.error == ErrorCode.CONCURRENT_TRANSACTIONS
                 answer.set_result(None if is_held else known)
-            else:  # granted, or beyond a limit
+            else:  # granted, or refused by a limit
                 answer.set_result(known)
         if new is None:
             return

@@ -1,4 +1,4 @@
-"""The ports of a transaction shard's leader to its broker."""
+"""The parts of a broker that the leader of a transaction shard uses."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -11,9 +11,10 @@ from .marker_sender import MarkerSender
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderPorts:
-    """The ports of all shards of one node. wall_ms, advanced_since_ms: as a broker's `Clock`.
+    """The parts of a broker that all its shard leaders use.
 
-    serves_v2: as DecisionContext.serves_v2.
+    wall_ms, advanced_since_ms: methods of the broker's `Clock`.
+    serves_v2: see DecisionContext.serves_v2.
     """
 
     wall_ms: Callable[[], int]

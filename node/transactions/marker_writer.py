@@ -1,9 +1,9 @@
 """The writer of transaction markers in the partitions that this broker leads.
 
 A marker is a control batch of one record. Its coordinator repeats it until the answer is NONE, so a
-repeated write must be harmless. The answer is NONE only for a committed marker: below the high
-watermark of the leader that wrote it. A marker that is not committed in time is answered
-REQUEST_TIMED_OUT; a repetition then waits for the marker in the log, and writes none.
+repeated write must be harmless. The answer is NONE only for a committed marker, which is below the
+high watermark of the leader that wrote it. A marker that is not committed in time is answered with
+REQUEST_TIMED_OUT. A repetition then waits for the marker in the log, and writes no other.
 
 Markers come from coordinators over the control link, and from admin clients (WriteTxnMarkers).
 """
@@ -33,13 +33,13 @@ from ..partitions.hosted_partition import ACKS_ALL, ANY_EPOCH, HostedPartition
 from ..partitions.replica_manager import ReplicaManager
 
 logger = logging.getLogger(__name__)
-COMMIT_WAIT_MS = 1_000  # a partition that lags must not delay other transactions for long
+COMMIT_WAIT_MS = 1_000  # limited, so that a lagging partition does not delay other transactions
 APPENDS_A_STEP = 16  # about half a millisecond
-REQUESTS_MAX = 1_024  # of peers, at once
+REQUESTS_MAX = 1_024  # the limit of concurrent requests of peers
 
 
 class _Written(NamedTuple):
-    """A marker in a log; it is valid only under the same leadership."""
+    """A marker in a log, which is valid only under the same leadership."""
 
     partition: HostedPartition
     leader: PartitionLeader
@@ -71,11 +71,11 @@ class MarkerWriter:
         self.written_count = 0
 
     def serve(self, transport: PeerTransport) -> None:
-        """Answer the coordinators on other brokers."""
+        """Start to answer the coordinators on other brokers."""
         transport.on_request(PeerMessage.WRITE_TRANSACTION_MARKERS, self._asked)
 
     async def stop(self) -> None:
-        """Abandon the writes in flight; coordinators send them again."""
+        """Abandon the writes in flight, which coordinators repeat."""
         await self._tasks.stop()
 
     async def write_txn_markers(
@@ -83,9 +83,9 @@ class MarkerWriter:
     ) -> WriteMarkersReply:
         """Write markers; return an ErrorCode number for each marker and partition.
 
-        NONE says that the marker is committed; the wait for replicas is at most `wait_ms`.
-        INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE and TRANSACTION_COORDINATOR_FENCED end the
-        sending; a request with another error may be repeated.
+        NONE means that the marker is committed; the wait for replicas is at most `wait_ms`. After
+        INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE and TRANSACTION_COORDINATOR_FENCED the marker must
+        not be sent again. After any other error it may be repeated.
         """
         work = self._replicas.work
         written: dict[HostedPartition, _Written] = {}
@@ -99,7 +99,7 @@ class MarkerWriter:
     def _appending(
         self, request: WriteMarkers, written: dict[HostedPartition, _Written]
     ) -> Steps[list[list[_Written | int]]]:
-        """Append markers; return their outcomes, and put each partition's last one in `written`."""
+        """Append markers; return the results, and store each partition's last one in `written`."""
         outcomes: list[list[_Written | int]] = []
         counter = StepCounter(APPENDS_A_STEP)
         for marker in request.markers:
@@ -122,7 +122,8 @@ class MarkerWriter:
     ) -> "_Written | int":
         partition = self._replicas.get(topic, index)
         if partition is None:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # Kafka's answer for one led elsewhere
+            # Kafka's answer for a partition that is led elsewhere.
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         try:
             leader = partition.leading(leader_epoch)
             offset = _uncommitted_repetition(partition, marker)
@@ -212,11 +213,12 @@ def _errors(outcomes: "Sequence[Sequence[_Written | int]]") -> Steps[list[tuple[
 def _uncommitted_repetition(partition: HostedPartition, marker: TransactionMarker) -> int | None:
     """Return the offset of the same marker if it is in the log, but not committed yet.
 
-    A coordinator ends a producer's next transaction only when all markers of this one are
-    committed. So an uncommitted marker of the same epochs, with nothing behind it, is the same one.
-    Or, while the high watermark of a new leader lags, it is the end of a transaction without data
-    here, which ends nothing but verifications, as any other marker would.
-    Transaction version 2 needs no such check: there the epoch identifies a repetition.
+    A coordinator ends a producer's next transaction only when all markers of the current one are
+    committed. So an uncommitted marker of the same epochs, without later records of the producer,
+    is the same marker. There is one exception while the high watermark of a new leader lags: the
+    marker may be of an earlier transaction. The new transaction then has no records in this
+    partition, so its marker would only end verifications. Transaction version 2 needs no such
+    check, because the epoch identifies a repetition.
     """
     entry = partition.log.producer_state.entry(marker.producer_id)
     if (

@@ -1,4 +1,4 @@
-"""The composition of the partitions' side of transactions, for one broker."""
+"""The composition of one broker's transaction parts for its partitions."""
 
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class PartitionTransactions:
-    """The marker writer of a broker and, from `start` on, the reaper and the producer expiry."""
+    """The marker writer of a broker and, after `start`, the reaper and the producer expiry."""
 
     def __init__(
         self,
@@ -49,11 +49,11 @@ class PartitionTransactions:
         )
 
     async def expire_producers(self) -> None:
-        """Expire silent producers once, before the next periodic look."""
+        """Expire silent producers once, before the next periodic expiry."""
         await self._expiry.expire()
 
     async def stop(self) -> None:
-        """End all parts; coordinators send markers again, to another broker."""
+        """Stop all parts; coordinators send markers again, to another broker."""
         await self._reaper.stop()
         await self._expiry.stop()
         await self.markers.stop()

@@ -1,8 +1,10 @@
-"""The in-memory state of a shard's leader beside the durable records, by transactional id.
+"""The in-memory state of a shard's leader, which supplements the durable records.
 
-  is_pending       a write is in flight: nothing else is decided about the id
-  joined           additions of partitions that become one write in this turn (joint_additions.py)
-  completion       all markers are written, and that is not durable yet
+An entry of a transactional id:
+
+  is_pending       a write is in flight, so nothing else is decided about the id
+  joined           additions of partitions that form one write in this turn (joint_additions.py)
+  completion       all markers are written, but the completion is not durable yet
   marking_version  of the prepared record whose markers are being sent, 0 for none
   unmarked         partitions whose marker is not written yet
   waiters          requests that wait for one of these instead of being refused
@@ -25,7 +27,7 @@ HELD_PER_ID_MAX = 32
 IDS_A_STEP = 64
 
 T = TypeVar("T")
-# An addition, and the future of its answer; None tells it to try again.
+# An addition, and the future of its answer; None stands for a retry.
 JoinedAddition = tuple[Addition, "asyncio.Future[ErrorCode | None]"]
 
 
@@ -40,30 +42,34 @@ class PendingTransaction:
 
     @property
     def is_changing(self) -> bool:
-        """Return whether a write is in flight, or comes at the end of this turn."""
+        """Return whether a write is in flight, or will begin at the end of this turn."""
         return self.is_pending or self.joined is not None
 
     @property
     def is_idle(self) -> bool:
-        """Return whether the entry holds nothing."""
+        """Return whether the entry is empty."""
         return not (self.is_changing or self.completion or self.marking_version or self.waiters)
 
     def wake(self) -> None:
-        """Wake all waiting requests after a change, in the order in which they came."""
+        """Wake all waiting requests after a change, in the order of their arrival."""
         waiters, self.waiters = self.waiters, []
         for waiter in waiters:
             _wake(waiter)
 
 
 class PendingTransactions:
-    """The entries of one shard in one term. held_max: the number of requests that may wait."""
+    """The entries of one shard in one term.
+
+    held_max: the number of requests that may wait.
+    """
 
     def __init__(self, held_max: int) -> None:
         self._loop = asyncio.get_running_loop()
         self._held_max = held_max
         self._held = 0
         self._by_id: dict[str, PendingTransaction] = {}
-        self._completed: OrderedDict[str, None] = OrderedDict()  # perhaps not durable yet
+        # Ids whose completion may not be durable yet.
+        self._completed: OrderedDict[str, None] = OrderedDict()
 
     @property
     def is_full(self) -> bool:
@@ -71,11 +77,11 @@ class PendingTransactions:
         return self._held >= self._held_max
 
     def get(self, transactional_id: str) -> PendingTransaction | None:
-        """Return the entry of an id, if it has one."""
+        """Return the entry of an id, or None."""
         return self._by_id.get(transactional_id)
 
     def obtain(self, transactional_id: str) -> PendingTransaction:
-        """Return the entry of an id, a new one if needed; call `tidy` when it may be idle again."""
+        """Return the entry of an id, or create it; call `tidy` when it may be idle again."""
         entry = self._by_id.get(transactional_id)
         if entry is None:
             entry = self._by_id[transactional_id] = PendingTransaction()
@@ -88,18 +94,18 @@ class PendingTransactions:
             del self._by_id[transactional_id]
 
     def complete(self, transactional_id: str, completion: TransactionRecord) -> None:
-        """Note that all markers of an id are written."""
+        """Record that all markers of an id are written."""
         entry = self.obtain(transactional_id)
         entry.completion = completion
         self._completed[transactional_id] = None
         entry.wake()
 
     def note_completed(self, transactional_id: str) -> None:
-        """Note that a completion must be written again: a command has not made it durable."""
+        """Record that a completion must be written again, since its command has failed."""
         self._completed[transactional_id] = None
 
     def take_completions(self, count_max: int) -> list[tuple[str, TransactionRecord]]:
-        """Return some completions that are neither durable nor in a command in flight."""
+        """Return some completions that are neither durable nor being written."""
         found: list[tuple[str, TransactionRecord]] = []
         while self._completed and len(found) < count_max:
             name, _ = self._completed.popitem(last=False)
@@ -109,7 +115,7 @@ class PendingTransactions:
         return found
 
     def clearing(self) -> Steps[None]:
-        """Drop all entries; the woken requests find that the term is over."""
+        """Drop all entries; the woken requests find that the term has ended."""
         entries, self._by_id = self._by_id, {}
         self._completed.clear()
         count = 0
@@ -122,7 +128,7 @@ class PendingTransactions:
     async def hold(self, transactional_id: str, deadline_s: float) -> bool:
         """Wait for a change of the id, until the deadline on the loop's clock.
 
-        Return False at once when it has passed, or when too many requests wait.
+        Return False without a wait when the deadline has passed, or when too many requests wait.
         """
         remaining_s = deadline_s - self._loop.time()
         if remaining_s <= 0 or self.is_full:

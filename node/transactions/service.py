@@ -1,8 +1,8 @@
-"""The transaction coordinator of one node: all its shards, led here or not (KIP-98).
+"""The transaction coordinator of one node, with all its shards (KIP-98).
 
-A transactional id belongs to the shard of its Java hash, and the shard's Raft leader is its
-coordinator; the coordinator epoch in markers is the Raft term. This file finds the shard of a
-request, fences late ones, and calls the core's decisions; shard_leader.py executes them,
+A transactional id belongs to a shard by its Java hash. The shard's Raft leader is the coordinator,
+and the coordinator epoch in markers is the Raft term. This file finds the shard of a request,
+fences late requests, and calls the core's decisions. shard_leader.py executes them, and
 shard_timeouts.py holds the shards that are led here.
 """
 
@@ -44,15 +44,16 @@ from ...wire.identifiers import Identity, TopicPartition
 from .shard_leader import ShardLeader
 from .shard_timeouts import ShardLeaders
 
-QUESTIONS_MAX = 10_000  # of other brokers, at once
+QUESTIONS_MAX = 10_000  # the limit of concurrent requests of other brokers
 
 
 class TransactionCoordinators:
-    """The coordinators of one node, for handlers; each call is for a shard that it should lead.
+    """The coordinators of one node, for handlers.
 
-    A shard led elsewhere answers NOT_COORDINATOR, one that is not ready
-    COORDINATOR_LOAD_IN_PROGRESS. connection_id: see RequestContext; None for internal callers.
-    Raises StaleConnection when the connection must be closed instead of answered (KAFKA-17754).
+    A shard that another node leads answers NOT_COORDINATOR, a shard that is not ready
+    COORDINATOR_LOAD_IN_PROGRESS. connection_id is that of RequestContext, or None for internal
+    callers. StaleConnection is raised when the connection must be closed instead of answered
+    (KAFKA-17754).
     """
 
     def __init__(self, leaders: ShardLeaders, links: PeerTransport) -> None:
@@ -65,7 +66,7 @@ class TransactionCoordinators:
         links.on_request(PeerMessage.VERIFY_TRANSACTION, self._asked)
 
     async def stop(self) -> None:
-        """Stop; requests in flight are answered NOT_COORDINATOR, and continue elsewhere."""
+        """Stop; requests in flight are answered with NOT_COORDINATOR, and retried elsewhere."""
         await self.leaders.stop()
         await self._questions.stop()
 
@@ -94,7 +95,7 @@ class TransactionCoordinators:
     def descriptions(self) -> Iterator[TransactionDescription]:
         """Yield all transactional ids of the shards led here, without their partitions.
 
-        Transactions may change meanwhile.
+        Transactions may change during the iteration.
         """
         for leader in list(self.leaders):
             for transactional_id in list(leader.shard.records):
@@ -116,7 +117,7 @@ class TransactionCoordinators:
     ) -> ProducerIdentityAnswer:
         """Begin a producer's session (KIP-98, 360, 588, 890, 939).
 
-        expected: the producer's (producer id, epoch). asked_by: the client, in words.
+        expected: the producer's (producer id, epoch). asked_by: a description of the client.
         """
         settings = self._settings
         if not transactional_id:
@@ -137,7 +138,7 @@ class TransactionCoordinators:
         known = leader.current(transactional_id)
         if known is not None and expected in (None, known.client):
             self._check_connection(leader, transactional_id, known.client, connection_id)
-        judged: list[TransactionRecord] = []  # as they were when they were decided
+        judged: list[TransactionRecord] = []  # the records on which decisions were based
 
         def decide(record: TransactionRecord | None, context: DecisionContext) -> Decision:
             if record is not None:
@@ -164,9 +165,10 @@ class TransactionCoordinators:
         connection_id: int | None = None,
         transaction_version: int = 0,
     ) -> int:
-        """Return NONE when all partitions are in the transaction, durably; else an error.
+        """Return NONE when all partitions are durably in the transaction, else an error.
 
-        transaction_version: 2 when the partition's leader adds it for the client (KIP-890).
+        transaction_version: 2 when the partition's leader adds the partition for the client
+        (KIP-890).
         """
         leader = self._leader(transactional_id)
         if not isinstance(leader, ShardLeader):
@@ -211,18 +213,18 @@ class TransactionCoordinators:
         connection_id: int | None = None,
         waited_ms: int = 0,
     ) -> ProducerIdentityAnswer:
-        """Decide the end of a transaction; the decision is durable with NONE, markers follow.
+        """Decide the end of a transaction; with NONE the decision is durable, and markers follow.
 
-        bumps_epoch: EndTxn v5 (transaction.version 2); the answer carries the next identity.
-        waited_ms: the time that the request's bytes spent in the kernel.
+        bumps_epoch: EndTxn v5 (transaction.version 2), whose answer has the next epoch. waited_ms:
+        the time that the request's bytes spent in the kernel.
         """
         leader = self._leader(transactional_id)
         if not isinstance(leader, ShardLeader):
             return ProducerIdentityAnswer(error=leader)
         identity = producer_id, producer_epoch
         known = leader.current(transactional_id)
-        # With V2 a late EndTxn has an old epoch, and any holder of its identity may end a prepared
-        # transaction (KIP-939).
+        # With version 2 a late EndTxn has an old epoch. A prepared transaction may be ended by any
+        # process that has its producer id and epoch (KIP-939).
         is_exposed = not bumps_epoch and known is not None and not known.is_two_phase
         if is_exposed and known is not None and known.client == identity:
             if connection_id is not None and waited_ms > self._settings.stale_request_ms:
@@ -267,7 +269,7 @@ class TransactionCoordinators:
     def _note_refusal(
         self, leader: ShardLeader, name: str, api: str, identity: Identity | None, error: int
     ) -> None:
-        """Log that a producer of an older session was refused, with the current identity."""
+        """Log the refusal of a producer of an older session, with the current id and epoch."""
         current = leader.current(name)
         if error != ErrorCode.PRODUCER_FENCED or identity is None or current is None:
             return
@@ -315,7 +317,7 @@ class TransactionCoordinators:
             raise StaleConnection(reason)
 
     def _asked(self, peer: int, header: bytes, _frames: list[Buffer], reply: Reply) -> None:
-        """Answer a partition's leader (VERIFY_TRANSACTION)."""
+        """Answer a VERIFY_TRANSACTION request of a partition's leader."""
         try:
             request = decode_message(VerifyTransaction, header)
         except MalformedPeerMessage as error:

@@ -1,14 +1,14 @@
 """A reader of a transaction shard's journal on a node's disk.
 
-It reads from outside, beside the running node or without it, and changes nothing. First come the
-records of the snapshot, with the entry that wrote each; then every entry of the Raft journal behind
-it, replayed like the node does, so that a refused write (the late command of a deposed leader)
-differs from an applied one. Records are Kafka's own: TransactionLogKey and TransactionLogValue, the
-contents of __transaction_state.
+The reader works beside the running node or without it, and changes nothing. It returns the records
+of the snapshot, and then every later entry of the Raft journal. Entries are replayed as in the
+node, so that a refused write (a late command of a deposed leader) is shown as refused. Records have
+Kafka's formats TransactionLogKey and TransactionLogValue, which are the contents of
+__transaction_state.
 
-The node may write meanwhile: its journal may end in half a frame, which is left out, and may lose a
-segment between two reads, which are then repeated. One disk does not show whether the last entries
-are committed: they are when a majority has them.
+The node may write meanwhile. Its journal may end in an incomplete frame, which is skipped. It may
+also lose a segment between two reads, which are then repeated. One disk does not show whether the
+last entries are committed, which requires a majority.
 """
 
 from collections.abc import Sequence
@@ -34,15 +34,15 @@ ATTEMPTS_MAX = 5
 
 
 class UnreadableJournal(Exception):
-    """An error: nothing could be read; str() is a sentence for users."""
+    """The error of a journal that cannot be read; str() is a sentence for users."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShardEntry:
-    """One record; `value` is None when the id was removed. note: a remark on the entry."""
+    """One record; `value` is None if the id was removed, and `note` is a remark."""
 
     index: int
-    term: int  # -1: from the snapshot, where it is not kept
+    term: int  # -1 for a record of the snapshot, which does not store it
     transactional_id: str | None
     value: TransactionLogValue | None
     note: str = ""
@@ -50,7 +50,10 @@ class ShardEntry:
 
 @dataclass(frozen=True, slots=True)
 class ShardJournal:
-    """One node's copy of a shard. terms: those of the entries behind the snapshot, by index."""
+    """One node's copy of a shard.
+
+    terms: by index, for the entries after the snapshot.
+    """
 
     node_id: int
     snapshot_index: int
@@ -59,17 +62,17 @@ class ShardJournal:
 
     @property
     def end(self) -> tuple[int, int]:
-        """Return the term and index of the last entry; the copy with the greater one has more."""
+        """Return the term and index of the last entry, by which copies are compared."""
         last = max(self.terms, default=self.snapshot_index)
         return self.terms.get(last, 0), last
 
     def has(self, index: int, term: int) -> bool:
-        """Return whether this copy has the entry, or a snapshot of a state that does."""
+        """Return whether this copy has the entry, or a snapshot that includes it."""
         return index <= self.snapshot_index or self.terms.get(index) == term
 
 
 def read_shard(directory: Path, *, node_id: int, voters: Sequence[int], shard: int) -> ShardJournal:
-    """Return a shard's copy from the `raft` directory of a node; raise UnreadableJournal."""
+    """Read a shard's copy from the `raft` directory of a node; raise UnreadableJournal."""
     group_id = FIRST_RAFT_GROUP + shard
     group, data = _read(_ReadOnlyDisk(directory), node_id, voters, group_id)
     if group is None:
@@ -83,7 +86,7 @@ def read_shard(directory: Path, *, node_id: int, voters: Sequence[int], shard: i
 def _read(
     disk: DirectoryDisk, node_id: int, voters: Sequence[int], group_id: int
 ) -> tuple[RecoveredGroup | None, bytes | None]:
-    """Return the group's journal and its snapshot, which is read later, so never too old."""
+    """Return the group's journal, and its snapshot, which is read last, so it is never too old."""
     for _ in range(ATTEMPTS_MAX):
         try:
             group = recover(disk, node_id=node_id, voters=voters).groups.get(group_id)
@@ -96,7 +99,7 @@ def _read(
 
 
 class _ReadOnlyDisk(DirectoryDisk):
-    """A disk for recovery that only pretends to cut off the remains of a crash."""
+    """A read-only disk for recovery, which ignores the removal of incomplete writes."""
 
     def write(self, number: int, position: int, data: bytes) -> None:
         pass
@@ -150,5 +153,5 @@ def _entries(machine: TransactionShard, command: bytes, index: int, term: int) -
 
 
 def _value(record: TransactionRecord) -> TransactionLogValue:
-    """Return a record's value as decoded from its bytes in the log."""
+    """Return a record's value, decoded from its bytes in the log."""
     return decode_transaction_log_value(encode_record(record))

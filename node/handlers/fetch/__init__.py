@@ -1,1 +1,1 @@
-"""node/handlers/fetch: Fetch, ListOffsets, OffsetForLeaderEpoch, DeleteRecords."""
+"""The APIs Fetch, ListOffsets, OffsetForLeaderEpoch and DeleteRecords."""

@@ -1,11 +1,11 @@
 """Fetch (API 1), versions 4-18, for consumers.
 
-KIP-74 (the first batch comes whatever its size) · KIP-98 (isolation) · KIP-227 (sessions:
-`session_fetch`) · KIP-320 (leader epochs) · KIP-392 (no preferred replica) · KIP-516 (topic ids) ·
-KIP-595 (divergence) · KIP-951 (the new leader).
+KIP-74 (the first batch is returned even if it exceeds the limits) · KIP-98 (isolation) ·
+KIP-227 (sessions: `session_fetch`) · KIP-320 (leader epochs) · KIP-392 (no preferred replica) ·
+KIP-516 (topic ids) · KIP-595 (divergence) · KIP-951 (the new leader).
 
-Replicas fetch over the peer link only: a replica id on the client port is refused
-(CVE-2018-1288), since it would show data above the high watermark.
+Replicas fetch over the peer link only. A fetch with a replica id on the client port is refused
+(CVE-2018-1288), since its answer would contain records above the high watermark.
 """
 
 import asyncio
@@ -68,7 +68,7 @@ _Asked = _PlainFetch | SessionFetch
 def handle(
     context: RequestContext, header: RequestHeader, body: memoryview
 ) -> list[Buffer] | PendingAnswer | Coroutine[Any, Any, list[Buffer] | None]:
-    """Answer when there are enough bytes, or at the end of the wait."""
+    """Answer when min_bytes are available, or when max_wait_ms has passed."""
     if context.broker.quotas.counts_fetched:
         context.client_id = header.client_id
         outcome = _fetch(context, header.api_version, body)
@@ -109,10 +109,10 @@ def _check_asker(request: FetchRequest) -> None:
 
 
 class _WaitingFetch:
-    """A fetch that found too little: it reads again when there is more, or at its deadline.
+    """A fetch that waits for more bytes; it reads again when there are more, or at its deadline.
 
-    Its answer refers to it only until it is done: long waits would leave cycles that outlive the
-    collections of young objects, and there are no full collections (garbage_collection).
+    The pending answer refers to this object only until it is complete. Otherwise a long wait would
+    leave a reference cycle among the old objects, which are never collected (garbage_collection).
     """
 
     __slots__ = ("_asked", "_context", "_deadline_ms", "_request", "_version", "pending")
@@ -170,7 +170,8 @@ async def _decode_in_slices(
 ) -> list[Buffer]:
     work, look, deadline_ms = context.broker.work, None, None
     repeated = None
-    if context.broker.authorizer is None:  # else an answer is not as good as the one before
+    # With an authorizer the rights may have changed, so an earlier answer cannot be repeated.
+    if context.broker.authorizer is None:
         async with context.broker.compared_fetches.turn(context, len(body)):
             repeated = await work.run("Fetch", repeated_fetch.note(context, version, body))
     if repeated is not None and repeated.is_unchanged():
@@ -203,7 +204,8 @@ async def _decode_in_slices(
                 await work.run("Fetch", look.steps())
                 if look.awaited:
                     look = None
-                elif _is_enough(look, request) and not look.is_void:  # many that are not here
+                elif _is_enough(look, request) and not look.is_void:
+                    # True if many partitions are not led here, which needs no wait.
                     return await _answer(context, version, asked, look, repeated)
     if deadline_ms is None:
         deadline_ms = context.broker.replicas.clock.monotonic_ms() + request.max_wait_ms
@@ -219,7 +221,7 @@ async def _fetch_in_slices(
 
 @contextmanager
 def _given_up_with_client(context: RequestContext, asked: _Asked) -> Iterator[None]:
-    """Abandon the fetch if its client is gone or an exception ends it, even with an answer."""
+    """Abandon the fetch if its client has disconnected or an exception was raised."""
     try:
         yield
     except BaseException:
@@ -240,7 +242,7 @@ async def _wait_in_slices(
 ) -> list[Buffer]:
     """Wait for a fetch of many partitions, each read of which takes several turns of the loop.
 
-    look: the first read, which found too little.
+    look: the first read, which found too few bytes.
     """
     replicas: ReplicaManager = context.broker.replicas
     led_by_ms = min(deadline_ms, replicas.awaited.deadline_ms())
@@ -331,10 +333,10 @@ async def _throttled(
     client_id: str | None,
     outcome: list[Buffer] | PendingAnswer | Coroutine[Any, Any, list[Buffer]],
 ) -> list[Buffer] | None:
-    """Record the answer, once complete, and write the throttle time into it.
+    """Count the bytes of a complete answer for the quota, and set its throttle time.
 
-    Kafka sends a throttled client an empty answer and lets it ask again. Here the records are sent
-    at once, and the pause follows them; the rate is the same.
+    Kafka sends a throttled client an empty answer and lets it repeat the fetch. Here the records
+    are sent immediately, and the connection is muted afterwards. The rate is the same.
     """
     if isinstance(outcome, PendingAnswer):
         body = await _completed(outcome)

@@ -2,7 +2,7 @@
 
 KIP-79 (offsets by time) · KIP-98 (isolation) · KIP-207 (not before the new leader knows its
 high watermark) · KIP-320 (leader epochs) · KIP-734 (-3, largest timestamp) · KIP-405 and
-KIP-1005 (-4, -5: of a log without tiers).
+KIP-1005 (-4 and -5, for a log without tiered storage).
 """
 
 from collections import Counter
@@ -64,13 +64,13 @@ def list_offsets(
 
 
 def _has_search(topic: "requests.ListOffsetsRequest.ListOffsetsTopic") -> bool:
-    """Return whether a topic may need a search; many partitions are not all checked."""
+    """Return whether a topic may need a search; if it has many partitions, assume that it does."""
     partitions = topic.partitions
     return len(partitions) > ENTRIES_PER_STEP or any(_is_searched(p.timestamp) for p in partitions)
 
 
 class _Search(NamedTuple):
-    """A search in a partition, and the entry for its answer."""
+    """One partition's search by timestamp, with its entry in the answer."""
 
     answer: "responses.ListOffsets.ListOffsetsPartitionResponse"
     partition: HostedPartition
@@ -157,7 +157,7 @@ def _begin(
 
 
 def _known(search: _Search) -> Found:
-    """Return the offset for a special timestamp such as LATEST or EARLIEST."""
+    """Return the offset of a special timestamp, such as LATEST or EARLIEST."""
     partition, log = search.partition, search.partition.log
     epoch = partition.leading(search.current_leader_epoch).leader_epoch
     if search.timestamp == LATEST:
@@ -184,7 +184,7 @@ async def _searched(context: RequestContext, search: _Search) -> Found:
         log.log_end_offset if search.is_debugging else partition.readable_end(search.read_committed)
     )
     if found is None or found.offset >= upper:
-        # Later records may be found once the new leader knows its high watermark.
+        # The record may become readable once the new leader knows its high watermark.
         if found is not None and log.high_watermark < leader.epoch_start_offset:
             partition.latest_offset(search.read_committed, search.current_leader_epoch)
         return _NOTHING

@@ -1,7 +1,8 @@
-"""The reads of partitions for a fetch: each has its own errors, all share the answer's limits.
+"""The reads of partitions for a fetch.
 
-`FetchRead` is one read of the partitions of a request that names them all; a read of a fetch
-session is `session_fetch.SessionRead`.
+Each partition has its own error, while all share the limits of the answer. `FetchRead` reads the
+partitions of a request without a session; `session_fetch.SessionRead` reads those of a fetch
+session.
 """
 
 from collections.abc import Callable, Hashable
@@ -30,7 +31,8 @@ from ..leader_hints import LeaderHints
 READ_COMMITTED = 1
 NO_EPOCH = -1
 PARTITIONS_PER_STEP = 50
-LOOK_BATCHES_MAX = 4_096  # each is checked, so many small ones would hold the event loop
+# Each batch is checked, so that many small batches would block the event loop.
+LOOK_BATCHES_MAX = 4_096
 _LEADER_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 
@@ -38,19 +40,20 @@ class FetchLook(Protocol):
     """One read of the partitions of a fetch."""
 
     bytes_read: int
-    must_answer: bool  # an error or a divergence does not wait
-    is_void: bool  # its session was closed or overtaken meanwhile
-    is_partial: bool  # there are more partitions than one look may read
-    is_cut: bool  # there are more bytes than one answer may hold: do not wait
-    awaited: dict[TopicPartition, None]  # refused, but this broker will soon lead them
+    must_answer: bool  # an error or a divergence is answered without a wait
+    is_void: bool  # the session was closed or continued by another request during the read
+    is_partial: bool  # the partitions exceed the limit of one read
+    is_cut: bool  # the bytes exceed the limit of one answer, which is sent without a wait
+    # Partitions that were refused, but that this broker will soon lead.
+    awaited: dict[TopicPartition, None]
 
     @property
     def is_empty(self) -> bool:
-        """Return whether there is nothing to wait for."""
+        """Return whether no partition can be waited for."""
         ...
 
     def run(self) -> None:
-        """Read a few partitions at once."""
+        """Read a few partitions in one turn of the loop."""
         ...
 
     def steps(self) -> Steps[None]:
@@ -58,20 +61,20 @@ class FetchLook(Protocol):
         ...
 
     def is_outdated(self) -> bool:
-        """Return whether there is more to read by now: logs grow between steps."""
+        """Return whether more can be read now, because logs have grown between the steps."""
         ...
 
     def answer(self) -> Steps[FetchResponse]:
-        """Return the answer, which will be sent."""
+        """Return the answer, and count its records as sent."""
         ...
 
     def delayed(self, deadline_ms: int, context: Callable[[DelayedFetch], object]) -> DelayedFetch:
-        """Return the wait for the missing bytes."""
+        """Return the delayed operation that waits for more bytes."""
         ...
 
 
 class PartitionReader:
-    """The reader of one request's partitions, within its limits."""
+    """The reader of one request's partitions, within the limits of its answer."""
 
     def __init__(self, context: RequestContext, request: FetchRequest) -> None:
         self.context, self.request = context, request
@@ -88,7 +91,7 @@ class PartitionReader:
         self.bytes_read = self.batches_read = 0
         self.must_answer = self.is_partial = self.is_void = self.is_cut = False
         self.awaited: dict[TopicPartition, None] = {}
-        self._sent: list[tuple[TopicTraffic, int]] = []  # once this is the answer
+        self._sent: list[tuple[TopicTraffic, int]] = []  # counted when the answer is sent
 
     def read(
         self, name: str | None, topic_id: bytes | None, wanted: FetchPartition
@@ -113,31 +116,32 @@ class PartitionReader:
                 if self.replicas.awaited.is_awaited(name, wanted.index):
                     self.awaited[name, wanted.index] = None
                 answer.current_leader = self.hints.leader_of(name, wanted.index)
-        except Exception as error:  # a damaged index, say: the other partitions are answered
+        except Exception as error:
+            # After an error such as a damaged index the other partitions are still answered.
             self.replicas.note_unreadable(name, wanted.index, error)
             self.must_answer = True
             answer = FetchedPartition(wanted.index, ErrorCode.UNKNOWN_SERVER_ERROR)
         return answer
 
     def _check_access(self, name: str | None) -> None:
-        """Raise TopicAuthorizationFailed where the client may not read the topic."""
+        """Raise TopicAuthorizationFailed if the client may not read the topic."""
         if self._access is not None and name is not None:
             self._access.require(AclOperation.READ, ResourceType.TOPIC, name)
 
     @property
     def is_full(self) -> bool:
-        """Return whether no more records would fit into the answer, or into one look."""
+        """Return whether the answer or this read can take no more records."""
         return self.bytes_read >= max(1, self._limit_bytes) or self.batches_read >= LOOK_BATCHES_MAX
 
     def count_sent(self) -> None:
-        """Count the records of an answer that will be sent."""
+        """Count the records of an answer that is sent."""
         for traffic, size_bytes in self._sent:
             traffic.count_sent(size_bytes)
 
     def saw(self, partition: HostedPartition, offset: int, upper: int, is_hidden: bool) -> None:
-        """Note that a partition was read from `offset`, and can be read up to `upper`.
+        """Remember that a partition was read from `offset`, and is readable up to `upper`.
 
-        is_hidden: committed records behind `upper` are hidden by an open transaction.
+        is_hidden: an open transaction hides committed records at and after `upper`.
         """
         raise NotImplementedError
 
@@ -171,7 +175,8 @@ class PartitionReader:
             min_one_batch=first,
         )
         if read.next_offset < upper and (read.data or room <= 0):
-            self.is_cut = True  # by max_bytes, which may lie below min_bytes, or a segment's end
+            # Limited by max_bytes, which may be less than min_bytes, or by the end of a segment.
+            self.is_cut = True
         if read.data:
             if self.read_committed:
                 aborted = log.aborted_transactions.between(offset, read.next_offset)
@@ -184,7 +189,7 @@ class PartitionReader:
 
 
 class FetchRead(PartitionReader):
-    """One read of all partitions that a request names."""
+    """One read of all partitions of a request without a session."""
 
     def __init__(self, context: RequestContext, request: FetchRequest) -> None:
         super().__init__(context, request)

@@ -1,4 +1,4 @@
-"""DeleteRecords 0-2 (KIP-107): it moves log starts, and waits for the followers."""
+"""DeleteRecords 0-2 (KIP-107), which raises log start offsets and waits for the followers."""
 
 import asyncio
 from typing import TYPE_CHECKING
@@ -27,15 +27,16 @@ if TYPE_CHECKING:
     _Deleted = responses.DeleteRecords.DeleteRecordsPartitionResult
 
 ENTRIES_PER_STEP = 100  # about 0.4 ms
-DELETION_WAIT_MS_MAX = 10 * 60 * 1000  # as for other administration
+DELETION_WAIT_MS_MAX = 10 * 60 * 1000  # the same limit as for other administrative requests
 _POLL_S = 0.01
-_Moved = tuple[HostedPartition, int, "_Deleted"]  # with the offset, and the entry of the answer
+# A partition, the new log start offset, and the entry of the answer.
+_Moved = tuple[HostedPartition, int, "_Deleted"]
 
 
 async def delete_records(
     context: RequestContext, header: RequestHeader, request: "requests.DeleteRecordsRequest"
 ) -> "responses.DeleteRecords.Response":
-    """Move log starts, and wait until every live replica has moved its own."""
+    """Raise log start offsets, and wait until every live replica has raised its own."""
     broker = context.broker
     timeout_ms = max(0, min(request.timeout, DELETION_WAIT_MS_MAX))
     deadline_ms = broker.clock.monotonic_ms() + timeout_ms
@@ -72,7 +73,7 @@ def _move_all(
 
 
 def _unsettled(waiting: list[_Moved]) -> Steps[list[_Moved]]:
-    """Return the partitions with a replica that has not moved; answer the others."""
+    """Return the partitions that have a replica with an old log start offset; answer the others."""
     left = []
     for number, entry in enumerate(waiting, 1):
         if not _is_settled(*entry):

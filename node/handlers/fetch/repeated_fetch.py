@@ -1,10 +1,10 @@
 """Large fetches that a client without sessions repeats.
 
-librdkafka has no fetch sessions: without new records each of its fetches equals the one before, but
-for the order of the partitions. Each would cost a decoding and two reads of every partition. So a
-large fetch that came twice and found nothing is kept like a session, which its client does not
-see. When it comes again and its partitions have not changed, it waits, and gets the same answer
-again.
+librdkafka has no fetch sessions. Without new records each of its fetches equals the previous one,
+except for the order of the partitions. Each fetch would cost a decoding and two reads of every
+partition. So a large fetch that is repeated and finds nothing gets an internal session, which its
+client does not see. If the fetch is repeated again and its partitions have not changed, it waits,
+and gets the previous answer.
 """
 
 import asyncio
@@ -18,11 +18,11 @@ from ...listener.dispatch import RequestContext
 from .partition_reader import FetchLook, FetchRead
 from .session_fetch import SessionFetch, close_session, open_session
 
-BODY_BYTES_MAX = 256 * 1024  # 9,000 partitions, some 4 ms to compare
+BODY_BYTES_MAX = 256 * 1024  # about 9,000 partitions, which take about 4 ms to compare
 
 
 class KeptFetch(SessionFetch):
-    """The session of a repeated fetch; an evicted one is read like any other fetch."""
+    """The internal session of a repeated fetch, which is read without a session once evicted."""
 
     def look(self) -> FetchLook:
         if self.session.is_closed:
@@ -34,7 +34,7 @@ class KeptFetch(SessionFetch):
 
 
 class RepeatedFetch:
-    """The last large fetch of a connection; `answer` is sent again while nothing changes."""
+    """The last large fetch of a connection; `answer` is sent again if no partition changed."""
 
     __slots__ = ("_context", "_rows", "_version", "answer", "kept", "request")
 
@@ -45,11 +45,11 @@ class RepeatedFetch:
         self.answer: list[Buffer] | None = None
 
     def is_same(self, rows: FetchRows) -> bool:
-        """Return whether this request has the partitions of the last one, in any order."""
+        """Return whether a request has the same partitions as the last one, in any order."""
         return rows == self._rows
 
     def is_unchanged(self) -> bool:
-        """Return whether the answer would be the same."""
+        """Return whether the answer would be the same as the last one."""
         kept = self.kept
         if kept is None or self.answer is None:
             return False
@@ -57,7 +57,7 @@ class RepeatedFetch:
         return not (session.is_closed or session.changed or session.ready)
 
     def keep(self, request: FetchRequest) -> Steps[KeptFetch | None]:
-        """Open a session that follows changes of the partitions; return None without room."""
+        """Open a session that tracks changes of the partitions; None if the cache is full."""
         if self._context.is_closed:
             return None
         if self.kept is not None and not self.kept.session.is_closed:
@@ -65,7 +65,7 @@ class RepeatedFetch:
         session = open_session(self._context.broker, request, self._version)
         if session is None:
             return None
-        # It is stored before the first yield, so that it ends with the connection.
+        # The session is stored before the first yield, so that the end of the connection closes it.
         kept = KeptFetch(self._context, request, session, is_opening=True, is_told=False)
         self.kept = kept
         standing = self._context.broker.replicas.purgatory.standing
@@ -74,7 +74,7 @@ class RepeatedFetch:
         return kept
 
     def answered(self, look: FetchLook, answer: list[Buffer]) -> None:
-        """Keep an answer that can be sent again."""
+        """Store an answer without records, which can be sent again."""
         is_nothing = not (look.bytes_read or look.must_answer or look.is_empty)
         self.answer = answer if is_nothing and self.kept is not None else None
 
@@ -101,14 +101,14 @@ class RepeatedFetch:
         return deadline_ms
 
     def close(self) -> None:
-        """Close the session: another fetch has come, or the connection is gone."""
+        """Close the session, because another fetch was received or the connection is closed."""
         if self.kept is not None:
             close_session(self._context.broker, self.kept.session)
             self.kept = None
 
 
 def note(context: RequestContext, version: int, body: memoryview) -> Steps[RepeatedFetch | None]:
-    """Return the last large fetch if this one repeats it; else keep this one."""
+    """Return the last large fetch if this fetch repeats it; otherwise store this fetch."""
     rows = None
     if len(body) <= BODY_BYTES_MAX:
         rows = yield from fetch_rows(body, version)
@@ -127,7 +127,8 @@ def note(context: RequestContext, version: int, body: memoryview) -> Steps[Repea
 
 
 def _close(context: RequestContext) -> None:
-    repeated, context.repeated_fetch = _of(context), None  # a cycle, else
+    # Otherwise there would be a reference cycle.
+    repeated, context.repeated_fetch = _of(context), None
     if repeated is not None:
         repeated.close()
 

@@ -1,7 +1,7 @@
 """A fetch within a session (KIP-227).
 
-`replication/fetch_session.py` defines a session; this file begins, overtakes and ends one. A
-request that comes while an earlier one of its session waits ends that wait with an error.
+`replication/fetch_session.py` defines a session. This file opens, continues and closes sessions. If
+a request of a session arrives while an earlier one waits, the earlier one gets an error.
 """
 
 import random
@@ -38,9 +38,9 @@ PLACES_AT_ONCE_MAX = 200  # about 1 ms
 
 
 class SessionFetch:
-    """A fetch of a session.
+    """A fetch that opens or continues a session.
 
-    `is_opening`: the client does not know the session yet. `is_told`: the answer carries its id.
+    `is_opening`: this fetch opens the session. `is_told`: the answer contains the session id.
     """
 
     __slots__ = ("_context", "_request", "is_opening", "is_told", "session")
@@ -59,13 +59,14 @@ class SessionFetch:
 
     @property
     def size(self) -> int:
-        """The number of partitions that the first read must take; 0 for any number."""
+        """The number of partitions that the first read must include; 0 stands for any number."""
         return len(self.session.partitions) if self.is_opening else 0
 
     def update(self) -> "Steps[SessionFetch | None]":
         """Update the session from the request; return None if the session has ended.
 
-        Raises FETCH_SESSION_ID_NOT_FOUND, and INVALID_FETCH_SESSION_EPOCH after another request.
+        Raises FETCH_SESSION_ID_NOT_FOUND, or INVALID_FETCH_SESSION_EPOCH if another request has
+        continued the session.
         """
         broker, session = self._context.broker, self.session
         if not self.is_opening and session.epoch != self._request.session_epoch:
@@ -88,7 +89,7 @@ class SessionFetch:
         return SessionRead(self, self._context, self._request)
 
     def refusal(self) -> FetchResponse | None:
-        """Return the error answer if another request has come meanwhile."""
+        """Return the error if another request has continued or closed the session, else None."""
         if self.session.is_at(self._request.session_epoch):
             return None
         if self.session.is_closed:
@@ -96,15 +97,15 @@ class SessionFetch:
         return refused(ErrorCode.INVALID_FETCH_SESSION_EPOCH, self.session.session_id)
 
     def abandoned(self) -> None:
-        """Close a session that is being opened: its client will never know its id."""
+        """Close a session that was being opened, because its client will never learn its id."""
         if self.is_opening:
             close_session(self._context.broker, self.session)
 
 
 class SessionRead(PartitionReader):
-    """One read of the changed partitions of a session, or of all while it is opened.
+    """One read of a session's changed partitions, or of all partitions when it is opened.
 
-    It reads as many as can be read at once; the rest is for the next fetch.
+    Partitions that exceed the limit of one read are left for the next fetch.
     """
 
     def __init__(self, asked: SessionFetch, context: RequestContext, request: FetchRequest) -> None:
@@ -180,7 +181,7 @@ class SessionRead(PartitionReader):
         assert place is not None
         place.has_more = upper > offset
         place.was_read(max(offset, upper), BYTES_UNKNOWN if is_hidden else 0)
-        if not self._session.is_closed:  # a closed one has released its places already
+        if not self._session.is_closed:  # the partitions of a closed session are already released
             self._standing.watch(place, partition)
 
     def _begin(self) -> list[SessionPartition]:
@@ -202,7 +203,7 @@ class SessionRead(PartitionReader):
 
 
 def begin(context: RequestContext, request: FetchRequest, version: int) -> SessionFetch | None:
-    """Return the session that a request continues or opens; None for a request without one.
+    """Return the session that a request continues or opens; None for a request without a session.
 
     Raises FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
     """
@@ -235,7 +236,7 @@ def begin(context: RequestContext, request: FetchRequest, version: int) -> Sessi
 def open_session(
     broker: BrokerServices, request: FetchRequest, version: int
 ) -> FetchSession | None:
-    """Return a new, empty session with room for the partitions of a request; None without room."""
+    """Return a new, empty session for the partitions of a request; None if the cache is full."""
     if _has_overlong_name(request):
         return None
     size = sum(len(topic.partitions) for topic in request.topics)
@@ -249,17 +250,17 @@ def open_session(
 
 
 def _has_overlong_name(request: FetchRequest) -> bool:
-    """Return whether a name is too long for a topic: the cache would keep 32 kB for each."""
+    """Return whether a topic name exceeds the limit; the cache would keep up to 32 kB for each."""
     return any(len(topic.name or "") > NAME_CHARS_MAX for topic in request.topics)
 
 
 def refused(code: int, session_id: int = NO_SESSION_ID) -> FetchResponse:
-    """Return the error answer to a whole request, which names no partition."""
+    """Return the error answer to a whole request, without partitions."""
     return FetchResponse([], error_code=code, session_id=session_id)
 
 
 def close_session(broker: BrokerServices, session: FetchSession) -> None:
-    """End a session, and answer its waiting fetch."""
+    """Close a session, and answer its waiting fetch."""
     broker.fetch_sessions.close(session)
     _end(broker, session)
 

@@ -1,9 +1,10 @@
-"""The search for a partition's first record that is not older than a time, in steps.
+"""The search for a partition's first record with at least a given timestamp, in steps.
 
-A log is searched from its time index on, some headers in a step. A batch that is young enough is
-decompressed (`batch_contents`) and read in slices to its first match, unless its header is enough,
-as with append times. The leader may change and logs may be deleted between two steps: a broker that
-leads no longer raises NotLeaderOrFollower.
+The search starts from the time index and reads several batch headers in a step. A batch whose
+maximum timestamp is large enough is decompressed (`batch_contents`) and read in slices up to the
+first match. If the batch has append times, its header is enough. The leader may change and segments
+may be deleted between two steps. If this broker no longer leads, the search raises
+NotLeaderOrFollower.
 """
 
 from typing import NamedTuple
@@ -19,7 +20,7 @@ from ...services import BrokerServices
 
 
 class TimestampedOffset(NamedTuple):
-    """A record found by its time; the epoch is that of its batch."""
+    """A record found by its timestamp, with the leader epoch of its batch."""
 
     offset: int
     timestamp: int
@@ -29,9 +30,9 @@ class TimestampedOffset(NamedTuple):
 async def find_by_time(
     broker: BrokerServices, partition: HostedPartition, timestamp_ms: int, offset: int
 ) -> TimestampedOffset | None:
-    """Return the first record at or above `offset`, which is not below the log start.
+    """Return the first matching record at or after `offset`, which must not be below the log start.
 
-    Raises NotLeaderOrFollower, KafkaStorageError, and InvalidRecord for a batch that is broken.
+    Raises NotLeaderOrFollower, KafkaStorageError, and InvalidRecord for a corrupt batch.
     """
     name = f"a search by time in {partition}"
     while True:
@@ -52,9 +53,9 @@ async def find_by_time(
 
 
 def from_header(header: BatchHeader, offset: int) -> tuple[int, int] | None:
-    """Return (offset, timestamp) of a batch's first record at or above `offset`, by its header.
+    """Return (offset, timestamp) of a batch's first record at or after `offset`, from its header.
 
-    None unless it has the append time or a single record, and none of its records is missing.
+    Returns None unless the batch has append times or a single record, and no gaps from compaction.
     """
     is_whole = header.record_count == header.last_offset_delta + 1
     if is_whole and (header.is_log_append_time or header.record_count == 1):

@@ -1,1 +1,1 @@
-"""node/handlers/groups: the APIs of groups: coordinators, members, offsets, administration."""
+"""The APIs of groups: coordinators, members, offsets, administration."""

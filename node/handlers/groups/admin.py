@@ -1,9 +1,9 @@
 """The APIs of groups for administrators.
 
 DescribeGroups 0-6   v3 authorized operations, v4 static members, v6 GROUP_ID_NOT_FOUND for a
-                     missing group (KIP-1043); older versions call it Dead.
+                     missing group (KIP-1043), which older versions report as state Dead.
 ListGroups 0-5       v4 states (KIP-518), v5 types (KIP-848); only the groups of this broker.
-DeleteGroups 0-3     KIP-229; empty groups only, with all their offsets; v3 has room for words.
+DeleteGroups 0-3     KIP-229; empty groups only, with all their offsets; v3 has an error message.
 """
 
 import asyncio
@@ -121,7 +121,7 @@ def _members(group: ClassicGroup) -> "list[responses.DescribeGroups.DescribedGro
 async def list_groups(
     context: RequestContext, header: RequestHeader, request: "requests.ListGroupsRequest"
 ) -> "Steps[responses.ListGroups.Response]":
-    """Return the groups that this broker coordinates and that are committed."""
+    """Return the groups that this broker coordinates and that have committed records."""
     groups = context.broker.groups
     settling = [
         groups.until_settled(shard)
@@ -130,7 +130,7 @@ async def list_groups(
     ]
     for outcome in await asyncio.gather(*settling, return_exceptions=True):
         if isinstance(outcome, BaseException) and not isinstance(outcome, NotCoordinator):
-            raise outcome  # another broker lists a shard that has resigned meanwhile
+            raise outcome  # the shard has resigned, so that another broker lists its groups
     return _listing(context, request)
 
 
@@ -149,7 +149,8 @@ def _listing(
         for count, group in enumerate(list(shard.groups.values()), 1):
             if count % GROUPS_A_STEP == 0:
                 yield
-            if shard.groups.get(group.group_id) is not group:  # removed meanwhile
+            # The group was removed during the request.
+            if shard.groups.get(group.group_id) is not group:
                 continue
             if types and group.type.value not in types:
                 continue
@@ -172,7 +173,7 @@ def _filter(text: str) -> str:
 async def delete_groups(
     context: RequestContext, header: RequestHeader, request: "requests.DeleteGroupsRequest"
 ) -> "responses.DeleteGroups.Response":
-    """Delete each group with all its offsets, or return its error."""
+    """Delete each group with all its offsets; return the error of each group."""
     group_ids = list(dict.fromkeys(request.groups_names))
     results: list[responses.DeleteGroups.DeletableGroupResult] = []
     for start in range(0, len(group_ids), DELETED_AT_ONCE):

@@ -1,13 +1,14 @@
 """The APIs to fetch and delete the committed offsets of groups.
 
-OffsetFetch 1-10   v2 all topics at once (null), and errors of the group; v5 leader epochs
-                   (KIP-320); v7 stable offsets only (KIP-447); v8 many groups (KIP-709); v10 topic
-                   ids (KIP-848). The offset is -1 without a commit, also for an unknown group.
-OffsetDelete 0     KIP-496: of topics that no member is subscribed to.
+OffsetFetch 1-10   v2 all topics (null), and errors of the group; v5 leader epochs (KIP-320);
+                   v7 stable offsets only (KIP-447); v8 several groups (KIP-709); v10 topic ids
+                   (KIP-848). The offset is -1 without a commit, and for an unknown group.
+OffsetDelete 0     KIP-496; only for topics without subscribed members.
 
-A stable answer waits for commits that are not replicated yet, and is UNSTABLE_OFFSET_COMMIT where
-an open transaction may still change the offset. An offset that was committed to another topic of
-the same name counts as none (with Kafka only from version 10 on, and only for such commits).
+A request for stable offsets waits for commits that are being replicated. It gets
+UNSTABLE_OFFSET_COMMIT for a partition whose offset an open transaction may still change. An offset
+that was committed for a deleted topic is ignored if a new topic has the same name. (Kafka ignores
+it only from version 10 on, and only for commits with topic ids.)
 """
 
 import asyncio
@@ -46,7 +47,7 @@ OFFSETS_A_STEP = 100
 async def offset_fetch(
     context: RequestContext, header: RequestHeader, request: "requests.OffsetFetchRequest"
 ) -> "Steps[responses.OffsetFetch.Response]":
-    """Return the committed offsets of one group, or of many, after pending commits are settled."""
+    """Return the committed offsets of groups, after their pending commits are settled."""
     broker = context.broker
     version = header.api_version
     unsettled: dict[str, int] = {}
@@ -59,7 +60,7 @@ async def offset_fetch(
 
 
 async def _settle(broker: BrokerServices, group_id: str) -> int:
-    """Wait until a group's pending commits are settled; return the error if they cannot be."""
+    """Wait until a group's pending commits are settled; return the error if this fails."""
     try:
         await broker.groups.until_settled(broker.groups.shard_for(group_id))
     except KafkaError as error:
@@ -86,7 +87,7 @@ def _offsets(
                 error, found = yield from fetching
             answers.append({"group_id": group.group_id, "error_code": error, "topics": found})
         return {"groups": answers}
-    topics = cast("_Topics | None", request.topics)  # ids exist since version 10
+    topics = cast("_Topics | None", request.topics)  # topic ids exist since version 10
     error, found = unsettled.get(request.group_id, 0), list["_Topic"]()
     if not error:
         error, found = yield from _fetch(broker, request.group_id, topics, version, stable)
@@ -94,7 +95,7 @@ def _offsets(
 
 
 def _offsets_bytes(context: RequestContext, request: "requests.OffsetFetchRequest") -> Steps[int]:
-    """Return the memory of answers for all topics; others are as long as their request."""
+    """Return the memory of answers for all topics; other answers are as long as their request."""
 
     def count(
         group: "requests.OffsetFetchRequest | requests.OffsetFetchRequest.OffsetFetchRequestGroup",
@@ -117,13 +118,14 @@ def _fetch(
     stable: bool,
     member: tuple[str | None, int] = (None, -1),
 ) -> "Steps[tuple[int, list[_Topic]]]":
-    """Return the error and the topics of one group, in the terms of version 8 and later."""
+    """Return the error and the topics of one group, in the format of version 8 and later."""
     try:
         shard = broker.groups.shard_for(group_id)
         offsets = shard.offsets if shard.check_offset_fetch(group_id, *member) else None
         group = _Group(broker.state, offsets, group_id, version, stable)
         answers = yield from group.all_topics() if topics is None else group.asked_topics(topics)
-        if broker.groups.shard_for(group_id) is not shard:  # then its offsets may be gone
+        # The shard was closed during the request, and its offsets may be incomplete.
+        if broker.groups.shard_for(group_id) is not shard:
             raise NotCoordinator
     except KafkaError as error:
         return _fetch_error(error), []
@@ -131,7 +133,10 @@ def _fetch(
 
 
 class _Group(NamedTuple):
-    """The offsets of one group in one request; None for an unknown group."""
+    """The offsets of one group in one request.
+
+    offsets: None for an unknown group.
+    """
 
     state: ClusterState
     offsets: OffsetTable | None
@@ -151,7 +156,9 @@ class _Group(NamedTuple):
                 some = indexes[start : start + OFFSETS_A_STEP]
                 if "name" in answer:
                     partitions += self._asked_topic(topic, some)[1]
-                else:  # it may be known by now, but the answer has no name to check rights by
+                else:
+                    # The topic may be known by now, but the answer has no name for the check of
+                    # rights.
                     partitions += _unknown(some)
             count += 1 + len(first)
             if count >= OFFSETS_A_STEP:
@@ -162,7 +169,7 @@ class _Group(NamedTuple):
     def _asked_topic(
         self, asked: "requests.OffsetFetchRequest.OffsetFetchRequestTopics", indexes: list[int]
     ) -> "tuple[_Topic, list[_Partition]]":
-        """Return a topic's answer, and its list for the remaining partitions."""
+        """Return a topic's answer, and its list of partitions, which the caller extends."""
         if self.version >= IDS_FROM:
             topic = self.state.topic_by_id(asked.topic_id)
             if topic is None:
@@ -179,9 +186,10 @@ class _Group(NamedTuple):
         return {"name": name, "topic_id": topic_id, "partitions": partitions}, partitions
 
     def all_topics(self) -> "Steps[list[_Topic]]":
-        """Return all committed offsets; from version 10 on without those of deleted topics."""
+        """Return all committed offsets; from version 10 on, without those of deleted topics."""
         answers: list[_Topic] = []
-        by_topic: dict[tuple[str, bytes], list[_Partition]] = {}  # by id, too: a name may be reused
+        # The key has the topic id, because a new topic may have the name of a deleted one.
+        by_topic: dict[tuple[str, bytes], list[_Partition]] = {}
         committed = () if self.offsets is None else self.offsets.committed(self.group_id)
         for count, (name, index) in enumerate(committed, 1):
             if count % OFFSETS_A_STEP == 0:
@@ -191,7 +199,8 @@ class _Group(NamedTuple):
                 continue
             topic_id = NO_TOPIC_ID if topic is None else topic.topic_id
             answer = self._answer(name, index, topic_id)
-            if answer is None:  # deleted meanwhile, or of another topic with this name
+            # Removed during the request, or committed for a deleted topic with this name.
+            if answer is None:
                 continue
             partitions = by_topic.get((name, topic_id))
             if partitions is None:
@@ -201,7 +210,7 @@ class _Group(NamedTuple):
         return answers
 
     def _answer(self, name: str, index: int, topic_id: bytes) -> "_Partition | None":
-        """Return a committed offset; None without one, or for another topic of this name."""
+        """Return a committed offset, or None if there is none for the current topic of the name."""
         if self.offsets is None:
             return None
         if self.stable and self.offsets.is_unstable(self.group_id, name, index):
@@ -231,9 +240,10 @@ def _partition(index: int, value: OffsetValue | None, error: int = ErrorCode.NON
 def _single(
     request: "requests.OffsetFetchRequest", version: int, error: int, found: "list[_Topic]"
 ) -> "responses.OffsetFetch.Response":
-    """Return an answer before version 8: one group; version 1 has no field for its error."""
+    """Return an answer for versions before 8, which have a single group."""
     if not error or version >= GROUP_ERRORS_FROM:
-        topics = cast("list[_OldTopic]", found)  # without the id, which exists since version 10
+        # The answer is without topic ids, which exist since version 10.
+        topics = cast("list[_OldTopic]", found)
         return {"topics": topics, "error_code": error}
 
     def failed(topic: "requests.OffsetFetchRequest.OffsetFetchRequestTopic") -> "_OldTopic":
@@ -248,7 +258,7 @@ def _failed_partition(error: int, index: int) -> "_Partition":
 
 
 def _fetch_error(error: KafkaError) -> int:
-    """Return an error that consumers before 3.9 expect; COORDINATOR_NOT_AVAILABLE is none."""
+    """Return an error that consumers before 3.9 retry, unlike COORDINATOR_NOT_AVAILABLE."""
     number = coordinator_error(error)
     if number == ErrorCode.COORDINATOR_NOT_AVAILABLE:
         return ErrorCode.NOT_COORDINATOR
@@ -290,7 +300,7 @@ def _delete_all(
     request: "requests.OffsetDeleteRequest",
     removed: "list[asyncio.Future[None]]",
 ) -> "Steps[list[responses.OffsetDelete.OffsetDeleteResponseTopic]]":
-    """Delete all offsets at once; decide again if the subscriptions have changed at the end."""
+    """Delete all offsets in one turn, and start again if the subscriptions have changed."""
     subscribed, now_subscribed = None, shard.check_offset_delete(request.group_id)
     topics: list[responses.OffsetDelete.OffsetDeleteResponseTopic] = []
     batches: list[bytes] = []
@@ -314,7 +324,7 @@ def _judge(
     topic: "requests.OffsetDeleteRequest.OffsetDeleteRequestTopic",
     wanted: "requests.OffsetDeleteRequest.OffsetDeleteRequestPartition",
 ) -> "responses.OffsetDelete.OffsetDeleteResponsePartition":
-    """Return the answer for one partition; add its key to `keys` if it has an offset."""
+    """Return the answer for one partition; add its key to `keys` if it has a committed offset."""
     name, index, error = topic.name, wanted.partition_index, ErrorCode.NONE
     if state.partition(name, index) is None:
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -334,7 +344,7 @@ def _delete_refusal(
 def _show_topics(
     access: Access, state: ClusterState, request: "requests.OffsetFetchRequest", values: Any
 ) -> Steps[Any]:
-    """Refuse topics that the client may not describe; leave them out of an answer for all."""
+    """Refuse topics that the client may not describe; omit them from an answer for all topics."""
     counter = StepCounter(OFFSETS_A_STEP)
 
     def shown(topics: Any, asks_for_all: bool) -> Steps[list[Any]]:

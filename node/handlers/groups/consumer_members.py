@@ -3,8 +3,8 @@
 ConsumerGroupHeartbeat 0-1   v1 regular expressions, and the member creates its own id.
 ConsumerGroupDescribe 0-1    v1 types of members.
 
-A heartbeat is answered when its changes are committed, and describing waits for that, too: no
-answer contains a state that may still be lost.
+A heartbeat is answered when its changes are committed, and a description waits for pending changes.
+So no answer contains a state that may still be lost.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -59,14 +59,14 @@ if TYPE_CHECKING:
     _Member = responses.ConsumerGroupDescribe.Member
     _Assigned = responses.ConsumerGroupDescribe.TopicPartitions
 OWN_ID_FROM = 1
-TOPICS_MAX = 10_000  # of one member's subscription, and of those that it owns
+TOPICS_MAX = 10_000  # the limit of topics that one member subscribes to, and of topics that it owns
 PARTITIONS_MAX = 100_000
 MEMBERS_A_STEP = 20
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 NOT_SHOWN = "The group has described topic(s) that the client is not authorized to describe."
-_NO_ERROR = bytes(4 + 2 + 1)  # not throttled, no code, no message
+_NO_ERROR = bytes(4 + 2 + 1)  # throttle time, error code, and a null message
 _EPOCH_AND_INTERVAL = Struct(">ii")
-_NO_ASSIGNMENT = b"\xff\x00"  # and no tags
+_NO_ASSIGNMENT = b"\xff\x00"  # a null assignment, and no tagged fields
 BROKEN_ANSWER = ConsumerHeartbeatAnswer(error=ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
@@ -95,14 +95,14 @@ def consumer_group_heartbeat(
 
 
 def _check_served(broker: BrokerServices) -> None:
-    """Raise UnsupportedVersion if the cluster, or this broker, has classic groups only."""
+    """Raise UnsupportedVersion if the cluster or this broker supports only classic groups."""
     protocols = broker.config.group_coordinator_rebalance_protocols
     if "consumer" not in protocols or not broker.state.feature_level(GROUP_VERSION):
         raise UnsupportedVersion
 
 
 def _says_nothing(request: "requests.ConsumerGroupHeartbeatRequest") -> bool:
-    """Return whether a valid request has a member id and epoch of a group, and nothing else."""
+    """Return whether a valid request has only a group id, a member id and a member epoch."""
     return (
         request.member_epoch > JOINS
         and request.subscribed_topic_names is None is request.server_assignor
@@ -119,7 +119,7 @@ def _heartbeat(
     header: RequestHeader,
     request: "requests.ConsumerGroupHeartbeatRequest",
 ) -> ConsumerHeartbeat:
-    """Read a request. Raises InvalidRequest, UnsupportedAssignor."""
+    """Decode a request; raise InvalidRequest or UnsupportedAssignor."""
     _check(request, header.api_version, context.broker.config.group_consumer_assignors)
     names, owned = request.subscribed_topic_names, request.topic_partitions
     return ConsumerHeartbeat(
@@ -141,7 +141,7 @@ def _heartbeat(
 def _partitions(
     owned: "list[requests.ConsumerGroupHeartbeatRequest.TopicPartitions]",
 ) -> "dict[bytes, frozenset[int]]":
-    """Return partitions by topic id; a topic may come twice."""
+    """Return the partitions by topic id, joined if a topic occurs twice."""
     partitions: dict[bytes, set[int]] = {}
     for each in owned:
         partitions.setdefault(each.topic_id, set()).update(each.partitions)
@@ -211,7 +211,7 @@ def _heartbeat_answer(answer: ConsumerHeartbeatAnswer, version: int) -> Buffer:
 
 
 def _short_answer(answer: ConsumerHeartbeatAnswer) -> bytes:
-    """Encode, in any version, an answer without an error and an assignment."""
+    """Encode an answer without error and assignment; its bytes are equal in all versions."""
     who = encode_string(answer.member_id, True)
     told = _EPOCH_AND_INTERVAL.pack(answer.member_epoch, answer.heartbeat_interval_ms)
     return b"".join((_NO_ERROR, who, told, _NO_ASSIGNMENT))
@@ -233,7 +233,7 @@ def _heartbeat_error(
 async def consumer_group_describe(
     context: RequestContext, header: RequestHeader, request: "requests.ConsumerGroupDescribeRequest"
 ) -> "Steps[responses.ConsumerGroupDescribe.Response]":
-    """Return each group's epochs, and its members' current and target assignments."""
+    """Return each group's epochs, and its members with their current and target assignments."""
     _check_served(context.broker)
     seen: dict[str, _Seen | KafkaError] = {}
     for group_id in request.group_ids:
@@ -246,7 +246,7 @@ async def consumer_group_describe(
 
 
 class _Seen(NamedTuple):
-    """A snapshot of a group, which does not change while members come and go."""
+    """A snapshot of a group, which does not change while members join and leave."""
 
     state_name: str
     epoch: int
@@ -258,7 +258,7 @@ class _Seen(NamedTuple):
 
 
 async def _seen(broker: BrokerServices, group_id: str) -> _Seen:
-    """Return a snapshot of a group when all of it is committed."""
+    """Return a snapshot of a group once all its records are committed."""
     if not group_id:
         raise InvalidGroupId
     shard = broker.groups.shard_for(group_id)
@@ -321,7 +321,8 @@ def _describe(
 def _member(state: ClusterState, group: _Seen, member_id: str, member: ConsumerMember) -> "_Member":
     now = group.assignments.get(member_id, NOTHING_ASSIGNED)
     reads = {id_: {*indexes} for id_, indexes in now.assigned.items()}
-    for topic_id, indexes in now.pending_revocation.items():  # until it says that it does not
+    # The member still reads these partitions until it confirms their revocation.
+    for topic_id, indexes in now.pending_revocation.items():
         reads.setdefault(topic_id, set()).update(indexes)
     return {
         "member_id": member_id,
@@ -339,7 +340,7 @@ def _member(state: ClusterState, group: _Seen, member_id: str, member: ConsumerM
 
 
 def _named(state: ClusterState, partitions: "Mapping[bytes, Iterable[int]]") -> "list[_Assigned]":
-    """Return partitions with the names of their topics, without deleted topics."""
+    """Return partitions with the names of their topics; omit deleted topics."""
     return [
         {"topic_id": topic_id, "topic_name": topic.name, "partitions": sorted(indexes)}
         for topic_id, indexes in partitions.items()
@@ -372,7 +373,7 @@ def _describe_refused(group_id: str, error: KafkaError) -> Any:
 
 
 def _show_groups(access: Access, state: object, request: object, values: Any) -> Steps[Any]:
-    """Show no group with a topic that the client may not describe."""
+    """Hide each group that has a topic which the client may not describe."""
     groups: list[Any] = []
     counter = StepCounter()
     for group in values["groups"]:
@@ -394,7 +395,7 @@ def _show_groups(access: Access, state: object, request: object, values: Any) ->
 
 
 def _topics_of(group: Any) -> Iterator[str]:
-    """Yield the topics that the members of a described group name, some more than once."""
+    """Yield the topics of the members of a described group, some repeatedly."""
     for member in group.get("members", ()):
         yield from member["subscribed_topic_names"] or ()
         for part in ("assignment", "target_assignment"):

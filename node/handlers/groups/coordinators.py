@@ -1,15 +1,15 @@
 """The API to find the coordinator of a group or a transactional id.
 
-FindCoordinator 0-6   v1 transactions (KIP-98), v4 many keys at once (KIP-699), v5 may answer
-                      TRANSACTION_ABORTABLE (KIP-890), v6 share groups (KIP-932), which we lack.
+FindCoordinator 0-6   v1 transactions (KIP-98), v4 several keys (KIP-699), v5 may answer
+                      TRANSACTION_ABORTABLE (KIP-890), v6 share groups (KIP-932), which are not
+                      supported.
 
-A group's coordinator is the leader of its partition of __consumer_offsets; the first request for a
-group creates that topic. A transactional id's coordinator is the leader of its shard. Without a
-leader the answer is COORDINATOR_NOT_AVAILABLE, and clients ask again.
+The coordinator of a group is the leader of its partition of __consumer_offsets; the first request
+for a group creates that topic. The coordinator of a transactional id is the leader of its shard.
+Without a leader the answer is COORDINATOR_NOT_AVAILABLE, and clients retry.
 
-Against Kafka: the request that creates the topic waits for it, a moment at most, and for the log of
-its group's partition if this broker leads it, so that the first consumer of a cluster need not ask
-twice.
+Difference from Kafka: the request that creates the topic waits for the topic, and for the log of
+the group's partition if this broker leads it. So the first consumer of a cluster need not retry.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ from ..metadata.auto_creation import OFFSETS_TOPIC, AutoCreation
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 BATCHED_FROM = 4
-KEYS_MAX = 10_000  # of one request; the answer is some 40 times as long
+KEYS_MAX = 10_000  # keys of one request, whose answer is about 40 times as long
 
 
 class CoordinatorAddress(TypedDict):
@@ -81,7 +81,7 @@ class CoordinatorSearch:
 
 
 async def _until_led(broker: BrokerServices, group_ids: Sequence[str]) -> None:
-    """Wait until this broker serves the partition of a group; for many groups all of its own."""
+    """Wait until this broker serves the group's partition, or all partitions for several groups."""
     topic = broker.state.topics.get(OFFSETS_TOPIC)
     if topic is not None:
         count, awaited = len(topic.partitions), broker.replicas.awaited
@@ -118,7 +118,7 @@ def _of_group(broker: BrokerServices, group_id: str) -> BrokerRegistration | Non
 
 
 def _message(error: int) -> str:
-    """Return Kafka's message of an error; that of no error is "NONE"."""
+    """Return Kafka's message of an error, which is "NONE" for no error."""
     return "NONE" if error == ErrorCode.NONE else ErrorCode(error).sentence
 
 
@@ -127,12 +127,13 @@ def _refusal(
 ) -> "responses.FindCoordinator.Response":
     if not hasattr(request, "coordinator_keys"):
         return {**code_and_message(error), **NOBODY}
-    keys = request.coordinator_keys[:KEYS_MAX]  # the first stand for all of too many
+    # A request with too many keys is refused by an error for the first ones.
+    keys = request.coordinator_keys[:KEYS_MAX]
     return {"coordinators": [{"key": key, **code_and_message(error), **NOBODY} for key in keys]}
 
 
 def _of_kind(key_type: int, key: str) -> Resource | None:
-    """Return the resource of a key; None for an unknown type, which the handler refuses."""
+    """Return the resource of a key; None for an unknown key type, which the handler refuses."""
     kinds = {GROUP: ResourceType.GROUP, TRANSACTION: ResourceType.TRANSACTIONAL_ID}
     return (kinds[key_type], key) if key_type in kinds else None
 

@@ -1,14 +1,14 @@
 """The APIs for members with the classic protocol, in classic groups and in consumer groups.
 
-JoinGroup 0-9    v1 rebalance timeout (KIP-62), v4 the id first (KIP-394), v5 static members
-                 (KIP-345), v7 protocol type and name (KIP-559), v8 reason (KIP-800), v9
-                 skip_assignment (KIP-814).
+JoinGroup 0-9    v1 rebalance timeout (KIP-62), v4 the member id is assigned first (KIP-394),
+                 v5 static members (KIP-345), v7 protocol type and name (KIP-559), v8 reason
+                 (KIP-800), v9 skip_assignment (KIP-814).
 SyncGroup 0-5    v3 static members, v5 protocol type and name.
 Heartbeat 0-4    v3 static members.
 LeaveGroup 0-5   v3 several members (KIP-345), v5 reason.
 
 JoinGroup and SyncGroup wait in the group until it can answer; see coordinator/groups. A heartbeat
-that comes while the coordinator loads is answered without an error, as in Kafka: the session
+that arrives while the coordinator loads is answered without an error, as in Kafka. The session
 restarts when the group is loaded.
 """
 
@@ -50,13 +50,13 @@ from ...services import BrokerServices
 from ..answers import code_only, completing
 
 ID_FIRST_FROM, NULL_NAME_FROM, SKIPPING_FROM = 4, 7, 9
-BATCHED_FROM = 3  # LeaveGroup
-NAMED_FROM = 5  # SyncGroup: from this version on the member must name its protocol
-# The protocols of one member, names and metadata. Kafka has no limit, but a group's record must
-# fit in a batch.
+BATCHED_FROM = 3  # a version of LeaveGroup
+NAMED_FROM = 5  # the version of SyncGroup from which on the member must name its protocol
+# The limit of one member's protocols, with names and metadata. Kafka has no limit, but a group's
+# record must fit into a batch.
 METADATA_BYTES_MAX = 1024 * 1024
-PROTOCOLS_MAX = 1_000  # of one member
-ASSIGNMENTS_MAX = 10_000  # of one group
+PROTOCOLS_MAX = 1_000  # for one member
+ASSIGNMENTS_MAX = 10_000  # for one group
 LEAVING_A_STEP = 50
 BROKEN_ANSWER = ErrorCode.UNKNOWN_SERVER_ERROR  # in place of an answer that cannot be encoded
 
@@ -64,9 +64,9 @@ BROKEN_ANSWER = ErrorCode.UNKNOWN_SERVER_ERROR  # in place of an answer that can
 def join_group(
     context: RequestContext, header: RequestHeader, request: "requests.JoinGroupRequest"
 ) -> list[Buffer] | PendingAnswer:
-    """Answer with the next generation, or at once with an error.
+    """Answer when the next generation begins, or immediately with an error.
 
-    In a consumer group a join does not wait for other members.
+    In a consumer group a JoinGroup does not wait for other members.
     """
     version = header.api_version
     try:
@@ -106,7 +106,8 @@ def _join_request(
     client_id = header.client_id or ""
     new_member_id = f"{client_id if instance_id is None else instance_id}-{uuid4()}"
     if len(new_member_id.encode()) > STRING_BYTES_MAX:
-        raise UnknownServerError("The id of the new member is too long to be written.")  # as Kafka
+        # Kafka answers the same.
+        raise UnknownServerError("The id of the new member is too long to be written.")
     return JoinRequest(
         group_id=request.group_id,
         member_id=request.member_id,
@@ -156,7 +157,7 @@ def _join_error(
 def sync_group(
     context: RequestContext, header: RequestHeader, request: "requests.SyncGroupRequest"
 ) -> list[Buffer] | PendingAnswer:
-    """Answer with the assignment, which the leader's request brings."""
+    """Answer with the member's assignment, which is known after the group leader's request."""
     version = header.api_version
     protocol_type = getattr(request, "protocol_type", None)
     protocol_name = getattr(request, "protocol_name", None)
@@ -229,7 +230,7 @@ def heartbeat(
 def leave_group(
     context: RequestContext, header: RequestHeader, request: "requests.LeaveGroupRequest"
 ) -> Any:
-    """Remove members, each with its own answer: steps, or a coroutine for a consumer group."""
+    """Remove members, each with its own answer; return a coroutine for a consumer group."""
     _check_group_id(request.group_id)
     shard = context.broker.groups.shard_for(request.group_id)
     if isinstance(shard.groups.get(request.group_id), ConsumerGroup):
@@ -240,7 +241,10 @@ def leave_group(
 async def _leave_consumer_group(
     broker: BrokerServices, version: int, request: "requests.LeaveGroupRequest"
 ) -> "responses.LeaveGroup.Response":
-    """Remove members of a consumer group, many in several epochs; answer when it is committed."""
+    """Remove members of a consumer group, in several epochs if there are many.
+
+    Answers when the removal is committed.
+    """
     group_id = request.group_id
     members: list[responses.LeaveGroup.MemberResponse] = []
     if version < BATCHED_FROM:
@@ -253,7 +257,7 @@ async def _leave_consumer_group(
         except KafkaError as error:
             if not members:
                 raise
-            errors = [error.number] * len(leaving)  # the others have left
+            errors = [error.number] * len(leaving)  # the other members have already left
         members += map(_left, leaving, errors)
         await broker.work.share.room()
     return {"error_code": ErrorCode.NONE, "members": members}
@@ -269,8 +273,10 @@ async def _expelled(
             answered.set_result(answer)
 
     groups = broker.groups
-    shard = groups.shard_for(group_id)  # again: it may have resigned meanwhile
-    if shard.table.classic(group_id) is not None:  # it has changed its protocol meanwhile
+    # Looked up again, since the shard may have resigned in the meantime.
+    shard = groups.shard_for(group_id)
+    # The group has changed its protocol in the meantime.
+    if shard.table.classic(group_id) is not None:
         return _leave(broker, group_id, leaving)
     consumers = shard.table.consumers
     groups.decide(shard, group_id, lambda turn: consumers.leave(group_id, leaving, ticket, turn))
@@ -293,7 +299,7 @@ def _leave_classic_group(
         except KafkaError as error:
             if not members:
                 raise
-            errors = [error.number] * len(leaving)  # the others have left
+            errors = [error.number] * len(leaving)  # the other members have already left
         members += map(_left, leaving, errors)
     return {"error_code": ErrorCode.NONE, "members": members}
 

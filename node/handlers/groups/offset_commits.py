@@ -1,18 +1,19 @@
 """The commits of offsets, plain (`plain_commits`) or in a transaction.
 
-OffsetCommit 2-10     KIP-88; v2-4 bring their own retention (KIP-211), v6 leader epochs (KIP-320),
+OffsetCommit 2-10     KIP-88; v2-4 have a retention time (KIP-211), v6 leader epochs (KIP-320),
                       v7 static members (KIP-345), v9 GROUP_ID_NOT_FOUND, v10 topic ids (KIP-848).
 TxnOffsetCommit 0-6   KIP-98; v3 names the member (KIP-447), v4 may answer TRANSACTION_ABORTABLE,
                       v5 adds the group's partition to the transaction by itself (KIP-890), v6
                       names topics by their ids (KIP-1319).
 
-A request becomes one batch of __consumer_offsets, and is answered when that is committed. Missing
-topics and partitions get their own errors; an error of the group applies to all others. Before a
-transaction's first offsets of a group its coordinator is asked: they must not open a transaction
-here that has ended already, since nothing would end it. A late request on an older connection of a
-client without KIP-890 may belong to an earlier transaction: see `connection_fence`.
+A request becomes one batch of __consumer_offsets, and is answered when the batch is committed.
+Missing topics and partitions get their own errors; an error of the group applies to all others.
+Before a transaction's first offsets of a group are appended, the transaction coordinator is asked
+whether the transaction is ongoing. Otherwise offsets of an ended transaction would open a
+transaction here that is never ended. A late request on an older connection of a client without
+KIP-890 may belong to an earlier transaction; see `connection_fence`.
 
-Against Kafka: the topic's id is stored with every offset, not only with those of v10, so offsets
+Difference from Kafka: the topic id is stored with every offset, not only for v10, so that offsets
 of a deleted topic never apply to a new topic of the same name.
 """
 
@@ -58,12 +59,14 @@ if TYPE_CHECKING:
     _Response = responses.OffsetCommit.Response
     _TopicAnswer = responses.OffsetCommit.OffsetCommitResponseTopic
     _Answer = responses.OffsetCommit.OffsetCommitResponsePartition
-OFFSETS_MAX = 1_000_000  # of one partition of __consumer_offsets, about 500 bytes each
+# The limit for one partition of __consumer_offsets, at about 500 bytes each.
+OFFSETS_MAX = 1_000_000
 NO_SEQUENCE = NO_EPOCH = -1
 TIMESTAMP_MAX = 2**63 - 1
 TOPIC_IDS_FROM, ADDS_FROM, ABORTABLE_FROM, LOADING_FROM = 6, 5, 4, 2
 OFFSETS_A_STEP = 100
-QUESTIONS_MAX = 4  # verifications of one request, each after a marker in between
+# The limit of verifications of one request, each repeated because a marker was written.
+QUESTIONS_MAX = 4
 _AS_COORDINATOR = {
     ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -78,7 +81,7 @@ _AS_COORDINATOR = {
 
 
 def coordinator_error(error: KafkaError) -> int:
-    """Return the error for a group's client from an error of the coordinator's partition."""
+    """Translate an error of the coordinator's partition into the error for a group's client."""
     return _AS_COORDINATOR.get(error.number, error.number)  # type: ignore[arg-type]
 
 
@@ -92,23 +95,23 @@ class _Offset(NamedTuple):
 
 
 class SortedCommit:
-    """A sorted request: `topics` is the answer, `offsets` are those that may be committed."""
+    """A request sorted into `topics`, the answer, and `offsets`, those that may be committed."""
 
     def __init__(self, broker: BrokerServices, request: "_Request") -> None:
         self.group_id: str = request.group_id
         self.now_ms = broker.clock.wall_ms()
         self.topics: list[_TopicAnswer] = []
         self.offsets: list[_Offset] = []
-        self.is_refused = False  # in part or as a whole, or with a missing topic
-        self.partitions: set[tuple[bytes, int]] = set()  # existing ones, by topic id
-        self._ids: dict[str, bytes] = {}  # of existing topics, by name
+        self.is_refused = False  # True if any partition is refused or its topic is missing
+        self.partitions: set[tuple[bytes, int]] = set()  # existing partitions by topic id
+        self._ids: dict[str, bytes] = {}  # the ids of existing topics by name
         retention_ms = getattr(request, "retention_time", -1)
         self._expire_ms = NO_TIMESTAMP
         if retention_ms != -1:
             self._expire_ms = min(self.now_ms + retention_ms, TIMESTAMP_MAX)
 
     def sorting(self, state: ClusterState, request: "_Request") -> Steps[None]:
-        """Check each topic and partition; call it first."""
+        """Check each topic and partition of the request; this is the first step."""
         counter = StepCounter(OFFSETS_A_STEP)
         for asked in request.topics:
             yield from self._sorting(state, asked, counter)
@@ -162,7 +165,7 @@ class SortedCommit:
         key: Callable[[str, str, int], bytes] = encode_offset_key,
         **producer: Any,
     ) -> Steps[bytes]:
-        """Return the batch to append, or nothing; refuse offsets with too much metadata."""
+        """Return the batch to append, or empty bytes; refuse offsets with too much metadata."""
         records: list[Record] = []
         for number, (answer, topic, partition, value) in enumerate(self.offsets, 1):
             if number % OFFSETS_A_STEP == 0:
@@ -175,7 +178,7 @@ class SortedCommit:
         return (yield from encoding_batch(records, **producer)) if records else b""
 
     def checking_room(self, table: OffsetTable) -> Steps[None]:
-        """Raise InvalidCommitOffsetSize if new offsets would be too many."""
+        """Raise InvalidCommitOffsetSize if the new offsets exceed the limit."""
         if table.size + len(self.offsets) <= OFFSETS_MAX:
             return
         for number, offset in enumerate(self.offsets, 1):
@@ -187,9 +190,10 @@ class SortedCommit:
                 yield
 
     def check_topics(self, state: ClusterState) -> None:
-        """Raise CoordinatorNotAvailable if a topic was deleted since; call it before the append.
+        """Raise CoordinatorNotAvailable if a topic was deleted since `sorting`.
 
-        The commit would replace an offset of a new topic of the same name.
+        Call it immediately before the append, which could replace an offset of a new topic of the
+        same name.
         """
         for name, topic_id in self._ids.items():
             topic = state.topics.get(name)
@@ -197,7 +201,7 @@ class SortedCommit:
                 raise CoordinatorNotAvailable(f"Topic {name} was deleted meanwhile.")
 
     def fail(self, number: int) -> "_Response":
-        """Return an answer with one error for all existing partitions."""
+        """Return an answer with the same error for all existing partitions."""
         for offset in self.offsets:
             self._refuse(offset.answer, number)
         return self.answer()
@@ -209,7 +213,7 @@ class SortedCommit:
 async def txn_offset_commit(
     context: RequestContext, header: RequestHeader, request: "requests.TxnOffsetCommitRequest"
 ) -> "responses.TxnOffsetCommit.Response":
-    """Commit offsets of a group in a transaction; its marker makes them effective."""
+    """Commit offsets of a group in a transaction; its commit marker makes them effective."""
     broker = context.broker
     version = header.api_version
     _check_connection(context, request, version)
@@ -241,7 +245,8 @@ async def txn_offset_commit(
             api_version=version,
             partitions=commit.partitions,
         )
-        _check_connection(context, request, version)  # again: it may have become late
+        # Checked again, since the request may have become late.
+        _check_connection(context, request, version)
         commit.check_topics(broker.state)
         if batch:
             partition.transactional_ids[request.producer_id] = request.transactional_id
@@ -252,12 +257,12 @@ async def txn_offset_commit(
 
 
 def _transactional(answer: "_Response") -> "responses.TxnOffsetCommit.Response":
-    """Return the answer as that of TxnOffsetCommit, which has the same fields."""
+    """Return the same answer as a TxnOffsetCommit response, which has the same fields."""
     return cast("responses.TxnOffsetCommit.Response", answer)
 
 
 def _generation(request: "requests.TxnOffsetCommitRequest", version: int) -> int:
-    """Return the generation or the member's epoch; version 6 renamed the field."""
+    """Return the generation or the member epoch; version 6 renamed the field."""
     if version >= TOPIC_IDS_FROM:
         return request.generation_id_or_member_epoch
     return getattr(request, "generation_id", NO_EPOCH)
@@ -266,7 +271,7 @@ def _generation(request: "requests.TxnOffsetCommitRequest", version: int) -> int
 def _check_connection(
     context: RequestContext, request: "requests.TxnOffsetCommitRequest", version: int
 ) -> None:
-    """Raise CloseConnection for a connection older than the producer's newest."""
+    """Raise CloseConnection for a connection older than the producer's newest connection."""
     broker = context.broker
     if version >= ADDS_FROM or not broker.config.transaction_connection_fence:
         return
@@ -284,10 +289,10 @@ async def _verified(
 ) -> tuple[HostedPartition, int | None]:
     """Return the group's partition, and the guard of a verified append.
 
-    While the transaction is open here no verification and no guard is needed. A marker that comes
-    during the verification invalidates the guard, and the transaction is verified again: the
-    coordinator answers about the next transaction only when the markers of the one before are
-    written, here, too.
+    While the transaction is open in the partition, no verification or guard is needed. A marker
+    that is written during the verification invalidates the guard, and the transaction is verified
+    again. This happens regularly, because the coordinator answers about the next transaction only
+    after the markers of the previous one are written, in this partition, too.
     """
     shard = broker.groups.shard_for(request.group_id)
     partition = broker.replicas.get(OFFSETS_TOPIC, shard.index)
@@ -300,7 +305,7 @@ async def _verified(
         producers = partition.log.producer_state
         entry = producers.entry(request.producer_id)
         if entry is not None and request.producer_epoch < entry.epoch:
-            raise InvalidProducerEpoch  # without asking the coordinator (KAFKA-19690)
+            raise InvalidProducerEpoch  # the coordinator need not be asked (KAFKA-19690)
         guard = producers.begin_verification(
             request.producer_id,
             request.producer_epoch,
@@ -325,9 +330,10 @@ async def _verified(
 
 
 def transactional_error(error: KafkaError, version: int) -> int:
-    """Return the error for a producer: one that its version knows, and never PRODUCER_FENCED.
+    """Return an error that the producer's version knows, and never PRODUCER_FENCED.
 
-    librdkafka takes 90 here for an error of this transaction only.
+    librdkafka treats error 90 (PRODUCER_FENCED) in this answer as an error of this transaction
+    only.
     """
     if error.number == ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
@@ -337,7 +343,8 @@ def transactional_error(error: KafkaError, version: int) -> int:
         return ErrorCode.INVALID_TXN_STATE
     number = coordinator_error(error)
     if number == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < LOADING_FROM:
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE  # KAFKA-7296: such clients crashed on it
+        # KAFKA-7296: these clients crashed on COORDINATOR_LOAD_IN_PROGRESS.
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
     return number
 
 

@@ -1,8 +1,8 @@
 """OffsetCommit, by a member or by a client outside of a group; see `offset_commits`.
 
-Consumers commit a few partitions, again and again. Such a request is appended in the turn in which
-it comes, and answered in the turn that commits it: without a task, which would take two turns more,
-and with an answer that mostly has been encoded before. Larger ones are handled in slices.
+Consumers commit a few partitions very often. Such a request is appended in the turn of the event
+loop in which it arrives, and answered in the turn of its commit. It needs no task, which would cost
+two more turns, and its encoded answer is mostly cached. Larger requests are handled in slices.
 """
 
 from functools import lru_cache
@@ -28,7 +28,7 @@ KEYS_REMEMBERED, REMEMBERED_GROUP_ID_MAX = 4096, 255
 ANSWERS_REMEMBERED, REMEMBERED_ITEMS_MAX = 512, 16
 TOPIC_IDS_FROM = 10
 remembered_key = lru_cache(KEYS_REMEMBERED)(encode_offset_key)
-_Committed = tuple[str | bytes, tuple[int, ...]]  # of a topic, by its name or id
+_Committed = tuple[str | bytes, tuple[int, ...]]  # the name or id of a topic, and its partitions
 
 
 def short_offset_commit(
@@ -83,7 +83,8 @@ async def offset_commit(
     try:
         shard = broker.groups.shard_for(commit.group_id)
         await broker.work.finish("OffsetCommit", commit.checking_room(shard.offsets))
-        shard = broker.groups.shard_for(commit.group_id)  # again: it may have resigned meanwhile
+        # Looked up again, since the shard may have resigned in the meantime.
+        shard = broker.groups.shard_for(commit.group_id)
         _check(shard, header, request, commit)
         commit.check_topics(broker.state)
         if batch:
@@ -124,7 +125,7 @@ def _encoded(version: int, answer: "_Response", is_refused: bool) -> bytes:
 
 @lru_cache(ANSWERS_REMEMBERED)
 def _all_committed(version: int, topics: tuple[_Committed, ...]) -> bytes:
-    """Return the encoded answer without errors, for existing topics: their names are short."""
+    """Return the encoded answer without errors, which is cached by the committed topics."""
     answers: list[Any] = [
         {
             "topic_id" if isinstance(topic, bytes) else "name": topic,

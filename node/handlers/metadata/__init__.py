@@ -1,1 +1,1 @@
-"""node/handlers/metadata: the cluster, its topics, their replicas and configurations."""
+"""The APIs of the cluster, of its topics, and of their replicas and configurations."""

@@ -1,14 +1,14 @@
 """The APIs of access control lists.
 
 DescribeAcls, CreateAcls, DeleteAcls 1-3  KIP-140, prefixed patterns of KIP-290 from v1 on, any type
-                                          of principal in v3. Without an authorizer:
+                                          of principal in v3. Without an authorizer the answer is
                                           SECURITY_DISABLED.
 
-DeleteAcls finds at most 10,000 ACLs (Kafka: different ones), by at most 1,000 filters that do not
-specify an ACL completely; INVALID_REQUEST beyond that, and nothing is deleted.
+DeleteAcls deletes at most 10,000 different ACLs, by at most 1,000 filters with wildcards. Above
+these limits the answer is INVALID_REQUEST, and nothing is deleted.
 
-CreateAcls and DeleteAcls answer when every live broker applies the new ACLs, so that a client may
-try again at once, on any broker. Kafka answers when the controller has them.
+CreateAcls and DeleteAcls are answered when every live broker applies the new ACLs, so that a client
+can use the new rights immediately on any broker. Kafka answers when the controller has them.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ from ...security.rights import on_cluster
 from ...services import BrokerServices
 from ..answers import NO_ERROR, code_and_message, code_with_message, of_each, outcome_of
 
-DELETED_MAX, SCANS_MAX = 10_000, 1_000  # of one request
+DELETED_MAX, SCANS_MAX = 10_000, 1_000  # limits of one request
 
 
 def _check_configured(broker: BrokerServices, sentence: str) -> None:
@@ -54,7 +54,7 @@ def _filter_of(
 def describe_acls(
     context: RequestContext, header: RequestHeader, request: "requests.DescribeAclsRequest"
 ) -> "Steps[responses.DescribeAcls.Response]":
-    """Return the ACLs that match a filter, by their resources."""
+    """Return the ACLs that match a filter, grouped by resource."""
     _check_configured(context.broker, "No Authorizer is configured on the broker")
     wanted = _filter_of(request)
     wanted.check()
@@ -88,14 +88,14 @@ def describe_acls(
 def _described_bytes(
     context: RequestContext, request: "requests.DescribeAclsRequest"
 ) -> Steps[int]:
-    return len(context.broker.state.acls) * ENTRY_BYTES  # at most
+    return len(context.broker.state.acls) * ENTRY_BYTES  # an upper bound
     yield
 
 
 async def create_acls(
     context: RequestContext, header: RequestHeader, request: "requests.CreateAclsRequest"
 ) -> "responses.CreateAcls.Response":
-    """Create ACLs; return the outcome of each."""
+    """Create ACLs; return the result for each."""
     broker = context.broker
     _check_configured(broker, "No Authorizer is configured.")
     asked = await broker.work.finish("CreateAcls", made(_creation, request.creations))
@@ -131,7 +131,7 @@ def _creation(asked: "requests.CreateAclsRequest.AclCreation") -> AclBinding | K
 async def delete_acls(
     context: RequestContext, header: RequestHeader, request: "requests.DeleteAclsRequest"
 ) -> "responses.DeleteAcls.Response":
-    """Delete the ACLs that match filters; return those of each filter."""
+    """Delete the ACLs that match filters; return the deleted ACLs of each filter."""
     broker = context.broker
     _check_configured(broker, "No Authorizer is configured.")
     steps = finding(broker.state.acls, request.filters)
@@ -145,7 +145,7 @@ def finding(
 ) -> "Steps[tuple[list[responses.DeleteAcls.DeleteAclsFilterResult], dict[AclBinding, None]]]":
     """Return the answer to each filter, and all ACLs that match.
 
-    Raises InvalidRequest if they are too many, or need too many scans of all ACLs.
+    Raises InvalidRequest for too many matches, or too many filters that scan all ACLs.
     """
     results: list[responses.DeleteAcls.DeleteAclsFilterResult] = []
     gone: dict[AclBinding, None] = {}
@@ -187,7 +187,7 @@ def _matching(acl: AclBinding) -> "responses.DeleteAcls.DeleteAclsMatchingAcl":
 
 
 async def _decided(broker: BrokerServices, command: CreateAcls | DeleteAcls) -> Result:
-    """Submit a command; return the result when all live brokers have applied it."""
+    """Submit a command; return its result when all live brokers have applied it."""
     if not command.acls:
         return Result()
     timeout_ms = broker.config.request_timeout_ms

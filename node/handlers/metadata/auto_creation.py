@@ -1,9 +1,9 @@
-"""The automatic creation of topics that clients ask for (`auto.create.topics.enable`).
+"""The automatic creation of requested topics (`auto.create.topics.enable`).
 
-Many clients ask for the same new topic at once, on several brokers. On one broker they share one
-request to the controller; between brokers the controller decides, and the second request finds the
-topic. A topic that cannot be created, for example for lack of brokers, stays unknown to its
-clients, which continue to ask, as in Kafka; the reason is in the log.
+Many clients may request the same new topic at the same time, on several brokers. On one broker they
+share one request to the controller. Between brokers the controller decides, and the second request
+finds the topic. A topic that cannot be created, for example for lack of brokers, stays unknown to
+its clients, which retry, as in Kafka. The reason is in the log.
 """
 
 import asyncio
@@ -21,9 +21,10 @@ from ...groups.coordinator import OFFSETS_TOPIC
 from ...services import BrokerServices
 from .topic_ids import new_topic_id
 
-# Kafka creates these itself; transactions have no topic here, and share groups are not served.
+# Kafka creates these topics itself. Here transactions use no topic, and share groups are not
+# supported.
 NEVER_AUTOMATIC = frozenset({"__transaction_state", "__share_group_state", "__cluster_metadata"})
-NAMED = 100  # topics of one request in the log
+NAMED = 100  # the limit of topic names of one request in the log
 CREATION_TIMEOUT_MS = 1000  # how long a request waits for the topic that it creates
 
 
@@ -38,9 +39,9 @@ class AutoCreation:
         return why_invalid(name) is None and name not in NEVER_AUTOMATIC
 
     async def create(self, broker: BrokerServices, names: Sequence[str]) -> dict[str, int]:
-        """Create topics, or wait, within a bound, for a request that already creates them.
+        """Create topics; wait for them, or for a running request that creates them, within a bound.
 
-        Returns the errors to answer for topics that are still missing.
+        Returns the error for each topic that is still missing.
         """
         new = [name for name in names if name not in self._under_way]
         if new:
@@ -83,7 +84,7 @@ class AutoCreation:
 
 
 def new_topic(config: BrokerConfig, name: str) -> NewTopic:
-    """Return a topic with the defaults for its name."""
+    """Return a new topic with the defaults for its name."""
     if name == OFFSETS_TOPIC:
         return NewTopic(
             name=name,

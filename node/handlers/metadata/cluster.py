@@ -43,7 +43,7 @@ SOFTWARE_FROM = 3
 
 
 class Address(TypedDict):
-    """The address of a broker for clients, without its id: that field has several names."""
+    """The address of a broker for clients, without its id, which has several field names."""
 
     host: str
     port: int
@@ -51,10 +51,9 @@ class Address(TypedDict):
 
 
 def api_versions() -> Api:
-    """Return the row that shows the table of served APIs.
+    """Return the row of ApiVersions, which answers with the table of APIs.
 
-    Every connection begins with it, and only levels of features change it: it is encoded once for
-    each version and each such change.
+    The answer depends only on the version and the levels of features, so it is cached by them.
     """
     encoded: dict[int, tuple[int, bytes]] = {}
 
@@ -82,7 +81,7 @@ def api_versions() -> Api:
 
 
 def _refusal(context: RequestContext, request: "requests.ApiVersionsRequest") -> int:
-    """Return the error for a client of another cluster or broker: rebootstrap (KIP-1242)."""
+    """Return REBOOTSTRAP_REQUIRED for a client of another cluster or broker (KIP-1242)."""
     cluster_id, node_id = getattr(request, "cluster_id", None), getattr(request, "node_id", NOBODY)
     if cluster_id is None and node_id == NOBODY:
         return ErrorCode.NONE
@@ -111,7 +110,7 @@ def _versions(table: Mapping[int, ServedApi]) -> "responses.ApiVersions.Response
 def describe_cluster(
     context: RequestContext, header: RequestHeader, request: "requests.DescribeClusterRequest"
 ) -> "responses.DescribeCluster.Response":
-    """Return the brokers, and the controller for administration."""
+    """Return the brokers, and the controller to which administrative requests are sent."""
     endpoint_type = getattr(request, "endpoint_type", BROKER_ENDPOINT)
     if endpoint_type == CONTROLLER_ENDPOINT:
         raise error_for(
@@ -147,7 +146,7 @@ def describe_cluster(
 
 
 def cluster_operations(context: RequestContext) -> int:
-    """Return the client's operations on the cluster (KIP-430), 0 if it may not describe it."""
+    """Return the client's operations on the cluster as bits (KIP-430); 0 if it lacks DESCRIBE."""
     if context.broker.authorizer is None:
         return ALL_OPERATIONS[ResourceType.CLUSTER]
     access = context.access
@@ -157,7 +156,7 @@ def cluster_operations(context: RequestContext) -> int:
 
 
 def operations_on(context: RequestContext, resource_type: ResourceType, name: str) -> int:
-    """Return the client's operations on a resource (KIP-430)."""
+    """Return the client's operations on a resource as bits (KIP-430)."""
     if context.broker.authorizer is None:
         return ALL_OPERATIONS[resource_type]
     return context.access.operations(resource_type, name)
@@ -204,7 +203,7 @@ def in_order(brokers: Mapping[int, BrokerRegistration]) -> Iterable[BrokerRegist
 
 
 def address_of(broker: BrokerRegistration, listener: str) -> Address | None:
-    """Return a broker's address on a listener; None where it lacks the listener."""
+    """Return a broker's address on a listener, or None if the broker lacks the listener."""
     endpoint = broker.endpoint(listener)
     if endpoint is None:
         return None
@@ -214,7 +213,7 @@ def address_of(broker: BrokerRegistration, listener: str) -> Address | None:
 async def unregister_broker(
     context: RequestContext, header: RequestHeader, request: "requests.UnregisterBrokerRequest"
 ) -> "responses.UnregisterBroker.Response":
-    """Remove the registration of a stopped broker; it may register again."""
+    """Remove the registration of a stopped broker, which may register again."""
     broker = context.broker
     timeout_ms = broker.config.request_timeout_ms
     command = UnregisterBroker(request.broker_id)

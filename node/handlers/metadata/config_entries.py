@@ -1,8 +1,8 @@
 """The effective values of configs, and their sources.
 
-The order of precedence is Kafka's: the topic's own value, this broker's dynamic one, the cluster's
-(KIP-226), this broker's file, the default. All sources with a value are listed as synonyms; the
-first one is effective.
+The order of precedence is Kafka's: the topic's own value, this broker's dynamic value, the
+cluster's dynamic value (KIP-226), this broker's file, the default. All sources that have a value
+are listed as synonyms, and the first is effective.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,10 +19,11 @@ from ...config.keys import COARSER_UNITS
 from ...services import BrokerServices
 from .logger_levels import logger_levels
 
-NODE_ID_DIGITS_MAX = 10  # of 31 bits
+NODE_ID_DIGITS_MAX = 10  # the length of a 31-bit number
 UNKNOWN_TYPE = 0
-CONFIGS_MAX = 500  # of one topic in a request: more than there are
-TOPIC, DYNAMIC_BROKER, DYNAMIC_CLUSTER, STATIC, DEFAULT = 1, 2, 3, 4, 5  # Kafka's ConfigSource
+CONFIGS_MAX = 500  # the limit for one topic in a request, which is above the number of configs
+# The values of Kafka's ConfigSource.
+TOPIC, DYNAMIC_BROKER, DYNAMIC_CLUSTER, STATIC, DEFAULT = 1, 2, 3, 4, 5
 LOGGER, CLIENT_METRICS, GROUP = 6, 7, 8
 
 
@@ -47,7 +48,7 @@ class Entry(NamedTuple):
 
 
 def effective_topic_configs(broker: BrokerServices, configs: Mapping[str, str]) -> list[Entry]:
-    """Return all configs of a topic with these values of its own, by name."""
+    """Return all configs of a topic that has these values of its own, by name."""
     defaults = topic_defaults_in_force(broker.config, broker.state.broker_configs)
     return [
         _topic_entry(broker, row, configs, defaults)
@@ -57,10 +58,10 @@ def effective_topic_configs(broker: BrokerServices, configs: Mapping[str, str]) 
 
 
 def as_parsed(entry: Entry) -> Entry:
-    """Return the entry as Kafka's DescribeConfigs shows it.
+    """Return the entry in the form of Kafka's DescribeConfigs.
 
-    Its value, and the synonym of a topic or group itself, are in their parsed form; values of
-    brokers are in their original text.
+    The value and the synonym of a topic or group are in parsed form; values of brokers are in their
+    original text.
     """
     if entry.value is None or entry.source == DEFAULT:
         return entry
@@ -79,7 +80,8 @@ def broker_entries(broker: BrokerServices) -> list[Entry]:
         synonyms = list(_broker_synonyms(broker, name))
         value = synonyms[0].value if synonyms else None
         if not synonyms or synonyms[0].source == DEFAULT:
-            value = broker.config.text_of(name)  # some defaults depend on other keys
+            # Text_of resolves defaults that depend on other keys.
+            value = broker.config.text_of(name)
         source = synonyms[0].source if synonyms else DEFAULT
         if key.type == ConfigType.PASSWORD:
             value, synonyms = None, [each._replace(value=None) for each in synonyms]
@@ -99,13 +101,13 @@ def dynamic_cluster_entries(broker: BrokerServices) -> list[Entry]:
 
 
 def group_entries(broker: BrokerServices, group_id: str) -> list[Entry]:
-    """Return all configs of a group, which need not exist, by name."""
+    """Return all configs of a group by name, even for a missing group."""
     configs = broker.state.group_configs.get(group_id, {})
     entries: list[Entry] = []
     for name, (key, broker_name) in sorted(GROUP_KEYS.items()):
         if broker_name is not None and broker_name in BROKER_KEYS:
             synonyms = list(_broker_synonyms(broker, broker_name))
-        else:  # of a type of group that this broker has no keys for
+        else:  # the key's group type has no broker keys here
             synonyms = [Synonym(broker_name or name, key.default or "", DEFAULT)]
         if name in configs:
             synonyms.insert(0, Synonym(name, configs[name], GROUP))
@@ -115,7 +117,7 @@ def group_entries(broker: BrokerServices, group_id: str) -> list[Entry]:
 
 
 def client_metrics_entries(broker: BrokerServices, name: str) -> list[Entry]:
-    """Return all configs of a subscription, which need not exist, by name."""
+    """Return all configs of a metrics subscription by name, even for a missing one."""
     configs = broker.state.client_metrics_configs.get(name, {})
     entries: list[Entry] = []
     for key in CLIENT_METRICS_KEYS.values():
@@ -128,14 +130,14 @@ def client_metrics_entries(broker: BrokerServices, name: str) -> list[Entry]:
 
 
 def logger_entries() -> list[Entry]:
-    """Return the levels of all loggers of this process, by name."""
+    """Return the levels of all loggers of this process by name."""
     return [
         Entry(name, level, LOGGER, False, UNKNOWN_TYPE, [], "") for name, level in logger_levels()
     ]
 
 
 def node_id_of(resource_name: str) -> int:
-    """Return the broker id in a resource's name; raise InvalidRequest unless it is a number."""
+    """Return the broker id in a resource's name; raise InvalidRequest if it is not a number."""
     is_number = resource_name.isascii() and resource_name.isdigit()
     if not is_number or len(resource_name) > NODE_ID_DIGITS_MAX:
         raise InvalidRequest(f"Node id must be an integer, but it is: {resource_name}")
@@ -177,7 +179,7 @@ def _broker_synonyms(broker: BrokerServices, name: str) -> Iterator[Synonym]:
 
 
 def _coarser_synonyms(broker: BrokerServices, name: str) -> Iterator[Synonym]:
-    """Yield the keys in hours and minutes of the file that give the value."""
+    """Yield the keys of the file in hours or minutes that give the value of a key in ms."""
     for coarser, (finer, _, _) in COARSER_UNITS.items():
         if finer == name and coarser in broker.config.static_values:
             yield Synonym(coarser, broker.config.static_values[coarser], STATIC)

@@ -8,8 +8,8 @@ Topics accept the configs that the storage applies; others are refused with the 
 accept, while they run, the defaults of topics, rates of throttled replication, and keys that only
 tune Kafka, for all brokers (an empty resource name) or for one. Groups accept the configs of
 consumer groups, within the broker's bounds. Subscriptions to metrics of clients are stored, but
-clients are asked for none. Loggers are Python's, those of the broker that gets the request. Against
-Kafka: an unknown key is an error, where Kafka stores it for brokers.
+clients are never asked for metrics. Loggers are Python's loggers of the broker that receives the
+request. Difference from Kafka: an unknown key of a broker is an error, while Kafka stores it.
 """
 
 import logging
@@ -76,7 +76,7 @@ logger = logging.getLogger(__name__)
 LOGGER_RESOURCE = 8
 MIN_IN_SYNC = "min.insync.replicas"
 OPERATION_NAMES = {APPEND: "APPEND", SUBTRACT: "SUBTRACT"}
-SORTED_A_STEP = 25  # of resources, each with some lookups and checks
+SORTED_A_STEP = 25  # each resource costs several lookups and checks
 if TYPE_CHECKING:
     _Described = requests.DescribeConfigsRequest.DescribeConfigsResource
     _Incremental = requests.IncrementalAlterConfigsRequest.AlterConfigsResource
@@ -235,9 +235,9 @@ async def _alter(
     validate_only: bool,
     wanted: Callable[[Altered], ResourceConfigs | None],
 ) -> "responses.AlterConfigs.Response":
-    """Check each resource here, submit the valid ones, and answer in the order of the request.
+    """Check each resource, submit the valid ones, and answer in the order of the request.
 
-    wanted: returns the changes to submit, None if there are none.
+    wanted: returns the changes to submit, or None if there are none.
     """
     times = Counter((r.resource_type, r.resource_name) for r in resources)
     outcomes: dict[tuple[int, str], KafkaError | None] = {}
@@ -312,8 +312,8 @@ def _checked(
     _check_keys(operations)
     name = resource.resource_name
     if resource.resource_type == BROKER_RESOURCE:
-        # Deleting an unset key succeeds, as in Kafka: its tools end a reassignment by deleting the
-        # throttles of each broker.
+        # Deleting an unset key succeeds, as in Kafka, whose tools end a reassignment by deleting
+        # the throttles of each broker.
         given = [operation.key for operation in operations if operation.operation != DELETE]
         if name != WHOLE_CLUSTER and node_id_of(name) != broker.node_id:
             raise InvalidRequest(
@@ -336,7 +336,7 @@ def _checked(
 def _check_min_in_sync(
     broker: BrokerServices, name: str, operations: Sequence[ConfigOperation], replaces_all: bool
 ) -> None:
-    """Refuse changes that Kafka refuses with ELR (KIP-966), which needs min.insync.replicas."""
+    """Refuse changes of min.insync.replicas that Kafka refuses while ELR (KIP-966) is enabled."""
     named = {operation.key: operation.operation for operation in operations}
     if name != WHOLE_CLUSTER:
         if MIN_IN_SYNC in named:
@@ -360,14 +360,14 @@ def _check_keys(operations: Sequence[ConfigOperation]) -> None:
 
 
 def _list_defaults(broker: BrokerServices, resource_type: int) -> dict[str, str]:
-    """Return the keys that hold lists, with the values to start from when unset."""
+    """Return the keys of list type, each with the value to append to if the key is unset."""
     if resource_type == GROUP_RESOURCE:
         return {
             name: row.key.default or ""
             for name, row in GROUP_KEYS.items()
             if row.key.type == ConfigType.LIST
         }
-    if resource_type == CLIENT_METRICS_RESOURCE:  # as in Kafka, whatever their types
+    if resource_type == CLIENT_METRICS_RESOURCE:  # these keys cannot be appended to, as in Kafka
         return {}
     if resource_type != TOPIC_RESOURCE:
         return {
@@ -404,7 +404,7 @@ def _undescribed(
 
 
 def _on_each_resource(operation: AclOperation) -> EachItem:
-    """Return the right on topics and groups by their names, and on the cluster for all else."""
+    """Return the right on topics and groups by name, and on the cluster for other resources."""
     types = {TOPIC_RESOURCE: ResourceType.TOPIC, GROUP_RESOURCE: ResourceType.GROUP}
 
     def resource(state: object, request: object, item: Any) -> Resource:

@@ -1,8 +1,8 @@
-"""The API of the cluster's features.
+"""The API to update the cluster's features.
 
 UpdateFeatures 0-2  KIP-584; v1 validates only (KIP-778), v2 has no results of single features.
 
-`wire/features.py` lists them with their levels.
+The features and their levels are in `wire/features.py`.
 """
 
 from ....coordinator.metadata.commands import FeatureUpdate, UpdateFeatures
@@ -17,13 +17,13 @@ from ...services import BrokerServices
 from ..answers import code_with_message
 
 SHOWN_FROM = 3  # versions of ApiVersions
-FROM_ZERO_FROM = 4  # before, a client cannot read a feature that begins with 0
+FROM_ZERO_FROM = 4  # clients before this version cannot read a feature whose range begins with 0
 RESULTS_UNTIL = 1  # versions of UpdateFeatures
 UPDATES_MAX = 100
 
 
 def shown_features(broker: BrokerServices, version: int) -> "responses.ApiVersions.Response":
-    """Return the part of ApiVersions that is about features; level 0 is not finalized."""
+    """Return the features in an ApiVersions answer; a feature of level 0 is not finalized."""
     if version < SHOWN_FROM:
         return {}
     supported: list[responses.ApiVersions.SupportedFeatureKey] = [

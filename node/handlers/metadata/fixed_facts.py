@@ -1,9 +1,9 @@
-"""APIs for changes that this cluster does not support, with Kafka's answers on such a cluster.
+"""APIs for changes that this cluster does not support, with the answers of Kafka.
 
-AlterReplicaLogDirs 1-2  KIP-113: there is one directory; a replica in it needs no move.
-Create-, Renew-, Expire-, DescribeDelegationToken  KIP-48: not allowed on a plain text listener.
-AddRaftVoter 0-1, RemoveRaftVoter 0  KIP-853: as where kraft.version is 0.
-UnregisterController 0  a voter's registration has nothing that could be forgotten.
+AlterReplicaLogDirs 1-2  KIP-113; there is one directory, so a replica in it needs no move.
+Create-, Renew-, Expire-, DescribeDelegationToken  KIP-48; not allowed on a plain text listener.
+AddRaftVoter 0-1, RemoveRaftVoter 0  KIP-853; answered as by a cluster with kraft.version 0.
+UnregisterController 0  a voter has no registration that could be removed.
 """
 
 from collections.abc import Callable
@@ -101,7 +101,7 @@ def _voter_change(what: str) -> Callable[[RequestContext, RequestHeader, Any], A
 async def unregister_controller(
     context: RequestContext, header: RequestHeader, request: "requests.UnregisterControllerRequest"
 ) -> "responses.UnregisterController.Response":
-    """Refuse an unknown controller and the active one; a voter that lives registers again."""
+    """Refuse an unknown or active controller; a live voter would register again."""
     broker, number = context.broker, request.controller_id
     timeout_ms = broker.config.request_timeout_ms
     quorum = await broker.controller.describe_quorum(timeout_ms=timeout_ms)

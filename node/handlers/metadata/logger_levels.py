@@ -1,7 +1,7 @@
-"""The levels of this process's loggers (KIP-412): Python's, by Kafka's names of levels.
+"""The levels of this process's loggers (KIP-412), with Kafka's names of the levels.
 
-They are no metadata: they hold until the process ends. A level that Python has no name for is
-written to its log as a number.
+The levels are not part of the metadata, and are lost when the process ends. A level without a name
+in Python is written to the log as a number.
 """
 
 import logging
@@ -17,7 +17,7 @@ LOGGERS_MAX = 1_000
 
 
 def logger_levels() -> Iterator[tuple[str, str]]:
-    """Yield the name of each logger with the level in force, the root logger first."""
+    """Yield the name and the effective level of each logger, the root logger first."""
     yield ROOT, _name_of(logging.root.getEffectiveLevel())
     for name in islice(sorted(_loggers()), LOGGERS_MAX):
         yield name, _name_of(logging.getLogger(name).getEffectiveLevel())
@@ -38,7 +38,7 @@ def _name_of(level: int) -> str:
 
 
 def alter_logger_levels(operations: Sequence[ConfigOperation], *, validate_only: bool) -> None:
-    """Set the levels of loggers, or let them inherit their parents'; all or none."""
+    """Set the levels of loggers, or let them inherit their parents' levels; change all or none."""
     loggers = [(_checked(each), each) for each in operations]
     if validate_only:
         return

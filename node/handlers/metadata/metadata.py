@@ -1,16 +1,17 @@
 """The API of topics and their leaders.
 
-Metadata 0-13   v0: [] asks for all topics, and a replica on a dead broker is an error; v1: null
-                asks for all; v4: auto-creation can be declined; v5: offline replicas; v7: leader
+Metadata 0-13   v0: [] requests all topics, and a replica on a dead broker is an error; v1: null
+                requests all; v4: auto-creation can be declined; v5: offline replicas; v7: leader
                 epochs (KIP-320); v8: authorized operations (KIP-430), v11 without the cluster's;
                 v10: topic ids in answers, v12 in requests (KIP-516); v13: a top-level error.
 
-The encoded answer is cached by the bytes of the request until the metadata changes, so the
-hundredth client with the same request costs a dictionary lookup. Requests that come while a long
-answer is built share it (`shared_answers`).
+The encoded answer is cached by the bytes of the request until the metadata changes, so that a
+repeated request costs a dictionary lookup. Requests that arrive while a long answer is built share
+that answer (`shared_answers`).
 
-Against Kafka: a topic that the request itself creates is usually in the answer already, since a
-decision takes milliseconds; if not, the error is LEADER_NOT_AVAILABLE, which all clients retry.
+Difference from Kafka: a topic that the request itself creates is usually in the answer, because the
+decision takes only milliseconds. Otherwise its error is LEADER_NOT_AVAILABLE, which all clients
+retry.
 """
 
 from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
@@ -86,7 +87,7 @@ class MetadataAnswers:
         version = header.api_version
         key = None
         if len(body) <= CACHED_QUESTION_BYTES_MAX:
-            # An authorizer decides by principal and host.
+            # The rights of an authorizer depend on principal and host.
             is_open = context.broker.authorizer is None
             asker = None if is_open else (context.principal, context.peer_host)
             key = (version, bytes(body), context.listener, asker)
@@ -173,7 +174,7 @@ class MetadataAnswers:
 
 
 class _Question(NamedTuple):
-    """A request with its topics: names, or ids as bytes; None for all."""
+    """A Metadata request with its topics, as names, ids in bytes, or None for all topics."""
 
     context: RequestContext
     version: int
@@ -187,7 +188,7 @@ class _Question(NamedTuple):
 
     @property
     def access(self) -> Access | None:
-        """The rights of the client; None without an authorizer."""
+        """The rights of the client, or None without an authorizer."""
         return None if self.context.broker.authorizer is None else self.context.access
 
     @property
@@ -198,7 +199,7 @@ class _Question(NamedTuple):
         )
 
     def may_create(self, name: str) -> bool:
-        """Return whether the client may create the topic, which needs the right to describe it."""
+        """Return whether the client may create the topic, which requires the right to describe."""
         access = self.access
         return access is None or (
             access.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, name)
@@ -240,7 +241,8 @@ def _question(
         if topic_id != ZERO_ID and version < 12:
             raise InvalidRequest(f"Topic IDs are not supported in requests for version {version}")
         if topic_id != ZERO_ID:
-            found[topic_id] = None  # a new topic of the same name has another id
+            # An id is exact, since a new topic of the same name has another id.
+            found[topic_id] = None
         names[topic.name or ""] = None
         if counter.ends_step():
             yield
@@ -310,7 +312,7 @@ def _values(question: _Question, errors: Mapping[str, int]) -> "Steps[responses.
             values = yield from topic_values(state, topic, version)
         elif isinstance(name, bytes):
             values = {"error_code": ErrorCode.UNKNOWN_TOPIC_ID, "name": None, "topic_id": name}
-        elif names is None:  # it has gone since this began
+        elif names is None:  # the topic was deleted after the answer was begun
             continue
         else:
             error = errors.get(name)
@@ -342,7 +344,7 @@ def _metadata_error(
     context: RequestContext, header: RequestHeader, body: memoryview, error: KafkaError
 ) -> list[Any]:
     version = header.api_version
-    if len(body) > BODY_AT_ONCE_BYTES_MAX:  # a refusal is handled above
+    if len(body) > BODY_AT_ONCE_BYTES_MAX:  # the dispatcher has handled a refused request
         raise CloseConnection(f"Metadata failed: {error}")
     request = control.decode_request(api_keys.METADATA, version, body)
     return [control.encode_response(api_keys.METADATA, version, _refusal(request, version, error))]

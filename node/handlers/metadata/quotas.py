@@ -53,7 +53,7 @@ def describe_client_quotas(
 
 
 def _wanted(request: "requests.DescribeClientQuotasRequest") -> dict[str, str | None]:
-    """Return the name that each part must have; DEFAULT for the default, None for any."""
+    """Return the required name of each part; DEFAULT for the default, None for any name."""
     wanted: dict[str, str | None] = {}
     for component in request.components:
         kind, match = component.entity_type, component.match
@@ -68,7 +68,7 @@ def _wanted(request: "requests.DescribeClientQuotasRequest") -> dict[str, str | 
                 raise InvalidRequest(
                     "Request specified MATCH_TYPE_EXACT, but set match string to null."
                 )
-            wanted[kind] = match or "\0"  # no entity has an empty name
+            wanted[kind] = match or "\0"  # no entity has this name, so nothing matches
         elif component.match_type in (OF_DEFAULT, ANY):
             if match is not None:
                 raise InvalidRequest("Only MATCH_TYPE_EXACT has a match string.")

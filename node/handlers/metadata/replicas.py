@@ -5,8 +5,8 @@ AlterPartitionReassignments 0-1   KIP-455; v1 can forbid another replication fac
 ListPartitionReassignments 0      KIP-455.
 DescribeLogDirs 1-5               v3 top-level error, v4 size of the volume (KIP-827), v5 cordoned.
 DescribeQuorum 0-2                KIP-595; v1 times (KIP-836), v2 nodes (KIP-853). The quorum is the
-                                  Raft group of the metadata; its offsets are log indexes. Any
-                                  broker answers, as in Kafka: it asks the leader.
+                                  Raft group of the metadata, and its offsets are log indexes. Any
+                                  broker answers, as in Kafka, after a request to the leader.
 """
 
 import shutil
@@ -55,7 +55,7 @@ METADATA_TOPIC = "__cluster_metadata"
 async def elect_leaders(
     context: RequestContext, header: RequestHeader, request: "requests.ElectLeadersRequest"
 ) -> "responses.ElectLeaders.Response":
-    """Elect leaders; return for each partition the outcome, not needed, or an error."""
+    """Elect leaders; return for each partition the result, ELECTION_NOT_NEEDED, or an error."""
     election_type = getattr(request, "election_type", PREFERRED)
     if election_type not in (PREFERRED, UNCLEAN):
         raise InvalidRequest(f"Unknown election type {election_type}")
@@ -64,7 +64,7 @@ async def elect_leaders(
         partitions = await context.broker.work.finish("ElectLeaders", naming)
         if not partitions:
             return {"replica_election_results": []}
-    else:  # by name, in parts, those that may need an election
+    else:  # submit the partitions that may need an election, in several commands
         state = context.broker.state
         partitions = sorted([*state.leaderless_partitions(), *state.imbalanced_partitions()])
     result = await context.broker.controller.submit(
@@ -126,7 +126,7 @@ async def alter_partition_reassignments(
     header: RequestHeader,
     request: "requests.AlterPartitionReassignmentsRequest",
 ) -> "responses.AlterPartitionReassignments.Response":
-    """Begin or cancel the reassignment of each partition, or return its error."""
+    """Begin or cancel the reassignment of each partition; return the error of each."""
     making = made(_reassignment, ((t.name, p) for t in request.topics for p in t.partitions))
     wanted = await context.broker.work.finish("AlterPartitionReassignments", making)
     items: Iterable[Item] = ()
@@ -188,7 +188,8 @@ def list_partition_reassignments(
         )
         for name, index in sorted(state.reassigning_partitions())
         if (partition := state.partition(name, index)) is not None
-        and (partition.adding or partition.removing)  # else the move has ended meanwhile
+        # The reassignment may have ended during the request.
+        and (partition.adding or partition.removing)
     )
     return {"error_message": None, "topics": (yield from _by_topic(found, asked))}
 
@@ -196,7 +197,7 @@ def list_partition_reassignments(
 def _by_topic(
     found: Iterable[tuple[str, dict[str, Any]]], topics: Iterable[tuple[str, Iterable[int]]] | None
 ) -> Steps[list[Any]]:
-    """Return the entries of the requested partitions, by topic; None requests all."""
+    """Return the entries of the requested partitions by topic; None requests all."""
     asked: dict[str, set[int]] = defaultdict(set)
     by_topic: dict[str, list[dict[str, Any]]] = defaultdict(list)
     counter = StepCounter(PARTITIONS_A_STEP)
@@ -215,7 +216,7 @@ def _by_topic(
 def describe_log_dirs(
     context: RequestContext, header: RequestHeader, request: "requests.DescribeLogDirsRequest"
 ) -> "Steps[responses.DescribeLogDirs.Response]":
-    """Return the data directory: its partitions and their sizes, the volume's size and space."""
+    """Return the data directory with the sizes of its partitions and the space of its volume."""
     topics = request.topics
     asked = None if topics is None else ((t.topic, t.partitions) for t in topics)
     found = (
@@ -263,7 +264,7 @@ def _reassignments_bytes(
 async def describe_quorum(
     context: RequestContext, header: RequestHeader, request: "requests.DescribeQuorumRequest"
 ) -> "responses.DescribeQuorum.Response":
-    """Return the leader of the metadata and its voters' offsets, which only the leader has."""
+    """Return the quorum's leader and its voters' offsets, which only the leader knows."""
     broker = context.broker
     quorum: Quorum | None = None
     if await broker.work.finish("DescribeQuorum", _names_quorum(request)):

@@ -1,10 +1,10 @@
 """One computation for all requests with the same key.
 
-A request joins the newest computation of its key if that has not begun yet, or if nothing has
-changed since it began: the computation never reads a state older than the request. Else there is
-one more computation, which begins when that one has ended. So a key has at most two, one that runs
-and one that waits, however many requests come and however often the state changes. A computation is
-dropped if all its clients have disconnected before it begins.
+A request joins the newest computation of its key if that computation has not begun, or if the state
+has not changed since it began. So no request gets an answer from a state older than itself.
+Otherwise a further computation begins when the newest one has ended. A key therefore has at most
+one running and one waiting computation, however often requests arrive and the state changes. A
+computation is dropped if all its clients have disconnected before it begins.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ Answer = TypeVar("Answer")
 
 
 class Computation(Generic[Answer]):
-    """A computation that answers all requests that joined it.
+    """A computation that answers all requests that have joined it.
 
     The function that builds the answer calls `begin` before it reads any state.
     """
@@ -31,9 +31,9 @@ class Computation(Generic[Answer]):
         self.task: asyncio.Task[Answer] | None = None
 
     def begin(self) -> None:
-        """Note that the answer depends on the state from now on.
+        """Record the state version at which the computation begins to read the state.
 
-        Raises ClientGone if the clients of all requests are gone.
+        Raises ClientGone if the clients of all requests have disconnected.
         """
         if all(asker.is_closed for asker in self.askers):
             raise ClientGone
@@ -41,7 +41,7 @@ class Computation(Generic[Answer]):
 
     @property
     def may_be_joined(self) -> bool:
-        """Return whether it may answer a request that comes now."""
+        """Return whether the computation may answer a request that arrives now."""
         return self.began_at is None or self.began_at == self._moment()
 
 
@@ -59,7 +59,7 @@ class SharedAnswers(Generic[Answer]):
         self._newest: dict[Hashable, Computation[Answer]] = {}
 
     async def get(self, key: Hashable, asker: RequestConnection, make: Make[Answer]) -> Answer:
-        """Return the answer to a request that comes now; a lost client does not cancel it."""
+        """Return the answer to a new request; a disconnect does not cancel it for others."""
         newest = self._newest.get(key)
         if newest is None or not newest.may_be_joined:
             before = None if newest is None else newest.task
@@ -85,4 +85,5 @@ class SharedAnswers(Generic[Answer]):
         finally:
             if self._newest.get(key) is computation:
                 del self._newest[key]
-            del computation, before  # an exception would hold the frame that holds its task
+            # An exception refers to this frame, which would refer to the task of the exception.
+            del computation, before

@@ -1,4 +1,4 @@
-"""The entry of one topic in Metadata: existing, missing, or denied."""
+"""The entry of one existing, missing, or denied topic in a Metadata answer."""
 
 from typing import TypedDict
 
@@ -22,7 +22,7 @@ class MissingTopic(TypedDict):
 
 
 def denied_topic(asked: str | bytes) -> "responses.Metadata.MetadataResponseTopic":
-    """Return the entry of a denied topic: only the name or the id of the request."""
+    """Return the entry of a denied topic, with only the name or the id of the request."""
     error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     if isinstance(asked, bytes):
         return {"error_code": error, "name": None, "topic_id": asked}
@@ -32,7 +32,7 @@ def denied_topic(asked: str | bytes) -> "responses.Metadata.MetadataResponseTopi
 def topic_values(
     state: ClusterState, topic: Topic, version: int
 ) -> "Steps[responses.Metadata.MetadataResponseTopic]":
-    """Return a topic with all its partitions, in the terms of Metadata."""
+    """Return the entry of a topic with all its partitions, in the format of Metadata."""
     partitions: list[responses.Metadata.MetadataResponsePartition] = []
     for index, partition in enumerate(topic.partitions):
         partitions.append(partition_values(state, index, partition, hides_dead=version == 0))
@@ -50,7 +50,10 @@ def topic_values(
 def partition_values(
     state: ClusterState, index: int, partition: PartitionRegistration, *, hides_dead: bool = False
 ) -> "responses.Metadata.MetadataResponsePartition":
-    """Return one partition; hides_dead: replicas on dead brokers are an error, as in version 0."""
+    """Return the entry of one partition.
+
+    hides_dead: omit replicas on dead brokers and report an error, as in version 0.
+    """
     offline = [
         node
         for node in partition.replicas
@@ -76,7 +79,7 @@ def partition_values(
 
 
 def missing_topic(name: str, error: int | None = None) -> MissingTopic:
-    """Return the entry of a name without a topic: invalid, or unknown."""
+    """Return the entry of a topic that is missing or has an invalid name."""
     if error is None:
         error = (
             ErrorCode.INVALID_TOPIC_EXCEPTION

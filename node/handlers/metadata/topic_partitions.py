@@ -1,5 +1,6 @@
-"""DescribeTopicPartitions 0: topics with the eligible leader replicas of each partition (KIP-966),
-page by page.
+"""DescribeTopicPartitions 0, which returns pages of topics.
+
+Each partition has its eligible leader replicas (KIP-966).
 """
 
 from bisect import bisect_left
@@ -17,7 +18,7 @@ from ..answers import entries_bytes, of_each
 from .cluster import operations_on
 from .topic_entries import PARTITIONS_PER_STEP, missing_topic, partition_values
 
-RIGHTS_TAKE = 10  # a topic's check of rights takes as long as this number of partitions
+RIGHTS_TAKE = 10  # the check of a topic's rights takes as long as this number of partitions
 if TYPE_CHECKING:
     _Topic = responses.DescribeTopicPartitions.DescribeTopicPartitionsResponseTopic
     _Partition = responses.DescribeTopicPartitions.DescribeTopicPartitionsResponsePartition
@@ -56,7 +57,7 @@ def describe_topic_partitions(
         if remaining == 0:
             return _page(topics, name, 0)
         topic = state.topics.get(name)
-        if topic is None and not asked:  # it was deleted since this began
+        if topic is None and not asked:  # deleted after the answer was begun
             continue
         if topic is None:
             operations = operations_on(context, ResourceType.TOPIC, name)
@@ -68,7 +69,7 @@ def describe_topic_partitions(
         for index, partition in enumerate(topic.partitions[start:end], start):
             partitions.append(
                 {
-                    **partition_values(state, index, partition),  # Metadata has no others
+                    **partition_values(state, index, partition),  # Metadata lacks the fields above
                     "error_code": ErrorCode.NONE,
                     "eligible_leader_replicas": partition.elr,
                     "last_known_elr": partition.last_known_elr,

@@ -1,11 +1,11 @@
 """The APIs to create, extend and delete topics; any broker forwards them to the controller.
 
-CreateTopics 2-7      v4 takes -1 for "the default" (KIP-464), v5 answers with the topic's configs
+CreateTopics 2-7      v4 accepts -1 for the default (KIP-464), v5 answers with the topic's configs
                       (KIP-525), v7 with its id.
-DeleteTopics 1-6      v5 explains errors, v6 takes ids (KIP-516).
+DeleteTopics 1-6      v5 has error messages, v6 accepts ids (KIP-516).
 CreatePartitions 0-3  KIP-195.
 
-An answer leaves when this broker's own metadata shows the change; other brokers follow within
+A request is answered when this broker's own metadata shows the change; other brokers follow within
 milliseconds. A request that timed out may still take effect.
 """
 
@@ -45,22 +45,24 @@ from .config_entries import CONFIGS_MAX, effective_topic_configs
 from .topic_ids import new_topic_id
 
 ZERO_ID = bytes(16)
-ASSIGNMENTS_MAX = 10_000  # of one topic, as many as one command creates partitions
+# The limit for one topic, which is the number of partitions that one command creates.
+ASSIGNMENTS_MAX = 10_000
 REFERENCES_FROM = 6  # versions of DeleteTopics with names or ids
-TIMEOUT_MS_MIN = 100  # a shorter one would expire before most decisions
+TIMEOUT_MS_MIN = 100  # a shorter timeout would expire before most decisions
 _MAY_DELETE = (on_each_topic(AclOperation.DELETE),)
-UNDECIDED = Item(error=ErrorCode.UNKNOWN_SERVER_ERROR)  # so that success is never the default
+# So that a topic without a decision never counts as a success.
+UNDECIDED = Item(error=ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def bounded_timeout_ms(timeout_ms: int) -> int:
-    """Return the client's timeout within bounds."""
+    """Return the client's timeout, limited to the allowed range."""
     return max(TIMEOUT_MS_MIN, min(timeout_ms, 10 * 60 * 1000))
 
 
 async def create_topics(
     context: RequestContext, header: RequestHeader, request: "requests.CreateTopicsRequest"
 ) -> "responses.CreateTopics.Response":
-    """Create topics; return the outcome of each."""
+    """Create topics; return the result for each."""
 
     broker = context.broker
 
@@ -90,7 +92,7 @@ async def _decide(
     wanted_of: Callable[[Any], Any],
     command_of: Callable[[Sequence[Any]], CreateTopics | CreatePartitions],
 ) -> dict[str, Item]:
-    """Return the outcome of each topic by its name: refused here, or decided by the controller."""
+    """Return the result for each topic, either refused here or decided by the controller."""
     work, times = context.broker.work, Counter(topic.name for topic in request.topics)
     outcomes = dict.fromkeys(times, UNDECIDED)
     wanted: list[Any] = []
@@ -180,9 +182,9 @@ def _refused_topic(
 async def delete_topics(
     context: RequestContext, header: RequestHeader, request: "requests.DeleteTopicsRequest"
 ) -> "responses.DeleteTopics.Response":
-    """Delete topics by name or by id, those that the client may; return the outcome of each.
+    """Delete the topics that the client may delete; return the result for each.
 
-    Kafka's controller judges the rights, by topics that this broker may have yet to hear of.
+    In Kafka the controller authorizes by topic id. This broker may not know such a topic yet.
     """
     broker = context.broker
     if broker.authorizer is None or header.api_version < REFERENCES_FROM:
@@ -227,7 +229,7 @@ async def _delete_topics(
     if result.error:
         raise error_for(result.error, result.message)
     answers: dict[tuple[str | None, bytes], responses.DeleteTopics.DeletableTopicResult]
-    answers = {}  # Kafka reports the error of a topic that is requested twice only once
+    answers = {}  # Kafka reports a topic that is requested twice only once
 
     def answer(outcome: tuple[TopicReference, Item]) -> None:
         reference, item = outcome
@@ -249,8 +251,9 @@ async def create_partitions(
 ) -> "responses.CreatePartitions.Response":
     """Add partitions to topics, placed by the cluster or by the client.
 
-    Against Kafka (KAFKA-14418): not to __consumer_offsets. Its number of partitions decides the
-    partition of a group; with another number offsets would be lost, and transactions torn.
+    Difference from Kafka (KAFKA-14418): __consumer_offsets cannot be extended. The number of its
+    partitions determines the partition of each group, so that groups would lose their offsets and
+    transactions.
     """
 
     def change(wanted: Sequence[MorePartitions]) -> CreatePartitions:

@@ -1,1 +1,1 @@
-"""node/handlers/produce: Produce (API 0); begin with produce.py."""
+"""The API Produce; begin with produce.py."""

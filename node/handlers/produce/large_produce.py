@@ -1,7 +1,7 @@
-"""A produce of many partitions: it is appended in parts, one after the other, and answered once.
+"""A Produce request of many partitions, which is appended in parts and answered once.
 
-Each part waits in the queue of its connection like a request of its own. Errors of the whole
-request, such as transactional batches without an id, are detected before.
+Each part waits in the queue of its connection like a request. Errors of the whole request, such as
+transactional batches without a transactional id, are detected before the first append.
 """
 
 import asyncio
@@ -36,9 +36,9 @@ class LargeProduce:
         self._unanswered = 0
 
     async def parts(self) -> list[ProduceOperation]:
-        """Return the parts, each with the callback of its answer.
+        """Return the parts of the request, each with the callback of its answer.
 
-        An abandoned request, or one that is refused as a whole, has none.
+        An abandoned request, or a request that is refused as a whole, has no parts.
         """
         if self.pending.is_abandoned:
             return []
@@ -57,7 +57,8 @@ class LargeProduce:
             await run(made(partial(self._refuse, error), parts, at_a_step=1))
             return []
         if self.pending.is_abandoned:
-            self._abandon()  # the new parts, too: a pending answer is part of a cycle
+            # Also abandon the new parts, whose pending answers are parts of a reference cycle.
+            self._abandon()
             return []
         return parts
 
@@ -87,7 +88,7 @@ class LargeProduce:
 
     @staticmethod
     def _keep(response: ProduceResponse, version: int) -> list[Any]:
-        """Return a part's response instead of its encoded answer."""
+        """Return a part's response object, which stands in for its encoded answer."""
         return [response]
 
     def _answered(self, part: PendingAnswer) -> None:
@@ -98,7 +99,7 @@ class LargeProduce:
             self.pending.abort(part.close_reason)
         elif not self._unanswered:
             responses: list[Any] = [each for part in self._answers for each in part.buffers or ()]
-            if not responses:  # acks=0
+            if not responses:  # true for acks=0
                 self.pending.complete(None)
                 return
             if self.request_time is not None:

@@ -1,8 +1,9 @@
-"""One batch of a Produce request that is to be appended.
+"""One batch of a Produce request to be appended.
 
-A request is walked once: for each batch its header is decoded, its replica looked up and its entry
-in the answer created. The next steps use these: verification of the transaction (`verification`),
-checks of the records (`record_checks`), the append, the wait for replicas (`operation`).
+A request is traversed once. For each batch its header is decoded, its replica looked up and its
+entry in the answer created. The next steps use these: verification of the transaction
+(`verification`), checks of the records (`record_checks`), the append and the wait for replicas
+(`operation`).
 """
 
 from collections.abc import Sequence
@@ -29,7 +30,7 @@ NOT_CHECKED = -1
 
 
 class RecordError(NamedTuple):
-    """The content of an error; a kept exception would keep the frames that it was raised in."""
+    """The content of an error, which unlike an exception refers to no frames."""
 
     number: int
     message: str
@@ -42,12 +43,12 @@ class RecordError(NamedTuple):
 
 @dataclass(slots=True, eq=False, repr=False)
 class LeaderAppend:
-    """A batch, its replica (None: not hosted here), its answer, the outcome of its record check.
+    """A batch with its replica, its answer, and the result of its record check.
 
-    header: None where the bytes do not begin with one; the append refuses them. records: None
-    during the wait for replicas: the memory of the frame then belongs to the next one.
-    record_check: the level of the check, a RecordCheck or NOT_CHECKED. is_denied: the client may
-    not write to the topic.
+    partition: None if it is not hosted here. header: None if the bytes do not begin with a header,
+    so that the append refuses them. records: None during the wait for replicas, because the next
+    request reuses the memory. record_check: the level of the completed check, a RecordCheck or
+    NOT_CHECKED. is_denied: True if the client may not write to the topic.
     """
 
     topic_name: str | None
@@ -63,7 +64,7 @@ class LeaderAppend:
     is_denied: bool = False
 
     def look_up(self, replicas: ReplicaManager) -> None:
-        """Find the replica; call it again after a wait, since a topic's name may be reused."""
+        """Look up the replica, again after each wait, since a new topic may have the same name."""
         if self.is_denied:
             return
         if self.topic_id is None:
@@ -79,8 +80,8 @@ class LeaderAppend:
     def confirm(self, header: BatchHeader, config: LogConfig, clock: Clock) -> BatchHeader:
         """Return the header of a valid batch, corrected to match its records.
 
-        The maximum timestamp becomes the records', as in Kafka; retention and the time index read
-        it later. Raises the error of the records.
+        The maximum timestamp is taken from the records, as in Kafka, because retention and the time
+        index use it later. Raises the error of the record check.
         """
         if self.record_check < config.record_check:
             raise NotLeaderOrFollower(
@@ -93,7 +94,7 @@ class LeaderAppend:
         if self.walked is None or config.uses_append_time:
             return header
         earliest, latest, _ = self.walked
-        if earliest != latest:  # the latest is checked by the log
+        if earliest != latest:  # the log checks the latest timestamp
             check_timestamp(earliest, config, clock.wall_ms())
         if latest != header.max_timestamp or header.attributes & APPEND_TIME_BIT:
             assert isinstance(self.records, memoryview)

@@ -1,4 +1,4 @@
-"""The execution of a Produce request: validation, append, and wait for replicas."""
+"""The execution of a Produce request, with validation, append, and wait for replicas."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
@@ -66,15 +66,15 @@ _UNVERIFIED: Mapping[HostedPartition, Verification] = {}
 class _Waiting(NamedTuple):
     append: LeaderAppend
     partition: HostedPartition
-    key: Hashable  # see ReplicaManager.wait_key
+    key: Hashable  # the result of ReplicaManager.wait_key
     end_offset: int
 
 
 class ProduceOperation:
-    """One request, or a part of one with many partitions.
+    """One Produce request, or a part of a request with many partitions.
 
-    encode: builds the body of an answer. pending: the pending answer of a request in a queue.
-    is_unled: this broker did not lead some partition when the request came.
+    encode: builds the body of the answer. pending: the pending answer of a request in a queue.
+    is_unled: this broker did not lead some partition when the request arrived.
     """
 
     __slots__ = (
@@ -94,7 +94,7 @@ class ProduceOperation:
         self.request_time = context.request_time
         self.producer: TransactionalProducer | None = None
         self.records_checked = False
-        self.is_part = False  # of a request of many partitions
+        self.is_part = False  # True for a part of a request with many partitions
         self.is_unled = False
         self._hints: LeaderHints | None = None
         replicas, topics = context.broker.replicas, list[ProducedTopic]()
@@ -126,7 +126,7 @@ class ProduceOperation:
             self._led_by_ms = replicas.awaited.deadline_ms(self.timeout_ms)
 
     def look_up(self) -> None:
-        """Find the replicas again after a wait: an unknown id may be known by now."""
+        """Look up the replicas again after a wait; an unknown topic id may be known by now."""
         broker = self.context.broker
         access = None if broker.authorizer is None else self.context.access
         for append in self.appends:
@@ -138,13 +138,13 @@ class ProduceOperation:
     def is_awaited(self) -> bool:
         """Return whether this broker may soon lead a partition of the request.
 
-        An unknown partition counts: another broker may have applied more of the metadata.
+        This includes an unknown partition, because another broker may have applied newer metadata.
         """
         awaited = self.context.broker.replicas.awaited
         return any(self._is_unknown(key) or awaited.is_awaited(*key) for key in self._unled())
 
     async def until_led(self) -> None:
-        """Wait until no partition is awaited any more, or until the deadline."""
+        """Wait until this broker leads the partitions it was elected for, or until the deadline."""
         if self.is_unled and not self.is_abandoned:
             broker = self.context.broker
             if any(map(self._is_unknown, self._unled())):
@@ -163,7 +163,7 @@ class ProduceOperation:
         return not self.context.broker.replicas.partition_exists(*key)
 
     def unverified(self) -> dict[HostedPartition, int]:
-        """Return the partitions in which it opens a transaction, each with its guard."""
+        """Return the partitions in which the request opens a transaction, each with its guard."""
         if self.producer is None or self.is_abandoned:
             return {}
         if self.pending is not None:
@@ -179,7 +179,7 @@ class ProduceOperation:
         return self.pending
 
     def queue_as_part(self, pending: PendingAnswer, encode: Encode) -> None:
-        """Make the operation a part of another, with its pending answer."""
+        """Make this operation a part of a larger request, with the part's own pending answer."""
         self.is_part, self.pending, self.encode = True, pending, encode
         pending.on_abandon = self._abandon
 
@@ -188,7 +188,7 @@ class ProduceOperation:
         return self.pending is not None and self.pending.is_abandoned
 
     def _abandon(self) -> None:
-        """Drop the batches: the memory budget does not count those of a lost client."""
+        """Drop the batches, since the memory budget excludes those of a disconnected client."""
         self.appends.clear()
 
     # -- appending
@@ -196,11 +196,12 @@ class ProduceOperation:
     def append(
         self, verifications: Mapping[HostedPartition, Verification] = _UNVERIFIED
     ) -> Outcome:
-        """Append every batch; return the answer, now or pending, None for acks=0."""
+        """Append every batch; return the answer, a pending answer, or None for acks=0."""
         replicas, refused = self.context.broker.replicas, self.context.broker.refused_batches
         if self.pending is not None:
             self.look_up()
-        waiting: list[_Waiting] = []  # a partition named twice has two batches, two answers
+        # A list, since a partition may have two batches in a request, with two answers.
+        waiting: list[_Waiting] = []
         failed = False
         nameable = AT_ONCE_ITEMS_MAX
         for append in self.appends:
@@ -253,13 +254,15 @@ class ProduceOperation:
             replicas, topic_id = broker.replicas, append.topic_id
             if topic_id is None:
                 assert name is not None
-                partition = replicas.partition(name, append.index)  # raises if it is not here
+                # Raises an error if the partition is not hosted here.
+                partition = replicas.partition(name, append.index)
             else:
                 partition = replicas.partition_by_id(topic_id, name, append.index)
         if partition.topic in INTERNAL_TOPICS:
             raise InvalidTopicException(f"No client may write to {partition.topic}.")
         if partition.leader is None:
-            partition.leading()  # raises if not: only a leader can detect a duplicate
+            # Raises an error if not leading, since only a leader can detect a duplicate.
+            partition.leading()
         log = partition.log
         if append.records is None:
             raise InvalidRecord("a produce request carries one batch for each partition")
@@ -280,7 +283,8 @@ class ProduceOperation:
                 broker.replicas.clock.monotonic_ms(),
             )
         is_transactional = header.attributes & TRANSACTIONAL_BIT
-        if is_transactional and self.pending is not None:  # else it was found open in this turn
+        # A request outside of the queue was found verified in this turn of the event loop.
+        if is_transactional and self.pending is not None:
             verification = verifications.get(partition)
             if verification is None:
                 if must_be_verified(log.producer_state, header):
@@ -302,7 +306,7 @@ class ProduceOperation:
             partition.traffic.count_batch(header.record_count, len(append.records))
         if is_transactional:
             assert self.transactional_id is not None
-            # The id of the open transaction, see `hanging_transactions`.
+            # Needed to check the open transaction later; see `hanging_transactions`.
             partition.transactional_ids[header.producer_id] = self.transactional_id
         return info
 
@@ -321,7 +325,7 @@ class ProduceOperation:
             self._note_fence(append)
 
     def _note_fence(self, append: LeaderAppend) -> None:
-        """Log the refusal of an older producer, as an event with a limited rate."""
+        """Log the refusal of a fenced producer as a rate-limited event."""
         name, header = self._topic_name(append), append.header
         if name is None or header is None:
             return
@@ -374,7 +378,7 @@ class ProduceOperation:
         return self.encode(self.response, self.version)
 
     def _close_silently(self) -> PendingAnswer:
-        """Close the connection of an acks=0 produce: its client then refreshes its metadata."""
+        """Close the connection of an acks=0 produce, so that its client refreshes its metadata."""
         pending = self.pending or PendingAnswer()
         pending.abort("a produce with acks=0 failed")
         return pending
@@ -415,16 +419,16 @@ class ProduceOperation:
 
 
 def _send_away(pending: PendingAnswer) -> PendingAnswer:
-    """Close the connection of an isolated leader, so that librdkafka asks another broker."""
+    """Close the connection to an isolated leader, so that librdkafka asks another broker."""
     pending.abort("this broker is cut off from the cluster")
     return pending
 
 
 def _appended_before(append: LeaderAppend, error: KafkaError) -> AppendInfo | None:
-    """Return the offsets of a batch that was appended before, but fails a check now.
+    """Return the offsets of a batch that was appended before, but now fails a check.
 
-    Clocks, limits and rules change. Apache Kafka answers the error; a client that did not get the
-    first answer would report the records as failed, or split them and send them again.
+    Clocks, limits and rules change. Apache Kafka answers with the error. A client that did not get
+    the first answer would then report the records as failed, or split them and send them again.
     """
     partition, header = append.partition, append.header
     if error.code not in _OF_THE_BATCH or partition is None or partition.leader is None:

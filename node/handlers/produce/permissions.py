@@ -19,19 +19,19 @@ RIGHTS = (
 
 
 def may_write(access: Access, state: ClusterState, append: LeaderAppend) -> bool:
-    """Return whether the client may write to the topic, or it is unknown and refused as such."""
+    """Return whether the client may write to the topic, or the topic is unknown."""
     name = append.topic_name
     if append.topic_id is not None:
         topic = state.topic_by_id(append.topic_id)
         name = None if topic is None else topic.name
     if name is None or access.allows(AclOperation.WRITE, ResourceType.TOPIC, name):
         return True
-    access.refusal(AclOperation.WRITE, ResourceType.TOPIC, name)  # only for its log line
+    access.refusal(AclOperation.WRITE, ResourceType.TOPIC, name)  # called for its log line
     return False
 
 
 def check_transactional(context: RequestContext, producer: TransactionalProducer | None) -> None:
-    """Raise TransactionalIdAuthorizationFailed where the client may not use the producer's id."""
+    """Raise TransactionalIdAuthorizationFailed if the client may not use the transactional id."""
     if producer is not None and context.broker.authorizer is not None:
         resource = ResourceType.TRANSACTIONAL_ID, producer.transactional_id
         context.access.require(AclOperation.WRITE, *resource)

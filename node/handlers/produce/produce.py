@@ -1,15 +1,19 @@
-"""Produce (API 0), versions 3-13; advertised from 0 (KAFKA-18659), a real v0-2 closes.
+"""Produce (API 0), versions 3-13.
 
-KIP-98 (idempotence, transactions) · KIP-467 (record errors) · KIP-890 (transactions are verified,
-from version 12 on partitions are added to them) · KIP-951 (the new leader in the answer) ·
+Versions 0-2 are advertised (KAFKA-18659), but a request of these versions closes the connection.
+
+KIP-98 (idempotence, transactions) · KIP-467 (record errors) · KIP-890 (transactions are verified;
+from version 12 on, partitions are added to them) · KIP-951 (the new leader in the answer) ·
 KIP-516 (version 13 names topics by id).
 
-acks=0 has no answer: an error closes the connection, so that the client refreshes its metadata.
-acks=all is answered when the high watermark has passed the batch; a duplicate waits for the same.
+acks=0 has no answer, and an error closes the connection, so that the client refreshes its metadata.
+acks=all is answered when the high watermark has passed the batch; a duplicate waits for its first
+copy.
 
-A request that need not wait is decoded, checked and appended in one pass, here. Requests that wait
-first (for the opening of a log, for a verification, for checks of many records, with many
-partitions), and all behind one of these on its connection, wait in a queue (`queue`).
+A request that need not wait is decoded, checked and appended here, in one turn of the event loop.
+Other requests wait in a queue (`queue`): for the opening of a log, for a verification, for checks
+of many records, or because they have many partitions. All later requests of the same connection
+wait behind them.
 """
 
 from ....wire.errors import InvalidRequiredAcks, KafkaError
@@ -25,15 +29,16 @@ from .record_checks import check_at_once
 from .verification import producer_of, staleness
 
 PRODUCE = 0
-ELEMENTS_AT_ONCE_MAX = PARTITIONS_MAX + 3  # a topic, and compact arrays count one more
+# A topic counts as one, and the length of a compact array is higher by one.
+ELEMENTS_AT_ONCE_MAX = PARTITIONS_MAX + 3
 
 
 def handle(context: RequestContext, header: RequestHeader, body: memoryview) -> Outcome:
-    """Append every batch, then answer at once or when the replicas have them.
+    """Append every batch; answer immediately, or when the replicas have the batches.
 
-    Raises TransactionalIdAuthorizationFailed for a transactional batch without transactional id,
-    InvalidProducerIdMapping for batches of several producers, CloseConnection for a produce that
-    is late (`connection_fence`).
+    Raises TransactionalIdAuthorizationFailed for a transactional batch without a transactional id,
+    InvalidProducerIdMapping for batches of several producers, and CloseConnection for a late
+    request (`connection_fence`).
     """
     queue, version = context.produce_queue, header.api_version
     assert queue is None or isinstance(queue, ProduceQueue)

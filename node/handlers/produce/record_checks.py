@@ -1,10 +1,10 @@
-"""The checks of a produce's records, as its topic requires or the batch's header demands.
+"""The checks of a produce request's records that its topic or the batch's header requires.
 
-A batch's header is accepted if it can be true, or if its records confirm it (`claims_too_much`);
-oncelog.record.validation and compaction (KIP-467) need more. A request with few records is checked
-where it is appended. One with many waits in the queue of its connection while they are checked in
-slices, so that other connections are served; requests behind it on its connection wait, to keep
-the order of appends.
+A batch's header is accepted if it is plausible, or if its records confirm it (`claims_too_much`).
+Topics with oncelog.record.validation or compaction (KIP-467) require more. A request with few
+records is checked when it is appended. A request with many records waits in the queue of its
+connection while its records are checked in slices, so that other connections are served. Later
+requests of its connection wait, to preserve the order of appends.
 """
 
 from collections.abc import Callable, Iterable
@@ -33,15 +33,16 @@ from ...partitions.batch_contents import contents, contents_at_once
 from ...partitions.hosted_partition import HostedPartition
 from .leader_append import LeaderAppend, RecordError
 
-SKELETONS_AT_ONCE_MAX = SKELETONS_PER_STEP  # records of a request: about 0.5 ms
-AT_ONCE_ITEMS_MAX = 250  # records, and their headers, that are read in full: about 0.3 ms
-AT_ONCE_BYTES_MAX = 64 * 1024  # bytes that are copied or decompressed, before or after that
+SKELETONS_AT_ONCE_MAX = SKELETONS_PER_STEP  # the limit of records in a request, about 0.5 ms
+AT_ONCE_ITEMS_MAX = 250  # the limit of records and headers that are read in full, about 0.3 ms
+# The limit of copied or decompressed bytes, before or after decompression.
+AT_ONCE_BYTES_MAX = 64 * 1024
 SHOWN_RECORDS = 3
 _BATCH, _SKELETON = RecordCheck.BATCH, RecordCheck.SKELETON
 
 
 def check_at_once(appends: Iterable[LeaderAppend]) -> bool:
-    """Check the records of each batch that needs it; return False when that takes long."""
+    """Check the records of each batch that needs a check; return False if this would take long."""
     skeletons = items = size_bytes = 0
     for append in appends:
         check, header = _needed_check(append), append.header
@@ -50,7 +51,7 @@ def check_at_once(appends: Iterable[LeaderAppend]) -> bool:
             continue
         batch = memoryview(append.records or b"")
         count = header.record_count
-        if count > 0:  # else it is refused, and must not reduce the sum
+        if count > 0:  # a negative count is refused, and must not reduce the sum
             skeletons += count
         error = None
         try:
@@ -66,15 +67,16 @@ def check_at_once(appends: Iterable[LeaderAppend]) -> bool:
                 data = contents_at_once(batch, header)
                 if data is None or skeletons > SKELETONS_AT_ONCE_MAX:
                     return False
-                size_bytes += len(data) - (len(batch) - HEADER_BYTES)  # the growth by decompression
+                # The bytes added by decompression.
+                size_bytes += len(data) - (len(batch) - HEADER_BYTES)
                 next(_steps(data, header, check, append.partition))
-            return False  # many headers
+            return False  # a record has many headers
         except StopIteration as end:
             walked: WalkedRecords = end.value
             append.walked = walked
             items += walked.item_count
         except KafkaError as failure:
-            items += ITEMS_PER_STEP  # at most, before the refusal
+            items += ITEMS_PER_STEP  # the upper bound of items read before the error
             error = RecordError.of(failure)
         append.record_check, append.record_error = check, error
     return True
@@ -85,7 +87,7 @@ async def check_in_slices(
 ) -> None:
     """Check the records in slices, until the request is abandoned.
 
-    Else a client that times out and sends it again would make the work grow for ever.
+    Otherwise a client that times out and retries would add work without a limit.
     """
     broker = context.broker
     for append in appends:
@@ -112,7 +114,7 @@ async def check_in_slices(
 
 
 def _needed_check(append: LeaderAppend) -> RecordCheck:
-    """Return the level of the check; bytes that are refused for their header need none."""
+    """Return the required level of the check; none for bytes that are refused for their header."""
     header, partition = append.header, append.partition
     if header is None or header.batch_length + LENGTH_COUNTS_FROM != len(append.records or b""):
         return _BATCH
@@ -136,9 +138,9 @@ def _unless(
 def name_records_out_of_range(
     error: TimestampOutOfRange, append: LeaderAppend, records_max: int
 ) -> int:
-    """Name the records of a batch that are too old or too new, if it has at most `records_max`.
+    """Add to the error the records of a batch that are too old or too new.
 
-    Returns the number of checked records.
+    Batches with more than `records_max` records are skipped. Returns the number of checked records.
     """
     batch, header = memoryview(append.records or b""), append.header
     if header is None or header.record_count > records_max:
@@ -155,7 +157,7 @@ def name_records_out_of_range(
                 for index, timestamp in enumerate(timestamps(data, header))
                 if not error.earliest <= timestamp <= error.latest
             ]
-    except KafkaError:  # unreadable records have no names
+    except KafkaError:  # unreadable records have no timestamps
         pass
     return max(1, header.record_count)
 
@@ -163,7 +165,7 @@ def name_records_out_of_range(
 def _steps(
     data: bytes, header: BatchHeader, check: RecordCheck, partition: HostedPartition | None
 ) -> Steps[WalkedRecords]:
-    """Check records that are not compressed, in steps."""
+    """Check uncompressed records in steps."""
     walked = yield from walk_skeleton(data, header)
     if check == _SKELETON:
         return walked

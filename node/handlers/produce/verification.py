@@ -1,7 +1,8 @@
-"""The transactional producer of a produce, and the batches to verify first (KIP-890).
+"""The transactional producer of a request, and the batches to verify first (KIP-890).
 
-The batches decide whether a request is transactional, not its id (CVE-2018-17196): a request with a
-transactional id and plain batches is plain, one with a transactional batch and no id is refused.
+The batches decide whether a request is transactional, not its transactional id (CVE-2018-17196). A
+request with a transactional id and plain batches is plain. A transactional batch without a
+transactional id is refused.
 """
 
 from collections.abc import Collection, Iterable
@@ -22,8 +23,10 @@ from ...listener.dispatch import RequestContext
 from ...partitions.hosted_partition import HostedPartition
 from .leader_append import LeaderAppend
 
-ADDS_PARTITIONS_FROM = 12  # Produce 12 adds its partitions to the transaction (KIP-890)
-ABORTABLE_ERROR_FROM = 11  # Produce 11 knows TRANSACTION_ABORTABLE (KIP-1050)
+# From version 12 on, Produce adds its partitions to the transaction (KIP-890).
+ADDS_PARTITIONS_FROM = 12
+# From version 11 on, Produce clients know TRANSACTION_ABORTABLE (KIP-1050).
+ABORTABLE_ERROR_FROM = 11
 _COORDINATOR_IS_AWAY = frozenset(
     {
         ErrorCode.NETWORK_EXCEPTION,
@@ -36,7 +39,10 @@ _COORDINATOR_IS_AWAY = frozenset(
 
 
 class TransactionalProducer(NamedTuple):
-    """The producer of a request's transactional batches. adds: see Produce 12."""
+    """The producer of a request's transactional batches.
+
+    adds: the request adds its partitions to the transaction (Produce 12).
+    """
 
     transactional_id: str
     producer_id: int
@@ -45,7 +51,7 @@ class TransactionalProducer(NamedTuple):
 
 
 class Verification(NamedTuple):
-    """The coordinator's answer for a partition; the guard was created before the question."""
+    """The coordinator's answer for a partition, with the guard that was created before."""
 
     guard: int
     error: int
@@ -54,7 +60,7 @@ class Verification(NamedTuple):
 def producer_of(
     appends: Iterable[LeaderAppend], transactional_id: str | None, version: int
 ) -> TransactionalProducer | None:
-    """Return the one producer of all transactional batches, None when there is no such batch.
+    """Return the one producer of all transactional batches, or None without such a batch.
 
     Raises TransactionalIdAuthorizationFailed, InvalidProducerIdMapping.
     """
@@ -85,7 +91,7 @@ def check_one_producer(producers: Collection[TransactionalProducer]) -> None:
 
 
 def staleness(context: RequestContext, producer: TransactionalProducer) -> str:
-    """Return the reason why this connection may not produce any more; empty if it may."""
+    """Return the reason why this connection may no longer produce, or an empty text if it may."""
     broker = context.broker
     if producer.adds or not broker.config.transaction_connection_fence:
         return ""
@@ -104,7 +110,7 @@ def unverified(
 ) -> dict[HostedPartition, int]:
     """Return the partitions in which these batches open a transaction, each with its guard.
 
-    now_ms: wall-clock. The append reports other errors of a batch.
+    now_ms: wall-clock time. Other errors of a batch are reported by its append.
     """
     guards: dict[HostedPartition, int] = {}
     for append in appends:
@@ -129,9 +135,9 @@ def unverified(
 
 
 def must_be_verified(state: ProducerStateTable, header: BatchHeader) -> bool:
-    """Return whether a batch's transaction is not known to be open here.
+    """Return whether a batch's transaction must be verified, as it may not be open here.
 
-    The partition itself refuses a fenced producer, without a verification (KAFKA-19690).
+    A fenced producer is refused by the partition itself, without a verification (KAFKA-19690).
     """
     entry = state.entry(header.producer_id)
     if entry is None:
@@ -144,10 +150,10 @@ def must_be_verified(state: ProducerStateTable, header: BatchHeader) -> bool:
 def client_error(error: int, version: int) -> KafkaError:
     """Return the error of a failed verification for a client of this Produce version.
 
-    A fenced producer gets INVALID_PRODUCER_EPOCH, as on any produce. Versions before 11 do not know
-    TRANSACTION_ABORTABLE, versions before 12 do not retry after CONCURRENT_TRANSACTIONS, and none
-    retries after errors of coordinators. NOT_ENOUGH_REPLICAS makes all of them retry, without
-    asking for metadata.
+    A fenced producer gets INVALID_PRODUCER_EPOCH, as for any Produce request. Versions before 11 do
+    not know TRANSACTION_ABORTABLE, versions before 12 do not retry after CONCURRENT_TRANSACTIONS,
+    and no version retries after coordinator errors. NOT_ENOUGH_REPLICAS makes all versions retry,
+    without a metadata refresh.
     """
     if error == ErrorCode.PRODUCER_FENCED:
         return error_for(ErrorCode.INVALID_PRODUCER_EPOCH)

@@ -1,1 +1,1 @@
-"""node/handlers/security: the APIs of logins, and of the credentials of users."""
+"""The APIs of logins, and of the credentials of users."""

@@ -1,11 +1,12 @@
 """The APIs of a client's login.
 
-SaslHandshake 1       KIP-152: the mechanism. After version 0 tokens would be no requests; no client
-                      that knows version 1 asks for it.
-SaslAuthenticate 0-2  KIP-152: the mechanism's tokens; v1 has the session's lifetime (KIP-368).
+SaslHandshake 1       KIP-152; the client chooses a mechanism. With version 0 the tokens would not
+be
+                      Kafka requests; no client that knows version 1 uses version 0.
+SaslAuthenticate 0-2  KIP-152; the mechanism's tokens; v1 has the session's lifetime (KIP-368).
 
-A refusal is sent after `connection.failed.authentication.delay.ms`, and the connection is closed.
-On a listener without logins the answer to both is ILLEGAL_SASL_STATE, as in Kafka.
+After a failed login the answer is delayed by `connection.failed.authentication.delay.ms`, and the
+connection is closed. On a listener without SASL both APIs answer ILLEGAL_SASL_STATE, as in Kafka.
 """
 
 import asyncio
@@ -22,7 +23,7 @@ from ...security.rights import OPEN
 def shake_hands(
     context: RequestContext, header: RequestHeader, body: memoryview
 ) -> list[Buffer] | PendingAnswer:
-    """Begin with the mechanism that the client has chosen."""
+    """Begin a login with the mechanism that the client has chosen."""
     version, login = header.api_version, context.login
     request = control.decode_request(api_keys.SASL_HANDSHAKE, version, body)
     names = [] if login is None else login.mechanisms
@@ -47,7 +48,7 @@ def _handshake(version: int, error: int, mechanisms: list[str]) -> bytes:
 def authenticate(
     context: RequestContext, header: RequestHeader, body: memoryview
 ) -> list[Buffer] | PendingAnswer:
-    """Handle a token of the client; the last one gives it a principal."""
+    """Process a token of the client; the last token gives the connection its principal."""
     version, login = header.api_version, context.login
     request = control.decode_request(api_keys.SASL_AUTHENTICATE, version, body)
     error: KafkaError
@@ -75,7 +76,7 @@ def _token(version: int, values: "responses.SaslAuthenticate.Response") -> bytes
 
 
 def _refused(context: RequestContext, answer: bytes, reason: str) -> PendingAnswer:
-    """Answer late, so that guessing takes time, and close the connection."""
+    """Delay the answer, to slow down password guessing, and close the connection."""
     pending = PendingAnswer()
     delay_s = context.broker.config.connection_failed_authentication_delay_ms / 1000
     abort = partial(pending.abort, reason, [answer])

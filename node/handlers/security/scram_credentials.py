@@ -1,8 +1,8 @@
 """The APIs of users' SCRAM credentials (KIP-554).
 
-DescribeUserScramCredentials 0, AlterUserScramCredentials 0: with Kafka's checks and messages. A
-broker never gets a password: a client sends it salted, and only the two keys of RFC 5802 derived
-from that are stored.
+DescribeUserScramCredentials 0, AlterUserScramCredentials 0; with Kafka's checks and messages. A
+broker never receives a password. The client sends the salted password, and the broker stores only
+the two keys of RFC 5802 that are derived from it.
 """
 
 from collections import Counter
@@ -23,8 +23,8 @@ from ...security.rights import on_cluster
 from ..answers import code_with_message, entries_bytes
 
 NAME_BYTES_MAX = SALT_BYTES_MAX = 1_000
-HASHED_AT_ONCE = 50  # about half a millisecond
-SALTED_BYTES = {1: 32, 2: 64}  # of a salted password, by mechanism
+HASHED_AT_ONCE = 50  # takes about half a millisecond
+SALTED_BYTES = {1: 32, 2: 64}  # the length of a salted password, by mechanism
 
 
 def describe(
@@ -50,7 +50,7 @@ def describe(
             )
         elif name not in credentials:
             if not asked:
-                continue  # removed meanwhile
+                continue  # the user was removed during the request
             error = ErrorCode.RESOURCE_NOT_FOUND
             message = f"Attempt to describe a user credential that does not exist: {name}"
         found = credentials.get(name, {}) if not error else {}
@@ -74,7 +74,7 @@ def _described_bytes(
     context: RequestContext, request: "requests.DescribeUserScramCredentialsRequest"
 ) -> Steps[int]:
     users = 0 if request.users else len(context.broker.state.scram_credentials)
-    return entries_bytes(lambda count: 2 * count, [users])  # a user, and its credentials
+    return entries_bytes(lambda count: 2 * count, [users])  # for a user and its credential
 
 
 async def alter(
@@ -107,7 +107,7 @@ async def alter(
 def _judged(
     request: "requests.AlterUserScramCredentialsRequest",
 ) -> Steps[tuple[dict[str, tuple[int, str | None]], list[ScramChange]]]:
-    """Return the errors by user, and the changes of all others."""
+    """Return the errors by user, and the changes of all other users."""
     errors: dict[str, tuple[int, str | None]] = {}
     seen: set[tuple[str, int]] = set()
     counter = StepCounter(HASHED_AT_ONCE)
@@ -140,7 +140,7 @@ def _judged(
 
 
 def _problem(each: Any) -> tuple[ErrorCode, str] | None:
-    """Return the error of one alteration by itself."""
+    """Return the error of one alteration, without regard to the others."""
     if not each.name:
         return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty"
     if len(each.name.encode()) > NAME_BYTES_MAX:

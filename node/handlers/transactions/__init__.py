@@ -1,1 +1,1 @@
-"""node/handlers/transactions: transactional producers, markers, hanging transactions."""
+"""The APIs of transactional producers, markers, and hanging transactions."""

@@ -1,12 +1,12 @@
 """The APIs of transactions for administrators (KIP-664).
 
-DescribeTransactions 0   for each id's coordinator
+DescribeTransactions 0   answered by the coordinator of each id
 ListTransactions 0-2     the ids that this broker coordinates; v1 filters by age (KIP-994), v2 by a
                          regular expression over the whole id (KIP-1152)
 
-Simplification: Kafka takes RE2's expressions, which need no backtracking. Python's do, so those
-that could take long are refused (INVALID_REGULAR_EXPRESSION): a quantifier after a group, more than
-two open-ended quantifiers, references, and looking around.
+Simplification: Kafka uses RE2, whose expressions need no backtracking. Python's expressions do, so
+those that could take long are refused (INVALID_REGULAR_EXPRESSION): a quantifier after a group,
+more than two open-ended quantifiers, references, and lookaround.
 """
 
 import re
@@ -25,12 +25,12 @@ from ...security.access import Access
 from ...security.rights import OfAnswer, on_each_name, shows_each
 from ..answers import code_only, entries_bytes, of_each
 
-IDS_MAX = 10_000  # of one DescribeTransactions
+IDS_MAX = 10_000  # the limit of ids in DescribeTransactions
 PATTERN_LENGTH_MAX = 256
 MATCHED_LENGTH_MAX = 1_024  # a longer id matches no expression
 QUANTIFIERS_MAX = 2
 IDS_PER_STEP = 200
-DESCRIBED_A_STEP = 20  # by their ids, each with its shard
+DESCRIBED_A_STEP = 20  # each id is looked up in its shard
 _SLOW = re.compile(r"\)[*+?{]|\(\?(?!:)|\\[1-9]")
 _LITERAL = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]])*\]")
 
@@ -98,7 +98,7 @@ def _listed_bytes(
 
 
 def compile_pattern(text: str) -> re.Pattern[str]:
-    """Compile an expression that cannot take long; raise InvalidRegularExpression for others."""
+    """Compile an expression that cannot take long; raise InvalidRegularExpression otherwise."""
     bare = _LITERAL.sub("x", text)
     if (
         len(text) > PATTERN_LENGTH_MAX
@@ -153,10 +153,10 @@ def _refused(
 
 
 def _show_topics(access: Access, state: object, request: object, values: Any) -> Steps[Any]:
-    """Leave only the topics that the client may describe."""
+    """Remove the topics that the client may not describe."""
     shown: list[Any] = []
     counter = StepCounter(DESCRIBED_A_STEP)
-    for each in values["transaction_states"]:  # each is described in its own step
+    for each in values["transaction_states"]:  # each transaction is described in its own step
         topics = [
             topic
             for topic in each.get("topics", ())

@@ -1,8 +1,8 @@
 """The APIs to inspect and end hanging transactions (KIP-664).
 
-WriteTxnMarkers 1-2 and DescribeProducers 0. The cluster's own markers are sent over the peer link;
-these come from admin clients. `node/transactions/marker_writer.py` writes both. Version 2 of
-WriteTxnMarkers has the transaction version (KIP-1228).
+WriteTxnMarkers 1-2 and DescribeProducers 0. The requests of this file come from admin clients;
+coordinators send their markers over the peer link. `node/transactions/marker_writer.py` writes
+both. WriteTxnMarkers 2 has the transaction version (KIP-1228).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,7 +26,7 @@ from .producers import named_partitions
 
 PRODUCERS_PER_STEP = 200
 PARTITIONS_PER_STEP = 100
-# Errors by producer id, topic, and partition: a producer's markers are answered together.
+# Errors by producer id, topic, and partition, since all markers of a producer share one answer.
 _Answers = dict[int, dict[str, dict[int, int]]]
 
 
@@ -36,7 +36,7 @@ _Answers = dict[int, dict[str, dict[int, int]]]
 async def write_txn_markers(
     context: RequestContext, header: RequestHeader, request: "requests.WriteTxnMarkersRequest"
 ) -> "responses.WriteTxnMarkers.Response":
-    """Write each marker; answer when all of them are committed, or have failed."""
+    """Write each marker; answer when all of them are committed or have failed."""
     broker = context.broker
     assert broker.markers is not None
     work = broker.work
@@ -78,7 +78,7 @@ def _markers(request: "requests.WriteTxnMarkersRequest") -> Steps[list[Transacti
 def _outcomes(
     markers: Sequence[TransactionMarker], errors: Iterable[Sequence[int]]
 ) -> "Steps[responses.WriteTxnMarkers.Response]":
-    """Return the answer; `errors` are those of the markers with a producer."""
+    """Return the answer; `errors` belong to the markers with a producer."""
     written = iter(errors)
     answers: _Answers = {}
     counter = StepCounter()
@@ -135,7 +135,7 @@ def _index_and_code(index: int, error: KafkaError) -> Any:
 def describe_producers(
     context: RequestContext, header: RequestHeader, request: "requests.DescribeProducersRequest"
 ) -> "Steps[responses.DescribeProducers.Response]":
-    """Return the producers of each requested partition, on any replica."""
+    """Return the active producers of each requested partition, on any replica."""
     topics: list[responses.DescribeProducers.TopicResponse] = []
     counter = StepCounter(PARTITIONS_PER_STEP)
     for topic in request.topics:

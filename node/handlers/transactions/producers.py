@@ -1,15 +1,15 @@
-"""The APIs of transactional producers (KIP-98), and of producer ids for all.
+"""The APIs of transactional producers (KIP-98), and of producer ids for all producers.
 
-InitProducerId 0-6      v3 carries the producer's id and epoch (KIP-360), v4 may answer
-                        PRODUCER_FENCED (KIP-588), v5 TRANSACTION_ABORTABLE (KIP-890), v6 opens
-                        and keeps prepared transactions (KIP-939)
-AddPartitionsToTxn 0-5  0-3 are for clients, 4-5 for brokers: any number of transactions, and
+InitProducerId 0-6      v3 has the producer's id and epoch (KIP-360), v4 may answer
+                        PRODUCER_FENCED (KIP-588), v5 TRANSACTION_ABORTABLE (KIP-890), v6 enables
+                        two-phase commit and keeps prepared transactions (KIP-939)
+AddPartitionsToTxn 0-5  0-3 are for clients, 4-5 for brokers, with several transactions and
                         verification (KIP-890)
-AddOffsetsToTxn 0-4     the partition of __consumer_offsets that holds the group
-EndTxn 0-5              v5 raises the producer's epoch and answers the next one (KIP-890)
+AddOffsetsToTxn 0-4     adds the partition of __consumer_offsets of the group
+EndTxn 0-5              v5 raises the producer's epoch and returns the new epoch (KIP-890)
 
-Without a transactional id any broker assigns a fresh producer id with epoch 0, whatever the
-producer had before, as in Kafka. A late request (KAFKA-17754) closes its connection.
+Without a transactional id any broker assigns a new producer id with epoch 0, as in Kafka, even if
+the request names an older id. A late request (KAFKA-17754) closes its connection.
 """
 
 from collections.abc import Coroutine, Iterable, Sequence
@@ -38,12 +38,12 @@ from ...security.rights import CLUSTER, ByHandler, Resource, Right, on_group, on
 from ...services import BrokerServices
 from ..answers import code_only
 
-PRODUCER_IDS_TIMEOUT_MS = 1000  # then the client must retry: there was no block of ids
+PRODUCER_IDS_TIMEOUT_MS = 1000  # without a free producer id in this time the client must retry
 NONE = -1
-BROKERS_ASK_FROM = 4  # AddPartitionsToTxn
+BROKERS_ASK_FROM = 4  # the version of AddPartitionsToTxn
 TRANSACTIONS_A_TURN = 20
-EPOCH_RAISED_FROM = 5  # EndTxn
-# Clients before these versions know no PRODUCER_FENCED.
+EPOCH_RAISED_FROM = 5  # the version of EndTxn
+# Clients before these versions do not know PRODUCER_FENCED.
 FENCED_KNOWN_FROM: dict[int, int] = {
     api_keys.INIT_PRODUCER_ID: 4,
     api_keys.ADD_PARTITIONS_TO_TXN: 2,
@@ -136,7 +136,7 @@ def end_transaction(
 ) -> "Coroutine[Any, Any, responses.EndTxn.Response]":
     """Commit or abort; answer when the decision is durable.
 
-    The time that the request waited is read at once: its client may close a moment later.
+    The time that the request has waited is read first, because the client may close the connection.
     """
     return _end_transaction(context, header, request, context.waited_ms())
 
@@ -222,7 +222,7 @@ def named_partitions(
 def _kept_out(
     context: RequestContext, partitions: Sequence[TopicPartition], *, is_client: bool
 ) -> Steps[list[int]]:
-    """Return the errors of all partitions if one is missing or not writable; else nothing.
+    """Return an error for each partition if one is missing or not writable, else an empty list.
 
     The other partitions then get OPERATION_NOT_ATTEMPTED.
     """
@@ -241,7 +241,8 @@ def _own_error(context: RequestContext, partition: TopicPartition, is_client: bo
     ):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     if is_client and partition[0] in INTERNAL_TOPICS:
-        return ErrorCode.TOPIC_AUTHORIZATION_FAILED  # as Kafka says; offsets have their own request
+        # As in Kafka, where offsets are committed by another API.
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     if broker.state.partition(*partition) is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return ErrorCode.NONE
@@ -266,7 +267,7 @@ def _result(
 
 
 def _known(error: int, header: RequestHeader) -> int:
-    """Return the error that clients of this version know."""
+    """Return the error, replaced if clients of this version do not know it."""
     is_old = header.api_version < FENCED_KNOWN_FROM[header.api_key]
     if error == ErrorCode.PRODUCER_FENCED and is_old:
         return ErrorCode.INVALID_PRODUCER_EPOCH
@@ -294,7 +295,7 @@ def _no_producer(request: object, error: KafkaError) -> Any:
 async def _check_producer_id(
     context: RequestContext, request: "requests.InitProducerIdRequest"
 ) -> None:
-    """Raise ClusterAuthorizationFailed where the client may not produce at all (KIP-679)."""
+    """Raise ClusterAuthorizationFailed if the client may not produce to any topic (KIP-679)."""
     if context.broker.authorizer is None or request.transactional_id is not None:
         return
     access = context.access
@@ -306,7 +307,7 @@ async def _check_producer_id(
 
 
 def _prepared(request: Any) -> Resource | None:
-    """Return the transactional id of a request for two-phase commit (KIP-939)."""
+    """Return the transactional id of a request that enables two-phase commit (KIP-939)."""
     if not getattr(request, "enable2_pc", False) or request.transactional_id is None:
         return None
     return ResourceType.TRANSACTIONAL_ID, request.transactional_id

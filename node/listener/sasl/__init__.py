@@ -1,1 +1,1 @@
-"""node/listener/sasl: logins of a listener, which give a connection its principal for a session."""
+"""Logins on a listener, which give a connection its principal for a session."""

@@ -1,4 +1,4 @@
-"""The dispatcher of connections that must log in."""
+"""The dispatcher of connections that require a login."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ _OPEN = (SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE)
 
 
 class GuardedDispatcher:
-    """A dispatcher that serves the APIs of a login, and the others only during a session."""
+    """A dispatcher that serves the login APIs, and all other APIs only during a session."""
 
     def __init__(self, dispatcher: Dispatcher, login: Login, now_ms: Callable[[], int]) -> None:
         self._dispatcher, self._login, self._now_ms = dispatcher, login, now_ms

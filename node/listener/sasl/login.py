@@ -1,8 +1,8 @@
-"""The login of one connection: a table of states over the server's half of a mechanism.
+"""The login of one connection, as a state machine around the server side of a SASL mechanism.
 
-Pure: the time is an argument. Before the login is complete only ApiVersions and the two SASL APIs
-are served. With `connections.max.reauth.ms` a login lasts that long, and the client logs in again
-on the same connection (KIP-368), with the same mechanism and as the same principal.
+The time is an argument, for tests. Before the login is complete, only ApiVersions and the two SASL
+APIs are served. With `connections.max.reauth.ms` a session lasts for that time, and the client logs
+in again on the same connection (KIP-368), with the same mechanism and as the same principal.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,9 +18,9 @@ from ....wire.errors import (
 )
 from ....wire.security.sasl import FailedLogin, SaslServer
 
-AGAIN_AFTER_MS = 1_000  # a connection may log in again so often
-NAMED_MAX = 64  # letters of a mechanism in a log
-TOKEN_BYTES_MAX = 32 * 1024  # some milliseconds of work for a client that has not logged in
+AGAIN_AFTER_MS = 1_000  # the minimum interval of logins on a connection
+NAMED_MAX = 64  # the limit of letters of a mechanism in the log
+TOKEN_BYTES_MAX = 32 * 1024  # limits the work for a client without a login to a few milliseconds
 Mechanisms = Mapping[str, Callable[[], SaslServer]]
 
 
@@ -43,7 +43,7 @@ ALLOWED: Mapping[LoginState, frozenset[LoginState]] = {
 
 
 class Login:
-    """The login of one connection; `principal` is set once it is complete."""
+    """The login of one connection; `principal` is set when the login is complete."""
 
     def __init__(
         self,
@@ -53,8 +53,8 @@ class Login:
     ) -> None:
         """Create the login of a connection.
 
-        session_max_ms: the length of a session; 0 for as long as the connection.
-        of_mechanism: the same, where a mechanism has a value of its own.
+        session_max_ms: the length of a session; 0 stands for the life of the connection.
+        of_mechanism: the lengths for mechanisms that have their own value.
         """
         self.state, self.principal = LoginState.AWAITS_HANDSHAKE, None
         self._mechanisms, self._session_max_ms = mechanisms, session_max_ms
@@ -73,11 +73,11 @@ class Login:
 
     @property
     def is_complete(self) -> bool:
-        """Return whether the client has logged in; it stays true while it logs in again."""
+        """Return whether the client has logged in; this stays true during a repeated login."""
         return self.principal is not None and self.state is not LoginState.FAILED
 
     def is_over(self, now_ms: int) -> bool:
-        """Return whether the session has ended, and the client has not logged in again."""
+        """Return whether the session has expired without a repeated login."""
         return 0 < self._ends_ms <= now_ms
 
     def choose(self, mechanism: str, now_ms: int) -> None:
@@ -102,7 +102,7 @@ class Login:
         self._server = self._mechanisms[mechanism]()
 
     def take(self, token: bytes, now_ms: int) -> tuple[bytes, int]:
-        """Return the next token and the lifetime of the session in ms, 0 for an unlimited one.
+        """Process a token; return the next token and the session's lifetime in ms, 0 if unlimited.
 
         Raises the error for the client; after SaslAuthenticationFailed the connection is closed.
         """

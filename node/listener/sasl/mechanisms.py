@@ -1,4 +1,4 @@
-"""The SASL mechanisms of a listener, with its users, from its configuration."""
+"""The SASL mechanisms of a listener and their users, from its configuration."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -27,7 +27,7 @@ def sasl_mechanisms(
     random_bytes: Callable[[int], bytes],
     tokens: Mapping[str, TokenVerifier],
 ) -> dict[str, Mechanisms]:
-    """Return the mechanisms of each listener with logins, by its name; raises InvalidConfig."""
+    """Return the mechanisms of each listener with SASL by its name; raise InvalidConfig."""
     secret = random_bytes(32)
     found: dict[str, Mechanisms] = {}
     for listener in config.endpoints:
@@ -81,7 +81,7 @@ def _mechanism(
 
 
 def plain_users(jaas: Secret) -> Mapping[str, Secret]:
-    """Return the passwords of the users that a JAAS text names; raises InvalidConfig."""
+    """Return the users and passwords in a JAAS configuration; raise InvalidConfig."""
     if not jaas:
         raise InvalidConfig(
             "PLAIN needs listener.name.NAME.plain.sasl.jaas.config, with an option user_NAME for "

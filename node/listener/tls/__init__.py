@@ -1,1 +1,1 @@
-"""node/listener/tls: the TLS between the event loop's plain transport and a connection."""
+"""The TLS layer between the event loop's transport and a connection."""

@@ -1,8 +1,8 @@
 """The TLS of one connection, without a socket.
 
 OpenSSL works on two memory buffers. Received bytes are put into one and read as plain text. Answers
-are queued as plain text and encrypted slice by slice, so that a large one neither holds the event
-loop nor is in memory twice.
+are queued as plain text and encrypted slice by slice, so that a large answer neither blocks the
+event loop nor is in memory twice.
 """
 
 import contextlib
@@ -14,18 +14,18 @@ from typing import Any
 from ....wire.framing import Buffer
 from .reasons import reason_of
 
-SLICE_BYTES = 64 * 1024  # of plain text that is encrypted at once; some 0.3 ms
-RECORDS_AT_ONCE = 64  # records that OpenSSL gets to read; 64 changes of keys take 2 ms
-_HEADER_BYTES = 5  # of a record; the last two are its length
+SLICE_BYTES = 64 * 1024  # the plain text that is encrypted at a time, in about 0.3 ms
+RECORDS_AT_ONCE = 64  # the records that OpenSSL gets at a time; 64 key updates take 2 ms
+_HEADER_BYTES = 5  # the size of a record header, whose last two bytes are the length
 _HANDSHAKE_RECORD = 0x16
 
 
 class NotTls(Exception):
-    """The peer does not speak TLS."""
+    """The error of a peer that does not use TLS."""
 
 
 class TlsChannel:
-    """The server's end of TLS; a method raises ssl.SSLError when the peer breaks the protocol."""
+    """The server side of TLS; a method raises ssl.SSLError when the peer violates the protocol."""
 
     __slots__ = (
         "_incoming",
@@ -47,18 +47,18 @@ class TlsChannel:
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._unsent: deque[memoryview] = deque()
         self._is_first = True
-        self._later = b""  # received, and not given to OpenSSL yet
-        self._record_bytes = 0  # the missing bytes of its last record
-        self.has_more = False  # OpenSSL got more when it had read all before
+        self._later = b""  # received bytes that OpenSSL has not got yet
+        self._record_bytes = 0  # the missing bytes of the last record
+        self.has_more = False  # OpenSSL got more after it had read everything
         self.unsent_bytes = 0
         self.is_established = False
-        self.has_ended = False  # the peer has ended its stream
-        self.broken_by = ""  # the peer's error, after which OpenSSL neither reads nor encrypts
+        self.has_ended = False  # the peer has closed its side
+        self.broken_by = ""  # the peer's error, after which OpenSSL neither decrypts nor encrypts
 
     # -- from the peer
 
     def receive(self, data: Buffer) -> None:
-        """Take bytes of the peer; raise NotTls when the first one is no handshake."""
+        """Pass received bytes to TLS; raise NotTls when the first byte begins no handshake."""
         if self._is_first and len(data):
             self._is_first = False
             if data[0] != _HANDSHAKE_RECORD:
@@ -85,7 +85,7 @@ class TlsChannel:
         return True
 
     def read_into(self, buffer: memoryview) -> int:
-        """Read available plain text into a buffer; return its length."""
+        """Read available plain text into a buffer; return the number of bytes."""
         filled, tls = 0, self._tls
         try:
             while filled < len(buffer):
@@ -99,7 +99,7 @@ class TlsChannel:
         except ssl.SSLError as error:
             if not filled:
                 raise
-            self.broken_by = reason_of(error)  # bytes before the error count
+            self.broken_by = reason_of(error)  # the plain text before the error is still valid
         return filled
 
     def certificate(self) -> dict[str, Any] | None:
@@ -113,11 +113,11 @@ class TlsChannel:
     def _give(self, data: memoryview) -> bool:
         """Give OpenSSL at most RECORDS_AT_ONCE records; return whether it got any byte.
 
-        It reads until it finds plain text, and a client may send thousands of changes of keys in
-        a row.
+        OpenSSL processes records until it finds plain text, and a client may send thousands of key
+        updates in a row.
         """
         end, size = self._record_bytes, len(data)
-        last = size - _HEADER_BYTES  # where a whole header may begin
+        last = size - _HEADER_BYTES  # where a complete header may begin
         for _ in range(RECORDS_AT_ONCE):
             if end > last:
                 break
@@ -131,14 +131,14 @@ class TlsChannel:
     # -- to the peer
 
     def queue(self, buffers: Iterable[Buffer]) -> None:
-        """Queue plain text to be sent; the buffers must not change before."""
+        """Queue plain text to be sent; the buffers must not change until then."""
         for buffer in buffers:
             if len(buffer):
                 self._unsent.append(memoryview(buffer))
                 self.unsent_bytes += len(buffer)
 
     def encrypt_slice(self) -> bytes:
-        """Encrypt the next bytes of the queue, SLICE_BYTES at most; return the bytes to send."""
+        """Encrypt at most SLICE_BYTES of the queue; return the bytes to send."""
         part = self._next_slice()
         self.unsent_bytes -= len(part)
         while len(part):
@@ -146,23 +146,23 @@ class TlsChannel:
         return self._outgoing.read()
 
     def outgoing(self) -> bytes:
-        """Return the bytes of OpenSSL itself to send: handshake, alerts, key updates."""
+        """Return the bytes that OpenSSL itself sends: handshake, alerts, key updates."""
         return self._outgoing.read()
 
     def end(self) -> bytes:
-        """End our stream; return the bytes to send."""
+        """Close this side; return the bytes to send."""
         if self.is_established:
-            with contextlib.suppress(ssl.SSLError):  # the peer has not ended its stream yet
+            with contextlib.suppress(ssl.SSLError):  # the peer has not closed its side yet
                 self._tls.unwrap()
         return self._outgoing.read()
 
     def drop_unsent(self) -> None:
-        """Drop the queue: the peer is gone."""
+        """Drop the queue, since the peer is gone."""
         self._unsent.clear()
         self.unsent_bytes = 0
 
     def _next_slice(self) -> memoryview:
-        """Take a slice off the queue; short buffers are joined, since each write is a record."""
+        """Take a slice from the queue; join short buffers, since each write makes a record."""
         unsent = self._unsent
         first = unsent.popleft()
         if len(first) >= SLICE_BYTES or not unsent:

@@ -1,8 +1,8 @@
-"""The subject of a certificate as Java writes it (RFC 2253), for rules and ACLs made for Kafka."""
+"""The subject of a certificate in Java's format (RFC 2253), for mapping rules and ACLs of Kafka."""
 
 from collections.abc import Iterable
 
-Subject = Iterable[Iterable[tuple[str, str]]]  # as `ssl.SSLSocket.getpeercert` gives it
+Subject = Iterable[Iterable[tuple[str, str]]]  # as returned by `ssl.SSLSocket.getpeercert`
 
 _KEYWORDS = {
     "commonName": "CN",
@@ -15,7 +15,7 @@ _KEYWORDS = {
     "domainComponent": "DC",
     "userId": "UID",
 }
-_IDENTIFIERS = {  # parts without a keyword in RFC 2253: the identifier, and the tag of its string
+_IDENTIFIERS = {  # attributes without a keyword in RFC 2253, with their identifier and string tag
     "emailAddress": ("1.2.840.113549.1.9.1", 0x16),
     "serialNumber": ("2.5.4.5", 0x13),
     "title": ("2.5.4.12", 0x0C),
@@ -26,7 +26,7 @@ _SPECIAL = ',+"\\<>;'
 
 
 def distinguished_name(subject: Subject) -> str:
-    """Return the name, its last part first: `CN=alice,OU=dev,O=example`."""
+    """Return the name with its last part first, such as `CN=alice,OU=dev,O=example`."""
     return ",".join(
         "+".join(_attribute(name, value) for name, value in part)
         for part in reversed([list(part) for part in subject])
@@ -42,7 +42,7 @@ def _attribute(name: str, value: str) -> str:
 
 
 def _length(count: int) -> bytes:
-    """Return a length in DER: one byte, or the number of bytes and these."""
+    """Return a length in DER, as one byte or as a count of bytes and these bytes."""
     if count < 0x80:
         return bytes((count,))
     digits = count.to_bytes((count.bit_length() + 7) // 8, "big")

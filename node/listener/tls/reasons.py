@@ -26,7 +26,7 @@ _SENTENCES = {
 
 
 def reason_of(error: ssl.SSLError) -> str:
-    """Return the reason why a client's TLS has failed."""
+    """Return the reason why the TLS of a client has failed."""
     if isinstance(error, ssl.SSLCertVerificationError):
         said = error.verify_message.rstrip(".")
         return f"the client's certificate is not accepted: {said}"

@@ -1,9 +1,9 @@
-"""A listener's TLS: the protocol of a plain transport, and the transport of a connection.
+"""A listener's TLS, between the event loop's plain transport and the connection.
 
-The event loop's own TLS is not used: it encrypts an answer of 50 MB in one go, never reports that a
-client does not take its answers, and counts no connection before its handshake is complete
+The event loop's own TLS is not used. It would encrypt an answer of 50 MB at once, never report that
+a client does not read its answers, and count no connection before its handshake is complete
 (docs/decisions/0019-tls-as-a-filter.md). Here a connection is admitted before the handshake, and
-all work is done within the share of the turn: a handshake, each slice that is encrypted or read.
+all work stays within the time budget of a turn: a handshake, each slice that is encrypted or read.
 """
 
 import asyncio
@@ -26,8 +26,8 @@ PrincipalOf = Callable[[dict[str, Any] | None], Principal]
 class TlsTransport(asyncio.BufferedProtocol):
     """The TLS of one connection; `principal_of` returns the principal of a certificate.
 
-    Reading stops while the connection has paused it, and while earlier bytes wait for the share of
-    a turn; received bytes stay encrypted until then, one read's worth at most.
+    Reading stops while the connection has paused it, and while received bytes wait for a later
+    turn. Received bytes stay encrypted until then, at most those of one read.
     """
 
     def __init__(
@@ -38,13 +38,16 @@ class TlsTransport(asyncio.BufferedProtocol):
         share: TurnShare,
         received: memoryview,
     ) -> None:
-        """Create the transport. received: memory for one read, shared by all of a loop."""
+        """Create the transport.
+
+        received: memory for one read, which all transports of a loop share.
+        """
         self._connection, self._share, self._received = connection, share, received
         self._principal_of = principal_of
         self._channel = TlsChannel(context)
         self._transport: asyncio.Transport | None = None
         self._is_paused_by_connection = False
-        self._is_put_off = False  # reading waits for a later turn
+        self._is_put_off = False  # reading continues in a later turn
         self._is_transport_full = False
         self._is_write_put_off = False
         self._has_paused_connection = False
@@ -54,7 +57,7 @@ class TlsTransport(asyncio.BufferedProtocol):
     # -- called by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Let the server admit the connection before the handshake begins."""
+        """Let the server admit the connection before the handshake."""
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=SLICE_BYTES)
         self._connection.connection_made(cast(asyncio.BaseTransport, self))
@@ -70,7 +73,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         return self._received
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Take encrypted bytes; ignore those after the client's end."""
+        """Process encrypted bytes; ignore bytes after the client has closed its side."""
         if self._has_ended:
             return
         try:
@@ -81,17 +84,17 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._read()
 
     def eof_received(self) -> bool:
-        """Note the end of the client's stream; stay open until the answers are sent."""
+        """Note that the client has closed its side; stay open until the answers are sent."""
         self._end_reading()
         return True
 
     def pause_writing(self) -> None:
-        """Pause reading, too: a client's bytes may need an answer of TLS itself."""
+        """Also pause reading, since received bytes may need an answer of TLS itself."""
         self._is_transport_full = True
         self._steer()
 
     def resume_writing(self) -> None:
-        """Encrypt the next slice: the client has taken the last one."""
+        """Encrypt the next slice, since the client has read the last one."""
         self._is_transport_full = False
         self._steer()
         self._share.do(self._send)
@@ -99,12 +102,12 @@ class TlsTransport(asyncio.BufferedProtocol):
     # -- called by the connection: its transport
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Return a fact of the plain transport, such as its socket."""
+        """Return a property of the plain transport, such as its socket."""
         assert self._transport is not None
         return self._transport.get_extra_info(name, default)
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Ignore the connection's limits: the plain transport holds one slice at most."""
+        """Ignore the connection's limits, since the plain transport holds at most one slice."""
 
     def get_write_buffer_size(self) -> int:
         """Return the number of unsent bytes, encrypted or not."""
@@ -119,14 +122,14 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._steer()
 
     def resume_reading(self) -> None:
-        """Resume reading, beginning with received bytes."""
+        """Resume reading, first of the bytes received before."""
         self._is_paused_by_connection = False
         if self._channel.unread_bytes and not self._is_put_off:
             self._put_off()
         self._steer()
 
     def writelines(self, buffers: list[Buffer]) -> None:
-        """Send an answer, the first slice at once; pause the connection if there is more."""
+        """Send the first slice of an answer; pause the connection if the answer has more."""
         self._channel.queue(buffers)
         self._send()
         if self._channel.unsent_bytes and not self._has_paused_connection:
@@ -134,7 +137,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             self._connection.pause_writing()
 
     def close(self) -> None:
-        """Close when the queue has been sent."""
+        """Close the connection once the queue has been sent."""
         self._is_closing = True
         self._steer()
         if not self._channel.unsent_bytes:
@@ -158,7 +161,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             self._send_outgoing()
 
     def _break(self, reason: str) -> None:
-        """Close after an error of the client: the queue can be encrypted no more."""
+        """Close after an error of the client, since the queue can no longer be encrypted."""
         self._channel.drop_unsent()
         self._connection.close(self._channel.broken_by or reason)
 
@@ -207,7 +210,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             self.close()
 
     def _steer(self) -> None:
-        """Pause or resume reading of the socket by the state of the connection."""
+        """Pause or resume reading of the socket, as the state of the connection requires."""
         transport = self._transport
         if transport is None or transport.is_closing():
             return
@@ -220,7 +223,7 @@ class TlsTransport(asyncio.BufferedProtocol):
     # -- writing
 
     def _send(self) -> None:
-        """Encrypt and send as much as the plain transport and the share of the turn allow."""
+        """Encrypt and send as much as the plain transport and the time budget of the turn allow."""
         channel, transport, share = self._channel, self._transport, self._share
         if transport is None or transport.is_closing() or self._is_write_put_off:
             return
@@ -231,7 +234,7 @@ class TlsTransport(asyncio.BufferedProtocol):
                 return
             try:
                 encrypted = channel.encrypt_slice()
-            except ssl.SSLError as error:  # never raised into the handler that completes the answer
+            except ssl.SSLError as error:  # not raised into the handler that completes the answer
                 self._break(reason_of(error))
                 return
             transport.write(encrypted)
