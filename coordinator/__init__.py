@@ -1,10 +1,11 @@
-"""Replicated decisions (floor 4): leaders, in-sync replicas, topics.
+"""Replicated decisions about leaders, in-sync replicas, topics, groups and transactions.
 
-A decision is a command in a Raft log (`raft/`), judged where it is applied: `commands` lists the
-commands, `cluster_state` applies them by the files in `rules/`, and `elections` holds the rules of
-one partition on which the safety of all data rests: begin there. `controller` has the duties of the
-log's leader, `node.controller.service` and `node.controller.client` are its two ends on the wire.
+A decision is a command in a Raft log (`raft/`), and is checked where it is applied. `commands`
+lists the commands, and `cluster_state` applies them with the files in `rules/`. `elections` has the
+rules of one partition on which the safety of all data rests, so begin there. `controller` has the
+duties of the log's leader; `node.controller.service` and `node.controller.client` are its server
+and its client.
 
-It does not depend on logs on disk, on client connections, or on the meaning of a topic's
+This package does not depend on logs on disk, on client connections, or on the meaning of a topic's
 configuration.
 """

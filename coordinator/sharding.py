@@ -1,7 +1,7 @@
 """The shard of a transactional id, and the partition of a group's offsets.
 
-Kafka takes the hash of Java's String.hashCode over the UTF-16 code units, so its tools, and a
-computation by hand, give the same number.
+As in Kafka the hash is Java's String.hashCode over the UTF-16 code units, so Kafka's tools show the
+same number.
 """
 
 import sys
@@ -13,8 +13,8 @@ _LENGTH_KEPT_MAX = 256
 
 
 def java_string_hash(text: str) -> int:
-    """Return Java's String.hashCode: a signed 32-bit number."""
-    # Each request of a group or a transaction needs it: it takes some 3 us, but for the first time.
+    """Return Java's String.hashCode, a signed 32-bit number."""
+    # Cached, because each request of a group or a transaction needs it, and it takes about 3 us.
     return (_hash_kept if len(text) <= _LENGTH_KEPT_MAX else _hash)(text)
 
 
@@ -31,7 +31,8 @@ _hash_kept = lru_cache(maxsize=4096)(_hash)
 def shard_for(key: str, count: int) -> int:
     """Return the shard of a transactional id, or the __consumer_offsets partition of a group.
 
-    It takes abs of the hash, with Kafka's exception: the smallest integer counts as 0.
+    The absolute value of the hash is used, with Kafka's exception: the smallest integer counts as
+    0.
     """
     value = java_string_hash(key)
     return (0 if value == _INT_MIN else abs(value)) % count

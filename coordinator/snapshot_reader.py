@@ -1,6 +1,6 @@
 """A reader of a snapshot's msgpack, value by value, so that a large one can be read in slices.
 
-`msgpack.unpackb` would make all objects of a snapshot at once and hold the event loop that long.
+`msgpack.unpackb` would create all objects of a snapshot in one step and block the event loop.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ _FEED_BYTES = 64 << 10
 
 
 class SnapshotReader:
-    """Reads one value after the other; malformed data raises ValueError or UnpackException."""
+    """A reader of successive values; malformed data raises ValueError or UnpackException."""
 
     def __init__(self, data: bytes | memoryview) -> None:
         self._data = memoryview(data)
@@ -20,7 +20,7 @@ class SnapshotReader:
         self._unpacker = msgpack.Unpacker(use_list=False)
 
     def value(self) -> Any:
-        """Read the next value, whole; arrays are tuples."""
+        """Read the next value completely; arrays are tuples."""
         return self._next(self._unpacker.unpack)
 
     def array(self) -> int:

@@ -1,1 +1,1 @@
-"""Access control lists: values, an index over many of them, and the decision. All is pure."""
+"""Access control lists, as values, as an index, and as pure decisions."""

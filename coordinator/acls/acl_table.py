@@ -1,8 +1,8 @@
-"""Many ACLs, indexed so that a decision is a few lookups however many there are.
+"""The index of all ACLs, in which a decision takes a few lookups even among many ACLs.
 
-For a principal and a type of resource the index has the entries of each pattern, and the number of
-prefix patterns of each length: the patterns that apply to a name are the literal one, the literal
-`*`, and one lookup for each such length.
+For a principal and a resource type the index has the entries of each pattern, and the number of
+prefix patterns of each length. The patterns that apply to a name are found by one lookup of the
+literal name, one of the literal `*`, and one for each such length.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ def _keys(permission: int, operations: Sequence[int]) -> tuple[tuple[int, int], 
     return tuple((int(permission), int(operation)) for operation in operations)
 
 
-# The entries that decide about an operation. Only an ALLOW implies another operation.
+# The entries that decide about an operation. Only ALLOW entries imply other operations.
 _ALLOWING = {int(op): _keys(_ALLOW, (op, _O.ALL, *_IMPLIED_BY.get(op, ()))) for op in _O}
 _DENYING = {int(op): _keys(_DENY, (op, _O.ALL)) for op in _O}
 # authorizeByResourceType ignores implied operations.
@@ -35,7 +35,7 @@ _ALLOWING_ANY = {int(op): _keys(_ALLOW, (op, _O.ALL)) for op in _O}
 
 @dataclass(slots=True, eq=False)
 class _Patterns:
-    """The patterns of one principal, or of all, over one type of resource."""
+    """The patterns of one principal, or of all principals, for one resource type."""
 
     entries: dict[_Pattern, _Entries] = field(default_factory=dict[_Pattern, _Entries])
     prefix_lengths: dict[int, int] = field(default_factory=dict[int, int])
@@ -82,14 +82,14 @@ class _Patterns:
 class AclTable:
     """All ACLs of a cluster, in the order of their creation.
 
-    `generation` is another object after each change, so that decisions can be cached.
+    `generation` is a new object after each change, so that decisions can be cached.
     """
 
     def __init__(self) -> None:
         self.generation = object()
         self._bindings: dict[AclBinding, None] = {}
         self._by_principal: dict[tuple[int, str], _Patterns] = {}  # (resource type, principal)
-        self._resources: dict[int, dict[_Pattern, int]] = {}  # how many ACLs a pattern has
+        self._resources: dict[int, dict[_Pattern, int]] = {}  # the number of ACLs of each pattern
         self._prefix_lengths: dict[int, dict[int, int]] = {}
 
     def __len__(self) -> int:
@@ -102,7 +102,7 @@ class AclTable:
         return iter(self._bindings)
 
     def add(self, binding: AclBinding) -> bool:
-        """Add an ACL; return False if it exists already."""
+        """Add an ACL; return False if it already exists."""
         if binding in self._bindings:
             return False
         self.generation = object()
@@ -132,7 +132,7 @@ class AclTable:
     def matching(
         self, wanted: AclFilter, counter: StepCounter | None = None
     ) -> Steps[list[AclBinding]]:
-        """Return the ACLs that match a filter, as they are at the first step."""
+        """Return the ACLs that match a filter, as of the first step."""
         only = wanted.only
         if only is not None:
             return [only] if only in self._bindings else []
@@ -146,7 +146,7 @@ class AclTable:
         return found
 
     def discarding(self) -> Steps[None]:
-        """Free all ACLs in slices; the table may not be read any more."""
+        """Free all ACLs in slices; the table must not be read afterwards."""
         counter = StepCounter()
         while self._bindings:
             self.remove(next(reversed(self._bindings)))
@@ -156,9 +156,9 @@ class AclTable:
     def decide(
         self, principals: Sequence[str], host: str, operation: int, resource_type: int, name: str
     ) -> bool | None:
-        """Return whether one of the principals may do this; None if no ACL matches.
+        """Return whether one of the principals may perform the operation; None if no ACL matches.
 
-        A matching DENY wins. Without it a matching ALLOW is enough.
+        A matching DENY takes precedence. Without a DENY one matching ALLOW is enough.
         """
         allowing, denying = _ALLOWING[operation], _DENYING[operation]
         is_allowed = None
@@ -174,7 +174,7 @@ class AclTable:
         return is_allowed
 
     def has_any_for(self, resource_type: int, name: str) -> bool:
-        """Return whether any ACL, of any principal, is about the resource."""
+        """Return whether any ACL, for any principal, applies to the resource."""
         patterns = self._resources.get(resource_type)
         if not patterns:
             return False

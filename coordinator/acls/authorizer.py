@@ -1,4 +1,4 @@
-"""The decision of Kafka's StandardAuthorizer, over the ACLs of the metadata."""
+"""The authorization rules of Kafka's StandardAuthorizer, on the ACLs of the metadata."""
 
 from typing import Protocol
 
@@ -6,11 +6,11 @@ from ...runtime.steps import Steps
 from ...wire.acls import ANY_USER, SUPPORTED_OPERATIONS, ResourceType, operation_bits
 from .acl_table import AclTable
 
-_NO_RESOURCE = "hardcode"  # the name by which Kafka asks about a type in general
+_NO_RESOURCE = "hardcode"  # the resource name that Kafka uses for questions about a type in general
 
 
 class HoldsAcls(Protocol):
-    """The owner of the ACLs; a snapshot may replace its table."""
+    """The owner of the ACLs, which may replace the table by that of a snapshot."""
 
     @property
     def acls(self) -> AclTable:
@@ -19,10 +19,10 @@ class HoldsAcls(Protocol):
 
 
 class AclAuthorizer:
-    """Decides about operations by the ACLs that `tables` holds at the time.
+    """The authorizer, which decides by the current ACLs of `tables`.
 
-    super_users: principals that no ACL restricts. allows_everyone: a resource without any ACL is
-    open (`allow.everyone.if.no.acl.found`).
+    super_users: principals that no ACL restricts. allows_everyone: a resource without ACLs is open
+    to everyone (`allow.everyone.if.no.acl.found`).
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class AclAuthorizer:
     def allows(
         self, principal: str, host: str, operation: int, resource_type: int, name: str
     ) -> bool:
-        """Return whether the principal may do this with the resource, from this host."""
+        """Return whether the principal may perform the operation on the resource from this host."""
         if principal in self._super_users:
             return True
         decided = self.acls.decide((principal, ANY_USER), host, operation, resource_type, name)
@@ -54,14 +54,14 @@ class AclAuthorizer:
     def allows_any(
         self, principal: str, host: str, operation: int, resource_type: int
     ) -> Steps[bool]:
-        """Return whether the principal may do this with any resource of the type (KIP-679)."""
+        """Return whether the principal may do this on any resource of the type (KIP-679)."""
         if self.allows(principal, host, operation, resource_type, _NO_RESOURCE):
             return True
         principals = (principal, ANY_USER)
         return (yield from self.acls.allows_any(principals, host, operation, resource_type))
 
     def operations(self, principal: str, host: str, resource_type: ResourceType, name: str) -> int:
-        """Return the operations that the principal may do with the resource, as bits (KIP-430)."""
+        """Return the allowed operations of the principal on the resource, as bits (KIP-430)."""
         return operation_bits(
             [
                 operation

@@ -1,4 +1,4 @@
-"""An ACL as a value, the filter that finds ACLs, and Kafka's checks of both."""
+"""An ACL as a value, a filter for ACLs, and Kafka's checks of both."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from ...wire.acls import (
 )
 from ...wire.errors import InvalidRequest
 
-TEXT_BYTES_MAX = 1_000  # of a name, a principal, a host
+TEXT_BYTES_MAX = 1_000  # the limit of a name, a principal, a host
 _RESOURCE_TYPES = frozenset(ResourceType) - {ResourceType.ANY}
 _PATTERN_TYPES = frozenset({PatternType.LITERAL, PatternType.PREFIXED})
 _OPERATIONS = frozenset(AclOperation) - {AclOperation.ANY}
@@ -21,7 +21,7 @@ _PERMISSIONS = frozenset({AclPermission.DENY, AclPermission.ALLOW})
 
 @dataclass(frozen=True, slots=True, order=True)
 class AclBinding:
-    """One ACL; the numbers are those of `wire.acls`, principal is TYPE:NAME."""
+    """One ACL, with the numbers of `wire.acls`; the principal is TYPE:NAME."""
 
     resource_type: int
     pattern_type: int
@@ -33,7 +33,7 @@ class AclBinding:
 
 
 def check_binding(binding: AclBinding) -> None:
-    """Raise INVALID_REQUEST for an ACL that Kafka would not create."""
+    """Raise INVALID_REQUEST for an ACL that Kafka would refuse to create."""
     for number, known, what in (
         (binding.resource_type, _RESOURCE_TYPES, "resourceType"),
         (binding.pattern_type, _PATTERN_TYPES, "patternType"),
@@ -59,7 +59,7 @@ def check_binding(binding: AclBinding) -> None:
 
 @dataclass(frozen=True, slots=True)
 class AclFilter:
-    """A filter for ACLs; None, and the number of ANY, match all."""
+    """A filter for ACLs, in which None and the number of ANY match everything."""
 
     resource_type: int = ResourceType.ANY
     pattern_type: int = PatternType.ANY
@@ -82,7 +82,7 @@ class AclFilter:
 
     @property
     def only(self) -> AclBinding | None:
-        """Return the one ACL that the filter can find; None if it may find more."""
+        """Return the only ACL that the filter can match, or None if it may match several."""
         if (
             self.name is None
             or self.principal is None
@@ -104,7 +104,7 @@ class AclFilter:
         )
 
     def matches(self, binding: AclBinding) -> bool:
-        """Return whether the filter finds the ACL."""
+        """Return whether the filter matches the ACL."""
         return (
             self.resource_type in (ResourceType.ANY, binding.resource_type)
             and self.operation in (AclOperation.ANY, binding.operation)

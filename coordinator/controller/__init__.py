@@ -1,1 +1,1 @@
-"""controller: the duties of the leader of the metadata group; its shell is node/controller."""
+"""The duties of the leader of the metadata group; the shell is node/controller."""

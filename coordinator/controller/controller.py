@@ -1,17 +1,19 @@
-"""The controller: the leader of the metadata group checks which brokers are alive, and acts on it.
+"""The controller, which checks which brokers are alive and proposes the consequences.
 
-A pure core beside the replicated state. It holds what is *not* replicated: the time of each
-broker's last contact, and its requests. `tick` compares that with the state and returns the
-commands that are due; the shell proposes them and calls `settled` afterwards. A lost command
-becomes due again. Nothing is decided here: a fence that comes too late or twice is judged in
-`apply` by its broker epoch.
+The controller is the leader of the metadata group. This pure core holds the state that is not
+replicated: the time of each broker's last contact, and its requests. `tick` compares it with the
+replicated state and returns the commands that are due. The shell proposes them and calls `settled`
+afterwards. A lost command becomes due again. Nothing is decided here, because `apply` checks the
+broker epoch of a late or repeated fence.
 
-A broker must both send and receive: with its links cut in one direction it would send heartbeats
-forever and follow no decision. So each reply carries a stamp (term and awake_ms), the next
-heartbeat returns it, and a broker that has seen no reply for DEAF_SESSIONS is treated as silent.
+A broker must both send and receive. If its links were cut in one direction, it would send
+heartbeats forever and apply no decision. So each reply has a stamp (term and awake_ms), which the
+next heartbeat returns. A broker that has received no reply for DEAF_SESSIONS sessions is treated as
+silent.
 
-Sessions are judged by a clock that runs only while this process does. After a pause of our own
-(SIGSTOP, a starved machine) every broker looks silent although none has failed.
+Session timeouts are measured by a clock that runs only while this process runs. After a pause of
+this process (SIGSTOP, an overloaded machine) every broker would seem silent although none has
+failed.
 
 All `now_ms` are monotonic milliseconds.
 """
@@ -35,17 +37,18 @@ from ..metadata.commands import (
 )
 from ..metadata.results import Result
 
-DEAF_SESSIONS = 2  # a stamp comes back with the next heartbeat: it is older than a contact
-ELECTIONS_MAX = 1000  # preferred leaders in one command, as Kafka's maxElectionsPerImbalance
-ELECTIONS_NAME_BYTES_MAX = 40_000  # and their topics' names must fit into one command
+DEAF_SESSIONS = 2  # a stamp is returned by the next heartbeat, so it is older than a contact
+# The limit of preferred elections in one command, as Kafka's maxElectionsPerImbalance.
+ELECTIONS_MAX = 1000
+ELECTIONS_NAME_BYTES_MAX = 40_000  # the limit of topic names in such a command
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerSettings:
     """The settings of a controller.
 
-    cluster_id and defaults are those of this node: they name the cluster if it has no name yet, and
-    every new leader of the group updates the defaults.
+    cluster_id and defaults are those of this node. They set the cluster id if there is none yet,
+    and every new leader of the group updates the defaults.
     """
 
     cluster_id: str
@@ -56,7 +59,7 @@ class ControllerSettings:
 
     @property
     def clock_step_ms_max(self) -> int:
-        """Return the longest step of the sessions' clock: with rarer ticks it lags."""
+        """Return the longest step of the sessions' clock, which lags if ticks are rarer."""
         return self.session_timeout_ms // 4
 
 
@@ -64,8 +67,9 @@ class ControllerSettings:
 class Heartbeat:
     """A broker's heartbeat to the controller.
 
-    applied_index: how much of the metadata log it has applied. wants_unfence: its listener serves.
-    seen_term, seen_ms: the stamp of the last reply that it has seen, -1 before the first.
+    applied_index: the index up to which the broker has applied the metadata log. wants_unfence: its
+    listener serves. seen_term, seen_ms: the stamp of the last reply that it received, -1 before the
+    first.
     """
 
     node_id: int
@@ -81,9 +85,9 @@ class Heartbeat:
 class HeartbeatReply:
     """The controller's answer to a heartbeat.
 
-    error: on STALE_BROKER_EPOCH or BROKER_ID_NOT_REGISTERED the broker must register again.
-    may_stop: the shutdown that wants_shutdown asked for is complete. term, stamp_ms: the stamp.
-    metadata_index: how much of the metadata log the controller has applied.
+    error: after STALE_BROKER_EPOCH or BROKER_ID_NOT_REGISTERED the broker must register again.
+    may_stop: the controlled shutdown is complete. term, stamp_ms: the stamp. metadata_index: the
+    index up to which the controller has applied the metadata log.
     """
 
     error: int = ErrorCode.NONE
@@ -97,17 +101,17 @@ class HeartbeatReply:
 @dataclass(slots=True)
 class _Session:
     broker_epoch: int
-    last_contact_ms: int  # of the clock of `Controller._awake_ms`
-    last_seen_reply_ms: int  # of the same clock: the time of the newest reply known to have arrived
+    last_contact_ms: int  # by the clock `Controller._awake_ms`
+    last_seen_reply_ms: int  # the time of the newest reply known to have arrived, by the same clock
     link_is_down: bool = False
     wants_unfence: bool = False
     wants_shutdown: bool = False
     applied_index: int = -1
-    handed_over_index: int = 0  # the index at which others can read that this broker leads nothing
+    handed_over_index: int = 0  # the metadata index from which on this broker leads nothing
 
 
 class Controller:
-    """The duties of the metadata leader; inactive unless `elected`."""
+    """The duties of the metadata leader; active only between `elected` and `resigned`."""
 
     def __init__(self, state: ClusterTables, settings: ControllerSettings) -> None:
         self._state = state
@@ -121,7 +125,7 @@ class Controller:
         self._next_rebalance_ms = 0
 
     def elected(self, now_ms: int, term: int) -> None:
-        """Begin a term as leader: every broker gets a whole session from now."""
+        """Begin a term as leader; all session timeouts start again."""
         self._leads, self._term = True, term
         self._sessions.clear()
         self._under_way.clear()
@@ -135,7 +139,7 @@ class Controller:
         self._under_way.clear()
 
     def heartbeat(self, heartbeat: Heartbeat, now_ms: int) -> HeartbeatReply:
-        """Note a heartbeat; what it asks for is due at the next tick."""
+        """Record a heartbeat; its requests are due at the next tick."""
         self._advance_clock(now_ms)
         broker = self._state.brokers.get(heartbeat.node_id)
         if broker is None:
@@ -158,7 +162,7 @@ class Controller:
         )
 
     def link_down(self, node_id: int, now_ms: int) -> None:
-        """Note a connection that broke and did not come back; it counts as a time-out."""
+        """Record a broken connection that was not reconnected; it counts as an expired session."""
         self._advance_clock(now_ms)
         broker = self._state.brokers.get(node_id)
         if self._leads and broker is not None:
@@ -167,13 +171,13 @@ class Controller:
             session.wants_unfence = False
 
     def link_up(self, node_id: int) -> None:
-        """Note that the connection is back."""
+        """Record that the connection is open again."""
         session = self._sessions.get(node_id)
         if session is not None:
             session.link_is_down = False
 
     def tick(self, now_ms: int) -> list[Command]:
-        """Return the commands that are due and not under way. Call often, and after each event."""
+        """Return the commands that are due; call it often, and after each event."""
         self._advance_clock(now_ms)
         if not self._leads:
             return []
@@ -188,7 +192,7 @@ class Controller:
         return due
 
     def settled(self, command: Command, result: Result | None) -> None:
-        """Note the outcome of a command of `tick`; None when it was lost or is unknown."""
+        """Record the result of a command of `tick`; None if it was lost or is unknown."""
         for key, under_way in list(self._under_way.items()):
             if under_way is command:
                 del self._under_way[key]
@@ -236,7 +240,7 @@ class Controller:
         return None
 
     def _has_handed_over(self, node_id: int, session: _Session) -> bool:
-        """Return whether it leads nothing and every live broker knows, so no client goes there."""
+        """Return whether a broker leads nothing and every live broker has applied that."""
         return not self._state.leads_any(node_id) and all(
             self._session_of(self._state.brokers[other]).applied_index >= session.handed_over_index
             for other in self._state.live_brokers
@@ -265,7 +269,7 @@ class Controller:
         return session
 
     def _advance_clock(self, now_ms: int) -> None:
-        """Advance the clock of the sessions, but not through a pause of this process."""
+        """Advance the sessions' clock, without the time in which this process was paused."""
         elapsed_ms = max(0, now_ms - self._last_seen_ms)
         self._awake_ms += min(elapsed_ms, self._settings.clock_step_ms_max)
         self._last_seen_ms = now_ms

@@ -25,8 +25,8 @@ from ..metadata.commands import (
     UpdateFeatures,
 )
 
-# The commands that a broker may ask for, by the kind of their message. The controller itself issues
-# the others.
+# The commands that a broker may request, with the message type of each. The controller itself
+# issues all other commands.
 MESSAGE_OF: dict[type, PeerMessage] = {
     RegisterBroker: PeerMessage.REGISTER_BROKER,
     AlterPartition: PeerMessage.ALTER_PARTITION,
@@ -51,8 +51,8 @@ MESSAGE_OF: dict[type, PeerMessage] = {
 class ReplyStatus(IntEnum):
     """The status of a controller's reply.
 
-    DONE: the payload is the answer. NOT_LEADER: ask leader_id, or wait. RETRY: the outcome is
-    unknown, or there is none; the same request may be sent again.
+    DONE: the payload is the answer. NOT_LEADER: send the request to leader_id, or wait. RETRY: the
+    outcome is unknown or there is none, and the same request may be sent again.
     """
 
     DONE = 0
@@ -62,7 +62,7 @@ class ReplyStatus(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ControllerReply:
-    """The frame around every answer of a controller; leader_id is -1 when it knows of none."""
+    """The envelope of every answer of a controller; leader_id is -1 without a known leader."""
 
     status: int
     payload: bytes = b""
@@ -71,5 +71,5 @@ class ControllerReply:
 
 
 def may_ask(kind: int, command: Command) -> bool:
-    """Return whether this command may come as this kind of message."""
+    """Return whether this command may be sent in this type of message."""
     return MESSAGE_OF.get(type(command)) == kind

@@ -1,12 +1,12 @@
-"""Producer ids for one broker, from the blocks that the metadata group gives it.
+"""Producer ids for one broker, from the blocks that the controller allocates to it.
 
-A block is used by one process only and never twice, so an id is unique in the cluster forever; the
-rest of a block is lost when the process ends, as in Kafka (KIP-730).
+A block is used by one process only, so an id is unique in the cluster forever. The rest of a block
+is lost when the process ends, as in Kafka (KIP-730).
 """
 
 from collections import deque
 
-PREFETCH_BELOW = 100  # of 1000: Kafka, too, asks for the next block when a tenth is left
+PREFETCH_BELOW = 100  # of 1000 ids; Kafka, too, requests the next block when a tenth is left
 BLOCKS_MAX = 4
 
 
@@ -16,21 +16,21 @@ class ProducerIdBlock:
 
     @property
     def remaining(self) -> int:
-        """Return how many ids are left."""
+        """Return the number of unused ids."""
         return sum(map(len, self._blocks))
 
     @property
     def wants_more(self) -> bool:
-        """Return whether to request the next block, before the last id is used."""
+        """Return whether to request the next block, well before the last id is used."""
         return self.remaining < PREFETCH_BELOW
 
     def add(self, first_producer_id: int, count: int) -> None:
-        """Add a block; beyond BLOCKS_MAX it is dropped, because ids are plenty."""
+        """Add a block; drop it above BLOCKS_MAX, since ids are plentiful."""
         if count > 0 and len(self._blocks) < BLOCKS_MAX:
             self._blocks.append(range(first_producer_id, first_producer_id + count))
 
     def take(self) -> int | None:
-        """Return an unused id; None when a block must come first."""
+        """Return an unused id, or None if another block is needed."""
         if not self._blocks:
             return None
         block = self._blocks.popleft()

@@ -1,6 +1,6 @@
 """The progress of the voters of the metadata group, as its leader reports it to other brokers.
 
-Monotonic clocks of two nodes are not comparable, so times travel as ages.
+Monotonic clocks of two nodes are not comparable, so times are sent as ages.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,10 @@ UNKNOWN = -1
 
 @dataclass(frozen=True, slots=True)
 class QuorumVoter:
-    """A voter; log_end is the index behind its last entry. An age is UNKNOWN without a time."""
+    """A voter.
+
+    log_end: the index after its last entry. An age is UNKNOWN if its time is.
+    """
 
     node_id: int
     log_end: int
@@ -24,7 +27,7 @@ class QuorumVoter:
 
 @dataclass(frozen=True, slots=True)
 class Quorum:
-    """The metadata group, as its leader sees it."""
+    """The state of the metadata group on its leader."""
 
     leader_id: int
     term: int
@@ -33,7 +36,7 @@ class Quorum:
 
 
 def quorum_of(status: "RaftStatus", now_ms: float) -> Quorum:
-    """Return the leader's answer at this moment of its monotonic clock."""
+    """Return the state of the group at this time of the leader's monotonic clock."""
 
     def age_ms(moment_ms: float) -> int:
         return UNKNOWN if moment_ms < 0 else max(0, round(now_ms - moment_ms))

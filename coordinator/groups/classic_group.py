@@ -1,7 +1,7 @@
-"""A classic group: its members, its generation, its state.
+"""A classic group, with its members, its generation, and its state.
 
-The members' requests are in `joining`, `syncing` and `leaving`, the change of generations in
-`rebalance`. This file keeps the members, their instance ids, their waiting requests, and the
+The members' requests are handled in `joining`, `syncing` and `leaving`, the change of generations
+in `rebalance`. This file stores the members, their instance ids, their waiting requests, and the
 protocols that all of them support.
 
 KIP-62, KIP-345 (static members), KIP-394 (pending members), KIP-814.
@@ -42,12 +42,12 @@ from .turn import HEARTBEAT, Turn
 
 @dataclass(slots=True, eq=False)
 class ClassicGroup:
-    """One group. Members are kept in the order in which they joined."""
+    """One classic group, with its members in the order in which they joined."""
 
     type: ClassVar[GroupType] = GroupType.CLASSIC
     group_id: str
-    held_metadata: HeldMetadata  # shared with other groups
-    state_since_ms: int  # wall clock
+    held_metadata: HeldMetadata  # counted together with other groups
+    state_since_ms: int  # wall-clock time
     state: GroupState = GroupState.EMPTY
     previous_state: GroupState = GroupState.DEAD
     generation: int = 0
@@ -55,15 +55,18 @@ class ClassicGroup:
     protocol_name: str | None = None
     leader_id: str | None = None
     members: dict[str, Member] = field(default_factory=dict[str, Member])
-    static_members: dict[str, str] = field(default_factory=dict[str, str])  # instance -> member id
-    pending_join: set[str] = field(default_factory=set[str])  # known ids, not joined
+    # Instance id -> member id.
+    static_members: dict[str, str] = field(default_factory=dict[str, str])
+    # Member ids that were assigned, but have not joined.
+    pending_join: set[str] = field(default_factory=set[str])
     pending_sync: set[str] = field(default_factory=set[str])
     awaiting_join_count: int = 0
-    support: Counter[str] = field(default_factory=Counter[str])  # protocol -> members
-    subscribed: AbstractSet[str] | None = None  # None when it is not known
-    new_member_added: bool = False  # while the first members gather
+    # Protocol -> number of members that support it.
+    support: Counter[str] = field(default_factory=Counter[str])
+    subscribed: AbstractSet[str] | None = None  # None while unknown
+    new_member_added: bool = False  # a member joined during the initial rebalance delay
     initial_wait_left_ms: int = 0
-    needs_rebalance: bool = False  # it was loaded after a downgrade, see migration
+    needs_rebalance: bool = False  # True if loaded after a downgrade, see migration
 
     @classmethod
     def restored(
@@ -100,7 +103,7 @@ class ClassicGroup:
         return group
 
     def to_store(self, assignments: dict[str, bytes]) -> GroupValue:
-        """Return this generation for the log, with an assignment for each member."""
+        """Return the record of this generation, with the assignment of each member."""
         return GroupValue(
             protocol_type=self.protocol_type or "",
             generation=self.generation,
@@ -125,7 +128,7 @@ class ClassicGroup:
     # -- state
 
     def move_to(self, state: GroupState, wall_ms: int) -> None:
-        """Change state; only as the table allows."""
+        """Change the state, which must be an allowed transition."""
         assert state in ALLOWED[self.state], f"{self.group_id}: {self.state} -> {state}"
         self.previous_state, self.state = self.state, state
         self.state_since_ms = wall_ms
@@ -146,7 +149,7 @@ class ClassicGroup:
     # -- members
 
     def add(self, member: Member, protocol_type: str, ticket: object | None = None) -> None:
-        """Add a member; its JoinGroup waits if there is a ticket."""
+        """Add a member; with a ticket its JoinGroup waits."""
         if member.group_instance_id is not None:
             assert member.group_instance_id not in self.static_members
             self.static_members[member.group_instance_id] = member.member_id
@@ -161,7 +164,7 @@ class ClassicGroup:
         self._forget_pending(member.member_id)
 
     def expect(self, member_id: str) -> None:
-        """Add a pending member: it is given its id now."""
+        """Add a pending member, to which a member id was assigned now."""
         self.pending_join.add(member_id)
         self.held_metadata.size_bytes += pending_member_bytes(member_id)
 
@@ -171,7 +174,7 @@ class ClassicGroup:
             self.held_metadata.size_bytes -= pending_member_bytes(member_id)
 
     def remove(self, member_id: str) -> None:
-        """Remove a member, or a pending one; an unknown id is ignored."""
+        """Remove a member, pending or not; an unknown id is ignored."""
         member = self.members.pop(member_id, None)
         if member is not None:
             self._count_support(member.protocols, -1)
@@ -186,7 +189,7 @@ class ClassicGroup:
         self.pending_sync.discard(member_id)
 
     def update(self, member: Member, said: JoinRequest | Member) -> None:
-        """Update a member's protocols and timeouts."""
+        """Update a member's protocols and timeouts from its request."""
         self.held_metadata.size_bytes += metadata_bytes(said.protocols)
         self.held_metadata.size_bytes -= metadata_bytes(member.protocols)
         self._count_support(member.protocols, -1)
@@ -196,19 +199,19 @@ class ClassicGroup:
         member.session_timeout_ms = said.session_timeout_ms
 
     def hold_metadata_in(self, held_metadata: HeldMetadata) -> None:
-        """Count the metadata of its members with that of other groups from now on."""
+        """Count the metadata of the group's members together with that of other groups."""
         held_metadata.size_bytes += self.held_metadata.size_bytes
         self.held_metadata = held_metadata
 
     def release_metadata(self) -> None:
-        """Stop counting the metadata of its members: the group is gone."""
+        """Stop counting the metadata of the group's members, because the group is removed."""
         for member in self.members.values():
             self.held_metadata.size_bytes -= member.held_bytes
         for member_id in self.pending_join:
             self.held_metadata.size_bytes -= pending_member_bytes(member_id)
 
     def replace_static(self, instance_id: str, new_member_id: str, turn: Turn) -> Member:
-        """Give a static member's place to its new incarnation; the old one is fenced."""
+        """Replace a static member by its new incarnation; the old member id is fenced."""
         old = self.members.pop(self.static_members[instance_id])
         fenced = ErrorCode.FENCED_INSTANCE_ID
         self.answer_join(old, JoinAnswer(error=fenced, member_id=old.member_id), turn)
@@ -226,7 +229,7 @@ class ClassicGroup:
         return new
 
     def check_member(self, member_id: str, instance_id: str | None) -> Member:
-        """Return the member that a request names. Raises UnknownMemberId, FencedInstanceId."""
+        """Return the member that a request names; raise UnknownMemberId or FencedInstanceId."""
         if instance_id is not None:
             holder = self.static_members.get(instance_id)
             if holder is None:
@@ -245,25 +248,25 @@ class ClassicGroup:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """Return how long its slowest member may take to rejoin."""
+        """Return the longest rebalance timeout of its members."""
         return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
 
     # -- requests that wait
 
     def wait_for_join(self, member: Member, ticket: object | None) -> None:
-        """Let a JoinGroup wait; None ends the wait."""
+        """Let a JoinGroup wait; a ticket of None ends the wait."""
         self.awaiting_join_count += (ticket is not None) - (member.join_ticket is not None)
         member.join_ticket = ticket
 
     def answer_join(self, member: Member, answer: JoinAnswer, turn: Turn) -> None:
-        """Answer the member's JoinGroup if one waits."""
+        """Answer the waiting JoinGroup of the member, if there is one."""
         if member.join_ticket is not None:
             turn.answer(member.join_ticket, answer)
             self.wait_for_join(member, None)
 
     @staticmethod
     def answer_sync(member: Member, answer: SyncAnswer, turn: Turn) -> bool:
-        """Answer the member's SyncGroup; False if none waits."""
+        """Answer the waiting SyncGroup of the member; return False if there is none."""
         if member.sync_ticket is None:
             return False
         turn.answer(member.sync_ticket, answer)
@@ -271,7 +274,7 @@ class ClassicGroup:
         return True
 
     def generation_for(self, member: Member, *, skip_assignment: bool = False) -> JoinAnswer:
-        """Return the JoinGroup answer with this generation; the leader's has all members."""
+        """Return the JoinGroup answer with this generation; only the leader gets all members."""
         is_leader = member.member_id == self.leader_id
         return JoinAnswer(
             member_id=member.member_id,
@@ -284,7 +287,7 @@ class ClassicGroup:
         )
 
     def described(self) -> tuple[JoinedMember, ...]:
-        """Return all members with their metadata of the chosen protocol."""
+        """Return all members, with their metadata for the chosen protocol."""
         return tuple(
             JoinedMember(m.member_id, m.group_instance_id, m.metadata(self.protocol_name))
             for m in self.members.values()
@@ -293,7 +296,7 @@ class ClassicGroup:
     # -- protocols
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Return whether a member with these protocols can be in this group."""
+        """Return whether a member with these protocols can join this group."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(protocols)
         everyone = len(self.members)
@@ -302,9 +305,9 @@ class ClassicGroup:
         )
 
     def choose_protocol(self) -> str:
-        """Return the protocol most members prefer among those every member supports.
+        """Return the protocol that most members prefer among those that every member supports.
 
-        A tie goes to the earlier member's.
+        In case of a tie, the preference of the earlier member decides.
         """
         everyone = len(self.members)
         candidates = {name for name, count in self.support.items() if count == everyone}
@@ -318,9 +321,9 @@ class ClassicGroup:
                 del self.support[name]
 
     def read_subscriptions(self, turn: Turn) -> None:
-        """Find the topics of all members, in steps; until then they are unknown.
+        """Read the subscribed topics of all members, in steps.
 
-        Unknown is the cautious side: offsets that any member might read stay.
+        Until then the topics are unknown, so that no offset which a member might need is deleted.
         """
         self.subscribed = None
         if self.protocol_type != CONSUMER:
@@ -340,12 +343,12 @@ class ClassicGroup:
             if metadata != before and not (yield from subscribed_topics(metadata, topics, counter)):
                 return
             before = metadata
-        if self.generation == generation:  # other members have a reading of their own
+        if self.generation == generation:  # another generation is read by another call
             self.subscribed = topics
 
     @property
     def subscribed_or_all(self) -> Container[str]:
-        """Return the topics that members read; for consumers it is all if unknown."""
+        """Return the topics of the members' subscriptions, or all topics if they are unknown."""
         if self.subscribed is None:
             return EveryTopic() if self.protocol_type == CONSUMER else frozenset[str]()
         return self.subscribed
@@ -361,7 +364,7 @@ class ClassicGroup:
         is_transactional: bool,
         **_: object,
     ) -> None:
-        """Check the member that commits offsets (KIP-447 for transactional ones).
+        """Check the member that commits offsets (KIP-447 for transactional commits).
 
         Raises UnknownMemberId, FencedInstanceId, IllegalGeneration, RebalanceInProgress,
         CoordinatorNotAvailable.
@@ -369,7 +372,7 @@ class ClassicGroup:
         if self.state is GroupState.DEAD:
             raise CoordinatorNotAvailable
         if generation < 0 and self.state is GroupState.EMPTY:
-            return  # an administrator, or a consumer that manages itself
+            return  # an administrator, or a consumer that assigns its partitions itself
         if generation >= 0 or member_id or instance_id is not None:
             self.check_member(member_id, instance_id)
             if generation != self.generation:
@@ -380,10 +383,10 @@ class ClassicGroup:
             raise RebalanceInProgress
 
     def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Accept any request, as Kafka does: committed offsets are no secret of a generation."""
+        """Accept any request, because fetching offsets requires no generation, as in Kafka."""
 
     def check_offset_delete(self) -> None:
-        """Raise GroupIdNotFound, or NonEmptyGroup if its subscriptions cannot be read."""
+        """Raise GroupIdNotFound, or NonEmptyGroup if its subscriptions are unknown."""
         if self.state is GroupState.DEAD:
             raise GroupIdNotFound
         if self.state is not GroupState.EMPTY and self.protocol_type != CONSUMER:
@@ -397,9 +400,9 @@ class ClassicGroup:
             raise NonEmptyGroup
 
     def offset_expiry(self) -> ExpiryRule | None:
-        """Return Kafka's rule: since the group is empty, or since each commit of unread topics."""
+        """Return Kafka's rule: from the time when the group became empty, or from each commit."""
         if self.protocol_type is None:
-            return ExpiryRule()  # only a name for offsets
+            return ExpiryRule()  # the group has only offsets
         if self.state is GroupState.EMPTY:
             return ExpiryRule(None if self.state_since_ms < 0 else self.state_since_ms)
         if self.state is GroupState.STABLE and self.subscribed is not None:

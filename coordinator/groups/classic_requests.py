@@ -1,6 +1,7 @@
 """Requests of the classic protocol to consumer groups (KIP-848, migration).
 
-The decisions are in `migration/classic_members`. An answer waits for the commit of its content.
+The rules are in `migration/classic_members`. A request is answered when the records of its answer
+are committed.
 """
 
 from collections.abc import Callable
@@ -17,9 +18,9 @@ from .turn import REJOIN, Turn
 
 
 class ClassicRequests:
-    """Answers members of the classic protocol in the consumer groups of a table.
+    """The handler of members with the classic protocol in the consumer groups of a table.
 
-    join_classic: lets a member join a group that is a classic one by then.
+    join_classic: lets a member join a group that has become a classic group in the meantime.
     """
 
     def __init__(
@@ -31,7 +32,7 @@ class ClassicRequests:
         self._join_classic = join_classic
 
     def join(self, group: ConsumerGroup, request: JoinRequest, ticket: object, turn: Turn) -> None:
-        """Handle JoinGroup; SyncGroup then reports the partitions to revoke or take."""
+        """Handle JoinGroup; the following SyncGroup returns the partitions to own."""
         try:
             self._join(group, request, ticket, turn)
         except KafkaError as error:
@@ -72,7 +73,7 @@ class ClassicRequests:
         return self._consumers.begin_long_work(group, decision, turn)
 
     def sync(self, group: ConsumerGroup, request: SyncRequest, ticket: object, turn: Turn) -> None:
-        """Handle SyncGroup: answer with the member's partitions when they are committed."""
+        """Handle SyncGroup; answer with the member's partitions when they are committed."""
         try:
             assignment = classic_members.sync(group, request, turn.topics.by_name)
         except KafkaError as error:
@@ -100,7 +101,7 @@ class ClassicRequests:
         generation: int,
         turn: Turn,
     ) -> None:
-        """Handle Heartbeat; raises the KafkaError that is its answer."""
+        """Handle Heartbeat; raise the KafkaError of its answer."""
         classic_members.check_member(group, member_id, instance_id, generation)
         expect_classic_heartbeat(group, member_id, turn)
         if classic_members.must_rejoin(group, member_id):
@@ -109,7 +110,7 @@ class ClassicRequests:
 
     @staticmethod
     def _expect_join(group: ConsumerGroup, member_id: str, turn: Turn) -> None:
-        """Start a member's time to rejoin, unless it is running already."""
+        """Start the timeout for a member's next JoinGroup, unless it is already running."""
         if (REJOIN, group.group_id, member_id) not in turn.deadlines:
             timeout_ms = group.members[member_id].rebalance_timeout_ms
             turn.set_deadline(REJOIN, group.group_id, member_id, timeout_ms)

@@ -1,8 +1,8 @@
-"""The consumer groups (KIP-848) of a table: their requests, deadlines and replay.
+"""The consumer groups (KIP-848) of a table, with their requests, deadlines and replay.
 
 The decisions are in `consumer/` and `migration/`, and change nothing. Here a decision becomes a
-batch to append, which is replayed when it is in the log, and an answer that waits for its commit. A
-group changes its protocol in one batch, together with the request that causes it.
+batch to append, which is replayed once it is in the log, and an answer that waits for its commit. A
+group changes its protocol in one batch, together with the request that causes the change.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -56,16 +56,17 @@ from .rebalance import expect_heartbeat, prepare_rebalance
 from .records import encode_group_key, encode_group_value
 from .turn import REJOIN, REVOCATION, SESSION, DeadlineKey, GroupAppend, LogRecord, Turn
 
-TARGET, PATTERNS = "target assignment", "patterns"  # work that is too long for a turn
+# Jobs that are too long for a turn of the event loop.
+TARGET, PATTERNS = "target assignment", "patterns"
 TRY_AGAIN_MS = 1_000
 Remove = Callable[[str, Turn, int], None]
 Settled = Callable[[int, Turn], None]
 
 
 class Former(NamedTuple):
-    """A classic group that becomes a consumer group: the records for that.
+    """A classic group that becomes a consumer group, with the records of the change.
 
-    There are none if it is empty. `error` is the answer to requests that wait in it.
+    An empty group has no records. `error` is the answer to requests that wait in the group.
     """
 
     records: Sequence[ConsumerRecord] = ()
@@ -73,7 +74,7 @@ class Former(NamedTuple):
 
 
 class ConsumerGroups:
-    """Consumer groups among the groups of a table; `remove` removes one of any kind."""
+    """The consumer groups of a table; `remove` removes a group of any type."""
 
     def __init__(self, groups: dict[str, Group], remove: Remove, held: HeldMetadata) -> None:
         self._groups = groups
@@ -83,7 +84,7 @@ class ConsumerGroups:
     # -- from the log
 
     def replay(self, key: ConsumerKey, value: ConsumerValue | None) -> None:
-        """Apply a record, while loading or when it has just been appended."""
+        """Apply a record, while loading or immediately after its append."""
         group = self._groups.get(key.group_id)
         if isinstance(key, GroupEpochKey) and value is None:
             if isinstance(group, ConsumerGroup):
@@ -99,7 +100,7 @@ class ConsumerGroups:
         group.replay(key, value)
 
     def on_loaded(self, group: ConsumerGroup, turn: Turn) -> None:
-        """Start the members' sessions, and their full time to revoke partitions."""
+        """Start the members' sessions, and the full timeout for revoking partitions."""
         timeout_ms = turn.settings.consumer(group.group_id).session_timeout_ms
         for member_id, member in group.members.items():
             session_ms = timeout_ms if member.classic is None else member.classic.session_timeout_ms
@@ -121,10 +122,11 @@ class ConsumerGroups:
         replayed: int,
         turn: Turn,
     ) -> ConsumerHeartbeatAnswer | None:
-        """Return the answer of a ConsumerGroupHeartbeat with a member id and epoch only.
+        """Return the answer of a ConsumerGroupHeartbeat that has only a member id and epoch.
 
-        None if it has other effects, or must wait: call `heartbeat`. client: its id and host.
-        replayed: the offset up to which the group's records are committed.
+        Returns None if the heartbeat has other effects or must wait; then call `heartbeat`. client:
+        the client's id and host. replayed: the offset up to which the group's records are
+        committed.
         """
         group = self._groups.get(group_id)
         if (
@@ -142,7 +144,7 @@ class ConsumerGroups:
         )
 
     def heartbeat(self, request: ConsumerHeartbeat, ticket: object, turn: Turn) -> None:
-        """Handle ConsumerGroupHeartbeat. Raises the KafkaError of its answer."""
+        """Handle ConsumerGroupHeartbeat; raise the KafkaError of its answer."""
         group, former = self._group_for(request, turn)
         if request.member_epoch in (LEAVES, LEAVES_FOR_NOW):
             return self._leave(group, request, ticket, turn)
@@ -188,7 +190,7 @@ class ConsumerGroups:
     def leave(
         self, group_id: str, leaving: Sequence[LeavingMember], ticket: object, turn: Turn
     ) -> None:
-        """Handle LeaveGroup: the members leave at once. Raises GroupIdNotFound."""
+        """Handle LeaveGroup, which removes the members immediately; raise GroupIdNotFound."""
         group = self.find(group_id)
         errors, gone = expelled(group, leaving)
 
@@ -204,7 +206,7 @@ class ConsumerGroups:
     def _group_for(
         self, request: ConsumerHeartbeat, turn: Turn
     ) -> tuple[ConsumerGroup, Former | None]:
-        """Return the group, new for its first member, and the classic one that it replaces.
+        """Return the group, created for its first member, and the classic group that it replaces.
 
         Raises GroupIdNotFound.
         """
@@ -231,7 +233,7 @@ class ConsumerGroups:
             raise CoordinatorNotAvailable
 
     def _check_metadata(self, group: ConsumerGroup, records: Sequence[ConsumerRecord]) -> None:
-        """Raise GroupMaxSizeReached if a member's description would exceed the memory."""
+        """Raise GroupMaxSizeReached if a member's description would exceed the memory limit."""
         said = {
             key.member_id: value for key, value in records if isinstance(key, ConsumerMemberKey)
         }
@@ -247,7 +249,7 @@ class ConsumerGroups:
             )
 
     def find(self, group_id: str) -> ConsumerGroup:
-        """Return a consumer group. Raises GroupIdNotFound, also for a group of another kind."""
+        """Return a consumer group; raise GroupIdNotFound, also for a classic group."""
         group = self._groups.get(group_id)
         if group is None:
             raise GroupIdNotFound(f"Group {group_id} not found.")
@@ -285,7 +287,10 @@ class ConsumerGroups:
         *,
         first: Former | None = None,
     ) -> None:
-        """Have records appended and replayed; first: the classic group that this one replaces."""
+        """Request the append and replay of records.
+
+        first: the classic group that this group replaces.
+        """
 
         def encode() -> Iterator[LogRecord]:
             if first is not None:
@@ -313,14 +318,15 @@ class ConsumerGroups:
     def _remove_members(
         self, group: ConsumerGroup, member_ids: Sequence[str], settled: Settled, turn: Turn
     ) -> None:
-        """Have members removed; the group becomes a classic one if the others are classic."""
+        """Remove members; the group becomes a classic group if only classic members remain."""
 
         def remove(now: Turn) -> None:
             self.append(group, removing(group, member_ids, now.topics.by_name), settled, now)
 
         def downgraded_or_not(error: int, later: Turn) -> None:
             is_whole = self._groups.get(group.group_id) is group
-            if error == ErrorCode.UNKNOWN_SERVER_ERROR and is_whole:  # too large for a batch
+            # The records do not fit into one batch.
+            if error == ErrorCode.UNKNOWN_SERVER_ERROR and is_whole:
                 remove(later)
             else:
                 settled(error, later)
@@ -338,7 +344,7 @@ class ConsumerGroups:
         turn: Turn,
         joining: JoinRequest | None = None,
     ) -> None:
-        """Turn the group into a classic one, when members leave, or a static one comes back."""
+        """Turn the group into a classic one, after members left or a static member came back."""
         group_id, topics = group.group_id, turn.topics.by_name
         classic, value = downgraded(group, leaving, topics, turn.wall_ms, joining)
         words = f"becomes a classic group at epoch {group.epoch}, {len(classic.members)} members"
@@ -364,7 +370,7 @@ class ConsumerGroups:
 
     @staticmethod
     def append_tombstones(group: ConsumerGroup, turn: Turn) -> None:
-        """Have all records removed of a group that has just been removed from the table."""
+        """Append tombstones for all records of a group that has been removed from the table."""
 
         def encode() -> list[LogRecord]:
             return [(key, None) for key in group.tombstone_keys()]
@@ -374,7 +380,7 @@ class ConsumerGroups:
     # -- deadlines
 
     def meet(self, key: DeadlineKey, turn: Turn) -> None:
-        """Remove a member at its deadline; if that cannot be written, try again soon."""
+        """Remove a member at its deadline; if the append fails, retry soon."""
         kind, group_id, member_id = key
         group = self._groups.get(group_id)
         if not isinstance(group, ConsumerGroup) or member_id not in group.members:
@@ -394,7 +400,7 @@ class ConsumerGroups:
 
 
 def expect_classic_heartbeat(group: ConsumerGroup, member_id: str, turn: Turn) -> None:
-    """Start the session of a member of the classic protocol."""
+    """Start the session of a member with the classic protocol."""
     classic = group.members[member_id].classic
     assert classic is not None
     turn.set_deadline(SESSION, group.group_id, member_id, classic.session_timeout_ms)

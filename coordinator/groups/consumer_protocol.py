@@ -1,8 +1,8 @@
-"""The topics in the metadata that members of type "consumer" send with JoinGroup.
+"""The subscribed topics in the metadata of members of type "consumer" (JoinGroup).
 
-The coordinator needs that metadata only for this: offsets of topics that are subscribed to are
-neither deleted nor expired. Every version begins as version 0 does: version int16, topics as an
-array of strings, ...
+The coordinator needs the topics only because offsets of subscribed topics are neither deleted nor
+expired. Every version of the metadata begins like version 0, with an int16 version and an array of
+topic names.
 """
 
 import struct
@@ -16,7 +16,7 @@ _COUNT_AT, _COUNT, _SIZE = 2, struct.Struct(">i"), struct.Struct(">h")
 
 @dataclass(frozen=True)
 class EveryTopic:
-    """The set of all topics: for groups with unreadable subscriptions."""
+    """The set of all topics, for groups with unreadable subscriptions."""
 
     def __contains__(self, topic: object) -> bool:
         """Return True."""
@@ -24,7 +24,7 @@ class EveryTopic:
 
 
 def subscribed_topics(metadata: bytes, topics: set[str], counter: StepCounter) -> Steps[bool]:
-    """Add the topics of a subscription to `topics`; False when the bytes are something else."""
+    """Add the topics of a subscription to `topics`; return False if the bytes are invalid."""
     try:
         (count,) = _COUNT.unpack_from(metadata, _COUNT_AT)
         position = _COUNT_AT + _COUNT.size
@@ -39,6 +39,6 @@ def subscribed_topics(metadata: bytes, topics: set[str], counter: StepCounter) -
             topics.add(metadata[start:position].decode())
             if counter.ends_step():
                 yield
-    except (struct.error, UnicodeDecodeError):  # too short
+    except (struct.error, UnicodeDecodeError):  # truncated
         return False
     return True

@@ -1,8 +1,8 @@
-"""Many deadlines, most of which are postponed before they are due.
+"""A heap of many deadlines, most of which are postponed before they expire.
 
-A heartbeat postpones its member's deadline a hundred times before it is ever reached, so a
-postponement only notes the new time; the heap is updated when the old time comes. Times are
-monotonic milliseconds.
+A heartbeat postpones its member's deadline a hundred times before it is ever reached. So a
+postponement only records the new time, and the heap is updated when the old time is reached. Times
+are monotonic milliseconds.
 """
 
 import heapq
@@ -14,13 +14,13 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 class Deadlines(Generic[Key]):
-    """Deadlines by key; each is due once."""
+    """Deadlines by key, each of which expires once."""
 
     __slots__ = ("_at_ms", "_heap", "_pushed", "_queued_ms")
 
     def __init__(self) -> None:
         self._at_ms: dict[Key, int] = {}
-        self._queued_ms: dict[Key, int] = {}  # the entry of the heap that counts for a key
+        self._queued_ms: dict[Key, int] = {}  # the time of the valid heap entry of each key
         self._heap: list[tuple[int, int, Key]] = []
         self._pushed = 0
 
@@ -31,7 +31,7 @@ class Deadlines(Generic[Key]):
         return key in self._at_ms
 
     def set(self, key: Key, at_ms: int) -> None:
-        """Set or move the deadline of a key."""
+        """Set or change the deadline of a key."""
         self._at_ms[key] = at_ms
         queued_ms = self._queued_ms.get(key)
         if queued_ms is None or at_ms < queued_ms:
@@ -42,16 +42,16 @@ class Deadlines(Generic[Key]):
         self._at_ms.pop(key, None)
 
     def pop_due(self, now_ms: int) -> Iterator[Key]:
-        """Yield the keys that are due, the earliest first; changes meanwhile count."""
+        """Yield the expired keys, the earliest first, with changes made meanwhile."""
         while self._heap and self._heap[0][0] <= now_ms:
             queued_ms, _, key = heapq.heappop(self._heap)
             if self._queued_ms.get(key) != queued_ms:
-                continue  # set to an earlier time since
+                continue  # replaced by an entry with an earlier time
             del self._queued_ms[key]
             at_ms = self._at_ms.get(key)
             if at_ms is None:
                 continue
-            if at_ms > queued_ms:  # due or not: others may be due before it
+            if at_ms > queued_ms:  # push it back, even if expired, since others may be earlier
                 self._push(key, at_ms)
                 continue
             del self._at_ms[key]
@@ -59,7 +59,7 @@ class Deadlines(Generic[Key]):
 
     @property
     def next_ms(self) -> int | None:
-        """Return a time before which no key is due; None without deadlines."""
+        """Return a time before which no key expires, or None without deadlines."""
         return self._heap[0][0] if self._heap else None
 
     def _push(self, key: Key, at_ms: int) -> None:

@@ -1,7 +1,7 @@
-"""The interface of groups of every kind; all kinds share one namespace.
+"""The interface of all types of groups, which share one namespace.
 
-Handlers that serve every kind (offsets, ListGroups, DeleteGroups, expiry) use this interface.
-Handlers for one kind (JoinGroup, DescribeGroups) look up the kind first.
+Handlers for all types (offsets, ListGroups, DeleteGroups, expiry) use this interface. Handlers for
+one type (JoinGroup, DescribeGroups) check the type first.
 """
 
 from collections.abc import Container, Iterable, Mapping
@@ -10,16 +10,16 @@ from typing import ClassVar, NamedTuple, Protocol
 
 
 class GroupType(Enum):
-    """A kind of group, by the name that ListGroups shows."""
+    """The type of a group, with its name in ListGroups."""
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
 
 
 class ExpiryRule(NamedTuple):
-    """The expiry of a group's offsets: since base_ms, or since each commit when that is None.
+    """The expiry rule of a group's offsets, counted from base_ms, or from each commit if None.
 
-    Offsets of subscribed topics are kept.
+    Offsets of subscribed topics do not expire.
     """
 
     base_ms: int | None = None
@@ -27,7 +27,7 @@ class ExpiryRule(NamedTuple):
 
 
 class Group(Protocol):
-    """A group of any kind."""
+    """A group of any type."""
 
     type: ClassVar[GroupType]
     group_id: str
@@ -37,7 +37,7 @@ class Group(Protocol):
 
     @property
     def state_name(self) -> str:
-        """Return the state by the name that ListGroups shows."""
+        """Return the state by its name in ListGroups."""
         ...
 
     @property
@@ -45,12 +45,12 @@ class Group(Protocol):
 
     @property
     def is_unused(self) -> bool:
-        """Return whether it has no (pending) members, so that it may go with its last offset."""
+        """Return whether the group has no members and may be removed with its last offset."""
         ...
 
     @property
     def subscribed_or_all(self) -> Container[str]:
-        """Return the topics with offsets that must not be deleted."""
+        """Return the topics whose offsets must not be deleted."""
         ...
 
     def check_offset_commit(
@@ -63,14 +63,14 @@ class Group(Protocol):
         api_version: int,
         partitions: Iterable[tuple[bytes, int]],
     ) -> None:
-        """Check the member that commits offsets, of partitions by topic id.
+        """Check the member that commits offsets of these partitions, given by topic id.
 
         Raises the KafkaError of the answer.
         """
         ...
 
     def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Check the member that asks for offsets. Raises the KafkaError of the answer."""
+        """Check the member that fetches offsets; raise the KafkaError of the answer."""
         ...
 
     def check_offset_delete(self) -> None:
@@ -82,9 +82,9 @@ class Group(Protocol):
         ...
 
     def offset_expiry(self) -> ExpiryRule | None:
-        """Return how offsets expire; None while none may."""
+        """Return the expiry rule of offsets, or None if none may expire."""
         ...
 
     def tombstone_keys(self) -> Iterable[bytes]:
-        """Return the keys of all records that the group has in the log."""
+        """Return the keys of all records of the group in the log."""
         ...

@@ -5,41 +5,42 @@ from dataclasses import dataclass
 
 from .group_messages import JoinRequest, Protocols
 
-# Python's memory besides the texts.
+# Python's memory besides the characters of strings.
 PROTOCOL_BYTES, MEMBER_BYTES, PENDING_MEMBER_BYTES = 200, 1_000, 500
-# Of all members, including pending ones; a client may send a megabyte for each.
+# The limit for all members, including pending ones; a client may send a megabyte for each.
 METADATA_BYTES_MAX = 32 * 1024 * 1024
-GROUPS_MAX = 1_000_000  # of one partition; they expire, so only a broken client gets here
+# The limit of one partition; groups expire, so only a faulty client reaches it.
+GROUPS_MAX = 1_000_000
 
 
 @dataclass(slots=True, eq=False)
 class HeldMetadata:
-    """The bytes that the members of some groups hold by their metadata."""
+    """The bytes of metadata that the members of several groups hold."""
 
     size_bytes: int = 0
 
 
 def text_bytes(*texts: str | None) -> int:
-    """Return the memory of some texts."""
+    """Return the memory of strings."""
     return sum(len(text) if text.isascii() else 4 * len(text) for text in texts if text)
 
 
 def metadata_bytes(protocols: Protocols) -> int:
-    """Return the memory of a member's protocols: their names and metadata."""
+    """Return the memory of a member's protocols, with names and metadata."""
     return sum(PROTOCOL_BYTES + text_bytes(name) + len(metadata) for name, metadata in protocols)
 
 
 def pending_member_bytes(member_id: str) -> int:
-    """Return the memory of a member that was given its id and has not joined yet."""
+    """Return the memory of a pending member, which has an id and has not joined yet."""
     return PENDING_MEMBER_BYTES + text_bytes(member_id)
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Member:
-    """A member; a static one has a `group_instance_id` (KIP-345).
+    """A member of a classic group; a static member has a `group_instance_id` (KIP-345).
 
-    Its tickets stand for the JoinGroup and the SyncGroup that wait for their answers. `is_new`
-    holds until it has been told its id in a first generation.
+    Its tickets stand for the JoinGroup and the SyncGroup that wait for their answers. `is_new` is
+    set until the member gets its id with a first generation.
     """
 
     member_id: str
@@ -62,25 +63,25 @@ class Member:
 
     @property
     def is_static(self) -> bool:
-        """Return whether it keeps its place when its process restarts."""
+        """Return whether the member keeps its assignment when its process restarts."""
         return self.group_instance_id is not None
 
     @property
     def counts_as_alive(self) -> bool:
-        """Return whether its session continues without a heartbeat: it waits for an answer.
+        """Return whether the member's session continues without heartbeats, since a request waits.
 
-        A new member's does not: we could not tell whether its client is still there.
+        The session of a new member does not, because its client may already be gone.
         """
         if self.is_new:
             return False
         return self.join_ticket is not None or self.sync_ticket is not None
 
     def metadata(self, protocol_name: str | None) -> bytes:
-        """Return its metadata for a protocol that it supports."""
+        """Return the member's metadata for a supported protocol."""
         return dict(self.protocols)[protocol_name or ""]
 
     def vote(self, candidates: Collection[str]) -> str:
-        """Return the candidate that it prefers; it supports all of them."""
+        """Return the member's preferred protocol among candidates that it supports."""
         return next(name for name, _ in self.protocols if name in candidates)
 
 

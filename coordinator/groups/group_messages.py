@@ -1,6 +1,6 @@
 """The requests of a group's members and their answers, independent of protocol versions.
 
-Times are milliseconds. Error fields hold numbers of `ErrorCode`.
+Times are in milliseconds. Error fields are numbers of `ErrorCode`.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,14 +12,14 @@ from .consumer.settings import ConsumerGroupSettings
 NO_GENERATION = -1
 NO_MEMBER = ""
 NO_LEADER = ""
-Protocols = tuple[tuple[str, bytes], ...]  # name and metadata, in the member's order of preference
+Protocols = tuple[tuple[str, bytes], ...]  # names and metadata, in the member's order of preference
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinRequest:
-    """JoinGroup; `new_member_id` is the id for a member without one.
+    """The request JoinGroup; `new_member_id` is the id for a member without one.
 
-    `requires_member_id` (version 4 on, KIP-394): a new dynamic member is first told its id.
+    `requires_member_id` (from version 4 on, KIP-394): a new dynamic member first gets its id.
     `can_skip_assignment` (version 9, KIP-814): the leader understands skip_assignment.
     """
 
@@ -40,7 +40,7 @@ class JoinRequest:
 
 @dataclass(frozen=True, slots=True)
 class JoinedMember:
-    """A member as the leader sees it."""
+    """A member in the answer to the group leader."""
 
     member_id: str
     group_instance_id: str | None
@@ -49,7 +49,7 @@ class JoinedMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinAnswer:
-    """JoinGroup's answer; `members` is filled for the leader only."""
+    """The answer of JoinGroup; `members` is filled only for the group leader."""
 
     error: int = ErrorCode.NONE
     member_id: str = NO_MEMBER
@@ -63,7 +63,7 @@ class JoinAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncRequest:
-    """SyncGroup; `assignments` by member id are empty but for the leader."""
+    """The request SyncGroup; `assignments` by member id are sent only by the group leader."""
 
     group_id: str
     member_id: str
@@ -84,7 +84,7 @@ class SyncAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeavingMember:
-    """One member of a LeaveGroup, named by its id, its instance id (KIP-345), or both."""
+    """One member of a LeaveGroup, named by its member id, its instance id (KIP-345), or both."""
 
     member_id: str
     group_instance_id: str | None = None
@@ -93,7 +93,7 @@ class LeavingMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaveAnswer:
-    """LeaveGroup's answer: an ErrorCode for each member that was to leave."""
+    """The answer of LeaveGroup, with an ErrorCode for each member."""
 
     errors: tuple[int, ...]
 
@@ -104,9 +104,9 @@ class GroupSettings:
 
     max_size: int = (1 << 31) - 1
     initial_rebalance_delay_ms: int = 0
-    # A member that has not received its id sends no heartbeats; this bounds its wait.
+    # A member that has not received its id sends no heartbeats, so this timeout limits its wait.
     new_member_join_timeout_ms: int = 300_000
     consumer: Callable[[str], ConsumerGroupSettings] = lambda group_id: ConsumerGroupSettings()
-    # Whether groups change to the consumer protocol, and back to the classic one.
+    # Whether groups may change to the consumer protocol, and back to the classic one.
     may_upgrade: bool = True
     may_downgrade: bool = True

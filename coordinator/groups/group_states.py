@@ -1,8 +1,8 @@
 """The states of a classic group, and their transitions.
 
 Empty -> PreparingRebalance     the first member joins
-PreparingRebalance              members (re)join; their JoinGroup waits
-  -> CompletingRebalance        all have joined, or the rebalance timeout is over; the leader
+PreparingRebalance              members (re)join, and their JoinGroup requests wait
+  -> CompletingRebalance        all have joined, or the rebalance timeout has expired; the leader
                                 gets the members and assigns
   -> Empty                      no member is left
 CompletingRebalance -> Stable   the leader's assignment is in the log; SyncGroup is answered
@@ -15,7 +15,7 @@ from enum import Enum
 
 
 class GroupState(Enum):
-    """A state, by the name that DescribeGroups and ListGroups show."""
+    """The state of a group, with its name in DescribeGroups and ListGroups."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"

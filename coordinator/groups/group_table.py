@@ -1,7 +1,7 @@
 """The groups of one partition of __consumer_offsets, and their deadlines.
 
-`replay` builds them from the log, `on_loaded` starts their members' sessions, and from then on
-memory is ahead of the log: a rebalance under way is in no record.
+`replay` builds the groups from the log, and `on_loaded` starts their members' sessions. Afterwards
+the memory is ahead of the log, because a running rebalance is in no record.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -44,10 +44,10 @@ _SESSION_GOES_ON = frozenset({GroupState.STABLE, GroupState.PREPARING_REBALANCE}
 
 
 class GroupTable:
-    """Groups by id, and their deadlines."""
+    """The groups by id, and their deadlines."""
 
     def __init__(self) -> None:
-        self.groups: dict[str, Group] = {}  # of every kind
+        self.groups: dict[str, Group] = {}  # groups of all types
         self.deadlines: Deadlines[DeadlineKey] = Deadlines()
         self.held_metadata = HeldMetadata()
         self.consumers = ConsumerGroups(self.groups, self.remove, self.held_metadata)
@@ -76,23 +76,23 @@ class GroupTable:
     def remove(
         self, group_id: str, turn: Turn, error: int = ErrorCode.COORDINATOR_NOT_AVAILABLE
     ) -> None:
-        """Remove a group: its tombstone is on its way, or the whole table goes."""
+        """Remove a group whose tombstone is being appended, or together with the table."""
         group = self.groups.pop(group_id, None)
         if isinstance(group, ClassicGroup):
             group.release_metadata()
             release(group, turn, error)
 
     def attempt(self, group_id: str, turn: Turn, action: Callable[[], object]) -> None:
-        """Run an action on one group of many; an unexpected error ends that group only."""
+        """Run an action on one group; an unexpected error ends only that group."""
         try:
             action()
         except Exception as error:
             self.set_aside(group_id, turn, error)
 
     def set_aside(self, group_id: str, turn: Turn, error: Exception) -> None:
-        """End a group after a defect, because its state is doubtful: its members join again.
+        """Remove a group after an internal error, since its state is doubtful; members join again.
 
-        A consumer group stays: its state is that of its records.
+        A consumer group stays, because its state is that of its records.
         """
         turn.failures.append((group_id, error))
         if isinstance(self.groups.get(group_id), ConsumerGroup):
@@ -102,7 +102,7 @@ class GroupTable:
     # -- requests
 
     def join(self, request: JoinRequest, ticket: object, turn: Turn) -> None:
-        """Handle JoinGroup: a new group begins with the first member that has no id yet."""
+        """Handle JoinGroup; the first member without an id creates a group."""
         before = self.groups.get(request.group_id)
         if isinstance(before, ConsumerGroup):
             if before.members:
@@ -123,13 +123,13 @@ class GroupTable:
             return turn.answer(ticket, JoinAnswer(error=full))
         group = self.groups[request.group_id] = self._new(request.group_id, turn.wall_ms)
         join(group, request, ticket, turn)
-        # As in Kafka, whatever the result: the group can be listed from now on, even by the next
-        # coordinator. If no member ever joins, it expires.
+        # As in Kafka, the group can be listed from now on, even by the next coordinator. If no
+        # member ever joins, the group expires.
         empty = GroupValue("", 0, None, None, group.state_since_ms, ())
         turn.store(request.group_id, empty, lambda error, later: None)
 
     def sync(self, request: SyncRequest, ticket: object, turn: Turn) -> None:
-        """Handle SyncGroup: the ticket is answered in this turn or a later one."""
+        """Handle SyncGroup; the ticket is answered in this turn or a later one."""
         group = self.groups.get(request.group_id)
         if isinstance(group, ConsumerGroup):
             return self._mixed.sync(group, request, ticket, turn)
@@ -145,7 +145,7 @@ class GroupTable:
         generation: int,
         turn: Turn,
     ) -> None:
-        """Handle Heartbeat; raises the KafkaError that is its answer."""
+        """Handle Heartbeat; raise the KafkaError of its answer."""
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             return self._mixed.heartbeat(group, member_id, instance_id, generation, turn)
@@ -154,9 +154,13 @@ class GroupTable:
         heartbeat(group, member_id, instance_id, generation, turn)
 
     def leave(self, group_id: str, leaving: Sequence[LeavingMember], turn: Turn) -> list[int]:
-        """Handle LeaveGroup: return an ErrorCode for each. Raises CoordinatorNotAvailable."""
+        """Handle LeaveGroup; return an ErrorCode for each member.
+
+        Raises CoordinatorNotAvailable.
+        """
         group = self.groups.get(group_id)
-        if isinstance(group, ConsumerGroup):  # since the first of many members left
+        # The group was upgraded when the first of several members left.
+        if isinstance(group, ConsumerGroup):
             raise CoordinatorNotAvailable
         if not isinstance(group, ClassicGroup):
             return [ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving)
@@ -171,31 +175,31 @@ class GroupTable:
                 expect_heartbeat(group, member, turn)
 
     def find(self, group_id: str) -> Group:
-        """Return the group. Raises GroupIdNotFound."""
+        """Return the group; raise GroupIdNotFound."""
         group = self.groups.get(group_id)
         if group is None:
             raise GroupIdNotFound(f"Group {group_id} not found.")
         return group
 
     def find_classic(self, group_id: str) -> ClassicGroup:
-        """Return the group. Raises GroupIdNotFound."""
+        """Return the classic group; raise GroupIdNotFound."""
         group = self.find(group_id)
         if not isinstance(group, ClassicGroup):
             raise GroupIdNotFound(f"Group {group_id} is not a classic group.")
         return group
 
     def classic(self, group_id: str) -> ClassicGroup | None:
-        """Return a classic group if there is one of this id."""
+        """Return the classic group of this id, or None."""
         group = self.groups.get(group_id)
         return group if isinstance(group, ClassicGroup) else None
 
     def check_room(self, group_id: str) -> None:
-        """Raise CoordinatorNotAvailable if the group is new and there are too many."""
+        """Raise CoordinatorNotAvailable if the group is new and there are too many groups."""
         if group_id not in self.groups and len(self.groups) >= GROUPS_MAX:
             raise CoordinatorNotAvailable
 
     def obtain_simple(self, group_id: str, wall_ms: int) -> Group:
-        """Return the group, or make one that only holds offsets."""
+        """Return the group, or create one that only has offsets."""
         group = self.groups.get(group_id)
         if group is None:
             group = self.groups[group_id] = self._new(group_id, wall_ms)
@@ -205,7 +209,7 @@ class GroupTable:
         return ClassicGroup(group_id, self.held_metadata, wall_ms)
 
     def _has_room(self, group: ClassicGroup | None, request: JoinRequest) -> bool:
-        """Return whether a member's metadata may be kept; it may if it is no larger than before."""
+        """Return whether a member's metadata fits; it also fits if it is no larger than before."""
         more = metadata_bytes(request.protocols)
         known = None
         if group is not None:
@@ -221,7 +225,7 @@ class GroupTable:
     # -- deadlines
 
     def due(self, turn: Turn, count_max: int | None = None) -> int:
-        """Handle the deadlines until turn.now_ms, the earliest first; return how many."""
+        """Handle the deadlines up to turn.now_ms, the earliest first; return how many."""
         count = 0
         for key in islice(self.deadlines.pop_due(turn.now_ms), count_max):
             count += 1

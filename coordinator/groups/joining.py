@@ -1,4 +1,4 @@
-"""JoinGroup: new members, and members that get the present generation at once.
+"""JoinGroup, for new members, and for members that get the current generation immediately.
 
     member        Empty         PreparingRebalance   CompletingRebalance   Stable
     new dynamic   its id first (version 4 on, KIP-394), else a member and a rebalance
@@ -9,8 +9,10 @@
     known, other  unknown       waits                rebalance             rebalance
     (1) a rebalance only if the chosen protocol changes   (2) the leader's: a rebalance
 
-KIP-345 (static members) · KIP-394 · KIP-814 (the leader of a restarted static member is told not to
-assign again) · KIP-800 (reason).
+A known member is "same" if its protocols are unchanged.
+
+KIP-345 (static members) · KIP-394 · KIP-814 (the leader need not assign again after the restart of
+a static member) · KIP-800 (reason).
 """
 
 from dataclasses import replace
@@ -29,7 +31,7 @@ from .rebalance import (
 )
 from .turn import HEARTBEAT, Turn
 
-PENDING_MAX = 10_000  # members of one group that received an id and have not joined yet
+PENDING_MAX = 10_000  # the limit of members of one group that have an id and have not joined yet
 NOT_GIVEN = "not provided"
 
 
@@ -63,9 +65,9 @@ def join(group: ClassicGroup, request: JoinRequest, ticket: object, turn: Turn) 
 
 
 def _has_room(group: ClassicGroup, member_id: str, max_size: int) -> bool:
-    """Return whether the group has room for the member.
+    """Return whether the size limit of the group allows the member.
 
-    While members rejoin, only those that have rejoined count, so the last ones are kept out.
+    While members rejoin, only those that have rejoined count, so the last ones are refused.
     """
     member = group.members.get(member_id)
     if group.state is GroupState.PREPARING_REBALANCE:
@@ -94,7 +96,7 @@ def _join_known(group: ClassicGroup, request: JoinRequest, ticket: object, turn:
     is_same = member.protocols == request.protocols
     is_leader = group.leader_id == member.member_id
     if group.state is GroupState.COMPLETING_REBALANCE and is_same:
-        # It did not get the answer to its JoinGroup.
+        # The member did not get the answer to its JoinGroup.
         return turn.answer(ticket, group.generation_for(member))
     if group.state is GroupState.STABLE and is_same and not is_leader:
         return turn.answer(ticket, group.generation_for(member))
@@ -117,7 +119,7 @@ def _add(
 def _update(
     group: ClassicGroup, member: Member, request: JoinRequest, ticket: object, turn: Turn
 ) -> None:
-    # A second JoinGroup while the first waits: the client has abandoned the first one.
+    # A second JoinGroup while the first waits means that the client has abandoned the first one.
     group.answer_join(
         member,
         JoinAnswer(error=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id),
@@ -128,7 +130,7 @@ def _update(
 
 
 def _take_place(group: ClassicGroup, request: JoinRequest, ticket: object, turn: Turn) -> None:
-    """Give a restarted static member, which has no member id, its place in the group."""
+    """Let a restarted static member, which has no member id, replace its former incarnation."""
     instance_id = request.group_instance_id
     assert instance_id is not None
     leader_before = group.leader_id
@@ -137,7 +139,7 @@ def _take_place(group: ClassicGroup, request: JoinRequest, ticket: object, turn:
     expect_heartbeat(group, member, turn)
     _update(group, member, request, ticket, turn)
     if group.state is GroupState.COMPLETING_REBALANCE:
-        # The leader may be assigning to the old id; the new one would get no assignment.
+        # The leader may be assigning to the old id, so the new id would get no assignment.
         prepare_rebalance(group, turn, _reason(f"static member {instance_id} came back", request))
     elif group.state is not GroupState.STABLE:
         complete_if_all_joined(group, turn)
@@ -164,11 +166,11 @@ def _place_stored(
     error: int,
     turn: Turn,
 ) -> None:
-    """Answer with the stored new id; if it was not stored, restore the old one's place."""
+    """Answer with the new member id once it is in the log; otherwise restore the old id."""
     if group.members.get(member.member_id) is not member:
-        return  # it has left, or was itself replaced, and was answered then
+        return  # the member has left or was itself replaced, and its request was answered then
     if group.state is not GroupState.STABLE or group.generation != generation:
-        return  # it waits for the next generation with the others
+        return  # the member waits for the next generation with the others
     expect_heartbeat(group, member, turn)
     as_before = JoinAnswer(
         generation=group.generation,
@@ -187,7 +189,7 @@ def _place_stored(
         is_leader = group.leader_id == member.member_id
         answer = group.generation_for(member, skip_assignment=is_leader)
     else:
-        # With the former leader's id it does not act as leader and does not assign again.
+        # With the former leader's id the member does not act as leader and does not assign again.
         answer = replace(as_before, member_id=member.member_id)
     group.answer_join(member, answer, turn)
 

@@ -1,8 +1,9 @@
 """LeaveGroup, and the expiry of members' sessions.
 
-LeaveGroup names several members from version 3 on (KIP-345): by member id, by instance id (an
-administrator's way to remove a static member), or by both. Each gets its own answer, and together
-they cause one rebalance. A pending member, which was told its id and never joined, is only removed.
+From version 3 on LeaveGroup names several members (KIP-345), by member id, by instance id (used by
+administrators to remove static members), or by both. Each member gets its own answer, and all
+together cause one rebalance. A pending member, which got its id and never joined, is removed
+without a rebalance.
 """
 
 from collections.abc import Sequence
@@ -51,7 +52,7 @@ def _leave_one(group: ClassicGroup, leaving: LeavingMember, turn: Turn) -> int:
 
 
 def session_deadline(group: ClassicGroup, member_id: str, turn: Turn) -> None:
-    """Remove a member at the end of its session, unless it waits for an answer."""
+    """Remove a member at the end of its session, unless its request waits for an answer."""
     if member_id in group.pending_join:
         group.remove(member_id)
         _complete_if_the_last(group, turn)

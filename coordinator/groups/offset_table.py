@@ -1,13 +1,13 @@
-"""The committed offsets of one partition of __consumer_offsets: the content of its log.
+"""The committed offsets of one partition of __consumer_offsets, as its log describes them.
 
-The table is made by `replay` alone, batch by batch in the order of the log, so a coordinator that
-has just loaded and one that has served for a week hold the same. It survives compaction: the
-compacted log replays to the same table.
+The table changes only by `replay`, batch by batch in log order. So a coordinator that has just
+loaded and one that has served for a week have the same table. A compacted log replays to the same
+table.
 
-A transaction's offsets (KIP-98) are pending until its marker. COMMIT makes each visible, unless
-there is a newer one *in the log*: compaction keeps the last record of a key, and the table has to
-agree with it even when the marker comes after a plain commit. ABORT drops them, and so does a
-tombstone. A pending offset makes a partition unstable for readers that ask for stable offsets.
+Offsets of a transaction (KIP-98) are pending until its marker. COMMIT makes each visible, unless
+there is a newer offset *in the log*: compaction keeps the last record of a key, and the table must
+agree with it even if the marker follows a plain commit. ABORT drops the pending offsets, and so
+does a tombstone. A pending offset makes a partition unstable for fetches of stable offsets.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -33,38 +33,39 @@ ENTRIES_A_STEP = 256
 
 
 class LoggedOffset(NamedTuple):
-    """A value, and the offset of its record in the log."""
+    """A value, and the log offset of its record."""
 
     record_offset: int
     value: OffsetValue
 
 
 class OffsetTable:
-    """Offsets by group, topic and partition.
+    """Committed offsets by group, topic and partition.
 
-    `broken_records` counts unreadable records. Such a record is skipped: one of them must not make
+    `broken_records` counts unreadable records. Such a record is skipped, so that it does not make
     all groups of its partition unavailable.
     """
 
     def __init__(self) -> None:
-        self.size = 0  # committed and pending ones
+        self.size = 0  # committed and pending offsets
         self.broken_records = 0
         self._committed: dict[str, dict[TopicPartition, LoggedOffset]] = {}
         self._pending: dict[int, dict[str, dict[TopicPartition, LoggedOffset]]] = {}
-        self._open: dict[str, dict[TopicPartition, set[int]]] = {}  # producers with pending ones
+        self._open: dict[str, dict[TopicPartition, set[int]]] = {}  # producers with pending offsets
 
     # -- replay
 
     def replay(self, header: BatchHeader, records: Sequence[Record]) -> None:
-        """Run `replaying` to its end."""
+        """Run all steps of `replaying`."""
         run_to_end(self.replaying(header, records))
 
     def replaying(self, header: BatchHeader, records: Sequence[Record]) -> Steps[None]:
-        """Apply one batch of the log, below the high watermark, in order.
+        """Apply one committed batch of the log.
 
-        A part of a batch is applied in one step; only markers, which stand alone, take several. A
-        reader meanwhile finds each offset of the transaction as before its end or as after it.
-        Control batches end transactions; records that are no offsets are skipped.
+        A part of a batch is applied in each step. Only markers, which are batches of their own,
+        take several steps, and a reader between two steps finds each offset either before or after
+        the end of the transaction. Control batches end transactions; records that are not offsets
+        are skipped.
         """
         if header.is_control:
             yield from self._replaying_marker(header.producer_id, records)
@@ -89,7 +90,7 @@ class OffsetTable:
                 self._put_pending(producer_id, key.group_id, where, offset)
 
     def _replaying_marker(self, producer_id: int, records: Sequence[Record]) -> Steps[None]:
-        for record in records:  # one; none when compaction has emptied the batch
+        for record in records:  # one record, or none if compaction has emptied the batch
             try:
                 is_commit = marker_of(record)[0] is ControlType.COMMIT
             except InvalidRecord:
@@ -154,7 +155,7 @@ class OffsetTable:
     # -- questions ---------------------------------------------------------------------------
 
     def fetch(self, group_id: str, topic: str, partition: int) -> OffsetValue | None:
-        """Return the committed offset; None when there is none."""
+        """Return the committed offset, or None."""
         offset = self._committed.get(group_id, {}).get((topic, partition))
         return None if offset is None else offset.value
 
@@ -163,7 +164,7 @@ class OffsetTable:
         return list(self._committed.get(group_id, ()))
 
     def count(self, group_id: str) -> int:
-        """Return how many committed offsets a group has."""
+        """Return the number of committed offsets of a group."""
         return len(self._committed.get(group_id, ()))
 
     def is_unstable(self, group_id: str, topic: str, partition: int) -> bool:
@@ -185,7 +186,7 @@ class OffsetTable:
         return group_id in self._committed or group_id in self._open
 
     def has_pending(self, group_id: str) -> bool:
-        """Return whether a group has offsets of open transactions; it must not expire then."""
+        """Return whether a group has offsets of open transactions, so that it must not expire."""
         return group_id in self._open
 
     def partitions(self, group_id: str) -> list[TopicPartition]:
@@ -206,11 +207,11 @@ class OffsetTable:
         subscribed: Container[str] = frozenset(),
         among: Iterable[TopicPartition] | None = None,
     ) -> list[bytes]:
-        """Return the keys of expired offsets (KIP-211), of all of a group or `among` some.
+        """Return the keys of expired offsets (KIP-211) of a group, all or those `among` some.
 
-        The time runs from base_ms, when the group became empty, or from each commit when that is
-        None; an offset with its own retention uses that. Topics that the group is subscribed to,
-        and partitions with pending offsets, are kept.
+        The retention starts at base_ms, when the group became empty, or at each commit if base_ms
+        is None; an offset may have its own retention. Offsets of subscribed topics, and of
+        partitions with pending offsets, are kept.
         """
         unstable = self._open.get(group_id, {})
         committed = self._committed.get(group_id, {})
@@ -228,9 +229,9 @@ class OffsetTable:
     def of_deleted_topics(
         self, group_id: str, topics: Mapping[str, bytes], *, among: Iterable[TopicPartition]
     ) -> list[bytes]:
-        """Return the keys of all offsets, among some, of deleted topics; not of their namesakes.
+        """Return the keys of offsets of deleted topics, and not of new topics with the same names.
 
-        topics: name to id.
+        topics: name to id of the deleted topics.
         """
         committed, unstable = self._committed.get(group_id, {}), self._open.get(group_id, {})
         found: list[bytes] = []
@@ -248,7 +249,7 @@ class OffsetTable:
     # -- the end
 
     def clearing(self) -> Steps[None]:
-        """Free all offsets, a few entries at a time: a million takes a while."""
+        """Free all offsets, a few entries in each step, since a million takes long."""
         self._open.clear()
         tables = [self._committed, *self._pending.values()]
         self._pending.clear()

@@ -1,9 +1,10 @@
 """The change from one generation of a group to the next.
 
 A rebalance begins (`prepare_rebalance`), members rejoin, and it ends (`complete_rebalance`) when
-all have joined or their time is over: dynamic members that did not rejoin are removed, static ones
-stay. The first members of an empty group get `group.initial.rebalance.delay.ms` to gather
-(KIP-134); each that joins meanwhile prolongs it, at most to the rebalance timeout.
+all have joined or the rebalance timeout has expired. Dynamic members that did not rejoin are then
+removed, while static members stay. The first members of an empty group may join for
+`group.initial.rebalance.delay.ms` (KIP-134). Each further member prolongs this delay, up to the
+rebalance timeout.
 """
 
 from ...wire.errors import ErrorCode
@@ -13,19 +14,19 @@ from .group_messages import JoinAnswer, SyncAnswer
 from .group_states import GroupState
 from .turn import HEARTBEAT, JOIN, SYNC, Turn
 
-LOOK_AGAIN_MS = 100  # the least delay, for members with a rebalance timeout of 0
+LOOK_AGAIN_MS = 100  # the minimum delay, for members with a rebalance timeout of 0
 
 
 def expect_heartbeat(
     group: ClassicGroup, member: Member, turn: Turn, timeout_ms: int | None = None
 ) -> None:
-    """Start a member's session, or another time, from now on."""
+    """Start a member's session timeout, or another timeout, now."""
     delay_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
     turn.set_deadline(HEARTBEAT, group.group_id, member.member_id, delay_ms)
 
 
 def begin_or_complete(group: ClassicGroup, turn: Turn, reason: str) -> None:
-    """React to a change of members: begin a rebalance, or complete one if all have joined."""
+    """Begin a rebalance after a change of members, or complete one if all have joined."""
     if group.may_rebalance:
         prepare_rebalance(group, turn, reason)
     else:
@@ -33,7 +34,7 @@ def begin_or_complete(group: ClassicGroup, turn: Turn, reason: str) -> None:
 
 
 def prepare_rebalance(group: ClassicGroup, turn: Turn, reason: str) -> None:
-    """Have every member rejoin; a member that waits for an assignment is told to."""
+    """Require all members to rejoin; members that wait for an assignment get an error."""
     if group.state is GroupState.COMPLETING_REBALANCE:
         drop_assignments(group, turn, ErrorCode.REBALANCE_IN_PROGRESS)
     group.pending_sync.clear()
@@ -55,7 +56,7 @@ def prepare_rebalance(group: ClassicGroup, turn: Turn, reason: str) -> None:
 
 
 def complete_if_all_joined(group: ClassicGroup, turn: Turn) -> None:
-    """End the rebalance early, but not while an empty group's first members gather."""
+    """Complete the rebalance early, except during the initial delay of an empty group."""
     if (
         group.state is GroupState.PREPARING_REBALANCE
         and group.previous_state is not GroupState.EMPTY
@@ -65,7 +66,7 @@ def complete_if_all_joined(group: ClassicGroup, turn: Turn) -> None:
 
 
 def join_deadline(group: ClassicGroup, turn: Turn) -> None:
-    """End the time for (re)joining, or a first part of it."""
+    """Handle the end of the time for (re)joining, or of a part of the initial delay."""
     if group.state is not GroupState.PREPARING_REBALANCE:
         return
     delay_ms = min(turn.settings.initial_rebalance_delay_ms, group.initial_wait_left_ms)
@@ -78,7 +79,7 @@ def join_deadline(group: ClassicGroup, turn: Turn) -> None:
 
 
 def complete_rebalance(group: ClassicGroup, turn: Turn) -> None:
-    """End the rebalance with the members that have joined: begin the next generation."""
+    """Begin the next generation with the members that have joined."""
     turn.cancel_deadline(JOIN, group.group_id)
     absent = [
         member
@@ -94,7 +95,7 @@ def complete_rebalance(group: ClassicGroup, turn: Turn) -> None:
     if group.state is GroupState.DEAD:
         return
     if group.members and not _has_leader_who_joined(group):
-        # Only static members are left, and none of them has joined: their sessions decide.
+        # Only static members remain, and none of them has joined, so their sessions decide.
         delay_ms = max(group.rebalance_timeout_ms, LOOK_AGAIN_MS)
         turn.set_deadline(JOIN, group.group_id, "", delay_ms)
         return
@@ -105,7 +106,7 @@ def complete_rebalance(group: ClassicGroup, turn: Turn) -> None:
         group.read_subscriptions(turn)
         group.move_to(GroupState.EMPTY, turn.wall_ms)
         turn.note(group.group_id, "empty", f"is empty, generation {group.generation}")
-        # If this is lost the generation before stays in the log; it has no members left.
+        # If this record is lost, the log has the previous generation, which has no members left.
         turn.store(group.group_id, group.to_store({}), lambda error, later: None)
         return
     group.protocol_name = group.choose_protocol()
@@ -152,7 +153,7 @@ def drop_assignments(group: ClassicGroup, turn: Turn, error: int) -> None:
 
 
 def release(group: ClassicGroup, turn: Turn, error: int) -> None:
-    """End the group here: answer all waiting members, and cancel its deadlines."""
+    """Answer all waiting members and cancel all deadlines, since the group is removed."""
     for member in group.members.values():
         group.answer_join(member, JoinAnswer(error=error, member_id=member.member_id), turn)
         group.answer_sync(member, SyncAnswer(error=error), turn)

@@ -1,13 +1,13 @@
-"""The records of __consumer_offsets, in Kafka's own bytes, so that each reads the other's.
+"""The records of __consumer_offsets, in Kafka's format.
 
-key = kind 2 (0 and 1: a committed offset; 2: a classic group), its fields
+key = type 2 (0 and 1: a committed offset; 2: a classic group), its fields
 
 value = version 2, its fields; null is a tombstone
 
-The written versions are those of Apache Kafka 4.3: an offset as version 4 with the topic's id
-(KIP-848), or as version 1 when the request brought its own retention; a group as version 3. All
-versions before are read, and unknown tagged fields are skipped (KIP-915). Other kinds of key, of
-the newer group protocols, are no error: `decode_key` returns None and the record is ignored.
+The versions written are those of Apache Kafka 4.3: an offset as version 4 with the topic id
+(KIP-848), or as version 1 if the request had its own retention, and a group as version 3. All
+earlier versions can be read, and unknown tagged fields are skipped (KIP-915). For other types of
+keys, of the newer group protocols, `decode_key` returns None and the record is ignored.
 """
 
 import struct
@@ -35,10 +35,11 @@ _TOPIC_ID_TAG = 0
 _MEMBER_BYTES_MIN = 15
 
 KEYS_REMEMBERED = 4096
-REMEMBERED_KEY_BYTES_MAX = 1_000  # a client may send names of 32 KB
+# Longer keys are not cached, since a client may send names of 32 KB.
+REMEMBERED_KEY_BYTES_MAX = 1_000
 _NEWEST_PREFIX = b"\0\4"
 _METADATA_AT = 14
-_TOPIC_ID_TAGGED = b"\1\0\x10"  # one tag, its number, its size
+_TOPIC_ID_TAGGED = b"\1\0\x10"  # one tagged field with its number and size
 _offset_and_epoch = struct.Struct(">qi")
 _tail = struct.Struct(">q3s16s")
 _int16 = struct.Struct(">h")
@@ -55,8 +56,8 @@ class OffsetKey(NamedTuple):
 class OffsetValue(NamedTuple):
     """A committed offset.
 
-    `expire_timestamp_ms` is -1 unless the commit brought its own retention (OffsetCommit 2-4);
-    `topic_id` is all zero where it is not known.
+    `expire_timestamp_ms` is -1 unless the commit had its own retention (OffsetCommit 2-4).
+    `topic_id` is all zero if unknown.
     """
 
     offset: int
@@ -102,7 +103,7 @@ def encode_offset_key(group_id: str, topic: str, partition: int) -> bytes:
 
 
 def encode_offset_value(value: OffsetValue) -> bytes:
-    """Return the value of a committed offset; version 1, without a leader epoch, if it expires."""
+    """Return the value of a committed offset, as version 1 without leader epoch if it expires."""
     if value.expire_timestamp_ms != NO_TIMESTAMP:
         return b"".join(
             (
@@ -159,10 +160,10 @@ def encode_group_value(value: GroupValue) -> bytes:
 
 
 def decode_key(key: bytes | None) -> OffsetKey | GroupKey | None:
-    """Return the key of a record; None for a kind that is not kept here.
+    """Return the key of a record, or None for a type that is not stored here.
 
-    Raises InvalidRecord for a missing key, or one that is cut short. The same few keys are
-    committed again and again, so the last ones are cached: a log is loaded several times as fast.
+    Raises InvalidRecord for a missing or truncated key. The same few keys are committed repeatedly,
+    so the latest keys are cached, which makes loading several times as fast.
     """
     if key is None:
         raise InvalidRecord("a record of __consumer_offsets has no key")
@@ -186,9 +187,10 @@ _remembered_key = lru_cache(KEYS_REMEMBERED)(_decoded_key)
 
 
 def decode_offset_value(value: bytes) -> OffsetValue:
-    """Decode versions 0 to 4. Raises InvalidRecord."""
-    # Our own form, by far the most frequent, is read here at once; all others below.
-    size = value[_METADATA_AT] if len(value) > _METADATA_AT else 0  # of the metadata, plus one
+    """Decode versions 0 to 4; raise InvalidRecord."""
+    # The format written here, by far the most frequent, is decoded directly.
+    # The length of the metadata, plus one.
+    size = value[_METADATA_AT] if len(value) > _METADATA_AT else 0
     tail_at = _METADATA_AT + size
     if (
         0 < size < 0x80
@@ -228,7 +230,7 @@ def _read_offset_value(value: bytes) -> OffsetValue:
 
 
 def decode_group_value(value: bytes) -> GroupValue:
-    """Decode versions 0 to 4. Raises InvalidRecord."""
+    """Decode versions 0 to 4; raise InvalidRecord."""
     reader = Reader(memoryview(value))
     try:
         version = _version(reader, _GROUP_VALUE_NEWEST)

@@ -1,7 +1,7 @@
-"""SyncGroup and Heartbeat: members get their assignment, and extend their sessions.
+"""SyncGroup and Heartbeat, by which members get their assignment and extend their sessions.
 
-The leader's SyncGroup has the assignment of all members. It is in the log, on the in-sync replicas,
-before any member gets it: the next coordinator knows every assignment that was given.
+The group leader's SyncGroup has the assignments of all members. They are committed to the log
+before any member gets its own, so the next coordinator knows every assignment that was sent.
 
                Empty     PreparingRebalance     CompletingRebalance      Stable
     sync       unknown   rebalance in progress  waits for the leader's   the assignment
@@ -35,7 +35,7 @@ from .turn import SYNC, Turn
 
 
 def sync(group: ClassicGroup, request: SyncRequest, ticket: object, turn: Turn) -> None:
-    """Answer with the member's assignment, when there is one."""
+    """Answer with the member's assignment, once there is one."""
     try:
         member = _check_sync(group, request)
     except KafkaError as error:
@@ -45,7 +45,7 @@ def sync(group: ClassicGroup, request: SyncRequest, ticket: object, turn: Turn) 
         turn.cancel_deadline(SYNC, group.group_id)
     if group.state is GroupState.STABLE:
         return turn.answer(ticket, _assigned(group, member))
-    # A second SyncGroup while the first waits: the client has abandoned the first one.
+    # A second SyncGroup while the first waits means that the client has abandoned the first one.
     group.answer_sync(member, SyncAnswer(error=ErrorCode.REBALANCE_IN_PROGRESS), turn)
     member.sync_ticket = ticket
     if member.member_id == group.leader_id:
@@ -84,9 +84,9 @@ def _assignment_stored(
     error: int,
     turn: Turn,
 ) -> None:
-    """Answer with the stored assignment; if it was not stored, begin a rebalance."""
+    """Answer with the committed assignments, or begin a rebalance if the append has failed."""
     if group.state is not GroupState.COMPLETING_REBALANCE or group.generation != generation:
-        return  # it has been overtaken by another rebalance
+        return  # another rebalance has begun in the meantime
     if error:
         drop_assignments(group, turn, error)
         begin_or_complete(group, turn, "the assignment could not be stored")
@@ -95,7 +95,7 @@ def _assignment_stored(
     for member in group.members.values():
         member.assignment = assignments.get(member.member_id, b"")
         if group.answer_sync(member, _assigned(group, member), turn):
-            # Its session did not run while it waited.
+            # The member's session did not run while its request waited.
             expect_heartbeat(group, member, turn)
 
 
@@ -108,7 +108,7 @@ def _assigned(group: ClassicGroup, member: Member) -> SyncAnswer:
 
 
 def sync_deadline(group: ClassicGroup, turn: Turn) -> None:
-    """Remove members without a SyncGroup within the rebalance timeout."""
+    """Remove members that have sent no SyncGroup within the rebalance timeout."""
     if (
         group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
         or not group.pending_sync
@@ -127,7 +127,7 @@ def heartbeat(
     generation: int,
     turn: Turn,
 ) -> None:
-    """Extend the member's session. Raises the error of the answer, such as RebalanceInProgress."""
+    """Extend the member's session; raise the error of the answer, such as RebalanceInProgress."""
     if group.state is GroupState.DEAD:
         raise CoordinatorNotAvailable
     member = group.check_member(member_id, instance_id)

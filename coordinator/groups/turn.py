@@ -1,7 +1,7 @@
-"""The outcome of one request, or of one deadline: answers, records to store, deadlines.
+"""The outcome of one request or deadline, with answers, records to append, and deadlines.
 
-The rules of groups write into a turn; the shell carries it out. Nothing here waits: a request that
-must wait leaves its ticket with its member, and a later turn answers it.
+The rules of groups write into a turn, and the shell executes it. No rule waits: a request that must
+wait leaves its ticket with its member, and a later turn answers it.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -15,24 +15,24 @@ from .group_messages import GroupSettings, JoinAnswer, LeaveAnswer, SyncAnswer
 from .records import GroupValue, encode_group_key, encode_group_value
 
 HEARTBEAT, JOIN, SYNC = "heartbeat", "join", "sync"
-SESSION, REVOCATION, REJOIN = "session", "revocation", "rejoin"  # of consumer groups
-DeadlineKey = tuple[str, str, str]  # which of the six, group id, member id or ""
+SESSION, REVOCATION, REJOIN = "session", "revocation", "rejoin"  # deadlines of consumer groups
+DeadlineKey = tuple[str, str, str]  # one of the six kinds, the group id, the member id or ""
 Answer = JoinAnswer | SyncAnswer | LeaveAnswer | ConsumerHeartbeatAnswer
 
 
-LogRecord = tuple[bytes, bytes | None]  # key and value; None is a tombstone
+LogRecord = tuple[bytes, bytes | None]  # key and value, which is None for a tombstone
 
 
 @dataclass(slots=True, eq=False)
 class GroupAppend:
-    """Records of one group that are appended as one batch, so that all survive or none does.
+    """Records of one group that are appended as one atomic batch.
 
-    `settled` is called once, with an ErrorCode and a new turn: when the batch is committed (NONE),
-    or is known not to be. `records` encodes them, when the turn is carried out.
+    `settled` is called once, with an ErrorCode and a new turn, when the batch is committed (NONE)
+    or has failed. `records` encodes the records when the turn is executed.
 
-    Only a group that is changed by replay has `replay`, which is called when the records are in the
-    log. Without records it waits for the commit of the group's last ones, and gets NOT_COORDINATOR
-    or COORDINATOR_NOT_AVAILABLE when that is unknown.
+    Only a consumer group, which changes by replay, has `replay`; it is called when the records are
+    in the log. Without records, `settled` waits for the commit of the group's last records, and
+    gets NOT_COORDINATOR or COORDINATOR_NOT_AVAILABLE if that is unknown.
     """
 
     group_id: str
@@ -43,7 +43,7 @@ class GroupAppend:
 
 @dataclass(slots=True, eq=False)
 class Turn:
-    """The outcome so far; now_ms is monotonic and for deadlines, wall_ms for stored times."""
+    """The outcome so far; now_ms is monotonic and for deadlines, wall_ms is for stored times."""
 
     now_ms: int
     wall_ms: int
@@ -52,22 +52,22 @@ class Turn:
     topics: KnownTopics = field(default_factory=KnownTopics)
     answers: list[tuple[object, Answer]] = field(default_factory=list[tuple[object, Answer]])
     appends: list[GroupAppend] = field(default_factory=list[GroupAppend])
-    # Work of consumer groups that is too long for a turn: its kind, and the group's id.
+    # The kinds and group ids of jobs of consumer groups that are too long for a turn.
     long_work: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-    # Group, reason and sentence of its events, for the log.
+    # Group, reason and sentence of each event for the log.
     notes: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
     steps: list[Steps[None]] = field(default_factory=list[Steps[None]])
-    # Groups that a defect has ended, with the exception.
+    # Groups that were removed after an internal error, with the exception.
     failures: list[tuple[str, Exception]] = field(default_factory=list[tuple[str, Exception]])
 
     def answer(self, ticket: object, answer: Answer) -> None:
-        """Answer the request that the ticket stands for."""
+        """Answer the request with this ticket."""
         self.answers.append((ticket, answer))
 
     def store(
         self, group_id: str, value: GroupValue, stored: "Callable[[int, Turn], None]"
     ) -> None:
-        """Have a generation of a classic group written to the log."""
+        """Request the append of a generation of a classic group."""
 
         def records() -> Sequence[LogRecord]:
             return [(encode_group_key(group_id), encode_group_value(value))]
@@ -75,15 +75,18 @@ class Turn:
         self.appends.append(GroupAppend(group_id, records, stored))
 
     def note(self, group_id: str, reason: str, sentence: str) -> None:
-        """Have an event of a group logged. reason: one of a few words."""
+        """Request an event of a group in the log.
+
+        reason: one of a few fixed words.
+        """
         self.notes.append((group_id, reason, sentence))
 
     def do_in_steps(self, steps: Steps[None]) -> None:
-        """Have steps run soon: at once if they are short."""
+        """Request steps to be run soon, or immediately if they are short."""
         self.steps.append(steps)
 
     def set_deadline(self, kind: str, group_id: str, member_id: str, delay_ms: int) -> None:
-        """Set or move a deadline."""
+        """Set or change a deadline."""
         self.deadlines.set((kind, group_id, member_id), self.now_ms + delay_ms)
 
     def cancel_deadline(self, kind: str, group_id: str, member_id: str = "") -> None:

@@ -1,1 +1,1 @@
-"""metadata: the cluster's metadata as a replicated state machine; begin with cluster_state.py."""
+"""The cluster's metadata as a replicated state machine; begin with cluster_state.py."""

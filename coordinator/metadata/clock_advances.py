@@ -1,9 +1,9 @@
-"""The advances of a controlled cluster's clock: how far, and when.
+"""The advances of a controlled cluster's clock, with their sizes and times.
 
-A clock is never set. Stored times (of records, offsets, transactions) are real times, and a
-comparison of such a time with now adds the advances since then: data from before an advance is
-older by it, later data is new. So clients need not know of advances, and it makes no difference
-whether a node was up at one. Pure.
+A clock is never set. Stored timestamps (of records, offsets, transactions) are real times. When
+such a timestamp is compared with the present, the advances since then are added, so data from
+before an advance is older and later data is new. So clients need not know of advances, and a node
+that was down during an advance makes no difference.
 """
 
 from bisect import bisect_left
@@ -15,7 +15,7 @@ TOTAL_MS_MAX = 100 * 365 * 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class ClockAdvances:
-    """The advances as steps: (real time, sum of all up to this one), ascending in both."""
+    """The advances of the clock, as rising pairs (real time, sum of the advances until then)."""
 
     steps: tuple[tuple[int, int], ...] = ()
 
@@ -24,9 +24,9 @@ class ClockAdvances:
         return self.steps[-1][1] if self.steps else 0
 
     def since_ms(self, moment_ms: int) -> int:
-        """Return how much the clock was advanced since a real moment.
+        """Return by how much the clock was advanced since a real time.
 
-        An advance in the same millisecond counts: a client that is told of it writes later.
+        An advance in the same millisecond counts, because a client that learns of it writes later.
         """
         if not self.steps:
             return 0
@@ -34,7 +34,7 @@ class ClockAdvances:
         return self.total_ms - (self.steps[before - 1][1] if before else 0)
 
     def advanced(self, at_ms: int, by_ms: int) -> "ClockAdvances":
-        """Return these advances and one more; it is never earlier than the newest."""
+        """Return the advances with one more, which is not earlier than the newest."""
         steps, total_ms = self.steps, self.total_ms + by_ms
         if steps and at_ms <= steps[-1][0]:
             return ClockAdvances((*steps[:-1], (steps[-1][0], total_ms)))

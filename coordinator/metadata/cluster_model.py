@@ -1,7 +1,7 @@
 """The values of the cluster's metadata.
 
-All are frozen: a change replaces a value by a new one, so a reader may keep a value and compare it
-later.
+All are immutable. A change replaces a value by a new one, so a reader may keep a value and compare
+it later.
 """
 
 from dataclasses import dataclass, field, fields
@@ -19,13 +19,13 @@ INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__sha
 class BrokerRegistration:
     """One registration of a broker process.
 
-    `broker_epoch` is the log index of the registration: every incarnation has its own (KIP-903).
-    `boot_id` changes when the machine lost power, and with it data that was not yet on disk;
-    `directory_id` when the data directory was replaced, and with it all data. Registrations of old
-    journals have both in `boot_id`. A fenced broker leads no partition and is in no ISR.
-    `endpoints` are the addresses for clients, one for each listener: name, host, port, and Kafka's
-    id of the security protocol. Without them, as in old journals, `host` and `port` are those of
-    the listener PLAINTEXT.
+    `broker_epoch` is the log index of the registration, which differs for every incarnation
+    (KIP-903). `boot_id` changes when the machine lost power, and with it data that was not synced;
+    `directory_id` changes when the data directory was replaced, so that all data is lost.
+    Registrations of old journals have both in `boot_id`. A fenced broker leads no partition and is
+    in no ISR. `endpoints` are the addresses for clients, with name, host, port, and Kafka's id of
+    the security protocol of each listener. Without endpoints, as in old journals, `host` and `port`
+    are those of the listener PLAINTEXT.
     """
 
     node_id: int
@@ -41,7 +41,7 @@ class BrokerRegistration:
     endpoints: tuple[tuple[str, str, int, int], ...] = ()
 
     def endpoint(self, listener: str) -> tuple[str, int] | None:
-        """Return host and port of a listener; None if the broker does not have it."""
+        """Return host and port of a listener, or None if the broker does not have it."""
         for name, host, port in self.advertised:
             if name == listener:
                 return host, port
@@ -49,12 +49,12 @@ class BrokerRegistration:
 
     @property
     def advertised(self) -> tuple[tuple[str, str, int], ...]:
-        """Return name, host and port of each listener that is announced to clients."""
+        """Return name, host and port of each listener that is advertised to clients."""
         return tuple(each[:3] for each in self.endpoints) or ((PLAINTEXT, self.host, self.port),)
 
     @property
     def is_active(self) -> bool:
-        """Return whether it may lead and be in an ISR."""
+        """Return whether the broker may lead and be in an ISR."""
         return not self.is_fenced and not self.is_shutting_down
 
 
@@ -62,14 +62,14 @@ class BrokerRegistration:
 class PartitionRegistration:
     """The replicas of a partition, its ISR, and its leader.
 
-    replicas: in the order of preference, the first is the preferred leader. isr: in sync; empty
+    replicas: in order of preference, with the preferred leader first. isr: in-sync replicas, empty
     exactly when there is no leader. elr: eligible leader replicas, which left an ISR that was too
-    small for further commits, so they hold all that is committed (KIP-966). last_known_elr:
+    small for further commits, so that they have all committed records (KIP-966). last_known_elr:
     replicas that would be in the ISR or ELR if they had not lost power or failed since, the latest
-    first. Both are empty when the ISR has min.insync.replicas members. leader_epoch counts the
-    leaders, and the times a replica was dropped; partition_epoch every change of this value.
-    adding, removing: a reassignment under way (KIP-455). last_known_leader: the last leader, while
-    there is none.
+    first. Both are empty when the ISR has min.insync.replicas members. leader_epoch rises with each
+    leader and each dropped replica, partition_epoch with every change of this value. adding,
+    removing: replicas of an ongoing reassignment (KIP-455). last_known_leader: the last leader
+    while there is none.
     """
 
     replicas: tuple[int, ...]
@@ -85,17 +85,17 @@ class PartitionRegistration:
 
     @property
     def is_reassigning(self) -> bool:
-        """Return whether a reassignment is under way."""
+        """Return whether a reassignment is ongoing."""
         return bool(self.adding or self.removing)
 
     @property
     def is_imbalanced(self) -> bool:
-        """Return whether it has a leader, other than the preferred one."""
+        """Return whether the leader is not the preferred leader."""
         return self.leader not in (NO_LEADER, self.replicas[0])
 
 
 class FeatureLevel(NamedTuple):
-    """A level that a feature was set to, and the log index of the command that did it."""
+    """The level of a feature, and the log index of the command that set it."""
 
     level: int
     log_index: int
@@ -106,7 +106,7 @@ BeforeAndAfter = tuple[PartitionRegistration | None, PartitionRegistration]
 
 @dataclass(slots=True)
 class Topic:
-    """A topic: partition i is partitions[i]; configs are the topic's own, as text."""
+    """A topic, with its partitions by index and its own configs as text."""
 
     name: str
     topic_id: bytes
@@ -115,18 +115,18 @@ class Topic:
 
     @property
     def is_internal(self) -> bool:
-        """Return whether Kafka keeps its own state in the topic."""
+        """Return whether the topic is internal, such as __consumer_offsets."""
         return self.name in INTERNAL_TOPICS
 
 
 @dataclass(slots=True)
 class Changes:
-    """The changes by one command, or by the installation of a snapshot.
+    """The changes of one command, or of the installation of a snapshot.
 
-    The partitions of a created or a deleted topic are not listed in partitions_changed; for others
-    it has the value before (None: the partition is new) and after. configs_changed names topics,
-    broker_configs_changed single brokers; the configs of the whole cluster (dynamic or static) are
-    cluster_configs_changed.
+    partitions_changed has the old value (None for a new partition) and the new value of partitions,
+    without those of created or deleted topics. configs_changed names topics, broker_configs_changed
+    single brokers. cluster_configs_changed is set for the configs of the whole cluster, dynamic or
+    static.
     """
 
     topics_created: set[str] = field(default_factory=set[str])
@@ -138,7 +138,7 @@ class Changes:
     brokers_changed: set[int] = field(default_factory=set[int])
     broker_configs_changed: set[int] = field(default_factory=set[int])
     cluster_configs_changed: bool = False
-    others_changed: bool = False  # ids, placement, clock, groups, ACLs, quotas, features
+    others_changed: bool = False  # producer ids, placement, clock, groups, ACLs, quotas, features
 
     def __bool__(self) -> bool:
         return any(getattr(self, each.name) for each in fields(self))

@@ -1,8 +1,8 @@
-"""The cluster's metadata as the bytes of a snapshot, written and read in slices.
+"""The cluster's metadata as the bytes of a snapshot, encoded and decoded in slices.
 
-Replicas have equal bytes, so they can be compared by a hash: small tables are written in sorted
-order, topics in the order of their creation in the log, which a snapshot keeps. The order of the
-fields never changes; a new layout gets a new version.
+Replicas have equal bytes, so that they can be compared by a hash. Small tables are sorted, and
+topics are in the order of their creation, which a snapshot preserves. The order of the fields never
+changes, and a new layout gets a new version.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,16 +22,17 @@ from .cluster_model import BrokerRegistration, Changes, FeatureLevel, PartitionR
 from .cluster_tables import ClusterTables
 
 VERSION = 1
-WITH_CLOCK_VERSION = 2  # one part more; written only where a clock was advanced
-WITH_GROUPS_VERSION = 3  # and one more; written only where groups have configs
-WITH_ACLS_VERSION = 4  # and one more; written only where there are ACLs
-WITH_USERS_VERSION = 5  # and one more; written only where users have credentials
-WITH_QUOTAS_VERSION = 6  # and one more; written only where there are quotas
-WITH_FEATURES_VERSION = 7  # and one more; written only where levels of features were set
-WITH_CLIENT_METRICS_VERSION = 8  # and one more; written only where there are subscriptions
-WITH_FORMER_BROKERS_VERSION = 9  # and one more; written only where brokers were unregistered
-SLICE_PARTITIONS = 64  # of one step: less than half a millisecond
-_List = tuple[Callable[[Any], Any], Sequence[object]]  # the writer of an entry, the entries
+WITH_CLOCK_VERSION = 2  # adds one part, which is written only after an advance of the clock
+WITH_GROUPS_VERSION = 3  # adds one part, which is written only if groups have configs
+WITH_ACLS_VERSION = 4  # adds one part, which is written only if there are ACLs
+WITH_USERS_VERSION = 5  # adds one part, which is written only if users have credentials
+WITH_QUOTAS_VERSION = 6  # adds one part, which is written only if there are quotas
+WITH_FEATURES_VERSION = 7  # adds one part, which is written only if levels of features were set
+# Adds one part, which is written only if there are metrics subscriptions.
+WITH_CLIENT_METRICS_VERSION = 8
+WITH_FORMER_BROKERS_VERSION = 9  # adds one part, which is written only if brokers were unregistered
+SLICE_PARTITIONS = 64  # in one step, which takes less than half a millisecond
+_List = tuple[Callable[[Any], Any], Sequence[object]]  # the encoder of an entry, and the entries
 _TopicCut = tuple[str, bytes, dict[str, str], tuple[PartitionRegistration, ...]]
 _broker_fields = attrgetter(*(field.name for field in fields(BrokerRegistration)))
 _partition_fields = attrgetter(*(field.name for field in fields(PartitionRegistration)))
@@ -39,11 +40,11 @@ _acl_fields = attrgetter(*(field.name for field in fields(AclBinding)))
 
 
 class UnreadableSnapshot(Exception):
-    """A snapshot of another version, or no snapshot at all."""
+    """The error of bytes that are a snapshot of another version, or none at all."""
 
 
 def encode_tables(tables: ClusterTables, outcomes: Mapping[bytes, bytes]) -> Steps[list[bytes]]:
-    """Return the snapshot in pieces, as the tables are at this call.
+    """Encode the tables as they are at this call; return the snapshot in pieces.
 
     outcomes: the encoded results of recent operations, oldest first.
     """
@@ -76,7 +77,7 @@ def encode_tables(tables: ClusterTables, outcomes: Mapping[bytes, bytes]) -> Ste
     )
     tail = (_sorted(tables.broker_configs), list(outcomes.items()), steps, groups)
     tail = tail[: 1 + version]
-    # Partitions and dicts of configs are replaced, never changed: a shallow copy is consistent.
+    # Partitions and dicts of configs are replaced, never changed, so a shallow copy is consistent.
     topics = [
         (topic.name, topic.topic_id, topic.configs, tuple(topic.partitions))
         for topic in tables.topics.values()
@@ -87,7 +88,7 @@ def encode_tables(tables: ClusterTables, outcomes: Mapping[bytes, bytes]) -> Ste
 
 
 def _broker_values(broker: BrokerRegistration) -> tuple[object, ...]:
-    """Return the fields; the last one only if it is not empty, for older releases."""
+    """Return the fields; omit an empty last field, for older releases."""
     values = _broker_fields(broker)
     return values if broker.endpoints else values[:-1]
 
@@ -129,7 +130,7 @@ def _encode(
 def decode_tables(
     snapshot: bytes | memoryview,
 ) -> Steps[tuple[ClusterTables, dict[bytes, bytes]]]:
-    """Return new tables and the outcomes; raises UnreadableSnapshot."""
+    """Return new tables and the outcomes; raise UnreadableSnapshot."""
     try:
         return (yield from _decode(SnapshotReader(snapshot)))
     except (
@@ -172,7 +173,8 @@ def _decode(
             tables.put_partition((topic.name, index), PartitionRegistration(*reader.value()))
             read += 1
             if read % SLICE_PARTITIONS == 0:
-                tables.take_changes()  # thousands of them are freed in slices, too
+                # Drop the changes, of which there may be thousands, in slices.
+                tables.take_changes()
                 yield
     tables.broker_configs = {name: dict(configs) for name, configs in reader.value()}
     outcomes = dict(reader.value())
@@ -210,7 +212,7 @@ def _decode(
 
 
 def difference(before: ClusterTables, after: ClusterTables) -> Steps[Changes]:
-    """Return the changes from `before` to `after`; neither changes meanwhile."""
+    """Return the changes from `before` to `after`, which must not change meanwhile."""
     changes = Changes()
     for looked_at, (name, topic) in enumerate(before.topics.items()):
         kept = after.topics.get(name)
@@ -245,7 +247,7 @@ def difference(before: ClusterTables, after: ClusterTables) -> Steps[Changes]:
 
 
 def discarding(tables: ClusterTables) -> Steps[None]:
-    """Free large tables in slices; they may not be read any more."""
+    """Free large tables in slices; they must not be read afterwards."""
     freed = 0
     for name in list(tables.topics):
         freed += 1 + len(tables.topics[name].partitions)

@@ -1,13 +1,13 @@
-"""The cluster's metadata as a replicated state machine: every node applies the same log to it.
+"""The cluster's metadata as a replicated state machine, to which every node applies the same log.
 
-`apply` is total and deterministic: any command, at any state, gives the same result on every node
-and raises nothing. Bytes that this release cannot read raise MalformedCommand and change nothing:
-the node must end, or it would differ from nodes that can read them. It reads no clock and draws no
-random number. The effects of the commands are in the files of `rules/`, the rules of each partition
-in `elections`, the data in `cluster_tables`.
+`apply` is total and deterministic: any command, in any state, has the same result on every node and
+raises no exception. Bytes that this release cannot decode raise MalformedCommand and change
+nothing. The node must then end, or it would differ from nodes that can decode them. `apply` reads
+no clock and draws no random number. The effects of the commands are in the files of `rules/`, the
+rules of each partition in `elections`, the data in `cluster_tables`.
 
-A command with an operation id is done once: proposed again, because its first outcome never came
-back, it is answered with that outcome.
+A command with an operation id is executed once. If it is proposed again, because the first result
+was lost, it is answered with the first result.
 """
 
 from collections.abc import Callable
@@ -43,7 +43,7 @@ from .rules import (
     topics,
 )
 
-# Retries come within seconds; a cluster makes a few dozen such operations in that time at most.
+# Retries follow within seconds, in which a cluster makes at most a few dozen such operations.
 OUTCOMES_MAX = 512
 OUTCOMES_BYTES_MAX = 1 << 20
 
@@ -73,10 +73,10 @@ def _raise(error: Exception) -> None:
 
 
 class ClusterState(ClusterTables):
-    """The tables, changed by commands only.
+    """The tables, which only commands change.
 
-    listener_failed: gets the exception of a listener of `on_change`; by default it is raised again,
-    after the state is complete and the other listeners were called.
+    listener_failed: gets the exception of a listener of `on_change`. By default the exception is
+    raised again, after the state is complete and the other listeners were called.
     """
 
     def __init__(
@@ -92,19 +92,19 @@ class ClusterState(ClusterTables):
         self._outcomes_bytes = 0
 
     def on_change(self, callback: Callable[[Changes], None]) -> None:
-        """Call back after each command or snapshot that changed something."""
+        """Register a callback for each command or snapshot that changes something."""
         self._listeners.append(callback)
 
     def apply(self, command: bytes, index: int, term: int = 0) -> Result:
-        """Run `apply_steps` to its end."""
+        """Run all steps of `apply_steps`."""
         return run_to_end(self.apply_steps(command, index, term))
 
     def apply_steps(self, command: bytes, index: int, term: int = 0) -> Steps[Result]:
-        """Apply the command at `index`; raises MalformedCommand, changing nothing.
+        """Apply the command at `index`; raise MalformedCommand without any change.
 
-        A command may touch thousands of partitions. A reader between two steps finds some of them
-        unchanged and others changed, each whole; listeners are called at the end. The `version`
-        changes with each step, the `revision` at the end.
+        A command may affect thousands of partitions. A reader between two steps finds some of them
+        changed and others unchanged, but each one consistent. Listeners are called at the end.
+        `version` changes with each step, `revision` at the end.
         """
         result = yield from self._counting(self._decide(command, index))
         changes = self.take_changes()
@@ -115,21 +115,21 @@ class ClusterState(ClusterTables):
         return result
 
     def snapshot_steps(self) -> Steps[list[bytes]]:
-        """Return all of the state as it is at this call; commands may be applied meanwhile."""
+        """Return the state as it is at this call; commands may be applied meanwhile."""
         return encode_tables(self, self._outcomes)
 
     def snapshot(self) -> bytes:
         return b"".join(run_to_end(self.snapshot_steps()))
 
     def restore(self, snapshot: bytes) -> None:
-        """Run `restore_steps` to its end."""
+        """Run all steps of `restore_steps`."""
         run_to_end(self.restore_steps(snapshot))
 
     def restore_steps(self, snapshot: bytes | memoryview) -> Steps[None]:
         """Replace the state by the snapshot's; listeners get the difference.
 
-        The state changes in one step, and stays as it is until then; no command may be applied
-        before the last step. Raises UnreadableSnapshot without any change.
+        The state changes in the last step, before which no command may be applied. Raises
+        UnreadableSnapshot without any change.
         """
         tables, outcomes = yield from decode_tables(snapshot)
         changes = yield from difference(self, tables)

@@ -1,8 +1,8 @@
-"""The cluster's metadata as tables, with the indexes that make each question cheap.
+"""The cluster's metadata as tables, with indexes for fast lookups.
 
-Two rules keep this file simple. Everything is written through the `put_` and `remove_` methods
-below, which update the indexes and note the changes. And an index is ordered: nothing here ever
-depends on the order of a Python set.
+Two rules keep this file simple. Everything is changed by the `put_` and `remove_` methods below,
+which update the indexes and record the changes. And every index is ordered, so that nothing depends
+on the order of a Python set.
 """
 
 from collections import defaultdict
@@ -27,12 +27,12 @@ from .commands import GROUP_RESOURCE
 
 
 class PartitionSet:
-    """A set of partitions; its order is arbitrary, and a snapshot does not keep it."""
+    """A set of partitions in an arbitrary order, which is not part of a snapshot."""
 
     __slots__ = ("_indexes",)
 
     def __init__(self) -> None:
-        self._indexes: dict[str, dict[int, None]] = {}  # only of topics with members
+        self._indexes: dict[str, dict[int, None]] = {}  # only topics with partitions in the set
 
     def __bool__(self) -> bool:
         return bool(self._indexes)
@@ -48,11 +48,11 @@ class PartitionSet:
         self._indexes.setdefault(topic, {})[index] = None
 
     def add_all(self, topic: str, indexes: Iterable[int]) -> None:
-        """Add these partitions of a topic that has none in the set yet."""
+        """Add these partitions of a topic that has no partition in the set yet."""
         self._indexes[topic] = dict.fromkeys(indexes)
 
     def discard(self, key: TopicPartition) -> None:
-        """Remove a partition, if it is in the set."""
+        """Remove a partition if it is in the set."""
         topic, index = key
         indexes = self._indexes.get(topic)
         if indexes is not None:
@@ -72,40 +72,43 @@ BUILT_IN_DEFAULTS: Mapping[str, str] = {
     "num.partitions": "1",
     "default.replication.factor": "1",
 }
-WHOLE_CLUSTER = ""  # the name of the broker resource that stands for all brokers
+WHOLE_CLUSTER = ""  # the resource name that stands for all brokers
 
 _ABSENT = PartitionRegistration(replicas=(), isr=(), leader=NO_LEADER)
-_Index = dict[int, PartitionSet]  # by node
+_Index = dict[int, PartitionSet]  # by node id
 
 
 class ClusterTables:
     """Brokers, topics, configurations, and the replicas, leaders and ISRs of partitions.
 
-    Readers must not change the values they get.
+    Readers must not change the values.
     """
 
     def __init__(self) -> None:
         self.cluster_id = ""
-        self.revision = 0  # counts the commands that changed something
+        self.revision = 0  # the number of commands that changed something
         self.next_producer_id = 0
-        self.placement_counter = 0  # partitions placed so far: the start of the next placement
+        # The number of partitions placed so far, where the next placement starts.
+        self.placement_counter = 0
         self.clock_advances = ClockAdvances()
         self.defaults: dict[str, str] = {}
         self.brokers: dict[int, BrokerRegistration] = {}
-        # For recognising a replaced disk or a power cut when an unregistered broker comes back.
+        # Needed to detect a replaced disk or a power failure when an unregistered broker registers
+        # again.
         self.former_brokers: dict[int, BrokerRegistration] = {}
         self.topics: dict[str, Topic] = {}
-        self.broker_configs: dict[str, dict[str, str]] = {}  # node id as text, or WHOLE_CLUSTER
-        self.group_configs: dict[str, dict[str, str]] = {}  # by group id; also of future groups
+        self.broker_configs: dict[str, dict[str, str]] = {}  # by node id as text, or WHOLE_CLUSTER
+        # By group id, also for groups that do not exist yet.
+        self.group_configs: dict[str, dict[str, str]] = {}
         self.client_metrics_configs: dict[str, dict[str, str]] = {}  # by the subscription's name
         self.acls = AclTable()
-        self.scram_credentials: dict[str, dict[int, ScramCredential]] = {}  # user, mechanism
+        self.scram_credentials: dict[str, dict[int, ScramCredential]] = {}  # by user and mechanism
         self.quotas = QuotaTable()
-        self.features: dict[str, FeatureLevel] = {}  # those that were ever set
-        self.live_brokers: dict[int, int] = {}  # node -> broker epoch, of the active ones
+        self.features: dict[str, FeatureLevel] = {}  # levels that were set at least once
+        self.live_brokers: dict[int, int] = {}  # node id -> broker epoch of active brokers
         self._names_by_id: dict[bytes, str] = {}
         self._names_by_metric: dict[str, dict[str, None]] = {}  # see `colliding_topic`
-        self._led: _Index = {}  # NO_LEADER: partitions without a leader
+        self._led: _Index = {}  # NO_LEADER has the partitions without a leader
         self._held: _Index = {}
         self._in_isr: _Index = {}
         self._in_elr: _Index = {}
@@ -116,12 +119,12 @@ class ClusterTables:
     # -- questions
 
     def topic_by_id(self, topic_id: bytes) -> Topic | None:
-        """Return the topic that has this id now."""
+        """Return the current topic with this id, or None."""
         name = self._names_by_id.get(topic_id)
         return None if name is None else self.topics[name]
 
     def partition(self, name: str, index: int) -> PartitionRegistration | None:
-        """Return one partition; None if there is none."""
+        """Return a partition, or None."""
         topic = self.topics.get(name)
         if topic is None or not 0 <= index < len(topic.partitions):
             return None
@@ -139,29 +142,29 @@ class ClusterTables:
         return iter(self._led.get(NO_LEADER, ()))
 
     def partitions_held_by(self, node_id: int) -> Iterator[TopicPartition]:
-        """Iterate over the partitions with a replica on the node."""
+        """Iterate over the partitions that have a replica on the node."""
         return iter(self._held.get(node_id, ()))
 
     def partitions_in_sync_on(self, node_id: int) -> Iterator[TopicPartition]:
-        """Iterate over the partitions with the node in their ISR."""
+        """Iterate over the partitions that have the node in their ISR."""
         return iter(self._in_isr.get(node_id, ()))
 
     def partitions_eligible_on(self, node_id: int) -> Iterator[TopicPartition]:
-        """Iterate over the partitions with the node in their ELR or last known ELR."""
+        """Iterate over the partitions that have the node in their ELR or last known ELR."""
         return iter(self._in_elr.get(node_id, ()))
 
     def imbalanced_partitions(self) -> Iterator[TopicPartition]:
-        """Iterate over the partitions with another leader than their first replica."""
+        """Iterate over the partitions that are not led by their preferred leader."""
         return iter(self._imbalanced)
 
     def reassigning_partitions(self) -> Iterator[TopicPartition]:
-        """Iterate over the partitions with a reassignment under way."""
+        """Iterate over the partitions with an ongoing reassignment."""
         return iter(self._reassigning)
 
     def setting(self, name: str, topic: Topic | None = None) -> str:
-        """Return the value in force: the topic's, the cluster's dynamic, its static, the built-in.
+        """Return the effective value: the topic's, the cluster's dynamic, its static, the built-in.
 
-        A value set for a single broker does not count: the decision is not that broker's.
+        A value of a single broker does not count, because the decision concerns the whole cluster.
         """
         for configs in (
             topic.configs if topic is not None else {},
@@ -173,11 +176,11 @@ class ClusterTables:
         return BUILT_IN_DEFAULTS[name]
 
     def min_insync_replicas(self, topic: Topic) -> int:
-        """Return min.insync.replicas of a topic as configured; 1 when the text is no number."""
+        """Return the configured min.insync.replicas of a topic; 1 if the text is not a number."""
         return max(1, _integer(self.setting("min.insync.replicas", topic), 1))
 
     def effective_min_insync_replicas(self, topic: Topic, partition: PartitionRegistration) -> int:
-        """Return the smallest ISR with which the partition commits: at most its replicas."""
+        """Return the smallest ISR with which the partition commits, limited by its replicas."""
         return min(self.min_insync_replicas(topic), len(partition.replicas))
 
     def allows_unclean_election(self, topic: Topic) -> bool:
@@ -187,18 +190,18 @@ class ClusterTables:
         return _integer(self.setting(name), 1)
 
     def feature_level(self, name: str) -> int:
-        """Return the level of a feature; 0 if there is no such feature."""
+        """Return the level of a feature, or 0 for an unknown feature."""
         if (found := self.features.get(name)) is not None:
             return found.level
         return FEATURES[name].highest if name in FEATURES else 0
 
     @property
     def features_epoch(self) -> int:
-        """Return a number that rises whenever a level changes; clients use the newest levels."""
+        """Return a number that rises whenever a level changes, for ApiVersions."""
         return max((found.log_index for found in self.features.values()), default=0)
 
     def colliding_topic(self, name: str) -> str | None:
-        """Return another topic with the same metric name ('.' and '_' are equal there)."""
+        """Return another topic with the same metric name, in which '.' and '_' are equal."""
         alike = self._names_by_metric.get(metric_name(name), {})
         return next((other for other in alike if other != name), None)
 
@@ -215,7 +218,7 @@ class ClusterTables:
         self._changes.brokers_changed.add(broker.node_id)
 
     def remove_broker(self, node_id: int) -> None:
-        """Remove a registration from view; `former_brokers` keeps it."""
+        """Remove a registration, and keep it in `former_brokers`."""
         self.former_brokers[node_id] = self.brokers.pop(node_id)
         self.live_brokers.pop(node_id, None)
         self._changes.brokers_changed.add(node_id)
@@ -246,7 +249,7 @@ class ClusterTables:
         self._changes.topics_deleted.append((name, topic.topic_id))
 
     def put_partition(self, key: TopicPartition, partition: PartitionRegistration) -> None:
-        """Replace a partition, if this is another value, or append the next one of its topic."""
+        """Replace a partition if its value differs, or append the next partition of its topic."""
         name, index = key
         partitions = self.topics[name].partitions
         before = None
@@ -266,7 +269,7 @@ class ClusterTables:
         self._changes.configs_changed.add(name)
 
     def put_broker_configs(self, name: str, configs: dict[str, str]) -> None:
-        """Replace the configs of one broker, or of all (WHOLE_CLUSTER)."""
+        """Replace the configs of one broker, or of all brokers (WHOLE_CLUSTER)."""
         if configs:
             self.broker_configs[name] = configs
         else:
@@ -289,12 +292,12 @@ class ClusterTables:
         self._changes.others_changed = True
 
     def put_acl(self, acl: AclBinding) -> None:
-        """Add an ACL, if it does not exist."""
+        """Add an ACL unless it exists."""
         if self.acls.add(acl):
             self._changes.others_changed = True
 
     def remove_acl(self, acl: AclBinding) -> None:
-        """Remove an ACL, if it exists."""
+        """Remove an ACL if it exists."""
         if self.acls.remove(acl):
             self._changes.others_changed = True
 
@@ -317,7 +320,7 @@ class ClusterTables:
             self._changes.others_changed = True
 
     def put_feature_level(self, name: str, level: int, index: int) -> None:
-        """Set the level of a feature, if it is another one."""
+        """Set the level of a feature if it differs."""
         if self.feature_level(name) != level:
             self.features[name] = FeatureLevel(level, index)
             self._changes.others_changed = True
@@ -336,14 +339,14 @@ class ClusterTables:
         self._changes.others_changed = True
 
     def take_producer_ids(self, count: int) -> int:
-        """Take `count` unused ids; return the first."""
+        """Reserve `count` unused producer ids; return the first."""
         first = self.next_producer_id
         self.next_producer_id += count
         self._changes.others_changed = True
         return first
 
     def advance_placement(self, count: int) -> None:
-        """Start the next placement `count` partitions later."""
+        """Let the next placement start `count` partitions later."""
         self.placement_counter += count
         self._changes.others_changed = True
 
@@ -353,7 +356,7 @@ class ClusterTables:
         return changes
 
     def _enter_all(self, topic: Topic) -> None:
-        """Index each partition of a new topic, which must appear as a whole."""
+        """Add each partition of a new topic to the indexes."""
         held, in_isr, led = (defaultdict[int, list[int]](list) for _ in range(3))
         for index, partition in enumerate(topic.partitions):
             for node in partition.replicas:

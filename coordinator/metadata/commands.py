@@ -1,12 +1,12 @@
-"""The decisions of the metadata group, as values and as bytes of the Raft log.
+"""The commands of the metadata group, as values and as bytes of the Raft log.
 
-A command says only what is wanted; its consequences (placement, elections, epochs) are computed
-where it is applied. Values that differ from node to node travel inside: new ids come in the
-command, the clock plays no part.
+A command has only the request. Its consequences (placement, elections, epochs) are computed where
+it is applied. Values that differ between nodes, such as new ids, are part of the command, and the
+clock is not used.
 
-Bytes: msgpack [kind, operation_id, fields]. The fields of a command are a list in the order of the
-class; one with a default may be missing at the end, so a command can grow. Kinds and orders never
-change: they are stored in journals.
+Bytes: msgpack [type, operation_id, fields]. The fields are a list in the order of the class. Fields
+with a default may be missing at the end, so that fields can be added. Types and orders never
+change, because they are stored in journals.
 """
 
 from dataclasses import dataclass, field, replace
@@ -23,7 +23,8 @@ from ..quotas.quota_table import QuotaChange
 from ..security.scram_changes import ScramChange
 
 COMMAND_BYTES_MAX = 60_000
-ITEMS_MAX = 256  # of one command: it and its outcome are encoded and decoded in some 2 ms each
+# The limit of one command, which is encoded and decoded with its result in about 2 ms each.
+ITEMS_MAX = 256
 NO_OPERATION = b""
 _AN_ID = bytes(16)
 PREFERRED, UNCLEAN = 0, 1  # election types of KIP-460
@@ -33,12 +34,12 @@ SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3  # operations of KIP-339
 
 
 class MalformedCommand(InvalidRequest):
-    """Bytes that are no command."""
+    """The error of bytes that are not a command."""
 
 
 @dataclass(frozen=True, slots=True)
 class SetClusterId:
-    """Name the cluster, once; and set the defaults that the rules need (see SetDefaults)."""
+    """Set the cluster id, once, and the defaults that the rules need (see SetDefaults)."""
 
     cluster_id: str
     defaults: dict[str, str]
@@ -46,9 +47,9 @@ class SetClusterId:
 
 @dataclass(frozen=True, slots=True)
 class SetDefaults:
-    """Set the static broker configuration that apply uses, so that all nodes decide alike.
+    """Set the static broker configuration that apply uses, so that all nodes decide equally.
 
-    Used: min.insync.replicas, unclean.leader.election.enable, num.partitions,
+    Used are min.insync.replicas, unclean.leader.election.enable, num.partitions,
     default.replication.factor.
     """
 
@@ -57,11 +58,12 @@ class SetDefaults:
 
 @dataclass(frozen=True, slots=True)
 class RegisterBroker:
-    """Register a started broker process. incarnation: 16 random bytes, new in each process.
+    """Register a started broker process.
 
-    expected_broker_epoch: of the registration that this one replaces, -1 when there is none: a late
-    one, of a process that has died since, replaces nothing. None, in old journals: any. boot_id,
-    directory_id, endpoints: see BrokerRegistration.
+    incarnation: 16 random bytes, new in each process. expected_broker_epoch: the epoch of the
+    registration to replace, or -1 without one, so that a late command of a dead process replaces
+    nothing. None, in old journals, replaces any. boot_id, directory_id, endpoints: see
+    BrokerRegistration.
     """
 
     node_id: int
@@ -78,7 +80,7 @@ class RegisterBroker:
 
 @dataclass(frozen=True, slots=True)
 class UnfenceBroker:
-    """Unfence a broker that knows the cluster up to its registration and serves."""
+    """Unfence a broker that serves and has applied the metadata up to its registration."""
 
     node_id: int
     broker_epoch: int
@@ -86,7 +88,7 @@ class UnfenceBroker:
 
 @dataclass(frozen=True, slots=True)
 class FenceBroker:
-    """Fence a broker that is dead, or has stopped as agreed."""
+    """Fence a broker that is dead, or has completed its controlled shutdown."""
 
     node_id: int
     broker_epoch: int
@@ -94,7 +96,7 @@ class FenceBroker:
 
 @dataclass(frozen=True, slots=True)
 class BeginControlledShutdown:
-    """Begin the stop of a broker: it hands over its leaderships and leaves every ISR."""
+    """Begin a controlled shutdown; the broker loses its leaderships and leaves every ISR."""
 
     node_id: int
     broker_epoch: int
@@ -102,9 +104,9 @@ class BeginControlledShutdown:
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to create; -1 means the cluster's default.
+    """A topic to create; -1 stands for the cluster's default.
 
-    assignments: (partition index, replicas), instead of a count and a factor.
+    assignments: (partition index, replicas), instead of a count and a replication factor.
     """
 
     name: str
@@ -117,7 +119,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class CreateTopics:
-    """Create topics; each has its own outcome."""
+    """Create topics, each with its own result."""
 
     topics: tuple[NewTopic, ...]
     validate_only: bool = False
@@ -125,7 +127,7 @@ class CreateTopics:
 
 @dataclass(frozen=True, slots=True)
 class TopicReference:
-    """A topic by name or by id; exactly one is given."""
+    """A topic by name or by id, of which exactly one is given."""
 
     name: str | None = None
     topic_id: bytes = b""
@@ -133,14 +135,14 @@ class TopicReference:
 
 @dataclass(frozen=True, slots=True)
 class DeleteTopics:
-    """Delete topics; each has its own outcome."""
+    """Delete topics, each with its own result."""
 
     topics: tuple[TopicReference, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class MorePartitions:
-    """A topic to extend to total_count partitions; assignments are those of the new ones."""
+    """A topic to extend to total_count partitions; assignments are those of the new partitions."""
 
     name: str
     total_count: int
@@ -149,7 +151,7 @@ class MorePartitions:
 
 @dataclass(frozen=True, slots=True)
 class CreatePartitions:
-    """Extend topics; each has its own outcome."""
+    """Extend topics, each with its own result."""
 
     topics: tuple[MorePartitions, ...]
     validate_only: bool = False
@@ -167,7 +169,7 @@ class ConfigOperation:
 
 @dataclass(frozen=True, slots=True)
 class ResourceConfigs:
-    """Changes of one resource; replaces_all: keys not mentioned are removed (AlterConfigs)."""
+    """Changes of one resource; with replaces_all other keys are removed (AlterConfigs)."""
 
     resource_type: int
     name: str
@@ -177,7 +179,7 @@ class ResourceConfigs:
 
 @dataclass(frozen=True, slots=True)
 class AlterConfigs:
-    """Change configs of topics, brokers and others (KIP-339), validated before proposing."""
+    """Change configs of topics, brokers and others (KIP-339), validated before the proposal."""
 
     resources: tuple[ResourceConfigs, ...]
     validate_only: bool = False
@@ -185,10 +187,10 @@ class AlterConfigs:
 
 @dataclass(frozen=True, slots=True)
 class IsrProposal:
-    """The ISR that a leader proposes, based on the epochs it knows.
+    """The ISR that a leader proposes, based on the epochs that the leader knows.
 
-    isr: (node id, broker epoch), the epoch of the fetches that the leader has counted; -1 for a
-    member that has not fetched from this leader yet.
+    isr: (node id, broker epoch), with the epoch of the fetches that the leader has counted; -1 for
+    a member that has not fetched from this leader yet.
     """
 
     topic_id: bytes
@@ -209,7 +211,7 @@ class AlterPartition:
 
 @dataclass(frozen=True, slots=True)
 class ElectLeaders:
-    """Elect the preferred leader, or any; None: for every partition (KIP-460)."""
+    """Elect the preferred leader, or any live one; None stands for all partitions (KIP-460)."""
 
     election_type: int
     partitions: tuple[TopicPartition, ...] | None = None
@@ -217,7 +219,7 @@ class ElectLeaders:
 
 @dataclass(frozen=True, slots=True)
 class Reassignment:
-    """The wanted replicas of a partition; None: cancel the reassignment under way."""
+    """The requested replicas of a partition; None cancels the ongoing reassignment."""
 
     topic: str
     partition: int
@@ -234,9 +236,9 @@ class AlterPartitionReassignments:
 
 @dataclass(frozen=True, slots=True)
 class FailReplicas:
-    """Move the lead of partitions, (topic id, index), away from a broker with a failed disk.
+    """Move leaderships of partitions, (topic id, index), away from a broker with a failed disk.
 
-    The broker stays alive. The replicas come back with its next incarnation, which recovers them.
+    The broker stays alive. Its next incarnation recovers the replicas.
     """
 
     node_id: int
@@ -254,7 +256,7 @@ class AllocateProducerIds:
 
 @dataclass(frozen=True, slots=True)
 class AdvanceClock:
-    """Make everything written until at_ms, by the real clock, older by by_ms."""
+    """Make all data written until at_ms, a real time, older by by_ms."""
 
     at_ms: int
     by_ms: int
@@ -269,7 +271,7 @@ class CreateAcls:
 
 @dataclass(frozen=True, slots=True)
 class DeleteAcls:
-    """Remove ACLs; a missing one is no error."""
+    """Remove ACLs; missing ones are ignored."""
 
     acls: tuple[AclBinding, ...]
 
@@ -290,7 +292,7 @@ class AlterClientQuotas:
 
 @dataclass(frozen=True, slots=True)
 class FeatureUpdate:
-    """The wanted level of a feature; upgrade_type: Kafka's, see `features`."""
+    """The requested level of a feature; upgrade_type is Kafka's, see `features`."""
 
     name: str
     level: int
@@ -299,7 +301,7 @@ class FeatureUpdate:
 
 @dataclass(frozen=True, slots=True)
 class UpdateFeatures:
-    """Set the levels of features, all or none (KIP-584). controller_id: for the texts of errors."""
+    """Set the levels of features, all or none (KIP-584); controller_id is for error messages."""
 
     updates: tuple[FeatureUpdate, ...]
     controller_id: int
@@ -313,7 +315,7 @@ class UnregisterBroker:
     node_id: int
 
 
-# The place here is the number of a kind, which never changes: only append.
+# The position here is the number of a type, which never changes, so only append.
 Command = (
     SetClusterId
     | SetDefaults
@@ -340,7 +342,7 @@ Command = (
 )
 KINDS: dict[int, type[Command]] = dict(enumerate(get_args(Command), 1))
 _KIND_OF = {cls: kind for kind, cls in KINDS.items()}
-# Long commands that can be split, item by item: every item has its own outcome.
+# Long commands that can be split into items, each with its own result.
 _ITEMS_OF: dict[type[Command], str] = {
     CreateTopics: "topics",
     DeleteTopics: "topics",
@@ -360,8 +362,8 @@ _ITEMS_OF: dict[type[Command], str] = {
 def encode_command(command: Command, operation_id: bytes = NO_OPERATION) -> bytes:
     """Encode a command for the log.
 
-    operation_id (16 bytes, or none) makes a second proposal of the same operation answer with the
-    outcome of the first. Raises PolicyViolation above COMMAND_BYTES_MAX.
+    operation_id (16 bytes, or empty) makes a second proposal of the same operation answer with the
+    first result. Raises PolicyViolation above COMMAND_BYTES_MAX.
     """
     data = _encode(command, operation_id)
     if len(data) > COMMAND_BYTES_MAX:
@@ -374,7 +376,7 @@ def encode_command(command: Command, operation_id: bytes = NO_OPERATION) -> byte
 
 
 def decode_command(data: bytes) -> tuple[Command, bytes]:
-    """Decode a command and its operation id; raises MalformedCommand."""
+    """Decode a command and its operation id; raise MalformedCommand."""
     try:
         kind, operation_id, fields = msgpack.unpackb(data, use_list=False)
         if type(kind) is not int or type(operation_id) is not bytes or type(fields) is not bytes:
@@ -387,15 +389,15 @@ def decode_command(data: bytes) -> tuple[Command, bytes]:
 
 
 def has_items(command: Command) -> bool:
-    """Return whether the command has items; True for one without an item list."""
+    """Return whether the command has items, or is of a type without an item list."""
     name = _ITEMS_OF.get(type(command))
     return name is None or getattr(command, name) != ()
 
 
 def split_command(command: Command) -> Steps[list[Command]]:
-    """Return the command, or several short ones that together do the same.
+    """Return the command, or several short commands with the same effect.
 
-    Raises PolicyViolation when a single item is too long.
+    Raises PolicyViolation if a single item is too long.
     """
     name = _ITEMS_OF.get(type(command), "")
     items = getattr(command, name, None) or ()
@@ -414,7 +416,7 @@ def _split(command: Command, name: str) -> list[Command]:
         return [command]
     items = getattr(command, name, ())
     if len(items) < 2:
-        encode_command(command, _AN_ID)  # raises: it is too long
+        encode_command(command, _AN_ID)  # raises an error, because it is too long
     half = len(items) // 2
     return [
         part

@@ -1,8 +1,8 @@
 """Checks of configurations before they are proposed.
 
-The storage and node floors know the valid values of a key; they supply the checks as functions.
-Refused topics and resources are left out of the command and answered at once; the rest is proposed.
-Pure.
+The packages storage and node know the valid values of a key, and pass the checks as functions.
+Refused topics and resources are removed from the command and answered immediately, while the others
+are proposed. These are pure functions.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,13 +33,13 @@ from .results import Item, Result
 from .rules.configs import changed_configs
 from .topic_names import why_invalid
 
-VALIDATED_A_STEP = 8  # some 0.1 ms each
+VALIDATED_A_STEP = 8  # each takes about 0.1 ms
 Validate = Callable[[Mapping[str, str]], object]  # raises InvalidConfig, InvalidRequest
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigValidators:
-    """The checks of a resource's configs, for each type of resource."""
+    """The checks of configs for each type of resource."""
 
     topic: Validate
     broker: Validate
@@ -50,16 +50,16 @@ class ConfigValidators:
 def refuse_invalid_configs(
     tables: ClusterTables, command: Command, validators: ConfigValidators
 ) -> Steps[tuple[Command, dict[object, Item]]]:
-    """Return the command without refused items, and the refusals by the key of `item_key`.
+    """Return the command without refused items, and the errors of these by `item_key`.
 
-    Alterations are judged by the resulting configs as this node knows them. It may be behind:
-    configs of a topic that it does not know, or creates again, are judged by themselves, and
-    refused by what it knows of the topic, which comes first in Kafka, too.
+    Changes are judged by the resulting configs in this node's metadata, which may be outdated.
+    Configs of a topic that is unknown here, or is created again, are judged by themselves. The
+    error of an existing topic comes first, as in Kafka.
     """
     refused: dict[object, Item] = {}
     if isinstance(command, CreateTopics):
         for number, topic in enumerate(command.topics, 1):
-            if not why_invalid(topic.name):  # the controller reports these
+            if not why_invalid(topic.name):  # the controller reports invalid names
                 item = Item(name=topic.name)
                 taken = TopicAlreadyExists(f"Topic '{topic.name}' already exists.")
                 known = taken if topic.name in tables.topics else None
@@ -84,7 +84,7 @@ def refuse_invalid_configs(
 def with_refusals(
     command: Command, result: Result, refused: Mapping[object, Item]
 ) -> Steps[Result]:
-    """Return the result of the proposed and the refused items, in the order of the command."""
+    """Merge the results of proposed and refused items, in the order of the command."""
     if not refused:
         return result
     known = yield from made(item_key, result.items)
@@ -107,7 +107,7 @@ def _key_of_resource(resource: ResourceConfigs) -> object:
 
 
 def item_key(item: Item) -> object:
-    """Return the key that identifies an item of one result."""
+    """Return the key that identifies an item of a result."""
     return (item.resource_type, item.name)
 
 

@@ -1,25 +1,27 @@
 """The changes of one partition: its ISR, its eligible replicas, and its leader.
 
-The whole safety of the cluster's data rests on three facts about a partition.
+The safety of all data rests on three facts about a partition.
 
-1. Every member of the ISR holds everything below the high watermark, since the leader raises the
-   high watermark only to what the whole ISR has.
-2. The high watermark does not advance while the ISR has fewer than min.insync.replicas members. So
-   a replica that leaves an ISR that is, or thereby becomes, that small still holds everything that
-   is committed: it is an eligible leader replica (ELR, KIP-966). As soon as the ISR is large enough
-   the high watermark may advance, and replicas outside the ISR are no longer eligible.
+1. Every member of the ISR has all records below the high watermark, because the leader raises the
+   high watermark only to the offset that the whole ISR has.
+2. The high watermark does not rise while the ISR has fewer than min.insync.replicas members. So a
+   replica that leaves an ISR which is, or thereby becomes, that small still has all committed
+   records: it is an eligible leader replica (ELR, KIP-966). Once the ISR is large enough the high
+   watermark may rise, and replicas outside the ISR are no longer eligible.
 3. A replica that may have lost acknowledged records (its machine lost power, its log failed) leaves
    both lists and becomes a last known eligible replica (KIP-966). The last holder stays in the ELR.
-   A replica whose data directory was replaced holds nothing: it leaves all three lists, and stays
-   only when all of them would be empty.
+   A replica whose data directory was replaced has no records. It leaves all three lists, unless
+   all of them would be empty.
 
-Hence a leader is elected from the ISR; from the ELR when the ISR is empty; and when both are empty
-it is the last known eligible replica that left them last: when all nodes have lost power and their
-logs were synced, that one lost nothing, but one that left before may have left because it did. Any
-other election is unclean, loses acknowledged records, and happens only where it has been asked for.
+So a leader is elected from the ISR, or from the ELR if the ISR is empty. If both are empty, the
+last
+known eligible replica that left them last is elected. When all nodes have lost power and their logs
+were synced, that replica lost nothing, while replicas that left earlier may have lost records. Any
+other election is unclean, loses acknowledged records, and happens only if it is allowed.
 
-`settle` is the one place for these rules; every command goes through it. It is a pure function of
-one partition: commands that touch thousands may do so in any order.
+All these rules are in `settle`, which every command uses. It is a pure function of one partition,
+so
+that commands for thousands of partitions may be applied in any order.
 """
 
 from collections.abc import Collection
@@ -33,9 +35,10 @@ NO_BROKER = -1
 
 
 class Election(Enum):
-    """The preference of an election: ONLINE keeps a leader, PREFERRED moves to the first replica.
+    """The preference of an election.
 
-    UNCLEAN is ONLINE, but without a candidate it takes any live replica.
+    ONLINE keeps a leader, PREFERRED elects the first replica. UNCLEAN is ONLINE, but elects any
+    live replica if there is no candidate.
     """
 
     ONLINE = 0
@@ -46,7 +49,7 @@ class Election(Enum):
 class ElectionRules(NamedTuple):
     """The settings by which a topic's partitions are judged.
 
-    active: brokers that may lead. min_insync_replicas: as configured, not yet bounded by the number
+    active: brokers that may lead. min_insync_replicas: as configured, not yet limited by the number
     of replicas.
     """
 
@@ -69,9 +72,9 @@ def settle(
 ) -> PartitionRegistration:
     """Return the partition after a change of its lists or of the brokers; `before` if the same.
 
-    isr, replicas, adding, removing: the new lists where they change; the given isr has active
-    members only. untrusted: a node that may have lost its newest records. emptied: a node that
-    holds nothing any more. failed: a node with a broken log, which may be copied again.
+    isr, replicas, adding, removing: the changed lists; the given isr has only active members.
+    untrusted: a node that may have lost its newest records. emptied: a node that has no records any
+    more. failed: a node with a failed log, which may be copied again.
     """
     isr = before.isr if isr is None else isr
     replicas = before.replicas if replicas is None else replicas
@@ -87,7 +90,7 @@ def settle(
         isr = (leader,)
         elr = _others(elr, leader)
         last_known_elr = _others(last_known_elr, leader)
-        # After an unclean election no other replica is known to hold this leader's log.
+        # After an unclean election no other replica is known to have this leader's log.
         if leader not in candidates or len(isr) >= min_isr:
             elr = last_known_elr = ()
     if leader != NO_LEADER:
@@ -109,7 +112,7 @@ def settle(
         last_known_leader,
         last_known_elr,
     )
-    # A failed log may be fetched only under another leader: its old fetches do not count then.
+    # A failed log may be copied only under another leader, for which its old fetches do not count.
     is_emptied_soon = failed in replicas and leader not in (NO_LEADER, failed)
     if after == before and not is_emptied_soon:
         return before
@@ -127,7 +130,7 @@ def _complete_reassignment(
     adding: tuple[int, ...],
     removing: tuple[int, ...],
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """Drop the replicas to be removed once all that stay are in the ISR (KIP-455)."""
+    """Drop the replicas to be removed once all remaining ones are in the ISR (KIP-455)."""
     if not adding and not removing:
         return replicas, isr, adding, removing
     staying = tuple(node for node in replicas if node not in removing)
@@ -137,10 +140,10 @@ def _complete_reassignment(
 
 
 def _drops_a_replica(before: PartitionRegistration, replicas: tuple[int, ...]) -> bool:
-    """Return whether a replica is dropped; it then deletes its log.
+    """Return whether a replica is dropped, which then deletes its log.
 
-    If it is added again soon, it may still be fetching under its first assignment, be admitted to
-    the ISR for that, and only then delete its log. A new leader epoch ends such fetches.
+    If the replica is added again soon, it may still fetch under its first assignment, join the ISR,
+    and only then delete its log. A new leader epoch ends such fetches.
     """
     return replicas != before.replicas and any(n not in replicas for n in before.replicas)
 
@@ -164,7 +167,7 @@ def _eligible(
     last_known_elr = _others(left, emptied)
     if isr or elr:
         return elr, last_known_elr
-    if untrusted in holders:  # the last to leave most likely has the newest records
+    if untrusted in holders:  # the last replica to leave most likely has the newest records
         return (untrusted,), _others(last_known_elr, untrusted)
     return ((), last_known_elr) if last_known_elr else (left, ())
 

@@ -1,13 +1,13 @@
 """The placement of the replicas of new partitions.
 
-Partitions go round the brokers: each starts one broker further than the last, so leaders are spread
-evenly, and with every full round the followers shift by one, so the load of a dead leader falls on
-all the others. Where every broker names its rack, the ring alternates between racks and no rack
-holds a second replica before each has one. A fenced broker is chosen only when there are not enough
-others, and never as the first replica.
+Each partition starts one broker further than the previous one, so that leaders are evenly
+distributed. With every full round the followers shift by one, so that the load of a failed leader
+is distributed over all other brokers. If every broker has a rack, the order alternates between
+racks, and no rack gets a second replica before each rack has one. A fenced broker is chosen only if
+there are not enough others, and never as the first replica.
 
-Kafka's placer (StripedReplicaPlacer) shuffles with a random source; here the start is a counter of
-the replicated state, since every node must come to the same placement.
+Kafka's placer (StripedReplicaPlacer) uses random numbers. Here the start is a counter in the
+replicated state, because every node must compute the same placement.
 """
 
 from collections.abc import Sequence
@@ -27,9 +27,9 @@ class UsableBroker(NamedTuple):
 def place(
     brokers: Sequence[UsableBroker], *, partition_count: int, replication_factor: int, start: int
 ) -> list[tuple[int, ...]]:
-    """Return the replicas of each partition, the preferred leader first.
+    """Return the replicas of each partition, with the preferred leader first.
 
-    start: how many partitions have been placed before. Raises InvalidReplicationFactor.
+    start: the number of partitions placed before. Raises InvalidReplicationFactor.
     """
     unfenced = [broker for broker in brokers if not broker.is_fenced]
     fenced = [broker for broker in brokers if broker.is_fenced]
@@ -43,7 +43,8 @@ def place(
         raise InvalidReplicationFactor("All brokers are fenced or shutting down.")
     ring = _ring(unfenced)
     reserve = _ring(fenced)
-    # Placements repeat after some rounds: a topic of thousands has few different ones.
+    # Placements repeat after some rounds, so that a topic of thousands of partitions has few of
+    # them.
     made: dict[tuple[int, int, int], tuple[int, ...]] = {}
     placed: list[tuple[int, ...]] = []
     for position in range(start, start + partition_count):
@@ -56,7 +57,7 @@ def place(
 
 
 def _ring(brokers: list[UsableBroker]) -> list[UsableBroker]:
-    """Return the brokers by node id; with racks, one of each rack in turn."""
+    """Return the brokers in the order of their ids; with racks, alternate between the racks."""
     ordered = sorted(brokers)
     if any(broker.rack is None for broker in ordered):
         return ordered
@@ -88,7 +89,7 @@ def _replicas(
 def _choose(
     chosen: list[UsableBroker], candidates: list[UsableBroker], replication_factor: int
 ) -> None:
-    """Add candidates in order, those in the least used rack first."""
+    """Add candidates in order; prefer those in the least used rack."""
     has_racks = all(broker.rack is not None for broker in (*chosen, *candidates))
     while candidates and len(chosen) < replication_factor:
         used = [broker.rack for broker in chosen] if has_racks else []

@@ -1,6 +1,6 @@
-"""The result of a command: an error or none, for the whole and for each item.
+"""The result of a command, with an error for the whole command and for each item.
 
-Errors are Kafka's codes; a message is a sentence for the requesting user.
+Errors are Kafka's codes, and a message is a sentence for the user of the request.
 """
 
 from dataclasses import dataclass, replace
@@ -12,11 +12,11 @@ from ...wire.errors import ErrorCode, KafkaError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """The outcome for one topic, partition, or config resource, in the order of the command.
+    """The result for one topic, partition, or config resource, in the order of the command.
 
     Only the fields that concern the command are set. After AlterPartition the fields from `leader`
-    on show the partition as it is now, also when the proposal was refused; min_insync_replicas is
-    the effective one at that moment.
+    on describe the current partition, even if the proposal was refused; min_insync_replicas is the
+    effective value at that time.
     """
 
     name: str = ""
@@ -34,17 +34,17 @@ class Item:
     min_insync_replicas: int = -1
 
     def refused(self, error: KafkaError) -> "Item":
-        """Return the item with the reason of its refusal."""
+        """Return the item of an error."""
         return replace(self, error=error.code, message=str(error))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """The outcome of a command.
+    """The result of a command.
 
     index: the log index of the decision; a node that has applied it sees the effect. broker_epoch:
-    after RegisterBroker; when that was refused as stale, the epoch of the present registration (-1:
-    none). first_producer_id, producer_id_count: the block after AllocateProducerIds.
+    after RegisterBroker; if the registration was refused as stale, the epoch of the current one (-1
+    without one). first_producer_id, producer_id_count: the block after AllocateProducerIds.
     """
 
     error: int = ErrorCode.NONE
@@ -62,12 +62,12 @@ def encode_result(result: Result) -> bytes:
 
 
 def decode_result(data: bytes) -> Result:
-    """Decode a result; raises MalformedPeerMessage."""
+    """Decode a result; raise MalformedPeerMessage."""
     return decode_message(Result, data)
 
 
 def merge_results(results: list[Result]) -> Result:
-    """Return the outcome of a command that was split: the items one after the other."""
+    """Return the result of a command that was split, with all items in order."""
     first_error = next((result for result in results if result.error), results[0])
     return replace(
         first_error,

@@ -1,4 +1,4 @@
-"""The rules for names of topics (Kafka's; the name is a folder on disk)."""
+"""The rules for topic names, as in Kafka, where the name is also a directory."""
 
 import re
 
@@ -7,7 +7,7 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+\Z")
 
 
 def why_invalid(name: str) -> str | None:
-    """Return the fault of a topic name, in Kafka's words; None for a valid one."""
+    """Return the error in a topic name, in Kafka's words, or None for a valid name."""
     reason = ""
     if not name:
         reason = "the empty string is not allowed"

@@ -1,1 +1,1 @@
-"""Client quotas (KIP-13, KIP-257): values, which one counts, and the rate it bounds. Pure."""
+"""Client quotas (KIP-13, KIP-257), with their precedence and the measured rates, as pure code."""

@@ -1,7 +1,7 @@
-"""The quotas of users and client ids, and the one that applies to a client.
+"""The quotas of users and client ids, and the lookup of a client's quota.
 
-An entity names a user, a client id, or both. The empty name, which no user has, is the default of
-either; None is a part that the entity lacks.
+An entity names a user, a client id, or both. The empty name, which no user has, stands for the
+default. None stands for a part that the entity lacks.
 """
 
 from collections import Counter
@@ -13,7 +13,8 @@ from ...wire.errors import InvalidRequest
 
 DEFAULT = ""
 PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE = "producer_byte_rate", "consumer_byte_rate"
-REQUEST_PERCENTAGE = "request_percentage"  # of a thread's time; it may be a fraction
+# A percentage of a thread's time, which may be a fraction.
+REQUEST_PERCENTAGE = "request_percentage"
 KEYS = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE)
 NAME_BYTES_MAX = 1_000
 RATE_MAX = 2**63 - 1
@@ -28,7 +29,7 @@ class QuotaEntity(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QuotaChange:
-    """Quotas of one entity, each with its value; None removes it."""
+    """Quotas of one entity, each with its value; None removes a quota."""
 
     user: str | None
     client_id: str | None
@@ -79,7 +80,7 @@ class QuotaTable:
         return True
 
     def limit(self, key: str, user: str, client_id: str) -> ClientLimit | None:
-        """Return the most specific quota of a client; None if it has none."""
+        """Return the most specific quota of a client, or None."""
         for entity in (
             QuotaEntity(user, client_id),
             QuotaEntity(user, DEFAULT),
@@ -101,7 +102,7 @@ class QuotaTable:
 
 
 def check_quota(key: str, value: float | None) -> None:
-    """Raise INVALID_REQUEST for an invalid quota; None removes one."""
+    """Raise INVALID_REQUEST for an invalid quota; None, which removes a quota, is valid."""
     if key not in KEYS:
         raise InvalidRequest(f"Invalid configuration key {key}; served are {', '.join(KEYS)}")
     if value is None:

@@ -1,13 +1,13 @@
-"""The rate of a client over the last samples, and its throttle time: Kafka's arithmetic.
+"""The rate of a client over the last samples, and its throttle time, computed as in Kafka.
 
-A sample collects the values of its window; samples with a value in the last `samples` windows
-count. As in Kafka, the elapsed time is at least all windows but one, so that a client that has just
-begun is not throttled for its first bytes.
+A sample collects the values of its window, and samples with a value in the last `samples` windows
+count. As in Kafka, the elapsed time is at least all windows but one, so that a new client is not
+throttled for its first bytes.
 """
 
 from dataclasses import dataclass
 
-THROTTLE_MS_MAX = 2**31 - 1  # the most that an answer can hold
+THROTTLE_MS_MAX = 2**31 - 1  # the maximum value of the field in an answer
 
 
 @dataclass(slots=True)

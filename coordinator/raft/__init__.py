@@ -1,9 +1,9 @@
-"""The hardened Raft engine: replicated, durable decisions (the only importer of pysyncobj).
+"""The Raft engine for replicated, durable decisions, and the only importer of pysyncobj.
 
-Begin with engine.py (the process) and group.py (one group). PySyncObj elects and matches logs
-(library.py); the code between it and the disk (coordinator/raft/wal/journal.py,
+Begin with engine.py (the process) and group.py (one group). PySyncObj elects leaders and matches
+logs (library.py). The code between it and the disk (coordinator/raft/wal/journal.py,
 coordinator/raft/wal/recovery.py), the network (messages.py, follower.py, progress.py) and elections
-(election.py) is ours. The meaning of commands and the transport of frames are elsewhere.
+(election.py) is our own. The meaning of commands and the transport of frames are elsewhere.
 """
 
 import _socket
@@ -11,8 +11,8 @@ import socket
 
 import pysyncobj  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
-# Importing the library replaces socket.inet_ntop by a function for Windows on every platform
-# (pysyncobj/win_inet_pton.py); callers then get a TypeError.
+# On every platform, importing the library replaces socket.inet_ntop by a function for Windows
+# (pysyncobj/win_inet_pton.py), which raises a TypeError for callers.
 socket.inet_ntop = _socket.inet_ntop
 
 # ruff: noqa: E402

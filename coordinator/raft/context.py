@@ -20,8 +20,8 @@ from .wal.journal import Journal
 class GroupListeners:
     """The listeners of a group; see RaftGroup.
 
-    `elected` get the term, `applied` the index of the last command. An exception of one listener
-    does not affect the others.
+    `elected` listeners get the term, `applied` listeners the index of the last command. An
+    exception of one listener does not affect the others.
     """
 
     def __init__(self, log: logging.Logger) -> None:
@@ -39,7 +39,7 @@ class GroupListeners:
 
 
 class RaftHost(Protocol):
-    """The engine, as a group uses it."""
+    """The engine's interface for a group."""
 
     node_id: int
     others: tuple[int, ...]
@@ -65,7 +65,7 @@ class RaftHost(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupContext:
-    """The shared parts of one group, made when it begins; posted messages leave after the turn."""
+    """The shared parts of one group; posted messages are sent after the turn."""
 
     group_id: int
     node_id: int
@@ -75,7 +75,7 @@ class GroupContext:
     settings: RaftSettings
     random: random.Random
     post: Callable[[int, Message], None]
-    post_durable: Callable[[int, Message], None]  # not before everything recorded is on disk
+    post_durable: Callable[[int, Message], None]  # sent after everything recorded so far is on disk
 
     @property
     def majority(self) -> int:

@@ -1,9 +1,9 @@
-"""The follower's side: which of a leader's messages the library may see, and in what form.
+"""The follower's side, which checks a leader's messages before the library gets them.
 
-The library cuts its log behind `prev_index` of *any* append, also of a repeated or late one, and
-moves the commit index over entries that it never compared. So the part of a message that the log
-already has is removed here first; entries are cut only where one conflicts; the commit index stays
-within the entries that were compared with this leader's log in this term. A conflict with a
+The library truncates its log after `prev_index` of *any* append, even a repeated or late one, and
+moves the commit index over entries that it never compared. So the part of a message that is already
+in the log is removed here first. Entries are removed only after a conflict, and the commit index
+stays within the entries that were compared with this leader's log in this term. A conflict with a
 committed entry ends the process.
 """
 
@@ -15,18 +15,18 @@ from .library import FOLLOWER
 from .messages import AppendEntries, AppendReply, Commit, SnapshotChunk, SnapshotReply
 from .outcomes import BrokenInvariant
 
-SnapshotId = tuple[int, int]  # index and term of the last entry in it
+SnapshotId = tuple[int, int]  # the index and term of the snapshot's last entry
 
 
 @dataclass(slots=True)
 class _Incoming:
-    key: tuple[int, int, int, int]  # sender, index, term of the snapshot, bytes
+    key: tuple[int, int, int, int]  # sender, index and term of the snapshot, its size
     chunks: list[bytes] = field(default_factory=list[bytes])
     size_bytes: int = 0
 
 
 class Follower:
-    """The receiving side of one group. Messages of an older term do not come here."""
+    """The receiving side of one group; messages of older terms were already dropped."""
 
     def __init__(
         self,
@@ -47,13 +47,13 @@ class Follower:
 
     @property
     def verified(self) -> tuple[int, int]:
-        """Return the term of the last leader heard, and how far the log equals that leader's."""
+        """Return the last leader's term, and the index up to which the log equals its log."""
         return self._verified_term, self._verified_index
 
     def take_quietly(self, peer: int, append: AppendEntries) -> bool:
-        """Acknowledge a heartbeat that changes nothing here; False: call `on_append`.
+        """Acknowledge a heartbeat that changes nothing; return False if `on_append` must be called.
 
-        In a cluster without work that is every message; all that `on_append` compares is the same.
+        In an idle cluster this is every message, and `on_append` would compare the same values.
         """
         core, log, prev_index = self._core, self._log, append.prev_index
         is_quiet = (
@@ -72,14 +72,14 @@ class Follower:
         return is_quiet
 
     def on_append(self, peer: int, append: AppendEntries) -> None:
-        """Match, append, and acknowledge once it is durable."""
+        """Match and append entries, and acknowledge them once they are durable."""
         core, log = self._core, self._log
         if self._is_installing:
             core.follow_leader(peer, append.term)
             return
         self._enter(append.term)
         prev_index, prev_term, entries = append.prev_index, append.prev_term, append.entries
-        if prev_index < log.base_index:  # committed and in our snapshot, so it is the same there
+        if prev_index < log.base_index:  # committed and in this node's snapshot, so it is the same
             entries = entries[log.base_index - prev_index :]
             prev_index, prev_term = log.base_index, log.term_at(log.base_index) or 0
         if log.term_at(prev_index) != prev_term:
@@ -115,10 +115,10 @@ class Follower:
                 "prevLogIdx": index,
                 "prevLogTerm": log.term_at(index),
             },
-        )  # the library answers with next_node_idx, which comes back as `acknowledge`
+        )  # the library answers with next_node_idx, which calls `acknowledge`
 
     def acknowledge(self, peer: int) -> None:
-        """Tell the leader how far the log equals its own, once that is durable."""
+        """Tell the leader up to which index the log equals its own, once that is durable."""
         reply = AppendReply(self._core.term, True, self._verified_index + 1, self._log.is_voter)
         self._post_durable(peer, reply)
 
@@ -130,12 +130,13 @@ class Follower:
         )
 
     def on_chunk(self, peer: int, chunk: SnapshotChunk) -> None:
-        """Collect a snapshot; when it is whole and intact, install it, and only then answer."""
+        """Collect a snapshot; when it is complete and valid, install it and then answer."""
         self._core.follow_leader(peer, chunk.term)
         self._enter(chunk.term)
         if self._is_installing:
             return
-        if chunk.snapshot_index <= self._core.commit_index:  # known here, so it is the same there
+        # Already committed here, so it is the same.
+        if chunk.snapshot_index <= self._core.commit_index:
             self._verified_index = max(self._verified_index, chunk.snapshot_index)
             self.acknowledge(peer)
             return
@@ -162,7 +163,7 @@ class Follower:
                 self._verified_index = max(self._verified_index, chunk.snapshot_index)
                 self.acknowledge(peer)
 
-        # There is no answer if it is damaged, and the leader asks at its next heartbeat.
+        # A damaged snapshot is not answered, so the leader repeats it after its next heartbeat.
         self._install((chunk.snapshot_index, chunk.snapshot_term), incoming.chunks, installed)
 
     def _enter(self, term: int) -> None:

@@ -1,8 +1,8 @@
-"""One Raft group on this node: submitting, committing, applying, snapshots.
+"""One Raft group on this node, which submits, commits, and applies commands, with snapshots.
 
-The parts decide (`RaftElection`: the leader; `Follower`: which of its messages are accepted;
-`ProgressTracker`: the messages to followers; the library: terms and votes); this file combines them
-and has the interface for the rest of the broker. Nothing here blocks.
+The parts decide: `RaftElection` the leader, `Follower` which of its messages are accepted,
+`ProgressTracker` the messages to followers, and the library terms and votes. This file combines
+them and is the interface for the rest of the broker. Nothing here blocks.
 """
 
 import logging
@@ -28,7 +28,7 @@ from .wal.recovery import RecoveredGroup
 
 
 class RaftGroup:
-    """A replicated state machine. Made by `RaftEngine.add_group`, active once that has started."""
+    """A replicated state machine, created by `RaftEngine.add_group` and active after its start."""
 
     def __init__(self, engine: RaftHost, group_id: int, machine: StateMachine) -> None:
         self._engine = engine
@@ -39,19 +39,19 @@ class RaftGroup:
         self._transfer = Transfer()
         self._preference = Preference(engine.settings, engine.now_ms)
         self._listeners = GroupListeners(self._logger)
-        self._led_term = 0  # the term in which this node leads, serving or not
+        self._led_term = 0  # the term in which this node leads, ready to serve or not
         self._is_serving = False
         self._is_stopped = True
         self.group_id = group_id
         self.preferred_leader: int | None = None
-        # False: followers learn of commits with the next message, where their state is not read.
+        # False where followers need not know commits immediately, because their state is not read.
         self.sends_commits_at_once = True
 
     # ---- the broker's interface
 
     @property
     def is_leader(self) -> bool:
-        """Return whether it leads with a current state: this term's barrier is applied."""
+        """Return whether this node leads and has applied the barrier of its term."""
         return self._is_serving
 
     @property
@@ -70,29 +70,30 @@ class RaftGroup:
         return 0 if self._is_stopped else self._core.commit_index
 
     def on_elected(self, callback: Callable[[int], None]) -> None:
-        """Call back with the term each time this node begins to serve as leader."""
+        """Call back with the term each time this node becomes the leader and serves."""
         self._listeners.elected.append(callback)
 
     def on_resigned(self, callback: Callable[[], None]) -> None:
-        """Call back each time this node, after serving, stops leading."""
+        """Call back each time this node stops leading after it served."""
         self._listeners.resigned.append(callback)
 
     def on_applied(self, callback: Callable[[int], None]) -> None:
-        """Call back after a run of commands was applied, with the index of the last."""
+        """Call back after commands were applied, with the index of the last."""
         self._listeners.applied.append(callback)
 
     async def submit(self, command: bytes, *, timeout_ms: float = 5_000) -> Any:
-        """Replicate a command and return the result of `apply` here.
+        """Replicate a command and return the result of `apply` on this node.
 
-        Raises DefinitelyNot or OutcomeUnknown (after `timeout_ms` and a heartbeat interval at the
-        latest); see outcomes.py.
+        Raises DefinitelyNot or OutcomeUnknown, at the latest after `timeout_ms` and a heartbeat
+        interval; see outcomes.py.
         """
         future, on_done = as_future()
         self.propose(command, timeout_ms, on_done)
         try:
             return await future
         finally:
-            del future, on_done  # an error in it refers to this frame: no cycle
+            # An exception in the future would refer to this frame, a reference cycle.
+            del future, on_done
 
     def propose(self, command: bytes, timeout_ms: float, on_done: OnDone) -> None:
         """Submit a command with a callback that gets (result, None) or (None, exception)."""
@@ -108,16 +109,16 @@ class RaftGroup:
         self._engine.touch(self)
 
     async def transfer_leadership(self, to: int) -> bool:
-        """Hand the group to another voter once it has the whole log; False if it did not take it.
+        """Transfer the leadership to a voter with the whole log; return whether it was taken.
 
-        While this runs, commands are refused. The result says whether this node has stepped down.
+        Commands are refused meanwhile. The result tells whether this node has stepped down.
         """
         future, on_done = as_future()
         self.begin_transfer(to, lambda moved: on_done(moved, None))
         return await future
 
     def begin_transfer(self, to: int, on_done: Callable[[bool], None]) -> None:
-        """Transfer leadership, with a callback for the result."""
+        """Transfer the leadership, with a callback for the result."""
         if not self._is_serving or to not in self._tracker.by_peer or self._transfer.to is not None:
             on_done(False)
             return
@@ -126,7 +127,7 @@ class RaftGroup:
         self._engine.touch(self)
 
     def status(self) -> RaftStatus:
-        """Return the group's status; the followers' progress only on the leader."""
+        """Return the group's status; only the leader knows the followers' progress."""
         if self._is_stopped:
             return RaftStatus(None, 0, 0, 0, 0, 0, False, [])
         return describe(self._context, self._tracker, self.applied_index, self._engine.now_ms())
@@ -134,12 +135,12 @@ class RaftGroup:
     # ---- the engine's interface
 
     def recover(self, recovered: RecoveredGroup) -> None:
-        """Load snapshot and log from disk (blocking); raises CorruptJournal."""
+        """Load snapshot and log from disk (blocking); raise CorruptJournal."""
         self._log = GroupLog(self.group_id, self._engine.journal, recovered)
         self._applier.recover(self._log)
 
     def load_steps(self) -> Steps[None]:
-        """Load the recovered snapshot; raises UnloadableSnapshot."""
+        """Load the recovered snapshot; raise UnloadableSnapshot."""
         return self._applier.load_steps()
 
     def begin(self, now_ms: float) -> None:
@@ -166,7 +167,7 @@ class RaftGroup:
         engine.touch(self)
 
     def receive(self, peer: int, message: Message, now_ms: float) -> bool:
-        """Handle one message of this group; return whether it may have made anything possible."""
+        """Handle one message of this group; return whether `advance` may have work to do."""
         core = self._core
         leads = core.state == LEADER and core.term == self._led_term
         if self._is_settled:
@@ -198,7 +199,7 @@ class RaftGroup:
         return True
 
     def advance(self, now_ms: float) -> None:
-        """Do what has become possible: take or give up leadership, commit, apply, send."""
+        """Execute pending work: become leader or resign, commit, apply, send."""
         core = self._core
         if self._led_term and self._is_deposed:
             self._resign()
@@ -215,18 +216,19 @@ class RaftGroup:
             self._tracker.pump(sends_commits=self.sends_commits_at_once)
             target = self._transfer.to
             has_log = target is not None and core.match_index(target) == self._log.last_index
-            has_log = has_log and self.applied_index == self._log.last_index  # for submitters here
+            # For the submitters on this node.
+            has_log = has_log and self.applied_index == self._log.last_index
             if self._transfer.is_due(has_log, now_ms) and target is not None:
                 self._post(target, messages.TimeoutNow(core.term))
 
     @property
     def _is_settled(self) -> bool:
-        """Return whether a turn has nothing to do: all commits are applied, and a leader serves."""
+        """Return whether a turn has no work, since all commits are applied and a leader serves."""
         is_applied = self.applied_index == self._core.commit_index
         return is_applied and (self._is_serving or self._core.state != LEADER)
 
     def heartbeat(self, now_ms: float) -> bool:
-        """Beat as leader: followers, check-quorum, timeouts; return whether to `advance` now."""
+        """Send heartbeats and check quorum and timeouts; return whether to `advance` now."""
         is_quiet = False
         if self._core.state == LEADER:
             if not self._has_quorum(now_ms):
@@ -238,12 +240,12 @@ class RaftGroup:
         return not (is_quiet and self._is_settled) or self._transfer.to is not None
 
     def on_deadline(self, now_ms: float) -> None:
-        """Act on the passed election deadline; not called while `leads`."""
+        """Handle the expired election timeout; not called while `leads`."""
         self._election.on_deadline(now_ms)
 
     @property
     def deadline_ms(self) -> float:
-        """Return when `on_deadline` is due."""
+        """Return the time of the next `on_deadline`."""
         return self._election.deadline_ms
 
     @property
@@ -251,7 +253,7 @@ class RaftGroup:
         return self._core.state == LEADER
 
     def durable(self, last_index: int) -> None:
-        """Note that entries up to here are durable on this node."""
+        """Record that entries up to this index are durable on this node."""
         log = self._log
         log.durable_index = max(log.durable_index, min(last_index, log.last_index))
 
@@ -260,23 +262,23 @@ class RaftGroup:
             self._tracker.found(peer)
 
     def peer_down(self, peer: int, now_ms: float) -> None:
-        """Note that a link has closed and did not come back at once."""
+        """Record that a link has closed and was not reopened immediately."""
         self._election.peer_down(peer, now_ms)
         self.lost(peer)
 
     def lost(self, peer: int) -> None:
-        """Note that a frame to the peer could not be sent."""
+        """Record that a frame to the peer could not be sent."""
         if self._core.state == LEADER:
             self._tracker.lost(peer)
 
     def stop(self) -> None:
-        """Resolve the pending commands; afterwards the group is inactive."""
+        """Report unknown outcomes of pending commands; the group is inactive afterwards."""
         if not self._is_stopped:
             self._resign()
             self._is_stopped = True
 
     def release_segment(self) -> None:
-        """Free the journal's oldest segment of this group's entries."""
+        """Remove this group's entries from the journal's oldest segment."""
         self._applier.release_segment()
 
     # ---- inside
@@ -296,7 +298,7 @@ class RaftGroup:
 
     @property
     def _is_deposed(self) -> bool:
-        """Return whether the term that this node led is over; `advance` then resigns."""
+        """Return whether the term in which this node led has ended; `advance` then resigns."""
         return self._core.state != LEADER or self._core.term != self._led_term
 
     def _post(self, peer: int, message: Message) -> None:
@@ -368,7 +370,7 @@ class RaftGroup:
         self, wanted: SnapshotId, chunks: list[bytes], done: Callable[[bool], None]
     ) -> None:
         def installed(loaded: bool) -> None:
-            self._engine.touch(self)  # entries committed meanwhile are applied only now
+            self._engine.touch(self)  # entries committed in the meantime are applied next
             if self.applied_index > self._core.commit_index:
                 self._core.commit_index = self.applied_index
                 self._listeners.call(self._listeners.applied, self.applied_index)

@@ -1,7 +1,7 @@
-"""Jobs that the engine runs outside its turns: in executors, or on the event loop in slices.
+"""Jobs that the engine runs outside its turns, in executors or in slices on the event loop.
 
-The journal has a thread of its own, so that no other job delays a commit; snapshots and segments,
-which are slow, share other threads. Results come back on the event loop, through `settle`.
+The journal has its own thread, so that no other job delays a commit. Snapshots and segments, which
+are slow, share other threads. Results return to the event loop through `settle`.
 """
 
 import asyncio
@@ -17,7 +17,10 @@ Settle = Callable[[Callable[[], None]], None]
 
 
 class Jobs:
-    """The jobs of one engine; `settle` gets a call that handles a job's result, or raises."""
+    """The jobs of one engine.
+
+    settle: gets a function that handles a job's result, or raises its error.
+    """
 
     def __init__(
         self,
@@ -37,7 +40,7 @@ class Jobs:
         self._sliced: set[asyncio.Future[Any]] = set()
 
     def run_blocking(self, job: Callable[[], T], done: Callable[[T], None]) -> None:
-        """Run a job with files in an executor, and then `done` with its result."""
+        """Run a job with file access in an executor, and then `done` with its result."""
         self._submit(self._files, job, done)
 
     def write_journal(self, job: Callable[[], T], done: Callable[[T], None]) -> None:
@@ -57,7 +60,7 @@ class Jobs:
         future.add_done_callback(ended)
 
     def begin_steps(self, name: str, steps: Steps[T], done: Callable[[T], None]) -> None:
-        """Run a job on the event loop; a short one is done and handled when this returns."""
+        """Run a job on the event loop; a short job has ended when this returns."""
         clock = self._work.clock
         deadline = clock() + FIRST_SLICE_S
         try:
@@ -69,7 +72,7 @@ class Jobs:
             self.run_steps(name, steps, done)
 
     def cancel_sliced(self) -> None:
-        """End the jobs on the event loop at their present step, without a result."""
+        """Stop the jobs on the event loop after their current step, without a result."""
         for future in self._sliced:
             future.cancel()
 
@@ -77,7 +80,7 @@ class Jobs:
         """Wait until the executors have finished their jobs."""
         while self._blocking:
             ended, _ = await asyncio.wait([asyncio.wrap_future(job) for job in self._blocking])
-            for job in ended:  # asyncio wants its exception retrieved here, too
+            for job in ended:  # asyncio requires the exception to be retrieved here, too
                 _ = job.cancelled() or job.exception()
 
     def _submit(self, executor: Executor, job: Callable[[], T], done: Callable[[T], None]) -> None:

@@ -1,10 +1,10 @@
-"""PySyncObj 0.3.17 as an election and log-matching engine, and nothing else.
+"""PySyncObj 0.3.17, used only for elections and log matching.
 
 This is the only file that uses the library's private names (through Python's name mangling, hence
-the exact pin). Used of the library: terms and votes, the vote and its majority, the candidate, the
-start of a leader's term with its no-op, and the follower's append. Replaced, because they lose
-acknowledged commands (docs/decisions/0003-raft.md): its journal, snapshots, apply loop, commit
-rule, sending, timers, transport and pickle.
+the exact version). It uses the library's terms and votes, its majority, the candidate, the begin of
+a leader's term with its no-op, and the follower's append. It replaces the parts that lose
+acknowledged commands (docs/decisions/0003-raft.md): journal, snapshots, apply loop, commit rule,
+sending, timers, transport and pickle.
 """
 
 # pyright: reportAttributeAccessIssue=false
@@ -30,7 +30,7 @@ LibraryMessage = dict[str, Any]
 
 
 class _Outbound(Transport):
-    """Hands the library's messages to the group."""
+    """The transport of the library, which passes its messages to the group."""
 
     def __init__(self, post: Callable[[int, LibraryMessage], None]) -> None:
         super().__init__(None, None, [])
@@ -42,14 +42,14 @@ class _Outbound(Transport):
 
 
 class _Node(int, Node):
-    """A node, compared and looked up by its number, without a step of Python."""
+    """A node, compared and hashed by its number in C code."""
 
     def __bool__(self) -> bool:
         return True
 
 
 class RaftCore(SyncObj):
-    """One group's Raft state. Every method returns at once; messages leave through `post`."""
+    """One group's Raft state; no method blocks, and messages are sent through `post`."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class RaftCore(SyncObj):
         self._SyncObj__raftCommitIndex = log.base_index
         self._SyncObj__raftLastApplied = log.base_index
 
-    # Read many times for each message and each turn.
+    # Read several times for each message and each turn.
     term: int = attribute_of("_SyncObj__raftCurrentTerm")
     state: int = attribute_of("_SyncObj__raftState")
     # The last entry known to be committed.
@@ -87,7 +87,7 @@ class RaftCore(SyncObj):
 
     @property
     def leader_id(self) -> int | None:
-        """Return the leader of this term, if it is known."""
+        """Return the leader of this term, if known."""
         leader = self._SyncObj__raftLeader
         return None if leader is None else leader.id
 
@@ -96,7 +96,7 @@ class RaftCore(SyncObj):
 
     @property
     def no_op_index(self) -> int:
-        """Return the index at which this leader's term begins in the log."""
+        """Return the log index at which this leader's term begins."""
         return self._SyncObj__noopIDx
 
     def match_index(self, peer: int) -> int:
@@ -104,7 +104,7 @@ class RaftCore(SyncObj):
         return self._SyncObj__raftMatchIndex.get(self._nodes[peer], 0)
 
     def reset_match_index(self, peer: int) -> None:
-        """Ignore a follower's earlier acknowledgements: it may not have the entries any more."""
+        """Ignore a follower's earlier acknowledgements, since it may have lost the entries."""
         self._SyncObj__raftMatchIndex[self._nodes[peer]] = 0
 
     def handle(self, peer: int, message: LibraryMessage) -> None:
@@ -142,9 +142,9 @@ class RaftCore(SyncObj):
             self._SyncObj__setCurrentTerm(term, None)
 
     def renounce_vote(self, term: int) -> None:
-        """Enter `term` with the vote spent, since it may have been given and forgotten."""
+        """Enter `term` without a vote, because the vote may have been given and forgotten."""
         assert term >= self.term
         self._SyncObj__setCurrentTerm(term, self._node_id)
 
     def _SyncObj__sendAppendEntries(self) -> None:
-        """Do nothing: the leader's side sends when the group's turn comes."""
+        """Do nothing, because ProgressTracker sends messages during the group's turn."""

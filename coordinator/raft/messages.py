@@ -1,8 +1,8 @@
 """The messages between the Raft engines of two nodes, and their msgpack bytes.
 
-A frame is a list of messages of any groups: `[[group, kind, field, ...], ...]`. The number of a
-kind never changes. A message without the fields of its kind, with their types, is dropped with the
-rest of its frame: it cannot come from a peer of this version.
+A frame is a list of messages of any groups: `[[group, type, field, ...], ...]`. The number of a
+type never changes. If the fields of a message do not match its type, the whole frame is dropped,
+since it cannot come from a peer of this version.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,15 +12,15 @@ import msgpack
 
 from ...runtime.c_calls import new_tuple
 
-_SMALL_BYTES = 64  # a message without its payload, roughly
+_SMALL_BYTES = 64  # the size of a message without its payload, roughly
 
 
 class MalformedMessage(ValueError):
-    """A frame that no engine of this version writes."""
+    """The error of a frame that no engine of this version sends."""
 
 
 class AppendEntries(NamedTuple):
-    """Leader to follower: entries behind (prev_index, prev_term); a heartbeat if there are none."""
+    """Leader to follower: entries after (prev_index, prev_term), or a heartbeat without entries."""
 
     term: int
     commit_index: int
@@ -30,16 +30,16 @@ class AppendEntries(NamedTuple):
 
 
 class AppendReply(NamedTuple):
-    """Durable up to `next_index` - 1 in this term, or "send from `next_index`"."""
+    """The answer: the log is durable before `next_index`, or `next_index` is missing."""
 
     term: int
     success: bool
     next_index: int
-    is_voter: bool  # an acknowledgement that counts for the commit
+    is_voter: bool  # whether the acknowledgement counts for the commit
 
 
 class Commit(NamedTuple):
-    """Leader to follower, at once when the commit index moves; not answered."""
+    """Leader to follower: the commit index, sent immediately when it moves, without an answer."""
 
     term: int
     commit_index: int
@@ -60,7 +60,7 @@ class Vote(NamedTuple):
 
 
 class PreVoteRequest(NamedTuple):
-    """A question whether the receiver would vote in `term`; it changes no term (thesis, 9.6)."""
+    """The request for a pre-vote in `term`, which changes no term (thesis, 9.6)."""
 
     term: int
     last_index: int
@@ -76,7 +76,7 @@ class PreVote(NamedTuple):
 
 
 class TimeoutNow(NamedTuple):
-    """The leader's request to stand at once (leadership transfer)."""
+    """The leader's request to become a candidate immediately (leadership transfer)."""
 
     term: int
 
@@ -105,13 +105,13 @@ class SnapshotReply(NamedTuple):
 
 
 class Census(NamedTuple):
-    """The question of a node without a voter's memory; `nonce` names its incarnation."""
+    """Begin a census after the loss of votes and log; `nonce` identifies the node's incarnation."""
 
     nonce: int
 
 
 class CensusAnswer(NamedTuple):
-    """Term and log end of the answering node; both 0 if it has no memory either."""
+    """The term and log end of the answering node; both are 0 if it lost its votes and log, too."""
 
     nonce: int
     term: int
@@ -119,13 +119,13 @@ class CensusAnswer(NamedTuple):
 
 
 class BrokenPromise(NamedTuple):
-    """Leader to follower: in this term you have acknowledged the log up to `match_index`."""
+    """Leader to follower: the follower acknowledged the log up to `match_index` this term."""
 
     term: int
     match_index: int
 
 
-# The place here is the number of a kind, which never changes: only append.
+# The position here is the number of a type, which never changes, so only append.
 Message = (
     AppendEntries
     | AppendReply
@@ -158,7 +158,7 @@ def encode_frame(messages: Iterable[tuple[int, Message]]) -> bytes:
 def split(
     messages: Sequence[tuple[int, Message]], bytes_max: int
 ) -> Iterator[list[tuple[int, Message]]]:
-    """Split messages into parts with frames below `bytes_max`, unless one message exceeds it."""
+    """Split messages into frames below `bytes_max`, unless a single message exceeds it."""
     part: list[tuple[int, Message]] = []
     size = 0
     for pair in messages:
@@ -180,7 +180,7 @@ def split(
 
 
 def decode_frame(payload: bytes) -> list[tuple[int, Message]]:
-    """Decode the (group, message) pairs of a frame; raises MalformedMessage."""
+    """Decode the (group, message) pairs of a frame; raise MalformedMessage."""
     try:
         rows = msgpack.unpackb(payload, use_list=True)
         return [_decode(row) for row in rows]

@@ -1,9 +1,9 @@
 """The outcomes of a submitted command, and the errors of the files.
 
-A submit has exactly three outcomes: it returns the result of `apply` (committed), it raises
-DefinitelyNot (the command is in no log and never will be), or it raises OutcomeUnknown (it may
-still be committed, now or later). Only the second may be retried blindly; a retry after the third
-needs a command that `apply` recognises.
+A submitted command has exactly one of three outcomes. It returns the result of `apply` (committed),
+it raises DefinitelyNot (the command is in no log and never will be), or it raises OutcomeUnknown
+(it may still be committed, now or later). After DefinitelyNot any command may be retried. After
+OutcomeUnknown only a command that `apply` recognises as a repetition may be retried.
 """
 
 from ...version import __version__
@@ -16,15 +16,15 @@ _WHAT_TO_DO = (
 
 
 class DefinitelyNot(Exception):
-    """The command was not and will not be committed; the text says why."""
+    """The command was not and will not be committed; the text is the reason."""
 
 
 class OutcomeUnknown(Exception):
-    """The command may or may not be committed: leadership was lost or time ran out."""
+    """The command may or may not be committed, because of a lost leadership or a timeout."""
 
 
 class InapplicableEntry(Exception):
-    """A committed entry cannot be applied by this node, which must end: see applier.py."""
+    """A committed entry cannot be applied by this node, which must end; see applier.py."""
 
     def __init__(
         self, group_id: int, index: int, term: int, entry: bytes, cause: Exception
@@ -37,7 +37,7 @@ class InapplicableEntry(Exception):
 
 
 class UnloadableSnapshot(Exception):
-    """An intact snapshot that this node's state machine cannot read; the node must end."""
+    """A valid snapshot cannot be decoded by this node's state machine; the node must end."""
 
     def __init__(self, group_id: int, index: int, origin: str, cause: Exception) -> None:
         super().__init__(
@@ -62,7 +62,7 @@ class CorruptJournal(Exception):
 
 
 class BrokenInvariant(Exception):
-    """An event that Raft rules out; the process must end before it does harm."""
+    """An event that Raft excludes; the process must end before it does harm."""
 
 
 class ForeignJournal(CorruptJournal):

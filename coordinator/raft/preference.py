@@ -1,8 +1,8 @@
-"""Leadership transfers: to a chosen voter, or back to the preferred leader.
+"""Leadership transfers, to a chosen voter or to the preferred leader.
 
-Commands are refused during a transfer, so the preferred voter is only tried when it can take the
-lead at once: it has answered lately, and counts for commits near the end of the log. A failed
-attempt is not repeated soon: each one costs the clients up to `transfer_timeout_ms`.
+Commands are refused during a transfer. So the preferred voter is only tried when it can lead
+immediately: it has answered recently, and counts for commits near the end of the log. A failed
+attempt is not repeated soon, because each attempt costs the clients up to `transfer_timeout_ms`.
 """
 
 from collections.abc import Callable
@@ -21,10 +21,10 @@ class _Attempt:
 
 
 class Transfer:
-    """Hands the lead to another voter (Raft thesis, 3.10), in at most one attempt at a time.
+    """The transfer of the leadership to another voter (Raft thesis, 3.10), one attempt at a time.
 
-    New commands are refused while it runs; the target is asked to stand when it has the whole log,
-    and stands without a pre-vote, since the old leader itself asked for it.
+    New commands are refused meanwhile. When the target has the whole log it is asked to become a
+    candidate. It needs no pre-vote, since the old leader itself asked for the election.
     """
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class Transfer:
 
     @property
     def to(self) -> int | None:
-        """Return the next leader while an attempt runs."""
+        """Return the target while an attempt runs."""
         return None if self._attempt is None else self._attempt.to
 
     def begin(self, to: int, deadline_ms: float, on_done: Callable[[bool], None]) -> None:
@@ -40,7 +40,7 @@ class Transfer:
         self._attempt = _Attempt(to, deadline_ms, on_done)
 
     def is_due(self, has_whole_log: bool, now_ms: float) -> bool:
-        """Return whether to ask the target now, once; ends the attempt at its deadline."""
+        """Return True once when the target must be asked; end the attempt at its deadline."""
         attempt = self._attempt
         if attempt is None:
             return False
@@ -52,7 +52,7 @@ class Transfer:
         return due
 
     def resigned(self) -> None:
-        """Note that this node leads no more: by this attempt if the target had been asked."""
+        """Record that this node no longer leads; the attempt succeeded if it was sent."""
         if self._attempt is not None:
             self.end(self._attempt.is_sent)
 
@@ -66,7 +66,7 @@ _RETRY_MAX_MS = 60_000
 
 
 class Preference:
-    """The rule of one group. Times are monotonic milliseconds."""
+    """The rule of one group about its preferred leader, with times in monotonic milliseconds."""
 
     def __init__(self, settings: RaftSettings, now_ms: Callable[[], float]) -> None:
         self._settings = settings
@@ -75,10 +75,10 @@ class Preference:
         self._retry_at_ms = float("-inf")
 
     def may_lead(self, progress: Progress, match_index: int, last_index: int) -> bool:
-        """Return whether a follower is near enough, by its acknowledged `match_index` as a voter.
+        """Return whether a follower's acknowledged `match_index` is near enough to the log end.
 
-        The leader of a new term has no acknowledgement yet (0), and a voter that lost its disk does
-        not count: either may lack much of the log.
+        A leader of a new term has no acknowledgements yet (0), and a voter that lost its disk does
+        not count, since either may lack a large part of the log.
         """
         settings, now_ms = self._settings, self._now_ms()
         return (

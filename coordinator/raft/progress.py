@@ -1,19 +1,19 @@
-"""Progress of the followers: the next message to each, and how far each has come.
+"""The progress of the followers, which decides the next message to each.
 
-    PROBE       "send from n" was answered: one message, from `probed_index`
-    PROBE_SENT  that was sent, or the link is gone: nothing before an answer, a heartbeat, or a link
+    PROBE       after a refusal: one message, from `probed_index`
+    PROBE_SENT  after that message, or without a link: nothing before an answer, heartbeat, or link
     REPLICATE   entries are streamed without waiting, up to a window of bytes
-    SNAPSHOT    it lags behind the log: chunks, each after the acknowledgement of the one before
+    SNAPSHOT    the follower is behind the log: one chunk after each acknowledgement
 
     from          acknowledged            refused    link lost    link found   heartbeat
     PROBE         REPLICATE               PROBE      PROBE_SENT   PROBE        PROBE
     PROBE_SENT    REPLICATE               PROBE (1)  PROBE_SENT   PROBE        PROBE
     REPLICATE     REPLICATE               PROBE      PROBE_SENT   PROBE        REPLICATE
     SNAPSHOT      REPLICATE, if up to it  SNAPSHOT   SNAPSHOT     SNAPSHOT     SNAPSHOT
-    (1) but PROBE_SENT, with nothing sent, where that very index is probed already
+    (1) but PROBE_SENT, without a message, if the same index was probed already
 
-The index never goes below what the follower has acknowledged in this term, so that a repeated or
-late answer cannot make the leader send the log again and again.
+The next index never falls below the follower's acknowledgement of this term, so that a repeated or
+late answer cannot make the leader send the log repeatedly.
 """
 
 from collections import deque
@@ -47,15 +47,15 @@ class _SnapshotTransfer:
     index: int = 0
     term: int = 0
     data: bytes = b""  # empty while it is read from disk
-    offset: int = 0  # acknowledged
+    offset: int = 0  # the acknowledged bytes
     sent_offset: int = -1
 
 
 @dataclass(slots=True)
 class Progress:
     next_index: int
-    match_index: int = 0  # acknowledged in this term, voter or not
-    is_voter: bool = True  # by its last answer
+    match_index: int = 0  # acknowledged in this term, by a voter or not
+    is_voter: bool = True  # as stated in its last answer
     state: ProgressState = ProgressState.REPLICATE
     probed_index: int = 0
     in_flight: deque[tuple[int, int]] = field(
@@ -65,10 +65,10 @@ class Progress:
     commit_sent: int = 0
     last_contact_ms: float = 0
     last_caught_up_ms: float = -1
-    transfer: _SnapshotTransfer | None = None  # in SNAPSHOT only
+    transfer: _SnapshotTransfer | None = None  # only in SNAPSHOT
 
     def probe(self, next_index: int, *, paused: bool = False) -> None:
-        """Go back to one message at a time, from `next_index`; a snapshot is sent to its end."""
+        """Send one message at a time again, from `next_index`; a snapshot is sent to its end."""
         self.next_index = self.probed_index = next_index
         if self.state is not ProgressState.SNAPSHOT:
             self.state = ProgressState.PROBE_SENT if paused else ProgressState.PROBE
@@ -76,7 +76,7 @@ class Progress:
         self.in_flight_bytes = 0
 
     def acknowledged(self, match_index: int) -> None:
-        """Note that the follower has the log up to there, and stream the rest."""
+        """Record that the follower has the log up to this index, and stream the rest."""
         self.match_index = max(self.match_index, match_index)
         self.next_index = max(self.next_index, match_index + 1)
         while self.in_flight and self.in_flight[0][0] <= match_index:
@@ -91,7 +91,7 @@ class Progress:
         return self.transfer
 
     def end_snapshot(self) -> None:
-        """Go back to probing without a snapshot; a later message tries again."""
+        """Return to probing without a snapshot; a later message starts it again."""
         self.state, self.transfer = ProgressState.PROBE, None
         self.probed_index = self.next_index
 
@@ -114,13 +114,13 @@ class ProgressTracker:
         self.by_peer: dict[int, Progress] = {}
 
     def begin(self, now_ms: float) -> None:
-        """Start a term of leadership: assume that every follower has the log before the no-op."""
+        """Start a term of leadership, assuming that every follower has the log before the no-op."""
         self.by_peer = {
             peer: Progress(self._core.no_op_index, last_contact_ms=now_ms) for peer in self._others
         }
 
     def pump(self, *, sends_commits: bool = True) -> None:
-        """Send what the windows allow, and the commit index unless that may wait."""
+        """Send what the windows allow, and the commit index if `sends_commits`."""
         commit_index = self._core.commit_index
         for peer, progress in self.by_peer.items():
             self._pump(peer, progress)
@@ -131,7 +131,7 @@ class ProgressTracker:
     def heartbeat(self) -> bool:
         """Send every follower a heartbeat, and repeat messages that may have been lost.
 
-        Returns whether all of them have been sent the whole log, without a repetition.
+        Returns whether all followers were sent the whole log and nothing was repeated.
         """
         is_quiet, next_index = True, self._log.last_index + 1
         for peer, progress in self.by_peer.items():
@@ -151,7 +151,7 @@ class ProgressTracker:
         return is_quiet
 
     def take_quietly(self, peer: int, reply: Message, now_ms: float) -> bool:
-        """Note an answer that only repeats that the follower has the whole log; else False."""
+        """Record an answer without news from a follower with the whole log; else return False."""
         progress, last_index = self.by_peer[peer], self._log.last_index
         if (
             isinstance(reply, AppendReply)
@@ -189,9 +189,9 @@ class ProgressTracker:
             progress.last_caught_up_ms = now_ms
 
     def is_idle(self, peer: int, sends_commits: bool) -> bool:
-        """Return whether an acknowledgement leaves a turn nothing to do.
+        """Return whether there is nothing to do after an acknowledgement.
 
-        It commits nothing, and `pump` would send its sender nothing.
+        This is the case if it commits no entry and `pump` would send nothing to its sender.
         """
         progress, commit_index = self.by_peer[peer], self._core.commit_index
         return (
@@ -203,16 +203,17 @@ class ProgressTracker:
         )
 
     def _refused(self, peer: int, progress: Progress, reply: AppendReply) -> None:
-        if not reply.is_voter:  # its disk was wiped: it lost entries that it had acknowledged
+        if not reply.is_voter:  # its disk was wiped, so it lost entries that it had acknowledged
             progress.match_index = min(progress.match_index, reply.next_index - 1)
         elif reply.next_index <= progress.match_index:
-            # A late refusal; or its disk was put back to an older state, and it counts for entries
-            # that it lacks. Only the follower can tell, and it stops voting then.
+            # A late refusal, or the follower's disk was restored to an older state, so that it
+            # counts for entries which it lacks. Only the follower can tell, and it stops voting
+            # then.
             self._post(peer, BrokenPromise(self._core.term, progress.match_index))
         next_index = min(reply.next_index, self._log.last_index + 1)
         next_index = max(next_index, progress.match_index + 1)
         if progress.state is ProgressState.PROBE_SENT and progress.probed_index == next_index:
-            return  # probed there already: one message for each gap, not for each answer
+            return  # already probed; one message for each gap, not for each answer
         progress.probe(next_index)
         self._pump(peer, progress)
 
@@ -229,7 +230,7 @@ class ProgressTracker:
             self._post_chunk(peer, transfer, transfer.data[transfer.offset : end])
 
     def lost(self, peer: int) -> None:
-        """Stop streaming until the next heartbeat: a frame could not be sent."""
+        """Stop streaming until the next heartbeat, because a frame could not be sent."""
         progress = self.by_peer.get(peer)
         if progress is not None:
             progress.probe(progress.match_index + 1, paused=True)
@@ -237,20 +238,20 @@ class ProgressTracker:
                 progress.transfer.sent_offset = -1
 
     def found(self, peer: int) -> None:
-        """Continue at once: the link is up again."""
+        """Continue immediately, because the link is open again."""
         progress = self.by_peer.get(peer)
         if progress is not None:
             progress.probe(progress.match_index + 1)
 
     def majority_index(self, majority: int) -> int:
-        """Return up to where so many voters have the log on disk, the leader included."""
+        """Return the index up to which a majority of voters has the log on disk."""
         indexes = [self._core.match_index(peer) for peer in self._others]
         indexes.append(self._log.durable_index)
         indexes.sort(reverse=True)
         return indexes[majority - 1]
 
     def has_quorum_since(self, moment_ms: float, majority: int) -> bool:
-        """Return whether a majority of voters, with the leader, has answered since then."""
+        """Return whether a majority of voters, with the leader, has answered since this time."""
         recent = 1
         for follower in self.by_peer.values():
             if follower.is_voter and follower.last_contact_ms >= moment_ms:
@@ -300,7 +301,7 @@ class ProgressTracker:
 
         def loaded(found: tuple[RaftSnapshot, bytes] | None) -> None:
             if progress.transfer is not transfer or self.by_peer.get(peer) is not progress:
-                return  # this node does not lead any more, or leads another term
+                return  # this node no longer leads, or leads in another term
             if found is None:
                 progress.end_snapshot()
                 return

@@ -1,4 +1,7 @@
-"""Commands that were proposed here and have waiting submitters: each gets exactly one outcome."""
+"""Commands that were proposed on this node, with their waiting submitters.
+
+Each submitter gets exactly one outcome.
+"""
 
 import asyncio
 import logging
@@ -33,10 +36,10 @@ def as_future() -> tuple[asyncio.Future[Any], OnDone]:
 
 
 class Proposals:
-    """The waiting submitters of one group, by log index; their exceptions are caught here.
+    """The waiting submitters of one group, by log index.
 
-    They are called after the turn of the engine: commands that they propose, in this group or in
-    another, then meet groups that know their leader.
+    Submitters are called after the turn of the engine, so that commands which they propose, in this
+    group or in another, reach groups that know their leader. Their exceptions are caught here.
     """
 
     def __init__(
@@ -54,7 +57,7 @@ class Proposals:
         self._waiting[index] = _Waiting(term, deadline_ms, on_done)
 
     def applied(self, index: int, term: int, result: Any) -> None:
-        """Note that the committed entry at `index` was applied."""
+        """Report that the committed entry at `index` was applied."""
         waiting = self._waiting.pop(index, None)
         if waiting is None:
             return
@@ -65,14 +68,14 @@ class Proposals:
             self._resolve(waiting, None, replaced)
 
     def expire(self, now_ms: float) -> None:
-        """Report an unknown outcome to the submitters past their deadline."""
+        """Report an unknown outcome to submitters after their deadline."""
         overdue = [index for index, w in self._waiting.items() if w.deadline_ms <= now_ms]
         for index in overdue:
             error = OutcomeUnknown("no majority answered in time")
             self._resolve(self._waiting.pop(index), None, error)
 
     def abandon(self) -> None:
-        """Report an unknown outcome to all: leadership was lost."""
+        """Report an unknown outcome to all submitters, after a lost leadership."""
         waiting, self._waiting = self._waiting, {}
         for one in waiting.values():
             self._resolve(one, None, OutcomeUnknown("leadership was lost before the commit"))

@@ -1,8 +1,8 @@
-"""Outcomes on their way to submitters, and snapshots that wait for one another.
+"""The queue of outcomes to submitters, and the queue of snapshots.
 
-Outcomes are delivered after the turn of the engine, in order, in portions. A node that loses its
-lead has an unknown outcome for each of thousands of requests, and each submitter continues in the
-next turn of the loop.
+Outcomes are reported after the turn of the engine, in order, in portions. When a node loses its
+leaderships, thousands of requests get an unknown outcome, and each submitter continues in the next
+turn of the loop.
 """
 
 import asyncio
@@ -13,11 +13,11 @@ Job = Callable[[Callable[[], None]], None]
 
 
 class SnapshotQueue:
-    """Makes the snapshots of a process's groups one at a time.
+    """The snapshots of all groups of a process, written one at a time.
 
-    Rolling the journal may ask all groups for one at once: together they would take the disk from
-    the commits, and twice their memory. Jobs get a callable to report their end; they need not end
-    in the call.
+    A new journal segment may require a snapshot of every group. Written together, they would delay
+    commits on the disk and take twice their memory. A job gets a function to report its end, which
+    may follow later.
     """
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class SnapshotQueue:
         self._is_busy = False
 
     def add(self, job: Job) -> None:
-        """Begin the job when the jobs before it have ended."""
+        """Begin the job when all jobs before it have ended."""
         self._waiting.append(job)
         self._begin_next()
 
@@ -39,7 +39,7 @@ class SnapshotQueue:
         self._begin_next()
 
 
-OUTCOMES_AT_ONCE = 100  # some 3 ms, and as much for the submitters
+OUTCOMES_AT_ONCE = 100  # about 3 ms, and as much for the submitters
 
 
 class OutcomeQueue:
@@ -51,7 +51,7 @@ class OutcomeQueue:
         self._is_due = False  # a later turn of the loop continues
 
     def add(self, call: Callable[[], None]) -> None:
-        """Call it with the next report, when no group is in the middle of an action."""
+        """Add a call for the next report, made when no group is in the middle of an action."""
         self._calls.append(call)
 
     def report(self) -> None:
@@ -60,7 +60,7 @@ class OutcomeQueue:
             self._report()
 
     def report_all(self) -> None:
-        """Report all outcomes now: the loop may end."""
+        """Report all outcomes now, because the loop may end."""
         while self._calls:
             self._calls.popleft()()
 

@@ -1,4 +1,4 @@
-"""Limits and times of the Raft engine: one frozen value, checked once."""
+"""The limits and timeouts of the Raft engine, as one validated, immutable value."""
 
 from dataclasses import dataclass
 
@@ -7,38 +7,40 @@ VOTER_COUNTS = (1, 3, 4, 5)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaftSettings:
-    """The settings; all durations are milliseconds of the monotonic clock.
+    """The settings, with all durations in milliseconds of the monotonic clock.
 
-    The election timeout must exceed several heartbeats, or one delayed heartbeat starts an election
-    (Ongaro's thesis, 3.9). Every queue, message and file below has a bound.
+    The election timeout must exceed several heartbeats, or one delayed heartbeat would start an
+    election (Ongaro's thesis, 3.9). Every queue, message and file has a limit here.
     """
 
     heartbeat_interval_ms: int = 150
     election_timeout_min_ms: int = 600
     election_timeout_max_ms: int = 1_200
-    suspicion_timeout_max_ms: int = 40  # spread of candidates after the leader's link was closed
+    # The random spread of candidates after the leader's link was closed.
+    suspicion_timeout_max_ms: int = 40
     census_interval_ms: int = 100
     transfer_timeout_ms: int = 1_000
     preferred_leader_delay_ms: int = 3_000
-    first_leader_delay_ms: int = 0  # the same, while the group has decided nothing
+    first_leader_delay_ms: int = 0  # the same as above, while the group has decided nothing
 
     command_bytes_max: int = 1 << 20
     pending_commands_max: int = 50_000
-    append_bytes_max: int = 64 << 10  # of one message; a single larger command travels alone
-    in_flight_bytes_max: int = 512 << 10  # to one follower: some 10 ms of work for either
+    append_bytes_max: int = 64 << 10  # for one message; a single larger command is sent alone
+    in_flight_bytes_max: int = 512 << 10  # to one follower, about 10 ms of work for both
     frame_bytes_max: int = 512 << 10
     apply_batch_max: int = 256  # commands applied before the event loop gets a turn
 
     segment_bytes: int = 8 << 20
-    segments_max: int = 6  # above this, a group that pins the oldest segment is snapshotted
+    # Above this number a group that pins the oldest segment writes a snapshot.
+    segments_max: int = 6
     snapshot_entries: int = 20_000
     snapshot_log_bytes: int = 16 << 20
-    retained_entries: int = 2_000  # kept behind a snapshot for followers that lag a little
+    retained_entries: int = 2_000  # kept before a snapshot for followers that are slightly behind
     snapshot_chunk_bytes: int = 256 << 10
     snapshot_bytes_max: int = 1 << 30
 
     def lead_delay_ms(self, has_decided: bool) -> int:
-        """Return how long a peer must have been up before it is given the lead of a group.
+        """Return how long a peer must be up before it gets the leadership of a group.
 
         Clients notice a new leader if the group has decided something for them: a coordinator
         closes connections that are older than its election (`transactions/connection_fence.py`).
@@ -57,7 +59,7 @@ class RaftSettings:
 
 
 def check_voters(node_id: int, voters: tuple[int, ...]) -> None:
-    """Raise ValueError, with a sentence for the operator, for a membership that cannot work."""
+    """Raise ValueError, with a sentence for the operator, for invalid voters."""
     if len(set(voters)) != len(voters) or node_id not in voters:
         raise ValueError(f"node {node_id} must be listed exactly once among the voters {voters}")
     if len(voters) == 2:

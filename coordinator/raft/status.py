@@ -8,7 +8,7 @@ from .progress import ProgressTracker
 
 
 class VoterStatus(NamedTuple):
-    """One voter as the leader sees it; -1 for unknown values (on a follower)."""
+    """The status of one voter on the leader; -1 stands for unknown values on a follower."""
 
     node_id: int
     log_end: int  # index after the last entry that the voter has acknowledged
@@ -17,7 +17,7 @@ class VoterStatus(NamedTuple):
 
 
 class RaftStatus(NamedTuple):
-    """A snapshot of a group for DescribeQuorum and for people."""
+    """A snapshot of a group's status, for DescribeQuorum and for operators."""
 
     leader_id: int | None
     term: int
@@ -25,7 +25,7 @@ class RaftStatus(NamedTuple):
     applied_index: int
     log_start: int
     log_end: int
-    is_voter: bool  # False: without a voter's memory, until the census is done
+    is_voter: bool  # False for a node without a voter's memory, until its census is complete
     voters: list[VoterStatus]
 
 

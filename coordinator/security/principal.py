@@ -1,4 +1,4 @@
-"""The principal that a connection acts for, as Kafka's KafkaPrincipal."""
+"""The principal of a connection, equal to Kafka's KafkaPrincipal."""
 
 from typing import NamedTuple
 
@@ -16,11 +16,11 @@ class Principal(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "Principal":
-        """Return the principal of a text such as `User:alice`; ValueError says what is wrong."""
+        """Parse a text such as `User:alice`; ValueError has the reason."""
         kind, colon, name = text.partition(":")
         if not colon or not kind:
             raise ValueError(f"a principal looks like User:name, not {text}")
         return cls(kind, name)
 
 
-ANONYMOUS = Principal(USER, "ANONYMOUS")  # of a connection without TLS certificate and login
+ANONYMOUS = Principal(USER, "ANONYMOUS")  # for a connection without TLS certificate and login

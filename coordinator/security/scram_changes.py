@@ -1,4 +1,4 @@
-"""The credentials of users as the metadata keeps them (KIP-554)."""
+"""The SCRAM credentials of users in the metadata (KIP-554)."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ MECHANISM_IDS = {name: number for number, name in MECHANISM_NAMES.items()}
 
 @dataclass(frozen=True, slots=True)
 class ScramChange:
-    """A new credential of a user for one mechanism; without iterations it is removed."""
+    """A new credential of a user for one mechanism; 0 iterations remove the credential."""
 
     name: str
     mechanism: int
@@ -21,7 +21,7 @@ class ScramChange:
 
     @property
     def credential(self) -> ScramCredential | None:
-        """Return the stored credential; None if the change removes it."""
+        """Return the credential to store, or None if the change removes it."""
         if not self.iterations:
             return None
         return ScramCredential(self.salt, self.stored_key, self.server_key, self.iterations)

@@ -1,1 +1,1 @@
-"""The transaction coordinator: replicated shards, one Raft group each (KIP-98, 360, 447, 890)."""
+"""The transaction coordinator, as replicated shards, each a Raft group (KIP-98, 360, 447, 890)."""

@@ -1,9 +1,9 @@
 """Partitions that several requests add to one transaction, as one change of its record.
 
-With transaction.version 2 every leader of a partition adds its own (KIP-890), and their requests
-come at the same moment. They are judged one after the other, each by the record that the one before
-it leaves: each gets the answer, and all together give the record, that they would have alone. Only
-the last of these records is written.
+With transaction.version 2 every leader of a partition adds its own partition (KIP-890), so the
+requests arrive at the same time. They are decided one after the other, each on the record that the
+previous one leaves. So each gets the answer that it would get alone, and only the last record is
+written.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -22,7 +22,7 @@ from .decisions import (
 )
 from .record import TransactionRecord
 
-# The limit that a change would exceed, given the record before and after it; NONE if none.
+# Returns the error of the limit that a change exceeds, from the old and new record, or NONE.
 Limit = Callable[[TransactionRecord | None, TransactionRecord], ErrorCode]
 
 
@@ -43,7 +43,7 @@ class Addition:
     def decide(
         self, record: TransactionRecord | None, context: DecisionContext
     ) -> Refused | Granted | Change:
-        """Decide about this request alone."""
+        """Decide this request alone."""
         return add_partitions(
             record,
             self.identity,
@@ -54,10 +54,10 @@ class Addition:
 
 
 class JointAddition(NamedTuple):
-    """The outcome of several additions.
+    """The result of several additions.
 
-    record: to be written, None if nothing changes. answers: one for each addition; None if its
-    answer is the outcome of the write.
+    record: the record to write, or None if nothing changes. answers: one for each addition, None if
+    its answer is the outcome of the write.
     """
 
     record: TransactionRecord | None
@@ -70,7 +70,7 @@ def add_jointly(
     context: DecisionContext,
     limit: Limit,
 ) -> JointAddition:
-    """Decide about all additions, in their order. A refused one changes nothing."""
+    """Decide all additions in their order; a refused one changes nothing."""
     answers: list[ErrorCode | None] = []
     reached = record
     for addition in additions:
@@ -81,7 +81,7 @@ def add_jointly(
             case Granted() if reached is record:
                 answer = ErrorCode.NONE
             case Granted():
-                pass  # its partitions are in the same write already
+                pass  # its partitions are already part of the same write
             case Change(new):
                 error = limit(reached, new)
                 if error:

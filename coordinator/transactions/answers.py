@@ -9,10 +9,10 @@ NO_IDENTITY: Identity = (-1, -1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerIdentityAnswer:
-    """The answer to InitProducerId and EndTxn: an error code and the producer's next identity.
+    """The answer to InitProducerId and EndTxn, with an error or the next producer id and epoch.
 
-    The identity counts only without an error. ongoing: the prepared transaction that was kept
-    (KIP-939).
+    The producer id and epoch are valid only without an error. ongoing: the prepared transaction
+    that was kept (KIP-939).
     """
 
     error: int = 0
@@ -25,8 +25,8 @@ class ProducerIdentityAnswer:
 class TransactionDescription:
     """One transactional id for DescribeTransactions and ListTransactions.
 
-    state: Kafka's name of it. start_ms: wall clock, -1 without a transaction. partitions: while
-    markers are written, those still without one.
+    state: Kafka's name of the state. start_ms: wall-clock time, -1 without a transaction.
+    partitions: while markers are written, those still without a marker.
     """
 
     transactional_id: str

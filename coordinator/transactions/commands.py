@@ -1,13 +1,13 @@
 """The commands that a coordinator proposes to its shard's Raft group, as values and as bytes.
 
-A `Write` is a compare-and-set: the next record of an id, and the record that the decision was based
-on. Where the command is applied, on every node alike, it is checked that the record is unchanged
-and that the new one may follow it. Each write of a command succeeds or fails by itself, except for
-a CHAINED one: it follows another write of its id and succeeds only with that.
+A `Write` is a compare-and-set, with the next record of an id and the record that the decision was
+based on. Where the command is applied, every node checks that the record is unchanged and that the
+new record may follow it. Each write of a command succeeds or fails independently, except for a
+CHAINED write, which follows another write of its id and succeeds only with it.
 
-Bytes: msgpack [kind, term, writes]; a write is [key, value or nil, expected version, producer id,
-epoch and state that go with it]. Key and value are Kafka's, see wire.messages.transaction_log.
-Kinds and orders never change: they are stored in journals.
+Bytes: msgpack [type, term, writes]; a write is [key, value or nil, expected version, and the
+producer id, epoch and state of that version]. Key and value are Kafka's, see
+wire.messages.transaction_log. Types and orders never change, because they are stored in journals.
 """
 
 from dataclasses import dataclass, field
@@ -33,23 +33,23 @@ from .record import (
 
 CHAINED = -1
 NO_STATE = -1
-WRITES_MAX = 10_000  # of one command
+WRITES_MAX = 10_000  # the limit of one command
 
 
 class CommandKind(IntEnum):
-    """The kinds of commands. WRITE: records. SHARD_COUNT: the cluster's number of shards."""
+    """The types of commands: WRITE for records, SHARD_COUNT for the cluster's number of shards."""
 
     WRITE = 1
     SHARD_COUNT = 2
 
 
 class MalformedTransactionCommand(InvalidRequest):
-    """Bytes that are no command."""
+    """The error of bytes that are not a command."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
-    """The next record of an id, None to remove it; `expected_*` is the record it was based on.
+    """The next record of an id, or None to remove it; `expected_*` describe the current record.
 
     key, value: the bytes of id and record, in a decoded command.
     """
@@ -83,7 +83,7 @@ class Write:
     def chained(
         cls, transactional_id: str, old: TransactionRecord, new: TransactionRecord
     ) -> "Write":
-        """Return the write that replaces `old`, written earlier by the same command, by `new`."""
+        """Return the write that replaces `old`, itself written by the same command, by `new`."""
         return cls(
             transactional_id=transactional_id,
             record=new,
@@ -106,7 +106,10 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class WriteRecords:
-    """Records to write; term: the coordinator epoch under which the command was decided."""
+    """Records to write.
+
+    term: the coordinator epoch in which the command was decided.
+    """
 
     term: int
     writes: tuple[Write, ...]
@@ -114,7 +117,7 @@ class WriteRecords:
 
 @dataclass(frozen=True, slots=True)
 class SetShardCount:
-    """The number of shards, set once by the first leader of shard 0; it never changes."""
+    """The number of shards, which the first leader of shard 0 sets once; it never changes."""
 
     term: int
     count: int
@@ -133,7 +136,7 @@ def encode_transaction_command(command: Command) -> bytes:
 
 
 def decode_transaction_command(data: bytes, version: int = NEVER) -> Command:
-    """Decode a command; `version` is that of its records. Raises MalformedTransactionCommand."""
+    """Decode a command with records of this version; raise MalformedTransactionCommand."""
     try:
         values: object = msgpack.unpackb(data, max_array_len=WRITES_MAX, max_map_len=0)
     except (ValueError, TypeError, msgpack.UnpackException) as error:

@@ -1,33 +1,33 @@
 """The fence against late requests on older connections of V1 clients (KAFKA-17754).
 
-All transactions of a V1 producer share producer id and epoch, so an EndTxn that was delayed on
-connection A, and repeated on B, would end the next transaction. One TCP connection delivers in
-order, and a client that reconnects does not return to the old one. So, of requests with the same
-identity, one on an older connection than the newest is not executed: the connection is closed, and
-every client then sends the request again.
+All transactions of a V1 producer share producer id and epoch. An EndTxn that was delayed on
+connection A and repeated on connection B would therefore end the next transaction. A TCP connection
+delivers in order, and a client that reconnects never returns to the old connection. So a request is
+not executed if a newer connection has sent a request with the same producer id and epoch. Its
+connection is closed, and the client then sends the request again.
 
 A newly elected coordinator has seen no connections. It serves only connections accepted after its
-election, and those on which an id got its identity afterwards: requests sent before cannot carry
-it. (A request may also have waited in the kernel of a paused broker: it is judged by its age, see
-`TransactionCoordinators.end_transaction`.)
+election, and those on which an id later got its producer id and epoch, which earlier requests
+cannot have. (A request may also have waited in the kernel of a paused broker, and is then judged by
+its age, see `TransactionCoordinators.end_transaction`.)
 """
 
 from ...wire.identifiers import Identity
 
 
 class StaleConnection(Exception):
-    """The request must not be executed; its connection must be closed."""
+    """The request must not be executed, and its connection must be closed."""
 
 
 class ConnectionFence:
-    """The fence of one shard in one term; connections are numbered as they are accepted."""
+    """The fence of one shard in one term; connections are numbered in the order of acceptance."""
 
     def __init__(self, newest_at_election: int) -> None:
         self._newest_at_election = newest_at_election
         self._newest: dict[str, tuple[Identity, int]] = {}
 
     def check(self, transactional_id: str, identity: Identity, connection_id: int) -> None:
-        """Admit a request of the id's current client, or raise StaleConnection."""
+        """Accept a request of the id's current client, or raise StaleConnection."""
         known_identity, newest = self._newest.get(transactional_id, (None, 0))
         if known_identity == identity:
             if connection_id < newest:

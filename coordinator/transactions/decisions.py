@@ -1,15 +1,15 @@
-"""The decisions about requests, given the record of their id: pure, nothing is written here.
+"""The decisions about requests from the record of their id, as pure functions.
 
-The order of the checks is Kafka's: producer id, epoch, then whether another write of the id is
-under way, then the state. So a zombie is fenced at once, and only the current producer waits. Where
-Kafka's own answers differ between the versions of a request, the version decides: an EndTxn with an
-epoch bump (v5, transaction.version 2) has another table than one without.
+The order of the checks is Kafka's: producer id, epoch, then whether another write of the id is in
+flight, then the state. So a zombie is fenced immediately, and only the current producer waits. If
+Kafka's answers differ between versions of a request, the version decides. For example, an EndTxn
+that raises the epoch (v5, transaction.version 2) has another table than older ones.
 
 Two deliberate differences from Kafka 4.4. During a pending write Kafka answers some requests of
-other producers with "retry"; here they get their fencing error at once. A retried EndTxn (v5) is
-recognised by the identity that sent it, not by an epoch one lower: where a V1 client has ended the
-transaction, or a new session has begun, a zombie of the epoch before is fenced instead of being
-told that it committed.
+other producers with a retriable error, while here they get their fencing error immediately. A
+retried EndTxn (v5) is recognised by the producer id and epoch that sent it, not by an epoch that is
+one lower. So if a V1 client has ended the transaction, or a new session has begun, a zombie with
+the previous epoch is fenced. It does not get an answer that it has committed.
 """
 
 from collections.abc import Collection
@@ -36,7 +36,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """Success without a write; `identity` is the client's from now on."""
+    """Success without a write; `identity` is the client's producer id and epoch from now on."""
 
     identity: Identity
 
@@ -51,23 +51,23 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class FenceProducer:
-    """The open transaction must first be aborted, with an epoch for no client; then ask again."""
+    """The open transaction must first be aborted, with an epoch that no client has; then retry."""
 
     record: TransactionRecord
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdNeeded:
-    """A new producer id is needed; then ask again."""
+    """A new producer id is needed; then decide again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionContext:
-    """The circumstances of a decision.
+    """The context of a decision.
 
-    is_pending: another write of the id is under way. now_ms: wall clock. fresh_producer_id: an
-    unused one, if one is at hand. serves_v2: the cluster's transaction.version is above 0; below,
-    Kafka cannot keep the version of a client that has its epoch raised.
+    is_pending: another write of the id is in flight. now_ms: wall-clock time. fresh_producer_id: an
+    unused producer id, if there is one. serves_v2: whether the cluster's transaction.version is
+    above 0. At version 0 Kafka cannot store the version of a client whose epoch is bumped.
     """
 
     is_pending: bool = False
@@ -78,7 +78,7 @@ class DecisionContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitProducerId:
-    """The request for a new session; expected: the producer's last known identity (KIP-360)."""
+    """The request for a new session; expected is the producer's last id and epoch (KIP-360)."""
 
     timeout_ms: int
     expected: Identity | None = None
@@ -87,13 +87,13 @@ class InitProducerId:
 
     @property
     def granted_timeout_ms(self) -> int:
-        """Return the timeout for the record."""
+        """Return the transaction timeout for the record."""
         return TWO_PHASE_TIMEOUT_MS if self.enables_two_phase_commit else self.timeout_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndTransaction:
-    """The request to end a transaction; bumps_epoch: with transaction.version 2 (EndTxn v5)."""
+    """The request to end a transaction; bumps_epoch for transaction.version 2 (EndTxn v5)."""
 
     identity: Identity
     is_commit: bool
@@ -115,7 +115,7 @@ def init_producer_id(
 ) -> Decision:
     """Begin a new session of the id (KIP-98, 360, 588, 939).
 
-    With a Change, the record's client is the producer's identity from now on.
+    With a Change, the producer id and epoch of the new client are in the record.
     """
     if context.is_pending:
         return _CONCURRENT
@@ -137,8 +137,8 @@ def init_producer_id(
     if record.state in PREPARED:
         return _CONCURRENT
     if record.state == TransactionState.ONGOING:
-        # Kafka aborts first and checks the epoch when the producer asks again, so a zombie ends the
-        # transaction of the session that has replaced it.
+        # Kafka aborts first and checks the epoch in the retry, so that a zombie ends the
+        # transaction of the session which has replaced it.
         if expected is not None and expected[1] not in (record.producer_epoch, record.client[1]):
             return _PRODUCER_FENCED
         if request.keeps_prepared:
@@ -150,7 +150,8 @@ def init_producer_id(
         identity = _bump_producer_epoch(identity, context)
         if isinstance(identity, ProducerIdNeeded):
             return identity
-    elif expected is None or expected[1] != record.last_producer_epoch:  # else the answer got lost
+    elif expected is None or expected[1] != record.last_producer_epoch:
+        # Otherwise the answer was lost.
         return _PRODUCER_FENCED
     last_epoch = NO_EPOCH
     if expected is not None:
@@ -180,7 +181,7 @@ def judge_addition(
 ) -> Refused | Granted | None:
     """Return the answer if the record need not change, else None.
 
-    It is cheap: partitions are put together later, which costs by their number.
+    This is fast, because partitions are merged later, which takes time by their number.
     """
     if record is None:
         return _UNKNOWN
@@ -204,9 +205,9 @@ def add_partitions(
     *,
     transaction_version: int = 0,
 ) -> Refused | Granted | Change:
-    """Decide AddPartitionsToTxn, AddOffsetsToTxn, and the implicit adding of V2 (KIP-890).
+    """Decide AddPartitionsToTxn, AddOffsetsToTxn, and the implicit addition of V2 (KIP-890).
 
-    The timeout counts from the first partition of the transaction.
+    The timeout starts with the first partition of the transaction.
     """
     if (answer := judge_addition(record, identity, partitions, context)) is not None:
         return answer
@@ -229,7 +230,7 @@ def add_partitions(
 def verify_partitions(
     record: TransactionRecord | None, identity: Identity, partitions: Collection[TopicPartition]
 ) -> Refused | list[ErrorCode]:
-    """Check each partition's membership in the durable transaction (KIP-890)."""
+    """Check whether each partition is in the durable transaction (KIP-890)."""
     if record is None:
         return _UNKNOWN
     if (refusal := _check_identity(record, identity)) is not None:
@@ -246,14 +247,14 @@ def verify_partitions(
 def end_transaction(
     record: TransactionRecord | None, request: EndTransaction, context: DecisionContext
 ) -> Decision:
-    """Decide EndTxn; with a Change, the record's client is the producer's next identity."""
+    """Decide EndTxn; with a Change, the next producer id and epoch are in the record."""
     if record is None:
         return _UNKNOWN
     is_retry = request.bumps_epoch and record.is_ended_by(request.identity)
     if not is_retry and (refusal := _check_identity(record, request.identity)) is not None:
         return refusal
     state = record.state
-    # As in Kafka, a prepared transaction is about to complete.
+    # As in Kafka, because a prepared transaction is about to complete.
     if context.is_pending or state in PREPARED:
         return _CONCURRENT
     if state == TransactionState.ONGOING:
@@ -271,10 +272,10 @@ def end_transaction(
 def abort_transaction(
     record: TransactionRecord | None, context: DecisionContext
 ) -> Refused | FenceProducer | ProducerIdNeeded:
-    """Abort by the coordinator itself: on a timeout, or before a new session.
+    """Abort by the coordinator itself, after a timeout or before a new session.
 
-    The epoch is raised once, with the decision (KAFKA-9666, KAFKA-19367); where that exhausts it,
-    the same record holds the next producer id (KAFKA-20090).
+    The epoch is raised once, with the decision (KAFKA-9666, KAFKA-19367). If the epoch is
+    exhausted, the same record has the next producer id (KAFKA-20090).
     """
     if context.is_pending:
         return _CONCURRENT
@@ -288,7 +289,7 @@ def abort_transaction(
 
 
 def _check_identity(record: TransactionRecord, identity: Identity) -> Refused | None:
-    """Return the refusal of a request that is not from the current client of the id."""
+    """Return the error of a request that is not from the current client of the id, else None."""
     producer_id, producer_epoch = record.client
     if identity[0] != producer_id:
         return _UNKNOWN
@@ -296,7 +297,7 @@ def _check_identity(record: TransactionRecord, identity: Identity) -> Refused | 
 
 
 def _may_go_on(record: TransactionRecord, expected: Identity) -> bool:
-    """Return whether the producer id is the current one, or the exhausted one before it."""
+    """Return whether the producer id is the current one, or its exhausted predecessor."""
     producer_id, producer_epoch = expected
     return producer_id in (record.producer_id, record.client[0]) or (
         producer_id == record.previous_producer_id and producer_epoch >= EPOCH_LAST
@@ -304,7 +305,10 @@ def _may_go_on(record: TransactionRecord, expected: Identity) -> bool:
 
 
 def _bump_producer_epoch(client: Identity, context: DecisionContext) -> Identity | ProducerIdNeeded:
-    """Return the client's next identity: epoch 0 of a new producer id after the last epoch."""
+    """Return the identity after an epoch bump.
+
+    After the last epoch, this is epoch 0 of a new producer id.
+    """
     producer_id, producer_epoch = client
     if producer_epoch < EPOCH_LAST:
         return producer_id, producer_epoch + 1
@@ -316,7 +320,7 @@ def _bump_producer_epoch(client: Identity, context: DecisionContext) -> Identity
 def _prepare(
     record: TransactionRecord, is_commit: bool, bumps_epoch: bool, context: DecisionContext
 ) -> Change | ProducerIdNeeded:
-    """Decide the end; with V2 its epoch is one higher, in the markers too (KIP-890)."""
+    """Decide the end; with V2 the epoch is raised by one, in the markers too (KIP-890)."""
     is_open = record.state == TransactionState.ONGOING
     prepared = record._replace(
         state=TransactionState.PREPARE_COMMIT if is_commit else TransactionState.PREPARE_ABORT,
@@ -332,7 +336,7 @@ def _prepare(
         return bumped
     next_identity = NO_PRODUCER_ID, NO_EPOCH
     if producer_epoch >= EPOCH_LAST:
-        next_identity = bumped[0], NO_EPOCH  # its epoch is 0, as Kafka reads it
+        next_identity = bumped[0], NO_EPOCH  # its epoch is 0, as in Kafka
     elif record.has_next_identity:
         next_identity = bumped
     return Change(
@@ -349,7 +353,7 @@ def _prepare(
 def _keep_prepared(
     record: TransactionRecord, request: InitProducerId, context: DecisionContext
 ) -> Change | ProducerIdNeeded:
-    """Keep the prepared transaction for a new session, under an epoch of its own (KIP-939)."""
+    """Keep the prepared transaction for a new session, which gets its own epoch (KIP-939)."""
     next_identity = _bump_producer_epoch(record.client, context)
     if isinstance(next_identity, ProducerIdNeeded):
         return next_identity

@@ -1,23 +1,27 @@
 """The messages between brokers about transactions, over the control link.
 
 VERIFY_TRANSACTION          a partition leader asks the coordinator whether a partition belongs to
-                            an ongoing transaction, or (V2) has it added (KIP-890)
-WRITE_TRANSACTION_MARKERS   the coordinator has leaders end transactions in partitions
-DESCRIBE_TRANSACTION        a partition leader asks about a transaction that has been open for
-                            long; the answer is the coordinator's TransactionDescription
+                            an ongoing transaction, or (V2) adds it (KIP-890)
+WRITE_TRANSACTION_MARKERS   the coordinator makes leaders end transactions in partitions
+DESCRIBE_TRANSACTION        a partition leader asks about a transaction that has been open for a
+                            long time; the answer is the coordinator's TransactionDescription
 
 All are repeated until they are answered. Repeated and late requests do no harm. A producer without
-KIP-890 keeps its epoch from transaction to transaction, so epochs do not tell its markers apart.
-The Raft log of its shard does: a marker bears the index at which the end was decided
-(`prepare_index`), the answer to a verification the index at which the transaction was ongoing
-(`ongoing_index`), and a partition refuses a marker that was decided before its open transaction.
+KIP-890 keeps its epoch in all its transactions, so its markers do not differ by epoch. They differ
+by the Raft log of their shard: a marker has the index at which the end was decided
+(`prepare_index`),
+the answer to a verification has an index at which the transaction was ongoing (`ongoing_index`),
+and
+a partition refuses a marker that was decided before its open transaction.
 
-The partition's leader keeps that in memory only, since a marker also bears the leader epoch for
-which it is valid, and any other leadership refuses it. A late marker of transaction 1 was sent
-before transaction 2 began, so for a leadership not newer than the one in which 2 opened here.
-Either that is the present one, which knows the index at which 2 was ongoing; or it is over, and so
-are all requests for it. (If the coordinator has changed in between, its epoch in the partition's
-log refuses the marker.)
+The partition's leader keeps that index in memory only. A marker also has the leader epoch for which
+it is valid, and any other leadership refuses it. A late marker of transaction 1 was sent before
+transaction 2 began, so its leader epoch is not newer than the one in which 2 was opened here.
+Either
+this leadership is the current one, which knows the index at which 2 was ongoing, or it has ended,
+and
+so have all its requests. (If the coordinator has changed in between, the coordinator epoch in the
+partition's log fences the marker.)
 """
 
 from dataclasses import dataclass
@@ -29,7 +33,7 @@ from ...wire.identifiers import TopicPartition
 class VerifyTransaction:
     """A partition leader's question about a transaction's partitions.
 
-    `adds`: missing partitions are added (Produce v12, TxnOffsetCommit v5).
+    adds: missing partitions are added (Produce v12, TxnOffsetCommit v5).
     """
 
     transactional_id: str
@@ -41,10 +45,10 @@ class VerifyTransaction:
 
 @dataclass(frozen=True, slots=True)
 class VerifyTransactionReply:
-    """The coordinator's answer; `error` is for all partitions, else `errors` has one for each.
+    """The coordinator's answer; `error` is for all partitions, otherwise `errors` has one for each.
 
-    `ongoing_index`: an index of the shard's Raft log at which the transaction was ongoing; 0 if
-    partitions were added, since then epochs tell transactions apart.
+    `ongoing_index`: an index of the shard's Raft log at which the transaction was ongoing. It is 0
+    if partitions were added, because then the epochs of transactions differ.
     """
 
     error: int = 0
@@ -64,9 +68,9 @@ class TransactionMarker:
     """The end of one producer's transaction in some partitions that one broker leads.
 
     `transaction_version` 2: the epoch was raised with the end (KIP-890, KIP-1228). `prepare_index`:
-    the decision's index in the Raft log of the coordinator's shard; 0: it does not come from there.
-    `leader_epochs`: the epochs of the partitions, in their order, for which it is valid; empty: for
-    any.
+    the decision's index in the Raft log of the coordinator's shard, or 0 for a marker of an admin
+    client. `leader_epochs`: the leader epochs for which the marker is valid, in the order of the
+    partitions; if empty, any.
     """
 
     producer_id: int
@@ -88,6 +92,6 @@ class WriteMarkers:
 
 @dataclass(frozen=True, slots=True)
 class WriteMarkersReply:
-    """The answer: for each marker, in order, an ErrorCode number for each of its partitions."""
+    """The answer, with an ErrorCode number for each partition of each marker, in order."""
 
     errors: tuple[tuple[int, ...], ...]

@@ -1,12 +1,12 @@
 """The coordinator's record of one transactional id, and the transitions between records.
 
-A record has two identities. The transaction's (`producer_id`, `producer_epoch`) is in its batches
-and markers. The client's is the same except in two cases, where the next one is kept beside it
-until the transaction is complete: an end that exhausts the epochs gives the client a new producer
-id, and a prepared transaction that another session has taken over keeps the epoch of its batches
-(KIP-939).
+A record has two pairs of producer id and epoch. The transaction's pair (`producer_id`,
+`producer_epoch`) is in its batches and markers. The client's pair is the same except in two cases,
+in which it is stored separately until the transaction is complete. An end that exhausts the epochs
+gives the client a new producer id. A prepared transaction that another session has taken over keeps
+the epoch of its batches (KIP-939).
 
-`check_transition` is called where a record is applied; a decision that it refuses is a defect.
+`check_transition` is called where a record is applied; a decision that it refuses is a bug.
 """
 
 from typing import NamedTuple
@@ -24,17 +24,17 @@ from .states import ALLOWED_PREVIOUS, COMPLETED, NEVER_WRITTEN, PREPARED, Transa
 NO_PRODUCER_ID = -1
 NO_EPOCH = -1
 NO_TIME_MS = -1
-EPOCH_FIRST = 0  # of a new id
-EPOCH_MAX = 32_767  # of fences only; a client never gets it
-EPOCH_LAST = EPOCH_MAX - 1  # the last that a client can have
-TWO_PHASE_TIMEOUT_MS = 2**31 - 1  # as in Kafka: no timeout ends the transaction (KIP-939)
-NEVER = 0  # the version of a record that does not exist
+EPOCH_FIRST = 0  # the epoch of a new id
+EPOCH_MAX = 32_767  # used only to fence; no client gets this epoch
+EPOCH_LAST = EPOCH_MAX - 1  # the last epoch that a client can have
+TWO_PHASE_TIMEOUT_MS = 2**31 - 1  # as in Kafka; such a transaction has no timeout (KIP-939)
+NEVER = 0  # the version of a missing record
 
 
 class TransactionRecord(NamedTuple):
-    """A record; times are wall-clock ms, version is the Raft index at which it was written.
+    """A record, with wall-clock times in ms; version is the Raft index at which it was written.
 
-    client_transaction_version: 2 when the client has its epoch raised with each end (KIP-890).
+    client_transaction_version: 2 if the client's epoch is raised with each end (KIP-890).
     """
 
     producer_id: int
@@ -53,19 +53,19 @@ class TransactionRecord(NamedTuple):
 
     @property
     def has_next_identity(self) -> bool:
-        """Return whether the client has or will have another identity than its transaction."""
+        """Return whether the client has or will have another id or epoch than its transaction."""
         return self.next_producer_id != NO_PRODUCER_ID
 
     @property
     def client(self) -> Identity:
-        """Return the client's identity, or its next one once a prepared end is complete."""
+        """Return the client's producer id and epoch, or the next ones after a prepared end."""
         if self.has_next_identity:
             return self.next_producer_id, max(self.next_producer_epoch, 0)
         return self.producer_id, self.producer_epoch
 
     @property
     def is_two_phase(self) -> bool:
-        """Return whether neither a timeout nor an expiry may end its transaction (KIP-939)."""
+        """Return whether the transaction has no timeout and the id no expiry (KIP-939)."""
         return self.timeout_ms == TWO_PHASE_TIMEOUT_MS
 
     @property
@@ -74,7 +74,7 @@ class TransactionRecord(NamedTuple):
         return self.state in (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
 
     def is_ended_by(self, identity: Identity) -> bool:
-        """Return whether this identity sent the EndTxn that raised the epoch: a retry."""
+        """Return whether this producer id and epoch sent the EndTxn (then it is a retry)."""
         return (
             self.client_transaction_version >= 2
             and self.state in PREPARED | COMPLETED
@@ -84,8 +84,8 @@ class TransactionRecord(NamedTuple):
     def is_timed_out(self, now_ms: int, watched_ms: float = 0) -> bool:
         """Return whether the transaction is ongoing for longer than its timeout.
 
-        It counts from the start of the transaction. watched_ms: how long it has been seen ongoing,
-        whatever the wall clock says.
+        The timeout starts with the transaction. watched_ms: the time for which it was seen ongoing,
+        in case the wall clock was set back.
         """
         return (
             self.state == TransactionState.ONGOING
@@ -112,7 +112,7 @@ class TransactionRecord(NamedTuple):
 
 
 def check_transition(old: TransactionRecord | None, new: TransactionRecord) -> str | None:
-    """Return why `new` may not follow `old`; None when it may."""
+    """Return the reason why `new` may not follow `old`, or None if it may."""
     if new.state in NEVER_WRITTEN:
         return f"{new.state.kafka_name} is never written"
     if not (0 <= new.producer_epoch <= EPOCH_MAX and new.producer_id >= 0 and new.timeout_ms > 0):
@@ -178,7 +178,7 @@ def _is_decision(old: TransactionRecord, new: TransactionRecord) -> bool:
 
 
 def encode_record(record: TransactionRecord) -> bytes:
-    """Encode Kafka's TransactionLogValue, partitions in order; the version is not part of it."""
+    """Encode Kafka's TransactionLogValue with sorted partitions; the version is not included."""
     topics: dict[str, list[int]] = {}
     for topic, index in sorted(record.partitions):
         topics.setdefault(topic, []).append(index)
@@ -202,7 +202,7 @@ def encode_record(record: TransactionRecord) -> bytes:
 
 
 def decode_record(data: bytes, version: int = NEVER) -> TransactionRecord:
-    """Decode Kafka's TransactionLogValue; raises MalformedFrame."""
+    """Decode Kafka's TransactionLogValue; raise MalformedFrame."""
     value = decode_transaction_log_value(data)
     state = _STATES.get(value.state)
     if state is None:

@@ -1,10 +1,10 @@
 """One shard of the transaction state log, as a replicated state machine.
 
-`apply` is total and deterministic: any command, at any state, gives the same result on every node
-and raises nothing. Bytes that this release cannot read raise MalformedTransactionCommand: the node
-must end, or it would differ from nodes that can read them. A write counts only if the record is
-still the one that it was based on and the new one may follow it; so the late command of a deposed
-leader changes nothing.
+`apply` is total and deterministic: any command, in any state, has the same result on every node and
+raises no exception. Bytes that this release cannot decode raise MalformedTransactionCommand. The
+node must then end, or it would differ from nodes that can decode them. A write has an effect only
+if the record is still the one that the write was based on, and the new record may follow it. So the
+late command of a deposed leader changes nothing.
 """
 
 from collections.abc import Collection, Mapping
@@ -28,17 +28,17 @@ from .record import TransactionRecord, check_transition, decode_record
 from .states import MAY_EXPIRE, PREPARED, TransactionState
 
 SNAPSHOT_FORMAT = 1
-SLICE_RECORDS = 32  # of one step: less than half a millisecond
+SLICE_RECORDS = 32  # in one step, which takes less than half a millisecond
 _pack = msgpack.Packer().pack
 
 
 class UnreadableShard(Exception):
-    """A snapshot that this version cannot read."""
+    """The error of a snapshot that this version cannot decode."""
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """The outcome of a command: for each write the refusal, None if it was done.
+    """The result of a command, with the refusal of each write, or None if it was done.
 
     reason: the refusal of the whole command.
     """
@@ -52,13 +52,14 @@ class Applied:
 
 
 class TransactionShard:
-    """The transactional ids of one shard. Readers must not change what they get."""
+    """The transactional ids of one shard; readers must not change the records."""
 
     def __init__(self) -> None:
-        self.shard_count = 0  # of the cluster; 0 while it is not set, and in all shards but shard 0
+        # The cluster's number of shards; 0 until it is set, and always in shards other than 0.
+        self.shard_count = 0
         self._records: dict[str, TransactionRecord] = {}
-        self._packed: dict[str, bytes] = {}  # each record as it is in a snapshot
-        # Ids that need watching, as ordered sets, so that no scan reads all records.
+        self._packed: dict[str, bytes] = {}  # the bytes of each record in a snapshot
+        # Ids that are checked regularly, as ordered sets, so that no scan reads all records.
         self._open: dict[str, None] = {}
         self._prepared: dict[str, None] = {}
 
@@ -76,17 +77,17 @@ class TransactionShard:
 
     @property
     def prepared_ids(self) -> Collection[str]:
-        """Return the ids of decided ends with markers still to be written."""
+        """Return the ids of prepared transactions, which have markers still to be written."""
         return self._prepared.keys()
 
     def get(self, transactional_id: str) -> TransactionRecord | None:
-        """Return the record of an id; None when it is not known."""
+        """Return the record of an id, or None if it is unknown."""
         return self._records.get(transactional_id)
 
     # -- the state machine
 
     def apply(self, command: bytes, index: int, term: int) -> Applied:
-        """Apply the command at `index`; raises MalformedTransactionCommand, changing nothing."""
+        """Apply the command at `index`; raise MalformedTransactionCommand without any change."""
         wanted = decode_transaction_command(command, index)
         if wanted.term != term:
             return Applied(reason=f"it was decided in term {wanted.term}, and this is {term}")
@@ -105,7 +106,7 @@ class TransactionShard:
         return Applied(tuple(refusals))
 
     def snapshot_steps(self) -> Steps[list[bytes]]:
-        """Return all of the state as it is at this call, in pieces; replicas give the same bytes.
+        """Return the state as it is at this call, in pieces; replicas return equal bytes.
 
         The bytes of each record are kept, so a snapshot is the copy of a list.
         """
@@ -118,7 +119,7 @@ class TransactionShard:
         return b"".join(run_to_end(self.snapshot_steps()))
 
     def restore(self, snapshot: bytes | memoryview) -> None:
-        """Run `restore_steps` to its end."""
+        """Run all steps of `restore_steps`."""
         run_to_end(self.restore_steps(snapshot))
 
     def restore_steps(self, snapshot: bytes | memoryview) -> Steps[None]:
@@ -151,7 +152,7 @@ class TransactionShard:
     def _set(
         self, transactional_id: str, record: TransactionRecord, key: bytes, value: bytes
     ) -> None:
-        """Keep a record, and its bytes for a snapshot."""
+        """Store a record, and its bytes for a snapshot."""
         self._records[transactional_id] = record
         self._packed[transactional_id] = _pack([key, value, record.version])
         if record.state == TransactionState.ONGOING:

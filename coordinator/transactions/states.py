@@ -1,8 +1,8 @@
 """The states of a transaction and their order (KIP-98, KIP-360, KIP-890).
 
-The decision is durable with PrepareCommit or PrepareAbort; Complete* means that every partition has
-its marker. PrepareEpochFence is the state of a coordinator between its choice to fence a producer
-and the PrepareAbort that carries it out: it is never written.
+The decision is durable in PrepareCommit or PrepareAbort. Complete* means that every partition has
+its marker. PrepareEpochFence is the state between the coordinator's decision to fence a producer
+and the PrepareAbort that executes it. PrepareEpochFence is never written.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from enum import IntEnum
 
 
 class TransactionState(IntEnum):
-    """The numbers of Kafka's transaction log."""
+    """The states, with the numbers of Kafka's transaction log."""
 
     EMPTY = 0
     ONGOING = 1
@@ -32,8 +32,8 @@ COMPLETED = frozenset({_S.COMPLETE_COMMIT, _S.COMPLETE_ABORT})
 PREPARED = frozenset({_S.PREPARE_COMMIT, _S.PREPARE_ABORT})
 IDLE = frozenset({_S.EMPTY}) | COMPLETED
 
-# The states that may come before a state. With transaction.version 2 an abort of nothing is a
-# decision too (KIP-890): PrepareAbort also follows Empty and Complete*.
+# The states that may precede a state. With transaction.version 2 an abort without partitions is a
+# decision, too (KIP-890), so PrepareAbort also follows Empty and Complete*.
 ALLOWED_PREVIOUS: Mapping[TransactionState, frozenset[TransactionState]] = {
     _S.EMPTY: IDLE,
     _S.ONGOING: IDLE | {_S.ONGOING},
@@ -45,16 +45,17 @@ ALLOWED_PREVIOUS: Mapping[TransactionState, frozenset[TransactionState]] = {
     _S.PREPARE_EPOCH_FENCE: frozenset({_S.ONGOING}),
 }
 MAY_EXPIRE = IDLE
-NEVER_WRITTEN = frozenset({_S.PREPARE_EPOCH_FENCE, _S.DEAD})  # Dead is a tombstone
+NEVER_WRITTEN = frozenset({_S.PREPARE_EPOCH_FENCE, _S.DEAD})  # Dead is written as a tombstone
 BY_NAME: Mapping[str, TransactionState] = {state.kafka_name: state for state in _S}
 
 
 BEFORE_ONGOING = "transactions.before-ongoing"
 AFTER_ONGOING = "transactions.after-ongoing"
 BEFORE_PREPARE = "transactions.before-prepare"
-AFTER_PREPARE = "transactions.after-prepare"  # durable; no marker is sent yet
+AFTER_PREPARE = "transactions.after-prepare"  # durable, before any marker is sent
 AFTER_SOME_MARKERS = "transactions.after-some-markers"
-AFTER_ALL_MARKERS = "transactions.after-all-markers"  # written; that is not durable yet
+# All markers are written, but the completion is not durable yet.
+AFTER_ALL_MARKERS = "transactions.after-all-markers"
 AFTER_COMPLETE = "transactions.after-complete"
 BEFORE = {TransactionState.ONGOING: BEFORE_ONGOING} | dict.fromkeys(PREPARED, BEFORE_PREPARE)
 AFTER = {TransactionState.ONGOING: AFTER_ONGOING} | dict.fromkeys(PREPARED, AFTER_PREPARE)

@@ -1,8 +1,8 @@
-"""The range assignor: a member gets neighbouring partitions of each topic.
+"""The range assignor, which gives a member consecutive partitions of each topic.
 
 Members with equal subscriptions to topics of equal size get the same partition numbers of every
-topic, so that they can join them. Static members come first, by their instance ids: after a restart
-they get the same partitions again.
+topic, so that they can join the topics. Static members come first, sorted by instance id, so that
+they get the same partitions after a restart.
 """
 
 from ....runtime.steps import StepCounter, Steps
@@ -10,7 +10,7 @@ from .spec import ITEMS_A_STEP, Assignment, AssignmentSpec
 
 
 def assign_range(spec: AssignmentSpec) -> Steps[Assignment]:
-    """Return ranges of each topic, the larger ones to the first members."""
+    """Return ranges of each topic; the first members get the larger ranges."""
     counter = StepCounter(ITEMS_A_STEP)
     subscribers: dict[bytes, int] = {}
     for member in spec.members.values():
@@ -22,7 +22,8 @@ def assign_range(spec: AssignmentSpec) -> Steps[Assignment]:
         topic_id: divmod(spec.partition_counts.get(topic_id, 0), count)
         for topic_id, count in subscribers.items()
     }
-    given = dict.fromkeys(subscribers, 0)  # members that have got their range of a topic
+    # The number of members that have got their range of a topic.
+    given = dict.fromkeys(subscribers, 0)
     assignment: Assignment = {}
     for member_id in sorted(spec.members, key=lambda id: _order(spec, id)):
         member = spec.members[member_id]

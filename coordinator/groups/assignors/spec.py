@@ -1,17 +1,17 @@
-"""The input of an assignor and its result; both are immutable."""
+"""The immutable input and result of an assignor."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from ....runtime.steps import StepCounter, Steps
 
-PartitionsByTopic = Mapping[bytes, frozenset[int]]  # by topic id, which has 16 bytes
-Assignment = dict[str, PartitionsByTopic]  # by member id; each member of the spec is in it
+PartitionsByTopic = Mapping[bytes, frozenset[int]]  # by topic id of 16 bytes
+Assignment = dict[str, PartitionsByTopic]  # by member id, with an entry for each member of the spec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignableMember:
-    """A member as assignors see it; `target` is its part of the previous assignment."""
+    """A member as assignors see it; `target` is its part of the previous target assignment."""
 
     topic_ids: frozenset[bytes]
     instance_id: str | None = None
@@ -22,8 +22,8 @@ class AssignableMember:
 class AssignmentSpec:
     """The members of a group by their ids, and the number of partitions of each topic.
 
-    A subscribed topic without a count does not exist and is not assigned. Members with equal
-    subscriptions best share one frozenset: it is compared at once.
+    A subscribed topic without a partition count does not exist and is not assigned. Members with
+    equal subscriptions should share one frozenset, which is faster to compare.
     """
 
     members: Mapping[str, AssignableMember]

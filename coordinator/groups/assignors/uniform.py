@@ -1,10 +1,10 @@
-"""The uniform assignor: as even as subscriptions allow, and as few partitions moved as possible.
+"""The uniform assignor, which is as even as the subscriptions allow and moves few partitions.
 
-With equal subscriptions a member's share is known beforehand: one pass keeps the partitions that
-fit into it, and one distributes the rest. With different subscriptions, partitions without an owner
-go to the subscriber with the fewest, and then each topic is evened out, round after round, until no
-partition moves. Members and topics are visited in the order of their ids, so equal specs give equal
-results.
+With equal subscriptions a member's share is known in advance: one pass keeps the partitions that
+fit into the share, and another distributes the rest. With different subscriptions, each partition
+without an owner goes to the subscriber with the fewest partitions. Then each topic is balanced in
+rounds until no partition moves. Members and topics are visited in the order of their ids, so equal
+specs give equal results.
 """
 
 from heapq import heapify, heappop, heappush, heapreplace
@@ -19,12 +19,12 @@ from .spec import (
     is_homogeneous,
 )
 
-ROUNDS_MAX = 16  # of evening out; overlapping subscriptions may need many, and each halves the gap
+ROUNDS_MAX = 16  # the limit of balancing rounds, each of which halves the imbalance
 _NO_OWNER = -1
 
 
 def assign_uniform(spec: AssignmentSpec) -> Steps[Assignment]:
-    """Return an even assignment that keeps what the members' targets have."""
+    """Return an even assignment that keeps partitions of the members' targets."""
     counter = StepCounter(ITEMS_A_STEP)
     if not spec.members:
         return {}
@@ -55,7 +55,8 @@ def _assign_equal(spec: AssignmentSpec, counter: StepCounter) -> Steps[Assignmen
                     marks[partition] = 1
                     own.append((topic_id, partition))
     has_extra: set[str] = set()
-    for member_id in member_ids:  # first come those that have one more than their share already
+    # Members that already have one partition more than their share come first.
+    for member_id in member_ids:
         own = kept[member_id]
         if len(own) > share and len(has_extra) < extra:
             has_extra.add(member_id)
@@ -64,7 +65,8 @@ def _assign_equal(spec: AssignmentSpec, counter: StepCounter) -> Steps[Assignmen
             taken[topic_id][partition] = 0
         if counter.ends_step():
             yield
-    unfilled: list[tuple[list[tuple[bytes, int]], int]] = []  # owned, missing
+    # Owned partitions, and the number of missing ones.
+    unfilled: list[tuple[list[tuple[bytes, int]], int]] = []
     for member_id in member_ids:
         if len(has_extra) < extra:
             has_extra.add(member_id)
@@ -95,7 +97,7 @@ def _assign_equal(spec: AssignmentSpec, counter: StepCounter) -> Steps[Assignmen
 
 
 def _gathered(own: list[tuple[bytes, int]], member: AssignableMember) -> PartitionsByTopic:
-    """Return the partitions by topic; the member's target itself if unchanged."""
+    """Return the partitions by topic, as the same object as the member's target if unchanged."""
     sets: dict[bytes, set[int]] = {}
     for topic_id, partition in own:
         sets.setdefault(topic_id, set()).add(partition)
@@ -104,14 +106,15 @@ def _gathered(own: list[tuple[bytes, int]], member: AssignableMember) -> Partiti
 
 
 class _Uneven:
-    """An assignment under construction, to members with different subscriptions."""
+    """The assignment under construction for members with different subscriptions."""
 
     def __init__(self, spec: AssignmentSpec, counter: StepCounter) -> None:
         self._spec, self._counter = spec, counter
         self._member_ids = sorted(spec.members)
         self._load = [0] * len(self._member_ids)
-        self._subscribers: dict[bytes, list[int]] = {}  # members by their index, ascending
-        self._owners: dict[bytes, list[int]] = {}  # a member's index for each partition
+        # The indexes of subscribed members by topic, ascending.
+        self._subscribers: dict[bytes, list[int]] = {}
+        self._owners: dict[bytes, list[int]] = {}  # the owner's index for each partition of a topic
 
     def assign(self) -> Steps[Assignment]:
         yield from self._keep()
@@ -127,15 +130,15 @@ class _Uneven:
         return (yield from self._result())
 
     def _rank(self, topic_id: bytes) -> tuple[float, int, bytes]:
-        """Return a sort key: topics with the most partitions per subscriber first.
+        """Return a sort key that puts topics with the most partitions per subscriber first.
 
-        The later ones can compensate for them.
+        The later topics can then compensate for an imbalance.
         """
         subscribers = len(self._subscribers[topic_id])
         return -len(self._owners[topic_id]) / subscribers, subscribers, topic_id
 
     def _keep(self) -> Steps[None]:
-        """Let every member keep the partitions of its target in topics that it is subscribed to."""
+        """Let every member keep the partitions of its target, if it is still subscribed to them."""
         counts = self._spec.partition_counts
         for index, member_id in enumerate(self._member_ids):
             member = self._spec.members[member_id]
@@ -157,7 +160,7 @@ class _Uneven:
                         yield
 
     def _hand_out(self, topic_id: bytes) -> Steps[None]:
-        """Give each partition without an owner to the subscriber with the fewest."""
+        """Assign each partition without an owner to the subscriber with the fewest partitions."""
         owners = self._owners[topic_id]
         if self._counter.ends_steps(len(owners)):
             yield
@@ -177,10 +180,10 @@ class _Uneven:
                 yield
 
     def _even_out(self, topic_id: bytes) -> Steps[int]:
-        """Move partitions from the richest owner to the poorest subscriber; return how many.
+        """Move partitions from the fullest owner to the emptiest subscriber; return how many moved.
 
-        A receiver is never richer than the poorest by more than one, so it never gives; a giver is
-        never poorer than the poorest. So both heaps stay valid.
+        A receiver never has more than one partition more than the emptiest, so it never gives. A
+        giver never has fewer than the emptiest. So both heaps stay valid.
         """
         subscribers, load = self._subscribers[topic_id], self._load
         if self._counter.ends_steps(len(subscribers)):

@@ -1,8 +1,7 @@
-"""A consumer group (KIP-848): the state of its records, and no more.
+"""A consumer group (KIP-848), which is the state of its records in the log.
 
-Only `replay` changes a group: with each record that this coordinator appends, and with those that
-it loads. So a loaded group equals the group that was served. Changes are committed before members
-are told of them.
+A group is changed only by `replay`, with each record that this coordinator appends or loads. So a
+loaded group equals the group before. Members are informed of a change after its commit.
 
 group      Empty -> Assigning (epoch > target epoch) -> Reconciling -> Stable
 member     Stable, UnrevokedPartitions, UnreleasedPartitions: see `reconciliation`
@@ -45,9 +44,9 @@ from .records import (
 )
 
 EMPTY, ASSIGNING, RECONCILING, STABLE = "Empty", "Assigning", "Reconciling", "Stable"
-JOINS, LEAVES, LEAVES_FOR_NOW = 0, -1, -2  # member epochs of requests
-NAME_BYTES = 60  # Python's memory for a text, besides its characters
-MEMBER_EPOCHS_FROM = 9  # OffsetCommit
+JOINS, LEAVES, LEAVES_FOR_NOW = 0, -1, -2  # special member epochs in requests
+NAME_BYTES = 60  # Python's memory for a string, besides its characters
+MEMBER_EPOCHS_FROM = 9  # the version of OffsetCommit
 NO_TARGET = TargetEpoch(0)
 NOTHING_ASSIGNED = CurrentAssignment(0, -1, MemberState.STABLE, {}, {})
 ConsumerRecord = tuple[ConsumerKey, ConsumerValue | None]
@@ -57,15 +56,16 @@ ConsumerRecord = tuple[ConsumerKey, ConsumerValue | None]
 class ConsumerGroup:
     """One group of the newer protocol.
 
-    `appended_until` is the offset behind its last record; answers wait for its commit.
-    `checked_version` is the version of the topics that its hash was compared with,
-    `resolved_creations` that of the topics its patterns were resolved with (`KnownTopics`),
-    `long_work_after_ms` when long work may be tried again after its records could not be written.
+    `appended_until` is the offset after its last record; answers wait until it is committed.
+    `checked_version` is the version of the topics with which its hash was compared.
+    `resolved_creations` is the version of the topics with which its patterns were resolved
+    (`KnownTopics`). `long_work_after_ms` is the time of the next attempt after the records of a
+    long job could not be appended.
     """
 
     type: ClassVar[GroupType] = GroupType.CONSUMER
     group_id: str
-    held_metadata: HeldMetadata  # shared with other groups
+    held_metadata: HeldMetadata  # counted together with other groups
     epoch: int = 0
     metadata_hash: int = 0
     target: TargetEpoch = NO_TARGET
@@ -73,9 +73,10 @@ class ConsumerGroup:
     targets: dict[str, PartitionsByTopic] = field(default_factory=dict[str, PartitionsByTopic])
     assignments: dict[str, CurrentAssignment] = field(default_factory=dict[str, CurrentAssignment])
     patterns: dict[str, ResolvedPattern] = field(default_factory=dict[str, ResolvedPattern])
-    instances: dict[str, str] = field(default_factory=dict[str, str])  # instance -> member id
+    instances: dict[str, str] = field(default_factory=dict[str, str])  # instance id -> member id
     holders: dict[tuple[bytes, int], str] = field(default_factory=dict[tuple[bytes, int], str])
-    named: Counter[str] = field(default_factory=Counter[str])  # topic -> members
+    # Topic -> number of subscribed members.
+    named: Counter[str] = field(default_factory=Counter[str])
     subscribed_patterns: Counter[str] = field(default_factory=Counter[str])
     has_topics_record: bool = False
     appended_until: int = 0
@@ -87,7 +88,10 @@ class ConsumerGroup:
     # -- the log
 
     def replay(self, key: ConsumerKey, value: ConsumerValue | None) -> None:
-        """Apply one record; None is a tombstone. The table handles that of the group's epoch."""
+        """Apply one record; None is a tombstone.
+
+        The table itself handles the tombstone of a group's epoch.
+        """
         self._state = None
         match key:
             case GroupEpochKey():
@@ -153,7 +157,7 @@ class ConsumerGroup:
             self.holders.update(dict.fromkeys(held_partitions(assignment), member_id))
 
     def tombstones(self) -> list[ConsumerKey]:
-        """Return the keys of all its records, that of its epoch last."""
+        """Return the keys of the group's records, with the key of the group's epoch last."""
         group_id, keys = self.group_id, list[ConsumerKey]()
         keys += [CurrentAssignmentKey(group_id, each) for each in self.assignments]
         keys += [TargetAssignmentKey(group_id, each) for each in self.targets]
@@ -186,16 +190,16 @@ class ConsumerGroup:
         return RECONCILING
 
     def is_reconciled(self, member_id: str) -> bool:
-        """Return whether a member has its target's partitions, in the target's epoch."""
+        """Return whether a member has the partitions of its target, in the target's epoch."""
         now = self.assignments.get(member_id, NOTHING_ASSIGNED)
         return now.state == MemberState.STABLE and now.member_epoch == self.target.epoch
 
     def is_held(self, topic_id: bytes, partition: int) -> bool:
-        """Return whether a member has a partition, or has not revoked it yet."""
+        """Return whether a member owns a partition, or has not revoked it yet."""
         return (topic_id, partition) in self.holders
 
     def check_member(self, member_id: str) -> ConsumerMember:
-        """Return a member. Raises UnknownMemberId."""
+        """Return a member; raise UnknownMemberId."""
         member = self.members.get(member_id)
         if member is None:
             raise UnknownMemberId(f"Member {member_id} is not a member of group {self.group_id}.")
@@ -206,7 +210,7 @@ class ConsumerGroup:
         return not self.members
 
     def topics_of(self, member: ConsumerMember) -> Iterable[str]:
-        """Return the names of a member's topics; some may come twice."""
+        """Return the names of a member's topics, some possibly twice."""
         resolved = self.patterns.get(member.topic_pattern or "")
         return member.topic_names if resolved is None else (*member.topic_names, *resolved.topics)
 
@@ -236,15 +240,15 @@ class ConsumerGroup:
         api_version: int,
         partitions: Iterable[tuple[bytes, int]],
     ) -> None:
-        """Check the member that commits offsets, by its epoch and its partitions' (KIP-1251).
+        """Check the member that commits offsets, by the epochs of member and partitions (KIP-1251).
 
-        An older epoch of a member is valid for partitions that it has had since then. Raises
+        An older epoch of a member is valid for partitions that it has owned since then. Raises
         UnknownMemberId, StaleMemberEpoch (IllegalGeneration for a member of the classic protocol),
         UnsupportedVersion.
         """
         if generation < 0:
             if not self.members:
-                return  # an administrator, or a consumer that manages itself
+                return  # an administrator, or a consumer that assigns its partitions itself
             if is_transactional and not member_id and instance_id is None:
                 return
         is_classic = self.check_member(member_id).classic is not None
@@ -290,7 +294,7 @@ class ConsumerGroup:
             )
 
     def check_offset_delete(self) -> None:
-        """Accept every request: the caller keeps offsets of subscribed topics."""
+        """Accept every request, because the caller keeps offsets of subscribed topics."""
 
     def check_delete(self) -> None:
         """Raise NonEmptyGroup."""
@@ -305,7 +309,7 @@ class ConsumerGroup:
 
 
 def held_partitions(assignment: CurrentAssignment) -> Iterable[tuple[bytes, int]]:
-    """Return the partitions that no other member may have."""
+    """Return the partitions that must not be assigned to another member."""
     for epochs in (assignment.assigned, assignment.pending_revocation):
         for topic_id, partitions in epochs.items():
             for partition in partitions:
@@ -313,7 +317,7 @@ def held_partitions(assignment: CurrentAssignment) -> Iterable[tuple[bytes, int]
 
 
 def member_bytes(member_id: str, member: ConsumerMember) -> int:
-    """Return the memory of a member's description."""
+    """Return the memory that a member's description takes."""
     names = member.topic_names
     texts = member.instance_id, member.rack_id, member.client_id, member.topic_pattern
     brought = 0 if member.classic is None else metadata_bytes(member.classic.protocols)

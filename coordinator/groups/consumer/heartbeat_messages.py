@@ -1,4 +1,4 @@
-"""The messages of ConsumerGroupHeartbeat: request, answer, the broker's context and decision."""
+"""The messages of ConsumerGroupHeartbeat, with the context and the result of a decision."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,10 +12,10 @@ from .settings import ConsumerGroupSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerHeartbeat:
-    """ConsumerGroupHeartbeat; None and -1 stand for unchanged fields.
+    """The request ConsumerGroupHeartbeat, in which None and -1 stand for unchanged fields.
 
-    The JoinGroup of a member of the classic protocol has the same fields, and `classic`; its member
-    epoch is JOINS if the member has no id yet, and is otherwise ignored.
+    The JoinGroup of a member with the classic protocol has the same fields, and `classic`. Its
+    member epoch is JOINS if the member has no id yet, and is otherwise ignored.
     """
 
     group_id: str
@@ -24,7 +24,7 @@ class ConsumerHeartbeat:
     instance_id: str | None = None
     rack_id: str | None = None
     rebalance_timeout_ms: int = -1
-    topic_names: tuple[str, ...] | None = None  # sorted, each once
+    topic_names: tuple[str, ...] | None = None  # sorted, without duplicates
     topic_pattern: str | None = None
     server_assignor: str | None = None
     owned: PartitionsByTopic | None = None
@@ -34,7 +34,7 @@ class ConsumerHeartbeat:
 
     @property
     def is_full(self) -> bool:
-        """Return whether all fields are given, as at first and after an error."""
+        """Return whether all fields are set, as in the first heartbeat and after an error."""
         return (
             self.rebalance_timeout_ms != -1
             and (self.topic_names is not None or self.topic_pattern is not None)
@@ -44,7 +44,7 @@ class ConsumerHeartbeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerHeartbeatAnswer:
-    """The answer; `assignment` is None where the member has it already."""
+    """The answer; `assignment` is None if the member already has it."""
 
     error: int = ErrorCode.NONE
     message: str | None = None
@@ -56,7 +56,7 @@ class ConsumerHeartbeatAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatContext:
-    """The circumstances of a decision: the wall clock, the topics, the configuration."""
+    """The context of a decision, with the wall clock, the topics, and the configuration."""
 
     now_ms: int
     topics: KnownTopics
@@ -65,12 +65,12 @@ class HeartbeatContext:
 
 @dataclass(slots=True, kw_only=True)
 class HeartbeatDecision:
-    """The outcome of a heartbeat: records to append as one batch, and the answer for afterwards.
+    """The result of a heartbeat, with the records to append as one batch, and the later answer.
 
-    `member_id` has a session from now on, None if it has left. `rebalance_ms` is how long it may
-    take to revoke partitions, None if there are none; it counts if `is_reconciled` says that this
-    heartbeat has changed the member's assignment. `needs_target` and `needs_patterns` request work
-    that is too long for one heartbeat.
+    `member_id` has a session from now on, or is None if the member has left. `rebalance_ms` is the
+    timeout for revoking partitions, or None if there are none. It is used if `is_reconciled` is
+    set, which means that this heartbeat has changed the member's assignment. `needs_target` and
+    `needs_patterns` request jobs that are too long for one heartbeat.
     """
 
     answer: ConsumerHeartbeatAnswer

@@ -1,21 +1,21 @@
-"""ConsumerGroupHeartbeat: a pure function of the group, the request and their context.
+"""ConsumerGroupHeartbeat, as a pure function of the group, the request and their context.
 
-    the member -> its record, if that has changed -> its pattern -> the group's epoch, if topics or
-    the assignor have changed -> the target assignment, if it is older -> the member's assignment
+    the member -> its record, if changed -> its pattern -> the group's epoch, if topics or the
+    assignor have changed -> the target assignment, if outdated -> the member's assignment
     -> the answer
 
-    member epoch     means
+    member epoch     meaning
     0                joins, or joins again after it was fenced
-    -1, -2           leaves; leaves for now, as a static member: see `leaving`
+    -1, -2           leaves; leaves temporarily, as a static member: see `leaving`
     its own          continues
-    the one before   continues, if it owns no more than it was given: an answer was lost
+    the previous     continues, if it owns no more than was assigned: an answer was lost
     any other        FENCED_MEMBER_EPOCH: it abandons its partitions and joins again
 
-The JoinGroup of a member of the classic protocol (`classic` is given) is decided by the same steps;
-it takes a static member's place at once, as it does in a classic group.
+The JoinGroup of a member with the classic protocol (`classic` is set) is decided by the same steps.
+It replaces a static member immediately, as in a classic group.
 
-The group is not changed here. The records are appended as one batch and replayed into the group;
-the answer is given when they are committed. A heartbeat that changes nothing has no records.
+The group is not changed here. The records are appended as one batch and replayed into the group,
+and the answer is sent when they are committed. A heartbeat that changes nothing has no records.
 """
 
 from dataclasses import dataclass, field, replace
@@ -68,17 +68,19 @@ PATTERNS_REFRESH_MS_MIN, PATTERNS_REFRESH_MS_MAX = 10_000, 600_000
 def heartbeat(
     group: ConsumerGroup, request: ConsumerHeartbeat, around: HeartbeatContext
 ) -> HeartbeatDecision:
-    """Decide a heartbeat of a member that stays or joins. Raises the KafkaError of its answer."""
+    """Decide a heartbeat of a member that stays or joins; raise the KafkaError of its answer."""
     return _Heartbeat(group, request, around).decide()
 
 
 def is_at_rest(
     group: ConsumerGroup, member_id: str, epoch: int, client: tuple[str, str], topics_version: int
 ) -> bool:
-    """Return whether a heartbeat with this member epoch and no other field changes nothing.
+    """Return whether a heartbeat with only this member epoch changes nothing.
 
-    Most heartbeats are such; `heartbeat` would decide the same at more than twice the cost. client:
-    its id and host.
+    This applies to most heartbeats, and `heartbeat` would decide the same at more than twice the
+    cost.
+
+    client: the client's id and host.
     """
     member = group.members.get(member_id)
     return (
@@ -94,13 +96,13 @@ def is_at_rest(
 
 @dataclass(slots=True, eq=False)
 class _Heartbeat:
-    """One heartbeat while it is decided."""
+    """The decision of one heartbeat."""
 
     group: ConsumerGroup
     request: ConsumerHeartbeat
     around: HeartbeatContext
     records: list[ConsumerRecord] = field(default_factory=list[ConsumerRecord])
-    replaced_id: str | None = None  # the member id that a static member had before
+    replaced_id: str | None = None  # the previous member id of a static member
     needs_patterns: bool = False
 
     def decide(self) -> HeartbeatDecision:
@@ -183,9 +185,9 @@ class _Heartbeat:
         )
 
     def _take_place(self, holder: str) -> tuple[ConsumerMember, CurrentAssignment]:
-        """Give a static member's place to its new member id.
+        """Replace a static member's id by its new member id.
 
-        If both speak the newer protocol, the old one must have left for now.
+        If both use the newer protocol, the old member must have left temporarily before.
         """
         group, request = self.group, self.request
         group_id, member_id = group.group_id, request.member_id
@@ -213,7 +215,7 @@ class _Heartbeat:
         return member, assignment
 
     def _described(self, before: ConsumerMember) -> ConsumerMember:
-        """Return the member as this heartbeat describes it."""
+        """Return the member with the changes of this heartbeat."""
         request = self.request
         timeout_ms = request.rebalance_timeout_ms
         said = (
@@ -252,7 +254,7 @@ class _Heartbeat:
     # -- its subscription
 
     def _pattern(self, before: ConsumerMember, member: ConsumerMember) -> tuple[bool, bool]:
-        """Return whether its pattern has changed, and whether the new one's topics are known."""
+        """Return whether the member's pattern has changed, and whether the new one is resolved."""
         group, old, new = self.group, before.topic_pattern or "", member.topic_pattern or ""
         is_resolved = False
         if old != new:
@@ -266,7 +268,7 @@ class _Heartbeat:
         return old != new, is_resolved
 
     def _changes_assignor(self, before: ConsumerMember, member: ConsumerMember) -> bool:
-        """Return whether this member's vote changes the group's assignor."""
+        """Return whether this member's preference changes the group's assignor."""
         if member.server_assignor == before.server_assignor:
             return False
         default, members = self.around.settings.assignors[0], self.group.members
@@ -276,9 +278,9 @@ class _Heartbeat:
         )
 
     def _epoch(self, before: ConsumerMember, member: ConsumerMember, *, must_rise: bool) -> int:
-        """Return the epoch of the group: it rises with subscriptions, topics and the assignor."""
+        """Return the group's epoch, which rises with subscriptions, topics and the assignor."""
         group = self.group
-        must_rise |= not group.epoch  # a member epoch of 0 would have the member join again
+        must_rise |= not group.epoch  # a member that got epoch 0 would join again
         version = self.around.topics.version
         if not must_rise and group.checked_version == version:
             return group.epoch
@@ -293,7 +295,7 @@ class _Heartbeat:
         return group.epoch + 1
 
     def _subscribed_topics(self, before: ConsumerMember, member: ConsumerMember) -> set[str]:
-        """Return the names of the group's topics, with this heartbeat's changes."""
+        """Return the names of the group's topics, with the changes of this heartbeat."""
         group, old, new = self.group, before.topic_pattern, member.topic_pattern
         dropped = {name for name in before.topic_names if group.named[name] <= 1}
         names = (group.named.keys() - dropped) | set(member.topic_names)
@@ -306,7 +308,7 @@ class _Heartbeat:
     # -- its target
 
     def _target(self, member: ConsumerMember, epoch: int) -> tuple[int, PartitionsByTopic, bool]:
-        """Return the target's epoch, the member's part, and whether a target must be made."""
+        """Return the target's epoch, the member's part, and whether a new target is needed."""
         group, around = self.group, self.around
         member_id = self.request.member_id
         target_of = group.targets.get(self.replaced_id or member_id, {})
@@ -341,9 +343,9 @@ class _Heartbeat:
         return epoch, target_of, False
 
     def _first_target(self, epoch: int) -> int:
-        """Begin a large group with an empty target: no member may be given epoch 0.
+        """Give a large group an empty first target, because no member may get epoch 0.
 
-        With epoch 0 it would join again, and its next heartbeat lacks the fields of a join.
+        A member with epoch 0 would join again, and its next heartbeat lacks the fields for a join.
         """
         group_id = self.group.group_id
         epochs = [value for _, value in self.records if isinstance(value, GroupEpoch)]
@@ -368,7 +370,7 @@ def check_instance(group: ConsumerGroup, member_id: str, instance_id: str) -> No
 
 
 def patterns_are_due(group: ConsumerGroup, around: HeartbeatContext, new: str = "") -> bool:
-    """Return whether the group's patterns must be resolved (again)."""
+    """Return whether the group's patterns must be resolved, for the first time or again."""
     now_ms = around.now_ms
     resolved = [
         group.patterns[each] for each in group.subscribed_patterns if each in group.patterns
@@ -389,7 +391,7 @@ def patterns_are_due(group: ConsumerGroup, around: HeartbeatContext, new: str = 
 def _check_epoch(
     epoch: int, owned: PartitionsByTopic | None, assignment: CurrentAssignment
 ) -> None:
-    """Raise FencedMemberEpoch unless the member has its current or, validly, previous epoch."""
+    """Raise FencedMemberEpoch unless the member has its current or a valid previous epoch."""
     if epoch == assignment.member_epoch:
         return
     is_greater = epoch > assignment.member_epoch

@@ -1,4 +1,4 @@
-"""The topics of the cluster as consumer groups see them, and a version of them."""
+"""The topics of the cluster for consumer groups, with a version that rises with changes."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from ...metadata.cluster_model import Changes
 
 
 class SubscribedTopic(Protocol):
-    """A topic, as groups use it."""
+    """The properties of a topic that groups use."""
 
     @property
     def topic_id(self) -> bytes: ...
@@ -17,11 +17,11 @@ class SubscribedTopic(Protocol):
     def partitions(self) -> Collection[object]: ...
 
 
-Topics = Mapping[str, SubscribedTopic]  # by name
+Topics = Mapping[str, SubscribedTopic]  # by topic name
 
 
 class TopicSource(Protocol):
-    """The metadata of the cluster."""
+    """The part of the cluster's metadata that groups use."""
 
     @property
     def topics(self) -> Topics: ...
@@ -29,14 +29,14 @@ class TopicSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ListedTopics:
-    """Topics without metadata behind them; none by default."""
+    """A fixed list of topics for tests, empty by default."""
 
     topics: Topics = field(default_factory=dict[str, SubscribedTopic])
 
 
 @dataclass(slots=True, eq=False)
 class KnownTopics:
-    """All topics. `version` rises when topics may have changed, `creations` with new topics."""
+    """All topics; `version` rises when topics may have changed, `creations` with new topics."""
 
     source: TopicSource = field(default_factory=ListedTopics)
     version: int = 0
@@ -47,7 +47,7 @@ class KnownTopics:
         return self.source.topics
 
     def note(self, changes: Changes) -> None:
-        """Have each group compare its topics again, if any have changed."""
+        """Raise the versions after changes of topics, so that groups compare their topics again."""
         if changes.topics_created or changes.topics_deleted or changes.partitions_changed:
             self.version += 1
             self.creations += bool(changes.topics_created)

@@ -1,8 +1,8 @@
-"""The departure of members: by themselves, for now, or by a timeout.
+"""The removal of members that leave, leave temporarily, or time out.
 
-A dynamic member that leaves is removed at once. A static one may leave for now (member epoch -2):
-it keeps its place and its partitions until its session expires, for its next process to take. Each
-removal begins a new epoch of the group.
+A dynamic member that leaves is removed immediately. A static member may leave temporarily (member
+epoch -2). It keeps its partitions until its session expires, so that its next process can resume
+them. Each removal begins a new epoch of the group.
 """
 
 from collections.abc import Collection, Sequence
@@ -35,7 +35,7 @@ from .subscriptions import metadata_hash
 
 
 def leave(group: ConsumerGroup, request: ConsumerHeartbeat) -> list[ConsumerRecord] | None:
-    """Decide a heartbeat that leaves: the records of leaving for now, None for good.
+    """Return the records of a member that leaves temporarily, or None if it leaves permanently.
 
     Raises UnknownMemberId, FencedInstanceId.
     """
@@ -48,7 +48,7 @@ def leave(group: ConsumerGroup, request: ConsumerHeartbeat) -> list[ConsumerReco
 
 
 def _leaving_for_now(group: ConsumerGroup, member_id: str) -> ConsumerRecord:
-    """Keep its partitions, as from epoch 0: its next process may commit for all of them."""
+    """Keep the partitions with epoch 0, so that the next process may commit for all of them."""
     now = group.assignments.get(member_id, NOTHING_ASSIGNED)
     assigned: EpochsByTopic = {
         topic_id: dict.fromkeys(partitions, 0) for topic_id, partitions in now.assigned.items()
@@ -58,7 +58,7 @@ def _leaving_for_now(group: ConsumerGroup, member_id: str) -> ConsumerRecord:
 
 
 def expelled(group: ConsumerGroup, leaving: Sequence[LeavingMember]) -> tuple[list[int], list[str]]:
-    """Decide a LeaveGroup: an error for each, and the members to remove, in one new epoch."""
+    """Decide a LeaveGroup; return an error for each member, and the ids to remove together."""
     errors: list[int] = []
     gone: dict[str, None] = {}
     for each in leaving:
@@ -72,7 +72,7 @@ def expelled(group: ConsumerGroup, leaving: Sequence[LeavingMember]) -> tuple[li
 
 
 def _member_meant(group: ConsumerGroup, leaving: LeavingMember) -> str:
-    """Return the id of a member that is named by its id, its instance id, or both."""
+    """Return the id of a member that is named by its member id, its instance id, or both."""
     instance_id = leaving.group_instance_id
     if instance_id is None:
         group.check_member(leaving.member_id)
@@ -88,7 +88,7 @@ def removing(
 ) -> list[ConsumerRecord]:
     """Return the records that remove members and begin a new epoch.
 
-    The epoch of an empty group includes its target, as in Kafka since 4.4.
+    The epoch of an empty group is also that of its target, as in Kafka since 4.4.
     """
     records: list[ConsumerRecord] = []
     named, patterns = group.named.copy(), group.subscribed_patterns.copy()

@@ -1,9 +1,9 @@
-"""Subscriptions by regular expression (KIP-848): checked, and resolved to names of topics.
+"""Subscriptions by regular expression (KIP-848), checked and resolved to topic names.
 
-The expressions are RE2's, as in Kafka: their time grows with the name only, whatever a client
-sends, where Python's own `re` may never return. RE2 is a library of its own and is loaded with the
-first expression. One expression is compiled at a time and dropped afterwards, so that many large
-ones do not fill the memory (docs/decisions/0016-re2-for-patterns.md).
+The expressions are those of RE2, as in Kafka. Their time grows only with the length of the name,
+whatever a client sends, while Python's own `re` may never return. RE2 is a separate library and is
+loaded with the first expression. One expression is compiled at a time and dropped afterwards, so
+that many large expressions do not fill the memory (docs/decisions/0016-re2-for-patterns.md).
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     import re2
 
 PATTERN_CHARACTERS_MAX = 10_000
-# For a compiled expression and its memory while it matches. It bounds its program, and with it the
-# time to compile it (8 ms) and to match a name of 249 characters (1 ms).
+# The limit for a compiled expression and its memory during a match. It limits the time to compile
+# an expression (8 ms) and to match a name of 249 characters (1 ms).
 PATTERN_MEMORY_BYTES = 512 * 1024
-_MATCHES_A_STEP = 200  # of a short program: 2 us each
+_MATCHES_A_STEP = 200  # of a short expression, 2 us each
 _SHORT_PROGRAM = 20
 
 
@@ -51,8 +51,8 @@ def resolving_patterns(
 ) -> Steps[dict[str, tuple[str, ...]]]:
     """Return the topics that each expression matches as a whole, in order.
 
-    `topics` must not change meanwhile. An invalid expression matches none: a record of another
-    broker may hold one that its RE2 accepts and ours does not.
+    `topics` must not change meanwhile. An invalid expression matches no topic, since the record of
+    another broker may have an expression that only its RE2 accepts.
     """
     import re2
 
@@ -103,9 +103,9 @@ def resolving(group: ConsumerGroup, topics: Topics) -> Steps[dict[str, tuple[str
 def resolved(
     group: ConsumerGroup, found: Mapping[str, tuple[str, ...]], topics: Topics, now_ms: int
 ) -> list[ConsumerRecord]:
-    """Return the records of resolved patterns, and of a new epoch if their topics changed.
+    """Return the records of resolved patterns, with a new group epoch if their topics changed.
 
-    Patterns that no member is subscribed to any more are left out.
+    Patterns without subscribed members are omitted.
     """
     records: list[ConsumerRecord] = []
     names, is_other = set(group.named), False

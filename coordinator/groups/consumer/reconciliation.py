@@ -1,7 +1,7 @@
 """The steps of a member from its current assignment to its target, one per heartbeat.
 
-A partition never has two owners: a member first revokes the partitions that its target lacks,
-confirms it by no longer listing them, and only then enters the target's epoch and takes free
+A partition never has two owners. A member first revokes the partitions that its target lacks, and
+confirms this by no longer listing them. Only then it gets the target's epoch and the free
 partitions.
 """
 
@@ -17,7 +17,7 @@ _NOTHING: frozenset[int] = frozenset()
 
 
 class MemberState(IntEnum):
-    """The states of Kafka's records; a record of a later Kafka may have another number."""
+    """The states in Kafka's records; a record of a later version may have another number."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
@@ -29,9 +29,9 @@ class ReconciliationInput:
     """The input for the next assignment of a member.
 
     `subscribed` has the ids of the topics that the member is subscribed to now, by name or by a
-    resolved expression; `has_subscription_changed` says that this heartbeat has changed them.
-    `owned` is the set of partitions that the heartbeat reports, None if it reports none. `is_held`
-    tells whether a partition is assigned to, or pending revocation by, any member.
+    resolved expression. `has_subscription_changed` is set if this heartbeat has changed them.
+    `owned` is the set of partitions that the heartbeat reports, or None if it reports none.
+    `is_held` tells whether a partition is assigned to, or pending revocation by, any member.
     """
 
     current: CurrentAssignment
@@ -44,7 +44,7 @@ class ReconciliationInput:
 
 
 def reconcile(given: ReconciliationInput) -> CurrentAssignment:
-    """Return the member's next assignment, the current one itself if nothing changes.
+    """Return the member's next assignment, which is the same object if nothing changes.
 
     Raises FencedMemberEpoch for a member in an unknown state that may still own partitions.
     """
@@ -77,7 +77,7 @@ def _owns_any(owned: PartitionsByTopic | None, revoked: EpochsByTopic) -> bool:
 
 
 def _without_unsubscribed(given: ReconciliationInput) -> CurrentAssignment:
-    """Revoke the topics that the member is no longer subscribed to, at once."""
+    """Revoke the topics that the member is no longer subscribed to, within the same epoch."""
     current = given.current
     if not given.has_subscription_changed or current.assigned.keys() <= given.subscribed:
         return current
@@ -92,14 +92,14 @@ def _without_unsubscribed(given: ReconciliationInput) -> CurrentAssignment:
         return _moved(
             current, MemberState.UNREVOKED_PARTITIONS, current.member_epoch, assigned, pending
         )
-    # It has revoked them before; `reconcile` has handled one that still owes others.
+    # All were revoked before; `reconcile` handles a member that still has to revoke others.
     return _moved(
         current, current.state, current.member_epoch, assigned, current.pending_revocation
     )
 
 
 def _towards_target(given: ReconciliationInput, member_epoch: int) -> CurrentAssignment:
-    """Revoke partitions outside the target, or else take the free ones of the rest of it."""
+    """Revoke partitions that are not in the target, or else assign the free ones of the target."""
     current, target = given.current, given.target
     assigned: dict[bytes, dict[int, int]] = {}
     pending: dict[bytes, dict[int, int]] = {}
@@ -134,9 +134,9 @@ def _moved(
     assigned: EpochsByTopic,
     pending_revocation: EpochsByTopic,
 ) -> CurrentAssignment:
-    """Return the current assignment with changes; itself if there are none.
+    """Return the current assignment with changes, or the same object without changes.
 
-    As in Kafka, a change within an epoch, too, makes that epoch the previous one.
+    As in Kafka, a change within an epoch also makes that epoch the previous one.
     """
     moved = replace(
         current,

@@ -1,8 +1,8 @@
 """The records of consumer groups, byte for byte as Kafka writes them.
 
-A key is its kind (two bytes) and strings, never flexible. A value is version 0 (two bytes) and
-flexible: fields in order, then tagged ones; each value has at most one here, number 0. Unknown
-tagged fields are skipped (KIP-915).
+A key is its type (two bytes) and strings, never flexible. A value is version 0 (two bytes) and
+flexible, with fields in order, then tagged fields. Each value here has at most one tagged field,
+number 0. Unknown tagged fields are skipped (KIP-915).
 """
 
 import struct
@@ -90,9 +90,9 @@ def _write_partitions(partitions: Mapping[bytes, frozenset[int]]) -> bytes:
 
 
 def _read_epochs(reader: Reader) -> dict[bytes, dict[int, int]]:
-    """Read partitions and epochs, -1 where none is given.
+    """Read partitions with their epochs, -1 for a missing epoch.
 
-    That is so before Kafka 4.3, or in a damaged record.
+    Epochs are missing before Kafka 4.3, and in a damaged record.
     """
     epochs: dict[bytes, dict[int, int]] = {}
     for _ in range(reader.length(True, _TOPIC_BYTES_MIN)):
@@ -168,7 +168,7 @@ _CLASSIC = _Field(_read_classic, _write_classic)
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """A kind of record; the tagged field is the value's last, and left out at its default."""
+    """A record type; the tagged field is the value's last, and omitted if it has its default."""
 
     number: int
     key: type[ConsumerKey]
@@ -182,7 +182,7 @@ _MEMBER_FIELDS = _NULLABLE, _NULLABLE, _STRING, _STRING, _STRINGS, _NULLABLE, _I
 _KINDS = (
     _Kind(3, GroupEpochKey, GroupEpoch, (_INT32,), _INT64, 0),
     _Kind(4, GroupTopicsKey, GroupTopics, ()),
-    # Kafka's default is not null: a member without the field would be one of the classic protocol.
+    # Kafka's default is not null, so a member without the field would use the classic protocol.
     _Kind(5, ConsumerMemberKey, ConsumerMember, _MEMBER_FIELDS, _CLASSIC, ClassicMetadata(0, ())),
     _Kind(6, TargetEpochKey, TargetEpoch, (_INT32,), _INT64, 0),
     _Kind(7, TargetAssignmentKey, TargetAssignment, (_PARTITIONS,)),
@@ -216,9 +216,9 @@ def encode_consumer_value(key: ConsumerKey, value: ConsumerValue) -> bytes:
 
 
 def decode_consumer_key(key: bytes) -> ConsumerKey | None:
-    """Return the key of a record; None for a kind that no consumer group has.
+    """Return the key of a record, or None for a type that consumer groups do not have.
 
-    Raises InvalidRecord for a key that is cut short.
+    Raises InvalidRecord for a truncated key.
     """
     return _remembered_key(key) if len(key) <= REMEMBERED_KEY_BYTES_MAX else _decoded_key(key)
 
@@ -238,7 +238,7 @@ _remembered_key = lru_cache(KEYS_REMEMBERED)(_decoded_key)
 
 
 def decode_consumer_value(key: ConsumerKey, value: bytes) -> ConsumerValue:
-    """Return the value of a record with this key. Raises InvalidRecord."""
+    """Return the value of a record with this key; raise InvalidRecord."""
     kind = _BY_KEY[type(key)]
     reader = Reader(memoryview(value))
     try:
@@ -254,7 +254,7 @@ def decode_consumer_value(key: ConsumerKey, value: bytes) -> ConsumerValue:
     except MalformedFrame as error:
         raise InvalidRecord(f"a consumer group's record is broken: {error}") from error
     if kind.value is CurrentAssignment:
-        least = max(values[0], 0)  # a static member that is away has epoch -2
+        least = max(values[0], 0)  # a static member that has left temporarily has epoch -2
         values[3:] = [_with_default(epochs, least) for epochs in values[3:]]
     return kind.value(*values)
 
@@ -262,7 +262,7 @@ def decode_consumer_value(key: ConsumerKey, value: bytes) -> ConsumerValue:
 def _with_default(
     epochs: dict[bytes, dict[int, int]], member_epoch: int
 ) -> dict[bytes, dict[int, int]]:
-    """Return the epochs, with the member's for partitions without one."""
+    """Return the epochs, with the member's epoch for partitions without their own."""
     for by_partition in epochs.values():
         for number, epoch in by_partition.items():
             if epoch < 0:

@@ -1,15 +1,15 @@
-"""The records of consumer groups in __consumer_offsets: what their keys and values say.
+"""The keys and values of consumer groups' records in __consumer_offsets.
 
-kind  key                 value
+type  key                 value
 3     group               group epoch and hash of the subscribed topics
-4     group               topics of the group: read and never written, as in Kafka since 4.1
-5     group, member       a member as it described itself
-6     group               epoch of the target assignment and when it was made
+4     group               topics of the group: read, but not written, as in Kafka since 4.1
+5     group, member       a member with the fields of its requests
+6     group               epoch of the target assignment and its time
 7     group, member       target assignment of a member
 8     group, member       current assignment of a member, with its epochs
-16    group, expression   topics that a regular expression stands for
+16    group, expression   topics that a regular expression matches
 
-No value is a tombstone. Their bytes are in record_codec.py.
+A record without a value is a tombstone. The bytes are in record_codec.py.
 """
 
 from collections.abc import Mapping
@@ -23,21 +23,21 @@ EpochsByTopic = Mapping[bytes, Mapping[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class GroupEpochKey:
-    """The key of a group's epoch: kind 3."""
+    """The key of a group's epoch, type 3."""
 
     group_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class GroupTopicsKey:
-    """The key of a group's topics: kind 4."""
+    """The key of a group's topics, type 4."""
 
     group_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerMemberKey:
-    """The key of a member: kind 5."""
+    """The key of a member, type 5."""
 
     group_id: str
     member_id: str
@@ -45,14 +45,14 @@ class ConsumerMemberKey:
 
 @dataclass(frozen=True, slots=True)
 class TargetEpochKey:
-    """The key of a target's epoch: kind 6."""
+    """The key of a target's epoch, type 6."""
 
     group_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class TargetAssignmentKey:
-    """The key of a member's target assignment: kind 7."""
+    """The key of a member's target assignment, type 7."""
 
     group_id: str
     member_id: str
@@ -60,7 +60,7 @@ class TargetAssignmentKey:
 
 @dataclass(frozen=True, slots=True)
 class CurrentAssignmentKey:
-    """The key of a member's current assignment: kind 8."""
+    """The key of a member's current assignment, type 8."""
 
     group_id: str
     member_id: str
@@ -68,7 +68,7 @@ class CurrentAssignmentKey:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedPatternKey:
-    """The key of a resolved expression: kind 16."""
+    """The key of a resolved expression, type 16."""
 
     group_id: str
     pattern: str
@@ -84,7 +84,7 @@ class GroupEpoch:
 
 @dataclass(frozen=True, slots=True)
 class GroupTopics:
-    """A record of a group's topics; its content is not kept."""
+    """A record of a group's topics, which is read without its content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +92,14 @@ class ClassicMetadata:
     """The session timeout and the protocols of a member of the classic protocol."""
 
     session_timeout_ms: int
-    protocols: tuple[tuple[str, bytes], ...]  # name and metadata
+    protocols: tuple[tuple[str, bytes], ...]  # the name and the metadata of each protocol
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerMember:
-    """A member as its requests described it.
+    """A member with the fields of its requests.
 
-    `classic` is None unless the member speaks the classic protocol.
+    `classic` is None unless the member uses the classic protocol.
     """
 
     instance_id: str | None
@@ -115,7 +115,7 @@ class ConsumerMember:
 
 @dataclass(frozen=True, slots=True)
 class TargetEpoch:
-    """The group epoch that a target assignment was made for; the time is 0 before Kafka 4.3."""
+    """The group epoch of a target assignment; the time is 0 before Kafka 4.3."""
 
     epoch: int
     timestamp_ms: int = 0
@@ -123,14 +123,14 @@ class TargetEpoch:
 
 @dataclass(frozen=True, slots=True)
 class TargetAssignment:
-    """The partitions that a member shall have."""
+    """The partitions of a member's target assignment."""
 
     partitions: PartitionsByTopic
 
 
 @dataclass(frozen=True, slots=True)
 class CurrentAssignment:
-    """The partitions of a member, and those it must revoke; `state` is one of reconciliation.py."""
+    """The partitions that a member owns and those to revoke; `state` is a MemberState."""
 
     member_epoch: int
     previous_member_epoch: int

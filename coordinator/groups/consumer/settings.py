@@ -1,4 +1,4 @@
-"""The settings of one consumer group: its own configurations, or its broker's."""
+"""The settings of one consumer group, from its own configs or its broker's."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from ..assignors.catalogue import ASSIGNORS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerGroupSettings:
-    """Settings within the bounds of the broker; the first assignor is the default."""
+    """The settings within the broker's bounds; the first assignor is the default."""
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000

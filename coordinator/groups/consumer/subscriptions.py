@@ -1,8 +1,8 @@
 """The topics that a group's members are subscribed to, and their hash.
 
-The hash is in the record of a group's epoch: when topics are created, deleted or extended it
-changes, and the group begins a new epoch. It need not be Kafka's: after a move between brokers a
-different one costs one epoch.
+The hash is in the record of a group's epoch. It changes when topics are created, deleted or
+extended, and the group then begins a new epoch. It need not equal Kafka's hash: another hash costs
+one additional epoch.
 """
 
 from collections.abc import Iterable
@@ -11,15 +11,16 @@ from hashlib import blake2b
 
 from .known_topics import Topics
 
-TOPICS_REMEMBERED = 16_384  # each member that joins or leaves has all of its group's topics hashed
+# Each member that joins or leaves causes a hash of all topics of its group.
+TOPICS_REMEMBERED = 16_384
 _HASH_BYTES = 8
 _SIGN = 1 << 63
 
 
 def metadata_hash(names: Iterable[str], topics: Topics) -> int:
-    """Return the hash of the subscribed topics that exist: names, ids, numbers of partitions.
+    """Return the hash of the existing subscribed topics from names, ids and partition counts.
 
-    It is 0 if there are none.
+    The hash is 0 without topics.
     """
     total = 0
     for name in set(names):

@@ -1,8 +1,9 @@
-"""The target assignment of a consumer group, made by an assignor.
+"""The target assignment of a consumer group, which an assignor computes.
 
-It is made for a group epoch, at most once in `group.consumer.assignment.interval.ms`. That of a
-small group is made within a heartbeat; that of a large one in steps, from values that do not change
-meanwhile. When the group has changed before the steps are done, the result is not used.
+A target belongs to a group epoch, and is computed at most once in
+`group.consumer.assignment.interval.ms`. The target of a small group is computed within a heartbeat,
+the target of a large group in steps, from an immutable snapshot. If the group has changed before
+the last step, the result is dropped.
 """
 
 from collections import Counter
@@ -23,12 +24,12 @@ from .records import (
 )
 from .subscriptions import topic_ids
 
-ASSIGNED_AT_ONCE = 400  # members and partitions
+ASSIGNED_AT_ONCE = 400  # the limit of members and partitions
 MEMBERS_A_STEP = 100
 
 
 def is_due(group: ConsumerGroup, epoch: int, now_ms: int, interval_ms: int) -> bool:
-    """Return whether a target assignment must be made now for a group epoch."""
+    """Return whether a target assignment must be computed now for a group epoch."""
     made_ms = group.target.timestamp_ms
     if epoch <= group.target.epoch:
         return False
@@ -36,7 +37,7 @@ def is_due(group: ConsumerGroup, epoch: int, now_ms: int, interval_ms: int) -> b
 
 
 def is_small(member_count: int, names: Iterable[str], topics: Topics) -> bool:
-    """Return whether the assignment of a group is made within a heartbeat."""
+    """Return whether the assignment of a group is computed within a heartbeat."""
     left = ASSIGNED_AT_ONCE - member_count
     for name in names:
         topic = topics.get(name)
@@ -47,10 +48,10 @@ def is_small(member_count: int, names: Iterable[str], topics: Topics) -> bool:
 
 
 def preferred_assignor(members: Iterable[ConsumerMember], default: str = DEFAULT_ASSIGNOR) -> str:
-    """Return the assignor that most members ask for, or the default if none does.
+    """Return the assignor that most members prefer, or the default without preferences.
 
-    At a tie uniform wins, as Kafka 4.4 describes such a group. In Kafka a single member with its
-    vote for range is another case, and the group's epoch rises at each of its heartbeats.
+    In case of a tie uniform is chosen, as Kafka 4.4 does. (In Kafka a single member that prefers
+    range is different: the group's epoch rises at each of its heartbeats.)
     """
     asked = (each.server_assignor for each in members)
     votes = Counter(name for name in asked if name is not None and name in ASSIGNORS)
@@ -67,7 +68,7 @@ def making_target(
     now_ms: int,
     default_assignor: str = DEFAULT_ASSIGNOR,
 ) -> Steps[list[ConsumerRecord]]:
-    """Return the records of the target assignment for an epoch, for members that it changes.
+    """Return the records of the target assignment for an epoch, for the members it changes.
 
     The mappings must not change meanwhile.
     """
@@ -108,7 +109,7 @@ def making_target(
 def making_target_of(
     group: ConsumerGroup, topics: Topics, now_ms: int, default_assignor: str = DEFAULT_ASSIGNOR
 ) -> Steps[list[ConsumerRecord]]:
-    """Return the records of the target assignment for the group's epoch as it is now."""
+    """Return the records of the target assignment for the group's current epoch."""
     return making_target(
         group.group_id,
         group.epoch,

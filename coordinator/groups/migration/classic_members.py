@@ -1,11 +1,11 @@
-"""Decisions for members of the classic protocol in a consumer group; nothing changes here.
+"""Decisions for members of the classic protocol in a consumer group, as pure functions.
 
-Their generation is the member epoch. The coordinator assigns, so none of them leads:
+Their generation is the member epoch. The coordinator assigns, so none of them is the leader:
 
     JoinGroup    the member's description and partitions; a step towards its target, as a heartbeat
-    SyncGroup    its present assignment, unless it must join again first
+    SyncGroup    its current assignment, unless it must join again first
     Heartbeat    REBALANCE_IN_PROGRESS if it must join again: there is a newer target, it must
-                 revoke partitions, or partitions that it has waited for are free
+                 revoke partitions, or partitions of its target have become free
     LeaveGroup   as members of the newer protocol: see `consumer.leaving`
 """
 
@@ -27,8 +27,8 @@ from ..consumer.records import ClassicMetadata, ConsumerMember, CurrentAssignmen
 from ..consumer_protocol import CONSUMER
 from ..group_messages import NO_MEMBER, JoinRequest, Protocols, SyncRequest
 
-ELEMENTS_MAX = 20_000  # topics and partitions that one member names
-HAS_AN_ID = 1  # as a member epoch; the group knows the real one
+ELEMENTS_MAX = 20_000  # the limit of topics and partitions that one member names
+HAS_AN_ID = 1  # stands for any member epoch above 0; the group has the real one
 
 
 def check_join(group: ConsumerGroup, request: JoinRequest) -> None:
@@ -44,9 +44,9 @@ def check_join(group: ConsumerGroup, request: JoinRequest) -> None:
 
 
 def asked_by(request: JoinRequest, member_id: str, topics: Topics) -> ConsumerHeartbeat:
-    """Return the content of a JoinGroup, in the terms of a heartbeat.
+    """Return the content of a JoinGroup in the form of a heartbeat.
 
-    Raises InconsistentGroupProtocol if it cannot be read, or is too long.
+    Raises InconsistentGroupProtocol if the content is unreadable or too long.
     """
     said = _subscription(request.protocols)
     owned: dict[bytes, set[int]] = {}
@@ -79,7 +79,7 @@ def _subscription(protocols: Protocols) -> Subscription:
 def check_member(
     group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
 ) -> ConsumerMember:
-    """Return a classic member. Raises UnknownMemberId, FencedInstanceId, IllegalGeneration."""
+    """Return a classic member; raise an error for a wrong member id, instance id or generation."""
     if instance_id is not None:
         check_instance(group, member_id, instance_id)
     member = group.check_member(member_id)
@@ -94,7 +94,7 @@ def check_member(
 
 
 def sync(group: ConsumerGroup, request: SyncRequest, topics: Topics) -> bytes:
-    """Return the bytes of the member's current partitions.
+    """Return the bytes of the member's current assignment.
 
     Raises the errors of `check_member`, InconsistentGroupProtocol, RebalanceInProgress.
     """
@@ -106,7 +106,7 @@ def sync(group: ConsumerGroup, request: SyncRequest, topics: Topics) -> bytes:
     if request.protocol_name not in (None, *names):
         raise InconsistentGroupProtocol
     now = group.assignments.get(request.member_id, NOTHING_ASSIGNED)
-    # A member that must revoke partitions needs this answer first; it joins again afterwards.
+    # A member that must revoke partitions needs this answer first, and joins again afterwards.
     if _is_behind(group, now) and now.state != MemberState.UNREVOKED_PARTITIONS:
         raise RebalanceInProgress
     read = {topics[name].topic_id: name for name in group.topics_of(member) if name in topics}
@@ -133,9 +133,9 @@ def must_rejoin(group: ConsumerGroup, member_id: str) -> bool:
 
 
 def _is_behind(group: ConsumerGroup, now: CurrentAssignment) -> bool:
-    """Return whether there is a newer target, or this member must have one made.
+    """Return whether there is a newer target, or this member must cause its computation.
 
-    Members of the newer protocol have it made by their heartbeats, as soon as it is allowed.
+    Heartbeats of members of the newer protocol cause it themselves, as soon as it is allowed.
     """
     if now.member_epoch < group.target.epoch:
         return True

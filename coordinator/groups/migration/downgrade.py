@@ -1,11 +1,13 @@
-"""The downgrade of a consumer group with only members of the classic protocol left.
+"""The downgrade of a consumer group that has only members of the classic protocol left.
 
-The group's epoch is the generation, and each member keeps its target. Partitions of the members
-that left have no owner until the others rejoin, so a rebalance begins at once. It is in no record:
-a generation without a leader tells the next coordinator to begin it again.
+The group's epoch becomes the generation, and each member keeps its target assignment. Partitions of
+members that left have no owner until the others rejoin, so a rebalance begins immediately. The
+rebalance is in no record, but a generation without a leader makes the next coordinator begin it
+again.
 
-When a static member comes back with the classic protocol, and was the last of the newer one, it
-takes its place and its target, and no member needs to rejoin, if all were reconciled.
+There is one case without a rebalance. A static member, the last one of the newer protocol, comes
+back with the classic protocol. It gets its previous target, and no member must rejoin, if all were
+reconciled.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -23,8 +25,8 @@ from ..group_states import GroupState
 from ..records import GroupValue
 
 DOWNGRADED = "it has become a classic group again"
-MEMBERS_MAX = 500  # a larger group would hold the event loop for too long
-ELEMENTS_MAX = 10_000  # partitions of all members, a topic counts as TOPIC_ELEMENTS: the same
+MEMBERS_MAX = 500  # a larger group would block the event loop for too long
+ELEMENTS_MAX = 10_000  # partitions of all members; a topic counts as TOPIC_ELEMENTS; the same limit
 TOPIC_ELEMENTS = 32
 METADATA_BYTES_MAX = 256 * 1024  # a larger record might not fit into a batch
 
@@ -37,7 +39,7 @@ def is_due(
 ) -> bool:
     """Return whether the group becomes a classic one when these members have left.
 
-    joining: of the static member that replaces the leaving one.
+    joining: the request of a static member that replaces the leaving one.
     """
     gone, comes = frozenset(leaving), joining is not None
     count = len(group.members) - len(gone) + comes
@@ -56,7 +58,7 @@ def is_due(
 
 
 def _fits(group: ConsumerGroup, said: Iterable[Protocols]) -> bool:
-    """Return whether the classic group is small enough to be made at once."""
+    """Return whether the classic group is small enough to be created in one step."""
     elements, size_bytes = 0, 0
     for target in group.targets.values():
         for partitions in target.values():
@@ -78,9 +80,10 @@ def downgraded(
     wall_ms: int,
     joining: JoinRequest | None = None,
 ) -> tuple[ClassicGroup, GroupValue]:
-    """Return the classic group, and its record; the metadata that it holds is its own so far.
+    """Return the classic group, and its record.
 
-    joining: of a static member that takes the place of the leaving one, with its new id.
+    The group counts its members' metadata separately until it is added to the table. joining: the
+    request of a static member that replaces the leaving one, with its new member id.
     """
     classic = ClassicGroup(group.group_id, HeldMetadata(), wall_ms)
     names = {topics[name].topic_id: name for name in group.named if name in topics}

@@ -1,9 +1,9 @@
 """The upgrade of a classic group when the first member of the newer protocol joins it.
 
-Only the form changes: the generation becomes the group's epoch and its members', and each member
-has the partitions that the leader has assigned to it, also as its target. So no member has to
-revoke anything yet. The classic group is unchanged here: it is removed when the records are in the
-log.
+Only the format changes. The generation becomes the epoch of the group and of its members. Each
+member keeps the partitions that the group leader assigned to it, which also become its target, so
+no member must revoke anything yet. The classic group is unchanged here. It is removed when the
+records are in the log.
 """
 
 from ....wire.consumer_protocol import decode_subscription, decode_whole_assignment
@@ -31,12 +31,12 @@ from ..consumer_protocol import CONSUMER
 from ..group_member import HeldMetadata, Member
 from ..group_messages import GroupSettings
 
-MEMBERS_MAX = 500  # a larger group would hold the event loop for too long
-ELEMENTS_MAX = 20_000  # topics and partitions that all members name, for the same reason
+MEMBERS_MAX = 500  # a larger group would block the event loop for too long
+ELEMENTS_MAX = 20_000  # topics and partitions of all members; the same limit
 
 
 def check_upgrade(group: ClassicGroup, settings: GroupSettings) -> None:
-    """Raise GroupIdNotFound for a group that stays a classic one."""
+    """Raise GroupIdNotFound for a group that must stay a classic group."""
     size_max = min(MEMBERS_MAX, settings.consumer(group.group_id).max_size)
     if not settings.may_upgrade:
         raise _refused(group, "online upgrade is disabled")
@@ -47,10 +47,10 @@ def check_upgrade(group: ClassicGroup, settings: GroupSettings) -> None:
 
 
 def upgraded(group: ClassicGroup, topics: Topics) -> list[ConsumerRecord]:
-    """Return the records that a classic group becomes. Raises GroupIdNotFound.
+    """Return the records of the upgraded group; raise GroupIdNotFound.
 
-    Its members' subscriptions are in the bytes of the embedded protocol. If an assignor keeps data
-    of its own in them the group stays a classic one: that data would be lost.
+    The subscriptions of its members are in the bytes of the embedded protocol. A group whose
+    assignor stores data of its own there stays a classic group, since that data would be lost.
     """
     try:
         return _upgraded(group, topics)
@@ -101,7 +101,7 @@ def _upgraded(group: ClassicGroup, topics: Topics) -> list[ConsumerRecord]:
 
 
 def draft(group_id: str, records: list[ConsumerRecord]) -> ConsumerGroup:
-    """Return the group that the records will make, to decide the heartbeat that causes them."""
+    """Return the group that the records will create, in order to decide the joining heartbeat."""
     group = ConsumerGroup(group_id, HeldMetadata())
     for key, value in records:
         group.replay(key, value)
@@ -109,7 +109,7 @@ def draft(group_id: str, records: list[ConsumerRecord]) -> ConsumerGroup:
 
 
 def _metadata(member: Member, protocol_name: str | None) -> bytes:
-    """Return the member's metadata for the group's protocol, or for its own first one."""
+    """Return the member's metadata for the group's protocol, or for its own first protocol."""
     said = dict(member.protocols)
     return said.get(protocol_name or "", member.protocols[0][1])
 

@@ -1,1 +1,1 @@
-"""metadata/rules: the effect of each command on the tables, one file a kind of command."""
+"""The effect of each command on the tables, with a file for each kind of command."""

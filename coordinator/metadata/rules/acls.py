@@ -1,7 +1,7 @@
 """The creation and removal of ACLs.
 
-The ACLs were checked where the request came in, like configurations; here only their number is
-bounded.
+The broker that receives the request checks the ACLs, like configurations. Here only their number is
+limited.
 """
 
 from ....runtime.sliced_work import Steps
@@ -15,7 +15,7 @@ ACLS_MAX = 200_000
 
 
 def create_acls(tables: ClusterTables, command: CreateAcls) -> Steps[Result]:
-    """Create ACLs. Per ACL: POLICY_VIOLATION (there are too many)."""
+    """Create ACLs; an ACL above the limit gets POLICY_VIOLATION."""
     items: list[Item] = []
     counter = StepCounter()
     for acl in command.acls:

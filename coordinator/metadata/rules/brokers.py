@@ -1,8 +1,8 @@
-"""The effects of brokers that come and go.
+"""The effects of brokers that register, fail, and stop.
 
-A registration of another incarnation is a death and a birth: the node first loses all its
-leaderships and ISR memberships, even after an absence of only 90 ms that went unnoticed. One
-command removes a dead node from all ISRs.
+The registration of another incarnation counts as a failure and a new start. The node first loses
+all its leaderships and ISR memberships, even after an absence of only 90 ms that was not noticed.
+One command removes a dead node from all ISRs.
 """
 
 from dataclasses import replace
@@ -41,7 +41,7 @@ PRODUCER_ID_MAX = 2**63 - 1
 
 
 def set_cluster_id(tables: ClusterTables, command: SetClusterId) -> Steps[Result]:
-    """Set the cluster id, once; INCONSISTENT_CLUSTER_ID for another one."""
+    """Set the cluster id, once; INCONSISTENT_CLUSTER_ID for a different id."""
     if tables.cluster_id not in ("", command.cluster_id):
         raise InconsistentClusterId(
             f"This is the cluster {tables.cluster_id}, not {command.cluster_id}."
@@ -52,7 +52,7 @@ def set_cluster_id(tables: ClusterTables, command: SetClusterId) -> Steps[Result
 
 
 def set_defaults(tables: ClusterTables, command: SetDefaults) -> Steps[Result]:
-    """Replace the static defaults; a smaller min.insync.replicas or unclean elections act now."""
+    """Replace the static defaults; apply a smaller min.insync.replicas or unclean elections."""
     if command.defaults != tables.defaults:
         tables.put_defaults(dict(command.defaults))
         for topic in tables.topics.values():
@@ -64,10 +64,11 @@ def set_defaults(tables: ClusterTables, command: SetDefaults) -> Steps[Result]:
 def register_broker(tables: ClusterTables, command: RegisterBroker, index: int) -> Steps[Result]:
     """Register a broker, fenced at first; the log index becomes its broker epoch.
 
-    The same incarnation again is answered with the epoch it has. INCONSISTENT_CLUSTER_ID when the
-    broker belongs to another cluster. STALE_BROKER_EPOCH when the registration to replace is not
-    the present one; the result then has the present epoch: only a live process can ask again with
-    that, so a late frame of a dead process never replaces its successor.
+    A repeated registration of the same incarnation is answered with its epoch.
+    INCONSISTENT_CLUSTER_ID if the broker belongs to another cluster. STALE_BROKER_EPOCH if the
+    registration to replace is not the current one; the result then has the current epoch. Only a
+    live process can retry with that epoch, so a late message of a dead process never replaces its
+    successor.
     """
     if (
         not 0 <= command.node_id <= NODE_ID_MAX
@@ -119,13 +120,13 @@ def register_broker(tables: ClusterTables, command: RegisterBroker, index: int) 
 
 
 def _boot_and_directory(registration: BrokerRegistration | RegisterBroker) -> tuple[str, str]:
-    """Return boot id and directory id ("": unknown); old releases had both in the boot id."""
+    """Return the boot id and the directory id, "" if unknown; old releases had both in one id."""
     boot_id, _, directory_id = registration.boot_id.partition("/")
     return boot_id, registration.directory_id.hex() or directory_id
 
 
 def unfence_broker(tables: ClusterTables, command: UnfenceBroker) -> Steps[Result]:
-    """Let the broker lead and follow; partitions that waited for it get their leader."""
+    """Let the broker lead and follow; elect leaders of partitions that had none."""
     broker = _current_broker(tables, command.node_id, command.broker_epoch)
     if broker.is_fenced:
         tables.put_broker(replace(broker, is_fenced=False))
@@ -134,7 +135,7 @@ def unfence_broker(tables: ClusterTables, command: UnfenceBroker) -> Steps[Resul
 
 
 def fence_broker(tables: ClusterTables, command: FenceBroker) -> Steps[Result]:
-    """Fence a broker that is gone: it leaves every ISR, and other brokers lead."""
+    """Fence a dead broker, which leaves every ISR and loses its leaderships."""
     broker = _current_broker(tables, command.node_id, command.broker_epoch)
     if not broker.is_fenced:
         tables.put_broker(replace(broker, is_fenced=True, is_shutting_down=False))
@@ -143,10 +144,11 @@ def fence_broker(tables: ClusterTables, command: FenceBroker) -> Steps[Result]:
 
 
 def unregister_broker(tables: ClusterTables, command: UnregisterBroker) -> Result:
-    """Remove the registration; the broker's replicas count as before, should it come back.
+    """Remove the registration; the broker's replicas stay assigned, in case it registers again.
 
-    BROKER_ID_NOT_REGISTERED. INVALID_REQUEST for a live broker: where Kafka unregisters it, its
-    process continues unknown to all others, until it is started again.
+    BROKER_ID_NOT_REGISTERED for a missing registration. INVALID_REQUEST for a live broker. (Kafka
+    unregisters a live broker, whose process then continues unknown to all others until its
+    restart.)
     """
     broker = tables.brokers.get(command.node_id)
     if broker is None:
@@ -160,9 +162,9 @@ def unregister_broker(tables: ClusterTables, command: UnregisterBroker) -> Resul
 def begin_controlled_shutdown(
     tables: ClusterTables, command: BeginControlledShutdown
 ) -> Steps[Result]:
-    """Move leaderships and ISR memberships away from a broker that is about to stop.
+    """Move leaderships and ISR memberships away from a broker that is shutting down.
 
-    The broker is still there and knows: clients are redirected, not cut off.
+    The broker is still alive and applies the decision, so clients are redirected, not disconnected.
     """
     broker = _current_broker(tables, command.node_id, command.broker_epoch)
     if broker.is_active:
@@ -172,10 +174,10 @@ def begin_controlled_shutdown(
 
 
 def fail_replicas(tables: ClusterTables, command: FailReplicas) -> Steps[Result]:
-    """Make the node no candidate for some partitions while their logs are broken.
+    """Exclude the node from elections in some partitions while their logs are failed.
 
-    It leaves their ELRs, too, where it may be without being in the ISR. It may delete such a log
-    and fetch again: its fetch state at the leader ends with the leader epoch.
+    The node also leaves the ELRs of partitions with another candidate. It may delete such a log and
+    copy it again, because the new leader epoch ends its fetch state at the leader.
     """
     _current_broker(tables, command.node_id, command.broker_epoch)
     keys = [
@@ -195,7 +197,7 @@ def fail_replicas(tables: ClusterTables, command: FailReplicas) -> Steps[Result]
 
 
 def allocate_producer_ids(tables: ClusterTables, command: AllocateProducerIds) -> Result:
-    """Allocate the next block of ids; a block lost on the way is never allocated again."""
+    """Allocate the next block of producer ids; a block whose answer is lost stays unused."""
     _current_broker(tables, command.node_id, command.broker_epoch)
     if tables.next_producer_id > PRODUCER_ID_MAX - PRODUCER_ID_BLOCK_COUNT:
         raise UnknownServerError("All producer ids have been given out.")
@@ -206,7 +208,7 @@ def allocate_producer_ids(tables: ClusterTables, command: AllocateProducerIds) -
 
 
 def _current_broker(tables: ClusterTables, node_id: int, broker_epoch: int) -> BrokerRegistration:
-    """Return the registration with this epoch. Raises BrokerIdNotRegistered, StaleBrokerEpoch."""
+    """Return the registration with this epoch; raise BrokerIdNotRegistered or StaleBrokerEpoch."""
     broker = tables.brokers.get(node_id)
     if broker is None:
         raise BrokerIdNotRegistered(f"Broker {node_id} is not registered.")
@@ -220,9 +222,9 @@ def _current_broker(tables: ClusterTables, node_id: int, broker_epoch: int) -> B
 def _shrink_isrs(
     tables: ClusterTables, node_id: int, *, lost_power: bool = False, lost_directory: bool = False
 ) -> Steps[None]:
-    """Remove an inactive node from every ISR, and from every ELR when it may have lost data.
+    """Remove an inactive node from every ISR, and from every ELR if it may have lost data.
 
-    A shrink by lag is decided by the leader: `replication/leader.py`.
+    An ISR change of a lagging follower is proposed by the leader (`replication/leader.py`).
     """
     keys = dict.fromkeys(tables.partitions_in_sync_on(node_id))
     if lost_power or lost_directory:

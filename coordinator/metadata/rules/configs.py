@@ -1,10 +1,10 @@
 """The changes of configurations of topics, brokers, groups and client metrics subscriptions.
 
-The valid values of a key are known where the request came in, and checked there (the storage and
-node floors own the tables); here the change is made, and the settings that decide about leaders
-take effect at once: with a smaller min.insync.replicas the high watermark may advance with a
-smaller ISR, so replicas outside it stop being eligible in the same step, and where unclean
-elections become allowed, partitions without a leader get one.
+The broker that receives a request checks the values (the packages storage and node have the tables
+of keys). Here the change is made, and settings that affect leaders are applied immediately. With a
+smaller min.insync.replicas the high watermark may rise with a smaller ISR, so replicas outside the
+ISR stop being eligible in the same command. If unclean elections become allowed, partitions without
+a leader get one.
 """
 
 from collections import Counter
@@ -36,14 +36,14 @@ from ..commands import (
 from ..results import Item, Result
 from .partitions import partitions_of, settle_each
 
-CONFIGURED_MAX = 1_000  # groups, and client metrics subscriptions
-NAME_BYTES_MAX = 1_000  # of a group or subscription with configs
-# Their names, and the refusal of an empty name.
+CONFIGURED_MAX = 1_000  # the limit of groups, and of client metrics subscriptions
+NAME_BYTES_MAX = 1_000  # the limit for the name of a group or subscription
+# The type's name, and the error for an empty resource name.
 _NAMED_KINDS = {
     GROUP_RESOURCE: ("group", "Default group resources are not allowed."),
     CLIENT_METRICS_RESOURCE: ("subscription", "Subscription name can't be empty"),
 }
-# They decide about the cluster's leaders, so a single broker cannot have its own.
+# These decide about leaders of the cluster, so a single broker cannot have its own value.
 CLUSTER_WIDE_ONLY = {
     "min.insync.replicas": "Broker-level min.insync.replicas cannot be altered while ELR is "
     "enabled.",
@@ -53,11 +53,11 @@ CLUSTER_WIDE_ONLY = {
 
 
 def alter_configs(tables: ClusterTables, command: AlterConfigs) -> Steps[Result]:
-    """Alter configs, resource by resource.
+    """Alter the configs of each resource.
 
-    Per resource: UNKNOWN_TOPIC_OR_PARTITION, BROKER_ID_NOT_REGISTERED, INVALID_REQUEST,
-    INVALID_CONFIG, POLICY_VIOLATION (too many groups or subscriptions), UNSUPPORTED_VERSION (an
-    unknown resource type).
+    Errors: UNKNOWN_TOPIC_OR_PARTITION, BROKER_ID_NOT_REGISTERED, INVALID_REQUEST, INVALID_CONFIG,
+    POLICY_VIOLATION (too many groups or subscriptions), UNSUPPORTED_VERSION (an unknown resource
+    type).
     """
     named = Counter((resource.resource_type, resource.name) for resource in command.resources)
     items: list[Item] = []
@@ -102,7 +102,7 @@ def _alter(tables: ClusterTables, resource: ResourceConfigs, validate_only: bool
 
 
 def _alter_named(tables: ClusterTables, resource: ResourceConfigs, validate_only: bool) -> None:
-    """Alter the configs of a group or subscription, whether or not it exists."""
+    """Alter the configs of a group or subscription, even of one that does not exist."""
     kind, name = resource.resource_type, resource.name
     word, refusal = _NAMED_KINDS[kind]
     if not name:
@@ -119,7 +119,7 @@ def _alter_named(tables: ClusterTables, resource: ResourceConfigs, validate_only
 
 
 def changed_configs(before: dict[str, str], resource: ResourceConfigs) -> dict[str, str]:
-    """Apply the operations to a resource's configs; also used to validate beforehand."""
+    """Apply the operations to a resource's configs; also used to validate them in advance."""
     after = {} if resource.replaces_all else dict(before)
     for operation in resource.operations:
         value = _value_after(before.get(operation.key), operation)

@@ -1,4 +1,4 @@
-"""The changes of users' credentials; their values were checked where the request came in."""
+"""The changes of users' credentials; the values were checked before the proposal."""
 
 from ....runtime.sliced_work import Steps
 from ....runtime.steps import StepCounter
@@ -13,8 +13,8 @@ USERS_MAX = 100_000
 def alter_credentials(tables: ClusterTables, command: AlterScramCredentials) -> Steps[Result]:
     """Set and remove credentials.
 
-    Per change: RESOURCE_NOT_FOUND (nothing to remove), POLICY_VIOLATION (too many users). As in
-    Kafka, one such refusal refuses all changes of that user.
+    Errors: RESOURCE_NOT_FOUND (nothing to remove), POLICY_VIOLATION (too many users). As in Kafka,
+    one such error refuses all changes of the user.
     """
     items: list[Item] = []
     counter = StepCounter()

@@ -1,8 +1,8 @@
-"""The changes of partitions: ISR changes by leaders, and elections that users ask for.
+"""The changes of partitions, by ISR proposals of leaders and by requested elections.
 
-An ISR change is a compare-and-set on everything the leader has to be right about: that it leads, in
-its present incarnation, at this leader epoch and this partition epoch; and that each member it
-names is live, in the incarnation with the fetches that it counted (KIP-497, 841, 903).
+An ISR proposal is a compare-and-set on all facts that the leader relies on: it leads, in its
+current incarnation, with this leader epoch and this partition epoch, and each proposed member is
+live, in the incarnation whose fetches the leader has counted (KIP-497, 841, 903).
 """
 
 from collections.abc import Iterable
@@ -30,7 +30,7 @@ from ..commands import UNCLEAN, AlterPartition, ElectLeaders, IsrProposal
 from ..elections import NO_BROKER, Election, ElectionRules, settle
 from ..results import Item, Result
 
-PARTITIONS_A_STEP = 32  # less than half a millisecond
+PARTITIONS_A_STEP = 32  # takes less than half a millisecond
 
 
 def settle_each(
@@ -44,8 +44,8 @@ def settle_each(
 ) -> Steps[None]:
     """Apply the election rules to partitions after a change of their brokers or settings.
 
-    without: a node that leaves the ISRs. untrusted, emptied: one that leaves the ELRs, too. failed:
-    one that must fetch under a new leader epoch before it is in sync again.
+    without: a node that leaves the ISRs. untrusted, emptied: a node that also leaves the ELRs.
+    failed: a node that must fetch under a new leader epoch before it is in sync again.
     """
     rules: dict[str, ElectionRules] = {}
     for number, key in enumerate(list(keys), 1):
@@ -70,7 +70,7 @@ def settle_each(
 def election_rules(
     tables: ClusterTables, topic: Topic, election: Election | None = None
 ) -> ElectionRules:
-    """Return the rules of a topic as configured: without `election`, unclean only if allowed."""
+    """Return the rules of a topic by its configs; `election` overrides the preference."""
     if election is None:
         is_unclean = tables.allows_unclean_election(topic)
         election = Election.UNCLEAN if is_unclean else Election.ONLINE
@@ -83,11 +83,11 @@ def partitions_of(topic: Topic) -> list[TopicPartition]:
 
 
 def alter_partition(tables: ClusterTables, command: AlterPartition) -> Steps[Result]:
-    """Judge each proposal; STALE_BROKER_EPOCH for the whole when the leader is not current.
+    """Judge each proposal; STALE_BROKER_EPOCH for the command if the leader is not current.
 
-    Per partition: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, FENCED_LEADER_EPOCH,
-    INVALID_REQUEST, INVALID_UPDATE_VERSION, INELIGIBLE_REPLICA; NEW_LEADER_ELECTED when the change
-    was made, completed a reassignment, and so moved the leadership away from the sender.
+    Errors of a partition: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, FENCED_LEADER_EPOCH,
+    INVALID_REQUEST, INVALID_UPDATE_VERSION, INELIGIBLE_REPLICA. NEW_LEADER_ELECTED means that the
+    change was made, completed a reassignment, and so moved the leadership away from the sender.
     """
     broker = tables.brokers.get(command.node_id)
     if broker is None or broker.broker_epoch != command.broker_epoch:
@@ -137,11 +137,11 @@ def _alter(tables: ClusterTables, command: AlterPartition, change: IsrProposal) 
 def _outdate(
     tables: ClusterTables, key: TopicPartition, before: PartitionRegistration
 ) -> PartitionRegistration:
-    """Raise the partition epoch, so that no other copy of a refused proposal is accepted later.
+    """Raise the partition epoch, so that no late copy of a refused proposal is accepted.
 
-    The leader stops counting the refused member as soon as it gets the refusal. A copy that was
-    still on its way (the request was repeated) must not admit that member after all, once it is
-    unfenced. Kafka relies on the order of a connection here.
+    The leader stops counting the refused member when it gets the refusal. A late copy of the
+    proposal (a repeated request) must not add that member to the ISR once the member is unfenced.
+    Kafka relies on the order of a connection here.
     """
     after = replace(before, partition_epoch=before.partition_epoch + 1)
     tables.put_partition(key, after)
@@ -171,8 +171,8 @@ def _validate(
             f"{members} is no ISR of the replicas {list(partition.replicas)} led by {sender}."
         )
     for node, broker_epoch in change.isr:
-        # A member that has not fetched from this leader yet. It is the incarnation that entered:
-        # its death would have removed it, and raised the partition epoch.
+        # A member that has not fetched from this leader yet. It is the incarnation that joined the
+        # ISR, because its failure would have removed it and raised the partition epoch.
         is_known_by_being_in = broker_epoch == UNKNOWN_BROKER_EPOCH and node in partition.isr
         if reason := _why_ineligible(tables, node, None if is_known_by_being_in else broker_epoch):
             raise IneligibleReplica(f"Broker {node} {reason}.")
@@ -194,9 +194,9 @@ def _why_ineligible(tables: ClusterTables, node: int, broker_epoch: int | None) 
 def elect_leaders(tables: ClusterTables, command: ElectLeaders) -> Steps[Result]:
     """Elect the preferred replica, or any live one (KIP-460).
 
-    Per partition: UNKNOWN_TOPIC_OR_PARTITION, ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE,
-    ELIGIBLE_LEADERS_NOT_AVAILABLE. When all partitions are asked for, those that need no election
-    are left out of the answer, as in Kafka.
+    Errors of a partition: UNKNOWN_TOPIC_OR_PARTITION, ELECTION_NOT_NEEDED,
+    PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE. If all partitions are requested,
+    those that need no election are omitted from the answer, as in Kafka.
     """
     if command.election_type not in (0, UNCLEAN):
         raise InvalidRequest(f"There is no election type {command.election_type}.")

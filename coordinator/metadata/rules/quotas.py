@@ -1,4 +1,4 @@
-"""The changes of client quotas; keys and values were checked where the request came in."""
+"""The changes of client quotas; keys and values were checked before the proposal."""
 
 from ....runtime.steps import StepCounter, Steps
 from ....wire.errors import PolicyViolation
@@ -11,7 +11,7 @@ QUOTAS_MAX = 10_000
 
 
 def alter_client_quotas(tables: ClusterTables, command: AlterClientQuotas) -> Steps[Result]:
-    """Set and remove quotas. Per entity: POLICY_VIOLATION (there are too many)."""
+    """Set and remove quotas; an entity above the limit gets POLICY_VIOLATION."""
     items: list[Item] = []
     counter = StepCounter()
     for change in command.changes:

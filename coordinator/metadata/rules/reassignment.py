@@ -1,10 +1,10 @@
 """Reassignment of partitions to other brokers (KIP-455).
 
-A reassignment first adds the new replicas beside the old ones; they fetch and join the ISR as any
-follower does. When every replica that shall stay is in the ISR, the old ones are dropped, in the
-same command that completed the ISR (`elections.settle`). Until then it can be replaced by another
-or cancelled: `adding` are the replicas that were not there when it began, `removing` those that
-will not be there when it ends; a replica of an earlier plan that was replaced is both.
+A reassignment first adds the new replicas to the old ones, and they fetch and join the ISR like any
+follower. When every remaining replica is in the ISR, the old ones are dropped by the same command
+that completed the ISR (`elections.settle`). Until then the reassignment can be replaced by another
+or cancelled. `adding` are the replicas that were not there at its begin, `removing` those that will
+not be there at its end. A replica of an earlier, replaced reassignment is both.
 """
 
 from collections import Counter
@@ -32,7 +32,7 @@ def alter_reassignments(
 ) -> Steps[Result]:
     """Start, change and cancel reassignments.
 
-    Per partition: UNKNOWN_TOPIC_OR_PARTITION, INVALID_REPLICA_ASSIGNMENT,
+    Errors of a partition: UNKNOWN_TOPIC_OR_PARTITION, INVALID_REPLICA_ASSIGNMENT,
     NO_REASSIGNMENT_IN_PROGRESS, INVALID_REPLICATION_FACTOR, INVALID_REQUEST.
     """
     times = Counter((wanted.topic, wanted.partition) for wanted in command.partitions)
@@ -89,8 +89,8 @@ def _cancel(tables: ClusterTables, topic: Topic, index: int, before: PartitionRe
     replicas = tuple(node for node in before.replicas if node not in before.adding)
     isr = tuple(node for node in before.isr if node in replicas)
     min_isr = min(rules.min_insync_replicas, len(replicas))
-    # Replicas that hold all that is committed are dropped only if enough others do. Kafka requires
-    # one; but that one may have lost power a moment ago, unnoticed so far.
+    # Replicas with all committed records are dropped only if enough others have them. Kafka
+    # requires one other, but that one may just have lost power without being noticed.
     holders = (*before.isr, *before.elr) or before.last_known_elr
     drops_holders = any(node not in replicas for node in holders)
     drops_too_much = drops_holders and len(isr) < min_isr

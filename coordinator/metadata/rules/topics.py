@@ -1,8 +1,8 @@
 """The creation, extension and deletion of topics.
 
-Placement happens here, where the command is applied, so a command that creates 600 partitions is as
-small as one that creates a single one. Each topic has its own outcome; with validate_only the
-outcome is computed and nothing is changed.
+Replicas are placed where the command is applied, so a command that creates 600 partitions is as
+small as one that creates a single partition. Each topic has its own result. With validate_only the
+result is computed and nothing is changed.
 """
 
 from collections import Counter
@@ -37,7 +37,7 @@ from ..results import Item, Result
 from ..topic_names import why_invalid
 from .partitions import PARTITIONS_A_STEP
 
-PARTITIONS_MAX = 10_000  # created by one command, as in Kafka's controller
+PARTITIONS_MAX = 10_000  # the limit for one command, as in Kafka's controller
 REPLICATION_FACTOR_MAX = 2**15 - 1
 NEVER_CREATED = "__cluster_metadata"
 _NO_TOPIC_ID = bytes(TOPIC_ID_BYTES)
@@ -49,7 +49,7 @@ Wanted = TypeVar("Wanted", NewTopic, MorePartitions)
 def create_topics(tables: ClusterTables, command: CreateTopics) -> Steps[Result]:
     """Create topics.
 
-    Per topic: TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS,
+    Errors of a topic: TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS,
     INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_REQUEST, POLICY_VIOLATION.
     """
 
@@ -74,7 +74,7 @@ def create_topics(tables: ClusterTables, command: CreateTopics) -> Steps[Result]
 def create_partitions(tables: ClusterTables, command: CreatePartitions) -> Steps[Result]:
     """Extend topics.
 
-    Per topic: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT,
+    Errors of a topic: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT,
     INVALID_REPLICATION_FACTOR, INVALID_REQUEST, POLICY_VIOLATION.
     """
 
@@ -95,7 +95,7 @@ def create_partitions(tables: ClusterTables, command: CreatePartitions) -> Steps
 def _create_each(
     topics: tuple[Wanted, ...], create: Callable[[Wanted, int], Steps[tuple[int, Item]]]
 ) -> Steps[Result]:
-    """Create for each topic, with the rest of the budget of partitions."""
+    """Call `create` for each topic with the remaining number of partitions allowed."""
     times = Counter(topic.name for topic in topics)
     items: dict[str, Item] = {}
     budget = PARTITIONS_MAX
@@ -113,8 +113,8 @@ def _create_each(
 def delete_topics(tables: ClusterTables, command: DeleteTopics) -> Steps[Result]:
     """Delete topics.
 
-    Per topic: UNKNOWN_TOPIC_OR_PARTITION (by name), UNKNOWN_TOPIC_ID, INVALID_REQUEST. A topic that
-    is named twice, in whatever way, is not deleted, as in Kafka.
+    Errors of a topic: UNKNOWN_TOPIC_OR_PARTITION (by name), UNKNOWN_TOPIC_ID, INVALID_REQUEST. A
+    topic that is requested twice, by name or id, is not deleted, as in Kafka.
     """
     found = [
         reference.name if reference.name is not None else _name_of(tables, reference.topic_id)
@@ -154,7 +154,7 @@ def _to_delete(
 def check_assignment(
     tables: ClusterTables, replicas: tuple[int, ...], replication_factor: int | None = None
 ) -> None:
-    """Raise InvalidReplicaAssignment unless these are registered brokers, each once."""
+    """Raise InvalidReplicaAssignment unless these are different registered brokers."""
     if not replicas:
         raise InvalidReplicaAssignment("An assignment without a replica is none.")
     for node in replicas:
@@ -309,9 +309,9 @@ def _assigned(
 
 
 def _partition(tables: ClusterTables, replicas: tuple[int, ...]) -> PartitionRegistration:
-    """Return a new partition: empty logs are in sync, so every live replica is in the ISR."""
+    """Return a new partition, in which every live replica is in the ISR, because logs are empty."""
     isr = tuple(node for node in replicas if tables.is_active(node))
-    # Equal tuples are shared: a cluster has many partitions in few different placements.
+    # Equal tuples are shared, since a cluster has many partitions with few different placements.
     isr = replicas if isr == replicas else isr
     return PartitionRegistration(replicas=replicas, isr=isr, leader=isr[0])
 

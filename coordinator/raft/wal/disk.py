@@ -1,7 +1,7 @@
-"""The files below the Raft engine: zero-filled log segments and one snapshot per group.
+"""The files of the Raft engine: zero-filled log segments and one snapshot per group.
 
-Only this file touches the file system. All methods block; the engine calls the slow ones in an
-executor. The simulator has a Disk of its own that forgets bytes that were not synced.
+Only this file accesses the file system. All methods block, and the engine calls the slow ones in an
+executor. The simulator has another Disk that loses bytes which were not synced.
 """
 
 import fcntl
@@ -16,10 +16,10 @@ _ZEROS = bytes(1 << 20)
 
 
 class Disk(Protocol):
-    """The file system as the journal and the snapshots use it."""
+    """The file system for the journal and the snapshots."""
 
     def open(self) -> None:
-        """Create the directory and lock it; raises BlockingIOError if another process has it."""
+        """Create the directory and lock it; raise BlockingIOError if it is already locked."""
 
     def segments(self) -> list[int]:
         """Return the numbers of the existing segments, ascending."""
@@ -32,7 +32,7 @@ class Disk(Protocol):
     def read_segment(self, number: int) -> bytes: ...
 
     def ensure_segment(self, number: int, size_bytes: int) -> None:
-        """Make a durable zero-filled segment unless there is one."""
+        """Create a durable zero-filled segment unless it exists."""
 
     def write(self, number: int, position: int, data: bytes) -> None:
         """Overwrite bytes of a segment; not yet durable."""
@@ -62,15 +62,15 @@ class Disk(Protocol):
 class DirectoryDisk:
     """A Disk in one directory.
 
-    A segment is filled with zeros and synced before its first use. In a file that grows, every
-    fdatasync would have to write the inode too; here it writes the data and nothing else.
+    A segment is filled with zeros and synced before its first use. In a growing file every
+    fdatasync would also have to write the inode, while here it writes only the data.
     """
 
     def __init__(self, directory: Path, fault_point: FaultPoint = no_fault_point) -> None:
         self._directory = directory
         self._fault_point = fault_point
         self._files: dict[int, int] = {}
-        self._lock = threading.Lock()  # two threads may make the same segment
+        self._lock = threading.Lock()  # two threads may create the same segment
         self._lock_file = -1
 
     def open(self) -> None:
@@ -163,7 +163,7 @@ class DirectoryDisk:
             self._lock_file = -1
 
     def _file(self, number: int) -> int:
-        """Open a segment for the journal's thread, which writes to no deleted segment."""
+        """Open a segment for the journal's thread, which writes only to existing segments."""
         file = self._files.get(number)
         if file is None:
             flags = os.O_RDWR | os.O_CLOEXEC

@@ -1,8 +1,8 @@
-"""The entries of one group in memory, in the shape of PySyncObj's journal.
+"""The entries of one group in memory, with the interface of PySyncObj's journal.
 
-The first tuple is not an entry: it holds the index and term of the last entry that the snapshot
-covers, for the log-matching check of the first real entry. Every change is recorded in the shared
-write-ahead log before it becomes visible.
+The first tuple is not an entry. It has the index and term of the last entry in the snapshot, for
+the log-matching check of the first real entry. Every change is recorded in the shared write-ahead
+log before it becomes visible.
 """
 
 from pysyncobj.journal import Journal as LibraryJournal
@@ -12,22 +12,22 @@ from .recovery import Entry, RecoveredGroup
 
 
 class GroupLog(LibraryJournal):
-    """One group's log: (command, index, term) tuples, contiguous from `base_index` on."""
+    """One group's log, as contiguous tuples (command, index, term) from `base_index` on."""
 
     def __init__(self, group_id: int, journal: Journal, recovered: RecoveredGroup) -> None:
         state = recovered.state
         self.group_id = group_id
         self._journal = journal
         self._entries: list[Entry] = [(b"", state.base_index, state.base_term), *recovered.log()]
-        # The last index that is no longer in the log (0: nothing was dropped), and that of the last
-        # entry, or the same. Read many times for each message.
+        # The last index that is no longer in the log (0 if nothing was dropped), and the index of
+        # the last entry. Read several times for each message.
         self.base_index = state.base_index
         self.last_index = self._entries[-1][1]
         self._term = state.term
         self._voted_for = state.voted_for
         self.is_voter = state.is_voter
         self.size_bytes = sum(len(entry[0]) for entry in self._entries)
-        self.durable_index = self.last_index  # recovery has synced it all
+        self.durable_index = self.last_index  # recovery has synced all entries
 
     @property
     def last_term(self) -> int:
@@ -35,17 +35,17 @@ class GroupLog(LibraryJournal):
         return self._entries[-1][2]
 
     def term_at(self, index: int) -> int | None:
-        """Return the term of an entry (or of the base); None outside the log."""
+        """Return the term of an entry or of the base; None outside of the log."""
         offset = index - self.base_index
         return self._entries[offset][2] if 0 <= offset < len(self._entries) else None
 
     def read(self, first_index: int, last_index: int) -> list[Entry]:
-        """Return the entries of a closed range that lies behind the base."""
+        """Return the entries of a closed range after the base."""
         base = self.base_index
         return self._entries[first_index - base : last_index - base + 1]
 
     def read_bytes(self, first_index: int, bytes_max: int) -> list[Entry]:
-        """Return entries from `first_index` on, at least one, while they fit in `bytes_max`."""
+        """Return entries from `first_index` on, at least one, up to `bytes_max`."""
         start = position = first_index - self.base_index
         size = 0
         while position < len(self._entries):
@@ -56,7 +56,7 @@ class GroupLog(LibraryJournal):
         return self._entries[start:position]
 
     def cut_to(self, index: int) -> None:
-        """Drop the entries up to `index`; their effect is in a durable snapshot."""
+        """Drop the entries up to `index`; a durable snapshot includes their effect."""
         offset = index - self.base_index
         if offset <= 0:
             return
@@ -67,7 +67,7 @@ class GroupLog(LibraryJournal):
         self.base_index, self.last_index = index, self._entries[-1][1]
 
     def reset_to(self, index: int, term: int) -> None:
-        """Replace the log by a durable snapshot that came from the leader."""
+        """Replace the log by a durable snapshot of the leader."""
         self._journal.append_reset(self.group_id, index, term)
         self._entries = [(b"", index, term)]
         self.base_index = self.last_index = index
@@ -75,16 +75,16 @@ class GroupLog(LibraryJournal):
         self.durable_index = index
 
     def repeat_to(self, index: int) -> None:
-        """Record entries again up to `index`, so that an old segment can be deleted."""
+        """Record entries up to `index` again, so that an old segment can be deleted."""
         for command, entry_index, term in self.read(self.base_index + 1, index):
             self._journal.append_entry(self.group_id, entry_index, term, command)
 
     def set_voter(self, is_voter: bool) -> None:
-        """Record that this node may vote, or may not until it has its memory back."""
+        """Record whether this node may vote, which it may not after a loss of its votes and log."""
         self.is_voter = is_voter
         self._journal.append_voter(self.group_id, is_voter=is_voter)
 
-    # PySyncObj's interface, under its names. `entryFrom` and `[...]` count from the base tuple.
+    # PySyncObj's interface, with its names. `entryFrom` and `[...]` count from the base tuple.
 
     def add(self, command: bytes, idx: int, term: int) -> None:
         assert idx == self.last_index + 1, "a gap in the log"
@@ -94,7 +94,7 @@ class GroupLog(LibraryJournal):
         self._journal.append_entry(self.group_id, idx, term, command)
 
     def deleteEntriesFrom(self, entryFrom: int) -> None:
-        """Remove entries that conflict with the leader's."""
+        """Remove entries that conflict with the leader's entries."""
         index = self._entries[entryFrom][1]
         self.size_bytes -= sum(len(entry[0]) for entry in self._entries[entryFrom:])
         del self._entries[entryFrom:]
@@ -115,7 +115,7 @@ class GroupLog(LibraryJournal):
         return None if self._voted_for < 0 else self._voted_for
 
     def setRaftCommitIndex(self, raftCommitIndex: int) -> None:
-        """Do nothing: the commit index is learnt again from the leader after a restart."""
+        """Do nothing, since the leader sends the commit index again after a restart."""
 
     def getRaftCommitIndex(self) -> int:
         return self.base_index
@@ -127,4 +127,4 @@ class GroupLog(LibraryJournal):
         return len(self._entries)
 
     def _destroy(self) -> None:
-        """Do nothing: the write-ahead log outlives its groups."""
+        """Do nothing, because the write-ahead log outlives its groups."""

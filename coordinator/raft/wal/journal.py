@@ -1,12 +1,12 @@
 """The write-ahead log of all Raft groups of a process, and its group commit.
 
-Records are added on the event loop and only counted; `take` returns all waiting records as one
-batch, `write` (blocking, in an executor) writes and syncs it, `finish` notes that it is durable.
-One batch is under way at a time: recovery relies on it to distinguish a torn tail from damage.
+Records are only collected on the event loop. `take` returns all waiting records as one batch,
+`write` writes and syncs it (blocking, in an executor), and `finish` marks it as durable. Only one
+batch is written at a time, by which recovery distinguishes an incomplete last write from damage.
 Votes, terms and truncations are records like entries, so the order on disk is the order of events.
 
-Segments are deleted whole, oldest first, when every entry in them is covered by a snapshot. The
-head of a segment repeats the state of every group, so nothing else of the older ones is needed.
+Whole segments are deleted, oldest first, when every entry in them is included in a snapshot. The
+head of a segment repeats the state of every group, so nothing else of older segments is needed.
 """
 
 from collections import deque
@@ -26,7 +26,8 @@ from .records import (
 )
 from .recovery import RecoveredJournal
 
-RunBlocking = Callable[[Callable[[], Any], Callable[[Any], None]], None]  # a job, a callback
+# Called with a job and a callback.
+RunBlocking = Callable[[Callable[[], Any], Callable[[Any], None]], None]
 
 
 class _Frame(NamedTuple):
@@ -41,11 +42,11 @@ class GroupCommit(NamedTuple):
 
     frames: list[_Frame]
     sequence: int
-    log_ends: dict[int, int]  # last index of each group that the batch contains entries of
+    log_ends: dict[int, int]  # the last index of each group in the batch
 
 
 class Journal:
-    """The log of one process. Not thread-safe, except that `write` may run beside the rest."""
+    """The log of one process, not thread-safe except for `write`."""
 
     def __init__(
         self,
@@ -61,7 +62,7 @@ class Journal:
         self._voters = b"".join(voter.to_bytes(4, "little") for voter in voters)
         self._segment_bytes = segment_bytes
         self._groups = {group_id: group.state for group_id, group in recovered.groups.items()}
-        self._segments = recovered.segments  # number -> {group: its highest index in there}
+        self._segments = recovered.segments  # number -> {group: its highest index in the segment}
         self._segment = recovered.last_segment
         self._position = recovered.position
         self._next_frame = recovered.next_frame
@@ -83,7 +84,7 @@ class Journal:
         return len(self._segments)
 
     def append_entry(self, group_id: int, index: int, term: int, command: bytes) -> None:
-        """Add an entry behind the group's last, or repeat one that lies in an old segment."""
+        """Add an entry after the group's last, or repeat an entry of an old segment."""
         self._append(RecordKind.ENTRY, group_id, index, term, command)
         for ends in (self._segments[self._segment], self._log_ends):
             ends[group_id] = max(index, ends.get(group_id, 0))
@@ -100,31 +101,31 @@ class Journal:
                 ends[group_id] = first_index - 1
 
     def append_base(self, group_id: int, index: int, term: int) -> None:
-        """Drop the entries up to `index`; a durable snapshot holds them."""
+        """Drop the entries up to `index`, which are in a durable snapshot."""
         self._append(RecordKind.BASE, group_id, index, term)
 
     def append_reset(self, group_id: int, index: int, term: int) -> None:
-        """Drop the whole log; a durable snapshot from the leader takes its place."""
+        """Drop the whole log, which a durable snapshot of the leader replaces."""
         self._append(RecordKind.RESET, group_id, index, term)
         for ends in (*self._segments.values(), self._log_ends, self._log_ends_under_way):
             ends.pop(group_id, None)
 
     def append_voter(self, group_id: int, *, is_voter: bool = True) -> None:
-        """Record that this node may vote in the group, or not until it has its memory back."""
+        """Record whether this node may vote in the group, which it may not after a lost log."""
         self._append(RecordKind.VOTER if is_voter else RecordKind.NON_VOTER, group_id, 0, 0)
 
     def seal(self) -> None:
-        """Prove, on a log at rest, that its last frame was synced; once until the next record."""
+        """Prove that the last frame of an idle log was synced, once until the next record."""
         if not self._sealed and self._segment:
             self._write_record(RecordKind.SEAL, 0, 0, 0, b"")
             self._sealed = True
 
     def add_group(self, group_id: int) -> None:
-        """Add a group that has no record yet."""
+        """Add a group that has no records yet."""
         self._groups.setdefault(group_id, NO_STATE)
 
     def take(self) -> GroupCommit | None:
-        """Return all waiting records as the next batch to write; None if there are none."""
+        """Return all waiting records as the next batch to write, or None."""
         self._close_frame()
         if not self._frames:
             return None
@@ -134,7 +135,10 @@ class Journal:
         return batch
 
     def write(self, batch: GroupCommit) -> None:
-        """Write and sync a batch (blocking). Frame n is durable before frame n+1 is written."""
+        """Write and sync a batch (blocking).
+
+        A frame is durable before the next one is written.
+        """
         for i, (segment, position, number, records) in enumerate(batch.frames):
             if position == 0:
                 self._disk.ensure_segment(segment, self._segment_bytes)
@@ -143,11 +147,11 @@ class Journal:
                 self._disk.sync(segment)
 
     def finish(self, batch: GroupCommit) -> None:
-        """Note that a batch is durable."""
+        """Mark a batch as durable."""
         self.durable_sequence = batch.sequence
 
     def needs_next_segment(self) -> int | None:
-        """Return the next segment to prepare, once the last one is half full; else None."""
+        """Return the segment to prepare once the current one is half full, else None."""
         return self._segment + 1 if self._position > self._segment_bytes // 2 else None
 
     def prepare(self, segment: int) -> None:
@@ -155,19 +159,19 @@ class Journal:
         self._disk.ensure_segment(segment, self._segment_bytes)
 
     def pinned_by(self) -> list[int]:
-        """Return the groups with entries that keep the oldest segment from being deleted."""
+        """Return the groups with entries that prevent the deletion of the oldest segment."""
         oldest = min(self._segments)
         return [] if oldest == self._segment else self._groups_with_live_entries(oldest)
 
     def unpin(self, group_id: int) -> int:
-        """Remove a group's hold on the oldest segment, since the caller repeats its entries.
+        """Remove a group's entries from the oldest segment, because the caller repeats them.
 
-        Returns the highest index that has to be repeated.
+        Returns the highest index that must be repeated.
         """
         return self._segments[min(self._segments)].pop(group_id, 0)
 
     def deletable(self) -> list[int]:
-        """Remove segments without a live entry from memory, and return them.
+        """Return the segments without needed entries, after removing them from memory.
 
         They may be deleted once all BASE records are durable.
         """
@@ -231,10 +235,10 @@ class Journal:
 
 
 class SegmentKeeper:
-    """Prepares the journal's next segment in time, and deletes those that snapshots cover.
+    """The preparation of the journal's next segment, and the deletion of old segments.
 
-    Both are slow jobs of an executor, never two at once: a late preparation would make a deleted
-    segment again, empty, and a gap among the segments would look like damage.
+    Both are slow jobs of an executor and never run together. Otherwise a late preparation would
+    create a deleted segment again, empty, and a gap between the segments would look like damage.
     """
 
     def __init__(self, journal: Journal, run_blocking: RunBlocking, segments_max: int) -> None:
@@ -248,7 +252,7 @@ class SegmentKeeper:
     def tend(self, release: Callable[[int], None]) -> None:
         """Prepare and delete segments; call it after each group commit.
 
-        `release` asks a group to free the oldest segment.
+        release: asks a group to remove its entries from the oldest segment.
         """
         journal = self._journal
         wanted = journal.needs_next_segment()

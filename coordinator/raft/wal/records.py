@@ -1,11 +1,11 @@
 """The bytes of the write-ahead log.
 
-A segment is a row of frames, a frame is the unit of damage: `magic, crc32c, length, number` and
-then records. All records that one group commit made durable are one frame (two, when it crosses a
-segment). Frames are numbered without gaps, and frame n+1 is written only after frame n was synced.
-So an intact frame behind a broken one shows the kind of damage: number n+2 behind a broken n+1
-means that synced bytes are damaged; no frame behind it means a write that a crash interrupted,
-which was never acknowledged.
+A segment is a sequence of frames, and damage is detected by frame. A frame is `magic, crc32c,
+length, number` and then records. The records of one group commit are one frame, or two if they
+cross a segment boundary. Frames are numbered without gaps, and frame n+1 is written only after
+frame n was synced. So a valid frame after a broken one shows the kind of damage. Frame n+2 after a
+broken n+1 means that synced bytes are damaged. No frame after it means an incomplete write by a
+crash, which was never acknowledged.
 """
 
 import struct
@@ -28,18 +28,18 @@ _SNAPSHOT_MAGIC = b"OLS1"
 
 
 class RecordKind(IntEnum):
-    """The kinds of records; the two numbers of each in brackets."""
+    """The types of records, each with the meaning of its two numbers in brackets."""
 
-    SEGMENT = 1  # first record of a segment: (node id, format version), payload: the voters
-    STATE = 2  # a group when the segment was begun
+    SEGMENT = 1  # the first record of a segment: (node id, format version), payload: the voters
+    STATE = 2  # the state of a group when the segment was begun
     ENTRY = 3  # (index, term), payload: the command
     TERM = 4  # (term, voted for + 1; 0 = none)
-    TRUNCATE = 5  # (first index that is gone, -)
-    BASE = 6  # (index, term): entries up to it are in the snapshot and gone; the rest stays
-    RESET = 7  # (index, term): as BASE, but the rest is gone too (a snapshot was installed)
+    TRUNCATE = 5  # (first index that is removed, -)
+    BASE = 6  # (index, term): entries up to this index are removed, and are in the snapshot
+    RESET = 7  # (index, term): all entries are removed, since a snapshot was installed
     VOTER = 8  # the group may vote here
-    SEAL = 9  # proves that the frame before it had been synced
-    NON_VOTER = 10  # the group may not vote here any more: this disk has lost earlier promises
+    SEAL = 9  # proves that the frame before was synced
+    NON_VOTER = 10  # the group may no longer vote here, because this disk has lost earlier promises
 
 
 class WalRecord(NamedTuple):
@@ -51,13 +51,13 @@ class WalRecord(NamedTuple):
 
 
 class RaftGroupState(NamedTuple):
-    """The state of a group in a segment's head, so that older segments may be deleted."""
+    """The state of a group in a segment's head, which allows older segments to be deleted."""
 
     term: int
     voted_for: int  # -1: none
     base_index: int
     base_term: int
-    end_index: int  # last entry of the log when the segment was begun
+    end_index: int  # the last entry of the log when the segment was begun
     is_voter: bool
 
 
@@ -65,9 +65,9 @@ NO_STATE = RaftGroupState(0, -1, 0, 0, 0, False)
 
 
 def state_after(state: RaftGroupState, kind: int, first: int, second: int) -> RaftGroupState:
-    """Return the state of a group after a record, when it is written and when it is read back.
+    """Return the state of a group after a record, for writing and for reading.
 
-    Raises ValueError for an unknown kind.
+    Raises ValueError for an unknown type.
     """
     match kind:
         case RecordKind.ENTRY:
@@ -108,14 +108,14 @@ def decode_state(payload: bytes) -> RaftGroupState:
 
 
 def encode_frame(number: int, records: Sequence[bytes]) -> bytes:
-    """Encode a frame: head and records; the checksum covers length and number too."""
+    """Encode a frame from its records; the checksum includes length and number."""
     body = b"".join(records)
     rest = _AFTER_CRC.pack(len(body), number)
     return FRAME_MAGIC + struct.pack("<I", crc32c(body, crc32c(rest))) + rest + body
 
 
 def decode_frame(segment: bytes, position: int) -> Frame | None:
-    """Return the frame at `position`, or None if there is no intact one."""
+    """Return the frame at `position`, or None if it is not valid."""
     if position + FRAME.size > len(segment):
         return None
     magic, checksum, length, number = FRAME.unpack_from(segment, position)
@@ -129,7 +129,7 @@ def decode_frame(segment: bytes, position: int) -> Frame | None:
 
 
 def decode_records(records: bytes) -> Iterator[WalRecord]:
-    """Yield the records of an intact frame."""
+    """Yield the records of a valid frame."""
     position = 0
     while position < len(records):
         kind, group_id, first, second, length = RECORD.unpack_from(records, position)
@@ -139,7 +139,7 @@ def decode_records(records: bytes) -> Iterator[WalRecord]:
 
 
 def find_frame_after(data: bytes, number: int) -> int | None:
-    """Return where an intact frame numbered above `number` begins; None if there is none."""
+    """Return the position of a valid frame with a number above `number`, or None."""
     position = 0
     while (position := data.find(FRAME_MAGIC, position)) >= 0:
         frame = decode_frame(data, position)
@@ -150,7 +150,7 @@ def find_frame_after(data: bytes, number: int) -> int | None:
 
 
 class RaftSnapshot(NamedTuple):
-    """A state machine's state with everything up to `last_index` applied."""
+    """The state of a state machine after all entries up to `last_index`."""
 
     last_index: int
     last_term: int
@@ -158,10 +158,10 @@ class RaftSnapshot(NamedTuple):
 
 
 def encode_snapshot(group_id: int, snapshot: RaftSnapshot) -> bytes:
-    """Encode a snapshot file, in the form that is also sent to a follower.
+    """Encode a snapshot file, which has the same format when it is sent to a follower.
 
-    Call it in an executor, like `decode_snapshot`: checksum and join of a large one release the
-    GIL.
+    Call it in an executor, like `decode_snapshot`, since the checksum and the join of a large
+    snapshot release the GIL.
     """
     rest = struct.pack("<HQQQ", group_id, *snapshot[:2], len(snapshot.payload))
     checksum = crc32c(snapshot.payload, crc32c(rest))
@@ -170,7 +170,7 @@ def encode_snapshot(group_id: int, snapshot: RaftSnapshot) -> bytes:
 
 
 def decode_snapshot(group_id: int, data: bytes) -> RaftSnapshot | None:
-    """Decode a snapshot file; None if the bytes are damaged or of another group."""
+    """Decode a snapshot file; return None if it is damaged or of another group."""
     if len(data) < _SNAPSHOT.size:
         return None
     magic, checksum, owner, index, term, length = _SNAPSHOT.unpack_from(data)

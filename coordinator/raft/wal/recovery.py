@@ -1,8 +1,8 @@
 """Recovery of the write-ahead log after a crash.
 
-A torn tail (the last frame, never synced and never acknowledged) is dropped and overwritten with
-zeros. Anything else that is missing or damaged raises CorruptJournal: a node that forgets entries
-that it acknowledged would let the cluster lose them.
+An incomplete last write, which was never synced or acknowledged, is dropped and overwritten with
+zeros. Any other missing or damaged data raises CorruptJournal, because a node that forgets
+acknowledged entries would let the cluster lose them.
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ class RecoveredGroup:
     entries: dict[int, tuple[bytes, int]] = field(default_factory=dict[int, tuple[bytes, int]])
 
     def log(self) -> list[Entry]:
-        """Return the entries behind the base, in order; KeyError if one is missing."""
+        """Return the entries after the base, in order; KeyError if one is missing."""
         first, last = self.state.base_index + 1, self.state.end_index
         return [(self.entries[i][0], i, self.entries[i][1]) for i in range(first, last + 1)]
 
@@ -54,7 +54,7 @@ class RecoveredJournal:
 
 
 def recover(disk: Disk, *, node_id: int, voters: Sequence[int]) -> RecoveredJournal:
-    """Read all segments, cut a torn tail, and return their content."""
+    """Read all segments, remove an incomplete last write, and return their content."""
     journal = RecoveredJournal((node_id, tuple(voters)))
     expected: int | None = None
     torn: tuple[int, int] | None = None  # the segment and position at which reading stopped
@@ -63,7 +63,7 @@ def recover(disk: Disk, *, node_id: int, voters: Sequence[int]) -> RecoveredJour
         segment = disk.read_segment(number)
         if torn is not None:
             _refuse_if_later(disk, torn, number, segment, after=(expected or 1) - 1)
-            disk.delete_segment(number)  # prepared and never used, or torn itself
+            disk.delete_segment(number)  # prepared and never used, or itself incomplete
             continue
         position = 0
         while (frame := decode_frame(segment, position)) is not None:
@@ -76,7 +76,7 @@ def recover(disk: Disk, *, node_id: int, voters: Sequence[int]) -> RecoveredJour
         if position == 0 or segment[position:].strip(b"\0"):
             torn = number, position
             if expected is None and number > 1 and segment.strip(b"\0"):
-                # Older segments are deleted only after this one's head was synced.
+                # Older segments are deleted only after the head of this one was synced.
                 raise CorruptJournal(disk.segment_name(number), "its head is damaged")
             _refuse_if_later(disk, torn, number, segment[position:], after=expected or 1)
             if position == 0:
@@ -85,7 +85,7 @@ def recover(disk: Disk, *, node_id: int, voters: Sequence[int]) -> RecoveredJour
                 disk.write(number, position, bytes(len(segment) - position))
                 disk.sync(number)
     if journal.last_segment:
-        disk.sync(journal.last_segment)  # a SIGKILL leaves frames that were written, not synced
+        disk.sync(journal.last_segment)  # after a SIGKILL frames may be written, but not synced
     journal.next_frame = expected or 1
     _check_complete(disk, journal)
     return journal
@@ -94,7 +94,7 @@ def recover(disk: Disk, *, node_id: int, voters: Sequence[int]) -> RecoveredJour
 def _refuse_if_later(
     disk: Disk, broken: tuple[int, int], number: int, data: bytes, *, after: int
 ) -> None:
-    """Raise CorruptJournal if `data` has a frame that was written after the broken one's sync."""
+    """Raise CorruptJournal if a frame in `data` was written after the broken one's sync."""
     if find_frame_after(data, after) is not None:
         later = disk.segment_name(number)
         problem = f"synced bytes at {broken[1]} are damaged (intact records follow in {later})"
