@@ -1,1 +1,1 @@
-"""One partition log on one disk (floor 2)."""
+"""The log of one partition on one disk. It may import runtime and wire."""

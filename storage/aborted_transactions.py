@@ -1,6 +1,6 @@
-"""The aborted transactions of a log, which readers of committed data must leave out.
+"""The aborted transactions of a log, which read_committed consumers must skip.
 
-A transaction index that cannot be read is made again while the log goes on, see IndexMending.
+A transaction index that cannot be read is rebuilt while the log is in use, see IndexMending.
 """
 
 from collections.abc import Callable
@@ -15,21 +15,24 @@ from .segments.segment_list import while_unchanged
 
 
 class AbortedTransactions:
-    """The transaction indexes of one log. on_damaged: called when one cannot be read."""
+    """The transaction indexes of one log.
+
+    on_damaged: called when an index cannot be read.
+    """
 
     __slots__ = ("_log", "_mending_since", "damaged", "on_damaged")
 
     def __init__(self, log: LocalLog) -> None:
         self._log = log
-        self.damaged: Segment | None = None  # its transaction index cannot be read
+        self.damaged: Segment | None = None  # a segment with an unreadable transaction index
         self.on_damaged: Callable[[], object] = lambda: None
-        self._mending_since: object = None  # the cut before the last mending began
+        self._mending_since: object = None  # identifies the last truncation before the repair
 
     def between(self, from_offset: int, upper_offset: int) -> list[tuple[int, int]]:
-        """Return the aborted transactions that readers of [from_offset, upper_offset) leave out.
+        """Return the aborted transactions in the offsets [from_offset, upper_offset).
 
-        As (producer id, first offset), in the order of their markers. KafkaStorageError where a
-        transaction index cannot be read: see `mending`.
+        Each is (producer id, first offset), in the order of their markers. Raises KafkaStorageError
+        if a transaction index cannot be read; see `mending`.
         """
         log = self._log
         found: list[tuple[int, int]] = []
@@ -72,7 +75,7 @@ class AbortedTransactions:
     def _reading(self, segment: Segment, end_offset: int) -> Steps[IndexMending | None]:
         """Rebuild a segment's index; start over whenever another segment was removed.
 
-        Return None if this segment was removed itself, or cut.
+        Return None if this segment itself was removed or truncated.
         """
         log, since_cut = self._log, self._log.durability.since_cut
         while (
@@ -87,12 +90,12 @@ class AbortedTransactions:
         return None
 
     def mended(self, mending: IndexMending) -> None:
-        """Install an index that has been written."""
+        """Install an index that was written to the disk."""
         log = self._log
         with log.disk.retriable:
             if log.durability.since_cut is self._mending_since:
                 mending.swap_in(log.segments)
-            else:  # other batches may have come, as many bytes as there were
+            else:  # the file may have other batches of the same size
                 mending.discard()
         log.durability.names_changed()
         self.damaged = None

@@ -1,7 +1,7 @@
-"""The rules that a batch must satisfy before a log takes it, beyond its own form.
+"""The rules that a batch must satisfy before it is appended, apart from its format.
 
-The form (length, magic, CRC, counts) is judged by wire.record_batch; here are the rules that need
-the topic's config or the log's end.
+wire.record_batch checks the format (length, magic, CRC, counts). The rules here need the topic's
+config or the log end.
 """
 
 from crc32c import crc32c
@@ -24,7 +24,7 @@ from .segments.log_file import Buffer
 
 
 class TimestampOutOfRange(InvalidTimestamp):
-    """A timestamp that is out of range; it holds the accepted range, both ends inclusive."""
+    """A timestamp out of range, with the accepted range, both ends inclusive."""
 
     def __init__(self, timestamp: int, earliest: int, latest: int) -> None:
         super().__init__(
@@ -35,14 +35,14 @@ class TimestampOutOfRange(InvalidTimestamp):
 
 
 class UnexpectedAppendOffset(Exception):
-    """The leader sent a batch that does not continue this log; the follower must fetch again."""
+    """The leader's batch does not continue this log; the follower must fetch again."""
 
 
 def check_client_batch(header: BatchHeader, config: LogConfig, now_ms: int) -> None:
-    """Judge a client's batch on the leader by its header; `record_checks` judges its records.
+    """Check a client's batch on the leader by its header; `record_checks` checks its records.
 
-    Raises InvalidRecord for a base offset other than 0; InvalidTimestamp when the maximum
-    timestamp is too far from `now_ms` (wall clock).
+    Raises InvalidRecord for a base offset other than 0, and InvalidTimestamp if the maximum
+    timestamp is too far from `now_ms` (wall-clock time).
     """
     if header.base_offset != 0:
         raise InvalidRecord(
@@ -53,7 +53,7 @@ def check_client_batch(header: BatchHeader, config: LogConfig, now_ms: int) -> N
 
 
 def check_timestamp(timestamp: int, config: LogConfig, now_ms: int) -> None:
-    """Raise TimestampOutOfRange for a record's timestamp that is too far from `now_ms`."""
+    """Raise TimestampOutOfRange for a timestamp that is too far from `now_ms`."""
     earliest = now_ms - config.timestamp_before_max_ms
     latest = now_ms + config.timestamp_after_max_ms
     if not earliest <= timestamp <= latest and timestamp != NO_TIMESTAMP:
@@ -61,10 +61,11 @@ def check_timestamp(timestamp: int, config: LogConfig, now_ms: int) -> None:
 
 
 def claims_too_much(header: BatchHeader) -> bool:
-    """Whether the header of a client's batch claims what only its records can confirm.
+    """Return whether the header of a client's batch must be confirmed by its records.
 
-    This is a maximum timestamp below the base (some clients send -1), the broker's own append
-    time, or more records than fit into the bytes, so that a few bytes cannot take many offsets.
+    This is the case for a maximum timestamp below the base (some clients send -1), for the broker's
+    own append time, and for more records than fit into the bytes, so that a few bytes cannot take
+    many offsets.
     """
     return (
         header.max_timestamp < header.base_timestamp
@@ -74,11 +75,11 @@ def claims_too_much(header: BatchHeader) -> bool:
 
 
 def replicated_batches(records: Buffer, log_end_offset: int) -> list[tuple[int, BatchHeader]]:
-    """Return a leader's batches as (position, header); a partial last one is left out.
+    """Return a leader's batches as (position, header), without a partial last batch.
 
     Raises CorruptMessage for a wrong CRC or offsets that do not rise, InvalidRecord for a control
-    batch that is no marker, UnexpectedAppendOffset when the first batch begins below the log end.
-    A gap is allowed: compaction makes them.
+    batch that is not a marker, and UnexpectedAppendOffset if the first batch begins below the log
+    end. Gaps are allowed, because compaction makes them.
     """
     batches: list[tuple[int, BatchHeader]] = []
     next_offset = log_end_offset
@@ -99,7 +100,7 @@ def replicated_batches(records: Buffer, log_end_offset: int) -> list[tuple[int, 
         if last_offset_delta < 0:
             raise CorruptMessage(f"last offset delta {last_offset_delta}")
         if header.attributes & CONTROL_BIT and header.record_count:
-            decode_marker(records, position)  # refused now or not at all: nothing is written yet
+            decode_marker(records, position)  # checked now, while nothing is written yet
         batches.append((position, header))
         next_offset = base_offset + last_offset_delta + 1
         position = next_position

@@ -1,8 +1,8 @@
 """Small files that are replaced as a whole, in Kafka's formats.
 
-Each is written to `<name>.tmp`, synced, renamed over the old one, and the directory is synced: a
-crash at any point leaves the old content or the new one. Reading gives typed values or a
-CorruptFile that says what to do.
+A file is written to `<name>.tmp`, synced, renamed over the old one, and the directory is synced, so
+that a crash leaves either the old content or the new one. Reading returns typed values or raises a
+CorruptFile with a remedy.
 """
 
 import os
@@ -32,7 +32,7 @@ LOG_START_OFFSETS = "log-start-offset-checkpoint"
 CLEANED_OFFSETS = "cleaner-offset-checkpoint"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
-PARTITION_METADATA_BYTES_MIN = 43  # without a checksum
+PARTITION_METADATA_BYTES_MIN = 43  # the size without a checksum
 PARTITION_METADATA_DAMAGE_MAX = 4  # bytes; ids of two topics differ in some twenty
 META_PROPERTIES = "meta.properties"
 _OFFSET_LINE = re.compile(r"\s*(\S+)\s+(\d+)\s+(-?\d+)\s*")
@@ -44,15 +44,15 @@ _METADATA = re.compile(rb"(version:\s*(\d+)\s+topic_id:\s*([\w-]{22}))(?:\s+crc3
 
 
 class CorruptCheckpoint(CorruptFile):
-    """A checkpoint that cannot be read."""
+    """The error of a checkpoint that cannot be read."""
 
 
 def write_atomically(
     path: Path, content: bytes, *, fsync: bool = True, fault_point: FaultPoint = no_fault_point
 ) -> None:
-    """Replace the file at `path` by one with `content`, all or nothing. Raises OSError.
+    """Replace the file at `path` by one with `content`, atomically; raise OSError.
 
-    Without `fsync` it still survives a crash of the process, but maybe not one of the machine.
+    Without `fsync` the new content survives a crash of the process, but maybe not of the machine.
     """
     temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
     fault_point("checkpoint.before-write")
@@ -65,7 +65,7 @@ def write_atomically(
                 fault_point("checkpoint.after-fsync")
         fault_point("checkpoint.before-rename")
         os.replace(temporary, path)
-    except OSError:  # free what half of the file took of a full disk
+    except OSError:  # free the space of the incomplete file, since the disk may be full
         with suppress(OSError):
             temporary.unlink()
         raise
@@ -76,13 +76,13 @@ def write_atomically(
 
 
 def sync_directory(directory: Path) -> None:
-    """Bring the names in a directory to the disk (blocks)."""
+    """Sync the file names of a directory to the disk (blocks)."""
     with opened(directory, os.O_RDONLY | os.O_DIRECTORY) as fd:
         os.fsync(fd)
 
 
 class _Checkpoint:
-    """A file of a version, a count, then lines."""
+    """A file with a version, a count, and lines."""
 
     __slots__ = ("_fault_point", "path")
 
@@ -91,7 +91,7 @@ class _Checkpoint:
         self._fault_point = fault_point
 
     def _read(self, line_form: re.Pattern[str], remedy: str) -> Iterator[re.Match[str]]:
-        """Yield the lines, none for a missing or empty file, as Kafka.
+        """Yield the lines, or none for a missing or empty file, as Kafka does.
 
         Raises CorruptCheckpoint.
         """
@@ -113,25 +113,26 @@ class _Checkpoint:
             yield match
 
     def _write(self, entries: Iterable[str], *, fsync: bool) -> None:
-        """Replace the file. Raises OSError."""
+        """Replace the file; raise OSError."""
         lines = list(entries)
         text = "\n".join([str(CHECKPOINT_VERSION), str(len(lines)), *lines, ""])
         write_atomically(self.path, text.encode(), fsync=fsync, fault_point=self._fault_point)
 
 
 class OffsetCheckpoint(_Checkpoint):
-    """An offset for each partition, in lines of `topic partition offset`.
+    """A file with an offset for each partition, as lines of `topic partition offset`.
 
-    The last line is ours alone: the "offset" of an impossible topic is the checksum of the other
-    lines. Kafka takes it for a partition that no longer exists. Files of older releases have none.
+    The last line exists only here: the "offset" of an invalid topic name is the checksum of the
+    other lines. Kafka ignores it like a partition that no longer exists. Files of older releases
+    lack it.
     """
 
     __slots__ = ()
 
     def read(self) -> dict[TopicPartition, int]:
-        """Return offsets by (topic, partition), none without a file. Raises CorruptCheckpoint.
+        """Return offsets by (topic, partition), none for a missing file; raise CorruptCheckpoint.
 
-        Every checkpoint may be deleted: its offsets are found again at the price of reading logs.
+        Every checkpoint may be deleted. Its offsets are then determined again by reading the logs.
         """
         remedy = "Delete it and start the broker again: it is rebuilt by reading the logs"
         offsets = {(m[1], int(m[2])): int(m[3]) for m in self._read(_OFFSET_LINE, remedy)}
@@ -141,7 +142,7 @@ class OffsetCheckpoint(_Checkpoint):
         return offsets
 
     def write(self, offsets: Mapping[TopicPartition, int], *, fsync: bool = True) -> None:
-        """Replace the file. Raises OSError."""
+        """Replace the file; raise OSError."""
         lines = _lines(offsets)
         if lines:
             lines += _lines({_CHECKSUM: crc32c("\n".join(lines).encode())})
@@ -153,7 +154,7 @@ def _lines(offsets: Mapping[TopicPartition, int]) -> list[str]:
 
 
 class LeaderEpochCheckpoint(_Checkpoint):
-    """The leader epochs of one log: `epoch start-offset` lines."""
+    """The leader epochs of one log, as lines of `epoch start-offset`."""
 
     __slots__ = ()
 
@@ -161,20 +162,20 @@ class LeaderEpochCheckpoint(_Checkpoint):
         super().__init__(directory / LEADER_EPOCHS, fault_point)
 
     def read(self) -> list[EpochStart]:
-        """Return the entries; empty if there is no file. Raises CorruptCheckpoint."""
+        """Return the entries, none for a missing file; raise CorruptCheckpoint."""
         remedy = "Delete it and start the broker again: batches bear their epochs"
         return [EpochStart(int(m[1]), int(m[2])) for m in self._read(_EPOCH_LINE, remedy)]
 
     def write(self, entries: Iterable[EpochStart], *, fsync: bool = True) -> None:
-        """Replace the file. Raises OSError."""
+        """Replace the file; raise OSError."""
         self._write((f"{entry.epoch} {entry.start_offset}" for entry in entries), fsync=fsync)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetaProperties:
-    """The cluster and node that a data directory belongs to (`meta.properties` version 1).
+    """The cluster and node of a data directory (`meta.properties` version 1).
 
-    `boot_id` is ours: it tells a restarted process from a machine that lost its power.
+    `boot_id` is not Kafka's. It distinguishes a restarted process from a machine that lost power.
     """
 
     cluster_id: str
@@ -184,7 +185,7 @@ class MetaProperties:
 
     @classmethod
     def read(cls, directory: Path) -> "MetaProperties | None":
-        """Return the directory's properties; None for a new one. Raises CorruptCheckpoint."""
+        """Return the directory's properties, or None for a new one; raise CorruptCheckpoint."""
         path = directory / META_PROPERTIES
         remedy = "Restore it from a backup; without it nobody can tell whose data this is"
         try:
@@ -211,7 +212,7 @@ class MetaProperties:
             raise CorruptCheckpoint(path, f"bad or missing: {problem}", remedy) from None
 
     def write(self, directory: Path, fault_point: FaultPoint = no_fault_point) -> None:
-        """Replace the file. Raises OSError."""
+        """Replace the file; raise OSError."""
         properties = {
             "version": str(META_PROPERTIES_VERSION),
             "cluster.id": self.cluster_id,
@@ -227,17 +228,16 @@ class MetaProperties:
 
 @dataclass(frozen=True, slots=True)
 class PartitionMetadata:
-    """The topic that a partition's directory belongs to (`partition.metadata` version 0).
+    """The topic of a partition's directory (`partition.metadata` version 0).
 
-    A checksum of Kafka's two lines follows them, where Kafka does not read; older releases wrote
-    none.
+    A checksum follows Kafka's two lines, where Kafka does not read; older releases wrote none.
     """
 
     topic_id: bytes
 
     @classmethod
     def read(cls, directory: Path) -> "PartitionMetadata | None":
-        """Return the directory's metadata; None without the file. Raises CorruptCheckpoint."""
+        """Return the directory's metadata, or None for a missing file; raise CorruptCheckpoint."""
         path = directory / PARTITION_METADATA
         remedy = "Delete it if the directory is surely this topic's; it is written again"
         try:
@@ -253,7 +253,7 @@ class PartitionMetadata:
     def write(
         self, directory: Path, fault_point: FaultPoint = no_fault_point, *, fsync: bool = True
     ) -> None:
-        """Replace the file. Raises OSError."""
+        """Replace the file; raise OSError."""
         path = directory / PARTITION_METADATA
         write_atomically(path, self._encoded(), fsync=fsync, fault_point=fault_point)
 
@@ -276,12 +276,12 @@ def _checksum_of(content: bytes) -> bytes:
 
 
 def encode_uuid(uuid: bytes) -> str:
-    """Return sixteen bytes as Kafka prints them: base64url without padding."""
+    """Return sixteen bytes in Kafka's text form, base64url without padding."""
     return urlsafe_b64encode(uuid).rstrip(b"=").decode()
 
 
 def decode_uuid(text: str) -> bytes:
-    """Return the sixteen bytes that Kafka printed as `text`. Raises ValueError."""
+    """Return the sixteen bytes of Kafka's text form; raise ValueError."""
     uuid = urlsafe_b64decode(text + "=" * (-len(text) % 4))
     if len(uuid) != 16:
         raise ValueError(f"{text!r} is not a uuid")
@@ -289,7 +289,7 @@ def decode_uuid(text: str) -> bytes:
 
 
 def _escape(value: str) -> str:
-    """Return a value as java.util.Properties stores it; ours are of printable ASCII."""
+    """Return a value as java.util.Properties stores it; values here are printable ASCII."""
     return re.sub(r"([\\:=#!])", r"\\\1", value)
 
 

@@ -1,4 +1,4 @@
-"""The errors of corrupt files, and those that reading a log may raise."""
+"""The errors of corrupt files, and the errors that reading a log may raise."""
 
 import struct
 from pathlib import Path
@@ -7,7 +7,7 @@ from ..wire.errors import CorruptMessage, InvalidRecord, KafkaError
 
 
 class CorruptFile(Exception):
-    """A corrupt file: its name, what is wrong with it, and what the operator should do."""
+    """The error of a corrupt file, with its name, the damage, and a remedy for the operator."""
 
     def __init__(self, path: Path | str, problem: str, remedy: str) -> None:
         super().__init__(f"{path}: {problem}. {remedy}")
@@ -16,9 +16,9 @@ class CorruptFile(Exception):
         self.remedy = remedy
 
 
-# The errors of a damaged index; struct.error: the file is shorter than it was.
+# The errors of a damaged index; struct.error is raised if the file is too short.
 INDEX_TROUBLE = (CorruptFile, struct.error)
 # The errors of any damaged file of a log.
 UNREADABLE = (*INDEX_TROUBLE, CorruptMessage, InvalidRecord)
-# The errors that concern one log alone. A task that serves many logs goes on with the others.
+# The errors that concern one log. A task for many logs continues with the others.
 LOG_TROUBLE = (*UNREADABLE, KafkaError, OSError)

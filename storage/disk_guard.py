@@ -1,4 +1,4 @@
-"""Errors of the disk in the protocol's terms, and the log that is not trusted after one."""
+"""The translation of disk errors into Kafka's errors, and the failed state of a log."""
 
 import errno
 from collections.abc import Callable, Generator
@@ -11,29 +11,29 @@ from ..wire.errors import KafkaError, KafkaStorageError
 
 @contextmanager
 def disk_errors(name: str) -> Generator[None, None, None]:
-    """Turn an OSError inside into KafkaStorageError, for operations that may be tried again."""
+    """Turn an OSError into KafkaStorageError, for operations that may be retried."""
     try:
         yield
     except OSError as problem:
         raise KafkaStorageError(f"{name}: {problem}") from problem
 
 
-# Shortages that may pass. They say nothing about the data on the disk.
+# Shortages that may end, and that say nothing about the data on the disk.
 OUT_OF_RESOURCES = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM))
 
 
 class DiskGuard:
     """A context that turns an OSError into KafkaStorageError, and remembers it.
 
-    After the first failure, entering raises at once: the disk may differ from memory, and only a
-    restart with its recovery can tell. So it guards one log, never what many logs share
-    (`disk_errors`). `on_failure` is called once, in the thread that met the failure.
+    After the first failure, entering raises immediately. The disk may then differ from memory, and
+    only the recovery after a restart finds out. So it guards a single log, and nothing that several
+    logs share (`disk_errors`). `on_failure` is called once, in the thread of the failure.
 
-    `with guard.retriable:` is for operations that change nothing in memory when they fail: a full
-    disk, or too many open files, then fail this one attempt only.
+    `with guard.retriable:` is for operations that change nothing in memory when they fail. A full
+    disk, or too many open files, then fail only this attempt.
 
-    Code that runs for every batch calls `check`, and `met` or `met_retriable` for an OSError:
-    three `with` blocks would cost an append more than its write.
+    Code that runs for every batch calls `check`, and `met` or `met_retriable` for an OSError, since
+    three `with` blocks would cost more than the write itself.
     """
 
     __slots__ = ("_name", "failure", "on_failure")
@@ -64,7 +64,7 @@ class DiskGuard:
             self.met(problem)
 
     def met(self, problem: OSError) -> NoReturn:
-        """Mark the log as failed and raise KafkaStorageError."""
+        """Mark the log as failed; raise KafkaStorageError."""
         is_first = self.failure is None
         self.failure = problem
         if is_first:
@@ -72,7 +72,7 @@ class DiskGuard:
         raise self.error(problem) from problem
 
     def met_retriable(self, problem: OSError) -> NoReturn:
-        """Do as `met`, except for a shortage that may pass."""
+        """Mark the log as failed, unless the error is a temporary lack of resources."""
         if problem.errno in OUT_OF_RESOURCES:
             raise self.error(problem) from problem
         self.met(problem)

@@ -1,8 +1,8 @@
-"""One flush of a log to the disk, as a value that any thread can carry out.
+"""One flush of a log to the disk, as a job that any thread can execute.
 
-The log's own thread makes the job: the files are open by then, so that neither a truncation nor a
-new segment of the same name can change what is synced. The executor does nothing but system calls.
-The log's own thread takes note of the result, if the log has not been cut meanwhile.
+The log's own thread creates the job and opens the files, so that neither a truncation nor a new
+segment of the same name can change which files are synced. The executor only makes system calls.
+The log's own thread records the result, unless the log was truncated meanwhile.
 """
 
 import os
@@ -19,13 +19,13 @@ FLUSH_FAILED = "flush-failed"
 
 @dataclass(slots=True)
 class RecoveryPoint:
-    """An offset below which all is on the disk. A cut replaces it by another."""
+    """The offset below which everything is on the disk; a truncation replaces the object."""
 
     offset: int
 
 
 class OpenPath:
-    """A file or directory that is open for syncing; it closes with its last reference."""
+    """A file or directory that is open for syncing, and closes with its last reference."""
 
     __slots__ = ("fd",)
 
@@ -40,7 +40,7 @@ class OpenPath:
 
 
 def open_existing(paths: Iterable[Path]) -> list[OpenPath]:
-    """Open the paths that exist. Raises OSError for one that cannot be opened."""
+    """Open the existing paths; raise OSError for a path that cannot be opened."""
     found: list[OpenPath] = []
     for path in paths:
         with suppress(FileNotFoundError):
@@ -50,7 +50,7 @@ def open_existing(paths: Iterable[Path]) -> list[OpenPath]:
 
 @dataclass(slots=True, kw_only=True)
 class FlushJob:
-    """The files to sync and the recovery point that follows; see the top of the file."""
+    """The files to sync and the new recovery point; see the top of the file."""
 
     directory: Path
     logs: list[LogFile]
@@ -59,13 +59,13 @@ class FlushJob:
     point: RecoveryPoint
     end_offset: int
     names_changed: int
-    is_whole: bool  # else there is more, and another job has to follow
+    is_whole: bool  # False if another job must follow
     is_cut: bool
     fault_point: FaultPoint
 
     def run(self) -> None:
-        """Sync all of it (blocks); in any thread. Raises OSError."""
-        sync = os.fsync if self.is_cut else os.fdatasync  # a cut changes a file's length
+        """Sync all files (blocks), in any thread; raise OSError."""
+        sync = os.fsync if self.is_cut else os.fdatasync  # a truncation changes the file's length
         self.fault_point("log.flush.before-fsync")
         with noting_failed_flush(self.directory):
             for file in (*self.logs, *self.files):
@@ -77,9 +77,9 @@ class FlushJob:
 
 @contextmanager
 def noting_failed_flush(directory: Path) -> Generator[None, None, None]:
-    """Mark the directory where a sync fails: the kernel may drop such pages and reports it once.
+    """Mark the directory if a sync fails, since the kernel may drop such pages and reports it once.
 
-    Recovery then does not take a write of the killed process for something that is still there.
+    Recovery then does not treat writes of the killed process as still present.
     """
     try:
         yield

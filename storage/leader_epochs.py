@@ -1,8 +1,8 @@
-"""The leader epochs of a log, and the offset where each begins (KIP-101, KIP-279, KIP-320).
+"""The leader epochs of a log, and the start offset of each (KIP-101, KIP-279, KIP-320).
 
-A list of (epoch, start offset), both strictly rising: the epoch's first batch lies at the start
-offset, its end is the next entry's start, or the log end for the last one. Batches bear their
-epoch, so the list can always be rebuilt from the log; it is kept in a file so that it need not.
+The list has (epoch, start offset), both strictly rising. The first batch of an epoch is at its
+start offset, and the epoch ends at the next entry's start, or at the log end. Batches have their
+epoch, so the list can be rebuilt from the log. It is stored in a file to avoid that.
 """
 
 from bisect import bisect_right
@@ -22,7 +22,7 @@ class EpochStart(NamedTuple):
 
 
 class LeaderEpochs:
-    """The epochs of one log. Methods that change it return whether they did: then save it."""
+    """The epochs of one log; they must be saved after a method that returns True."""
 
     __slots__ = ("_entries",)
 
@@ -37,15 +37,15 @@ class LeaderEpochs:
 
     @property
     def latest_epoch(self) -> int | None:
-        """Return the epoch of the last batch ever assigned, None when there was none."""
+        """Return the latest epoch, or None if there was none."""
         return self._entries[-1].epoch if self._entries else None
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """Note that `epoch` begins at `start_offset`.
+        """Record that `epoch` begins at `start_offset`.
 
-        An epoch already latest stays where it is unless it now starts lower. Entries that
-        contradict the new one (an epoch as high, a start as high) are dropped: their batches have
-        been truncated, or none was ever written.
+        The start of the latest epoch does not change, unless it is now lower. Entries that
+        contradict the new one (an epoch as high, a start as high) are removed, because their
+        batches were truncated or never written.
         """
         if epoch < 0 or start_offset < 0:
             raise ValueError(f"epoch {epoch} at offset {start_offset}")
@@ -58,11 +58,11 @@ class LeaderEpochs:
         return True
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """Return the largest epoch of at most `epoch`, and the offset where it ends (exclusive).
+        """Return the largest epoch up to `epoch`, and its end offset (exclusive).
 
-        (-1, -1) when `epoch` is undefined or later than every epoch known. For an epoch older
-        than all known ones: that epoch itself and the start of the first known one, so that a
-        follower truncates to where our log begins.
+        Returns (-1, -1) if `epoch` is undefined or later than every known epoch. An epoch older
+        than all known ones returns itself and the start of the first known epoch, so that a
+        follower truncates to the start of this log.
         """
         entries = self._entries
         if epoch == UNDEFINED_EPOCH or not entries or epoch > entries[-1].epoch:
@@ -74,12 +74,12 @@ class LeaderEpochs:
         return floor_epoch, entries[higher].start_offset
 
     def epoch_for(self, offset: int) -> int | None:
-        """Return the epoch that wrote `offset`; None below the first one known."""
+        """Return the epoch of `offset`, or None below the first known epoch."""
         at = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)
         return self._entries[at - 1].epoch if at else None
 
     def span_of(self, offset: int) -> tuple[int | None, int]:
-        """Return the epoch of `offset` (None below the first), and where the next begins."""
+        """Return the epoch of `offset` (None below the first), and the start of the next."""
         entries = self._entries
         if entries and entries[-1].start_offset <= offset:
             return entries[-1].epoch, OFFSET_MAX
@@ -88,7 +88,7 @@ class LeaderEpochs:
         return entries[at - 1].epoch if at else None, end_offset
 
     def truncate_from_end(self, end_offset: int) -> bool:
-        """Forget the epochs that begin at `end_offset` or above: the log now ends there."""
+        """Remove the epochs that begin at or above `end_offset`, which is the new log end."""
         entries = self._entries
         before = len(entries)
         while entries and entries[-1].start_offset >= end_offset:
@@ -96,7 +96,7 @@ class LeaderEpochs:
         return len(entries) != before
 
     def truncate_from_start(self, start_offset: int) -> bool:
-        """Forget the epochs that end at `start_offset` or below: the log now begins there.
+        """Remove the epochs that end at or below `start_offset`, which is the new log start.
 
         The epoch of `start_offset` stays, and now begins there.
         """

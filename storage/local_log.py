@@ -1,12 +1,12 @@
-"""The files of one log, and the state that follows from them, kept in step.
+"""The files of one log, together with the state that is derived from them.
 
-Three things are functions of the batches in the segments: the sparse indexes, the leader epochs,
-and the producer state with its transaction index. Each change of the segments here (append,
-roll, truncate, drop, swap) changes them alike. PartitionLog decides which changes are allowed and
-which offsets are committed, with LogFlushing, LogTruncation and AbortedTransactions in between.
+Three things are derived from the batches in the segments: the sparse indexes, the leader epochs,
+and the producer state with its transaction index. Each change of the segments (append, roll,
+truncate, drop, replace) changes these, too. PartitionLog decides which changes are allowed and
+which offsets are committed; LogFlushing, LogTruncation and AbortedTransactions are in between.
 
-Order of an append: the bytes first, then the memory. If a write fails nothing in memory has moved
-and the log is failed until a restart has recovered its directory.
+An append writes the bytes first, then changes the memory. If a write fails, the memory is
+unchanged, and the log has failed until a restart has recovered its directory.
 """
 
 import logging
@@ -38,21 +38,21 @@ from .topic_configs import INT_MAX
 
 logger = logging.getLogger(__name__)
 
-# Snapshots between those of the rolls, so that a start after a kill and a truncation replay no more
-# than this; a batch costs as much as so many bytes. Kafka has none, and reads a whole segment.
+# Snapshots between those of new segments, so that a start after a kill, or a truncation, replays at
+# most this; each batch counts as a number of bytes. Kafka has none, and reads a whole segment.
 SNAPSHOT_INTERVAL_BYTES = 16 << 20
 BATCH_COUNTS_AS_BYTES = 16 << 10
-# More producers are encoded in steps, and not more often than each has sent a few batches.
+# More producers are encoded in steps, and only after each could have sent a few batches.
 SNAPSHOT_AT_ONCE_PRODUCERS_MAX = 1000
 SNAPSHOT_BYTES_A_PRODUCER = 4 * BATCH_COUNTS_AS_BYTES
 
 
 class LocalLog:
-    """The segments of a log, the state derived from them, and the log's offsets.
+    """The segments of a log, the derived state, and the log's offsets.
 
-    One thread owns it; the jobs that it makes run in any other. `now_ms` is wall clock; methods
-    without `now_ms` use the most recent value. `config` may be replaced at any time. Public
-    methods raise KafkaStorageError for an OSError, see DiskGuard.
+    One thread owns the log, and jobs that it creates run in any other. `now_ms` is wall-clock time,
+    and methods without `now_ms` use the most recent value. `config` may be replaced at any time.
+    Public methods raise KafkaStorageError for an OSError, see DiskGuard.
     """
 
     def __init__(
@@ -76,13 +76,15 @@ class LocalLog:
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = loaded.log_end_offset
         self.high_watermark = min(max(high_watermark, self.log_start_offset), self.log_end_offset)
-        # Compaction has been through below it, see compaction/plan.py; 0 where it has not.
+        # The end of the compacted part, see compaction/plan.py; 0 without compaction.
         self.cleaned_offset = min(cleaned_offset, self.log_end_offset)
-        self.latest_epoch = self.leader_epochs.latest_epoch  # read at every append
+        self.latest_epoch = self.leader_epochs.latest_epoch  # cached, since every append reads it
         self.snapshots = loaded.snapshots
         self._unsaved_bytes = 0
-        self.rebuild: Steps[ProducerStateTable] | None = None  # of the producers, after a cut
-        self.snapshot_needed = False  # and too long for an append: call `snapshotting`
+        # Rebuilds the producers after a truncation.
+        self.rebuild: Steps[ProducerStateTable] | None = None
+        # True when a snapshot would take too long for an append; call `snapshotting`.
+        self.snapshot_needed = False
         self._epoch_checkpoint = LeaderEpochCheckpoint(directory, fault_point)
         self._epochs_unsaved = not loaded.are_epochs_saved
         self.durability = Durability(
@@ -90,14 +92,14 @@ class LocalLog:
         )
         self.deleted = DeletedFiles()
         self.disk = disk
-        self.now_ms = now_ms  # the most recent wall clock
+        self.now_ms = now_ms  # the most recent wall-clock time
         self.advanced_since_ms: AdvancedSince = never_advanced
         self.fault_point = fault_point
 
     # -- growing -----------------------------------------------------------------------------
 
     def write_batch(self, records: Buffer, header: BatchHeader, base_offset: int) -> None:
-        """Append one batch, stamped with `base_offset`; `header` is as it was sent."""
+        """Append one batch at `base_offset`; `header` is the header as it was sent."""
         size_bytes = len(records)
         last_offset = base_offset + header.last_offset_delta
         segment = self.segments.active
@@ -124,7 +126,7 @@ class LocalLog:
         self._written(size_bytes, 1)
 
     def _write(self, segment: Segment, records: Buffer) -> None:
-        if self.disk.failure is not None:  # the roll just before may have failed
+        if self.disk.failure is not None:  # the new segment may have failed just before
             self.disk.check()
         try:
             if self.fault_point is no_fault_point:
@@ -137,12 +139,12 @@ class LocalLog:
             self.disk.met_retriable(problem)
 
     def write_run(self, records: memoryview, batches: Sequence[tuple[int, BatchHeader]]) -> None:
-        """Append batches unchanged, with one write for those that share a segment.
+        """Append batches unchanged, with one write for those in the same segment.
 
-        Segments begin where the leader's do, since the same rule is asked for each batch; but
-        with the offset that follows the last batch, so that a gap which compaction has left on the
-        leader lies within a segment. Between two of them it would count as a hole after a power
-        cut. (No segment can hold one of 31 bits.)
+        The same rule is applied to each batch, so segments begin where the leader's do. They begin
+        with the next offset after the last batch, so that a gap left by compaction on the leader is
+        within a segment. Between two segments the gap would count as damage after a power failure.
+        (No segment can contain a gap of 31 bits.)
         """
         run: list[tuple[int, BatchHeader]] = []
         run_start = run_end = 0
@@ -200,11 +202,10 @@ class LocalLog:
             self.snapshot_soon()
 
     def note_epoch(self, leader_epoch: int, start_offset: int) -> None:
-        """Note that an epoch begins; the next flush, snapshot or segment saves it.
+        """Record that an epoch begins; the next flush, snapshot or segment saves it.
 
-        Recovery finds it in the batches after those. Replacing a file for each partition would
-        delay a broker that is elected for many: with dirty pages about, a rename waits for the
-        disk.
+        Recovery also finds the epoch in later batches. Replacing a file for each partition would
+        delay a broker that is elected for many partitions, because a rename waits for dirty pages.
         """
         if leader_epoch >= 0 and self.leader_epochs.assign(leader_epoch, start_offset):
             self.epochs_changed()
@@ -216,7 +217,7 @@ class LocalLog:
     def save_epochs(self) -> None:
         """Save the epochs if they have changed.
 
-        Raises KafkaStorageError where there is no room.
+        Raises KafkaStorageError if the disk is full.
         """
         if self._epochs_unsaved:
             with self.disk.retriable:
@@ -227,7 +228,7 @@ class LocalLog:
     # -- segments ----------------------------------------------------------------------------
 
     def roll(self, base_offset: int) -> Segment:
-        """Close the active segment, begin one at `base_offset`, and snapshot the producers."""
+        """Close the active segment, begin one at `base_offset`, and write a producer snapshot."""
         active = self.segments.active
         if active.size_bytes == 0 and active.base_offset == base_offset:
             return active
@@ -236,7 +237,7 @@ class LocalLog:
             self.save_epochs()
             active.become_inactive()
             segment = self._new_segment(base_offset)
-        if active.size_bytes == 0:  # begun, but a gap in the offsets is too wide for it
+        if active.size_bytes == 0:  # empty, but the gap in the offsets is too wide for it
             self.segments.remove(active)
             active.delete()
         logger.info("%s: rolled a new segment at offset %d", self.directory.name, base_offset)
@@ -251,7 +252,7 @@ class LocalLog:
             segment = Segment(self.directory, base_offset, self.config, self.now_ms)
             if self.config.preallocate:
                 segment.preallocate(self.config.segment_bytes)
-        except OSError:  # the older one may grow beyond it, and a restart must not find both
+        except OSError:  # remove it, since the older segment may grow beyond it
             Segment.remove_files(self.directory, base_offset)
             raise
         self.segments.add(segment)
@@ -259,7 +260,7 @@ class LocalLog:
         return segment
 
     def snapshot_soon(self, *, is_roll: bool = False) -> None:
-        """Save the producer state if that is quick; else ask for `snapshotting` when it is due."""
+        """Save the producer state if that is quick; else request `snapshotting`."""
         count = len(self.producer_state)
         if count <= SNAPSHOT_AT_ONCE_PRODUCERS_MAX:
             self.take_snapshot()
@@ -267,14 +268,15 @@ class LocalLog:
             self.snapshot_needed = True
 
     def snapshotting(self) -> Steps[None]:
-        """Save the present producer state in steps, while the log goes on."""
+        """Save the current producer state in steps, while the log is in use."""
         yield from self.rebuilding()
         self.snapshot_needed = False
         self._unsaved_bytes = 0
         state: ProducerStateTable = self.producer_state
         cut = state.begin_snapshot()
         content = yield from cut.encode()
-        if state.cut is cut and state is self.producer_state:  # else the log was cut meanwhile
+        # Otherwise the log was truncated in the meantime.
+        if state.cut is cut and state is self.producer_state:
             state.cut = None
             self._write_snapshot(cut.end_offset, content)
 
@@ -284,10 +286,10 @@ class LocalLog:
         self._write_snapshot(state.end_offset, encode_snapshot(state.snapshot_entries()))
 
     def _write_snapshot(self, end_offset: int, content: bytes) -> None:
-        """Write a snapshot with the indexes up to it; a start after a kill goes on from there.
+        """Write a snapshot together with the indexes below it, for a quick start after a kill.
 
-        Such a start looks for no epochs below it either, so they are saved first. Where there is
-        no room for all of this, no snapshot is written.
+        Such a start reads no epochs below the snapshot, so they are saved first. If the disk is
+        full, no snapshot is written.
         """
         with suppress(KafkaStorageError), self.disk.retriable:
             self.save_epochs()
@@ -298,12 +300,12 @@ class LocalLog:
             self.snapshots.remove_between({segment.base_offset for segment in self.segments})
 
     def rebuild_soon(self) -> None:
-        """Ask for `rebuilding`: the log now ends elsewhere than the producer state."""
-        self.producer_state.cut = None  # a snapshot being encoded would lie above the end
+        """Request `rebuilding`, because the log end differs from the end of the producer state."""
+        self.producer_state.cut = None  # a snapshot being encoded would be above the end
         self.rebuild = self._loading()
 
     def _loading(self) -> Steps[ProducerStateTable]:
-        """Load the producers, starting over whenever a segment is lost meanwhile."""
+        """Load the producers; start over whenever a segment is removed meanwhile."""
         loaded: ProducerStateTable | None = None
         while loaded is None:
             at = self.segments, self.snapshots, self.log_end_offset, self.now_ms
@@ -311,9 +313,9 @@ class LocalLog:
         return loaded
 
     def rebuilding(self) -> Steps[None]:
-        """Rebuild the producer state after a cut, in steps; until the end the old state remains.
+        """Rebuild the producer state after a truncation, in steps; the old state is used meanwhile.
 
-        A caller that needs it sooner (an append, a new leader) runs it to its end.
+        A caller that needs the new state earlier (an append, a new leader) runs all steps.
         """
         while self.rebuild is not None:
             with self.disk:
@@ -322,8 +324,8 @@ class LocalLog:
                         next(self.rebuild)
                 except StopIteration as end:
                     self.producer_state, self.rebuild = end.value, None
-                except Exception as problem:  # too many open files, perhaps
-                    self.rebuild_soon()  # next time; a generator that has raised is at its end
+                except Exception as problem:  # for example too many open files
+                    self.rebuild_soon()  # retry later; a generator that has raised cannot continue
                     if isinstance(problem, UNREADABLE):
                         message = f"what a truncation left is damaged: {problem}"
                         raise Damaged(message) from problem
@@ -331,15 +333,15 @@ class LocalLog:
             yield
 
     def replace_segments(self, base_offset: int, replaced: Sequence[Segment]) -> Segment:
-        """Swap in the compacted segment from the .cleaned files; see segment_swap."""
+        """Replace segments by the compacted one in the .cleaned files; see segment_swap."""
         with self.disk:
-            # A snapshot from below may hold a transaction that has lost its marker by then.
+            # An older snapshot may have a transaction without its marker, which was removed.
             newer = self.segments.after(replaced[-1])
             end_offset = self.log_end_offset if newer is None else newer.base_offset
             self.snapshots.remove([at for at in self.snapshots.offsets if at < end_offset])
             cut = self.producer_state.cut
             if cut is not None and cut.end_offset < end_offset:
-                self.producer_state.cut = None  # nor does the one that is being encoded
+                self.producer_state.cut = None  # the snapshot being encoded may, too
             segment = swap_in(
                 self.segments,
                 base_offset,
@@ -356,5 +358,5 @@ class LocalLog:
     # -- the end ----------------------------------------------------------------------------
 
     def retire(self, why: str = "it has been deleted", *, is_damaged: bool = False) -> None:
-        """Stop serving the log; its memory may differ from the disk."""
+        """Stop serving the log, because its memory may differ from the disk."""
         self.disk.failure = (Damaged if is_damaged else OSError)(f"{self.directory}: {why}")

@@ -1,4 +1,4 @@
-"""The configuration of one partition's log, typed."""
+"""The configuration of one partition's log, as typed values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -9,11 +9,12 @@ from .topic_configs import LONG_MAX, parse_topic_configs
 
 
 class RecordCheck(IntEnum):
-    """The depth of the leader's check of a client's batch; each level includes those before it.
+    """The level of the leader's check of a client's batch; each level includes the previous ones.
 
-    The first three are the values of oncelog.record.validation. BATCH: its header, unless that
-    cannot be true. SKELETON: how the records lie in it, their offsets and timestamps. FULL: every
-    field. KEYS: that no record lacks a key, on compacted topics.
+    The first three are the values of oncelog.record.validation. BATCH checks the header, and the
+    records only if the header is implausible. SKELETON checks the lengths of records, their offsets
+    and timestamps. FULL checks every field. KEYS also requires a key for each record, on compacted
+    topics.
     """
 
     BATCH = 0
@@ -24,10 +25,11 @@ class RecordCheck(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
-    """A topic's configs as the storage needs them; names and defaults are Kafka's.
+    """A topic's configs for the storage, with Kafka's names and defaults.
 
-    Sizes in bytes, times in milliseconds, -1 = no bound for the two retentions.
-    `record_validation` is the broker key oncelog.record.validation; compacted topics go beyond it.
+    Sizes are in bytes, times in milliseconds, and -1 stands for no limit in the two retentions.
+    `record_validation` is the broker key oncelog.record.validation; compacted topics are checked
+    further.
     """
 
     segment_bytes: int = 1_073_741_824
@@ -66,9 +68,9 @@ class LogConfig:
         *,
         record_validation: RecordCheck = RecordCheck.SKELETON,
     ) -> "LogConfig":
-        """Return a topic's config: its own values, else the broker's defaults, else Kafka's.
+        """Return a topic's config from its own values, the broker's defaults, and Kafka's.
 
-        Both mappings are keyed by topic config names. Raises InvalidConfig.
+        Both mappings have topic config names. Raises InvalidConfig.
         """
         merged = {**(broker_defaults or {}), **configs}
         return _parsed(tuple(sorted(merged.items())), record_validation)
@@ -76,7 +78,7 @@ class LogConfig:
 
 @lru_cache(maxsize=1024)
 def _parsed(configs: tuple[tuple[str, str], ...], record_validation: RecordCheck) -> LogConfig:
-    """Return a cached config, since thousands of partitions share a few."""
+    """Return a cached config, since thousands of partitions share a few configs."""
     values = parse_topic_configs(dict(configs))
     derived = {
         "segment_bytes": values["internal.segment.bytes"] or values["segment.bytes"],

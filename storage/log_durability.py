@@ -1,10 +1,11 @@
 """The part of a log that is on the disk, and not only in the page cache.
 
-The recovery point is the offset below which everything was synced; recovery trusts the log below
-it. Everything here runs on the log's own thread; work that waits for the disk is a `FlushJob`.
+The recovery point is the offset below which everything was synced, and below which recovery trusts
+the log. Everything here runs on the log's own thread, except for `FlushJob`, which waits for the
+disk.
 
-Of the active segment only the .log file is synced: recovery reads it whole, and rebuilds its
-indexes. Those of a closed segment are synced with the flush after that.
+Of the active segment only the .log file is synced, because recovery reads all of it, and rebuilds
+its indexes. The indexes of a closed segment are synced by the next flush.
 """
 
 from pathlib import Path
@@ -17,11 +18,11 @@ from .producers.snapshot_files import SnapshotFiles
 from .segments.segment import Segment
 from .segments.segment_list import SegmentList
 
-SEGMENTS_A_JOB = 32  # some 1 ms
+SEGMENTS_A_JOB = 32  # take about 1 ms
 
 
 class Durability:
-    """The recovery point of a log, and when to move it."""
+    """The recovery point of a log, and the conditions that raise it."""
 
     __slots__ = (
         "_closed_end",
@@ -36,17 +37,19 @@ class Durability:
     def __init__(
         self, recovery_point: int, fault_point: FaultPoint, *, is_synced: bool = False
     ) -> None:
-        """Begin at a recovery point; `is_synced`: the log was closed, and is unchanged since."""
+        """Begin at a recovery point.
+
+        is_synced: the log was closed, and is unchanged since.
+        """
         self._point = RecoveryPoint(recovery_point)
-        # The log end up to which the indexes of the active segment are on the disk, too.
+        # The log end up to which the indexes of the active segment are also on the disk.
         self._closed_end = recovery_point if is_synced else -1
         self._fault_point = fault_point
-        # Counts of the changes of file names, of those already synced, and of those at the last
-        # cut.
+        # The number of changes of file names, of those already synced, and at the last truncation.
         self._names_changed = 1
         self._names_synced = int(is_synced)
         self._cut_names = 0
-        # The time of the first append since the last flush; None when that is not known.
+        # The time of the first append since the last flush, or None if unknown.
         self.unsynced_since_ms: int | None = None
 
     # Everything below this offset is on the disk.
@@ -54,18 +57,19 @@ class Durability:
 
     @property
     def since_cut(self) -> object:
-        """Return an object that each cut replaces, so that a task that waited can detect cuts."""
+        """Return an object that each truncation replaces, to detect truncations."""
         return self._point
 
     @property
     def is_cut_unsynced(self) -> bool:
-        """Whether a power cut may undo the last cut; appends must wait until it is synced."""
+        """Return whether the last truncation is not synced; appends must wait until it is."""
         return self._cut_names > self._names_synced
 
     def is_as_closed(self, log_end_offset: int, snapshots: SnapshotFiles) -> bool:
-        """Whether the files are as the last close synced them, or have been synced again since.
+        """Return whether the files are as synced by the last close, or have been synced since.
 
-        The entry that a close adds to the last time index does not count: each start drops it.
+        The entry that a close adds to the last time index does not count, since each start removes
+        it.
         """
         return (
             self._point.offset == self._closed_end == log_end_offset
@@ -74,15 +78,15 @@ class Durability:
         )
 
     def closed(self, log_end_offset: int) -> None:
-        """Note that all below `log_end_offset` is on the disk, with the last indexes."""
+        """Record that everything below `log_end_offset` is on the disk, with the last indexes."""
         self._closed_end = log_end_offset
 
     def names_changed(self) -> None:
-        """Note that files were added, removed or replaced: the next flush syncs the directory."""
+        """Record that files were added, removed or replaced; the next flush syncs the directory."""
         self._names_changed += 1
 
     def cut(self, end_offset: int) -> None:
-        """Note a cut to `end_offset`; a flush under way no longer counts."""
+        """Record a truncation to `end_offset`; a running flush no longer counts."""
         self._point = RecoveryPoint(min(self._point.offset, end_offset))
         self._closed_end = -1
         self._names_changed += 1
@@ -97,10 +101,10 @@ class Durability:
         *,
         is_last: bool,
     ) -> FlushJob:
-        """Return the job that syncs everything below `log_end_offset`. Raises OSError.
+        """Return the job that syncs everything below `log_end_offset`; raise OSError.
 
-        Of many segments it takes the oldest: all files of a job are opened here, and at once.
-        `is_last`: the log is closed, and the next start will trust the last indexes as well.
+        Of many segments a job has only the oldest, because all files of a job are opened here.
+        is_last: the log is closed, and the next start will also trust the last indexes.
         """
         unsynced = self._unsynced(segments)
         unsynced, later = unsynced[:SEGMENTS_A_JOB], unsynced[SEGMENTS_A_JOB:]
@@ -135,7 +139,7 @@ class Durability:
         )
 
     def needs_more_jobs(self, segments: SegmentList) -> bool:
-        """Whether the next job cannot have all segments that are to be synced."""
+        """Return whether one job cannot include all segments to be synced."""
         return len(self._unsynced(segments)) > SEGMENTS_A_JOB
 
     def _unsynced(self, segments: SegmentList) -> tuple[Segment, ...]:

@@ -1,7 +1,7 @@
-"""The flushes of one log, for the tasks that flush and those that acknowledge.
+"""The flushes of one log, for the flushing tasks and for acknowledgements.
 
-A log makes a flush job, any thread runs it, and the log notes its result. A flush is *owed* while
-it must come before an acknowledgement: by flush.messages, or because the log was cut.
+A log creates a flush job, any thread runs it, and the log records its result. A flush is *owed* if
+it must precede an acknowledgement, because of flush.messages or a truncation.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ class LogFlushing:
     recovery_point: int = attribute_of("_durability.recovery_point")
 
     def is_needed(self, now_ms: int) -> bool:
-        """Whether to flush: flush.messages, flush.ms, or a segment has been closed (as Kafka)."""
+        """Return whether to flush, by flush.messages, flush.ms, or a closed segment."""
         log, config, recovery_point = self._log, self._log.config, self.recovery_point
         unsynced = log.log_end_offset - recovery_point
         if unsynced <= 0:
@@ -43,28 +43,28 @@ class LogFlushing:
 
     @property
     def is_owed(self) -> bool:
-        """Whether a flush must come before the next acknowledgement (flush.messages, or a cut)."""
+        """Return whether a flush must precede the next acknowledgement."""
         unsynced = self._log.log_end_offset - self._durability.recovery_point
         return unsynced >= self._log.config.flush_messages or self._durability.is_cut_unsynced
 
     @property
     def own_end_offset(self) -> int:
-        """Return the end of what this copy vouches for: the log end, unless a flush is owed."""
+        """Return the offset up to which this replica acknowledges: the log end or synced end."""
         return self.recovery_point if self.is_owed else self._log.log_end_offset
 
     @property
     def is_cut_unsynced(self) -> bool:
-        """Whether the log was cut and may not grow before a flush.
+        """Return whether the log was truncated and must be flushed before the next append.
 
-        A power cut could otherwise leave parts of both the removed and the new batches.
+        Otherwise a power failure could leave parts of both the removed and the new batches.
         """
         return self._durability.is_cut_unsynced
 
     def job(self, *, is_last: bool = False) -> FlushJob:
         """Return a job that syncs the log in an executor; pass it to `flushed` afterwards.
 
-        A job that is not whole must be followed by another. Recovery does not look for epochs
-        below the recovery point, so where there is no room to save them only a cut is synced;
+        A job that is not whole must be followed by another. Recovery does not read epochs below the
+        recovery point. So if the disk is too full to save the epochs, only a truncation is synced;
         otherwise KafkaStorageError is raised.
         """
         log = self._log
@@ -86,14 +86,14 @@ class LogFlushing:
             )
 
     def flushed(self, job: FlushJob, problem: OSError | None = None) -> None:
-        """Note the result of a job: the recovery point rises, or the log has failed."""
+        """Record the result of a job: the recovery point rises, or the log has failed."""
         with self._log.disk:
             if problem is not None:
                 raise problem
             self._durability.flushed(job)
 
     def flush(self, *, is_last: bool = False) -> None:
-        """Sync everything below the log end at once (blocks)."""
+        """Sync everything below the log end (blocks)."""
         is_whole = False
         while not is_whole:
             job = self.job(is_last=is_last)
@@ -106,15 +106,15 @@ class LogFlushing:
 
     @property
     def unwritten_bytes(self) -> int:
-        """Return how many bytes of the active segment the kernel was not yet asked to write."""
+        """Return the bytes of the active segment that the kernel was not asked to write yet."""
         active = self._log.segments.active
         return active.size_bytes - active.written_back_bytes
 
     def write_back_job(self) -> Callable[[], None]:
-        """Return a job that asks the kernel to write the active segment out, without a promise.
+        """Return a job that asks the kernel to write the active segment, without a guarantee.
 
-        Without it dirty pages pile up until the kernel stops a writer for a second; other brokers
-        may then declare this one dead. The job may block: run it in an executor.
+        Otherwise dirty pages accumulate until the kernel stops a writer for a second, and other
+        brokers may declare this one dead. The job may block, so run it in an executor.
         """
         active = self._log.segments.active
         start, active.written_back_bytes = active.written_back_bytes, active.size_bytes
@@ -123,7 +123,7 @@ class LogFlushing:
     # -- at the end --------------------------------------------------------------------------
 
     def write_last(self) -> None:
-        """Write what is in memory, as the first half of a close; the logs are synced after it."""
+        """Write the in-memory state, as the first half of a close; syncs of the logs follow."""
         log = self._log
         if log.disk.failure is not None:
             return
@@ -136,7 +136,7 @@ class LogFlushing:
             log.segments.active.become_inactive()
 
     def sync_last(self) -> None:
-        """Sync the log, the second half of a close (blocks); any thread may do it."""
+        """Sync the log, as the second half of a close (blocks), in any thread."""
         log = self._log
         is_synced = self._durability.is_as_closed(log.log_end_offset, log.snapshots)
         if log.disk.failure is None and not is_synced:

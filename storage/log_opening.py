@@ -11,7 +11,7 @@ from .partition_log import PartitionLog
 
 @dataclass(frozen=True, slots=True)
 class LogOpening:
-    """Values taken where logs are served, for a thread that may wait for the disk."""
+    """Values of the serving thread, for another thread that may wait for the disk."""
 
     directory: Path
     topic: str
@@ -33,7 +33,7 @@ class LogOpening:
         return PartitionLog.opening(**options)
 
     def as_new(self) -> "LogOpening":
-        """Return the opening of a partition that has no files here."""
+        """Return the opening of a partition that has no files yet."""
         return replace(
             self,
             log_start_offset=0,

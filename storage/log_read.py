@@ -1,8 +1,8 @@
-"""Reading from a log's segments: whole batches from an offset, and batches by timestamp.
+"""Reads from a log's segments, of whole batches from an offset, and of batches by timestamp.
 
-Bytes come from the page cache by pread, or where a large batch was just written from the memory it
-came in; positions from what the last reads left behind, or from the sparse index. A read never
-crosses a segment's end, as in Kafka. What comes from a file is checked, see read_checks.
+Bytes come from the page cache by pread, or from memory for a large batch that was just written.
+Positions come from the previous reads, or from the sparse index. A read never crosses the end of a
+segment, as in Kafka. Bytes from a file are checked, see read_checks.
 """
 
 import struct
@@ -18,17 +18,17 @@ from .segments.segment import Segment
 from .segments.segment_list import SegmentList
 
 _batch_length = struct.Struct(">i")
-HEADERS_PER_STEP = 64  # of a search; about 0.3 ms
-AT_ONCE_BYTES = 1 << 20  # read in any case; for more a sample is read first
+HEADERS_PER_STEP = 64  # of a search by time, about 0.3 ms
+AT_ONCE_BYTES = 1 << 20  # read without a sample; before a larger read a sample is read
 SAMPLE_BYTES = 16_384
-_LENGTH_AT = 8  # the position of its length in a batch
+_LENGTH_AT = 8  # the position of the length in a batch
 
 
 class LogRead(NamedTuple):
-    """Whole batches, the first of which may begin before the requested offset.
+    """Whole batches, of which the first may begin before the requested offset.
 
-    `next_offset` is where to go on reading; the offset asked for when `data` is empty. `batches`
-    is how many were checked: what a caller reads of many logs at a time, it bounds by this.
+    `next_offset` is where the next read begins, or the requested offset if `data` is empty.
+    `batches` is the number of checked batches, by which a caller limits its reads of many logs.
     """
 
     data: Buffer
@@ -53,10 +53,10 @@ def read_batches(
     log_end_offset: int,
     min_one_batch: bool,
 ) -> LogRead:
-    """Read batches from the one that holds `offset` on, all of them below `upper_offset`.
+    """Read batches from the one that holds `offset` on, all below `upper_offset`.
 
-    At most `max_bytes`, but one batch of any size when `min_one_batch`. `offset` must lie in the
-    log. Raises OSError, and CorruptMessage where the bytes are not those that were written.
+    At most `max_bytes` are read, but one batch of any size with `min_one_batch`. `offset` must be
+    in the log. Raises OSError, and CorruptMessage if the bytes differ from those written.
     """
     recalled = segments.recall(offset)
     located = _locate(segments, offset) if recalled is None else (*recalled, offset)
@@ -73,7 +73,7 @@ def read_batches(
     if max_bytes > AT_ONCE_BYTES and available > AT_ONCE_BYTES:
         max_bytes = _worth_reading(segment, position, min(available, max_bytes))
     recent, batches = None, 1
-    if available >= segments.recent.min_bytes:  # smaller ones are not kept
+    if available >= segments.recent.min_bytes:  # smaller batches are not kept in memory
         recent = segments.recent.read(segment, position, available, max_bytes)
     if recent is not None:
         data: Buffer = recent
@@ -86,7 +86,7 @@ def read_batches(
             raise CorruptMessage(f"no whole batch begins at {position}")
         if size_bytes == available:
             next_offset = end_offset
-        else:  # small batches, or damage behind these that the next read finds
+        else:  # small batches, or damage after these, which the next read finds
             data = _first_bytes(data, size_bytes)
     else:
         limits = available, max_bytes, end_offset
@@ -117,7 +117,7 @@ def _locate(segments: SegmentList, offset: int) -> tuple[Segment, int, int] | No
 def _end_of_read(
     segments: SegmentList, segment: Segment, upper_offset: int, log_end_offset: int
 ) -> tuple[int, int]:
-    """Return where a read in `segment` must stop: (position, the offset that follows)."""
+    """Return where a read in `segment` must stop, as (position, next offset)."""
     newer = None if segment is segments.active else segments.after(segment)
     segment_end = log_end_offset if newer is None else newer.base_offset
     if upper_offset >= segment_end:
@@ -132,11 +132,11 @@ def _end_of_read(
 def _read_at_most(
     segment: Segment, position: int, limits: tuple[int, int, int], min_one_batch: bool
 ) -> tuple[bytes, int]:
-    """Read `max_bytes` or, if it must be, a larger batch, and the base offset that follows.
+    """Read `max_bytes` or, if necessary, a larger batch, and the following base offset.
 
-    `limits`: (available, max_bytes, end_offset). Return (data, how much of it is wanted); no data
-    if a larger batch is needed and not allowed. Raises CorruptMessage for an impossible length: a
-    damaged one may claim the whole segment.
+    `limits` is (available, max_bytes, end_offset). Return (data, number of wanted bytes), without
+    data if a larger batch is needed and not allowed. Raises CorruptMessage for an invalid length,
+    since a damaged one might span the whole segment.
     """
     available, max_bytes, end_offset = limits
     wanted = min(max(max_bytes, HEADER_BYTES) + BASE_OFFSET_BYTES, available)
@@ -159,19 +159,19 @@ def _read_at_most(
 
 
 def _worth_reading(segment: Segment, position: int, wanted: int) -> int:
-    """Return how much to read at once: of small batches only as many as are checked."""
+    """Return how much to read in one call; of small batches only as many as are checked."""
     sample = segment.file.read(position, SAMPLE_BYTES)
     end = count = 0
     while end + HEADER_BYTES <= len(sample):
         length = _batch_length.unpack_from(sample, end + _LENGTH_AT)[0]
         if length < 0:
-            break  # damage, which the check finds
+            break  # damage, which the check reports
         end, count = end + length + LENGTH_COUNTS_FROM, count + 1
     return min(wanted, max(AT_ONCE_BYTES, end // count * BATCHES_MAX if count else wanted))
 
 
 def _first_bytes(data: bytes, size_bytes: int) -> Buffer:
-    """Return the first bytes of a read; a much smaller part does not keep the rest in memory."""
+    """Return the first bytes of a read; a much smaller part is copied, to free the rest."""
     view = memoryview(data)[:size_bytes]
     return bytes(view) if size_bytes * 2 < len(data) else view
 
@@ -179,9 +179,9 @@ def _first_bytes(data: bytes, size_bytes: int) -> Buffer:
 def batch_not_older(
     segments: SegmentList, epochs: LeaderEpochs, timestamp_ms: int, offset: int, end_offset: int
 ) -> "TimedBatch | int | None":
-    """Find the next batch that may hold a record at or above `offset`, not older than that.
+    """Return the next batch at or after `offset` that may have this timestamp or a later one.
 
-    Return None when there is none; after HEADERS_PER_STEP older batches, the offset to go on from.
+    Return None if there is none, or the offset to continue from after HEADERS_PER_STEP batches.
     """
     for segment in segments.from_floor(offset):
         if segment.size_bytes == 0 or segment.max_timestamp < timestamp_ms:
@@ -190,7 +190,7 @@ def batch_not_older(
         looked_at = 0
         for position, header in segment.headers_near(max(near_offset, offset)):
             if header.last_offset < offset:
-                continue  # at most what lies between two entries of the index
+                continue  # at most the batches between two entries of the index
             if header.max_timestamp >= timestamp_ms:
                 data = segment.file.read(position, header.size_bytes)
                 check_batches(data, header.base_offset, end_offset, epochs, len(data))

@@ -1,11 +1,11 @@
-"""The cuts of a log: to the offset where it diverges from its leader's, or to an empty log.
+"""The truncation of a log, to the offset where it diverges from its leader's, or to an empty log.
 
-A cut may remove thousands of segments, or a gigabyte of one. So it is made in steps from the end
-of the log downwards, and after each step the log is whole, only shorter: it may be read, led,
-closed, deleted, or found like this after a crash. An append or a new leader epoch between two
-steps rebuilds the producer state for the present end, and so ends the cut there.
+A truncation may remove thousands of segments, or a gigabyte of one. So it is done in steps from the
+end of the log downwards. After each step the log is consistent, only shorter: it may be read, led,
+closed, deleted, or recovered after a crash. An append or a new leader epoch between two steps
+rebuilds the producer state for the current end, and so ends the truncation there.
 
-A step that lacks descriptors or room has changed nothing, and may be tried again.
+A step that lacks file descriptors or disk space has changed nothing, and may be retried.
 """
 
 from contextlib import suppress
@@ -19,11 +19,11 @@ from .segments.damage import Damaged
 from .segments.entry_checks import REBUILT
 from .segments.index import CorruptIndex
 
-CUT_BYTES_A_STEP = 2 << 20  # of one file; the kernel gives back some 3 MB in a millisecond
+CUT_BYTES_A_STEP = 2 << 20  # of one file; the kernel frees about 3 MB in a millisecond
 
 
 class LogTruncation:
-    """The cuts of one log."""
+    """The truncation of one log."""
 
     __slots__ = ("_log",)
 
@@ -31,14 +31,14 @@ class LogTruncation:
         self._log = log
 
     def truncate_to(self, offset: int) -> None:
-        """Run `truncating_to` to its end."""
+        """Run all steps of `truncating_to`."""
         run_to_end(self.truncating_to(offset))
 
     def truncating_to(self, offset: int) -> Steps[None]:
-        """Cut the log to end at `offset` or, where a batch spans it, before that batch."""
+        """Truncate the log to `offset` or, if a batch spans it, to the start of that batch."""
         log = self._log
         if offset >= log.log_end_offset:
-            # An epoch that was assigned here but never written in may contradict the leader's.
+            # An epoch that was assigned here without a batch may contradict the leader's.
             log.disk.check()
             if log.leader_epochs.truncate_from_end(log.log_end_offset):
                 log.epochs_changed()
@@ -47,20 +47,20 @@ class LogTruncation:
         yield from log.rebuilding()
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Run `starting_at` to its end."""
+        """Run all steps of `starting_at`."""
         run_to_end(self.starting_at(offset))
 
     def starting_at(self, offset: int) -> Steps[None]:
-        """Drop everything: the log is empty, and starts at `offset`."""
+        """Remove everything, so that the log is empty and starts at `offset`."""
         if (yield from self._cutting(self._log.segments.first.base_offset)):
             self._begin_at(offset)
             self._log.high_watermark = offset
 
     def end_min(self, offset: int) -> int:
-        """Return the lowest log end that `truncate_to(offset)` may leave of what was synced.
+        """Return the lowest log end that `truncate_to(offset)` may leave of the synced part.
 
         The recovery point is the end of a batch. Below the high watermark compaction may have
-        removed that batch since; then only the segment's start is certain.
+        removed that batch since, and then only the start of the segment is certain.
         """
         segment = self._log.segments.floor(offset)
         if offset >= self._log.high_watermark or segment is None:
@@ -68,7 +68,7 @@ class LogTruncation:
         return segment.base_offset
 
     def _cutting(self, offset: int) -> Steps[bool]:
-        """Cut to `offset` or the start of the log; return False if another use ended the cut."""
+        """Truncate to `offset` or the log start; return False if another use ended it."""
         log = self._log
         while log.log_end_offset > max(offset, log.segments.first.base_offset):
             self._cut_once(max(offset, log.segments.first.base_offset))
@@ -79,7 +79,7 @@ class LogTruncation:
         return True
 
     def _cut_once(self, offset: int) -> None:
-        """Remove the newest segment if it begins above `offset`, else cut off some of its end."""
+        """Remove the newest segment if it begins above `offset`, else a part of its end."""
         log = self._log
         with log.disk:
             last, dropped = log.segments.active, None
@@ -138,5 +138,6 @@ class LogTruncation:
             log.producer_state, log.rebuild = ProducerStateTable(offset), None
             if log.leader_epochs.clear():
                 log.epochs_changed()
-            with suppress(KafkaStorageError):  # recovery would keep the latest one of the file
+            # Recovery would otherwise keep the latest epoch of the file.
+            with suppress(KafkaStorageError):
                 log.save_epochs()

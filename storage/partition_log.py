@@ -1,10 +1,10 @@
-"""One partition's log on one replica: its offsets, and the changes that each role may make.
+"""One partition's log on one replica, with its offsets and the changes that each role may make.
 
   log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset
 
-Consumers read below the high watermark (or below the last stable offset), followers everything.
-The leader checks a batch, stamps offset and epoch into its bytes, and writes them; a follower
-takes batches as they are stamped. An append checks everything before it writes.
+Consumers read below the high watermark (or below the last stable offset), followers read
+everything. The leader checks a batch, writes offset and epoch into its bytes, and appends it. A
+follower appends the leader's batches unchanged. An append checks everything before it writes.
 """
 
 import logging
@@ -54,10 +54,10 @@ logger = logging.getLogger(__name__)
 
 
 class AppendInfo(NamedTuple):
-    """The place of an appended batch, or of the batch that it duplicates.
+    """The offsets of an appended batch, or of the batch that it duplicates.
 
-    Both offsets are inclusive. `log_append_time_ms` is -1 unless the broker's clock stamped the
-    batch; for a duplicate it is the timestamp of the batch in the log, as Kafka answers it.
+    Both offsets are inclusive. `log_append_time_ms` is -1 unless the broker's clock set the
+    timestamp. For a duplicate it is the timestamp of the batch in the log, as in Kafka.
     """
 
     first_offset: int
@@ -67,7 +67,7 @@ class AppendInfo(NamedTuple):
 
 
 class PartitionLog:
-    """A log and the offsets that bound it. See LocalLog for threads, time, and failure."""
+    """A log and its offsets; see LocalLog for threads, time, and failure."""
 
     def __init__(self, local: LocalLog, topic: str, partition: int, topic_id: bytes) -> None:
         self.topic, self.partition, self.topic_id = topic, partition, topic_id
@@ -77,12 +77,12 @@ class PartitionLog:
         self.truncation = LogTruncation(local)
         self.retention = LogRetention(local)
         self.aborted_transactions = AbortedTransactions(local)
-        self.uncleanable = ""  # why it is not compacted any more: it cannot be read
+        self.uncleanable = ""  # the reason why the log is no longer compacted
         self.damage = LogDamage(local.directory.name, local.disk)
 
     @classmethod
     def open(cls, directory: Path, **options: Any) -> "PartitionLog":
-        """Run `opening` to its end."""
+        """Run all steps of `opening`."""
         return run_to_end(cls.opening(directory, **options))
 
     @classmethod
@@ -103,11 +103,11 @@ class PartitionLog:
         now_ms: int,
         fault_point: FaultPoint = no_fault_point,
     ) -> Steps["PartitionLog"]:
-        """Open the log in `directory`: create a missing one, recover it unless `clean_shutdown`.
+        """Open the log in `directory`; create a missing one, recover it unless `clean_shutdown`.
 
         The four offsets are those of the data directory's checkpoints. machine_restarted: the
-        machine was without power since. Raises InconsistentTopicId when the directory is another
-        topic's, KafkaStorageError when it cannot be read or written.
+        machine has lost power since. Raises InconsistentTopicId for another topic's directory,
+        KafkaStorageError if it cannot be read or written.
         """
         disk = DiskGuard(f"{topic}-{partition}")
         try:
@@ -146,7 +146,8 @@ class PartitionLog:
         if loaded.is_cut or loaded.indexed_from < flushed_to:
             try:
                 log.flushing.flush()
-            except KafkaStorageError:  # no room for the epochs; a cut is synced, if there was one
+            except KafkaStorageError:
+                # The disk is too full for the epochs; a truncation was still synced.
                 disk.check()
         return log
 
@@ -165,24 +166,24 @@ class PartitionLog:
 
     @property
     def is_failed(self) -> bool:
-        """Whether this log has failed on disk."""
+        """Return whether this log has failed."""
         return self.local.disk.failure is not None
 
     producer_state: ProducerStateTable = attribute_of("local.producer_state")
     leader_epochs: LeaderEpochs = attribute_of("local.leader_epochs")
-    latest_epoch: int | None = attribute_of("local.latest_epoch")  # None: there was none
+    latest_epoch: int | None = attribute_of("local.latest_epoch")  # None without an epoch
     log_start_offset: int = attribute_of("local.log_start_offset")
     high_watermark: int = attribute_of("local.high_watermark")
     log_end_offset: int = attribute_of("local.log_end_offset")
 
     @property
     def known_last_stable_offset(self) -> int | None:
-        """Return the LSO where it is known at once; None while producers are read again."""
+        """Return the LSO if it is known, or None while producers are rebuilt."""
         return None if self.local.rebuild is not None else self.last_stable_offset
 
     @property
     def last_stable_offset(self) -> int:
-        """Return the LSO, the offset up to which (exclusive) committed data may be read."""
+        """Return the LSO, the exclusive end of committed data."""
         local = self.local
         if local.rebuild is not None:
             run_to_end(local.rebuilding())
@@ -203,13 +204,12 @@ class PartitionLog:
         transaction_version: int = 0,
         prepare_index: int = 0,
     ) -> AppendInfo:
-        """Append one batch of a validated form; `header` is its header.
+        """Append one batch of a valid format; `header` is its header.
 
-        `records` is writable and is stamped in place with offset and epoch. `guard` is the
-        verification guard of a transactional batch; `transaction_version` and `prepare_index` are
-        a marker's, see `check_marker`.
-        Raises what `check_client_batch` and the producer state's `check` raise, and
-        RecordListTooLarge for a batch that no segment can hold.
+        `records` is writable, and offset and epoch are written into it. `guard` is the verification
+        guard of a transactional batch. `transaction_version` and `prepare_index` belong to a
+        marker, see `check_marker`. Raises the errors of `check_client_batch` and of the producer
+        state's `check`, and RecordListTooLarge for a batch that fits into no segment.
         """
         local, disk = self.local, self.local.disk
         if disk.failure is not None:
@@ -248,7 +248,7 @@ class PartitionLog:
         local.now_ms = now_ms
         try:
             if leader_epoch != local.latest_epoch:
-                local.note_epoch(leader_epoch, base_offset)  # a snapshot of the batch saves it
+                local.note_epoch(leader_epoch, base_offset)  # saved by the snapshot of this batch
             local.write_batch(records, header, base_offset)
         except OSError as problem:
             disk.met(problem)
@@ -271,8 +271,8 @@ class PartitionLog:
     def append_as_follower(self, records: Buffer, *, now_ms: int) -> None:
         """Append the leader's batches, with their offsets and epochs.
 
-        A partial last batch is left out. Raises CorruptMessage (nothing is appended) and
-        UnexpectedAppendOffset when the first batch does not continue the log.
+        A partial last batch is ignored. Raises CorruptMessage (nothing is appended), and
+        UnexpectedAppendOffset if the first batch does not continue the log.
         """
         local, disk = self.local, self.local.disk
         if disk.failure is not None:
@@ -282,7 +282,8 @@ class PartitionLog:
         try:
             batches = replicated_batches(records, local.log_end_offset)
         except UnexpectedAppendOffset:
-            # An empty log that starts inside a batch (DeleteRecords on the leader) gets it whole.
+            # An empty log that starts within a batch (DeleteRecords on the leader) gets the whole
+            # batch.
             first = decode_header(records)
             if (
                 self.segments.size_bytes
@@ -300,7 +301,7 @@ class PartitionLog:
             disk.met(problem)
 
     def assign_leader_epoch(self, leader_epoch: int) -> None:
-        """Note that a new leader's epoch begins at the log end, even without a batch (KIP-101)."""
+        """Record that a new epoch begins at the log end, even without a batch (KIP-101)."""
         local = self.local
         run_to_end(local.rebuilding())
         with local.disk:
@@ -313,8 +314,8 @@ class PartitionLog:
     ) -> LogRead:
         """Read whole batches from the one that holds `offset` on, all below `upper_offset`.
 
-        At most `max_bytes`, but one batch of any size when `min_one_batch`; nothing at or above
-        `upper_offset`. OffsetOutOfRange below the log start or above the log end.
+        At most `max_bytes` are read, but one batch of any size with `min_one_batch`; nothing at or
+        above `upper_offset`. Raises OffsetOutOfRange below the log start or above the log end.
         """
         local = self.local
         if not local.log_start_offset <= offset <= local.log_end_offset:
@@ -343,7 +344,7 @@ class PartitionLog:
             self.damage.met(problem)
 
     def batch_not_older(self, timestamp_ms: int, offset: int) -> TimedBatch | int | None:
-        """Do one step of a search by time, see log_read. `offset` is not below the log start."""
+        """Do one step of a search by time, see log_read; `offset` is not below the log start."""
         local, disk = self.local, self.local.disk
         try:
             with disk.retriable:
@@ -355,20 +356,20 @@ class PartitionLog:
 
     @property
     def max_timestamp(self) -> int:
-        """Return the largest timestamp of the log; -1 when there is none."""
+        """Return the largest timestamp of the log, or -1."""
         return max(segment.max_timestamp for segment in self.segments)
 
     def end_offset_for_epoch(self, leader_epoch: int) -> tuple[int, int]:
-        """Return (the largest epoch not above `leader_epoch`, its end offset).
+        """Return (the largest epoch up to `leader_epoch`, its end offset).
 
-        Both are -1 when it is unknown here (KIP-101, KIP-279).
+        Both are -1 if the epoch is unknown here (KIP-101, KIP-279).
         """
         return self.local.leader_epochs.end_offset_for(leader_epoch, self.local.log_end_offset)
 
     # -- limits ------------------------------------------------------------------------------
 
     def advance_high_watermark(self, offset: int) -> bool:
-        """Raise the high watermark, at most to the log end; return False if it stays."""
+        """Raise the high watermark, at most to the log end; return False if it does not rise."""
         local = self.local
         end_offset, has_faults = local.log_end_offset, local.fault_point is not no_fault_point
         high_watermark = offset if offset < end_offset else end_offset
@@ -393,6 +394,6 @@ class PartitionLog:
             local.roll(local.log_end_offset)
 
     def close(self) -> None:
-        """Write and sync everything, so that a clean start need not recover (blocks)."""
+        """Write and sync everything, so that the next start need not recover (blocks)."""
         self.flushing.write_last()
         self.flushing.sync_last()

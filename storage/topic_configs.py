@@ -1,11 +1,11 @@
-"""The configs of a topic: Kafka's names, types, defaults, and bounds.
+"""The configs of a topic, with Kafka's names, types, defaults, and bounds.
 
-One table, used by everything that speaks of topic configs: CreateTopics and AlterConfigs
-validate against it, DescribeConfigs lists it, LogConfig is filled from it. The rows and the
-sentences of the refusals are those of Apache Kafka 4.4 (LogConfig's ConfigDef).
+This table is used wherever topic configs are needed. CreateTopics and AlterConfigs validate against
+it, DescribeConfigs lists it, and LogConfig is filled from it. The rows and the error messages are
+those of Apache Kafka 4.4 (LogConfig's ConfigDef).
 
-A configuration that this broker would not honour is refused, never silently taken: such rows
-bear the reason in `not_served`, and only the default value passes.
+A config that this broker does not support is refused, never ignored. Such rows have the reason in
+`not_served`, and accept only the default value.
 """
 
 import re
@@ -36,23 +36,23 @@ class ConfigType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """One configurable property of a topic.
+    """One config of a topic.
 
-    `default` is text, as it travels in the protocol. `broker_name` is the broker key that gives
-    the default of topics which do not set the property, None when there is none.
+    `default` is text, as in the protocol. `broker_name` is the broker key that gives the default of
+    topics without the config, or None.
     """
 
     name: str
     type: ConfigType
     default: str
-    check: Callable[[Any], str | None]  # the complaint about a parsed value, or None
+    check: Callable[[Any], str | None]  # returns the error in a parsed value, or None
     broker_name: str | None
     doc: str
     not_served: str | None = None
     is_internal: bool = False  # accepted, but not listed by DescribeConfigs
 
     def parse(self, text: str | None) -> Any:
-        """Return the typed value; raise InvalidConfig, in Kafka's words, if it is not allowed."""
+        """Return the typed value; raise InvalidConfig with Kafka's message if it is invalid."""
         if text is None:
             raise InvalidConfig(f"Null value not supported for topic configs: {self.name}")
         try:
@@ -70,9 +70,9 @@ class TopicConfig:
 
 
 def parse_topic_configs(configs: Mapping[str, str | None]) -> dict[str, Any]:
-    """Return every property of a topic as a typed value, with defaults for those not set.
+    """Return all configs of a topic as typed values, with defaults for those not set.
 
-    Raises InvalidConfig for an unknown name, a value out of bounds, or two values that clash.
+    Raises InvalidConfig for an unknown name, a value out of bounds, or two contradictory values.
     """
     for name in configs:
         if name not in TOPIC_CONFIGS:
@@ -90,7 +90,7 @@ def parse_topic_configs(configs: Mapping[str, str | None]) -> dict[str, Any]:
 
 
 def text_as_parsed(config_type: ConfigType, text: str) -> str:
-    """Return a value as Kafka's DescribeConfigs prints it: parsed, then printed."""
+    """Return a value as Kafka's DescribeConfigs prints it, which is parsed and printed again."""
     try:
         value = _PARSERS[config_type](text.strip())
     except ValueError:
@@ -103,7 +103,7 @@ def text_as_parsed(config_type: ConfigType, text: str) -> str:
 
 
 def _java_double(value: float) -> str:
-    """Return a number as Double.toString prints it."""
+    """Return a number in the format of Java's Double.toString."""
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(value)
     mantissa, _, exponent = f"{Decimal(repr(value)).normalize():E}".partition("E")
@@ -287,7 +287,7 @@ _ROWS: list[tuple[Any, ...]] = [
      "The age at which a segment that holds records is closed."),
     ("unclean.leader.election.enable", _B, "false", _anything, "unclean.leader.election.enable",
      "Whether a replica that is not in sync may lead, at the price of acknowledged records."),
-    # Kafka's own way for tests to have segments below the 1 MiB of segment.bytes (KIP-1161).
+    # In Kafka this allows tests to use segments below the 1 MiB of segment.bytes (KIP-1161).
     ("internal.segment.bytes", _I, "0", _none_or_at_least_14, None,
      "The size of a segment file, without the lower bound of segment.bytes.", None, True),
 ]  # fmt: skip

@@ -1,1 +1,1 @@
-"""storage/compaction: choose the log to compact, rewrite its batches, and swap the result in."""
+"""Log compaction, which chooses a log, rewrites its batches, and replaces its segments."""

@@ -1,19 +1,20 @@
-"""The rewriting of a batch when its log is compacted. Pure: bytes in, bytes out.
+"""The rewriting of a batch when its log is compacted, as a pure function of bytes.
 
-A record goes when a later one has its key, when its transaction was aborted, when it has no key,
-or when it is a tombstone past its delete horizon. Offsets never change, so a batch that
-loses records keeps its offset range; one that loses all goes, except
+A record is removed when a later record has its key, when its transaction was aborted, when it has
+no key, or when it is a tombstone after its delete horizon. Offsets never change, so a batch that
+loses records keeps its offset range. A batch without records is removed, except for
 
-- the last batch of each active producer, which stays without records: its header holds the
-  sequence that the next one must continue, and the epoch that fences;
-- the last batch of the range, so that the log is known to reach that far;
-- a marker that data may still need, and the last marker of an active producer.
+- the last batch of each active producer, which stays without records, because its header has the
+  last sequence of the producer, and the epoch that fences older ones;
+- the last batch of the range, so that the log keeps its end;
+- a marker that records may still need, and the last marker of an active producer.
 
-Tombstones and markers are seen by readers for delete.retention.ms more: the first cleaning that
-could do without one writes `now + delete.retention.ms` into the header of its batch, in the
-place of the base timestamp (KIP-534), and one after that time removes it. What a tombstone
-removes is gone for good by then, also if a crash undoes part of a cleaning: segments are
-replaced from the oldest on, and a tombstone lies behind what it removes.
+Readers must see tombstones and markers for delete.retention.ms. So the first compaction that could
+remove one writes the delete horizon `now + delete.retention.ms` into the header of its batch,
+instead of the base timestamp (KIP-534), and a compaction after that time removes it. By then the
+records that a tombstone removes are gone permanently, even if a crash undoes a part of a
+compaction: segments are replaced from the oldest on, and a tombstone follows the records that it
+removes.
 """
 
 import hashlib
@@ -27,12 +28,12 @@ from ..segments.advanced_clock import AdvancedSince, never_advanced
 from ..segments.transaction_index import AbortedTransaction
 from .transactions import TransactionWalk
 
-KEYS_MAX = 200_000  # about 40 MB
+KEYS_MAX = 200_000  # take about 40 MB
 _DIGEST_BYTES = 16
 
 
 class ActiveProducer(NamedTuple):
-    """A producer with state that must survive; an offset is -1 where there is none."""
+    """A producer with state that must be kept; an offset is -1 if there is none."""
 
     epoch: int
     last_data_offset: int
@@ -40,10 +41,10 @@ class ActiveProducer(NamedTuple):
 
 
 class KeyMap:
-    """The last offset of each key in a range of the log, in bounded memory.
+    """The last offset of each key in a range of the log, in limited memory.
 
-    Keys are held as digests of 16 bytes, of a function without known collisions.
-    `end_offset` is how far (exclusive) the map reaches; records from there on are left alone.
+    Keys are stored as digests of 16 bytes, of a function without known collisions. `end_offset` is
+    the exclusive end of the range; later records are not touched.
     """
 
     __slots__ = ("_offsets", "end_offset", "keys_max")
@@ -57,9 +58,9 @@ class KeyMap:
         return len(self._offsets)
 
     def add_batch(self, header: BatchHeader, batch: Buffer) -> bool:
-        """Add the keys of a batch, all or none; return False when there is no room for all.
+        """Add the keys of a batch, all or none; return False if the memory does not suffice.
 
-        A map without any keys takes every batch, so that each cleaning makes progress.
+        An empty map accepts every batch, so that each compaction makes progress.
         """
         start_offset = self.end_offset
         digests = {
@@ -76,21 +77,21 @@ class KeyMap:
         return True
 
     def skip_to(self, offset: int) -> None:
-        """Move `end_offset` up to `offset`; records that were not added supersede nothing."""
+        """Raise `end_offset` to `offset`; records that were not added supersede no others."""
         self.end_offset = max(self.end_offset, offset)
 
     def is_superseded(self, key: bytes, offset: int) -> bool:
-        """Whether a later record of the range has the same key."""
+        """Return whether a later record of the range has the same key."""
         return self._offsets.get(_digest(key), -1) > offset
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class BatchCleaner:
-    """Decides batch by batch, in the order of offsets, for one cleaning.
+    """The decision about each batch of one compaction, in the order of offsets.
 
-    `end_offset` is where the cleaned range ends; `now_ms` is wall clock. Aborted transactions are
-    announced to `walk` before their data comes. `kept_aborts` collects what the transaction index
-    of the rewritten segment must hold; the caller takes it out segment by segment.
+    `end_offset` is the end of the compacted range; `now_ms` is wall-clock time. Aborted
+    transactions are added to `walk` before their records are reached. `kept_aborts` collects the
+    transaction index of the rewritten segment, and the caller empties it after each segment.
     """
 
     keys: KeyMap
@@ -103,12 +104,12 @@ class BatchCleaner:
     kept_aborts: list[AbortedTransaction] = field(default_factory=list[AbortedTransaction])
 
     def clean(self, header: BatchHeader, batch: Buffer) -> Buffer | None:
-        """Return the batch that replaces this one: itself, a rewritten one, or None if it goes."""
+        """Return the batch that replaces this one: itself, a rewritten one, or None if removed."""
         if header.is_control:
             return self._clean_marker(header, batch)
         is_dead = self.walk.is_aborted(header)
         if header.next_offset > self.keys.end_offset:
-            return batch  # the keys that may supersede it have not been read
+            return batch  # the keys that may supersede its records were not read
         if header.record_count == 0 or is_dead:
             kept: list[Record] = []
         else:
@@ -125,7 +126,7 @@ class BatchCleaner:
         return batch if header.record_count == 0 else encode_empty_batch(header)
 
     def _clean_marker(self, header: BatchHeader, batch: Buffer) -> Buffer | None:
-        if header.record_count == 0:  # another cleaner emptied it, so it carries no decision
+        if header.record_count == 0:  # emptied by another cleaner, so it has no commit or abort
             return batch if header.next_offset == self.end_offset else None
         may_go, abort = self.walk.end(header, batch)
         if abort is not None:
@@ -146,7 +147,7 @@ class BatchCleaner:
         return not self._is_over(header.base_timestamp)
 
     def _is_over(self, horizon_ms: int) -> bool:
-        """Whether a delete horizon, set delete.retention.ms ahead, has passed."""
+        """Return whether a delete horizon, which was set delete.retention.ms ahead, has passed."""
         since_ms = horizon_ms - self.delete_retention_ms
         return self.now_ms + self.advanced_since_ms(since_ms) >= horizon_ms
 

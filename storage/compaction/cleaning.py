@@ -1,15 +1,15 @@
-"""One cleaning of one log, in steps: the files' side of cleaner.py.
+"""The compaction of one log, in steps, with its files.
 
     cleaning = Cleaning(...)                       on the log's own thread
-    for step in cleaning.steps():                  anywhere, a slice of work a step
+    for step in cleaning.steps():                  on any thread, a slice of work a step
         if isinstance(step, CleanedGroup):
             log.local.replace_segments(step.base_offset, step.replaced)    on the log's own thread
 
-Steps read inactive segments only and write `.cleaned` files beside them; the live log is touched
-by `replace_segments` alone. A group of segments becomes one; it is swapped in before the next
-is begun, from the oldest on, and each swap leaves a log that says the same to every reader. So
-a cleaning may stop or crash anywhere and what it did stays right. The `.cleaned` files of an
-unfinished group are removed by `close`, or at the next start.
+Steps read only inactive segments and write `.cleaned` files beside them. Only `replace_segments`
+changes the log. A group of segments is rewritten into one, which replaces the group before the next
+group is begun, from the oldest on. Each replacement leaves a log with the same records for every
+reader, so a compaction may stop or crash at any point. The `.cleaned` files of an unfinished group
+are removed by `close`, or at the next start.
 """
 
 import os
@@ -29,14 +29,15 @@ from .cleaner import KEYS_MAX, ActiveProducer, BatchCleaner, KeyMap
 from .plan import CleaningPlan, SegmentSummary, group_segments
 from .transactions import TransactionWalk
 
-SLICE_BYTES = 128 << 10  # of small records: some 20 ms of work
+SLICE_BYTES = 128 << 10  # of small records take about 20 ms
 
 
 class CleanedGroup(NamedTuple):
-    """The `.cleaned` files at base_offset are complete and synced, to replace these segments.
+    """A complete and synced segment in `.cleaned` files, to replace these segments.
 
-    They may end in a gap before `end_offset`, where the next segment begins. So a recovery point
-    below that must not be on the disk any more: after a power cut the gap would count as a hole.
+    It may end in a gap before `end_offset`, where the next segment begins. So the recovery point on
+    the disk must first be at or above `end_offset`. Otherwise the gap would count as damage after a
+    power failure.
     """
 
     base_offset: int
@@ -45,12 +46,12 @@ class CleanedGroup(NamedTuple):
 
 
 class Cleaning:
-    """The cleaning of `segments` (all of the log, oldest first, the active one last) by a plan.
+    """The compaction of a log by a plan.
 
-    `producers` are the active ones as of now. At most `keys_max` keys are held in memory: if the
-    dirty part has more, only its beginning is cleaned; `cleaned_offset` says how far, once the
-    steps are done. Raises OSError, and CorruptMessage or InvalidRecord for batches that cannot be
-    read: such a log cannot be cleaned.
+    `segments` are all segments of the log, oldest first. `producers` are the currently active ones.
+    At most `keys_max` keys are held in memory. If the dirty part has more, only its beginning is
+    compacted, and `cleaned_offset` has its end after the steps. Raises OSError, and CorruptMessage
+    or InvalidRecord for unreadable batches, which make the log uncleanable.
     """
 
     def __init__(
@@ -87,17 +88,17 @@ class Cleaning:
 
     @property
     def cleaned_offset(self) -> int:
-        """Return the offset from which the log is dirty after the last step."""
+        """Return the offset from which the log is still dirty after the last step."""
         return self._keys.end_offset
 
     def steps(self) -> Iterator[CleanedGroup | None]:
-        """Do the work; yield None after each slice, and each group when it is to be swapped in."""
+        """Compact in steps; yield None after each slice, and each group to be replaced."""
         yield from self._read_keys()
         count = sum(s.base_offset < self._keys.end_offset for s in self._segments[:-1])
         summaries, end_offset = self._summaries[:count], self._ends[count - 1] if count else 0
         for group in group_segments(summaries, end_offset, self._config):
             yield from self._clean_group(group)
-        if summaries:  # sync the swapped files before the log counts as clean
+        if summaries:  # sync the replaced files before the log counts as compacted
             sync_directory(self._segments[0].directory)
 
     def close(self) -> None:
@@ -107,7 +108,7 @@ class Cleaning:
             self._output = None
 
     def _read_keys(self) -> Iterator[None]:
-        """Fill the key map from the dirty part, as far as there is room."""
+        """Fill the key map from the dirty part, as far as memory allows."""
         keys, walk = self._keys, TransactionWalk()
         first_dirty, end_offset = self.plan.first_dirty_offset, self.plan.end_offset
         for at, segment in enumerate(self._segments[:-1]):
@@ -133,7 +134,7 @@ class Cleaning:
         group = [self._segments[at] for at in numbers]
         first = group[0]
         directory, base_offset = first.directory, first.base_offset
-        Segment.remove_files(directory, base_offset, CLEANED_SUFFIX)  # of a failed cleaning
+        Segment.remove_files(directory, base_offset, CLEANED_SUFFIX)  # of a failed compaction
         self._output = output = Segment(
             directory, base_offset, self._config, self._now_ms, suffix=CLEANED_SUFFIX
         )
@@ -161,10 +162,10 @@ class Cleaning:
         aborts.clear()
         self._finish(output, group[-1])
         yield CleanedGroup(base_offset, self._ends[numbers[-1]], group)
-        self._output = None  # it was swapped in; else `close` removes it
+        self._output = None  # already swapped in; otherwise `close` removes it
 
     def _fills_slice(self, batch: Buffer) -> bool:
-        """Whether the step has done its share with this batch."""
+        """Return whether the step has done its share of work with this batch."""
         self._slice_bytes += len(batch)
         if self._slice_bytes < SLICE_BYTES:
             return False
@@ -182,7 +183,7 @@ class Cleaning:
         pending.clear()
 
     def _finish(self, output: Segment, newest: Segment) -> None:
-        """Sync the new segment, with the modification time of the newest one it replaces."""
+        """Sync the new segment, with the modification time of the newest segment it replaces."""
         output.become_inactive()
         output.write_out()
         times = os.fstat(newest.file.fd)

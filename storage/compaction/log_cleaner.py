@@ -1,17 +1,17 @@
-"""The choice of the log to compact, and the course of its cleaning.
+"""The choice of the log to compact, and the course of its compaction.
 
-One cleaning at a time, of the dirtiest log. The shell that runs it decides where:
+Only the dirtiest log is compacted at a time. The shell decides about threads:
 
-    cleaning = cleaner.begin(logs, now_ms)         log's thread; None: nothing to do
+    cleaning = cleaner.begin(logs, now_ms)         the log's thread; None if nothing is to be done
     for step in cleaning.steps():                  an executor, or a slice at a time
         if isinstance(step, CleanedGroup):
-            have the recovery point of cleaner.partition on the disk: step.end_offset or above
-            cleaner.swap(step)                     log's thread
-    cleaner.finish()                               log's thread, the steps being done
+            write a recovery point of cleaner.partition of at least step.end_offset to the disk
+            cleaner.swap(step)                     the log's thread
+    cleaner.finish()                               the log's thread, after the last step
     write the checkpoint of cleaned offsets
 
-If the steps raise, call `give_up(error)` instead of `finish`: what was swapped in stays, the rest
-is left as it was.
+If the steps raise, call `give_up(error)` instead of `finish`. Replaced segments stay replaced, and
+the others are unchanged.
 """
 
 import logging
@@ -32,15 +32,15 @@ from .plan import CleaningPlan, SegmentSummary, plan_cleaning
 
 logger = logging.getLogger(__name__)
 _PRODUCERS_A_STEP = 256
-_SEGMENTS_A_STEP = 64  # of each the first header is read
+_SEGMENTS_A_STEP = 64  # the first header of each segment is read
 
 
 class SegmentsChanged(Exception):
-    """Retention or truncation removed a segment that was being cleaned; clean again later."""
+    """Retention or truncation removed a segment under compaction, which must be repeated."""
 
 
 class LogCleaner:
-    """The choice of what to clean in a data directory; each log knows how far it is clean."""
+    """The choice of the log to compact in a data directory; each log stores its cleaned offset."""
 
     def __init__(
         self, *, keys_max: int = KEYS_MAX, fault_point: FaultPoint = no_fault_point
@@ -49,18 +49,19 @@ class LogCleaner:
         self._fault_point = fault_point
         self._log: PartitionLog | None = None
         self._cleaning: Cleaning | None = None
-        self._segments: list[Segment] = []  # those that the cleaning reads and has not replaced
-        self._end_offset = 0  # the end of the part that is cleaned
-        self._is_outdated = False  # the log was cut or deleted after the cleaning was planned
+        self._segments: list[Segment] = []  # segments that are read and not replaced yet
+        self._end_offset = 0  # the end of the compacted part
+        # The log was truncated or deleted after the compaction was planned.
+        self._is_outdated = False
 
     def begin(self, logs: Iterable[PartitionLog], now_ms: int) -> Cleaning | None:
-        """Run `beginning` to its end."""
+        """Run all steps of `beginning`."""
         return run_to_end(self.beginning(logs, now_ms))
 
     def beginning(self, logs: Iterable[PartitionLog], now_ms: int) -> Steps[Cleaning | None]:
-        """Begin to clean the log that needs it most, if one does. `now_ms` is wall clock.
+        """Begin to compact the log that needs it most, if any; `now_ms` is wall-clock time.
 
-        A log that cannot be read is set aside, and the others go on.
+        A log that cannot be read is marked uncleanable, and the others are still compacted.
         """
         assert self._cleaning is None, "one cleaning at a time"
         best: tuple[float, PartitionLog] | None = None
@@ -84,10 +85,10 @@ class LogCleaner:
         return self._cleaning
 
     def _beginning_with(self, log: PartitionLog, now_ms: int) -> Steps[Cleaning | None]:
-        """Plan the cleaning, then note the producers; None if the log has changed meanwhile.
+        """Plan the compaction, then collect the producers; return None if the log has changed.
 
-        The plan and the segments are of one moment, and before the producers: a batch that is
-        newer than the one that was noted lies beyond the plan then, and is not touched.
+        The plan and the segments are taken together, before the producers. A producer's batch that
+        is newer than the collected one is after the plan's end, and is not touched.
         """
         plan = yield from self._planning(log, now_ms)
         if plan is None or not plan.is_worth_it(log.config):
@@ -119,11 +120,11 @@ class LogCleaner:
         )
 
     def _planning(self, log: PartitionLog, now_ms: int) -> Steps[CleaningPlan | None]:
-        """Plan, after reading the timestamps that it needs; return None for an unreadable log."""
+        """Read the timestamps that are needed, and plan; return None for an unreadable log."""
         try:
             if log.config.max_compaction_lag_ms < LONG_MAX:
                 for number, segment in enumerate(list(log.segments), 1):
-                    segment.find_first_timestamp()  # the segment remembers it
+                    segment.find_first_timestamp()  # the segment caches it
                     if number % _SEGMENTS_A_STEP == 0:
                         yield
             yield from log.local.rebuilding()
@@ -133,7 +134,7 @@ class LogCleaner:
             return None
 
     def plan(self, log: PartitionLog, now_ms: int) -> CleaningPlan:
-        """Plan the cleaning of a log."""
+        """Plan the compaction of a log."""
         return plan_cleaning(
             _summaries(log),
             log.config,
@@ -152,7 +153,7 @@ class LogCleaner:
         return _name(self._log)
 
     def swap(self, group: CleanedGroup) -> None:
-        """Put a cleaned segment into the log. Raises SegmentsChanged and KafkaStorageError."""
+        """Replace segments by a cleaned one; raise SegmentsChanged or KafkaStorageError."""
         assert self._log is not None
         segments = self._log.segments
         if self._is_outdated or any(
@@ -163,7 +164,7 @@ class LogCleaner:
         self._segments = [each for each in self._segments if each not in group.replaced]
 
     def finish(self) -> None:
-        """Mark the log clean up to where the steps got. Raises SegmentsChanged."""
+        """Mark the log as clean up to the end of the steps; raise SegmentsChanged."""
         assert self._log is not None and self._cleaning is not None
         if self._is_outdated or self._log.is_failed:
             raise SegmentsChanged
@@ -171,7 +172,7 @@ class LogCleaner:
         self._end()
 
     def give_up(self, error: BaseException) -> None:
-        """End a cleaning after a failure. A log with an unreadable file is not tried again."""
+        """End a compaction after an error; a log with an unreadable file is not tried again."""
         assert self._log is not None and self._cleaning is not None
         self._cleaning.close()
         if not self._has_changed():
@@ -179,15 +180,15 @@ class LogCleaner:
         self._end()
 
     def truncated(self, topic: str, partition: int, end_offset: int) -> None:
-        """Note that a log is being cut to `end_offset`.
+        """Record that a log is being truncated to `end_offset`.
 
-        The cut segment remains the same object, so the cleaning cannot notice the cut by itself.
+        A truncated segment remains the same object, so the compaction cannot notice it by itself.
         """
         if self._log is not None and _name(self._log) == (topic, partition):
             self._is_outdated |= end_offset < self._end_offset
 
     def _has_changed(self) -> bool:
-        """Whether a segment under cleaning has left the log."""
+        """Return whether a segment under compaction has been removed from the log."""
         assert self._log is not None
         floor = self._log.segments.floor
         return (
@@ -197,10 +198,9 @@ class LogCleaner:
         )
 
     def _set_aside(self, log: PartitionLog, error: BaseException) -> None:
-        """Stop cleaning an unreadable log (Kafka calls it uncleanable).
+        """Stop compacting an unreadable log (Kafka calls it uncleanable).
 
-        A lack of resources may pass, so it does not count; a log that has failed reports that
-        itself.
+        A lack of resources may end, so it does not count. A failed log reports its failure itself.
         """
         if log.is_failed or not isinstance(error, LOG_TROUBLE):
             return

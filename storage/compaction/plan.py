@@ -1,12 +1,13 @@
-"""The part of a compacted log that may be cleaned, and whether it is worth it. Pure.
+"""The part of a log that may be compacted, and the decision whether to compact it.
 
     log start .. clean .. first dirty offset .. dirty .. end offset .. uncleanable .. log end
 
-The clean part has been through the cleaner: its records are the last ones of their keys as far
-as it reaches. Cleaning reads the keys of the dirty part and rewrites both. The end is the start of
-the segment that holds the smallest of: last stable offset (so high watermark), active segment,
-recovery point, and the first dirty segment with a record younger than min.compaction.lag.ms. Below
-it every transaction is decided, every record committed, and every source synced.
+The clean part was compacted before: each record is the last one of its key within the clean part. A
+compaction reads the keys of the dirty part and rewrites both parts. The end offset is the start of
+the segment that has the smallest of these: last stable offset (which is at most the high
+watermark), active segment, recovery point, and the first dirty segment with a record younger than
+min.compaction.lag.ms. So every record below the end is committed and synced, and every transaction
+has ended. This file is pure.
 """
 
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ from ..topic_configs import INT_MAX
 
 
 class SegmentSummary(NamedTuple):
-    """A segment as planning sees it; timestamps are -1 where there are none."""
+    """The properties of a segment for planning; timestamps are -1 if there are none."""
 
     base_offset: int
     size_bytes: int
@@ -29,7 +30,7 @@ class SegmentSummary(NamedTuple):
 
 
 class CleaningPlan(NamedTuple):
-    """Keys of [first_dirty_offset, end_offset) supersede those below end_offset."""
+    """A plan in which keys of [first_dirty_offset, end_offset) supersede all below end_offset."""
 
     first_dirty_offset: int
     end_offset: int
@@ -39,11 +40,11 @@ class CleaningPlan(NamedTuple):
 
     @property
     def dirty_ratio(self) -> float:
-        """The share of the cleanable bytes that has not been cleaned yet."""
+        """The share of the cleanable bytes that is still dirty."""
         return self.dirty_bytes / max(self.clean_bytes + self.dirty_bytes, 1)
 
     def is_worth_it(self, config: LogConfig) -> bool:
-        """Whether to clean now: dirty enough, or dirty for too long."""
+        """Return whether to compact now, because the log is dirty enough, or dirty for too long."""
         if self.dirty_bytes == 0:
             return False
         return self.is_overdue or self.dirty_ratio > config.min_cleanable_dirty_ratio
@@ -61,10 +62,10 @@ def plan_cleaning(
     now_ms: int,
     advanced_since_ms: AdvancedSince = never_advanced,
 ) -> CleaningPlan:
-    """Plan what may be cleaned now; `segments` come oldest first, the active one last.
+    """Plan the compaction; `segments` come oldest first, with the active one last.
 
-    `cleaned_offset` is where the last cleaning ended, None if there was none; one outside the log
-    is ignored. `now_ms` is wall clock.
+    `cleaned_offset` is the end of the last compaction, or None; an offset outside the log is
+    ignored. `now_ms` is wall-clock time.
     """
     first_dirty = log_start_offset
     if cleaned_offset is not None and log_start_offset <= cleaned_offset <= log_end_offset:
@@ -96,10 +97,10 @@ def plan_cleaning(
 def group_segments(
     segments: Sequence[SegmentSummary], end_offset: int, config: LogConfig
 ) -> list[range]:
-    """Group neighbours that become one segment, as ranges of positions in `segments`.
+    """Group adjacent segments that become one, as ranges of positions in `segments`.
 
-    A group is as large as surely fits a segment: bytes, indexes, and 31 bits of relative offsets.
-    `end_offset` is where the last segment ends.
+    A group is limited so that it surely fits into a segment: by bytes, indexes, and relative
+    offsets of 31 bits. `end_offset` is the end of the last segment.
     """
     groups: list[range] = []
     at = 0

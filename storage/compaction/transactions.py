@@ -1,14 +1,14 @@
-"""The transactions that a cleaner meets while it walks over a log. Pure.
+"""The transactions in a log during its compaction, as pure code.
 
-The walk goes in the order of offsets. Aborted transactions are announced to it, from the
-transaction indexes, before it reaches them. Three rules make aborted data vanish and never come
-back:
+The log is traversed in the order of offsets. Aborted transactions are added from the transaction
+indexes before they are reached. Three rules remove aborted records permanently:
 
-- a data batch of an aborted transaction is dead, and its keys supersede nothing;
-- a marker stays as long as the walk meets data of its transaction, even data that it removes;
-- the entry of an aborted transaction moves into the rewritten index as long as its marker must.
+- a data batch of an aborted transaction is removed, and its keys supersede no others;
+- a marker stays as long as the traversal finds records of its transaction, even records that it
+  removes;
+- the index entry of an aborted transaction is copied as long as its marker must stay.
 
-So a reader always finds the marker and the entry of any data it finds.
+So a reader always finds the marker and the index entry for any records it finds.
 """
 
 import heapq
@@ -20,7 +20,7 @@ from ..segments.transaction_index import AbortedTransaction
 
 
 class TransactionWalk:
-    """The state of one walk, from the first segment to the end."""
+    """The state of one traversal, from the first segment to the last."""
 
     __slots__ = ("_aborted_ahead", "_aborted_with_data", "_committed_with_data", "_in_abort")
 
@@ -31,12 +31,12 @@ class TransactionWalk:
         self._committed_with_data: set[int] = set()  # producer ids
 
     def announce(self, transactions: Iterable[AbortedTransaction]) -> None:
-        """Announce aborted transactions that end ahead of the walk; repeats do no harm."""
+        """Add aborted transactions that end ahead of the traversal; duplicates are ignored."""
         for transaction in transactions:
             heapq.heappush(self._aborted_ahead, (transaction.first_offset, transaction))
 
     def is_aborted(self, header: BatchHeader) -> bool:
-        """Note a data batch; return whether it belongs to an aborted transaction."""
+        """Record a data batch; return whether it belongs to an aborted transaction."""
         self._reach(header.last_offset)
         producer_id = header.producer_id
         if not header.is_transactional:
@@ -48,9 +48,9 @@ class TransactionWalk:
         return False
 
     def end(self, header: BatchHeader, marker: Buffer) -> tuple[bool, AbortedTransaction | None]:
-        """Note a marker: return (whether it may go after its horizon, the index entry to keep).
+        """Record a marker; return whether it may be removed later, and the index entry to keep.
 
-        It may not go while the walk has met data of its transaction.
+        It must stay if the traversal has found records of its transaction.
         """
         producer_id = header.producer_id
         self._reach(header.base_offset)

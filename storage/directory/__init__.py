@@ -1,1 +1,1 @@
-"""storage/directory: a broker's data directory: its owner, its partitions, its checkpoints."""
+"""The data directory of a broker, with its owner, its partitions, and its checkpoints."""

@@ -1,4 +1,4 @@
-"""One broker process on a data directory: a lock that ends with the process, however that ends."""
+"""The lock of a data directory, which is released whenever its broker process ends."""
 
 import contextlib
 import errno
@@ -9,7 +9,7 @@ from pathlib import Path
 
 LOCK = ".lock"
 OTHERS = 0o077
-ROOT = 0  # root owns what a container mounts, and may do anything anyway
+ROOT = 0  # root owns the files that a container mounts, and is trusted anyway
 
 
 class DirectoryInUse(Exception):
@@ -17,16 +17,17 @@ class DirectoryInUse(Exception):
 
 
 class DirectoryOfAnother(Exception):
-    """The directory belongs to another user, and may hold files that must not be trusted."""
+    """The directory belongs to another user, so its files must not be trusted."""
 
 
 class DirectoryRemoved(Exception):
-    """The directory of a running broker has been removed, or moved away."""
+    """The directory of a running broker was removed or moved."""
 
 
 def make_directory(path: Path) -> None:
-    """Make a missing directory and its parents, and sync their names to the disk."""
-    from ..checkpoint import sync_directory  # slow, and commands import this file for less
+    """Create a missing directory and its parents, and sync their names to the disk."""
+    # Imported here since it is slow, and commands need other parts of this file.
+    from ..checkpoint import sync_directory
 
     missing = [each for each in (path, *path.parents) if not each.exists()]
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -35,33 +36,33 @@ def make_directory(path: Path) -> None:
 
 
 def close_to_others(path: Path) -> bool:
-    """Close a directory to other users that an older release, or a person, left open.
+    """Remove the rights of other users on a directory that an older release or a person left open.
 
-    Return whether others could enter it until now, and cannot any more.
+    Return whether other users could enter it until now.
     """
     if not is_open_to_others(path):
         return False
-    with contextlib.suppress(PermissionError):  # root's, or of a file system without modes
+    with contextlib.suppress(PermissionError):  # owned by root, or a file system without modes
         path.chmod(0o700)
     return not is_open_to_others(path)
 
 
 def is_open_to_others(path: Path) -> bool:
-    """Whether other users may enter a directory, or read a file."""
+    """Return whether other users may enter a directory, or read a file."""
     return bool(stat.S_IMODE(path.stat().st_mode) & OTHERS)
 
 
 def other_owner(path: Path) -> int | None:
-    """Return the user that owns `path`; None if this user or root does."""
+    """Return the user that owns `path`, or None for this user and root."""
     owner = path.stat().st_uid
     return owner if owner not in (ROOT, os.geteuid()) else None
 
 
 def take_lock(path: Path) -> int:
-    """Return the descriptor that holds the lock of a data directory.
+    """Lock a data directory; return the descriptor that holds the lock.
 
-    Raises DirectoryInUse, and DirectoryOfAnother when another user owns the directory or has put a
-    link where the lock is.
+    Raises DirectoryInUse, and DirectoryOfAnother if another user owns the directory or has put a
+    link in place of the lock.
     """
     if (owner := other_owner(path)) is not None:
         raise DirectoryOfAnother(
@@ -90,7 +91,7 @@ def take_lock(path: Path) -> int:
 
 
 def identity(path: Path) -> tuple[int, int] | None:
-    """Return what identifies a directory across disks; None if it does not exist."""
+    """Return the device and inode of a directory, or None if it does not exist."""
     try:
         found = path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -99,9 +100,9 @@ def identity(path: Path) -> tuple[int, int] | None:
 
 
 def lock_inode(path: Path) -> int | None:
-    """Return the inode of a directory's lock; None if there is none.
+    """Return the inode of a directory's lock, or None if there is none.
 
-    A lock that was made anew has another inode. Raises OSError where the disk fails.
+    A lock that was created again has another inode. Raises OSError if the disk fails.
     """
     try:
         return (path / LOCK).stat().st_ino

@@ -1,22 +1,23 @@
-"""A broker's data directory: its owner, its partitions, and how the last run left them.
+"""A broker's data directory, with its owner, its partitions, and the state after the last run.
 
     .lock                            held while a broker runs on the directory
     meta.properties                  cluster, node, directory id, and the boot of the machine
     <topic>-<partition>/             a partition's log
-    <topic>-<partition>.<hex>-delete/    a deleted one, which waits for its removal
-    <topic>-<partition>.<hex>-stray/     one set aside: its topic is unknown
+    <topic>-<partition>.<hex>-delete/    a deleted partition, still to be removed
+    <topic>-<partition>.<hex>-stray/     a partition of an unknown topic, which is not served
     four checkpoints                 high watermarks, recovery points, log starts, cleaned offsets
-    .kafka_cleanshutdown             everything was closed and synced; gone while a broker runs
+    .kafka_cleanshutdown             all logs were closed and synced; missing while a broker runs
     unrecovered-logs-checkpoint      logs not opened since an unclean shutdown
 
-All names but the last are Kafka's, which opens every log when it starts. A broker of ours opens
-those that its metadata names, and may end before it knows of all.
+All names but the last are Kafka's, which opens every log at its start. This broker opens only the
+logs in its metadata, and may end before it has the metadata of all.
 
-The checkpoints may lag behind (they are written now and then): an old high watermark is raised
-again by the leader, an old recovery point costs reading, an old cleaned offset costs cleaning, and
-an old log start may bring back records that DeleteRecords hid a moment before all replicas died.
-None may run ahead of its log: before a log is cut, or another one gets its name, what the disk says
-of it is lowered.
+The checkpoints may lag behind, since they are written periodically. An old high watermark is raised
+again by the leader, an old recovery point costs reading, an old cleaned offset costs compaction,
+and
+an old log start may bring back records that DeleteRecords removed just before all replicas died. No
+checkpoint may be ahead of its log. Before a log is truncated, or its name is reused, its offsets on
+the disk are lowered.
 """
 
 import contextlib
@@ -65,14 +66,14 @@ class WrongCluster(CorruptFile):
 
 
 class LogDirectory:
-    """The logs of one broker. Methods raise KafkaStorageError where the disk fails.
+    """The logs of one broker; methods raise KafkaStorageError if the disk fails.
 
-    The directory stays in use after such an error: each checkpoint is written whole every time,
-    and a failed rename or removal is tried again. A log that fails does so alone.
+    The directory stays in use after such an error, because each checkpoint is rewritten as a whole,
+    and a failed rename or removal is retried. A failed log does not affect others.
 
-    `logs` are those that are open. `found` are the partitions that lay here at the start and have
-    not been opened yet. `clean_shutdown_epoch` is the broker epoch of the previous run if that
-    ended cleanly, else None.
+    `logs` are the open logs. `found` are the partitions that were in the directory at the start and
+    are not opened yet. `clean_shutdown_epoch` is the broker epoch of the previous run if it ended
+    cleanly, else None.
     """
 
     def __init__(
@@ -87,14 +88,14 @@ class LogDirectory:
     ) -> None:
         """Lock the directory, check that it is this broker's, and list its partitions.
 
-        `boot_id` is the machine's; `new_directory_id` is 16 random bytes, used if the directory is
-        new. Raises DirectoryInUse, WrongCluster, CorruptCheckpoint (of meta.properties).
+        `boot_id` is the machine's; `new_directory_id` is 16 random bytes for a new directory.
+        Raises DirectoryInUse, WrongCluster, CorruptCheckpoint (for meta.properties).
         """
         self.path = path
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self._fault_point = fault_point
         self._removed = RemovedPartitions(path, fault_point)
-        # Ids of topics that are deleted, or placed on other brokers: see `remove_unplaced`.
+        # Ids of topics that are deleted, or assigned to other brokers; see `remove_unplaced`.
         self.known_elsewhere: set[bytes] = set()
         with self._disk():
             make_directory(path)
@@ -117,8 +118,8 @@ class LogDirectory:
     ) -> LogOpening:
         """Return the values with which another thread opens a partition's log.
 
-        Call it, `opened` and `remove_partition` where the logs are served; the other methods about
-        single partitions block, and belong into one thread of their own.
+        Call `opening`, `opened` and `remove_partition` on the thread that serves the logs. The
+        other methods for single partitions block, and need their own thread.
         """
         key = (topic, partition)
         was_here = key in self.found
@@ -141,9 +142,9 @@ class LogDirectory:
         )
 
     def open(self, opening: LogOpening) -> Steps[PartitionLog]:
-        """Open a partition's log, recovered or created (blocks: reads what must be recovered).
+        """Open a partition's log, and create or recover it first if needed (blocks).
 
-        No other thread may use it meanwhile. A directory of that name with another topic id
+        No other thread may use it meanwhile. A directory of the same name with another topic id
         belongs to an older topic, and is removed.
         """
         topic, partition = opening.topic, opening.partition
@@ -157,13 +158,13 @@ class LogDirectory:
             return (yield from opening.as_new().open())
 
     def opened(self, log: PartitionLog) -> None:
-        """Serve a log from now on."""
+        """Start to serve a log."""
         key = (log.topic, log.partition)
         self.found.discard(key)
         self.logs[key] = log
 
     def remove_partition(self, topic: str, partition: int) -> None:
-        """Stop serving a log; `remove` then takes its directory away."""
+        """Stop serving a log; `remove` then renames its directory."""
         key = (topic, partition)
         log = self.logs.pop(key, None)
         if log is not None:
@@ -172,19 +173,19 @@ class LogDirectory:
         self.offsets.remove_partition(key)
 
     def remove(self, topic: str, partition: int) -> None:
-        """Take a partition's directory away (blocks); `purge_deleted` frees the space.
+        """Rename a partition's directory for removal (blocks); `purge_deleted` frees the space.
 
-        Never fails: a directory that cannot be renamed now waits for `retry_renames`.
+        This never raises: a directory that cannot be renamed now is renamed by `retry_renames`.
         """
         with contextlib.suppress(OSError):
             self._removed.delete(topic, partition)
 
     def remove_unplaced(self, topic: str, partition: int) -> None:
-        """Take a directory away that the metadata does not place here (blocks).
+        """Rename a directory that the metadata does not assign to this broker (blocks).
 
-        It is deleted when its topic is known to have been deleted or moved. A directory of an
-        unknown topic (the cluster's metadata may have been lost) is set aside for the operator, as
-        in Kafka. `found` and the offsets stay for `remove_partition`.
+        It will be deleted if its topic was deleted or moved. The directory of an unknown topic (the
+        cluster's metadata may have been lost) is kept for the operator, as in Kafka. `found` and
+        the offsets remain until `remove_partition`.
         """
         path = self.path / f"{topic}-{partition}"
         meta = None
@@ -203,17 +204,17 @@ class LogDirectory:
             )
 
     def set_aside(self, topic: str, partition: int) -> str:
-        """Rename a damaged partition's directory (blocks); return its new name."""
+        """Rename a damaged partition's directory to keep it (blocks); return its new name."""
         with self._disk():
             target = self._removed.set_aside(topic, partition)
         return "nothing" if target is None else target.name
 
     def release_set_aside(self, topic: str, partition: int) -> None:
-        """Release the directories set aside for a partition; `purge_deleted` removes them."""
+        """Let `purge_deleted` remove the kept directories of a damaged partition."""
         self._removed.release(topic, partition)
 
     def retry_renames(self) -> None:
-        """Try again to rename the directories of deleted partitions for which it failed.
+        """Retry the failed renames of directories of deleted partitions.
 
         Call it in the thread that opens logs.
         """
@@ -221,10 +222,10 @@ class LogDirectory:
             self._removed.retry()
 
     def purge_deleted(self, now_ms: int) -> int:
-        """Remove deleted partitions, and dropped segments that are due (blocks).
+        """Remove deleted partitions, and removed segments after their delay (blocks).
 
-        Return the number of partitions. May run in an executor. A directory that cannot be removed
-        does not stop the rest; the first error is raised at the end.
+        Return the number of partitions. It may run in an executor. A directory that cannot be
+        removed does not stop the others; the first error is raised at the end.
         """
         problem: KafkaError | None = None
         for log in list(self.logs.values()):
@@ -240,10 +241,10 @@ class LogDirectory:
         return count
 
     def note_recovered(self) -> None:
-        """Write the boot id once all logs that are known to belong here are open and recovered.
+        """Write the boot id once all logs assigned to this broker are open and recovered.
 
-        A process that is killed before this starts with the same suspicion of a power cut again;
-        for logs that were never opened the suspicion stays.
+        A process that is killed before this again assumes a power failure at its next start. For
+        logs that were never opened this assumption remains.
         """
         with self._disk():
             self._note_unrecovered()
@@ -255,7 +256,7 @@ class LogDirectory:
     def collect_offsets(self, name: str) -> Steps[dict[TopicPartition, int]]:
         """Collect the offsets for the checkpoint `name`, with those of partitions not opened yet.
 
-        An offset that moves between two steps counts as it was when its turn came.
+        An offset that changes between two steps is taken as it is in its step.
         """
         return self.offsets.collect(name, self.logs)
 
@@ -265,18 +266,19 @@ class LogDirectory:
             self.offsets.write(name, offsets)
 
     def lower_offsets(self, logs: Iterable[PartitionLog]) -> None:
-        """Lower checkpoints that exceed these logs, before the logs are served (blocks).
+        """Lower checkpoints that are ahead of these logs, before the logs are served (blocks).
 
-        A checkpoint may exceed a log that a power cut has shortened, or hold a deleted topic's
-        offset. A restart would then take newer records for synced, committed, or deleted.
+        A checkpoint may be ahead of a log that a power failure has shortened, or have an offset of
+        a deleted topic. Otherwise a restart would treat newer records as synced, committed, or
+        deleted.
         """
         with self._disk():
             self.offsets.lower({(log.topic, log.partition): log for log in logs}, self.logs)
 
     def write_last(self) -> None:
-        """Write down what logs have in memory, before they are synced and closed (blocks)."""
+        """Write the in-memory state of logs to files, before these are synced (blocks)."""
         for log in self.logs.values():
-            with contextlib.suppress(KafkaStorageError):  # it has failed then; `close` reports it
+            with contextlib.suppress(KafkaStorageError):  # the log has failed; `close` reports it
                 log.flushing.write_last()
 
     def close(self, broker_epoch: int) -> None:
@@ -307,7 +309,7 @@ class LogDirectory:
             self.release()
 
     def release(self) -> None:
-        """Release the lock without closing anything: the next start recovers."""
+        """Release the lock without closing the logs, so that the next start recovers them."""
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
@@ -317,10 +319,11 @@ class LogDirectory:
     def _check_meta(
         self, cluster_id: str, node_id: int, boot_id: str, new_directory_id: bytes
     ) -> MetaProperties:
-        """Take possession of a new directory; refuse another cluster's or node's."""
+        """Write the properties of a new directory; refuse another cluster's or node's directory."""
         meta = MetaProperties.read(self.path)
         is_ours = meta is not None or os.listdir(self.path) == [LOCK]
-        if is_ours and is_open_to_others(self.path):  # other programs may use another's
+        # Other programs may use a directory of another cluster.
+        if is_ours and is_open_to_others(self.path):
             is_closed = close_to_others(self.path)
             now = "it is its owner's alone now" if is_closed else "and cannot be closed to them"
             logger.warning("%s was open to other users; %s", self.path, now)
@@ -341,7 +344,7 @@ class LogDirectory:
             cluster_id=cluster_id, node_id=node_id, directory_id=meta.directory_id, boot_id=boot_id
         )
         if self._written_boot_id is None:
-            self._write_meta(meta)  # a new directory is ours from here on
+            self._write_meta(meta)  # from here on a new directory belongs to this broker
         return meta
 
     def _write_meta(self, meta: MetaProperties) -> None:
@@ -349,7 +352,7 @@ class LogDirectory:
         self._written_boot_id = meta.boot_id
 
     def _take_clean_shutdown_mark(self) -> int | None:
-        """Read the mark and remove it: from here on only `close` makes the end clean again."""
+        """Read and remove the clean-shutdown mark, which only `close` writes again."""
         mark = self.path / CLEAN_SHUTDOWN
         try:
             content = mark.read_bytes()
@@ -384,7 +387,7 @@ class LogDirectory:
             return dict.fromkeys(self.found, AFTER_A_POWER_CUT)
 
     def _note_unrecovered(self) -> None:
-        """Mark these logs unrecovered: neither a clean end nor the boot id vouches for them."""
+        """Mark these logs as unrecovered, whatever the clean-shutdown mark and the boot id say."""
         worst = AFTER_A_POWER_CUT if self.machine_restarted else AFTER_A_KILL
         left = {
             key: max(worst, self._unrecovered.get(key, AFTER_A_KILL))

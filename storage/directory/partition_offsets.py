@@ -1,7 +1,7 @@
-"""The four checkpoints of a data directory, each an offset by partition.
+"""The four checkpoints of a data directory, each with an offset for each partition.
 
-For partitions that are not open the offsets are those that the files held at the start. One thread
-writes; another one may collect the offsets to write.
+For partitions that are not open the offsets are those of the files at the start. One thread writes
+the files, while another may collect the offsets to write.
 """
 
 import logging
@@ -24,7 +24,7 @@ from ..partition_log import PartitionLog
 logger = logging.getLogger(__name__)
 LOGS_A_STEP = 256  # some 0.2 ms
 
-# The offset of a log in each checkpoint; None: no entry.
+# The offset of a log for each checkpoint; None for no entry.
 CHECKPOINTS: dict[str, Callable[[PartitionLog], int | None]] = {
     HIGH_WATERMARKS: lambda log: log.high_watermark,
     RECOVERY_POINTS: lambda log: log.flushing.recovery_point,
@@ -34,22 +34,22 @@ CHECKPOINTS: dict[str, Callable[[PartitionLog], int | None]] = {
 
 
 class PartitionOffsets:
-    """The offsets of partitions in each checkpoint. Methods that write raise OSError."""
+    """The offsets of partitions in each checkpoint; methods that write raise OSError."""
 
     def __init__(self, path: Path, fault_point: FaultPoint) -> None:
         self._files = {name: OffsetCheckpoint(path / name, fault_point) for name in CHECKPOINTS}
         self._known = {name: _read(file) for name, file in self._files.items()}
-        # The content of each file; None where a failed write has left it unknown.
+        # The content of each file, or None after a failed write.
         self.on_disk: dict[str, Mapping[TopicPartition, int] | None] = {
             name: dict(offsets) for name, offsets in self._known.items()
         }
 
     def of(self, name: str, key: TopicPartition) -> int:
-        """Return the known offset of a partition, 0 if there is none."""
+        """Return the known offset of a partition, or 0."""
         return self._known[name].get(key, 0)
 
     def remove_partition(self, key: TopicPartition) -> None:
-        """Forget a partition. The files keep its offsets until the next write."""
+        """Forget a partition; its offsets remain in the files until the next write."""
         for offsets in self._known.values():
             offsets.pop(key, None)
 
@@ -59,7 +59,8 @@ class PartitionOffsets:
         """Collect the current offsets, and the last known ones of failed logs."""
         known, offset_of = self._known[name], CHECKPOINTS[name]
         for number, (key, log) in enumerate(list(logs.items()), 1):
-            if not log.is_failed and logs.get(key) is log:  # nor replaced by another log meanwhile
+            # And not replaced by another log in the meantime.
+            if not log.is_failed and logs.get(key) is log:
                 _note(known, key, offset_of(log))
             if number % LOGS_A_STEP == 0:
                 yield
@@ -68,8 +69,8 @@ class PartitionOffsets:
     def write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Replace a file (blocks).
 
-        A log may have been found shorter, or deleted, since the offsets were collected, so none
-        exceeds what is known of it now.
+        A log may have been shortened or deleted since the offsets were collected, so each offset is
+        limited to the currently known one.
         """
         known = self._known[name]
         offsets = {
@@ -86,16 +87,17 @@ class PartitionOffsets:
         found: Mapping[TopicPartition, PartitionLog],
         logs: Mapping[TopicPartition, PartitionLog],
     ) -> None:
-        """Rewrite the files that hold higher offsets than `found` does (blocks).
+        """Rewrite the files that have higher offsets than `found` (blocks).
 
-        The entries of other logs stay: one that is cut meanwhile must not find its old end there.
+        The entries of other logs stay, except that a log which is truncated meanwhile must not find
+        its old end there.
         """
         for name, offset_of in CHECKPOINTS.items():
             offsets = {key: offset_of(log) for key, log in found.items()}
             for key, offset in offsets.items():
                 _note(self._known[name], key, offset)
             on_disk = self.on_disk[name]
-            if on_disk is None:  # then nothing is cut before the next write
+            if on_disk is None:  # no log is truncated before the next write
                 self.write(name, run_to_end(self.collect(name, logs)))
                 continue
             lower = {key: at or 0 for key, at in offsets.items() if (at or 0) < on_disk.get(key, 0)}
@@ -113,6 +115,7 @@ def _note(known: dict[TopicPartition, int], key: TopicPartition, offset: int | N
 def _read(file: OffsetCheckpoint) -> dict[TopicPartition, int]:
     try:
         return file.read()
-    except CorruptCheckpoint as problem:  # the file only saves work: without it all is recovered
+    except CorruptCheckpoint as problem:
+        # Without the file all logs are recovered, which only takes longer.
         logger.error("%s", str(problem))
         return {}

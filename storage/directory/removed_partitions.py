@@ -1,11 +1,10 @@
 """The directories of removed partitions, from their renaming to their removal.
 
   <topic>-<partition>.<hex>-delete    waits for `purge`
-  <topic>-<partition>.<hex>-stray     is set aside: it is neither served nor deleted
-  <topic>-<partition>.<hex>-damaged   is set aside until its new copy is in sync
+  <topic>-<partition>.<hex>-stray     is kept, neither served nor deleted
+  <topic>-<partition>.<hex>-damaged   is kept until its new copy is in sync
 
-Each step may be tried again: a full or slow disk must not keep a deleted topic from being deleted
-later.
+Each step may be retried, so that a full or slow disk only delays the deletion of a topic.
 """
 
 import os
@@ -21,7 +20,7 @@ _DAMAGED_DIRECTORY = re.compile(r"(.+)-(\d+)\.[0-9a-f]{32}-damaged")
 
 
 class RemovedPartitions:
-    """The partitions removed, or being removed, from the data directory `path`. Raises OSError."""
+    """The partitions that are being removed from the data directory `path`; raises OSError."""
 
     __slots__ = ("_fault_point", "_path", "_renamed", "damaged", "waiting")
 
@@ -29,12 +28,12 @@ class RemovedPartitions:
         self._path = path
         self._fault_point = fault_point
         self._renamed: list[Path] = []
-        # Partitions that could not be renamed: their directories still bear their names.
+        # Partitions that could not be renamed, so that their directories still have their names.
         self.waiting: set[tuple[str, int]] = set()
-        self.damaged: dict[tuple[str, int], list[Path]] = {}  # set aside
+        self.damaged: dict[tuple[str, int], list[Path]] = {}  # renamed directories that are kept
 
     def found(self, path: Path) -> bool:
-        """Whether a directory found at the start is one that an earlier run deleted."""
+        """Return whether a directory found at the start was deleted by an earlier run."""
         is_deleted = _DELETED_DIRECTORY.fullmatch(path.name) is not None
         if is_deleted:
             self._renamed.append(path)
@@ -43,7 +42,7 @@ class RemovedPartitions:
         return is_deleted
 
     def delete(self, topic: str, partition: int) -> None:
-        """Rename a partition's directory for removal, and retry later where that fails."""
+        """Rename a partition's directory for removal; retry later if that fails."""
         self.waiting.add((topic, partition))
         target = self.rename(topic, partition, "delete")
         self.waiting.discard((topic, partition))
@@ -51,18 +50,18 @@ class RemovedPartitions:
             self._renamed.append(target)
 
     def set_aside(self, topic: str, partition: int) -> Path | None:
-        """Rename a damaged directory and keep it until `release`."""
+        """Rename a damaged directory, which is kept until `release`."""
         target = self.rename(topic, partition, "damaged")
         if target is not None:
             self.damaged.setdefault((topic, partition), []).append(target)
         return target
 
     def release(self, topic: str, partition: int) -> None:
-        """Let the next `purge` remove the directories set aside for a partition."""
+        """Let the next `purge` remove the kept directories of a partition."""
         self._renamed += self.damaged.pop((topic, partition), ())
 
     def retry(self) -> None:
-        """Retry the failed renames; raise the first error after the last one."""
+        """Retry the failed renames; raise the first error at the end."""
         problem = None
         for topic, partition in list(self.waiting):
             try:
@@ -73,7 +72,7 @@ class RemovedPartitions:
             raise problem
 
     def rename(self, topic: str, partition: int, suffix: str) -> Path | None:
-        """Rename a partition's directory so that neither a new partition nor a restart finds it.
+        """Rename a partition's directory, so that no new partition and no restart finds it.
 
         Return None if there is none.
         """
@@ -93,17 +92,17 @@ class RemovedPartitions:
         return target
 
     def purge(self) -> int:
-        """Remove the renamed directories (blocks), and count them. May run in an executor.
+        """Remove the renamed directories (blocks); return how many. It may run in an executor.
 
-        A directory that cannot be removed is tried again by the next call; the first error is
-        raised after the last one.
+        A directory that cannot be removed is retried by the next call; the first error is raised at
+        the end.
         """
         count, problem = 0, None
         for path in list(self._renamed):
             try:
                 shutil.rmtree(path)
             except FileNotFoundError:
-                pass  # it has been removed by other means
+                pass  # already removed by other means
             except OSError as error:
                 problem = problem or error
                 continue

@@ -1,1 +1,1 @@
-"""storage/producers: the state of a partition's producers; begin with state.py."""
+"""The state of a partition's producers; begin with state.py."""

@@ -1,4 +1,4 @@
-"""One producer in a partition: its epoch, its last five batches, its transaction."""
+"""One producer in a partition, with its epoch, its last five batches, and its transaction."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from ...wire.record_batch import BatchHeader
 from .snapshot import ProducerSnapshotEntry
 
 WINDOW_BATCHES = 5  # max.in.flight.requests.per.connection of an idempotent producer (KAFKA-5494)
-SEQUENCE_MAX = 2**31 - 1  # then 0 again
+SEQUENCE_MAX = 2**31 - 1  # the next sequence is 0
 NO_EPOCH = -1
 NO_OFFSET = -1
 NO_SEQUENCE = -1
@@ -19,14 +19,14 @@ _DROP_AMONG = 1024
 
 
 class Origin(Enum):
-    """The origin of an append, which decides what is checked."""
+    """The origin of an append, which determines the checks."""
 
     CLIENT = "client"
-    COORDINATOR = "coordinator"  # the group coordinator: batches without sequences
+    COORDINATOR = "coordinator"  # the group coordinator, whose batches have no sequences
 
 
 class AppendedBatch(NamedTuple):
-    """A batch in the log. Its last sequence and offset lie `last_offset_delta` further on."""
+    """A batch in the log; its last sequence and offset are `last_offset_delta` higher."""
 
     base_sequence: int
     last_offset_delta: int
@@ -40,7 +40,7 @@ class AppendedBatch(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """Return the sequence of its last record; -1 if the batch has none (offset commits)."""
+        """Return the sequence of its last record, or -1 without sequences (offset commits)."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return (self.base_sequence + self.last_offset_delta) & SEQUENCE_MAX
@@ -50,11 +50,11 @@ class AppendedBatch(NamedTuple):
 class ProducerEntry:
     """The state of one producer id; -1 stands for "none".
 
-    `next_sequence` is the only one that its epoch may go on with; 0 when it has no batch.
-    `last_timestamp` is of the last batch or marker, as written; `last_seen_ms` is our wall clock
-    when it came. `last_marker_offset` is known only for markers taken in since the last load.
-    `ongoing_index` is known (not 0) only of a transaction that opened while this replica led: an
-    index of the coordinator's Raft log at which it was ongoing.
+    `next_sequence` is the only sequence with which its epoch may continue, or 0 without a batch.
+    `last_timestamp` is that of the last batch or marker; `last_seen_ms` is the wall-clock time of
+    its arrival. `last_marker_offset` is known only for markers since the last load. `ongoing_index`
+    is known (not 0) only for a transaction that opened while this replica led, as an index of the
+    coordinator's Raft log at which it was ongoing.
     """
 
     producer_id: int
@@ -65,7 +65,7 @@ class ProducerEntry:
     transaction_first_offset: int = NO_OFFSET
     last_marker_offset: int = NO_OFFSET
     ongoing_index: int = 0
-    batches: list[AppendedBatch] = field(default_factory=list[AppendedBatch])  # the newest last
+    batches: list[AppendedBatch] = field(default_factory=list[AppendedBatch])  # the newest is last
     next_sequence: int = 0
 
     @property
@@ -81,8 +81,8 @@ class ProducerEntry:
     def last_data_offset_below(self, offset: int) -> int:
         """Return the offset of the last record below `offset`, as far as the window reaches.
 
-        A batch above it may still be cut off, and then this is the last one. Where the whole window
-        lies above, no batch from below is sent again: this is the last one of all.
+        A batch above `offset` may still be truncated, and then this is the last one. If the whole
+        window is above `offset`, no batch below is sent again, and this is the last one of all.
         """
         for batch in reversed(self.batches):
             if batch.base_offset < offset:
@@ -111,23 +111,23 @@ class ProducerEntry:
         )
 
     def clear_window(self) -> None:
-        """Forget all batches: a new epoch begins with sequence 0."""
+        """Forget all batches, because a new epoch begins with sequence 0."""
         self.batches.clear()
         self.next_sequence = 0
 
     def is_idle(self, now_ms: int, expiration_ms: int) -> bool:
-        """Return whether the producer has expired: idle for that long, without a transaction."""
+        """Return whether the producer has been idle for this long, without a transaction."""
         return (
             self.transaction_first_offset == NO_OFFSET
             and now_ms - self.last_seen_ms >= expiration_ms
         )
 
     def newest_offset(self) -> int:
-        """The highest offset in the log that is known to be this producer's."""
+        """The highest known offset of this producer in the log."""
         return max(self.last_data_offset, self.last_marker_offset)
 
     def to_snapshot(self) -> ProducerSnapshotEntry:
-        """Return the part of the entry that a snapshot keeps."""
+        """Return the fields of the entry that a snapshot stores."""
         last = self.batches[-1] if self.batches else None
         return ProducerSnapshotEntry(
             producer_id=self.producer_id,
@@ -161,10 +161,10 @@ class ProducerEntry:
 
 
 def drop_longest_idle(entries: dict[int, ProducerEntry]) -> None:
-    """Drop the producers of a sample that wrote longest ago, but none with a transaction.
+    """Drop the longest idle producers of a sample, except those with a transaction.
 
-    To look at all would take too long for an append. The rest of the sample moves to the end of
-    the order.
+    A check of all producers would take too long for an append. The rest of the sample moves to the
+    end of the order.
     """
     some = [entries.pop(producer_id) for producer_id in list(islice(entries, _DROP_AMONG))]
     idle = [entry for entry in some if entry.transaction_first_offset == NO_OFFSET]
@@ -176,9 +176,9 @@ def drop_longest_idle(entries: dict[int, ProducerEntry]) -> None:
 def refill_windows(
     entries: Mapping[int, ProducerEntry], headers: Iterable[tuple[int, BatchHeader]]
 ) -> None:
-    """Complete windows of one batch from the log below, given as (base offset, header), rising.
+    """Complete windows that have one batch from earlier (base offset, header), in rising order.
 
-    Batches that a window holds already, and those of another epoch, are skipped.
+    Batches that are already in the window, and those of another epoch, are skipped.
     """
     older: dict[int, list[AppendedBatch]] = {}
     for base_offset, header in headers:

@@ -1,8 +1,8 @@
-"""The transactions of a partition that committed readers may not pass yet.
+"""The transactions of a partition that limit read_committed consumers.
 
-A transaction is ongoing until its marker is written, and unreplicated until the high watermark
-is above the marker. Readers of committed data stop at the first offset of the first of either:
-the last stable offset (LSO).
+A transaction is ongoing until its marker is written, and unreplicated until the high watermark is
+above the marker. read_committed consumers stop at the first offset of the earliest transaction of
+either kind, which is the last stable offset (LSO).
 """
 
 import heapq
@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 
 class CompletedTransaction(NamedTuple):
-    """A transaction with a written marker (at last_offset). First data at first_offset.
+    """A transaction with its first data at first_offset and its marker at last_offset.
 
-    `last_stable_offset` is what it will be with this one complete and replicated: the first
-    offset of the next open transaction, else the offset behind the marker.
+    `last_stable_offset` is the LSO after this transaction is complete and replicated: the first
+    offset of the next open transaction, or the offset after the marker.
     """
 
     producer_id: int
@@ -30,27 +30,28 @@ class OpenTransactions:
     __slots__ = ("_ongoing", "unreplicated")
 
     def __init__(self) -> None:
-        # First offset to producer id, in rising order: transactions begin at the log's end.
+        # First offset -> producer id, in rising order, because transactions begin at the log end.
         self._ongoing: dict[int, int] = {}
-        # (first offset, marker offset): a heap whose top is removed once its marker is committed.
+        # (first offset, marker offset) in a heap, whose top is removed once its marker is
+        # committed.
         self.unreplicated: list[tuple[int, int]] = []
 
     def begin(self, producer_id: int, first_offset: int) -> None:
-        """Add a transaction that begins above all others."""
+        """Add a transaction that begins after all others."""
         self._ongoing[first_offset] = producer_id
 
     def stable_offset_without(self, first_offset: int, marker_offset: int) -> int:
-        """Return the last stable offset once the transaction at `first_offset` is over."""
+        """Return the last stable offset after the end of the transaction at `first_offset`."""
         others = (other for other in self._ongoing if other != first_offset)
         return next(others, marker_offset + 1)
 
     def complete(self, completed: CompletedTransaction) -> None:
-        """Move a transaction from the ongoing to the unreplicated; its abort has been noted."""
+        """Move a transaction from ongoing to unreplicated; its abort was already recorded."""
         del self._ongoing[completed.first_offset]
         heapq.heappush(self.unreplicated, (completed.first_offset, completed.last_offset))
 
     def advance_high_watermark(self, high_watermark: int) -> None:
-        """Forget the transactions with markers below `high_watermark`: they are committed."""
+        """Remove the transactions with markers below `high_watermark`, since they are committed."""
         unreplicated = self.unreplicated
         while unreplicated and unreplicated[0][1] < high_watermark:
             heapq.heappop(unreplicated)
@@ -70,11 +71,11 @@ class OpenTransactions:
         return unreplicated if ongoing is None else min(ongoing, unreplicated)
 
     def ongoing(self) -> list[tuple[int, int]]:
-        """Return the transactions without marker as (first offset, producer id), rising."""
+        """Return the transactions without a marker as rising (first offset, producer id)."""
         return list(self._ongoing.items())
 
     def load(self, ongoing: Iterable[tuple[int, int]]) -> None:
-        """Start over with these ongoing transactions, as (first offset, producer id)."""
+        """Start again with these ongoing transactions, as (first offset, producer id)."""
         self.unreplicated.clear()
         self._ongoing.clear()
         self._ongoing.update(sorted(ongoing))

@@ -1,10 +1,10 @@
-"""Producer state rebuilt from snapshots and batches: at the opening of a log, and after a cut.
+"""Producer state rebuilt from snapshots and batches, when a log is opened or truncated.
 
-Producer state is the newest snapshot below plus a replay of the headers after it. A snapshot holds
-only the last batch of a producer, so the windows of five are filled up from the batches before it:
-Kafka does not, and a retry that crosses a clean restart fails there.
+Producer state is the newest earlier snapshot plus a replay of the headers after it. A snapshot has
+only the last batch of a producer, so the windows of five batches are filled from earlier batches.
+Kafka does not fill them, and a retry after a clean restart fails there.
 
-Slow functions here are generators (see runtime/steps.py).
+Slow functions are generators (see runtime/steps.py).
 """
 
 import logging
@@ -23,8 +23,8 @@ from .state import ProducerStateTable
 
 logger = logging.getLogger(__name__)
 
-# How far back the windows of five batches are refilled: more than five batches in flight of
-# several producers at once. A producer whose last batches lie further back has no retry waiting.
+# The limits for filling the windows of five batches, for several producers with more than five
+# batches in flight together. Producers with older batches have no retry waiting.
 REFILL_BYTES_MAX = 8 << 20
 REFILL_BATCHES_MAX = 4096
 _REFILL_STEP_BYTES = 64 << 10
@@ -34,10 +34,10 @@ HEADERS_A_STEP = 128  # some 0.3 ms
 def load_producers(
     segments: SegmentList, snapshots: SnapshotFiles, end_offset: int, now_ms: int
 ) -> Steps[ProducerStateTable]:
-    """Load producer state as of `end_offset`: the newest snapshot, and the batches after it.
+    """Load producer state as of `end_offset` from the newest snapshot and the batches after it.
 
-    A snapshot below the log start serves as well (Kafka drops it): a producer's last sequence
-    matters after its records were deleted.
+    A snapshot below the log start is used, too (Kafka drops it), because a producer's last sequence
+    is needed even after its records were deleted.
     """
     producers = ProducerStateTable(min(segments.first.base_offset, end_offset))
     newest = snapshots.newest(at_most=end_offset)
@@ -71,10 +71,10 @@ def take_in(
     now_ms: int,
     note_aborted: Callable[[AbortedTransaction], object] | None = None,
 ) -> None:
-    """Apply a batch of the log to the producer state; `batch` is read for a marker only.
+    """Apply a batch of the log to the producer state; `batch` is read only for a marker.
 
     A control batch without records is a marker that compaction emptied, and is skipped. An aborted
-    transaction goes to `note_aborted`, the transaction index, before readers may pass it.
+    transaction is passed to `note_aborted`, the transaction index, before readers may pass it.
     """
     if not header.attributes & CONTROL_BIT:
         producers.append(header, base_offset, now_ms)
@@ -129,13 +129,13 @@ def walk_headers(
                 if count % HEADERS_A_STEP == 0:
                     yield
             if header.next_offset >= end_offset:
-                return  # the file may be torn from here on
+                return  # the file may be incomplete after this
 
 
 def _headers_before(segments: SegmentList, end_offset: int) -> Steps[list[tuple[int, BatchHeader]]]:
-    """Return the data batches with producer ids before `end_offset`, within the two bounds.
+    """Return the data batches with producer ids before `end_offset`, within the two limits.
 
-    They are (base offset, header), oldest first. The walk goes back by index entries.
+    The batches are (base offset, header), oldest first. They are found backwards by index entries.
     """
     pieces: list[list[tuple[int, BatchHeader]]] = []
     bytes_left, batches_left = REFILL_BYTES_MAX, REFILL_BATCHES_MAX

@@ -1,9 +1,9 @@
-"""The bytes of a producer state snapshot, `<offset>.snapshot`: Kafka's ProducerSnapshot v1.
+"""The bytes of a producer state snapshot, `<offset>.snapshot`, in Kafka's ProducerSnapshot v1.
 
-int16 version (1), uint32 CRC-32C of everything behind it, int32 count, then 46 bytes an entry.
-Of a producer's batches only the last one is kept; what is missing of its window of five is read
-back from the log (`ProducerStateTable.refill_windows`). Kafka writes the entries in the order of
-a hash map; ours are sorted by producer id, so equal states are equal bytes.
+The bytes are int16 version (1), uint32 CRC-32C of everything after it, int32 count, then 46 bytes
+an entry. Only the last batch of a producer is stored. The rest of its window of five is read from
+the log (`ProducerStateTable.refill_windows`). Kafka writes the entries in the order of a hash map.
+Here they are sorted by producer id, so that equal states have equal bytes.
 """
 
 import struct
@@ -26,14 +26,14 @@ _ENTRIES_A_STEP = 128  # some 0.4 ms
 
 
 class CorruptSnapshot(CorruptFile):
-    """A snapshot that cannot be used. Recovery deletes it and replays the log from an older one."""
+    """A snapshot that cannot be used; recovery deletes it and replays the log from an older one."""
 
 
 class ProducerSnapshotEntry(NamedTuple):
-    """The entry of one producer. -1 stands for "none" in all fields but offset_delta: there 0.
+    """The entry of one producer; -1 stands for "none", except in offset_delta, where it is 0.
 
-    `timestamp` is the largest of the last batch, or the marker's; `offset_delta` is that batch's
-    last offset minus its base offset; `coordinator_epoch` is that of the last marker.
+    `timestamp` is the largest of the last batch, or the marker's. `offset_delta` is that batch's
+    last offset minus its base offset. `coordinator_epoch` is that of the last marker.
     """
 
     producer_id: int
@@ -53,7 +53,7 @@ def encode(entries: Iterable[ProducerSnapshotEntry]) -> bytes:
 
 
 def encoding(ordered: Iterable[ProducerSnapshotEntry], count: int) -> Steps[bytes]:
-    """Encode the content of a snapshot file, in steps; the entries come in order of ids."""
+    """Encode the content of a snapshot file in steps, with the entries sorted by id."""
     content = bytearray(_HEAD.size)
     crc = crc32c(_COUNT.pack(count))
     entries = iter(ordered)
@@ -71,7 +71,7 @@ def decode(data: bytes, path: Path | str = "snapshot") -> list[ProducerSnapshotE
 
 
 def decode_entries(data: bytes, path: Path | str) -> Iterator[ProducerSnapshotEntry]:
-    """Decode entries one at a time; errors of the whole file are raised by the call itself."""
+    """Decode entries one at a time; the call itself raises errors of the whole file."""
 
     def corrupt(problem: str) -> CorruptSnapshot:
         remedy = "It may be deleted: the producer state is replayed from an older one and the log"

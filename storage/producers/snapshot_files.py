@@ -1,8 +1,8 @@
-"""The .snapshot files of a partition: producer state as of an offset.
+"""The .snapshot files of a partition, with the producer state as of an offset.
 
-One is written whenever a segment begins (named by its base offset, so that the segment can be
-recovered by itself) and one at the log end when the log is closed or opened. A snapshot that
-cannot be read is deleted and an older one serves: the log is replayed from further back.
+A snapshot is written whenever a segment begins (named by its base offset, so that the segment can
+be recovered by itself) and at the log end when the log is closed or opened. An unreadable snapshot
+is deleted and an older one is used, which only makes the replay longer.
 """
 
 import logging
@@ -19,7 +19,7 @@ SUFFIX = ".snapshot"
 
 
 class SnapshotFiles:
-    """The snapshots in a partition's directory, by offset. Methods raise OSError."""
+    """The snapshots in a partition's directory, by offset; methods raise OSError."""
 
     __slots__ = ("_directory", "_offsets", "unsynced")
 
@@ -27,7 +27,7 @@ class SnapshotFiles:
         self._directory = directory
         stems = [name[: -len(SUFFIX)] for name in os.listdir(directory) if name.endswith(SUFFIX)]
         self._offsets = {int(stem) for stem in stems if stem.isdecimal()}
-        self.unsynced: list[Path] = []  # written since a flush took them
+        self.unsynced: list[Path] = []  # written since the last flush took its files
 
     @property
     def offsets(self) -> list[int]:
@@ -39,29 +39,29 @@ class SnapshotFiles:
         return self._directory / f"{offset:020d}{SUFFIX}"
 
     def write(self, offset: int, content: bytes) -> None:
-        """Write an encoded snapshot; a flush of the log brings it to the disk."""
+        """Write an encoded snapshot, which the next flush of the log syncs."""
         path = self.path(offset)
         write_atomically(path, content, fsync=False)
         self._offsets.add(offset)
         self.unsynced.append(path)
 
     def newest(self, at_most: int) -> tuple[int, Iterable[ProducerSnapshotEntry]] | None:
-        """Return the last readable snapshot at or below an offset, as (offset, entries)."""
+        """Return the last readable snapshot up to an offset, as (offset, entries)."""
         for offset in reversed(self.offsets):
             if offset <= at_most and (entries := self._read(offset)) is not None:
                 return offset, entries
         return None
 
     def remove_unreadable(self) -> None:
-        """Delete the unsynced snapshots that a power cut has damaged.
+        """Delete the unsynced snapshots that a power failure has damaged.
 
-        A killed process leaves none: a snapshot gets its name when it is written whole.
+        A killed process leaves none, because a snapshot gets its name after it is written.
         """
         for offset in self.offsets:
             self._read(offset)
 
     def remove(self, offsets: Iterable[int]) -> None:
-        """Delete the snapshots at these offsets, where there are any."""
+        """Delete the snapshots at these offsets, if they exist."""
         gone = self._offsets.intersection(offsets)
         self._offsets -= gone
         for offset in gone:
@@ -81,7 +81,7 @@ class SnapshotFiles:
         try:
             return decode_snapshot(path.read_bytes(), path)
         except CorruptSnapshot as problem:
-            logger.warning("%s", str(problem))  # the error would keep its frames
+            logger.warning("%s", str(problem))  # as text, since the exception would keep its frames
             path.unlink()
             self._offsets.discard(offset)
             return None

@@ -1,24 +1,24 @@
-"""Producer state of a partition: duplicates, gaps, fences, open transactions.
+"""The producer state of a partition, which detects duplicates, gaps and fenced producers.
 
-The theory (KIP-98, 360, 447, 890). A producer numbers its records within an epoch; the leader
-keeps its last five batches (max.in.flight), so that a batch sent again is answered with its first
+The theory (KIP-98, 360, 447, 890): A producer numbers its records within an epoch. The leader
+stores its last five batches (max.in.flight), so that a repeated batch is answered with its first
 offset and a gap is refused. A higher epoch fences the lower ones. A transaction is open from its
-first batch in this partition until its marker; readers of committed data stop below the first
-open one, and below the first without a replicated marker.
+first batch in this partition until its marker. read_committed consumers stop before the first open
+transaction, and before the first one without a replicated marker.
 
-The table is a fold over the log. `check` and `check_marker` judge what a client or a coordinator
-wants to append and change nothing; `append` and `append_marker` take in what has been written, on
-leaders, followers and in recovery alike, and refuse nothing. A marker goes in three steps:
+The table is derived from the log. `check` and `check_marker` decide about an append by a client or
+a coordinator, and change nothing. `append` and `append_marker` apply batches that are in the log,
+on leaders, on followers and in recovery, and refuse nothing. A marker is applied in three steps:
 
     completed = table.append_marker(...)                 # after its bytes are written
     transaction index.append(...)                        # if it aborts, with
                                                          # completed.last_stable_offset
-    table.complete_transaction(completed)                # from here readers may pass
+    table.complete_transaction(completed)                # from here on readers may pass
 
-Where it differs from Kafka, on purpose: windows are refilled to five batches after a restart; an
-idle producer is one from which this broker has appended nothing for producer.id.expiration.ms of
-its own clock (Kafka: the client's timestamps); the number of producers is bounded, the longest idle
-are dropped first, never with an open transaction.
+Deliberate differences from Kafka: windows are filled to five batches after a restart. A producer is
+idle if this broker has appended nothing from it for producer.id.expiration.ms of its own clock
+(Kafka uses the client's timestamps). The number of producers is limited: the longest idle ones are
+dropped first, except those with an open transaction.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -54,11 +54,11 @@ _IDS_A_STEP = 2048
 
 
 class SnapshotCut:
-    """The producers of a partition at one offset, for a snapshot made while the log goes on.
+    """The producers of a partition at one offset, for a snapshot while the log is in use.
 
-    A snapshot of many producers is encoded in steps, and between two of them batches are appended:
-    so `keep` notes each entry once, before it changes. To note all at the beginning would take as
-    long as to encode them.
+    A snapshot of many producers is encoded in steps, between which batches are appended. So `keep`
+    saves each entry once before it changes. To copy all entries at the beginning would take as long
+    as to encode them.
     """
 
     __slots__ = ("_ids", "_kept", "_unchanged", "end_offset")
@@ -70,7 +70,7 @@ class SnapshotCut:
         self._kept: dict[int, ProducerSnapshotEntry] = {}
 
     def keep(self, producer_id: int) -> None:
-        """Note an entry as it is, before it changes."""
+        """Save an entry before it changes."""
         entry = self._unchanged.pop(producer_id, None)
         if entry is not None:
             self._kept[producer_id] = entry.to_snapshot()
@@ -90,7 +90,7 @@ class SnapshotCut:
 
 
 PRODUCERS_MAX = 100_000
-# Retries must be recognised: librdkafka retries for five minutes (delivery.timeout.ms).
+# Retries must be recognised, and librdkafka retries for five minutes (delivery.timeout.ms).
 RETRIES_END_MS = 300_000
 _TRANSACTIONAL, _ENTRIES_A_STEP = 0x10, 256
 
@@ -98,8 +98,7 @@ _TRANSACTIONAL, _ENTRIES_A_STEP = 0x10, 256
 class ProducerStateTable:
     """The producers of one partition, for one thread.
 
-    `end_offset` is the offset up to which (exclusive) the log has been taken in. `now_ms`
-    arguments are wall clock.
+    `end_offset` is the exclusive end of the applied log. `now_ms` arguments are wall-clock time.
     """
 
     __slots__ = ("_entries", "_guards", "_transactions", "cut", "end_offset", "producers_max")
@@ -108,7 +107,7 @@ class ProducerStateTable:
         self.end_offset = end_offset
         self.producers_max = producers_max
         self._entries: dict[int, ProducerEntry] = {}
-        self.cut: SnapshotCut | None = None  # the one that is being encoded
+        self.cut: SnapshotCut | None = None  # the snapshot being encoded
         self._transactions = OpenTransactions()
         self._guards = VerificationGuards(producers_max)
 
@@ -117,14 +116,14 @@ class ProducerStateTable:
     def check(
         self, header: BatchHeader, *, origin: Origin = Origin.CLIENT, guard: int | None = None
     ) -> Duplicate | Accepted:
-        """Judge a data batch with a producer id before it is appended on the leader.
+        """Check a data batch with a producer id before it is appended on the leader.
 
-        `guard` is what `begin_verification` gave this request, if it did. An offset commit
-        (origin COORDINATOR) has no sequence: its epoch and its guard are judged.
-        Raises InvalidProducerEpoch (a zombie), OutOfOrderSequenceNumber (a gap would lose records,
-        or a duplicate older than five batches), InvalidTxnState (no verified transaction, or a
-        plain batch inside an open one). The order of the checks is part of the protocol: a fenced
-        producer learns that it is fenced, whatever else is wrong (KAFKA-19690).
+        `guard` is the result of `begin_verification` for this request, if any. For an offset commit
+        (origin COORDINATOR), which has no sequence, only the epoch and the guard are checked.
+        Raises InvalidProducerEpoch (a zombie), OutOfOrderSequenceNumber (a gap that would lose
+        records, or a duplicate older than five batches), InvalidTxnState (no verified transaction,
+        or a plain batch inside an open one). The order of the checks is part of the protocol: a
+        fenced producer must learn that it is fenced, whatever else is wrong (KAFKA-19690).
         """
         producer_id = header.producer_id
         epoch = header.producer_epoch
@@ -137,7 +136,7 @@ class ProducerStateTable:
 
         if epoch == known_epoch and entry is not None and is_client:
             expected = entry.next_sequence
-            # A batch in sequence is none of those in the window.
+            # A batch with the next sequence cannot be in the window.
             if first_sequence != expected and (
                 batch := entry.find(first_sequence, header.last_offset_delta)
             ):
@@ -183,11 +182,12 @@ class ProducerStateTable:
         transaction_version: int = 0,
         prepare_index: int = 0,
     ) -> MarkerAlreadyWritten | Accepted:
-        """Judge an end-of-transaction marker before it is appended on the leader.
+        """Check an end-of-transaction marker before it is appended on the leader.
 
-        `prepare_index`: where the coordinator's Raft log has the decision, 0 where that is not
-        known. Raises InvalidProducerEpoch, TransactionCoordinatorFenced or InvalidTxnState; all
-        end the sending. The retry destroys the producer's verification guard, as the marker would.
+        `prepare_index`: the index of the decision in the coordinator's Raft log, or 0 if unknown.
+        Raises InvalidProducerEpoch, TransactionCoordinatorFenced or InvalidTxnState, after each of
+        which the marker is not sent again. A repeated marker destroys the producer's verification
+        guard, like the marker itself.
         """
         entry = self._entries.get(producer_id)
         if entry is None:
@@ -211,11 +211,11 @@ class ProducerStateTable:
     ) -> int | None:
         """Return a guard if the coordinator must verify this transactional batch first.
 
-        None when the transaction is known to be open here. The guard goes into `check` after the
-        coordinator has said yes; any data or marker of the producer in between destroys it, so
-        a late yes opens nothing (KIP-890). While it lives, the lowest sequence seen in the epoch
-        must be appended first: a higher one would make it a gap for ever.
-        `supports_epoch_bump`: the request is of a TV2 client (Produce v12 and later).
+        Return None if the transaction is known to be open here. The guard is passed to `check`
+        after the coordinator's confirmation. Any data or marker of the producer in between destroys
+        it, so that a late confirmation opens no transaction (KIP-890). While it exists, the lowest
+        sequence seen in the epoch must be appended first, since otherwise it would be a gap
+        forever. `supports_epoch_bump`: the request is of a TV2 client (Produce v12 and later).
         """
         entry = self._entries.get(producer_id)
         if (
@@ -229,7 +229,7 @@ class ProducerStateTable:
         )
 
     def verified(self, producer_id: int, guard: int, ongoing_index: int) -> None:
-        """Note that the coordinator confirmed the transaction that this guard was made for.
+        """Record that the coordinator confirmed the transaction of this guard.
 
         `ongoing_index`: an index of its Raft log at which the transaction was ongoing, or 0.
         """
@@ -238,15 +238,15 @@ class ProducerStateTable:
             verification.ongoing_index = ongoing_index
 
     def drop_guard(self, producer_id: int) -> None:
-        """Drop a guard for a marker that need not be written, as a written marker would."""
+        """Drop a guard for a marker that need not be written, like a written marker would."""
         self._guards.pop(producer_id, None)
 
     # -- taking in what was written ----------------------------------------------------------
 
     def append(self, header: BatchHeader, base_offset: int, now_ms: int) -> None:
-        """Take in a data batch that has been written at `base_offset` (not a control batch).
+        """Apply a data batch (not a control batch) that was written at `base_offset`.
 
-        A batch without producer id only moves `end_offset`.
+        A batch without a producer id only raises `end_offset`.
         """
         last_offset_delta = header.last_offset_delta
         last_offset = base_offset + last_offset_delta
@@ -283,10 +283,10 @@ class ProducerStateTable:
         timestamp: int,
         now_ms: int,
     ) -> CompletedTransaction | None:
-        """Take in a marker that has been written at `offset`.
+        """Apply a marker that was written at `offset`.
 
-        Returns the transaction it ends, None when the producer had none open here: then the
-        marker only fences. Call `complete_transaction` with it, see the top of this file.
+        Returns the transaction that it ends, or None if the producer had none open here, so that
+        the marker only fences. Pass it to `complete_transaction`, see the top of this file.
         """
         self.end_offset = offset + 1
         self._guards.pop(producer_id, None)
@@ -316,19 +316,19 @@ class ProducerStateTable:
         self._transactions.complete(completed)
 
     def skip_to(self, end_offset: int) -> None:
-        """Move `end_offset` up over batches that concern no producer."""
+        """Raise `end_offset` beyond batches that concern no producer."""
         self.end_offset = max(self.end_offset, end_offset)
 
     # -- the last stable offset --------------------------------------------------------------
 
     def advance_high_watermark(self, high_watermark: int) -> None:
-        """Forget the ended transactions with markers below `high_watermark`."""
+        """Remove the ended transactions with markers below `high_watermark`."""
         if self._transactions.unreplicated:
             self._transactions.advance_high_watermark(high_watermark)
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Return the first offset of the oldest transaction open or without a committed marker."""
+        """Return the first offset of the oldest transaction without a committed marker."""
         return self._transactions.first_unstable_offset
 
     @property
@@ -337,13 +337,13 @@ class ProducerStateTable:
         return self._transactions.first_ongoing_offset
 
     def ongoing(self) -> list[tuple[int, int]]:
-        """Return the transactions without marker as (first offset, producer id), rising."""
+        """Return the transactions without a marker as rising (first offset, producer id)."""
         return self._transactions.ongoing()
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """Return the LSO, the offset up to which (exclusive) committed data may be read.
+        """Return the LSO, the exclusive end of committed data.
 
-        A log start offset above it (DeleteRecords inside a transaction) is the caller's concern.
+        The caller must handle a log start offset above it (DeleteRecords inside a transaction).
         """
         self.advance_high_watermark(high_watermark)
         first_unstable = self.first_unstable_offset
@@ -357,11 +357,11 @@ class ProducerStateTable:
         expiration_ms: int,
         advanced_since_ms: AdvancedSince = never_advanced,
     ) -> Steps[int]:
-        """Forget producers and guards idle for `expiration_ms`; returns how many producers.
+        """Drop producers and guards that were idle for `expiration_ms`; return how many producers.
 
-        A producer with an open transaction stays. The next batch of a forgotten one is taken with
-        any sequence (KIP-360). Advances of the clock only count for producers that are silent in
-        real time as well: others may be about to retry a batch, and it would be taken twice.
+        A producer with an open transaction stays. The next batch of a dropped producer is accepted
+        with any sequence (KIP-360). Advances of the clock count only for producers that are also
+        idle in real time. Others may retry a batch soon, which would otherwise be appended twice.
         """
         forgotten = 0
         for count, producer_id in enumerate(list(self._entries), 1):
@@ -393,15 +393,15 @@ class ProducerStateTable:
         return iter(self._entries.values())
 
     def entry(self, producer_id: int) -> ProducerEntry | None:
-        """Return the entry of a producer; read-only."""
+        """Return the entry of a producer, for reading only."""
         return self._entries.get(producer_id)
 
     def entries(self) -> list[ProducerEntry]:
-        """Return all producers, by id; read-only."""
+        """Return all producers by id, for reading only."""
         return [self._entries[producer_id] for producer_id in sorted(self._entries)]
 
     def clear(self, end_offset: int) -> None:
-        """Forget everything; the log from `end_offset` on comes next."""
+        """Remove all state; the log from `end_offset` on is applied next."""
         self._entries.clear()
         self.cut = None
         self._transactions.load(())
@@ -409,7 +409,7 @@ class ProducerStateTable:
         self.end_offset = end_offset
 
     def begin_snapshot(self) -> SnapshotCut:
-        """Begin a snapshot of the present entries; it is `cut` until the table changes its end."""
+        """Begin a snapshot of the current entries; it is `cut` until the table changes its end."""
         cut = self.cut = SnapshotCut(self._entries, self.end_offset)
         return cut
 
@@ -420,7 +420,7 @@ class ProducerStateTable:
     def loading_entries(
         self, entries: Iterable[ProducerSnapshotEntry], end_offset: int, now_ms: int
     ) -> Steps[None]:
-        """Start over from a snapshot taken at `end_offset`."""
+        """Start again from a snapshot taken at `end_offset`."""
         self.clear(end_offset)
         ongoing: list[tuple[int, int]] = []
         for count, entry in enumerate(entries, 1):
@@ -432,8 +432,8 @@ class ProducerStateTable:
         self._transactions.load(ongoing)
 
     def refill_windows(self, headers: Iterable[tuple[int, BatchHeader]]) -> None:
-        """Complete the windows of five after `loading_entries`, from the log below the snapshot.
+        """Complete the windows of five after `loading_entries`, from the log before the snapshot.
 
-        `headers` are (base offset, header) in rising order, say of the last two segments.
+        `headers` are rising (base offset, header), for example of the last two segments.
         """
         refill_windows(self._entries, headers)

@@ -1,4 +1,4 @@
-"""The answers of a partition to a producer or a coordinator that wants to append."""
+"""The results of the check of an append by a producer or a coordinator."""
 
 from typing import NamedTuple
 
@@ -7,9 +7,9 @@ from .entry import NO_OFFSET, ProducerEntry
 
 
 class Duplicate(NamedTuple):
-    """The batch is in the log already; offsets are inclusive, `timestamp` is its largest.
+    """The batch is already in the log; offsets are inclusive, `timestamp` is its largest.
 
-    It must be answered like the first one: acks=all waits until last_offset is committed.
+    It must be answered like its first copy, so acks=all waits until last_offset is committed.
     """
 
     base_offset: int
@@ -22,10 +22,10 @@ class Accepted(NamedTuple):
 
 
 class MarkerAlreadyWritten(NamedTuple):
-    """A retry of a marker (KIP-1228): append nothing, answer NONE once `offset` is committed.
+    """A repeated marker (KIP-1228); append nothing, and answer NONE once `offset` is committed.
 
-    `offset` is the first marker's; None when it was written before this replica last loaded its
-    state: then wait for the log end offset.
+    `offset` is that of the first marker, or None if it was written before this replica last loaded
+    its state. Then wait for the log end offset.
     """
 
     offset: int | None
@@ -37,13 +37,13 @@ ACCEPTED = Accepted()
 def judge_marker(
     entry: ProducerEntry, producer_epoch: int, coordinator_epoch: int, transaction_version: int
 ) -> MarkerAlreadyWritten | Accepted:
-    """Judge whether an end-of-transaction marker of a known producer may be appended.
+    """Check whether an end-of-transaction marker of a known producer may be appended.
 
-    From transaction version 2 on each marker bears a higher epoch than its data, so an equal
-    one is either the retry of the marker written last or a marker that the producer's next
-    transaction has overtaken (KIP-890, KIP-1228). Before, equal epochs are the rule, and a
-    retry is written once more, as Kafka does.
-    Raises InvalidProducerEpoch or TransactionCoordinatorFenced.
+    From transaction version 2 on each marker has a higher epoch than its data. So a marker with an
+    equal epoch is either a repetition of the last marker, or one that the producer's next
+    transaction has overtaken (KIP-890, KIP-1228). In older versions equal epochs are normal, and a
+    repetition is written again, as in Kafka. Raises InvalidProducerEpoch or
+    TransactionCoordinatorFenced.
     """
     repeated = transaction_version >= 2 and producer_epoch == entry.epoch
     if producer_epoch < entry.epoch or (repeated and entry.transaction_first_offset != NO_OFFSET):
@@ -65,9 +65,9 @@ def judge_marker(
 def check_marker_is_due(entry: ProducerEntry, prepare_index: int) -> None:
     """Raise InvalidTxnState for a marker of a transaction before the open one.
 
-    Producers without KIP-890 keep their epoch, so only the coordinator's log tells the two apart:
-    the end of the open one is decided behind the index at which it was ongoing. Why what is not
-    known here (0) need not be: coordinator/transactions/messages.py.
+    Producers without KIP-890 keep their epoch, so only the coordinator's log distinguishes the two.
+    The end of the open transaction was decided after the index at which it was ongoing. An unknown
+    index (0) needs no check, see coordinator/transactions/messages.py.
     """
     if entry.transaction_first_offset != NO_OFFSET and 0 < prepare_index <= entry.ongoing_index:
         raise InvalidTxnState(

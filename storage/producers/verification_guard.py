@@ -1,13 +1,12 @@
-"""Verification guards: no transaction opens in a partition without its coordinator (KIP-890).
+"""Verification guards, without which no transaction opens in a partition (KIP-890).
 
 Before the first transactional batch of a producer is appended, the coordinator verifies that the
-partition belongs to the transaction. Meanwhile a marker may end the transaction: a verification
-that arrives after that must open nothing. So each verification gets a guard, a number that is
-never reused; any data or marker of the producer that is appended destroys it, and only the holder
-of the present guard may append. While the guard lasts, the lowest sequence that was seen must be
-appended first: a higher one would make it a gap for ever. The coordinator's answer says when the
-transaction was ongoing, by the index of its Raft log; markers that were decided before are of
-earlier transactions.
+partition belongs to the transaction. Meanwhile a marker may end the transaction, and a verification
+that arrives later must open nothing. So each verification gets a guard, a number that is never
+reused. Any appended data or marker of the producer destroys it, and only a request with the current
+guard may append. While the guard exists, the lowest sequence that was seen must be appended first,
+since otherwise it would be a gap forever. The coordinator's answer has an index of its Raft log at
+which the transaction was ongoing. Markers that were decided before belong to earlier transactions.
 """
 
 import itertools
@@ -15,7 +14,7 @@ from dataclasses import dataclass, field
 
 from ...wire.errors import InvalidTxnState, OutOfOrderSequenceNumber
 
-_guards = itertools.count(1)  # of the process: a guard never comes back after a reload
+_guards = itertools.count(1)  # unique in the process, so that no guard returns after a reload
 
 
 @dataclass(slots=True, eq=False)
@@ -31,7 +30,7 @@ class VerificationStateEntry:
 
 
 class VerificationGuards(dict[int, VerificationStateEntry]):
-    """The present guards of a partition by producer id, at most `guards_max` of them."""
+    """The current guards of a partition by producer id, at most `guards_max` of them."""
 
     __slots__ = ("guards_max",)
 
@@ -42,14 +41,14 @@ class VerificationGuards(dict[int, VerificationStateEntry]):
     def begin(
         self, producer_id: int, epoch: int, sequence: int, now_ms: int, supports_epoch_bump: bool
     ) -> int:
-        """Return the producer's present guard, or a new one.
+        """Return the producer's current guard, or a new one.
 
-        Several requests may hold the same.
+        Several requests may share a guard.
         """
         verification = self.get(producer_id)
         if verification is None:
             if len(self) >= self.guards_max:
-                del self[next(iter(self))]  # the oldest: its producer will retry
+                del self[next(iter(self))]  # the oldest is dropped, since its producer will retry
             verification = self[producer_id] = VerificationStateEntry(epoch, sequence, now_ms)
         elif epoch > verification.epoch:
             verification.epoch, verification.lowest_sequence = epoch, sequence
@@ -60,7 +59,7 @@ class VerificationGuards(dict[int, VerificationStateEntry]):
         return verification.guard
 
     def check_guard(self, producer_id: int, guard: int | None) -> None:
-        """Raise InvalidTxnState unless `guard` is the producer's present one."""
+        """Raise InvalidTxnState unless `guard` is the producer's current one."""
         verification = self.get(producer_id)
         if guard is None or verification is None or verification.guard != guard:
             raise InvalidTxnState(
@@ -70,10 +69,10 @@ class VerificationGuards(dict[int, VerificationStateEntry]):
     def check_sequence(
         self, producer_id: int, first_sequence: int, *, begins_unknown_transaction: bool
     ) -> None:
-        """Raise OutOfOrderSequenceNumber when a lower sequence is still to come.
+        """Raise OutOfOrderSequenceNumber if a lower sequence is still to be appended.
 
-        So is sequence 0 for a TV2 producer that the partition does not know: each of its
-        transactions begins an epoch.
+        For an unknown TV2 producer this is sequence 0, since each of its transactions begins an
+        epoch.
         """
         verification = self.get(producer_id)
         if verification is None:

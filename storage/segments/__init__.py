@@ -1,1 +1,1 @@
-"""storage/segments: the files of a log: segments, their indexes, their retention."""
+"""The files of a log: segments, their indexes, their retention."""

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-# The ms by which a record of a wall-clock moment is older than in real time.
+# The ms by which a record of this wall-clock time is older than in real time.
 AdvancedSince = Callable[[int], int]
 
 
 def never_advanced(_moment_ms: int) -> int:
-    """Return 0: the clock is the machine's."""
+    """Return 0, since the clock is the machine's."""
     return 0

@@ -1,9 +1,9 @@
-"""Damaged files of a log: how damage is noted, found and repaired.
+"""Damaged files of a log, with their detection and repair.
 
-The log notes the first damage found (`LogDamage`). Whether it stops serving is decided above,
-where it is known whether another replica is in sync. A stopped log is examined as a whole: if the
-batches are as written, all else is rebuilt from them; else the log is copied from its leader, and
-the damaged one is kept until the copy is in sync.
+The log records the first damage found (`LogDamage`). The caller decides whether the log stops
+serving, because it knows whether another replica is in sync. A stopped log is checked as a whole.
+If the batches are intact, all other files are rebuilt from them. Otherwise the log is copied from
+its leader, and the damaged one is kept until the copy is in sync.
 """
 
 import logging
@@ -24,15 +24,15 @@ logger = logging.getLogger(__name__)
 
 
 class Damaged(OSError):
-    """A failure of a log with damaged files, raised like an error of the disk."""
+    """The failure of a log with damaged files, raised like a disk error."""
 
 
 class SteppedDown(Damaged):
-    """Damage that a reader found while the log's memory is sound; nothing was changed."""
+    """Damage that a reader found while the log's memory is correct; nothing was changed."""
 
 
 class LogDamage:
-    """The first damage found in the files of a log; `words` is "" if there is none.
+    """The first damage found in the files of a log; `words` is "" without damage.
 
     `on_found` is called for each damage, and decides whether the log stops serving.
     """
@@ -42,18 +42,18 @@ class LogDamage:
     def __init__(self, name: str, disk: DiskGuard) -> None:
         self._name, self._disk = name, disk
         self.words = ""
-        self.is_in_batches = False  # the batches seem right, but the log must be copied
+        self.is_in_batches = False  # the batches seem intact, but the log must be copied
         self.on_found: Callable[[], object] = lambda: None
 
     def found(self, problem: Exception) -> None:
-        """Note damage in a file of this log."""
+        """Record damage in a file of this log."""
         if not self.words:
             self.words = str(problem) or repr(problem)
             logger.error("%s is damaged: %s", self._name, self.words)
         self.on_found()
 
     def met(self, problem: Exception) -> NoReturn:
-        """Note damage met by a read; raise KafkaStorageError, or its CorruptMessage."""
+        """Record damage found by a read; raise KafkaStorageError, or its CorruptMessage."""
         self.found(problem)
         self._disk.check()
         if isinstance(problem, CorruptMessage):
@@ -62,7 +62,7 @@ class LogDamage:
 
 
 def find_damage(segments: SegmentList, epochs: LeaderEpochs, log_end_offset: int) -> str:
-    """Read all batches (blocks); return what is wrong with the first bad one, "" if none is."""
+    """Read all batches (blocks); return the damage of the first bad one, or ""."""
     next_offset, latest_epoch = segments.first.base_offset, -1
     for segment in segments:
         newer = segments.after(segment)
@@ -84,10 +84,10 @@ def find_damage(segments: SegmentList, epochs: LeaderEpochs, log_end_offset: int
 
 
 def remove_derived_files(directory: Path) -> None:
-    """Remove the files that the next opening rebuilds from the batches. Raises OSError.
+    """Remove the files that the next opening rebuilds from the batches; raise OSError.
 
-    An opening notices a missing offset index, but no missing transaction index: so the latter are
-    removed last, in case of an interruption.
+    An opening notices a missing offset index, but not a missing transaction index. So the latter
+    are removed last, in case of an interruption.
     """
     paths = list(directory.iterdir())
     for path in paths:

@@ -1,10 +1,10 @@
-"""The check of entries of time and transaction indexes against the batches that they name.
+"""The check of entries of time and transaction indexes against their batches.
 
-An entry of a time index names a batch and its timestamp. An aborted transaction's marker lies in
-the segment, and bears the same producer id; the transaction begins with a batch, and so does the
-one at the last stable offset: where these lie in the segment, and compaction has not taken them,
-they are compared, too. The headers of a segment with aborted transactions are read: an entry hides
-all batches of its producer since the marker before, and none from before that marker.
+An entry of a time index names a batch and its timestamp. The marker of an aborted transaction is in
+the segment, and has the same producer id. A batch begins at the transaction's first offset, and one
+at its last stable offset. These are compared, too, if they are in the segment and were not removed
+by compaction. The headers of a segment with aborted transactions are read, because an entry hides
+all batches of its producer since the previous marker, and none before that marker.
 """
 
 from collections.abc import Iterator, Mapping
@@ -44,7 +44,7 @@ class IndexedSegment(Protocol):
 
 
 def check_time_entry(segment: IndexedSegment, entry: tuple[int, int]) -> tuple[int, int]:
-    """Return the entry (timestamp, offset) of a segment, which may be that of an empty index.
+    """Check the entry (timestamp, offset) of a segment, which may be that of an empty index.
 
     Raises CorruptIndex unless the batch that ends with its offset has its timestamp.
     """
@@ -60,7 +60,7 @@ def check_time_entry(segment: IndexedSegment, entry: tuple[int, int]) -> tuple[i
 
 
 def checking_aborts(segment: IndexedSegment) -> Steps[None]:
-    """Raise CorruptTransactionIndex unless the batches that its entries name exist."""
+    """Raise CorruptTransactionIndex unless the batches of its entries exist."""
     index, least_stable = segment.transaction_index, 0
     entries = index.all()
     for number, entry in enumerate(entries, 1):
@@ -140,7 +140,7 @@ def _is_right(segment: IndexedSegment, entry: AbortedTransaction) -> bool:
 
 
 def _batch_at(segment: IndexedSegment, offset: int) -> BatchHeader | None:
-    """Return the batch that begins at an offset; None in a gap. CorruptMessage within a batch."""
+    """Return the batch at an offset, or None in a gap; raise CorruptMessage within a batch."""
     for _, header in segment.headers_near(offset):
         if header.base_offset == offset:
             return header

@@ -1,12 +1,11 @@
-"""A file of equal-sized entries in rising order: the base of all three indexes of a segment.
+"""A file of equal-sized entries in rising order, the base of all three indexes of a segment.
 
-No descriptor is held open and nothing is mapped: a partition has many segments, and a file that
-is cut under a mapping kills the process. New entries wait in a tail of a few hundred; a search
-that does not end in the tail opens the file and reads the one block it needs.
+No descriptor is kept open and nothing is mapped, because a partition has many segments, and
+truncating a mapped file kills the process. New entries wait in a tail of a few hundred. A search
+that does not end in the tail opens the file and reads one block.
 
-The entries of the tail are lost in a crash, and wait there while the disk is full. That costs
-nothing: indexes are derived, and the segments that were open at a crash are indexed again by
-recovery.
+The entries of the tail are lost in a crash, and wait in memory while the disk is full. This does no
+harm, because recovery rebuilds the indexes of segments that were open at a crash.
 """
 
 import os
@@ -25,9 +24,10 @@ EntryKey: TypeAlias = Callable[[bytes | bytearray, int], int]
 
 
 class EntryFile:
-    """A file of `count` entries of `entry_bytes` each. Methods raise OSError.
+    """A file of `count` entries of `entry_bytes` each; methods raise OSError.
 
-    With `tail_bytes_max=0` each entry is in the file when `append` returns, if there is room.
+    With `tail_bytes_max=0` each entry is in the file when `append` returns, unless the disk is
+    full.
     """
 
     __slots__ = ("_tail", "_tail_bytes_max", "count", "entry_bytes", "path")
@@ -45,7 +45,7 @@ class EntryFile:
         self._tail: tuple[int, bytearray] = (self.count, bytearray())
 
     def bytes_on_disk(self) -> int:
-        """Return the length of the file, 0 when there is none."""
+        """Return the length of the file, or 0 without a file."""
         try:
             return os.stat(self.path).st_size
         except FileNotFoundError:
@@ -53,7 +53,7 @@ class EntryFile:
 
     @property
     def has_full_tail(self) -> bool:
-        """Whether the next append writes the tail out."""
+        """Return whether the next append writes the tail to the file."""
         return len(self._tail[1]) + self.entry_bytes > self._tail_bytes_max
 
     def append_entry(self, entry: bytes) -> None:
@@ -66,7 +66,7 @@ class EntryFile:
                 self.write_out()
             except OSError as problem:
                 if problem.errno in OUT_OF_RESOURCES:
-                    return  # it waits in memory until there is room
+                    return  # the tail waits in memory until the disk has space
                 self.count -= 1
                 del tail[-self.entry_bytes :]
                 raise
@@ -89,7 +89,7 @@ class EntryFile:
         return b"".join(parts)
 
     def count_up_to(self, target: int, key: EntryKey) -> int:
-        """Count the entries with a key of at most `target`; keys rise with the entry number.
+        """Return the number of entries with a key of at most `target`; keys rise.
 
         `key` reads the key of the entry that begins at a position of a buffer.
         """
@@ -100,7 +100,8 @@ class EntryFile:
         if not before:
             return 0
         block_entries = max(_BLOCK_BYTES // entry_bytes, 1)
-        low, high = 0, (before - 1) // block_entries  # the last block whose first key fits
+        # The last block whose first key is at most the target.
+        low, high = 0, (before - 1) // block_entries
         fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             while low < high:
@@ -117,7 +118,7 @@ class EntryFile:
         return low * block_entries + _bisect(block, in_block, entry_bytes, target, key)
 
     def cut(self, count: int) -> None:
-        """Keep the first `count` entries only."""
+        """Keep only the first `count` entries."""
         if count >= self.count:
             return
         before, tail = self._tail
@@ -129,12 +130,12 @@ class EntryFile:
         self.count = count
 
     def drop_torn_entry(self) -> None:
-        """Cut the file behind its last whole entry."""
+        """Remove an incomplete last entry of the file."""
         if self.bytes_on_disk() % self.entry_bytes:
             os.truncate(self.path, self.count * self.entry_bytes)
 
     def write_out(self) -> None:
-        """Write the tail into the file, and cut the file behind it. Does not sync."""
+        """Write the tail into the file, and remove later bytes of the file, without a sync."""
         before, tail = self._tail
         if not tail and self.bytes_on_disk() == self.count * self.entry_bytes:
             return
@@ -144,9 +145,10 @@ class EntryFile:
         self._tail = (self.count, bytearray())
 
     def flush(self) -> None:
-        """Bring all entries to the disk (blocks)."""
+        """Write and sync all entries (blocks)."""
         self.close()
-        with suppress(FileNotFoundError), opened(self.path, os.O_RDWR) as fd:  # no entry yet
+        # A missing file has no entries.
+        with suppress(FileNotFoundError), opened(self.path, os.O_RDWR) as fd:
             os.fdatasync(fd)
 
     def close(self) -> None:
@@ -155,7 +157,7 @@ class EntryFile:
             self.write_out()
 
     def rename_to(self, path: Path) -> None:
-        """Give the file, if there is one, another name. Atomic; the directory is not synced."""
+        """Rename the file, if there is one, atomically, without a sync of the directory."""
         self.write_out()
         if os.path.exists(self.path):
             os.rename(self.path, path)

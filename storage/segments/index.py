@@ -1,12 +1,12 @@
-"""The two sparse indexes of a segment: offset to position, and timestamp to offset.
+"""The two sparse indexes of a segment, from offset to position, and from timestamp to offset.
 
-Kafka's bytes. `.index`: 8 bytes an entry, int32 offset relative to the segment's base offset, int32
-position of the batch in the `.log` file. `.timeindex`: 12 bytes an entry, int64 timestamp in ms,
-int32 relative offset; it says that all records below that offset, and the one at it, have
-timestamps of at most that timestamp. Big endian, both rising in both columns.
+The bytes are Kafka's. `.index` has 8 bytes an entry: the int32 offset relative to the segment's
+base offset, and the int32 position of the batch in the `.log` file. `.timeindex` has 12 bytes an
+entry: the int64 timestamp in ms, and the int32 relative offset. All records up to that offset have
+at most that timestamp. Both are big endian and rise in both columns.
 
-An index is an aid: everything in it can be found again by reading the `.log` file. Which batches
-get an entry is the segment's rule, see segment.py.
+An index can always be rebuilt by reading the `.log` file. The segment decides which batches get an
+entry, see segment.py.
 """
 
 import struct
@@ -24,11 +24,11 @@ _REMEDY = "It can be rebuilt from the .log file: delete it while the broker is s
 
 
 class CorruptIndex(CorruptFile):
-    """An index file that cannot be right; recovery rebuilds it."""
+    """An inconsistent index file, which recovery rebuilds."""
 
 
 class KeptEntries(NamedTuple):
-    """The rest of an index after a cut: the number of entries, and the last of them."""
+    """The rest of an index after a truncation, with the number of entries and the last of them."""
 
     entry_count: int
     last_entry: tuple[int, int]
@@ -40,15 +40,15 @@ def _column(layout: str, at: int) -> EntryKey:
 
 
 class SegmentIndex(EntryFile):
-    """Entries of two rising columns, one of them an offset.
+    """Entries of two rising columns, one of which is an offset.
 
-    `index_bytes_max` bounds the file (segment.index.bytes); `is_full` tells the segment to roll.
+    `index_bytes_max` limits the file (segment.index.bytes); with `is_full` a new segment begins.
     """
 
     __slots__ = ("base_offset", "full_count", "last_entry")
 
     layout: ClassVar[struct.Struct]
-    reserved_entries: ClassVar[int]  # added only by the close of a segment
+    reserved_entries: ClassVar[int]  # entries that only the close of a segment adds
     offset_column: ClassVar[int]  # 0 or 1
     offset_of: ClassVar[EntryKey]  # relative to the base offset
 
@@ -56,32 +56,32 @@ class SegmentIndex(EntryFile):
         super().__init__(path, self.layout.size, create=True)
         self.base_offset = base_offset
         self.full_count = index_bytes_max // self.layout.size - self.reserved_entries
-        self.last_entry = self._last_of(self.count)  # `if_empty` when there is none
+        self.last_entry = self._last_of(self.count)  # `if_empty` if there is none
 
     @property
     def if_empty(self) -> tuple[int, int]:
-        """Return the entry that stands for the one before the first."""
+        """Return the entry for an empty index, which is below all other entries."""
         raise NotImplementedError
 
     @property
     def is_full(self) -> bool:
-        """Whether the segment has to roll."""
+        """Return whether a new segment must begin."""
         return self.count >= self.full_count
 
     @property
     def size_bytes(self) -> int:
-        """The size of the file once everything is written out."""
+        """The size of the file after all entries are written."""
         return self.count * self.entry_bytes
 
     def entry(self, number: int) -> tuple[int, int]:
-        """Return one entry, with its offset as it is in the log."""
+        """Return one entry, with its absolute offset."""
         first, second = self.layout.unpack(self.entries(number, number + 1))
         if self.offset_column:
             return first, self.base_offset + second
         return self.base_offset + first, second
 
     def truncate_to(self, offset: int) -> None:
-        """Remove the entries at `offset` and above."""
+        """Remove the entries at or above `offset`."""
         self.keep(self.kept_below(offset))
 
     def kept_below(self, offset: int) -> KeptEntries:
@@ -90,12 +90,12 @@ class SegmentIndex(EntryFile):
         return KeptEntries(count, self._last_of(count))
 
     def keep(self, kept: KeptEntries) -> None:
-        """Remove all other entries. Takes no descriptor."""
+        """Remove all other entries, without a file descriptor."""
         self.cut(kept.entry_count)
         self.last_entry = kept.last_entry
 
     def check(self) -> None:
-        """Raise CorruptIndex unless the file could be an index of this segment."""
+        """Raise CorruptIndex unless the file is consistent with this segment."""
         length = self.bytes_on_disk()
         if length % self.entry_bytes:
             problem = f"its {length} bytes are no multiple of {self.entry_bytes}"
@@ -113,7 +113,7 @@ class SegmentIndex(EntryFile):
         self.last_entry = self.if_empty
 
     def move_to(self, path: Path, base_offset: int) -> None:
-        """Become the index of another segment; only an empty index can."""
+        """Become the index of another segment, which only an empty index can."""
         self.base_offset = base_offset
         self.last_entry = self.if_empty
         self.rename_to(path)
@@ -133,7 +133,7 @@ class SegmentIndex(EntryFile):
 
 
 class OffsetIndex(SegmentIndex):
-    """`lookup(offset)` finds from where to scan the `.log` file: entries (offset, position)."""
+    """Entries (offset, position); `lookup(offset)` finds where to start reading the `.log` file."""
 
     __slots__ = ()
 
@@ -148,7 +148,7 @@ class OffsetIndex(SegmentIndex):
         return self.base_offset, 0
 
     def append(self, offset: int, position: int) -> None:
-        """Note that the batch with last offset `offset` begins at `position`; both must rise."""
+        """Add the batch with last offset `offset` that begins at `position`; both must rise."""
         last_offset, last_position = self.last_entry
         if self.count and (offset <= last_offset or position <= last_position):
             problem = f"({offset}, {position}) after {self.last_entry}"
@@ -156,21 +156,21 @@ class OffsetIndex(SegmentIndex):
         self._add(offset, position)
 
     def lookup(self, offset: int) -> tuple[int, int]:
-        """Return the entry with the largest offset up to `offset`; (base offset, 0) if none."""
+        """Return the entry with the largest offset up to `offset`, or (base offset, 0)."""
         return self._last_of(self.count_up_to(offset - self.base_offset, type(self).offset_of))
 
     def lookup_position(self, position: int) -> tuple[int, int]:
-        """Return the entry of the last batch at or below a position; as `lookup`, if none."""
+        """Return the entry of the last batch at or below a position, or as `lookup`."""
         return self._last_of(self.count_up_to(position, self.position_of))
 
     def truncate_to_position(self, position: int) -> None:
-        """Remove the entries of batches at `position` and above."""
+        """Remove the entries of batches at or above `position`."""
         count = self.count_up_to(position - 1, self.position_of)
         self.keep(KeptEntries(count, self._last_of(count)))
 
 
 class TimeIndex(SegmentIndex):
-    """`lookup(timestamp)` finds from which offset to search for it: entries (timestamp, offset)."""
+    """Entries (timestamp, offset); `lookup(timestamp)` finds the offset to search from."""
 
     __slots__ = ()
 
@@ -185,10 +185,10 @@ class TimeIndex(SegmentIndex):
         return NO_TIMESTAMP, self.base_offset
 
     def append(self, timestamp: int, offset: int) -> None:
-        """Note the largest timestamp so far and its offset.
+        """Add the largest timestamp so far and its offset.
 
-        Does nothing when the timestamp is not larger than the last one (as Kafka): so the same
-        may be told again when a segment closes. Neither column may fall.
+        Does nothing if the timestamp is not larger than the last one (as in Kafka), so the same
+        entry may be added again when a segment closes. Neither column may fall.
         """
         last_timestamp, last_offset = self.last_entry
         if self.count and (offset < last_offset or timestamp < last_timestamp):
@@ -200,6 +200,6 @@ class TimeIndex(SegmentIndex):
     def lookup(self, timestamp: int) -> tuple[int, int]:
         """Return the entry with the largest timestamp up to `timestamp`, or (-1, base offset).
 
-        Records below its offset are all older than, or as old as, the entry's timestamp.
+        Records below its offset have at most the entry's timestamp.
         """
         return self._last_of(self.count_up_to(timestamp, self.timestamp_of))

@@ -1,8 +1,8 @@
-"""The repair of an unreadable transaction index from the batches, while the log goes on.
+"""The repair of an unreadable transaction index from the batches, while the log is in use.
 
-The aborted transactions of a segment follow from the producers at its start, and its batches. The
-repair has three steps: a read in slices, `write` in an executor, and a rename on the loop if the
-segment is unchanged.
+The aborted transactions of a segment are derived from the producers at its start and from its
+batches. The repair has three steps: a read in slices, `write` in an executor, and a rename on the
+event loop if the segment is unchanged.
 """
 
 import os
@@ -31,7 +31,7 @@ class IndexMending:
         self._temporary = self._path.with_name(self._path.name + TEMPORARY_SUFFIX)
 
     def write(self) -> None:
-        """Write the index to the disk under another name (blocks). Raises OSError."""
+        """Write the index to the disk under another name (blocks); raise OSError."""
         try:
             with opened(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as fd:
                 write_all(fd, self._content)
@@ -46,7 +46,7 @@ class IndexMending:
             self._temporary.unlink()
 
     def swap_in(self, segments: SegmentList) -> None:
-        """Replace the segment's index, unless it was cut, cleaned or dropped. Raises OSError."""
+        """Replace the segment's index, unless the segment has changed; raise OSError."""
         segment = self.segment
         is_there = segments.floor(segment.base_offset) is segment
         if is_there and segment is not segments.active and segment.size_bytes == self._size_bytes:

@@ -1,6 +1,6 @@
-"""A .log file: record batches one after another, and the walks over them.
+"""A .log file of consecutive record batches, and the iteration over them.
 
-The walks read headers only (61 bytes a batch), a chunk at a time; nothing is decoded.
+The iteration reads only headers (61 bytes a batch), a chunk at a time, and decodes no records.
 """
 
 import ctypes
@@ -11,21 +11,21 @@ from pathlib import Path
 from ...wire.errors import CorruptMessage
 from ...wire.record_batch import HEADER_BYTES, BatchHeader, Buffer, check_crc, decode_header
 
-# Small batches share a read of this size; for large ones it is little more than the header.
+# Small batches share a read of this size; for large batches it is little more than the header.
 SCAN_CHUNK_BYTES = 16_384
 RECOVERY_CHUNK_BYTES = 1 << 20
 _SYNC_FILE_RANGE_WRITE = 2
 
 
 class DamagedSegment(CorruptMessage):
-    """A .log file is not as it was written."""
+    """A .log file that differs from what was written."""
 
 
 class LogFile:
     """An open file that closes with its last reference.
 
-    So a flush or a read in another thread may still use a file which retention or truncation has
-    just removed from the log, without a lock, and never a reused descriptor.
+    So a flush or a read in another thread may still use a file that retention or truncation has
+    just removed from the log, without a lock, and never uses a descriptor that was reused.
     """
 
     __slots__ = ("fd", "path")
@@ -48,7 +48,7 @@ class LogFile:
         data = os.pread(self.fd, count, position)
         if len(data) == count or not data:
             return data
-        parts = [data]  # a signal or a size above 2 GiB may cut a read short
+        parts = [data]  # a signal or a size above 2 GiB may shorten a read
         have = len(data)
         while have < count and (data := os.pread(self.fd, count - have, position + have)):
             parts.append(data)
@@ -56,7 +56,7 @@ class LogFile:
         return b"".join(parts)
 
     def write_at(self, position: int, data: Buffer) -> None:
-        """Write all bytes of `data`; an OSError may leave some of them written."""
+        """Write all bytes of `data`; after an OSError some of them may be written."""
         written = os.pwrite(self.fd, data, position)
         if written != len(data):
             rest = memoryview(data)[written:]
@@ -66,20 +66,20 @@ class LogFile:
                 rest = rest[written:]
 
     def truncate(self, size_bytes: int) -> None:
-        """Cut the file to `size_bytes`."""
+        """Truncate the file to `size_bytes`."""
         os.ftruncate(self.fd, size_bytes)
 
     def flush(self) -> None:
-        """Bring the bytes to the disk (blocks)."""
+        """Sync the bytes to the disk (blocks)."""
         os.fdatasync(self.fd)
 
     def drop_cache(self) -> None:
-        """Drop the file from the page cache, where the system allows it (not on macOS)."""
+        """Drop the file from the page cache, if the system supports it (not on macOS)."""
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(self.fd, 0, 0, os.POSIX_FADV_DONTNEED)
 
     def start_write_back(self, position: int, count: int) -> None:
-        """Ask the kernel to begin writing these bytes out, where it can be asked (Linux)."""
+        """Ask the kernel to begin writing these bytes to the disk (Linux only)."""
         if _sync_file_range is not None and count > 0:
             _sync_file_range(self.fd, position, count, _SYNC_FILE_RANGE_WRITE)
 
@@ -99,8 +99,8 @@ _sync_file_range = _find_sync_file_range()
 def scan_headers(file: LogFile, start: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
     """Yield the batches between two positions as (position, header); `start` must begin a batch.
 
-    CorruptMessage when a header cannot be one, or the last batch does not end at `end`; no
-    checksum is looked at.
+    Raises CorruptMessage for an invalid header, or if the last batch does not end at `end`.
+    Checksums are not verified.
     """
     chunk, chunk_start = b"", start
     position = start
@@ -122,10 +122,10 @@ def scan_headers(file: LogFile, start: int, end: int) -> Iterator[tuple[int, Bat
 def scan_batches(
     file: LogFile, start: int, end: int, chunk_bytes: int = RECOVERY_CHUNK_BYTES
 ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-    """Yield whole batches between two positions: (position, header, batch).
+    """Yield whole batches between two positions as (position, header, batch).
 
-    Ends before a batch that does not lie whole below `end`; CorruptMessage when a header cannot
-    be one or the CRC does not fit.
+    Ends before a batch that is not completely below `end`. Raises CorruptMessage for an invalid
+    header or CRC.
     """
     chunk, chunk_start = memoryview(b""), start
     position = start
@@ -151,7 +151,7 @@ def scan_batches(
 
 
 def check_crcs(file: LogFile, start: int, end: int) -> None:
-    """Raise CorruptMessage unless the batches between two positions have their checksums."""
+    """Raise CorruptMessage unless all batches between two positions have valid checksums."""
     for _ in scan_batches(file, start, end, SCAN_CHUNK_BYTES):
         pass
 
@@ -161,9 +161,9 @@ def scan_closed(
 ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
     """Run `scan_batches` on a part of a log that must consist of whole batches in order.
 
-    `offsets` are those that may lie there. DamagedSegment, too, where a batch ends beyond `end`,
-    or has other offsets: neither length nor base offset are covered by a checksum, and what cannot
-    be walked over would count as absent.
+    `offsets` is the allowed range. Raises DamagedSegment if a batch ends beyond `end`, or has other
+    offsets. No checksum covers length and base offset, and a batch that cannot be skipped correctly
+    would hide the following ones.
     """
     position, next_offset = start, offsets.start
     batches = scan_batches(file, start, end)

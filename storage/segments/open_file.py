@@ -1,4 +1,4 @@
-"""Descriptors that close after use, and writes that are whole."""
+"""File descriptors that close after use, and writes of all bytes."""
 
 import os
 from collections.abc import Generator
@@ -8,7 +8,7 @@ from pathlib import Path
 
 @contextmanager
 def opened(path: Path, flags: int) -> Generator[int, None, None]:
-    """Open a file or directory and yield its descriptor. Raises OSError."""
+    """Open a file or directory and yield its descriptor; raise OSError."""
     fd = os.open(path, flags | os.O_CLOEXEC, 0o644)
     try:
         yield fd
@@ -17,7 +17,7 @@ def opened(path: Path, flags: int) -> Generator[int, None, None]:
 
 
 def write_all(fd: int, data: bytes | bytearray, position: int = 0) -> None:
-    """Write all bytes of `data`; an OSError may leave some of them written."""
+    """Write all bytes of `data`; after an OSError some of them may be written."""
     view = memoryview(data)
     while view:
         written = os.pwrite(fd, view, position)

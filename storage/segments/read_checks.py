@@ -1,12 +1,11 @@
-"""The checks of each batch read from a file: a log returns only what was written to it.
+"""The checks of each batch that is read from a file, so that no damaged batch is returned.
 
-The checksum of a batch covers all but its first 21 bytes. Of these the magic and the length are
-checked by their values; base offset and leader epoch are compared with the neighbours' offsets and
+The checksum of a batch covers all but its first 21 bytes. Of these, the magic and the length are
+checked by their values. Base offset and leader epoch are compared with the neighbours' offsets and
 the leader epochs of the log.
 
-A check is never reused, since the bytes may have changed by then; a batch that is still in the
-memory in which it came is not read from a file, and not checked. A checksum takes 0.1 s a GB, the
-rest 1 to 1.5 us a batch.
+A check is never reused, since the bytes may change afterwards. A batch that is still in memory is
+not read from a file, and not checked. A checksum takes 0.1 s a GB, the rest 1 to 1.5 us a batch.
 """
 
 import struct
@@ -20,7 +19,7 @@ from ..leader_epochs import LeaderEpochs
 _fields = struct.Struct(">qiibIhi")
 _base_offset = struct.Struct(">q")
 BASE_OFFSET_BYTES = _base_offset.size
-BATCHES_MAX = 4_096  # some 6 ms
+BATCHES_MAX = 4_096  # take about 6 ms
 _LENGTH_MIN = HEADER_BYTES - LENGTH_COUNTS_FROM
 
 
@@ -29,10 +28,10 @@ def check_batches(
 ) -> tuple[int, int, int]:
     """Check the whole batches in the first bytes of `data`.
 
-    Return (where they end, the offset after, how many they are). They may have the offsets from
-    `from_offset` to before `end_offset`. `data` may go on behind `bytes_max` with the base offset
-    that follows the last batch. At most BATCHES_MAX are checked, because many small ones would
-    hold the event loop. Raises CorruptMessage.
+    Return (end position, next offset, number of batches). Their offsets must be from `from_offset`
+    to before `end_offset`. `data` may continue after `bytes_max` with the base offset that follows
+    the last batch. At most BATCHES_MAX are checked, because many small ones would block the event
+    loop. Raises CorruptMessage.
     """
     view, end, left = memoryview(data), bytes_max, BATCHES_MAX
     position, next_offset = 0, from_offset

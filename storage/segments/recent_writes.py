@@ -1,23 +1,23 @@
-"""The batches written last, while they are still in memory: followers read them from there.
+"""The latest batches, which followers read from memory.
 
-A large batch that a leader has received is fetched twice within moments, and again by consumers at
-the tail. Reading it back costs a system call, fresh memory and a copy each time. Small batches are
-read back: their copy is cheaper than to look for them.
+A large batch is fetched by two followers within moments, and by consumers at the end of the log. To
+read it from the file costs a system call, new memory and a copy each time. Small batches are read
+from the file, because their copy is cheaper than a lookup.
 """
 
 from ...wire.record_batch import Buffer
 from .segment import Segment
 
 RECENT_BYTES_MIN = 32 * 1024
-RECENT_BYTES_MAX = 5 * 512 * 1024  # two batches of 1 MB, as the memory of large frames is cut
+RECENT_BYTES_MAX = 5 * 512 * 1024  # two batches of 1 MB, with the memory of their frames
 
 
 class RecentWrites:
     """The recent writes to active segments, shared by all logs of a broker.
 
-    A batch that compaction replaces, or a cut removes, is never in it. A batch keeps all the
-    memory that it came in, maybe a request of 100 MB around 32 kB. So that memory is counted, once
-    for all batches in it; and one beyond the limit is not kept.
+    It never has a batch that compaction replaced or a truncation removed. A batch keeps all the
+    memory of its request, maybe 100 MB for a batch of 32 kB. So that memory is counted, once for
+    all its batches, and memory above the limit is not kept.
     """
 
     __slots__ = ("_bytes", "_max_bytes", "_memories", "_written", "min_bytes")
@@ -25,15 +25,16 @@ class RecentWrites:
     def __init__(
         self, max_bytes: int = RECENT_BYTES_MAX, min_bytes: int = RECENT_BYTES_MIN
     ) -> None:
-        """Bound all memory kept by `max_bytes`; a batch is worth a `note` from `min_bytes` on."""
+        """Limit all kept memory to `max_bytes`; only batches from `min_bytes` on are kept."""
         self.min_bytes = min_bytes
         self._max_bytes = max_bytes
-        self._written: dict[tuple[Segment, int], Buffer] = {}  # by position, the oldest first
-        self._memories: dict[int, int] = {}  # by identity, how many batches lie in each
+        # By segment and position, the oldest first.
+        self._written: dict[tuple[Segment, int], Buffer] = {}
+        self._memories: dict[int, int] = {}  # the number of batches for each memory
         self._bytes = 0
 
     def note(self, segment: Segment, position: int, batch: Buffer) -> None:
-        """Keep a batch that was just written, and that no code will write to any more."""
+        """Keep a batch that was just written and will not change any more."""
         memory, size_bytes = _memory_of(batch)
         if size_bytes > self._max_bytes:
             return
@@ -48,7 +49,7 @@ class RecentWrites:
     def read(
         self, segment: Segment, position: int, available_bytes: int, max_bytes: int
     ) -> Buffer | None:
-        """Return what a read of the file would, if that is one batch kept here; else None."""
+        """Return one batch if a read of the file would return exactly this batch, else None."""
         batch = self._written.get((segment, position))
         if batch is None or len(batch) > max_bytes:
             return None
@@ -59,7 +60,7 @@ class RecentWrites:
         return batch
 
     def discard(self, segment: Segment) -> None:
-        """Forget a segment that was cut, is not active, or is of a log that is not served."""
+        """Drop the batches of a segment that was truncated, is inactive, or is no longer served."""
         for key in [key for key in self._written if key[0] is segment]:
             self._drop(key)
 

@@ -12,7 +12,7 @@ from .segment import Segment
 from .segment_list import SegmentList
 
 DELETED_SUFFIX = ".deleted"
-SEGMENTS_AT_ONCE = 4  # some 0.5 ms, of renames for the most part
+SEGMENTS_AT_ONCE = 4  # about 0.5 ms, mostly for renames
 
 
 def segments_past_retention(
@@ -25,11 +25,11 @@ def segments_past_retention(
     now_ms: int,
     advanced_since_ms: AdvancedSince = never_advanced,
 ) -> list[Segment]:
-    """Return the oldest few segments to delete, oldest first; maybe with a filled active one.
+    """Return the oldest few segments to delete, oldest first, maybe with a filled active one.
 
-    A segment goes when all of it lies below the log start offset, or (cleanup.policy=delete)
-    when the log is too large without it or its newest record too old. Never one that reaches
-    above the high watermark: what is not committed yet is not ours to drop.
+    A segment is deleted if all of it is below the log start offset, or (cleanup.policy=delete) if
+    the log is too large without it or its newest record too old. A segment that reaches above the
+    high watermark is never deleted, because its records are not committed yet.
     """
     deletable: list[Segment] = []
     excess_bytes = segments.size_bytes - config.retention_bytes
@@ -58,12 +58,12 @@ def segments_past_retention(
 def _age_ms(segment: Segment, now_ms: int, advanced_since_ms: AdvancedSince) -> int:
     """Return the age of a segment's newest record.
 
-    The record's timestamp says which advances of the clock it has seen: it is the same on every
-    replica, also on one that copies it later. A record from the future has seen those since its
-    append, as far as the file's modification time tells.
+    Advances of the clock since the record's timestamp are added. The timestamp is the same on every
+    replica, even on one that copies the record later. For a record with a future timestamp the
+    advances since its append count, as given by the file's modification time.
     """
     newest_ms = segment.max_timestamp
-    if newest_ms == NO_TIMESTAMP:  # records without timestamps: the file's own time
+    if newest_ms == NO_TIMESTAMP:  # records without timestamps use the file's time
         newest_ms = segment.last_modified_ms()
     if not advanced_since_ms(0):
         return now_ms - newest_ms
@@ -72,7 +72,7 @@ def _age_ms(segment: Segment, now_ms: int, advanced_since_ms: AdvancedSince) -> 
 
 
 class DeletedFiles:
-    """Files that left the log and wait for their removal (file.delete.delay.ms)."""
+    """Files that were removed from the log and wait for their deletion (file.delete.delay.ms)."""
 
     __slots__ = ("_waiting",)
 
@@ -83,10 +83,10 @@ class DeletedFiles:
         return len(self._waiting)
 
     def retire(self, segment: Segment, due_ms: int) -> None:
-        """Rename a segment's files to .deleted, so that no restart takes them for part of the log.
+        """Rename a segment's files to .deleted, so that a restart ignores them.
 
-        The .log is renamed first: that removes the segment, and the rest follows. If that rename
-        has no room, nothing has changed.
+        The .log file is renamed first, which removes the segment; the others follow. If that rename
+        fails for lack of space, nothing has changed.
         """
         log, *indexes = segment.paths()
         self._rename(log, due_ms)
@@ -100,15 +100,15 @@ class DeletedFiles:
 
     def _rename(self, path: Path, due_ms: int) -> None:
         retired = path.with_name(path.name + DELETED_SUFFIX)
-        with suppress(FileNotFoundError):  # a .txnindex that never was
+        with suppress(FileNotFoundError):  # a segment without a .txnindex
             path.rename(retired)
             self._waiting.append((due_ms, retired))
 
     def unlink_due(self, now_ms: int) -> int:
-        """Remove the files that are due; return how many."""
+        """Delete the files after their delay; return how many."""
         count = 0
         while self._waiting and self._waiting[0][0] <= now_ms:
-            self._waiting[0][1].unlink(missing_ok=True)  # if it fails: again next time
+            self._waiting[0][1].unlink(missing_ok=True)  # retried by the next call
             self._waiting.popleft()
             count += 1
         return count

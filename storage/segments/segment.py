@@ -1,14 +1,14 @@
-"""One segment: a .log file of record batches with its three indexes.
+"""One segment, a .log file of record batches with its three indexes.
 
-The file is named by its base offset. Batches lie in it as they came, one after another, offsets
-rising; every offset fits into 31 bits above the base offset, since the indexes store it so.
+The file is named by its base offset. Batches follow one another with rising offsets. Every offset
+is less than 2^31 above the base offset, because the indexes store the difference.
 
-Index entries are a function of the bytes of the .log file alone, on every replica (leader,
-follower, or recovery): a batch gets an entry when more than index.interval.bytes lie between
-its start and the start of the batch that got the last one. An entry holds the batch's last offset
-and its position; beside it the time index gets the largest timestamp so far. A segment that is
-closed gets one more time entry, so that retention finds its largest timestamp; it is taken back
-when the segment is opened for appending again.
+Index entries depend only on the bytes of the .log file, on every replica (leader, follower, or
+recovery). A batch gets an entry if more than index.interval.bytes are between its start and the
+start of the previous batch with an entry. An entry has the batch's last offset and its position.
+The time index gets the largest timestamp so far at the same time. A closed segment gets one more
+time entry, so that retention finds its largest timestamp. The entry is removed when the segment is
+opened for appending again.
 """
 
 import os
@@ -34,18 +34,18 @@ SUFFIXES = (".log", ".index", ".timeindex", ".txnindex")
 
 
 def segment_path(directory: Path, base_offset: int, suffix: str) -> Path:
-    """Return the path of a segment's file: twenty digits of its base offset, and the suffix."""
+    """Return the path of a segment's file, with twenty digits of its base offset and the suffix."""
     return directory / f"{base_offset:020d}{suffix}"
 
 
 def _jitter_ms(directory: Path, base_offset: int, config: LogConfig) -> int:
-    """Return how much earlier a segment rolls by time; it differs by partition and segment."""
+    """Return how much earlier a segment is rolled, which differs by partition and segment."""
     bound_ms = min(config.segment_jitter_ms, config.segment_ms)
     return crc32(f"{directory.name}/{base_offset}".encode()) % bound_ms if bound_ms else 0
 
 
 class KeptBatches(NamedTuple):
-    """The rest of a segment after a cut, see `Segment.kept_below`."""
+    """The rest of a segment after a truncation, see `Segment.kept_below`."""
 
     size_bytes: int
     next_offset: int
@@ -59,8 +59,8 @@ class KeptBatches(NamedTuple):
 class Segment:
     """The appendable, readable part of a log from `base_offset` on.
 
-    Methods raise OSError; the log above turns that into its own failure. `created_ms` is wall
-    clock; it stands in for the first timestamp where records have none.
+    Methods raise OSError, which the log turns into its failure. `created_ms` is wall-clock time,
+    used as the first timestamp of records without timestamps.
     """
 
     @staticmethod
@@ -78,9 +78,9 @@ class Segment:
         *,
         suffix: str = "",
     ) -> None:
-        """Open the files, creating those that are missing. Reads nothing: see `resume`.
+        """Open the files; create missing ones. Nothing is read, see `resume`.
 
-        `suffix` follows every name: the segment is not part of its log yet.
+        `suffix` is appended to every name while the segment is not part of its log yet.
         """
         self.directory = directory
         self.base_offset = base_offset
@@ -91,14 +91,15 @@ class Segment:
         self._index_bytes_max = config.segment_index_bytes
         self._lacks_index = not all(path.exists() for path in paths[1:3])
         self._open_indexes()
-        self.next_offset = base_offset  # of the active segment only; others: the next one's base
+        # For the active segment only; others end at the next segment's base.
+        self.next_offset = base_offset
         self.first_batch_timestamp: int | None = None
         self._max_timestamp: int | None = NO_TIMESTAMP if self.size_bytes == 0 else None
         self.offset_of_max_timestamp = base_offset
         self.created_ms = now_ms
         self._index_interval_bytes = config.index_interval_bytes
         self._last_indexed_position = 0
-        self.written_back_bytes = self.size_bytes  # the kernel was asked to write these out
+        self.written_back_bytes = self.size_bytes  # the kernel was asked to write these bytes
         self._jitter_ms = _jitter_ms(directory, base_offset, config)
 
     def _open_indexes(self) -> None:
@@ -118,7 +119,7 @@ class Segment:
         now_ms: int,
         advanced_since_ms: AdvancedSince = never_advanced,
     ) -> bool:
-        """Whether a batch belongs into a new segment: by size, by time, or by full indexes."""
+        """Return whether a batch needs a new segment, by size, by time, or by full indexes."""
         size_bytes = self.size_bytes
         if (
             size_bytes > config.segment_bytes - batch_bytes
@@ -137,17 +138,17 @@ class Segment:
         else:
             waited_ms = now_ms - self.created_ms + advanced_since_ms(self.created_ms)
         offset_index, time_index = self.offset_index, self.time_index
-        return (  # is_full, written out: it is asked for every batch
+        return (  # is_full is inlined, since every batch calls it
             waited_ms > config.segment_ms - self._jitter_ms
             or offset_index.count >= offset_index.full_count
             or time_index.count >= time_index.full_count
         )
 
     def write(self, records: Buffer) -> None:
-        """Write bytes behind the last batch; `add_batch` then says what they are.
+        """Write bytes after the last batch; `add_batch` then adds their batches.
 
-        A write that fails is cut off: a whole batch of it, behind others written over its start,
-        would be taken for one of the log after a restart.
+        After a failed write the bytes are removed. Otherwise, when others are written over their
+        start, a whole batch of them might be found after a restart.
         """
         try:
             self.file.write_at(self.size_bytes, records)
@@ -180,7 +181,7 @@ class Segment:
         self.next_offset = last_offset + 1
 
     def become_inactive(self) -> None:
-        """Close it for appending: add the last time entry, and free preallocated space."""
+        """Close the segment for appending; add the last time entry, and free preallocated space."""
         if self.max_timestamp > NO_TIMESTAMP:
             self.time_index.append(self.max_timestamp, self.offset_of_max_timestamp)
         if self.file.size_on_disk() > self.size_bytes:
@@ -191,7 +192,7 @@ class Segment:
 
     @property
     def max_timestamp(self) -> int:
-        """Return the largest timestamp in the segment, NO_TIMESTAMP when it has none."""
+        """Return the largest timestamp in the segment, or NO_TIMESTAMP."""
         if self._max_timestamp is None:
             newest = check_time_entry(self, self.time_index.last_entry)
             self._max_timestamp, self.offset_of_max_timestamp = newest
@@ -200,8 +201,9 @@ class Segment:
     def position_of(self, offset: int) -> tuple[int, int, int] | None:
         """Find the batch that holds `offset`, or the first one after it.
 
-        Returns (position, size in bytes, base offset); None when all batches lie below. Where none
-        holds `offset`, those before are checked: a damaged header may hide the one that does.
+        Returns (position, size in bytes, base offset), or None if all batches are below. If no
+        batch holds `offset`, those before are checked, since a damaged header may hide the right
+        one.
         """
         start, end, next_offset, found = -1, self.size_bytes, self.base_offset, None
         for position, header in self.headers_near(offset):
@@ -221,8 +223,8 @@ class Segment:
     def headers_near(self, offset: int) -> Iterator[tuple[int, BatchHeader]]:
         """Yield the batches from the last indexed one on that may hold `offset`.
 
-        They come as from `scan_headers`. Raises CorruptMessage where the index leads beyond the
-        offset: a reader would miss batches.
+        The batches are as from `scan_headers`. Raises CorruptMessage if the index points beyond the
+        offset, so that a reader would miss batches.
         """
         last_offset, start = self.offset_index.lookup(offset)
         is_within = 0 <= start < self.size_bytes
@@ -236,7 +238,7 @@ class Segment:
         return headers
 
     def offset_near(self, timestamp_ms: int) -> int:
-        """Return an offset up to which all records are at most as new as a timestamp."""
+        """Return an offset up to which all records have at most this timestamp."""
         return check_time_entry(self, self.time_index.lookup(timestamp_ms))[1]
 
     # -- opening, cutting, closing -----------------------------------------------------------
@@ -244,8 +246,8 @@ class Segment:
     def rewind_to(self, offset: int) -> None:
         """Restore the state after the last indexed batch below `offset`.
 
-        Recovery adds the batches that follow again. Raises CorruptIndex or CorruptMessage when no
-        such batch is where the index says.
+        Recovery adds the following batches again. Raises CorruptIndex or CorruptMessage if no such
+        batch is at the position of the index.
         """
         self.transaction_index.truncate_to(offset)
         self.offset_index.truncate_to(offset)
@@ -265,7 +267,7 @@ class Segment:
         self._max_timestamp, self.offset_of_max_timestamp = self.time_index.last_entry
 
     def checking(self) -> Steps[None]:
-        """Raise CorruptIndex or CorruptTransactionIndex unless the indexes can be right."""
+        """Raise CorruptIndex or CorruptTransactionIndex unless the indexes are consistent."""
         if self._lacks_index and self.size_bytes:
             raise CorruptIndex(self.offset_index.path, "it was missing", REBUILT)
         self.offset_index.check()
@@ -274,12 +276,12 @@ class Segment:
         yield from checking_aborts(self)
 
     def drop_torn_entries(self) -> None:
-        """Cut off the partial entry that a killed process may have left."""
+        """Remove partial entries that a killed process may have left."""
         for index in (self.offset_index, self.time_index, self.transaction_index):
             index.drop_torn_entry()
 
     def start_over(self) -> None:
-        """Empty the indexes and the state, keep the .log: recovery adds its batches again."""
+        """Empty the indexes and the state; recovery adds the batches of the .log file again."""
         indexes = [path for path in self.paths()[1:] if path.exists()]
         if any(path.stat().st_size for path in indexes):  # those of a new partition are empty
             for path in indexes:
@@ -292,18 +294,19 @@ class Segment:
         self._last_indexed_position = 0
 
     def kept_below(self, offset: int) -> KeptBatches:
-        """Return the rest after a cut of every batch that reaches `offset` or lies above.
+        """Return the rest after the removal of every batch that ends above `offset`.
 
-        Its end is that of the last batch left, as after a restart: below `offset` when a batch
-        spans it, or when compaction left a gap there. All that may lack a descriptor is done here,
-        where nothing has changed yet; O(index.interval.bytes).
+        Its end is that of the last remaining batch, as after a restart. It is below `offset` if a
+        batch spans it, or if compaction left a gap. All that may need a file descriptor is done
+        here, before anything is changed; O(index.interval.bytes).
         """
         found = self.position_of(offset)
         end, end_offset = (self.size_bytes, offset) if found is None else (found[0], found[2])
         offset_index = self.offset_index.kept_below(min(offset, end_offset))
         last_offset, position = offset_index.last_entry
         next_offset = last_offset + 1 if offset_index.entry_count else self.base_offset
-        time_index = self.time_index.kept_below(next_offset)  # not the entry of a close, see above
+        # Without the entry of a close, see above.
+        time_index = self.time_index.kept_below(next_offset)
         newest_ms, newest_offset = time_index.last_entry
         next_offset, read_to = self.base_offset, position
         for at, header in scan_headers(self.file, position, end):
@@ -318,7 +321,7 @@ class Segment:
         )
 
     def truncate(self, kept: KeptBatches) -> None:
-        """Cut all else off; the segment is then ready for appending."""
+        """Remove all else; the segment can then be appended to."""
         if kept.size_bytes < self.size_bytes:
             self.file.truncate(kept.size_bytes)
         self.size_bytes, self.next_offset = kept.size_bytes, kept.next_offset
@@ -332,7 +335,7 @@ class Segment:
             self.first_batch_timestamp = None
 
     def move_to(self, base_offset: int, now_ms: int) -> None:
-        """Rename an empty segment to begin at another offset. Takes no descriptor.
+        """Rename an empty segment to begin at another offset, without a file descriptor.
 
         The rename of the .log file decides. The next start rebuilds an index that kept its old
         name.
@@ -350,7 +353,7 @@ class Segment:
                     raise
 
     def take_final_names(self) -> None:
-        """Note that the files have been renamed and are part of the log now."""
+        """Record that the files were renamed and are part of the log now."""
         self._suffix = ""
         self.file.path, *paths = self.paths()
         indexes = (self.offset_index, self.time_index, self.transaction_index)
@@ -358,21 +361,21 @@ class Segment:
             index.path = path
 
     def flush(self) -> None:
-        """Sync every file of a segment that has no appends yet (blocks)."""
+        """Sync every file of a segment without appends (blocks)."""
         for file in (self.file, self.time_index, self.offset_index, self.transaction_index):
             file.flush()
 
     def write_out(self) -> None:
         """Write index entries in memory to their files.
 
-        The offset index is written last: where it ends on the disk, the others are complete.
+        The offset index is written last, so that the others are complete up to its end.
         """
         self.transaction_index.close()
         self.time_index.close()
         self.offset_index.close()
 
     def delete(self) -> None:
-        """Remove the files at once; a reader in another thread may keep its open file."""
+        """Remove the files immediately; a reader in another thread may keep its open file."""
         self.remove_files(self.directory, self.base_offset, self._suffix)
 
     def paths(self) -> list[Path]:
@@ -383,7 +386,7 @@ class Segment:
         ]
 
     def preallocate(self, segment_bytes: int) -> None:
-        """Take the whole space on disk now (topic config preallocate)."""
+        """Allocate the whole space on disk (topic config preallocate)."""
         if segment_bytes > self.size_bytes:
             os.posix_fallocate(self.file.fd, 0, segment_bytes)
 
@@ -392,7 +395,7 @@ class Segment:
         return os.fstat(self.file.fd).st_mtime_ns // 1_000_000
 
     def find_first_timestamp(self) -> int:
-        """Return the largest timestamp of the first batch, NO_TIMESTAMP without one."""
+        """Return the largest timestamp of the first batch, or NO_TIMESTAMP without a batch."""
         if self.first_batch_timestamp is not None:
             return self.first_batch_timestamp
         for _, header in scan_headers(self.file, 0, self.size_bytes):

@@ -1,13 +1,12 @@
 """The segments of a log in the order of their offsets, and the last positions of readers.
 
-Readers continue where they stopped. The list remembers the ends of the last few reads, so that a
-reader which follows the tail needs neither an index search nor a scan; a miss costs a search,
-never a wrong answer, since every cut and every swap forgets them all. So do they the recent writes
-(`recent_writes`).
+The list remembers the end positions of the last few reads, so that a reader at the end of the log
+needs neither an index search nor a scan. A missing position only costs a search, because every
+truncation and replacement drops all positions, and also the recent writes (`recent_writes`).
 
-A walk over segments that yields holds open .log files, but indexes are opened by path at each use.
-Between two steps a cut, a swap or retention may remove them, or put other files in their place. So
-each such walk of a log in use goes through `while_unchanged`.
+An iteration over segments in steps keeps .log files open, but opens indexes by path at each use.
+Between two steps a truncation, a replacement or retention may remove or replace them. So each such
+iteration of a log in use is run by `while_unchanged`.
 """
 
 from bisect import bisect_left, bisect_right
@@ -17,21 +16,21 @@ from ...runtime.steps import Result, Steps
 from .recent_writes import NO_RECENT_WRITES
 from .segment import Segment
 
-# Two followers and a few consumers a partition; beyond that the index does the work.
+# Enough for two followers and a few consumers; others use the index.
 REMEMBERED_POSITIONS_MAX = 32
 
 
 class SegmentList:
-    """The segments by base offset; the last one is active. Never empty once the log is open."""
+    """The segments by base offset; the last one is active, and an open log has at least one."""
 
     __slots__ = ("_in_order", "_remembered", "active", "losses", "recent")
 
     def __init__(self) -> None:
         self._in_order: tuple[tuple[int, ...], tuple[Segment, ...]] = ((), ())
         self._remembered: dict[int, tuple[Segment, int]] = {}
-        self.losses = 0  # counts removals, replacements and cuts of segments, no appends
-        self.recent = NO_RECENT_WRITES  # until a broker serves the log
-        self.active: Segment  # unset until the first `add`
+        self.losses = 0  # the number of removals, replacements and truncations, without appends
+        self.recent = NO_RECENT_WRITES  # set when a broker serves the log
+        self.active: Segment  # set by the first `add`
 
     def __iter__(self) -> Iterator[Segment]:
         return iter(self._in_order[1])
@@ -49,11 +48,11 @@ class SegmentList:
         return sum(segment.size_bytes for segment in self._in_order[1])
 
     def add(self, *segments: Segment) -> None:
-        """Add segments; the highest one becomes active. Many at once cost no more than one."""
+        """Add segments; the highest one becomes active. Adding many costs no more than one."""
         self._replace([*self._in_order[1], *segments])
 
     def remove(self, *segments: Segment) -> None:
-        """Remove segments; their .log files stay readable through references to them."""
+        """Remove segments, whose .log files stay readable through references."""
         self.losses += 1
         gone = set(segments)
         self._replace([kept for kept in self._in_order[1] if kept not in gone])
@@ -65,13 +64,13 @@ class SegmentList:
         return segments[at - 1] if at else None
 
     def after(self, segment: Segment) -> Segment | None:
-        """Return the next newer segment, None for the active one."""
+        """Return the next newer segment, or None for the active one."""
         base_offsets, segments = self._in_order
         at = bisect_right(base_offsets, segment.base_offset)
         return segments[at] if at < len(segments) else None
 
     def before(self, segment: Segment) -> Segment | None:
-        """Return the next older segment, None for the first one."""
+        """Return the next older segment, or None for the first one."""
         base_offsets, segments = self._in_order
         at = bisect_left(base_offsets, segment.base_offset)
         return segments[at - 1] if at else None
@@ -92,28 +91,28 @@ class SegmentList:
             self.active = segments[-1]
 
     def remember(self, offset: int, segment: Segment, position: int) -> None:
-        """Remember that the batch of `offset` lies, or will lie, at `position` of `segment`."""
+        """Remember that the batch of `offset` is, or will be, at `position` of `segment`."""
         remembered = self._remembered
         if offset not in remembered and len(remembered) >= REMEMBERED_POSITIONS_MAX:
             del remembered[next(iter(remembered))]
         remembered[offset] = (segment, position)
 
     def recall(self, offset: int) -> tuple[Segment, int] | None:
-        """Return the remembered position of an offset, if it still holds."""
+        """Return the remembered position of an offset, if it is still valid."""
         return self._remembered.get(offset)
 
     def drop_cached_reads(self) -> None:
-        """Drop all remembered positions and recent writes, because files were cut."""
+        """Drop all remembered positions and recent writes, because files were truncated."""
         self.losses += 1
         self._remembered.clear()
         self.recent.discard(self.active)
 
 
 def while_unchanged(segments: SegmentList, steps: Steps[Result]) -> Steps[Result | None]:
-    """Return the result of steps that read `segments`; None as soon as one of these is lost.
+    """Return the result of steps that read `segments`; None as soon as one of these is removed.
 
-    No step runs with other segments than the first one saw, except for newer ones. A caller that
-    still wants the result starts over.
+    No step runs with other segments than the first one, except for newer ones. A caller that still
+    needs the result starts over.
     """
     losses = segments.losses
     while segments.losses == losses:

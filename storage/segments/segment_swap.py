@@ -1,13 +1,13 @@
-"""The replacement of segments by a compacted one; a crash at any point leaves one or the other.
+"""The replacement of segments by a compacted one, which a crash leaves undone or complete.
 
     <base>.log.cleaned ...   the replacement is being written: a restart deletes it
-    <base>.log.swap ...      it is complete and on disk: a restart finishes what follows
-    <old>.log.deleted ...    the old ones are out of the way
-    <base>.log ...           the replacement bears its final name
+    <base>.log.swap ...      the replacement is complete and on disk: a restart finishes the rest
+    <old>.log.deleted ...    the old segments are renamed
+    <base>.log ...           the replacement has its final name
 
-The step from the first state to the second is one rename a file. So long as one .cleaned is
-left the replacement counts as incomplete, and the .swap files beside it go with it. The suffixes
-and the rule are Kafka's.
+The change from .cleaned to .swap is one rename for each file. As long as one .cleaned file is left
+the replacement counts as incomplete, and its .swap files are deleted, too. The suffixes and the
+rule are Kafka's.
 """
 
 import os
@@ -40,9 +40,9 @@ def swap_in(
 ) -> Segment:
     """Replace `replaced` by the segment in the .cleaned files.
 
-    The .cleaned files must be complete and on disk; `replaced` are inactive neighbours, the first
-    of which begins at `base_offset`. Raises OSError; a lack of room or of descriptors is raised
-    under `retriable`, where nothing has changed.
+    The .cleaned files must be complete and on disk. `replaced` are inactive, adjacent segments, the
+    first of which begins at `base_offset`. Raises OSError. A lack of space or of file descriptors
+    is raised under `retriable`, where nothing has changed.
     """
     directory = replaced[0].directory
     with retriable:
@@ -69,7 +69,7 @@ def swap_in(
 
 
 def _make_swaps(directory: Path, base_offset: int, fault_point: FaultPoint) -> None:
-    """Rename a replacement to .swap as complete; if that fails, leave no file that says so."""
+    """Rename a complete replacement to .swap; if that fails, leave no .swap file."""
     swaps: list[Path] = []
     try:
         for suffix in SUFFIXES:
@@ -85,7 +85,7 @@ def _make_swaps(directory: Path, base_offset: int, fault_point: FaultPoint) -> N
 
 
 def finish_swaps(directory: Path) -> None:
-    """Finish or undo a swap that a crash interrupted; only final names are left."""
+    """Finish or undo a replacement that a crash interrupted, so that only final names are left."""
     left: dict[str, list[Path]] = {DELETED_SUFFIX: [], CLEANED_SUFFIX: [], SWAP_SUFFIX: []}
     for name in os.listdir(directory):
         suffix = os.path.splitext(name)[1]
@@ -108,7 +108,7 @@ def finish_swaps(directory: Path) -> None:
 
 
 def _remove_replaced(directory: Path, swap: Path) -> None:
-    """Delete the segments that lie in the range of a complete replacement."""
+    """Delete the segments in the range of a complete replacement."""
     first_offset = next_offset = _base_offset(swap)
     file = LogFile(swap)
     for _, header in scan_headers(file, 0, file.size_on_disk()):

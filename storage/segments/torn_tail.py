@@ -1,9 +1,10 @@
-"""The unreadable end of a log: tell a torn last write from damage.
+"""The unreadable end of a log, which is an incomplete last write or damage.
 
-The last write of a killed process may be torn: the file ends within that batch, its header can
-be read, and no batches follow. But its value may hold some (a copy of a segment, or malicious
-records), so there they count only where they follow one another to the very end of the file.
-Elsewhere any whole batch with later offsets shows damage: the unreadable part was whole.
+The last write of a killed process may be incomplete. The file then ends within that batch, its
+header is readable, and no batches follow. But a record's value may contain batches (a copy of a
+segment, or malicious records). So batches within that last batch count only if they follow one
+another to the very end of the file. Elsewhere any whole batch with later offsets shows that the
+unreadable part was once whole, and is damaged.
 """
 
 from ...wire.errors import CorruptMessage
@@ -19,12 +20,12 @@ _MAGIC_AT = 16
 
 
 def is_followed_by_a_batch(file: LogFile, position: int, end: int, next_offset: int) -> bool:
-    """Whether batches with later offsets begin behind `position`, at most 4 MB behind."""
+    """Return whether batches with later offsets begin within 4 MB after `position`."""
     return _Tail(file, position, end, next_offset).has_batches()
 
 
 class _Tail:
-    """The bytes of a file from the first that cannot be read to its end."""
+    """The bytes of a file from the first unreadable one to its end."""
 
     def __init__(self, file: LogFile, position: int, end: int, next_offset: int) -> None:
         self._file, self._position, self._end, self._next_offset = file, position, end, next_offset
@@ -33,7 +34,7 @@ class _Tail:
         self._walked = set[int]()  # positions from which batches do not reach the end
 
     def has_batches(self) -> bool:
-        """Whether batches begin behind the first one, which cannot be read."""
+        """Return whether batches begin after the first one, which is unreadable."""
         first = self._header_at(self._position, self._next_offset)
         looks_torn = first is not None and self._position + first.size_bytes > self._end
         magic, at = bytes([MAGIC]), _MAGIC_AT
@@ -50,7 +51,7 @@ class _Tail:
         return False
 
     def _header_at(self, start: int, next_offset: int) -> BatchHeader | None:
-        """The header of a batch that may be there, with offsets that may follow."""
+        """Return the header of a possible batch with offsets that may follow."""
         data, at = self._data, start - self._position
         if at + HEADER_BYTES > len(data):
             data, at = self._file.read(start, HEADER_BYTES), 0
@@ -77,7 +78,7 @@ class _Tail:
         return at == self._end
 
     def _is_sound(self, start: int, header: BatchHeader) -> bool:
-        """Whether a batch's checksum holds; False once too many bytes were checked."""
+        """Return whether a batch has a valid checksum; False after too many checked bytes."""
         if start + header.size_bytes > self._end or header.size_bytes > self._crc_bytes_left:
             return False
         self._crc_bytes_left -= header.size_bytes

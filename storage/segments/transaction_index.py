@@ -1,13 +1,14 @@
 """The aborted transactions with markers in a segment (`.txnindex`).
 
-Kafka's bytes, 34 an entry, big endian: int16 version 0, int64 producer id, int64 first offset,
-int64 last offset (the abort marker's), int64 last stable offset as it was with this transaction
-complete. Entries are in the order of the markers, so last offsets rise; last stable offsets do
-not fall. A read_committed fetch needs the entries that overlap it: those with
-last offset >= fetch offset, up to the first one with last stable offset >= upper end.
+The bytes are Kafka's, 34 an entry, big endian: int16 version 0, int64 producer id, int64 first
+offset, int64 last offset (of the abort marker), int64 last stable offset after the end of this
+transaction. Entries are in the order of the markers, so last offsets rise, and last stable offsets
+do not fall. A read_committed fetch needs the entries that overlap it: those with last offset >=
+fetch offset, up to the first one with last stable offset >= upper end.
 
-The file exists only once there is an entry. An entry is in the file when `append` returns, or waits
-in memory for room; it is in the file before a snapshot says that nothing below needs to be read.
+The file exists only if there is an entry. An entry is in the file when `append` returns, or waits
+in memory while the disk is full. It is in the file before a snapshot makes recovery skip its
+batches.
 """
 
 import struct
@@ -24,18 +25,18 @@ from .entry_file import EntryFile
 
 ENTRY_BYTES = 34
 _VERSION = 0
-_BLOCK_ENTRIES = 128  # some 4 kB
+_BLOCK_ENTRIES = 128  # take about 4 kB
 _ENTRY = struct.Struct(">hqqqq")
 _LAST_OFFSET = struct.Struct(">q")
 _REMEDY = "It is made again from the log: at once where a reader met it, or by the next start"
 
 
 class CorruptTransactionIndex(CorruptFile):
-    """A transaction index that cannot be right; readers of aborted data must not go on."""
+    """An inconsistent transaction index, with which aborted records might be read."""
 
 
 class AbortedTransaction(NamedTuple):
-    """An aborted transaction: its records lie in [first_offset, last_offset] (both inclusive)."""
+    """An aborted transaction with records in [first_offset, last_offset] (both inclusive)."""
 
     producer_id: int
     first_offset: int
@@ -44,7 +45,7 @@ class AbortedTransaction(NamedTuple):
 
 
 def encode(transactions: Iterable[AbortedTransaction]) -> bytes:
-    """The bytes of a whole index."""
+    """Return the bytes of a whole index."""
     return b"".join(_ENTRY.pack(_VERSION, *transaction) for transaction in transactions)
 
 
@@ -56,16 +57,16 @@ class TransactionIndex(EntryFile):
     def __init__(self, path: Path, base_offset: int) -> None:
         super().__init__(path, ENTRY_BYTES, tail_bytes_max=0, create=False)
         self.base_offset = base_offset
-        # By full block: the lowest first offset, and the last stable offset at its end. While one
-        # transaction stays open the latter does not rise, and a reader below would read all
-        # transactions aborted since, with each fetch.
+        # For each full block, the lowest first offset, and the last stable offset at its end. While
+        # one transaction stays open the LSO does not rise, and without these a fetch below it would
+        # read all transactions that were aborted since.
         self._blocks: dict[int, tuple[int, int]] = {}
-        self._last_offset = -1  # of the last entry, as far as that is known
-        # By block: its length and checksum when it was appended, or first read.
+        self._last_offset = -1  # of the last entry, if known
+        # For each block, its length and checksum when it was appended or first read.
         self._sums: dict[int, tuple[int, int]] = {}
 
     def append(self, transaction: AbortedTransaction) -> None:
-        """Note an aborted transaction; its marker must lie above all those noted before."""
+        """Add an aborted transaction; its marker must be after all previous ones."""
         if transaction.last_offset <= self._last_offset:
             problem = f"{transaction} after a marker at {self._last_offset}"
             raise CorruptTransactionIndex(self.path, problem, _REMEDY)
@@ -77,7 +78,8 @@ class TransactionIndex(EntryFile):
             self._sums[number] = size_bytes + ENTRY_BYTES, crc32c(entry, crc)
         self._last_offset = transaction.last_offset
         if self.count % _BLOCK_ENTRIES == 0:
-            with suppress(OSError, CorruptTransactionIndex):  # then when it is read
+            # It is then computed when the block is read.
+            with suppress(OSError, CorruptTransactionIndex):
                 self._block(self._block_count - 1)
 
     def collect(
@@ -85,8 +87,8 @@ class TransactionIndex(EntryFile):
     ) -> tuple[list[AbortedTransaction], bool]:
         """Return the aborted transactions that overlap [fetch_offset, upper_offset), by marker.
 
-        The flag says that no later segment can hold more of them: an entry's last stable offset
-        reached `upper_offset`.
+        The flag is True if no later segment can have more of them, because an entry's last stable
+        offset has reached `upper_offset`.
         """
         if not self.count:
             return [], False
@@ -106,19 +108,19 @@ class TransactionIndex(EntryFile):
         return found, False
 
     def all(self) -> list[AbortedTransaction]:
-        """Return every entry, in marker order."""
+        """Return every entry in marker order."""
         return [each for number in range(self._block_count) for each in self._block(number)]
 
     def truncate_to(self, offset: int) -> None:
-        """Remove the transactions with markers at `offset` or above."""
+        """Remove the transactions with markers at or above `offset`."""
         self.keep(self.count_below(offset))
 
     def count_below(self, offset: int) -> int:
-        """Count the transactions with markers below `offset`."""
+        """Return the number of transactions with markers below `offset`."""
         return self.count_up_to(offset - 1, _last_offset) if self.count else 0
 
     def keep(self, count: int) -> None:
-        """Keep the first `count` entries only. Takes no descriptor."""
+        """Keep only the first `count` entries, without a file descriptor."""
         self.cut(count)
         self._last_offset = -1
         full = count // _BLOCK_ENTRIES
@@ -126,7 +128,7 @@ class TransactionIndex(EntryFile):
         self._sums = {n: sums for n, sums in self._sums.items() if n < full}
 
     def checking(self) -> Steps[None]:
-        """Raise CorruptTransactionIndex unless the file could be one of this segment."""
+        """Raise CorruptTransactionIndex unless the file is consistent with this segment."""
         length = self.bytes_on_disk()
         if length % ENTRY_BYTES:
             problem = f"its {length} bytes are no multiple of {ENTRY_BYTES}"
@@ -137,7 +139,7 @@ class TransactionIndex(EntryFile):
             yield
 
     def move_to(self, path: Path, base_offset: int) -> None:
-        """Become the index of another segment; only an empty index can."""
+        """Become the index of another segment, which only an empty index can."""
         self.base_offset = base_offset
         self.rename_to(path)
 
@@ -152,7 +154,7 @@ class TransactionIndex(EntryFile):
         return -(-self.count // _BLOCK_ENTRIES)
 
     def _block(self, number: int) -> list[AbortedTransaction]:
-        """Read a block of entries; keep the bounds of a full one for `collect`."""
+        """Read a block of entries; cache the bounds of a full one for `collect`."""
         first = number * _BLOCK_ENTRIES
         data = self.entries(first, min(first + _BLOCK_ENTRIES, self.count))
         sums = len(data), crc32c(data)
