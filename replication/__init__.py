@@ -1,1 +1,4 @@
-"""How copies agree: leader and follower logic, high watermark, ISR, peer link (floor 3)."""
+"""Replication between brokers: leader and follower logic, high watermark, ISR, peer link.
+
+It may import runtime, wire and storage.
+"""

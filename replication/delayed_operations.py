@@ -1,4 +1,4 @@
-"""Requests that wait in the purgatory: produces for the high watermark, fetches for bytes."""
+"""Requests that wait in the purgatory, produces for the high watermark, fetches for bytes."""
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
@@ -8,26 +8,26 @@ BYTES_UNKNOWN = 1 << 62
 
 @dataclass(slots=True, eq=False)
 class DelayedProduce:
-    """A produce with acks=all that waits for its offsets to be committed.
+    """A produce with acks=all that waits until its offsets are committed.
 
     `required` maps each partition to the offset that must be committed (the batch's next offset);
-    `outcomes` fills with an error code for each.
+    `outcomes` gets an error code for each.
     """
 
     required: Mapping[Hashable, int]
     deadline_ms: int
-    context: object = None  # the shell's: how to answer
+    context: object = None  # used by the shell to answer
     outcomes: dict[Hashable, int] = field(default_factory=dict[Hashable, int])
     is_done: bool = False
 
 
 @dataclass(slots=True, eq=False)
 class DelayedFetch:
-    """A fetch short of `missing_bytes`; `offsets` maps each partition to its fetch offset.
+    """A fetch that still needs `missing_bytes`; `offsets` maps each partition to its fetch offset.
 
-    `hidden_bytes` is set for a reader of committed data: for each partition, how much is committed
-    beyond its fetch offset but hidden by an open transaction (BYTES_UNKNOWN where it was not
-    counted). All of it becomes readable at once when the last stable offset moves.
+    `hidden_bytes` is set for a read_committed consumer. For each partition it has the committed
+    bytes after the fetch offset that an open transaction hides (BYTES_UNKNOWN if not counted). They
+    become readable together when the last stable offset moves.
     """
 
     offsets: Mapping[Hashable, int]

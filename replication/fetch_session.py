@@ -1,17 +1,18 @@
-"""Fetch sessions of consumers (KIP-227): a client does not repeat what it has said already.
+"""Fetch sessions of consumers (KIP-227), in which a client does not repeat known partitions.
 
-A full fetch opens a session and is answered with all of its partitions. Each fetch after it names
-only the partitions that are new, that leave, or that have another position, and is answered only
-with the partitions that have news: records, an error, another high watermark or log start offset.
-The session's epoch counts the requests. A request out of turn is refused, and so is the answer to a
-request that another has overtaken.
+A full fetch opens a session and is answered with all of its partitions. Each later fetch names only
+the partitions that are new, removed, or have another position. Its answer has only the partitions
+with news: records, an error, another high watermark or log start offset. The session's epoch counts
+the requests. A request with a wrong epoch is refused, and so is the answer to a request after which
+another one was received.
 
-Both cost in proportion to what has changed. `ready` has the places with news at their last read, or
-with records for which there was no room; `changed` those that must be read, see `standing_fetches`;
-the client is up to date with all others. A partition that was served goes to the end of the queue
-(KIP-74).
+The cost of both is proportional to the changes. `ready` has the partitions with news at their last
+read, or with records that did not fit into the answer. `changed` has those that must be read, see
+`standing_fetches`. The client is up to date with all others. A partition whose records were sent
+goes to the end of the queue (KIP-74).
 
-Pure; times are monotonic milliseconds. Sessions of followers are separate: `replica_session`.
+This file is pure, with times in monotonic milliseconds. Sessions of followers are separate, see
+`replica_session`.
 """
 
 from collections.abc import Iterable
@@ -23,24 +24,24 @@ from ..wire.messages.fetch import FetchedPartition, FetchPartition, FetchRequest
 from .standing_fetches import StandingFetch, StandingFetches, StandingPlace
 
 NO_SESSION_ID = 0
-INITIAL_EPOCH, FINAL_EPOCH = 0, -1  # of requests that name all their partitions
+INITIAL_EPOCH, FINAL_EPOCH = 0, -1  # the epochs of requests that name all their partitions
 EPOCH_MAX = 2**31 - 1
-_NO_EPOCH = EPOCH_MAX + 1  # no request can have it
+_NO_EPOCH = EPOCH_MAX + 1  # an epoch that no request can have
 PartitionKey = tuple[bytes | str | None, int]
 
 
 def is_full(epoch: int) -> bool:
-    """Return whether a request of this epoch names all its partitions."""
+    """Return whether a request with this epoch names all its partitions."""
     return epoch in (INITIAL_EPOCH, FINAL_EPOCH)
 
 
 def next_epoch(epoch: int) -> int:
-    """Return the epoch of the request after this one."""
+    """Return the epoch of the next request."""
     return epoch + 1 if epoch < EPOCH_MAX else 1
 
 
 class SessionPartition(StandingPlace):
-    """A partition as the client asked for it, and the answer it got last."""
+    """A partition as the client requested it, and its last answer."""
 
     __slots__ = (
         "has_more",
@@ -61,7 +62,7 @@ class SessionPartition(StandingPlace):
         super().__init__(session)
         self.topic_name, self.topic_id, self.wanted = topic_name, topic_id, wanted
         self.high_watermark = self.log_start_offset = -1
-        self.has_more = False  # to be read from where the client asked
+        self.has_more = False  # more records can be read from the requested position
 
     def must_answer(self, answer: FetchedPartition) -> bool:
         """Return whether the answer has anything new for the client."""
@@ -74,7 +75,7 @@ class SessionPartition(StandingPlace):
         )
 
     def was_answered(self, answer: FetchedPartition) -> None:
-        """Note what the client knows now; after an error the next answer is news, too."""
+        """Record the answer that the client gets; after an error the next answer is always news."""
         is_known = not answer.error_code and answer.diverging_epoch is None
         self.high_watermark = answer.high_watermark if is_known else -1
         self.log_start_offset = answer.log_start_offset
@@ -103,17 +104,17 @@ class FetchSession(StandingFetch):
         self.epoch = next_epoch(INITIAL_EPOCH)
         self.partitions: dict[PartitionKey, SessionPartition] = {}
         self.ready: dict[StandingPlace, None] = {}
-        self.size = 0  # as the cache counts it
+        self.size = 0  # the size that the cache has recorded
         self.is_closed = self.is_evictable = False
 
     def is_at(self, epoch: int) -> bool:
-        """Return whether the session is as the request of this epoch left it."""
+        """Return whether no other request was received after the request with this epoch."""
         return not self.is_closed and self.epoch == next_epoch(epoch)
 
     def update(self, request: FetchRequest, standing: StandingFetches) -> Steps[None]:
-        """Apply the partitions that a request adds, moves and forgets, in steps.
+        """Apply the partitions that a request adds, changes and removes, in steps.
 
-        Until the end the session has no epoch, so every other request is out of turn.
+        Until the last step the session has no epoch, so every other request is refused.
         """
         if self.is_closed:
             return
@@ -129,11 +130,12 @@ class FetchSession(StandingFetch):
                     partitions[name, wanted.index] = place
                 else:
                     place.wanted = wanted
-                    self.ready.pop(place, None)  # it was served: put it behind those that were not
+                    # Its records were sent, so it goes behind the others.
+                    self.ready.pop(place, None)
                 changed[place] = None
                 if counter.ends_step():
                     yield
-                    if self.is_closed:  # `unlink` has taken all places
+                    if self.is_closed:  # `unlink` has removed all places
                         return
         for gone in request.forgotten_topics:
             for index in gone.partitions:
@@ -149,19 +151,19 @@ class FetchSession(StandingFetch):
         self.epoch = next_epoch(request.session_epoch)
 
     def set_isolation(self, read_committed: bool) -> None:
-        """Set the isolation level; when it changes, every partition must be read again."""
+        """Set the isolation level; if it changes, every partition must be read again."""
         if self.read_committed != read_committed:
             self.read_committed = read_committed
             self.changed.update(dict.fromkeys(self.partitions.values()))
 
     def places_to_read(self, count_max: int) -> list[SessionPartition]:
-        """Return the first places to read, in the order of the answer."""
+        """Return the first partitions to read, in the order of the answer."""
         changed = (place for place in self.changed if place not in self.ready)
         places = cast("Iterable[SessionPartition]", chain(self.ready, changed))
         return list(islice(places, count_max))
 
     def was_read(self, place: SessionPartition, answer: FetchedPartition) -> bool:
-        """Keep the place if it has news or more to read; return whether it has news."""
+        """Keep the partition if it has news or more to read; return whether it has news."""
         must_answer = place.must_answer(answer)
         if must_answer or place.has_more:
             self.ready[place] = None
@@ -170,9 +172,9 @@ class FetchSession(StandingFetch):
         return must_answer
 
     def was_answered(self, place: SessionPartition, answer: FetchedPartition) -> None:
-        """Note an answer: the client has it, or cannot continue the session without its epoch.
+        """Record an answer, which the client receives or loses together with the session.
 
-        A place that was served and has more goes behind all that were not served.
+        A partition whose records were sent and that has more goes behind the others.
         """
         place.was_answered(answer)
         is_served = answer.records or answer.error_code or answer.diverging_epoch is not None
@@ -182,7 +184,7 @@ class FetchSession(StandingFetch):
                 self.changed[place] = None
 
     def unlink(self, standing: StandingFetches) -> Steps[None]:
-        """Remove all places of a closed session, in steps."""
+        """Remove all partitions of a closed session, in steps."""
         for number, place in enumerate(list(self.partitions.values()), 1):
             standing.unwatch(place)
             if number % 100 == 0:

@@ -1,9 +1,9 @@
-"""The fetch sessions that a broker keeps, and which of them is evicted for another (KIP-227).
+"""The fetch sessions of a broker, and the choice of sessions to evict (KIP-227).
 
-Kafka's rule: a session unused for EVICTION_MS goes first; otherwise the smallest one that is
-smaller than the new one and older than EVICTION_MS, so that sessions do not evict each other all
-the time. A client without a session names all its partitions in every fetch. Kafka does not bound
-the partitions of all sessions together; this cache does.
+Kafka's rule: a session that was unused for EVICTION_MS is evicted first. Otherwise the smallest
+session is evicted if it is smaller than the new one and older than EVICTION_MS, so that sessions do
+not evict each other all the time. A client without a session names all its partitions in every
+fetch. Kafka does not limit the total number of partitions; this cache does.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from .fetch_session import FetchSession
 
 EVICTION_MS = 120_000
-PARTITIONS_MAX = 250_000  # about 150 MB
+PARTITIONS_MAX = 250_000  # take about 150 MB
 
 
 class FetchSessionCache:
@@ -31,15 +31,15 @@ class FetchSessionCache:
         return iter(self._by_use.values())
 
     def get(self, session_id: int) -> FetchSession | None:
-        """Return the session if it is open."""
+        """Return the session if it is open, else None."""
         return self._by_use.get(session_id)
 
     def open(
         self, size: int, now_ms: int, draw_id: Callable[[], int], *, uses_topic_ids: bool
     ) -> tuple[FetchSession | None, list[FetchSession]]:
-        """Open a session of `size` partitions; return it (None: no room) and the evicted ones.
+        """Open a session of `size` partitions; return it, or None if full, and the evicted ones.
 
-        draw_id: returns another number from 1 to 2**31 - 1 each time.
+        draw_id: returns a new random number from 1 to 2**31 - 1 each time.
         """
         evicted: list[FetchSession] = []
         if not self._has_room(size):
@@ -61,7 +61,7 @@ class FetchSessionCache:
         return session, evicted
 
     def touch(self, session: FetchSession, now_ms: int) -> bool:
-        """Note a use and the number of partitions; return whether there is room for them."""
+        """Record a use and the number of partitions; return whether the cache has space."""
         del self._by_use[session.session_id]
         self._by_use[session.session_id] = session
         session.last_used_ms = now_ms

@@ -1,12 +1,12 @@
-"""How a follower of one partition acts on its leader's answers.
+"""The reaction of a follower of one partition to its leader's answers.
 
-It always asks for its own log end offset and names the epoch of its last batch; the leader answers
-with data that continues that log, or with the point where the two logs diverge (KIP-595). The
-follower then truncates its log there by the rule of KIP-101 and KIP-279 and asks again, until the
-leader finds its log to be a prefix. Watermarks are taken only from answers without divergence:
-before that the offsets of the two logs mean different records.
+The follower always fetches from its own log end offset, with the epoch of its last batch. The
+leader answers with records that continue that log, or with the offset where the two logs diverge
+(KIP-595). The follower then truncates its log by the rule of KIP-101 and KIP-279 and fetches again,
+until its log is a prefix of the leader's. Watermarks are used only from answers without divergence,
+because before that the offsets of the two logs mean different records.
 
-One object lives for one (leader, leader epoch).
+One object is used for one (leader, leader epoch).
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from .messages import NO_EPOCH, SlotAnswer
 
 
 class FollowedLog(Protocol):
-    """The log as the rules need it; `storage.partition_log.PartitionLog` fits."""
+    """The log as the rules need it, such as `storage.partition_log.PartitionLog`."""
 
     @property
     def log_end_offset(self) -> int: ...
@@ -29,7 +29,7 @@ class FollowedLog(Protocol):
 
 
 class Append(NamedTuple):
-    """Append `records` (maybe none), then raise both watermarks, each at most to our log end."""
+    """Append `records` (maybe none), then raise both watermarks, each at most to the log end."""
 
     records: memoryview | bytes
     high_watermark: int
@@ -40,7 +40,7 @@ class Append(NamedTuple):
 class TruncateTo:
     """Truncate the log (and its epochs) to this end and fetch again.
 
-    `is_below_high_watermark` happens only after an unclean election and is logged as an error.
+    `is_below_high_watermark` is possible only after an unclean election, and is logged as an error.
     """
 
     offset: int
@@ -49,14 +49,14 @@ class TruncateTo:
 
 @dataclass(frozen=True, slots=True)
 class StartAt:
-    """Drop the whole log: the leader's log begins beyond our end."""
+    """Drop the whole log, because the leader's log begins after this log's end."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Ask again after the back-off; a new leader epoch in the metadata may come earlier."""
+    """Fetch again after the back-off; a new leader epoch in the metadata may arrive earlier."""
 
     error: int
 
@@ -79,7 +79,7 @@ class PartitionFollower:
         return log.log_end_offset, NO_EPOCH if latest_epoch is None else latest_epoch
 
     def on_response(self, answer: SlotAnswer, log: FollowedLog) -> Action:
-        """Decide what an answer to our present position means."""
+        """Return the action for an answer to the current position."""
         if not answer.error:
             if answer.diverging_end_offset >= 0:
                 return _truncate(log, _common_end(answer, log))
@@ -90,20 +90,20 @@ class PartitionFollower:
 
 
 def _common_end(answer: SlotAnswer, log: FollowedLog) -> int:
-    """Return where the logs diverge, as far as one answer shows (KIP-279)."""
+    """Return the offset where the logs diverge, as far as one answer shows (KIP-279)."""
     own_epoch, own_end = log.end_offset_for_epoch(answer.diverging_epoch)
     if answer.diverging_epoch < 0 or own_epoch < 0:
-        # The leader knows no such old epoch, or we know none that old.
+        # The leader does not know this old epoch, or this log has none as old.
         return min(answer.diverging_end_offset, log.log_end_offset)
     if own_epoch != answer.diverging_epoch:
-        # The leader's epoch is unknown here: nothing we have after our largest epoch below it
-        # can be the leader's. The next fetch asks about that smaller epoch.
+        # The leader's epoch is unknown here, so the records after the largest smaller epoch cannot
+        # be the leader's. The next fetch asks about that smaller epoch.
         return min(own_end, log.log_end_offset)
     return min(own_end, answer.diverging_end_offset, log.log_end_offset)
 
 
 def _back_in_range(answer: SlotAnswer, log: FollowedLog) -> Action:
-    """Handle an offset that the leader does not have, by the two ends of the leader's log."""
+    """Handle an offset that the leader does not have, by the start and end of the leader's log."""
     leader_log_end_offset = answer.diverging_end_offset
     if answer.log_start_offset > log.log_end_offset:
         return StartAt(answer.log_start_offset)

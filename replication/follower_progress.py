@@ -1,4 +1,4 @@
-"""A leader's notes about each broker that follows, and about each follower of a partition."""
+"""A leader's knowledge about each other broker, and about each follower of a partition."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,10 +11,10 @@ UNKNOWN_OFFSET = -1
 
 @dataclass(slots=True)
 class PeerView:
-    """This broker's view of the others; one object shared by all its partitions.
+    """The state of the other brokers, as one object for all partitions of this broker.
 
     `live` maps the brokers that may be in an ISR (registered, neither fenced nor shutting down) to
-    their current broker epoch. `last_fetch_ms` is when each last sent any replica fetch: an
+    their current broker epoch. `last_fetch_ms` is the time of each broker's last replica fetch. An
     incremental session does not repeat unchanged positions, so a follower at the log end is known
     to be alive by its session, not by its partition.
     """
@@ -26,14 +26,14 @@ class PeerView:
 class FetchedOutcome(NamedTuple):
     """The outcome of a follower's fetch."""
 
-    is_accepted: bool  # False: unknown replica or a former incarnation, ignored
-    high_watermark: int | None = None  # its new value; None: unchanged
-    may_join_isr: bool = False  # next_isr_change should be called now
+    is_accepted: bool  # False for an unknown replica or a former incarnation, which is ignored
+    high_watermark: int | None = None  # the new value, or None if unchanged
+    may_join_isr: bool = False  # True if next_isr_change should be called now
 
 
 @dataclass(slots=True)
 class FollowerProgress:
-    """How far one follower has replicated, by its own fetches; Kafka's ReplicaState."""
+    """The progress of one follower by its own fetches (Kafka: ReplicaState)."""
 
     node_id: int
     last_caught_up_ms: int

@@ -1,4 +1,4 @@
-"""The follower's end of a replica session: the news that the leader has not received yet.
+"""The follower's side of a replica session, with the news that the leader has not received yet.
 
 The rules of the protocol are in `replica_session`. Times are monotonic milliseconds.
 """
@@ -19,24 +19,24 @@ from .messages import (
     SlotAnswer,
 )
 
-ADDED_MAX = 500  # in one request: some 5 ms at the leader, which may raise as many high watermarks
+ADDED_MAX = 500  # in one request, about 5 ms at the leader, which may raise as many high watermarks
 
 
 @dataclass(slots=True, eq=False)
 class FollowerSlot:
-    """One partition in a session, as the follower sees it; `context` belongs to the shell."""
+    """One partition in a session on the follower; `context` is used by the shell."""
 
     key: TopicIdPartition
     leader_epoch: int
     context: object
-    number: int = 0  # while it is not in the session
+    number: int = 0  # 0 while it is not in the session
     fetch_offset: int = NO_OFFSET
     last_fetched_epoch: int = NO_EPOCH
     log_start_offset: int = 0
 
 
 class FollowerSession:
-    """The follower's end: the news that the leader has not received yet.
+    """The follower's side of a replica session.
 
     The shell sends `next_request` whenever `should_send`, and passes each response, or the failure,
     back with its request.
@@ -52,7 +52,7 @@ class FollowerSession:
         self._added: dict[TopicIdPartition, FollowerSlot] = {}
         self._moved: dict[int, FollowerSlot] = {}
         self._removed: list[int] = []
-        self.retries: dict[TopicIdPartition, int] = {}  # key -> when, monotonic ms
+        self.retries: dict[TopicIdPartition, int] = {}  # key -> time of the retry
 
     # -- partitions
 
@@ -82,7 +82,7 @@ class FollowerSession:
     def moved(
         self, slot: FollowerSlot, position: tuple[int, int], log_start_offset: int | None = None
     ) -> None:
-        """Report a position to the leader: after an append, a truncation, or to be asked again."""
+        """Report a position to the leader, after an append or a truncation, or to fetch again."""
         slot.fetch_offset, slot.last_fetched_epoch = position
         if log_start_offset is not None:
             slot.log_start_offset = log_start_offset
@@ -90,7 +90,7 @@ class FollowerSession:
             self._moved[slot.number] = slot
 
     def retry(self, slot: FollowerSlot, at_ms: int) -> None:
-        """Leave the session after an error and enter it again at this time."""
+        """Leave the session after an error and join it again at this time."""
         if self.slots.get(slot.key) is slot:
             if self._leave(slot):
                 self._removed.append(slot.number)
@@ -102,8 +102,8 @@ class FollowerSession:
     def should_send(self, now_ms: int) -> bool:
         """Return whether to send a request now.
 
-        One poll always waits at the leader. News is sent at once, unless the request under way is
-        answered at once (max_wait_ms 0), as each but the last of many parts is.
+        One poll always waits at the leader. News is sent immediately, unless the current request is
+        answered immediately (max_wait_ms 0), as all but the last of several parts are.
         """
         if self.retries:
             self._enter_retries(now_ms)
@@ -115,10 +115,10 @@ class FollowerSession:
     def next_request(
         self, *, broker_epoch: int, max_wait_ms: int, max_bytes: int
     ) -> ReplicaFetchRequest:
-        """Return the news since the last request, or everything when there is no session.
+        """Return the news since the last request, or everything without a session.
 
-        It adds at most ADDED_MAX partitions: a follower of thousands that comes back adds them in
-        parts, each when the one before is answered.
+        At most ADDED_MAX partitions are added: a restarted follower of thousands of partitions adds
+        them in parts, each after the answer to the previous part.
         """
         if self._session_id == 0:
             self._by_number.clear()
@@ -126,7 +126,7 @@ class FollowerSession:
             self._removed = []
             self._added = {k: slot for k, slot in self.slots.items() if k not in self.retries}
             self._session_epoch = 0
-            max_wait_ms = 0  # news cannot be sent before the answer has named the session
+            max_wait_ms = 0  # no news can be sent before the answer has the session id
         else:
             self._session_epoch += 1
         added = self._enter() if self._added else []
@@ -143,7 +143,7 @@ class FollowerSession:
         return request
 
     def _enter(self) -> list[AddedSlot]:
-        """Number the slots that enter the session now."""
+        """Assign numbers to the slots that join the session now."""
         added: list[AddedSlot] = []
         for key in list(islice(self._added, ADDED_MAX)):
             slot = self._added.pop(key)
@@ -165,9 +165,9 @@ class FollowerSession:
     def on_response(
         self, request: ReplicaFetchRequest, response: ReplicaFetchResponse
     ) -> list[tuple[FollowerSlot, SlotAnswer]] | None:
-        """Return the answers with their slots; [] when late; None when the session has ended.
+        """Return the answers with their slots, [] for a late answer, None if the session has ended.
 
-        The caller handles each: `moved` after data or divergence, `retry` after an error.
+        The caller must call `moved` after data or divergence, and `retry` after an error.
         """
         outstanding = self._outstanding
         if not outstanding or outstanding[0] is not request:
@@ -192,19 +192,19 @@ class FollowerSession:
         return found
 
     def on_failure(self, request: ReplicaFetchRequest) -> bool:
-        """Note that a request or its answer was lost; return whether that ends the session."""
+        """Record that a request or its answer was lost; return whether that ends the session."""
         is_ours = any(request is other for other in self._outstanding)
         if is_ours:
             self.reset()
         return is_ours
 
     def reset(self) -> None:
-        """Forget the session; the next request opens another."""
+        """Drop the session; the next request opens another."""
         self._session_id = 0
         self._outstanding.clear()
 
     def _leave(self, slot: FollowerSlot) -> bool:
-        """Withdraw a slot's number; return whether the leader has seen it."""
+        """Remove a slot's number; return whether the leader knows it."""
         self._moved.pop(slot.number, None)
         if self._by_number.get(slot.number) is not slot:
             return False

@@ -1,7 +1,7 @@
-"""A proposed change of an in-sync replica set, and what its failure means.
+"""A proposed ISR change, and the reaction to its failure.
 
-The change is a compare-and-set: the controller applies it at the leader epoch and partition
-epoch that it names, or not at all, so a copy of it does no harm.
+The change is a compare-and-set. The controller applies it only at its leader epoch and partition
+epoch, so a duplicate of it does no harm.
 """
 
 from dataclasses import dataclass
@@ -14,10 +14,10 @@ UNKNOWN_BROKER_EPOCH = -1
 
 
 class IsrMember(NamedTuple):
-    """A proposed member; broker_epoch -1 = not known to this leader, do not check (KIP-903).
+    """A proposed member; broker_epoch -1 is unknown to this leader and not checked (KIP-903).
 
-    The epoch can be unknown only for a member that has been in the ISR since before this leader's
-    term: had its process died since, the controller would have changed the partition epoch.
+    The epoch can be unknown only for a member that was in the ISR before this leader's term. If its
+    process had failed since, the controller would have changed the partition epoch.
     """
 
     node_id: int
@@ -26,7 +26,7 @@ class IsrMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class IsrChange:
-    """A compare-and-set for the controller: valid at these two epochs only."""
+    """A compare-and-set for the controller, which is valid only at these two epochs."""
 
     leader_epoch: int
     partition_epoch: int
@@ -38,7 +38,7 @@ class IsrChange:
 
 
 class AfterFailure(Enum):
-    """The action of a leader after a change that failed."""
+    """The action of a leader after a failed change."""
 
     RESTORE = "restore"
     """The controller did not apply it and our partition epoch is right: the confirmed ISR holds."""

@@ -1,22 +1,24 @@
-"""The leader of one partition: the progress of its followers, the ISR, the high watermark.
+"""The leader of one partition, with its followers' progress, the ISR, and the high watermark.
 
-The high watermark is the lowest log end offset over the maximal in-sync set: the members the
-controller has confirmed, plus those that it may have admitted already and may elect (KIP-497). It
-does not advance while the confirmed ISR is smaller than min.insync.replicas (KIP-966), and it never
-moves back. A follower that has caught up but is not a member yet holds it back too, for as long as
-it keeps up: otherwise, under steady load, it could never reach the high watermark, which is the
+The high watermark is the lowest log end offset in the maximal in-sync set: the members that the
+controller has confirmed, plus those that it may have added already and may elect (KIP-497). It does
+not rise while the confirmed ISR is smaller than min.insync.replicas (KIP-966), and never falls. A
+follower that has caught up but is not a member yet also limits it, as long as it keeps up.
+Otherwise, under steady load, the follower could never reach the high watermark, which is the
 condition for joining the ISR.
 
-The log keeps the high watermark. Every event here (`appended`, `flushed`, `follower_fetched`, an
-ISR change, `tick`) returns the offset it rises to, or None, for `raise_high_watermark` of the
-replica manager: the one place where a leader's high watermark rises and where the requests that
-wait for it complete. A follower takes over its leader's (`node/partitions/replica_fetcher.py`).
+The log stores the high watermark. Every event here (`appended`, `flushed`, `follower_fetched`, an
+ISR change, `tick`) returns the offset to which it rises, or None. The result is passed to
+`raise_high_watermark` of the replica manager, the only place where a leader's high watermark rises
+and where the requests that wait for it complete. A follower gets the high watermark from its leader
+(`node/partitions/replica_fetcher.py`).
 
-Our own copy counts up to `own_end_offset`: while a flush is owed, not to the log end.
+The leader's own copy counts up to `own_end_offset`, which excludes records that must still be
+flushed.
 
-A fetch for offset n means that the follower's log holds everything below n. It counts only when the
-shell has found the follower's log to be a prefix of ours (`replica_server.judge_position`), and
-when it comes from the follower's present incarnation (broker epoch, KIP-903).
+A fetch for offset n means that the follower's log has everything below n. It counts only if the
+shell has found the follower's log to be a prefix of the leader's (`replica_server.judge_position`),
+and if it comes from the follower's current incarnation (broker epoch, KIP-903).
 
 Times are monotonic milliseconds.
 """
@@ -39,7 +41,7 @@ class CommittedLog(Protocol):
 
 
 class PartitionLeader:
-    """One term (leader epoch) of leading one partition."""
+    """One term (leader epoch) as the leader of one partition."""
 
     def __init__(
         self,
@@ -59,7 +61,7 @@ class PartitionLeader:
         own_end_offset: int | None = None,
     ) -> None:
         self.node_id = node_id
-        self.broker_epoch = broker_epoch  # ours
+        self.broker_epoch = broker_epoch  # of this broker
         self.leader_epoch = leader_epoch
         self.partition_epoch = partition_epoch
         self.replicas = tuple(replicas)
@@ -71,11 +73,12 @@ class PartitionLeader:
         self._min_insync_replicas = min_insync_replicas
         self._lag_time_max_ms = lag_time_max_ms
         self._peers = peers or PeerView()
-        self.pending_isr_change: IsrChange | None = None  # on its way to the controller
+        # Proposed to the controller, without an answer yet.
+        self.pending_isr_change: IsrChange | None = None
         self._maximal_isr = self.isr
         self._weigh()
         assert node_id in self.isr, "only a member of the ISR leads"
-        # Members get a full lag time from now; other followers must fetch first.
+        # Members get the full lag time from now; other followers must fetch first.
         self.followers = {
             node: FollowerProgress(node, now_ms if node in self.isr else _LONG_AGO_MS)
             for node in self.replicas
@@ -85,9 +88,9 @@ class PartitionLeader:
     # -- events of the log and of the followers
 
     def appended(self, log_end_offset: int, now_ms: int, *, is_flushed: bool = True) -> int | None:
-        """Note that our log has grown; return the new high watermark or None.
+        """Record that the log has grown; return the new high watermark or None.
 
-        Unless `is_flushed`, our copy does not count for it before `flushed` is called.
+        Unless `is_flushed`, the leader's copy does not count for it until `flushed` is called.
         """
         previous_end = self.log_end_offset
         assert log_end_offset >= previous_end, "a leader never truncates"
@@ -99,13 +102,13 @@ class PartitionLeader:
         last_fetch_ms = self._peers.last_fetch_ms
         for follower in self.followers.values():
             if follower.log_end_offset == previous_end:
-                # It was at the end when its session last fetched; from here on it lags.
+                # The follower was at the end at its last fetch, and lags from now on.
                 seen_ms = last_fetch_ms.get(follower.node_id, follower.last_fetch_ms)
                 follower.last_caught_up_ms = max(follower.last_caught_up_ms, seen_ms)
         return self._raised_high_watermark(now_ms) if len(self._maximal_isr) == 1 else None
 
     def flushed(self, offset: int, now_ms: int) -> int | None:
-        """Note that our copy counts up to `offset`; return the new high watermark or None."""
+        """Record the end of the leader's acknowledged log; return the new high watermark."""
         if offset <= self.own_end_offset:
             return None
         self.own_end_offset = offset
@@ -119,10 +122,10 @@ class PartitionLeader:
         now_ms: int,
         log_start_offset: int = UNKNOWN_OFFSET,
     ) -> FetchedOutcome:
-        """Note that a follower holds everything below fetch_offset.
+        """Record that a follower has everything below fetch_offset.
 
         The caller has checked that the follower's log does not diverge below fetch_offset. A
-        follower is caught up when it is at our end now, or at the end we had at its previous fetch.
+        follower is caught up if it is at the log end now, or at the log end of its previous fetch.
         """
         follower = self.followers.get(node_id)
         if (
@@ -132,7 +135,7 @@ class PartitionLeader:
         ):
             return _IGNORED
         assert fetch_offset <= self.log_end_offset, "the follower's log diverges"
-        if broker_epoch > follower.broker_epoch:  # a new incarnation starts from nothing known
+        if broker_epoch > follower.broker_epoch:  # nothing is known about a new incarnation
             follower.broker_epoch = broker_epoch
             follower.leader_end_at_last_fetch = UNKNOWN_OFFSET
             if follower.last_fetch_ms:
@@ -151,7 +154,7 @@ class PartitionLeader:
             joins = False
         else:
             joins = self.pending_isr_change is None and self._may_join(follower, now_ms)
-        # A follower outside the ISR can hold the high watermark back, so its progress can raise it.
+        # A follower outside the ISR can limit the high watermark, so its progress can raise it.
         raised = self._raised_high_watermark(now_ms) if moved else None
         if not joins and raised is None:
             return _NOTED
@@ -161,9 +164,10 @@ class PartitionLeader:
 
     @property
     def is_settled(self) -> bool:
-        """Return whether all replicas are in sync and at our end, as the controller knows.
+        """Return whether all replicas are in sync and at the log end, as the controller knows.
 
-        Then the ISR does not change, even without fetches, before the next append or decision.
+        In that case the ISR does not change, even without fetches, until the next append or
+        decision.
         """
         end, isr = self.log_end_offset, self.isr
         return (
@@ -173,11 +177,11 @@ class PartitionLeader:
         )
 
     def next_isr_change(self, now_ms: int) -> IsrChange | None:
-        """Return the ISR shrink or expansion to propose now, if any; it becomes pending.
+        """Return the ISR shrink or expansion to propose now, if any, which is then pending.
 
-        A member leaves when it has not been caught up for lag_time_max_ms. A follower joins when it
+        A member leaves if it has not been caught up for lag_time_max_ms. A follower joins if it
         keeps up, is at or beyond the high watermark and the start of this leader epoch, is live,
-        and is in the incarnation the controller knows (KIP-841, KIP-903).
+        and has the incarnation that the controller knows (KIP-841, KIP-903).
         """
         if self.pending_isr_change is not None:
             return None
@@ -205,16 +209,16 @@ class PartitionLeader:
                 if node in members
             ),
         )
-        # A member on its way out still counts: the controller may refuse.
+        # A leaving member still counts, since the controller may refuse.
         self._maximal_isr = self.isr | joining
         return change
 
     def isr_change_failed(self, change: IsrChange, error: int) -> IsrChange | None:
         """Return the change to send again after this Kafka error code, or None.
 
-        A refusal restores the confirmed ISR. When we are behind the metadata the change stays
-        pending until `metadata_applied`. Any other error (time-out, unknown outcome) is retried:
-        the change is a compare-and-set, so a second copy does no harm.
+        A refusal restores the confirmed ISR. If this broker's metadata is outdated, the change
+        stays pending until `metadata_applied`. Any other error (a timeout, an unknown outcome) is
+        retried, because a duplicate of a compare-and-set does no harm.
         """
         if self.pending_isr_change is not change:
             return None
@@ -243,10 +247,10 @@ class PartitionLeader:
         replicas: Iterable[int] | None = None,
         min_insync_replicas: int | None = None,
     ) -> int | None:
-        """Apply the replicated partition record of the same leader epoch.
+        """Apply the partition's metadata of the same leader epoch.
 
-        Only a higher partition epoch ends a pending change: at the same one the controller may
-        still be about to confirm it. Returns the new high watermark or None.
+        Only a higher partition epoch ends a pending change, since at the same epoch the controller
+        may still confirm it. Returns the new high watermark or None.
         """
         if min_insync_replicas is not None:
             self._min_insync_replicas = min_insync_replicas
@@ -263,13 +267,13 @@ class PartitionLeader:
         return self._confirm(frozenset(isr), partition_epoch, now_ms)
 
     def tick(self, now_ms: int) -> int | None:
-        """Return the new high watermark or None: followers that stopped keeping up release it."""
+        """Return the new high watermark, which lagging followers no longer limit, or None."""
         return self._raised_high_watermark(now_ms)
 
     # -- questions
 
     def low_watermark(self, own_log_start_offset: int) -> int:
-        """Return the lowest log start offset over the live replicas; DeleteRecords waits for it."""
+        """Return the lowest log start offset of the live replicas, which DeleteRecords needs."""
         live = self._peers.live
         offsets = [f.log_start_offset for f in self.followers.values() if f.node_id in live]
         return min([own_log_start_offset, *offsets])
@@ -285,12 +289,12 @@ class PartitionLeader:
         return self._raised_high_watermark(now_ms)
 
     def _weigh(self) -> None:
-        """Update the minimum for acks=all (at most the replica count) and whether it is met."""
+        """Update the minimum ISR for acks=all (at most the replica count) and whether it is met."""
         self.min_insync_replicas = min(self._min_insync_replicas, len(self.replicas))
         self.is_under_min_isr = len(self.isr) < self.min_insync_replicas
 
     def _raised_high_watermark(self, now_ms: int) -> int | None:
-        """Return the new high watermark, or None when it does not rise."""
+        """Return the new high watermark, or None if it does not rise."""
         if self.is_under_min_isr:
             return None
         lowest = self.own_end_offset
@@ -311,11 +315,11 @@ class PartitionLeader:
         )
 
     def _may_join(self, follower: FollowerProgress, now_ms: int) -> bool:
-        """Check Kafka's rule for joining, and two more conditions.
+        """Return whether a follower may join the ISR, by Kafka's rule and two more conditions.
 
-        Kafka checks only when the follower fetches; we also check on ticks, so the follower must
-        have fetched recently. And a follower that would be removed again immediately is not added:
-        while the ISR is below its minimum the high watermark does not advance, and a follower that
+        Kafka checks only when the follower fetches. Here ticks check, too, so the follower must
+        have fetched recently. And a follower that would be removed again immediately is not added.
+        While the ISR is below its minimum the high watermark does not rise, and a follower that
         stopped beyond it would join and leave forever.
         """
         node = follower.node_id
@@ -330,7 +334,7 @@ class PartitionLeader:
         )
 
     def _is_eligible(self, follower: FollowerProgress) -> bool:
-        """Check that it is live, and that the incarnation that fetched is the controller's."""
+        """Return whether the follower is live, with the incarnation that the controller knows."""
         return (
             follower.broker_epoch != UNKNOWN_BROKER_EPOCH
             and self._peers.live.get(follower.node_id) == follower.broker_epoch

@@ -1,8 +1,8 @@
-"""The messages between brokers: their kinds, and the bytes of the replica fetch.
+"""The messages between brokers, with their types and the bytes of the replica fetch.
 
-The transport carries a kind, a header and frames. Small control messages are dataclasses through
-`peer/codec`. The replica fetch is sent for every batch written, so its header is one flat msgpack
-list of integers, and records travel beside it as frames, uncopied.
+The transport carries a type, a header and frames. Small control messages are dataclasses, encoded
+by `peer/codec`. A replica fetch is sent for every batch written, so its header is one flat msgpack
+list of integers, and records are sent beside it as frames, without a copy.
 
     request  = [session_id, session_epoch, broker_epoch, max_wait_ms, max_bytes,
                 [added: slot, topic_id, partition, leader_epoch, fetch_offset,
@@ -13,7 +13,7 @@ list of integers, and records travel beside it as frames, uncopied.
                 [answers: slot, error, high_watermark, log_start_offset, diverging_epoch,
                           diverging_end_offset, record bytes, ...]]
 
-A slot is a number that the follower gives to a partition for the life of a session.
+A slot is a number that the follower assigns to a partition for the life of a session.
 """
 
 from collections.abc import Sequence
@@ -28,41 +28,42 @@ from ..wire.errors import ErrorCode, InvalidRequest
 
 NO_EPOCH = -1
 NO_OFFSET = -1
-SLOTS_MAX = 200_000  # in one message; more partitions per peer are not supported
+SLOTS_MAX = 200_000  # the limit of one message, and of the partitions per peer
 _ADDED, _MOVED, _ANSWER = 7, 4, 7  # numbers for each entry
-# Records smaller than this are joined into one frame: a frame costs more than the copy.
+# Smaller records are joined into one frame, since a frame costs more than the copy.
 JOIN_BELOW_BYTES = 32 * 1024
 _INT = {int}
 _REQUEST_TYPES = [int] * 5 + [list] * 3
 _RESPONSE_TYPES = [int] * 4 + [list]
 _NOTHING = memoryview(b"")
-_packer = msgpack.Packer()  # one for all: making one costs as much as packing
+_packer = msgpack.Packer()  # shared, since creating a packer costs as much as packing
 
 
 class PeerMessage(IntEnum):
-    """The kind of a message between brokers; its numbers never change."""
+    """The type of a message between brokers, with numbers that never change."""
 
-    RAFT = 1  # one-way; payload is the Raft engine's own
+    RAFT = 1  # one-way; the payload belongs to the Raft engine
     REPLICA_FETCH = 2  # bulk request
     REGISTER_BROKER = 3
     HEARTBEAT = 4
     ALTER_PARTITION = 5
-    ADMIN = 6  # any other request to the controller
+    ADMIN = 6  # all other requests to the controller
     PRODUCER_IDS = 7
     WRITE_TRANSACTION_MARKERS = 8
     VERIFY_TRANSACTION = 9  # a partition leader asks a transaction coordinator (KIP-890)
     DESCRIBE_QUORUM = 10
     PING = 11
     METADATA_APPLIED = 13  # a broker waits until another has applied a decision
-    DESCRIBE_TRANSACTION = 12  # a partition leader, of one that is open suspiciously long
+    # From a partition leader, about a transaction that has been open for a long time.
+    DESCRIBE_TRANSACTION = 12
 
 
 class MalformedPeerMessage(InvalidRequest):
-    """Bytes from a peer that do not fit their kind."""
+    """The error of bytes from a peer that do not match their type."""
 
 
 class AddedSlot(NamedTuple):
-    """A partition that enters the session, with the follower's position in it."""
+    """A partition that joins the session, with the follower's position."""
 
     slot: int
     topic_id: bytes
@@ -74,7 +75,7 @@ class AddedSlot(NamedTuple):
 
 
 class MovedSlot(NamedTuple):
-    """A new position of the follower: its log has everything below fetch_offset."""
+    """A new position of the follower, whose log has everything below fetch_offset."""
 
     slot: int
     fetch_offset: int
@@ -83,7 +84,7 @@ class MovedSlot(NamedTuple):
 
 
 class ReplicaFetchRequest(NamedTuple):
-    """A follower's poll. session_id 0 opens a session; then session_epoch counts from 1."""
+    """A follower's poll; session_id 0 opens a session, in which session_epoch counts from 1."""
 
     session_id: int
     session_epoch: int
@@ -98,7 +99,7 @@ class ReplicaFetchRequest(NamedTuple):
 class SlotAnswer(NamedTuple):
     """The leader's answer for one slot.
 
-    An error other than OFFSET_OUT_OF_RANGE ends the slot: the follower adds it again when it
+    An error other than OFFSET_OUT_OF_RANGE removes the slot, and the follower adds it again when it
     retries. diverging_end_offset is -1 unless the logs diverge; with OFFSET_OUT_OF_RANGE it is the
     leader's log end offset.
     """
@@ -118,35 +119,35 @@ class SlotAnswer(NamedTuple):
 
     @property
     def says_nothing(self) -> bool:
-        """Return whether it has neither records nor an error nor a divergence."""
+        """Return whether the answer has no records, no error, and no divergence."""
         return not self.error and self.diverging_end_offset < 0 and not self.records
 
 
 class ReplicaFetchResponse(NamedTuple):
-    """The leader's answer; an error other than 0 concerns the whole session."""
+    """The leader's answer; a non-zero error concerns the whole session."""
 
     session_id: int
     session_epoch: int
     error: int = 0
-    broker_epoch: int = -1  # the leader's, so that a follower notices another incarnation
+    broker_epoch: int = -1  # the leader's, by which a follower notices another incarnation
     answers: Sequence[SlotAnswer] = ()
 
 
 def encode_fetch_request(request: ReplicaFetchRequest) -> bytes:
-    """Encode the header of a replica fetch; there are no frames."""
+    """Encode the header of a replica fetch, which has no frames."""
     *numbers, added, moved, removed = request
     positions = list(moved[0]) if len(moved) == 1 else _flat(moved)  # almost always one slot
     return _packer.pack([*numbers, _flat(added) if added else [], positions, removed])
 
 
 def decode_fetch_request(header: bytes) -> ReplicaFetchRequest:
-    """Decode a replica fetch; raises MalformedPeerMessage."""
+    """Decode a replica fetch; raise MalformedPeerMessage."""
     session_id, session_epoch, broker_epoch, max_wait_ms, max_bytes, added, moved, removed = (
         _unpack_list(header, _REQUEST_TYPES)
     )
     if removed:
         _check_numbers(removed)
-    if len(moved) == _MOVED and set(map(type, moved)) == _INT:  # one partition has moved
+    if len(moved) == _MOVED and set(map(type, moved)) == _INT:  # one partition with a new position
         positions = [new_tuple(MovedSlot, moved)]
     else:
         _check_numbers(moved, _MOVED)
@@ -169,7 +170,7 @@ def decode_fetch_request(header: bytes) -> ReplicaFetchRequest:
 def encode_fetch_response(
     response: ReplicaFetchResponse,
 ) -> tuple[bytes, list[memoryview | bytes]]:
-    """Return the header and the frames that carry the records, in the order of the answers."""
+    """Return the header and the frames with the records, in the order of the answers."""
     session_id, session_epoch, session_error, broker_epoch, answers = response
     head = session_id, session_epoch, session_error, broker_epoch
     frames: list[memoryview | bytes] = []
@@ -199,7 +200,7 @@ def encode_fetch_response(
 def decode_fetch_response(
     header: bytes, frames: Sequence[memoryview | bytes]
 ) -> ReplicaFetchResponse:
-    """Decode an answer; the records are views into the frames. Raises MalformedPeerMessage."""
+    """Decode an answer, with records as views of the frames; raise MalformedPeerMessage."""
     values = _unpack_list(header, _RESPONSE_TYPES)
     numbers = values[4]
     if len(numbers) == _ANSWER and len(frames) == 1 and set(map(type, numbers)) == _INT:
@@ -250,6 +251,6 @@ def _unpack_list(header: bytes, types: list[type]) -> list[Any]:
 
 
 def _check_numbers(values: list[Any], width: int = 1) -> None:
-    """Check for `width` whole numbers in each entry; set and map run at the speed of C."""
+    """Check that entries have `width` integers each; set and map run in C."""
     if values and (len(values) % width or set(map(type, values)) != _INT):
         raise MalformedPeerMessage(f"expected {width} whole numbers for each entry")

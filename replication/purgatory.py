@@ -1,13 +1,14 @@
-"""Requests that wait: acks=all produces for the high watermark, fetches for bytes.
+"""The purgatory of waiting requests: acks=all produces, and fetches that wait for bytes.
 
-An operation waits on several partitions at once. Events name a partition (any hashable key); each
-returns the operations it completed, and costs as many steps as it completes, plus for fetches the
-watchers of that partition (each may need only a part of its min_bytes from it). A completed fetch
-stays among the watchers of its partitions, maybe thousands, until `unlink`; a fetch of a fetch
-session is among none, `standing` notes its partitions' events. All deadlines lie in one heap. An
-operation that completes early stays in the heaps as a dead entry; when more than half of a heap is
-dead it is rebuilt, so memory is bounded by the waiting operations (Kafka purges the same way) and
-by some dead ones: those must release their context, which may be a large request.
+An operation waits on several partitions at the same time. An event names a partition (any hashable
+key) and returns the operations that it completed. Its cost is proportional to these, plus, for
+fetches, the watchers of that partition (each of which may need only a part of its min_bytes from
+it). A completed fetch stays among the watchers of its partitions, maybe thousands, until `unlink`.
+A fetch of a fetch session is not among them, since `standing` records its partitions' events. All
+deadlines are in one heap. An operation that completes early stays in the heaps as a dead entry. If
+more than half of a heap is dead it is rebuilt, so that memory is limited by the waiting operations
+(Kafka purges in the same way) and some dead ones. These must release their context, which may be a
+large request.
 
 Times are monotonic milliseconds.
 """
@@ -40,15 +41,15 @@ class Purgatory:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """Return when `expire` is next due; None when nothing waits."""
+        """Return the time of the next `expire`, or None if nothing waits."""
         return self._deadlines.first_priority()
 
     # -- produce
 
     def watch_produce(self, operation: DelayedProduce) -> None:
-        """Add a produce; the caller has seen that at least one offset is not committed yet.
+        """Add a produce with at least one offset that is not committed yet.
 
-        Partitions that are settled already are given in `outcomes`.
+        `outcomes` already has the settled partitions.
         """
         for key, offset in operation.required.items():
             if key not in operation.outcomes:
@@ -62,13 +63,13 @@ class Purgatory:
     def advance(self, key: Hashable, high_watermark: int) -> list[DelayedProduce]:
         """Return the produces that this high watermark completes.
 
-        They never fail with NOT_ENOUGH_REPLICAS_AFTER_APPEND: while the ISR is below its minimum
-        the high watermark does not advance (KIP-966).
+        They never fail with NOT_ENOUGH_REPLICAS_AFTER_APPEND, because the high watermark does not
+        rise while the ISR is below its minimum (KIP-966).
         """
         return self._settle(key, high_watermark, ErrorCode.NONE)
 
     def fail_produces(self, key: Hashable, error: int) -> list[DelayedProduce]:
-        """Settle all produces of a partition with an error: we lead it no longer."""
+        """Settle all produces of a partition with an error, after a lost leadership."""
         return self._settle(key, 1 << 63, error)
 
     def _settle(self, key: Hashable, high_watermark: int, error: int) -> list[DelayedProduce]:
@@ -87,7 +88,7 @@ class Purgatory:
     # -- fetch
 
     def watch_fetch(self, operation: DelayedFetch) -> None:
-        """Add a fetch that waits for missing_bytes (at least 1) beyond its offsets."""
+        """Add a fetch that waits for missing_bytes (at least 1) after its offsets."""
         for key, offset in operation.offsets.items():
             self._fetches.setdefault(key, {})[operation] = offset
         self._deadlines.push(operation.deadline_ms, operation)
@@ -100,11 +101,11 @@ class Purgatory:
         added_bytes: int,
         stable_offset: Callable[[], int] | None = None,
     ) -> list[DelayedFetch]:
-        """Return the fetches that have enough, now that upper_offset limits the partition's reads.
+        """Return the fetches that have enough bytes now that upper_offset limits reads.
 
-        Readers of committed data read up to stable_offset() (none given: the same). `added_bytes`
-        is how much became readable with this event, an estimate: a completed fetch reads for
-        itself.
+        read_committed consumers read up to stable_offset() (the same if not given). `added_bytes`
+        is an estimate of the bytes that became readable with this event, since a completed fetch
+        reads again.
         """
         enough: list[DelayedFetch] = []
         if key in self.standing.places:
@@ -132,23 +133,23 @@ class Purgatory:
         return self._finish_fetches(enough)
 
     def wake_fetches(self, key: Hashable) -> list[DelayedFetch]:
-        """Complete all fetches of a partition: its leadership, epoch or log start has changed."""
+        """Complete all fetches of a partition, after a change of leader, epoch or log start."""
         freed = self.wake_standing(key)
         waiting = (each for each in self._fetches.get(key, ()) if not each.is_done)
         return freed + self._finish_fetches(waiting)
 
     def wake_standing(self, key: Hashable) -> list[DelayedFetch]:
-        """Complete those of fetch sessions, which would not notice that another epoch has begun."""
+        """Complete fetches of fetch sessions, which would not notice another epoch."""
         return self._finish_fetches(self.standing.look_at(key))
 
     def free_fetch(self, operation: DelayedFetch) -> list[DelayedFetch]:
-        """Complete one fetch with what there is: its session continues without it."""
+        """Complete one fetch with the available bytes; its session continues without it."""
         return [] if operation.is_done else self._finish_fetches([operation])
 
     # -- both
 
     def cancel(self, operation: DelayedProduce | DelayedFetch) -> None:
-        """Drop an operation: its connection is gone."""
+        """Drop an operation, because its connection is closed."""
         if not operation.is_done:
             self.unlink(operation)
             self._finish(operation, [])
@@ -180,7 +181,7 @@ class Purgatory:
         return freed
 
     def unlink(self, operation: DelayedProduce | DelayedFetch) -> None:
-        """Remove an operation from its partitions; for a fetch the answering caller does this."""
+        """Remove an operation from its partitions; for a fetch the answering caller calls this."""
         if isinstance(operation, DelayedFetch):
             for key in operation.offsets:
                 watchers = self._fetches[key]
@@ -188,7 +189,7 @@ class Purgatory:
                 if not watchers:
                     del self._fetches[key]
             return
-        operation.is_done = True  # before the count: a rebuild must see it
+        operation.is_done = True  # set before the count, since a rebuild must see it
         for key in operation.required:
             if key not in operation.outcomes:
                 queue = self._produces[key]
@@ -201,17 +202,17 @@ Entry = TypeVar("Entry", bound=DelayedProduce | DelayedFetch)
 
 
 class _LazyHeap(Generic[Entry]):
-    """A priority queue of operations; done ones are skipped, and swept when they are many."""
+    """A priority queue of operations, which skips and removes done ones."""
 
     __slots__ = ("_dead", "_heap", "_pushed")
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Entry]] = []
-        self._pushed = 0  # breaks ties: first come, first served
+        self._pushed = 0  # the order of insertion breaks ties
         self._dead = 0
 
     def __bool__(self) -> bool:
-        """Return whether it has any live entry."""
+        """Return whether the heap has any live entry."""
         return len(self._heap) > self._dead
 
     def push(self, priority: int, operation: Entry) -> None:
@@ -219,7 +220,7 @@ class _LazyHeap(Generic[Entry]):
         heapq.heappush(self._heap, (priority, self._pushed, operation))
 
     def pop_up_to(self, priority: int) -> Entry | None:
-        """Return the next live operation at or below the priority."""
+        """Return the next live operation with a priority up to this limit."""
         heap = self._heap
         while heap and heap[0][0] <= priority:
             operation = heapq.heappop(heap)[2]
@@ -236,7 +237,7 @@ class _LazyHeap(Generic[Entry]):
         return heap[0][0] if heap else None
 
     def note_dead(self) -> None:
-        """Note that one operation in here is done and was not popped."""
+        """Record that an operation in the heap is done and was not popped."""
         self._dead += 1
         if self._dead > _REBUILD_BEYOND and self._dead * 2 > len(self._heap):
             self._heap = [entry for entry in self._heap if not entry[2].is_done]

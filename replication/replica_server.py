@@ -1,15 +1,15 @@
 """The followers of the partitions that a broker leads, and the answers to their fetches.
 
-Each follower process has one session and one poll that waits. A request first reports where the
-follower is: every reported position is compared with our log, and only a position on our log counts
-as progress (KIP-101, KIP-595). Then the poll is answered when there is news, when it is superseded,
-or when its time is up.
+Each follower process has one session with one waiting poll. A request first reports the follower's
+positions. Every reported position is compared with the leader's log, and counts as progress only if
+the follower's log is a prefix (KIP-101, KIP-595). The poll is then answered when there is news,
+when another request replaces it, or when its time is over.
 
 append, or a leader or epoch change -> the partition's slots are dirty -> their sessions are due ->
 `take_responses` reads and answers
 
-A slot with a newer leader epoch than ours is held without an error: the same replicated metadata
-will reach us within moments, and `partition_changed` judges it then.
+A slot with a newer leader epoch than this broker's is held without an error. The same metadata will
+soon be applied here, and `partition_changed` then checks it.
 
 Times are monotonic milliseconds.
 """
@@ -28,12 +28,13 @@ from .messages import NO_EPOCH, NO_OFFSET, ReplicaFetchRequest, ReplicaFetchResp
 from .replica_session import LeaderSession, LeaderSlot
 
 POLL_WAIT_MS_MAX = 500
-ANSWER_BATCHES_MAX = 4_096  # each is checked, so many small ones would hold the event loop
+# Each batch is checked, so that many small batches would block the event loop.
+ANSWER_BATCHES_MAX = 4_096
 _UNKNOWN_SESSION = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
 class LeaderRead(Protocol):
-    """The outcome of a log read."""
+    """The result of reading a log."""
 
     @property
     def data(self) -> bytes | memoryview: ...
@@ -42,7 +43,7 @@ class LeaderRead(Protocol):
 
 
 class LedLog(FollowedLog, Protocol):
-    """The log as serving needs it; `storage.partition_log.PartitionLog` fits."""
+    """The log as a leader needs it, such as `storage.partition_log.PartitionLog`."""
 
     @property
     def log_start_offset(self) -> int: ...
@@ -52,7 +53,7 @@ class LedLog(FollowedLog, Protocol):
 
 
 class ServedPartition(Protocol):
-    """A partition of this broker: its newest known leader epoch and its leader, if it leads."""
+    """A partition of this broker, with its newest known leader epoch, and its leader if led."""
 
     @property
     def leader_epoch(self) -> int: ...
@@ -63,9 +64,9 @@ class ServedPartition(Protocol):
 
 
 class SendingThrottle:
-    """Decides which partitions are held back from a follower for now; this one holds none.
+    """The throttle that decides which partitions are held back; the default holds none.
 
-    Once a held partition may be sent, `appended` must be called again with its key.
+    When a held partition may be sent, `appended` must be called again with its key.
     """
 
     is_on = False
@@ -74,21 +75,21 @@ class SendingThrottle:
         return False
 
     def note(self, key: TopicIdPartition, size_bytes: int) -> None:
-        """Count bytes of this partition as sent."""
+        """Count sent bytes of this partition."""
 
 
 @dataclass(slots=True)
 class ReplicationUpdates:
-    """The effects of a follower's request, by the keys of the partitions."""
+    """The effects of a follower's request, by partition key."""
 
     high_watermarks: list[tuple[TopicIdPartition, int]] = field(
         default_factory=list[tuple[TopicIdPartition, int]]
-    )  # that rise
+    )  # partitions whose high watermark rises
     may_join_isr: list[TopicIdPartition] = field(default_factory=list[TopicIdPartition])
 
 
 class PollResponse(NamedTuple):
-    """A response that is due; `context` came with its request."""
+    """A response that is due; `context` was passed with its request."""
 
     follower: int
     context: object
@@ -114,30 +115,31 @@ class ReplicaServer:
         self._broker_epoch = broker_epoch
         self._response_bytes_max = response_bytes_max
         self._slot_bytes_max = slot_bytes_max
-        # Session ids of a former incarnation never come again: the broker epoch is part of them.
+        # The broker epoch is part of session ids, so ids of a former incarnation never come again.
         self._session_id = (broker_epoch + 1) << 24
         self._followers: dict[int, LeaderSession] = {}
         self._slots: dict[TopicIdPartition, list[LeaderSlot]] = {}
         self._due: list[LeaderSession] = []
         self._ready: list[PollResponse] = []
-        # No poll expires before it; None: none waits. Answered polls are not removed from it.
+        # No poll expires earlier; None if none waits. Answered polls are not removed from it.
         self.next_deadline_ms: int | None = None
-        # The reads of this round of answers: followers mostly want the same.
+        # Cached reads of this round of answers, since most followers need the same batches.
         self._reads: dict[tuple[TopicIdPartition, int], bytes | memoryview] = {}
-        self._batches_left = 0  # of an answer: each is checked
+        self._batches_left = 0  # the batches left for an answer, each of which is checked
 
     # -- the followers' side
 
     def on_request(
         self, follower_id: int, request: ReplicaFetchRequest, context: object, now_ms: int
     ) -> ReplicationUpdates:
-        """Apply a follower's request. Call `take_responses` afterwards."""
+        """Apply a follower's request; call `take_responses` afterwards."""
         updates = ReplicationUpdates()
         self._peers.last_fetch_ms[follower_id] = now_ms
         follower = self._session_of(follower_id, request, context)
         if follower is None:
             return updates
-        if follower.poll is not None:  # superseded: answer it with what there is
+        # Replaced by this request, and answered with the available records.
+        if follower.poll is not None:
             self._answer(follower)
         entered, moved = follower.apply(request)
         for slot in entered:
@@ -162,7 +164,8 @@ class ReplicaServer:
         """Drop the session of a follower that is gone; its poll becomes due."""
         follower = self._followers.pop(follower_id, None)
         if follower is not None:
-            if follower.poll is not None:  # it may be alive after all, and must not wait in vain
+            # The follower may still be alive, and must not wait in vain.
+            if follower.poll is not None:
                 self._refuse(follower.poll, follower_id, follower.context, _UNKNOWN_SESSION)
                 follower.poll = None
             follower.end()
@@ -170,7 +173,7 @@ class ReplicaServer:
     # -- the partitions' side
 
     def appended(self, key: TopicIdPartition) -> None:
-        """Note that our log of this partition has grown."""
+        """Record that the log of this partition has grown."""
         for slot in self._slots.get(key, ()):
             session = slot.session
             if not slot.is_dirty:
@@ -180,12 +183,12 @@ class ReplicaServer:
                 self._due.append(session)
 
     def watermarks_moved(self, key: TopicIdPartition) -> None:
-        """Note that its high watermark or log start moved; the next answer reports it."""
+        """Record that the high watermark or log start rose; the next answer reports it."""
         for slot in self._slots.get(key, ()):
             slot.session.quiet[slot.slot] = slot
 
     def partition_changed(self, key: TopicIdPartition, now_ms: int) -> ReplicationUpdates:
-        """Judge its slots again: its leader or epoch changed, it appeared, failed, or is gone."""
+        """Check the partition's slots again, after any change of its leader, epoch or state."""
         updates = ReplicationUpdates()
         for slot in list(self._slots.get(key, ())):
             host = self._find(key)
@@ -316,7 +319,7 @@ class ReplicaServer:
             self._due.append(follower)
 
     def _judge(self, slot: LeaderSlot, now_ms: int, updates: ReplicationUpdates) -> None:
-        """Compare a follower's position with our log; count it as progress if it is on our log."""
+        """Compare a follower's position with the log; count it as progress if the logs agree."""
         slot.host = host = self._find(slot.key)
         slot.is_held = host is None or host.leader_epoch < slot.leader_epoch
         if host is None or slot.is_held:
@@ -331,7 +334,7 @@ class ReplicaServer:
             slot.last_fetched_epoch == log.latest_epoch
             and log.log_start_offset <= fetch_offset <= log.log_end_offset
         ):
-            slot.verdict = None  # as judge_position: our newest epoch ends at our log end
+            slot.verdict = None  # as in judge_position: the newest epoch ends at the log end
         else:
             try:
                 slot.verdict = judge_position(slot, log)
@@ -354,17 +357,17 @@ class ReplicaServer:
             if may_join_isr:
                 updates.may_join_isr.append(slot.key)
         if slot.verdict is not None:
-            slot.awaits_position = False  # errors do not wait for a position
+            slot.awaits_position = False  # errors are sent without a position
             self._make_dirty(slot)
         elif fetch_offset < log.log_end_offset:
             self._make_dirty(slot)
 
 
 def judge_position(slot: LeaderSlot, log: LedLog) -> SlotAnswer | None:
-    """Return None when the follower's log is a prefix of ours; else the answer (KIP-595).
+    """Return None if the follower's log is a prefix of this one, else the answer (KIP-595).
 
-    The follower's last batch is of `last_fetched_epoch`; if our log ends that epoch before the
-    fetch offset, or never had it, the two logs diverge at the end we name.
+    The follower's last batch has `last_fetched_epoch`. If this log ends that epoch before the fetch
+    offset, or never had it, the two logs diverge, and the answer has the end offset.
     """
     if not log.log_start_offset <= slot.fetch_offset <= log.log_end_offset:
         if slot.fetch_offset < log.log_start_offset or slot.last_fetched_epoch < 0:

@@ -1,25 +1,26 @@
-"""The leader's end of the incremental fetch session between two broker processes.
+"""The leader's side of the incremental fetch session between two broker processes.
 
-The idea of KIP-227, carried further: a request names only the partitions (slots) that entered,
-left, or moved; an answer only those that have news. So both cost as much as there is news, however
-many partitions idle.
+This extends KIP-227. A request names only the partitions (slots) that were added, removed, or have
+a new position, and an answer only those with news. So the cost of both depends on the news, not on
+the number of idle partitions.
 
-Rules that keep both sides agreed on a slot:
+Rules that keep both sides consistent about a slot:
 
 * After data or a divergence the leader sends nothing more for a slot until the follower has
-  reported its new position: otherwise the same records would be sent twice.
-* An error ends the slot on both sides. The follower adds it again, under a new number.
+  reported its new position. Otherwise the same records would be sent twice.
+* An error removes the slot on both sides. The follower adds it again, under a new number.
 * Requests of a session are counted. A gap, or another incarnation on either side, ends the session,
-  and the follower opens another in which every slot enters again. The request that opens one is
-  answered at once: no news can be sent before.
-* The follower may send news while an earlier poll still waits at the leader; the leader then
-  answers the earlier one with what it has, maybe nothing. So a partition that just got a new leader
-  does not wait for the end of a long poll.
+  and the follower opens another to which it adds every slot again. The request that opens a session
+  is answered immediately, because no news can be sent before.
+* The follower may send news while an earlier poll still waits at the leader. The leader then
+answers
+  the earlier poll with the available records, maybe none. So a partition with a new leader does not
+  wait for the end of a long poll.
 
-High watermark and log start complete no poll: the next answer carries them, at the latest when the
-poll expires.
+A higher high watermark or log start completes no poll. The next answer has them, at the latest when
+the poll expires.
 
-The follower's end is `follower_session`.
+The follower's side is `follower_session`.
 """
 
 from collections import deque
@@ -30,12 +31,12 @@ from typing import Any
 from ..wire.identifiers import TopicIdPartition
 from .messages import NO_OFFSET, ReplicaFetchRequest, SlotAnswer
 
-ANSWERS_MAX = 128  # with records, in one response: some 5 ms here, and as much at the follower
+ANSWERS_MAX = 128  # with records, in one response; about 5 ms here, and as much on the follower
 
 
 @dataclass(slots=True, eq=False)
 class LeaderSlot:
-    """One partition in a session, as the leader sees it."""
+    """One partition in a session on the leader."""
 
     session: "LeaderSession"
     slot: int
@@ -46,9 +47,9 @@ class LeaderSlot:
     log_start_offset: int
     awaits_position: bool = False
     is_dirty: bool = False
-    is_held: bool = False  # its leader epoch has not reached us yet
-    host: Any = None  # the server's: the partition
-    verdict: SlotAnswer | None = None  # an error or divergence, to be sent next
+    is_held: bool = False  # its leader epoch was not applied here yet
+    host: Any = None  # the partition on the server
+    verdict: SlotAnswer | None = None  # an error or divergence to be sent next
     sent_high_watermark: int = NO_OFFSET
     sent_log_start_offset: int = NO_OFFSET
 
@@ -59,28 +60,28 @@ Watermarks = Callable[[LeaderSlot], tuple[int, int] | None]
 
 @dataclass(slots=True, eq=False)
 class LeaderSession:
-    """The leader's end: which slots have news for the follower, and the poll that waits.
+    """The leader's side, with the slots that have news for the follower, and the waiting poll.
 
-    `on_removed` is called for every slot that leaves. poll, its context and deadline_ms
-    (monotonic), and is_due are kept here for the server of the sessions.
+    `on_removed` is called for every slot that is removed. poll, its context and deadline_ms
+    (monotonic), and is_due are stored here for the server of the sessions.
     """
 
     follower: int
     session_id: int
     on_removed: Callable[[LeaderSlot], object]
-    session_epoch: int = 0  # of the last request
+    session_epoch: int = 0  # the epoch of the last request
     broker_epoch: int = -1  # the follower's incarnation
     slots: dict[int, LeaderSlot] = field(default_factory=dict[int, LeaderSlot])
     poll: ReplicaFetchRequest | None = None
     context: object = None
     deadline_ms: int = 0
     is_due: bool = False
-    # The dirty slots, in the order of their turns; and slots with only new watermarks.
+    # The dirty slots in the order of their answers, and the slots with only new watermarks.
     row: deque[LeaderSlot] = field(default_factory=deque[LeaderSlot])
     quiet: dict[int, LeaderSlot] = field(default_factory=dict[int, LeaderSlot])
 
     def apply(self, request: ReplicaFetchRequest) -> tuple[list[LeaderSlot], list[LeaderSlot]]:
-        """Apply a request; return the slots that entered and those that moved."""
+        """Apply a request; return the added slots and those with new positions."""
         self.session_epoch = request.session_epoch
         self.broker_epoch = request.broker_epoch
         for number in request.removed:
@@ -116,24 +117,24 @@ class LeaderSession:
             self.on_removed(slot)
 
     def end(self) -> None:
-        """Remove all slots, also from the row: a slot refers to its session, which has the row."""
+        """Remove all slots and clear the queue, since a slot refers to its session and back."""
         for number in list(self.slots):
             self.drop(number)
         self.row.clear()
 
     def mark_dirty(self, slot: LeaderSlot) -> None:
-        """Note possible data, error or divergence for a slot; it keeps its place in the row."""
+        """Mark a slot with possible news; it keeps its place in the queue."""
         if not slot.is_dirty:
             slot.is_dirty = True
             self.row.append(slot)
 
     def collect(self, read: ReadSlot, max_bytes: int) -> list[SlotAnswer]:
-        """Return answers for the slots that are next, with about max_bytes of records at most.
+        """Return answers for the next slots, with at most about max_bytes of records.
 
-        It returns at most ANSWERS_MAX: the others have their turn with the next poll, which comes
-        at once. read(slot, room_bytes, at_least_one_batch) gives an answer, or None for "nothing
-        new". Slots without room stay first in the row. The first batch of all is read whatever its
-        size: otherwise a large batch would block the session forever.
+        At most ANSWERS_MAX are returned; the others follow with the next poll, which is sent
+        immediately. read(slot, room_bytes, at_least_one_batch) returns an answer, or None for
+        "nothing new". Slots that did not fit stay first in the queue. The first batch is read even
+        if it exceeds the limit, because otherwise a large batch would block the session forever.
         """
         answers: list[SlotAnswer] = []
         room = max_bytes
@@ -141,12 +142,12 @@ class LeaderSession:
         while row and room > 0 and len(answers) < ANSWERS_MAX:
             slot = row.popleft()
             if not slot.is_dirty:
-                continue  # it was dropped
+                continue  # the slot was removed
             if not slot.awaits_position:
                 answer = slot.verdict or read(slot, room, room == max_bytes)
                 if answer is not None:
                     size_bytes = len(answer.records)
-                    if not size_bytes and answer.says_nothing:  # its next batch exceeds the room
+                    if not size_bytes and answer.says_nothing:  # its next batch does not fit
                         row.appendleft(slot)
                         break
                     self._sent(slot, answer)
@@ -156,12 +157,12 @@ class LeaderSession:
         return answers
 
     def collect_watermarks(self, watermarks: Watermarks) -> list[SlotAnswer]:
-        """Return answers for slots of which only the high watermark or log start changed."""
+        """Return answers for slots with only a new high watermark or log start."""
         answers: list[SlotAnswer] = []
         kept = {}
         for number, slot in self.quiet.items():
             if slot.awaits_position or slot.verdict is not None:
-                kept[number] = slot  # the follower's log may diverge: no watermark yet
+                kept[number] = slot  # no watermark yet, since the follower's log may diverge
                 continue
             current = watermarks(slot)
             if current is not None and current != (

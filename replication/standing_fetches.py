@@ -1,13 +1,13 @@
-"""Links from partitions to the fetch sessions that read them, kept from request to request.
+"""Permanent links from partitions to the fetch sessions that read them.
 
 A fetch that names all its partitions is linked to each of them while it waits, and to none
-afterwards. A fetch session (KIP-227) names only what has changed, so partitions that it does not
-name must cost nothing: its places stay linked from request to request, and an event puts the place
-into `changed`. An idle partition is not visited, neither when a fetch begins nor when it is
-answered.
+afterwards. A fetch session (KIP-227) names only changed partitions, so the others must cost
+nothing. Its partitions (places) stay linked between requests, and an event adds the place to
+`changed`. An idle partition is not visited, neither when a fetch begins nor when it is answered.
 
-An event costs the watchers of its partition. A place is noted once, and unlinked until it is read
-again, while its session has no waiting fetch: unused sessions cost nothing.
+The cost of an event is the number of watchers of its partition. While its session has no waiting
+fetch, a place is marked once and unlinked until it is read again, so that unused sessions cost
+nothing.
 """
 
 from collections.abc import Callable, Hashable
@@ -16,27 +16,27 @@ from .delayed_operations import DelayedFetch
 
 
 class StandingPlace:
-    """One partition of a standing fetch, as it was read last.
+    """One partition of a fetch session, with the results of its last read.
 
-    `upper_offset` is where its next records begin; `hidden_bytes`: how much is committed already
-    but hidden from a reader of committed data by an open transaction (see `DelayedFetch`).
+    `upper_offset` is the offset of its next records. `hidden_bytes` are committed bytes that an
+    open transaction hides from a read_committed consumer (see `DelayedFetch`).
     """
 
     __slots__ = ("hidden_bytes", "standing", "upper_offset", "watched")
 
     def __init__(self, standing: "StandingFetch") -> None:
         self.standing = standing
-        self.watched: Hashable | None = None  # the partition that it is linked to
+        self.watched: Hashable | None = None  # the linked partition
         self.upper_offset = -1
         self.hidden_bytes = 0
 
     def was_read(self, upper_offset: int, hidden_bytes: int) -> None:
-        """Note the end of a read and how much an open transaction hides."""
+        """Record the end of a read and the bytes that an open transaction hides."""
         self.upper_offset, self.hidden_bytes = upper_offset, hidden_bytes
 
 
 class StandingFetch:
-    """The places of one reader: its changed ones, in order, and the fetch that waits for them."""
+    """The places of one session, with the changed ones in order, and its waiting fetch."""
 
     __slots__ = ("changed", "read_committed", "waiting")
 
@@ -47,7 +47,7 @@ class StandingFetch:
 
 
 class StandingFetches:
-    """An index of the fetch sessions of one broker that read each partition."""
+    """An index of the fetch sessions of one broker by partition."""
 
     __slots__ = ("places",)
 
@@ -55,11 +55,11 @@ class StandingFetches:
         self.places: dict[Hashable, dict[StandingPlace, None]] = {}
 
     def __len__(self) -> int:
-        """Return how many partitions are watched."""
+        """Return the number of watched partitions."""
         return len(self.places)
 
     def watch(self, place: StandingPlace, key: Hashable) -> None:
-        """Note events of this partition, and of no other, for the place."""
+        """Link the place to this partition, and to no other."""
         if place.watched is not key:
             self.unwatch(place)
             place.watched = key
@@ -80,7 +80,7 @@ class StandingFetches:
         added_bytes: int,
         stable_offset: Callable[[], int] | None = None,
     ) -> list[DelayedFetch]:
-        """Return the fetches that have enough now; see `Purgatory.made_visible`."""
+        """Return the fetches that have enough bytes now; see `Purgatory.made_visible`."""
         places = self.places.get(key)
         if not places:
             return []
@@ -109,7 +109,7 @@ class StandingFetches:
         return enough
 
     def look_at(self, key: Hashable) -> list[DelayedFetch]:
-        """Note a change of leader or epoch, or a lost log; return the waiting fetches."""
+        """Record a change of leader or epoch, or a lost log; return the waiting fetches."""
         waiting: list[DelayedFetch] = []
         for place in list(self.places.get(key, ())):
             operation = place.standing.waiting
@@ -119,11 +119,11 @@ class StandingFetches:
         return waiting
 
     def note_all(self, key: Hashable) -> None:
-        """Note a change that the next answer reports: a log start offset."""
+        """Record a new log start offset, which the next answer reports."""
         for place in list(self.places.get(key, ())):
             place.standing.changed[place] = None
 
     def note(self, place: StandingPlace) -> None:
-        """Have the place read again, whatever partition its key means by then."""
+        """Let the place be read again, even if its key then belongs to another partition."""
         place.standing.changed[place] = None
         self.unwatch(place)

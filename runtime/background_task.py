@@ -1,9 +1,8 @@
-"""Tasks that run for as long as the broker does and report their failure.
+"""Tasks that run as long as the broker and report their failure.
 
-A loop that dies of an unexpected exception leaves a broker that looks healthy and no longer
-maintains its logs, its in-sync sets or its heartbeats. Such a failure goes to the event loop's
-exception handler, and `node/__main__` then ends the process: a restart recovers, a broker without
-one of its loops does not.
+If a background task ended by an unexpected exception, the broker would look healthy, but no longer
+maintain its logs, its ISRs or its heartbeats. So the exception is passed to the event loop's
+exception handler, and `node/__main__` then ends the process, since a restart recovers.
 """
 
 import asyncio
@@ -13,7 +12,7 @@ from typing import Any
 
 from .rate_limited_log import LimitedLog
 
-BACKGROUND_TASK = "background_task"  # key of the exception handler's context: the task's name
+BACKGROUND_TASK = "background_task"  # the key of the task's name in the exception handler's context
 
 
 def background_task(name: str, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
@@ -43,7 +42,7 @@ def _ended(task: "asyncio.Task[None]") -> None:
 
 
 class TaskSet:
-    """Short tasks of one part of the broker: one that fails is logged, and the others go on."""
+    """Short tasks of one part of the broker; a failed task is logged, the others continue."""
 
     def __init__(self, log: logging.Logger, failure: str) -> None:
         self._tasks: set[asyncio.Task[None]] = set()

@@ -1,6 +1,6 @@
-"""Calls that stay within C, for the operations that every batch repeats.
+"""Calls that run within C, for the operations of every batch.
 
-Elsewhere the fields of a tuple deserve their names, and a property its body.
+Elsewhere named fields of a tuple and ordinary properties are preferred.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,7 +14,7 @@ class _NewTuple(Protocol):
     def __call__(self, cls: type[Made], values: Iterable[Any], /) -> Made: ...
 
 
-# A NamedTuple from all its fields in their order, including those with defaults.
+# Creates a NamedTuple from all its fields in order, including those with defaults.
 new_tuple = cast(_NewTuple, cast(Any, tuple).__new__)
 
 

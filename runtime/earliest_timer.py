@@ -1,4 +1,4 @@
-"""One timer for many deadlines; it fires at the earliest of them."""
+"""One timer for many deadlines, which fires at the earliest of them."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from math import inf
 
 
 class EarliestTimer:
-    """Calls `due` at the earliest time it was set to; `due` sets the timer for the next deadline.
+    """A timer that calls `due` at the earliest set time; `due` sets the next deadline.
 
     now_ms: the clock of these times.
     """
@@ -15,10 +15,10 @@ class EarliestTimer:
         self._now_ms = now_ms
         self._due = due
         self._timer: asyncio.TimerHandle | None = None
-        self.at_ms: float = inf  # when it fires
+        self.at_ms: float = inf  # the time at which it fires
 
     def set(self, at_ms: int) -> None:
-        """Fire at this time at the latest."""
+        """Fire no later than at this time."""
         if self.at_ms <= at_ms:
             return
         if self._timer is not None:

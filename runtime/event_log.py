@@ -1,9 +1,9 @@
-"""Events of a broker: one log line each, with terms that a program can read, in bounded numbers.
+"""Events of a broker, as log lines with machine-readable terms, in limited numbers.
 
-A line is `KIND {terms as JSON} SENTENCE`. Only a change of the cluster's state is an event; a
-record or a batch is none. A client can provoke events (for example by being fenced again and
-again), so the number written per kind and period is bounded, and so is the number per subject; a
-line at the end of the period says how many were left out. All of them are counted.
+A line is `KIND {terms as JSON} SENTENCE`. Only a change of the cluster's state is an event, not a
+record or a batch. A client can cause events (for example by being fenced repeatedly), so the number
+of lines per kind and period is limited, and so is the number per subject. A line at the end of the
+period has the number of omitted lines. All events are counted.
 """
 
 import asyncio
@@ -15,10 +15,10 @@ from collections.abc import Callable, Sequence
 Term = str | int | bool | Sequence[int] | None
 
 LOGGER = "oncelog.events"
-EVENTS_PER_PERIOD = 100  # of a kind
-ALIKE_PER_PERIOD = 5  # of a kind, a reason and a subject
+EVENTS_PER_PERIOD = 100  # the limit for a kind
+ALIKE_PER_PERIOD = 5  # the limit for a kind, a reason and a subject
 PERIOD_S = 10.0
-TEXT_MAX = 200  # of a term: clients choose names of up to 32 kB
+TEXT_MAX = 200  # the limit for a term, since clients choose names of up to 32 kB
 ITEMS_MAX = 20
 SENTENCE_MAX = 1_000
 
@@ -28,7 +28,7 @@ def _loop_s() -> float:
 
 
 class EventLog:
-    """The events of one broker. now_s: a monotonic clock, that of the event loop by default."""
+    """The events of one broker; now_s is a monotonic clock, by default that of the event loop."""
 
     def __init__(self, now_s: Callable[[], float] = _loop_s) -> None:
         self.counts = Counter[tuple[str, str]]()
@@ -40,7 +40,10 @@ class EventLog:
         self._alike = Counter[tuple[str, str, str]]()
 
     def tell(self, kind: str, subject: str, reason: str, sentence: str, **terms: Term) -> None:
-        """Write an event, unless there were too many. kind and reason: one of a few words."""
+        """Write an event, unless there were too many.
+
+        kind, reason: one of a few fixed words.
+        """
         self.counts[kind, reason] += 1
         if self._now_s() - self._period_began_s >= PERIOD_S:
             self._begin_period()

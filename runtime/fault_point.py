@@ -1,7 +1,7 @@
-"""Places where a test can inject a failure, between two steps of which the order matters.
+"""Places where a test can inject a failure between two ordered steps.
 
-A fault point is called with the name of the place. The function that tests and chaos runs supply
-raises OSError there, ends the process, or waits. In a broker it does nothing.
+A fault point is called with the name of the place. The function that tests and chaos runs pass
+raises OSError, ends the process, or waits. In a broker it does nothing.
 """
 
 from collections.abc import Callable
@@ -10,4 +10,4 @@ FaultPoint = Callable[[str], None]
 
 
 def no_fault_point(name: str) -> None:
-    """Do nothing: the fault point of a broker outside tests."""
+    """Do nothing; this is the fault point of a broker outside of tests."""

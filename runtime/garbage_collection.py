@@ -1,31 +1,31 @@
 """The garbage collector within the budget of the event loop.
 
-A full collection visits every object: it takes 50 ms with 100,000 small entries and half a second
-with a million committed offsets, at an arbitrary moment. So young objects are collected in portions
-of a few milliseconds, and full collections never start automatically. Objects dropped without a
-cycle need no collector; tests/runtime/test_garbage_collection.py shows that no long-lived object
-(connection, group, topic, partition, log) ends in a cycle.
+A full collection visits every object. It takes 50 ms with 100,000 small entries and half a second
+with a million committed offsets, at an arbitrary time. So young objects are collected in portions
+of a few milliseconds, and full collections never start automatically. Objects that are dropped
+without a reference cycle need no collector; tests/runtime/test_garbage_collection.py shows that no
+long-lived object (connection, group, topic, partition, log) ends in a cycle.
 """
 
 import gc
 import time
 
-YOUNG_OBJECTS = 5_000  # allocated since the last collection
-YOUNG_COLLECTIONS = 10  # until their survivors are visited again: 50,000 objects, 5 ms
+YOUNG_OBJECTS = 5_000  # objects allocated since the last collection
+YOUNG_COLLECTIONS = 10  # collections before the survivors are visited again: 50,000 objects, 5 ms
 NEVER = 1 << 30
 
 
 class GarbageCollection:
-    """Measures the collector's pauses, and keeps them short."""
+    """The garbage collection, whose pauses are measured and kept short."""
 
     def __init__(self) -> None:
-        self.paused_s = 0.0  # in all, of CPU time
+        self.paused_s = 0.0  # the total CPU time
         self.is_running = False
         self._longest_s = 0.0
         self._began_s = 0.0
 
     def start(self) -> None:
-        """Exclude the present objects from all collections, and keep later collections short."""
+        """Exclude the current objects from all collections, and keep later collections short."""
         gc.collect()
         gc.freeze()
         gc.set_threshold(YOUNG_OBJECTS, YOUNG_COLLECTIONS, NEVER)

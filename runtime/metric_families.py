@@ -1,26 +1,26 @@
-"""The table of metric families: their names, their descriptions, and Kafka's MBeans for the same.
+"""The table of metric families, with their names, descriptions, and Kafka's MBeans.
 
-A name follows from an MBean by the rules of the JMX exporter's example for KRaft
-(`kafka-kraft-3_0_0.yml`): in lower case, domain, type and name or attribute joined. The page of a
-broker and that of `oncelog metrics` take their words from here.
+A name is derived from an MBean by the rules of the JMX exporter's example for KRaft
+(`kafka-kraft-3_0_0.yml`): domain, type and name or attribute, joined in lower case. A broker's
+metrics page and `oncelog metrics` both use these names and descriptions.
 """
 
 from typing import NamedTuple
 
 GAUGE, COUNTER, SUMMARY = "gauge", "counter", "summary"
-COUNT, SUM = "count", "sum"  # in place of the quantile of a summary
-SERIES_MAX = 20_000  # of one family; more are counted and left out
+COUNT, SUM = "count", "sum"  # used instead of a quantile of a summary
+SERIES_MAX = 20_000  # the limit of one family; further series are counted and omitted
 
 
 class Family(NamedTuple):
-    """A metric family. A counter's samples have the suffix `_total`; its name does not.
+    """A metric family; the samples of a counter have the suffix `_total`, but not its name.
 
     The last label of a summary is the quantile, or COUNT or SUM.
     """
 
     about: str
     labels: tuple[str, ...] = ()
-    mbean: str = ""  # "": Kafka has none
+    mbean: str = ""  # "" if Kafka has none
     kind: str = GAUGE
 
 
@@ -39,7 +39,7 @@ _GROUPS = "kafka.coordinator.group:type=GroupMetadataManager,name="
 
 
 def _plain(prefix: str, bean: str, rows: dict[str, str], *labels: str) -> dict[str, Family]:
-    """Return families named as the MBean, in lower case. rows: MBean name -> description."""
+    """Return families named like the MBean, in lower case; rows are MBean name -> description."""
     return {
         prefix + name.lower().replace("-", "_"): Family(about, labels, bean + name)
         for name, about in rows.items()
@@ -170,7 +170,7 @@ OWN: dict[str, Family] = {
 }
 
 FAMILIES = KAFKA | OWN
-# Families of `oncelog metrics` for any cluster, besides those of both tables above.
+# Families of `oncelog metrics` for any cluster, in addition to both tables above.
 OF_CLUSTER: dict[str, Family] = {
     "oncelog_partition_held_back_offsets": Family(
         "Offsets from the last stable offset to the high watermark.", PARTITION

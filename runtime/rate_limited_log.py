@@ -1,4 +1,4 @@
-"""Rate-limited log lines: a client or a full disk cannot fill the log."""
+"""Rate-limited log lines, so that a client or a full disk cannot fill the log."""
 
 import logging
 
@@ -7,7 +7,7 @@ PERIOD_S = 60.0
 
 
 class LimitedLog:
-    """Passes ten lines of each kind per minute; then one line says how many were left out."""
+    """A log of ten lines of each kind per minute, then one line with the omitted number."""
 
     def __init__(self, log: logging.Logger) -> None:
         self._log = log

@@ -1,23 +1,25 @@
-"""Work that grows with its input, done in slices that fit the event loop's budget.
+"""Work that grows with its input, run in slices that fit the event loop's budget.
 
-A broker that does not answer within its session timeout is declared dead. So work that grows with a
-request, with the stored data or with the metadata is written as a *generator*: it yields wherever
+A broker that does not answer within its session timeout is fenced. So work that grows with a
+request, with the stored data or with the metadata is written as a *generator*. It yields where
 other work may run, at least every half millisecond, and returns its result. It uses neither loop
-nor clock, so cores can be written that way. `SlicedWork` runs such generators on the loop: all jobs
-together get SLICE_S of each turn, and between two turns the loop serves sockets and timers.
+nor clock, so pure code can be written in this form. `SlicedWork` runs such generators on the loop.
+All jobs together get SLICE_S of each turn, and between two turns the loop serves sockets and
+timers.
 
-There are two lines, each first come, first served. The broker's own jobs (roles, commands of the
+There are two queues, each first come, first served. The broker's own jobs (roles, commands of the
 metadata, replay of groups, truncations, checkpoints) come first, because clients wait for them. The
-jobs of clients get at least CLIENTS_S of each turn, so the broker's own jobs cannot starve them. A
-job that has run for its line's `run_s` goes to the end of the line. OWN_RUN_S is short, so the
-broker's jobs take turns; CLIENT_RUN_S is longer than most answers take, so the first of many
-answers is ready after its own time and not after the time of all, and a very long one still delays
-the others only briefly. The order within a line is for latency only: code that needs one job to
-finish before another waits for it, and the simulator continues any job of a line.
+jobs of clients get at least CLIENTS_S of each turn, so that the broker's own jobs cannot starve
+them. A job that has run for its queue's `run_s` goes to the end of the queue. OWN_RUN_S is short,
+so that the broker's jobs alternate. CLIENT_RUN_S is longer than most answers take, so that the
+first of many answers is ready after its own time, not after the time of all, while a very long
+answer delays the others only briefly. The order within a queue only affects latency. Code that
+needs one job to finish before another must wait for it, and the simulator continues any job of a
+queue.
 
-Values that a generator has read before a yield may have changed after it: it reads them again or
-holds a copy. Work that only waits (fsync, decompression, a checksum over megabytes) belongs in an
-executor. docs/decisions/0007-the-budget-of-the-loop.md explains the whole.
+Values that a generator has read before a yield may have changed after it, so it reads them again or
+keeps a copy. Work that only waits (fsync, decompression, a checksum over megabytes) belongs in an
+executor. docs/decisions/0007-the-budget-of-the-loop.md explains this in full.
 """
 
 import asyncio
@@ -33,13 +35,13 @@ from .turn_share import WAKE_UP_S, TurnShare
 __all__ = ["SlicedWork", "Steps", "WorkLine", "run_to_end"]
 
 SLICE_S = 0.004  # of one turn of the loop, for all jobs together
-CLIENTS_S = 0.001  # of it for the jobs of clients at least, if there are any
+CLIENTS_S = 0.001  # of this time, at least, for the jobs of clients
 OWN_RUN_S = 0.004
 CLIENT_RUN_S = 0.05
 
 
 class _Job:
-    """One generator in a line; `ran_s` is how long it has run since it was at the line's end."""
+    """One generator in a queue; `ran_s` is its running time since it was at the queue's end."""
 
     __slots__ = ("future", "name", "ran_s", "steps")
 
@@ -49,9 +51,9 @@ class _Job:
 
 
 class WorkLine:
-    """A line of jobs of one event loop.
+    """A queue of jobs of one event loop.
 
-    `share` is for short work: requests that begin, and answers that are due.
+    `share` is for short work, such as new requests and answers that are due.
     """
 
     def __init__(self, run_s: float, share: TurnShare, schedule: Callable[[], None]) -> None:
@@ -67,8 +69,7 @@ class WorkLine:
     def run(self, name: str, steps: Steps[Result]) -> "asyncio.Future[Result]":
         """Begin a job in the next turn; the future gets its result or its exception.
 
-        A future that is cancelled ends the job at its next yield. The watchdog names the job by
-        `name`.
+        A cancelled future ends the job at its next yield. The watchdog shows the job's `name`.
         """
         if SpentTime.running is not None:
             steps = SpentTime.running.steps(steps)
@@ -78,7 +79,7 @@ class WorkLine:
         return future
 
     async def finish(self, name: str, steps: Steps[Result]) -> Result:
-        """Return the result of steps; at once if they end before their first yield."""
+        """Return the result of steps, without a wait if they end before their first yield."""
         try:
             next(steps)
         except StopIteration as end:
@@ -86,16 +87,16 @@ class WorkLine:
         return await self.run(name, steps)
 
     def begin(self, name: str, steps: Steps[None]) -> None:
-        """Run steps, the first one at once, without returning their result."""
+        """Run steps, the first one now, without returning their result."""
         if next(steps, self) is not self:
             self.run(name, steps)
 
     def first(self) -> _Job:
-        """Take the job that is next out of the line."""
+        """Remove the next job from the queue."""
         return self._jobs.popleft()
 
     def put_back(self, job: _Job) -> None:
-        """Put a job back at the front, or behind the others if it has run for `run_s`."""
+        """Put a job back at the front, or at the end if it has run for `run_s`."""
         if job.ran_s < self.run_s:
             self._jobs.appendleft(job)
         else:
@@ -103,7 +104,7 @@ class WorkLine:
             self._jobs.append(job)
 
     def end_jobs(self) -> None:
-        """Close all jobs at their present yield and cancel their futures."""
+        """Close all jobs at their current yield and cancel their futures."""
         jobs, self._jobs = self._jobs, deque()
         for job in jobs:
             job.steps.close()
@@ -111,26 +112,26 @@ class WorkLine:
 
 
 class SlicedWork(WorkLine):
-    """All jobs of one event loop; the object itself is the line of the broker's own jobs.
+    """All jobs of one event loop; the object itself is the queue of the broker's own jobs.
 
-    `clock` gives seconds; the simulator ends slices by seed.
+    `clock` returns seconds; the simulator ends slices by its seed.
     """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         super().__init__(OWN_RUN_S, TurnShare(clock), self._schedule)
-        self.running = ""  # the name of the job whose slice this is
+        self.running = ""  # the name of the job that is running
         self.clock = clock
         self.clients = WorkLine(CLIENT_RUN_S, self.share, self._schedule)
         self._is_scheduled = False
 
     def close(self) -> None:
-        """Close all jobs at their present yield and cancel their futures."""
+        """Close all jobs at their current yield and cancel their futures."""
         self.end_jobs()
         self.clients.end_jobs()
 
     @property
     def is_due(self) -> bool:
-        """Return whether a turn has to be scheduled."""
+        """Return whether a turn must be scheduled."""
         return not self._is_scheduled and (self.has_jobs or self.clients.has_jobs)
 
     def _schedule(self) -> None:
@@ -146,7 +147,7 @@ class SlicedWork(WorkLine):
         self._schedule()
 
     def _spend(self, line: WorkLine, seconds: float) -> float:
-        """Run jobs of a line for this long; return how much of the time is left."""
+        """Run jobs of a queue for this time; return the remaining time."""
         if not line.has_jobs:
             return seconds
         deadline = self.clock() + seconds
@@ -158,14 +159,14 @@ class SlicedWork(WorkLine):
             self.running = job.name
             began, until = now, min(deadline, now + line.run_s - job.ran_s)
             try:
-                while True:  # one step at least: the rest of a run may round to nothing
+                while True:  # at least one step, since the rest of a run may round to 0
                     next(job.steps)
                     if (now := self.clock()) >= until:
                         break
                 job.ran_s += now - began
                 line.put_back(job)
             except StopIteration as end:
-                deadline -= WAKE_UP_S  # for the task that waited for the result
+                deadline -= WAKE_UP_S  # for the task that has waited for the result
                 if not job.future.cancelled():
                     job.future.set_result(end.value)
             except Exception as error:

@@ -1,8 +1,8 @@
-"""The time that one piece of work takes of the event loop, however its parts are spread.
+"""The time that one piece of work takes on the event loop, however its parts are distributed.
 
 A call, a coroutine and the steps of sliced work count while they run, not while they wait. Steps
-that are handed to a work line while a measured part runs are measured with it: `SpentTime.running`
-is that part. Where it is None, nothing is measured.
+that a measured part passes to a queue are measured with it: `SpentTime.running` is that part. If it
+is None, nothing is measured.
 """
 
 from collections.abc import Callable, Coroutine

@@ -1,7 +1,7 @@
-"""Work that grows with its input, written as a generator that yields wherever others may run.
+"""Work that grows with its input, as a generator that yields where other work may run.
 
-The lowest floor has only the type, and a function that runs such work to its end. Brokers run it in
-slices of their event loop: runtime/sliced_work.py says how, and why.
+Here is only the type, and a function that runs such work to its end. Brokers run it in slices on
+their event loop, as runtime/sliced_work.py explains.
 """
 
 from collections.abc import Callable, Generator, Iterable
@@ -14,9 +14,9 @@ Steps = Generator[None, None, Result]
 
 
 class StepCounter:
-    """A shared item count for nested loops, which tells when to yield.
+    """An item count shared by nested loops, which decides when to yield.
 
-    Each loop counting for itself would never yield where many short loops follow one another.
+    A separate count for each loop would never yield in a sequence of many short loops.
     """
 
     __slots__ = ("_count", "_items")
@@ -31,7 +31,7 @@ class StepCounter:
         return self._count % self._items == 0
 
     def ends_steps(self, items: int) -> bool:
-        """Count many items at once; return whether to yield now."""
+        """Count several items; return whether to yield now."""
         before = self._count // self._items
         self._count += items
         return self._count // self._items != before
@@ -59,7 +59,7 @@ def begin_steps(steps: Steps[Any]) -> tuple[bool, Any]:
 
 
 def run_to_end(steps: Steps[Result]) -> Result:
-    """Run a generator at once: in an executor, in a tool, or when it is known to be short."""
+    """Run all steps of a generator, in an executor, in a tool, or if it is known to be short."""
     while True:
         try:
             next(steps)

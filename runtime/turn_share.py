@@ -1,18 +1,18 @@
 """The share of one turn of the event loop that the requests of all clients may use.
 
 Each request is short, but a thousand may become readable in one turn, or an append may complete a
-thousand that waited, and the loop runs them all before it polls sockets and timers again. So work
-for a client (a request that begins, an answer that is due) runs while some of SHARE_S is left;
-after that it is queued, first come, first served, for the following turns. The first requests of a
-new connection have a queue of their own, which gets the first half of each turn: they do not wait
-behind everything that older connections have sent ahead.
+thousand that waited, and the loop would run them all before it polls sockets and timers again. So
+work for a client (a new request, an answer that is due) runs while some of SHARE_S is left. After
+that it is queued, first come, first served, for the following turns. The first requests of a new
+connection have their own queue, which gets the first half of each turn, so that they do not wait
+behind all requests of older connections.
 
-Work that a task of the loop does in the next turn cannot be interrupted there, so it is charged
-beforehand, by an estimate. Jobs in slices have a share of their own (`sliced_work`). Messages of
-other brokers are never queued here.
+Work that a task of the loop does in the next turn cannot be interrupted there, so it is charged in
+advance, by an estimate. Jobs in slices have their own share (`sliced_work`). Messages of other
+brokers are never queued here.
 
 A callback in each turn costs two microseconds, so it is registered only while something waits.
-Otherwise a new turn is assumed once no request has run for IDLE_S.
+Otherwise a new turn is assumed if no request has run for IDLE_S.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from collections.abc import Callable
 from math import inf
 
 SHARE_S = 0.004
-IDLE_S = 0.0001  # two requests of one turn are closer to each other
+IDLE_S = 0.0001  # two requests of one turn follow each other more closely
 WAKE_UP_S = 0.001  # the estimated work of a task that waited and continues in the next turn
 
 
@@ -33,33 +33,33 @@ class TurnShare:
         self._waiting: deque[Callable[[], object]] = deque()
         self._early: deque[Callable[[], object]] = deque()
         self._deadline = 0.0
-        self.began_s = 0.0  # when `is_spent` was last called
-        self._ended_s = -inf  # when the last action ended
-        self._is_counting = False  # `_next_turn` will be called
+        self.began_s = 0.0  # the time of the last `is_spent`
+        self._ended_s = -inf  # the time at which the last action ended
+        self._is_counting = False  # True if `_next_turn` will be called
 
     def is_spent(self) -> bool:
-        """Return whether new work has to wait for a later turn; after work call `ended`."""
+        """Return whether new work must wait for a later turn; call `ended` after work."""
         now = self.began_s = self.clock()
         if not self._is_counting and now > self._ended_s + IDLE_S:
             self._deadline = now + SHARE_S
         return now >= self._deadline
 
     def has_room(self) -> bool:
-        """Return whether a long piece of work has time left; if not, it runs elsewhere."""
-        self._count()  # answers that come meanwhile would each begin a share of their own
+        """Return whether a long piece of work has time left; otherwise it must run elsewhere."""
+        self._count()  # answers in the meantime would each begin a new share
         return not self.is_spent()
 
     def ended(self) -> None:
-        """Note the end of an action: it is done, or continues by itself."""
+        """Record the end of an action, which is complete or continues by itself."""
         self._ended_s = self.clock()
 
     def put(self, action: Callable[[], object], *, is_early: bool = False) -> None:
-        """Do it in a later turn, after everything that waits, or only after the early ones."""
+        """Run an action in a later turn, after all that wait, or only after the early ones."""
         (self._early if is_early else self._waiting).append(action)
         self._count()
 
     def do(self, action: Callable[[], object]) -> None:
-        """Do it now, or in a later turn if the share is spent."""
+        """Run an action now, or in a later turn if the share is spent."""
         if self.is_spent():
             self.put(action)
         else:
@@ -67,7 +67,7 @@ class TurnShare:
             self.ended()
 
     async def room(self) -> None:
-        """Return in a turn that has time left."""
+        """Wait for a turn that has time left."""
         self._count()
         if self.is_spent():
             granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -75,7 +75,7 @@ class TurnShare:
             await granted
 
     def charge(self, seconds: float) -> None:
-        """Charge work that will be done in the next turn without asking `is_spent`."""
+        """Charge work of the next turn that will not call `is_spent`."""
         self._deadline -= seconds
 
     def _grant(self, granted: "asyncio.Future[None]") -> None:
@@ -84,26 +84,26 @@ class TurnShare:
             self.charge(WAKE_UP_S)
 
     def _count(self) -> None:
-        """Mark the beginning of each turn, from the next one on."""
+        """Start to mark the beginning of each turn, from the next one on."""
         if not self._is_counting:
             self.is_spent()
             self._is_counting = True
             asyncio.get_running_loop().call_soon(self._next_turn)
 
     def _next_turn(self) -> None:
-        """Begin a turn: the loop calls this before it polls its sockets again."""
+        """Begin a turn; the loop calls this before it polls its sockets again."""
         self._is_counting = False
         self._deadline = self.clock() + SHARE_S
         if self._waiting or self._early:
             self._count()
             if self._early:
                 self._serve(self._early, SHARE_S / 2)
-                if self._waiting:  # the others get their half whatever was charged
+                if self._waiting:  # the others get their half, however much was charged
                     self._deadline = max(self._deadline, self.clock() + SHARE_S / 2)
             self._serve(self._waiting)
             self._serve(self._early)
 
     def _serve(self, line: deque[Callable[[], object]], kept_s: float = 0.0) -> None:
-        """Do what waits while more than kept_s is left; the actions may charge the turn."""
+        """Run waiting actions while more than kept_s is left; the actions may charge the turn."""
         while line and self.clock() < self._deadline - kept_s:
             line.popleft()()

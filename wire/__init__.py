@@ -1,1 +1,1 @@
-"""Kafka's bytes and values, without any I/O (floor 1)."""
+"""Kafka's bytes and values, without any I/O. It may import runtime."""

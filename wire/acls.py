@@ -1,11 +1,11 @@
-"""The numbers and words of Kafka's access control lists (KIP-11, KIP-290).
+"""The numbers and names of Kafka's access control lists (KIP-11, KIP-290).
 
-A name of an enumeration is Kafka's own; `word` is the form that kafka-acls prints and takes.
+The names of the enumerations are Kafka's; `word` is the form in kafka-acls.
 """
 
 from enum import IntEnum
 
-WILDCARD = "*"  # any host; as the name of a LITERAL pattern, any resource
+WILDCARD = "*"  # any host, or any resource as the name of a LITERAL pattern
 ANY_USER = "User:*"
 CLUSTER_NAME = "kafka-cluster"  # the name of the only resource of type CLUSTER
 
@@ -33,7 +33,7 @@ class PatternType(_Word):
     """How the name in an ACL is compared with that of a resource."""
 
     ANY = 1
-    MATCH = 2  # of a filter: every ACL that applies to the resource of this name
+    MATCH = 2  # only in a filter, for every ACL that applies to the named resource
     LITERAL = 3
     PREFIXED = 4
 
@@ -59,7 +59,7 @@ class AclOperation(_Word):
 
 
 class AclPermission(_Word):
-    """Whether an ACL grants or refuses."""
+    """The permission of an ACL, which allows or denies."""
 
     ANY = 1
     DENY = 2
@@ -67,8 +67,8 @@ class AclPermission(_Word):
 
 
 _O = AclOperation
-# The operations that each type of resource has (KIP-430): the authorizer checks these when a
-# client asks for its permitted operations.
+# The operations of each resource type (KIP-430), which the authorizer checks when a client asks for
+# its permitted operations.
 SUPPORTED_OPERATIONS: dict[ResourceType, tuple[AclOperation, ...]] = {
     ResourceType.TOPIC: (
         _O.READ, _O.WRITE, _O.CREATE, _O.DELETE, _O.ALTER, _O.DESCRIBE,

@@ -1,8 +1,8 @@
-"""A record batch that grows record by record: the writing side of a producer.
+"""A record batch that grows record by record, for a producer.
 
-Each record is encoded when it is appended, so that the size of a batch is known exactly while it
-fills, and closing a batch is one join, one checksum and one header. `records.encode_batch` makes
-the same bytes from records that are there already.
+Each record is encoded when it is appended, so that the size of the batch is always exactly known.
+Closing a batch takes one join, one checksum and one header. `records.encode_batch` creates the same
+bytes from a list of records.
 """
 
 import struct
@@ -21,19 +21,19 @@ from .record_batch import (
 )
 from .record_rows import Headers, SizedRows, encode_headers
 
-RECORD_BYTES_EXTRA = 36  # the most that a record without headers takes beside key and value
+RECORD_BYTES_EXTRA = 36  # the maximum size of a record without headers, besides key and value
 _header = struct.Struct(">qiibIhiqqqhii")
 _crc = struct.Struct(">I")
-_ROOM = bytes(HEADER_BYTES)  # its header is written at last
+_ROOM = bytes(HEADER_BYTES)  # the header, which is written last
 _NULL = b"\x01"
 _NO_HEADERS = b"\0"
 _TABLE_SIZE = 1 << 14
-# Zigzag varints of small numbers that are not negative stand at twice the number.
+# The zigzag varint of a small non-negative number is the varint of twice the number.
 _VARINTS = tuple(encode_unsigned_varint(value) for value in range(_TABLE_SIZE))
 
 
 class BatchBuilder:
-    """Records of one partition; at least one before `build`."""
+    """Records of one partition, at least one before `build`."""
 
     __slots__ = ("_base_timestamp", "_chunks", "_max_timestamp", "count", "size_bytes")
 
@@ -45,7 +45,7 @@ class BatchBuilder:
     def append(
         self, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers = ()
     ) -> None:
-        """Add a record; timestamp in wall ms."""
+        """Add a record; the timestamp is wall-clock time in ms."""
         count = self.count
         if count:
             delta = timestamp - self._base_timestamp
@@ -87,7 +87,7 @@ class BatchBuilder:
     def extend(self, rows: SizedRows, at: int, batch_bytes: int) -> int:
         """Add rows from `at` on while the batch stays within `batch_bytes`; return how many.
 
-        An empty batch takes one row in any case.
+        An empty batch accepts at least one row.
         """
         taken = rows.fitting(at, batch_bytes - self.size_bytes, self.count)
         if taken <= 0:
@@ -113,7 +113,7 @@ class BatchBuilder:
         base_sequence: int = -1,
         is_transactional: bool = False,
     ) -> bytearray:
-        """Return the batch, with base offset 0. Raises UnsupportedCompressionType."""
+        """Return the batch, with base offset 0; raise UnsupportedCompressionType."""
         chunks = self._chunks
         if compression != NONE:
             chunks = [_ROOM, compress(compression, b"".join(chunks[1:]))]
@@ -139,10 +139,10 @@ class BatchBuilder:
         return batch
 
     def release(self) -> None:
-        """Free the records after `build`; counts and sizes stay."""
+        """Free the records after `build`; counts and sizes remain."""
         self._chunks.clear()
 
 
 def size_of_headers(headers: Headers) -> int:
-    """Return the most bytes that these headers take in a record."""
+    """Return the maximum size of these headers in a record."""
     return sum(len(name) * 4 + len(value or b"") + 10 for name, value in headers)

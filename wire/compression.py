@@ -1,8 +1,8 @@
-"""The four compressions of record batches, each with a bound on what comes out.
+"""The four compressions of record batches, each with a limit on the decompressed size.
 
-A few kilobytes can unfold to gigabytes, so nothing is decompressed without a limit: output
-beyond it raises DecompressedTooLarge, and no more memory than the limit is ever held. Which library
-does what, and why: docs/decisions/0002.
+A few kilobytes can decompress to gigabytes, so nothing is decompressed without a limit. Output
+above it raises DecompressedTooLarge, and no more memory than the limit is used. docs/decisions/0002
+explains the choice of libraries.
 """
 
 import gzip as gzip_module
@@ -18,7 +18,7 @@ _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES = 32 * 1024
 _GZIP_PIECE_BYTES = 16 * 1024
-_ZSTD_WINDOW_BYTES_MAX = 128 * 1024 * 1024  # as Java; touched only as far as output is made
+_ZSTD_WINDOW_BYTES_MAX = 128 * 1024 * 1024  # as in Java; memory is used only for actual output
 _length = struct.Struct(">i")
 
 
@@ -27,7 +27,7 @@ class DecompressedTooLarge(InvalidRecord):
 
 
 def compress(codec: int, data: bytes) -> bytes:
-    """Compress data as Java's clients expect it. Raises UnsupportedCompressionType."""
+    """Compress data in the form of Java's clients; raise UnsupportedCompressionType."""
     if codec == NONE:
         return data
     if codec == GZIP:
@@ -51,7 +51,7 @@ def compress(codec: int, data: bytes) -> bytes:
 def decompress(codec: int, data: bytes | memoryview, max_bytes: int) -> bytes:
     """Return the original bytes, at most max_bytes.
 
-    Raises DecompressedTooLarge for more, InvalidRecord for malformed data.
+    Raises DecompressedTooLarge above that size, InvalidRecord for malformed data.
     """
     if codec == NONE:
         return bytes(data)
@@ -66,7 +66,7 @@ def decompress(codec: int, data: bytes | memoryview, max_bytes: int) -> bytes:
             return _unzstd(data, max_bytes)
     except InvalidRecord:
         raise
-    except Exception as error:  # each library has its own errors for broken input
+    except Exception as error:  # each library has its own errors for malformed input
         raise InvalidRecord(f"{CODEC_NAMES[codec]} data is broken: {error}") from error
     raise UnsupportedCompressionType(f"compression {codec} is not known")
 
@@ -78,7 +78,7 @@ def _too_large(codec: int, max_bytes: int) -> KafkaError:
 def _gunzip(data: bytes | memoryview, max_bytes: int) -> bytes:
     """Decompress all members.
 
-    The input is fed in pieces, because zlib copies what is left over.
+    The input is passed in pieces, because zlib copies the unused rest.
     """
     view = memoryview(data)
     unfolded = bytearray()
@@ -128,7 +128,7 @@ def _unsnappy(data: bytes, max_bytes: int) -> bytes:
 def _unsnappy_block(block: bytes, max_bytes: int) -> bytes:
     import cramjam
 
-    # A raw block begins with its size as a varint; the library allocates what it says.
+    # A raw block begins with its size as a varint, and the library would allocate that size.
     size = shift = 0
     for byte in block[:5]:
         size |= (byte & 0x7F) << shift

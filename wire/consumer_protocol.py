@@ -1,8 +1,8 @@
-"""The embedded consumer protocol: subscriptions and assignments in a classic group's requests.
+"""The embedded consumer protocol, with subscriptions and assignments of classic groups.
 
-Pure. To the group they are opaque bytes, and the member that leads it reads those of all members,
-so they must be those of Kafka's Java client (KIP-62, 429 owned partitions, 792 generation, 881
-rack). Versions above ours are read as far as we know them.
+This file is pure. The group does not interpret these bytes, and the group leader reads those of all
+members, so they must equal those of Kafka's Java client (KIP-62, 429 owned partitions, 792
+generation, 881 rack). Newer versions are read as far as they are known.
 """
 
 import struct
@@ -20,13 +20,13 @@ _int16, _int32 = struct.Struct(">h"), struct.Struct(">i")
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """The topics that a member wants and the partitions it owns, since `generation`."""
+    """The subscribed topics of a member and the partitions it has owned since `generation`."""
 
     topics: tuple[str, ...]
     owned: tuple[TopicPartition, ...] = ()
     generation: int = NO_GENERATION
     user_data: bytes = b""
-    instance_id: str | None = None  # given by the broker, not in the bytes
+    instance_id: str | None = None  # from the broker, not part of the bytes
     rack_id: str | None = None
 
 
@@ -42,7 +42,7 @@ def encode_subscription(subscription: Subscription) -> bytes:
 def decode_subscription(
     data: bytes, instance_id: str | None = None, elements_max: int = ELEMENTS_MAX
 ) -> Subscription:
-    """Decode a subscription of any version. Raises MalformedFrame."""
+    """Decode a subscription of any version; raise MalformedFrame."""
     reader = Reader(memoryview(data), elements_max=elements_max)
     version = reader.int16()
     if version < 0:
@@ -59,19 +59,19 @@ def decode_subscription(
 def encode_assignment(
     partitions: Iterable[TopicPartition], version: int = 1, user_data: bytes | None = b""
 ) -> bytes:
-    """Encode an assignment; all versions have the same form, and all clients read version 1."""
+    """Encode an assignment; all versions have the same format, and all clients read version 1."""
     data = _int32.pack(-1) if user_data is None else _sized(user_data)
     return _int16.pack(version) + _partitions(partitions) + data
 
 
 def assignment_for(subscription: bytes, partitions: Iterable[TopicPartition]) -> bytes:
-    """Encode an assignment in the version of a member's subscription, its first field."""
+    """Encode an assignment in the version of the member's subscription."""
     version = int.from_bytes(subscription[:2], "big", signed=True)
     return encode_assignment(partitions, max(0, min(version, ASSIGNMENT_NEWEST)), None)
 
 
 def decode_assignment(data: bytes) -> tuple[TopicPartition, ...]:
-    """Decode an assignment of any version; empty bytes are no partitions.
+    """Decode an assignment of any version; empty bytes stand for no partitions.
 
     Raises MalformedFrame.
     """
@@ -81,7 +81,7 @@ def decode_assignment(data: bytes) -> tuple[TopicPartition, ...]:
 def decode_whole_assignment(
     data: bytes, elements_max: int = ELEMENTS_MAX
 ) -> tuple[tuple[TopicPartition, ...], bytes]:
-    """Decode an assignment and the user data that the assignor has added."""
+    """Decode an assignment and the user data of the assignor."""
     if not data:
         return (), b""
     reader = Reader(memoryview(data), elements_max=elements_max)
@@ -92,12 +92,12 @@ def decode_whole_assignment(
 
 
 def encode_sticky(owned: Iterable[TopicPartition], generation: int) -> bytes:
-    """Encode the user data of the eager sticky assignor, which revokes all before it rejoins."""
+    """Encode the user data of the eager sticky assignor, which revokes all partitions first."""
     return _partitions(owned) + _int32.pack(generation)
 
 
 def decode_sticky(data: bytes) -> tuple[tuple[TopicPartition, ...], int]:
-    """Return (owned, generation), the partitions empty where the data cannot be read."""
+    """Return (owned, generation), without partitions if the data is unreadable."""
     try:
         reader = Reader(memoryview(data))
         owned = read_partitions(reader)

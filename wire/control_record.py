@@ -1,4 +1,4 @@
-"""Transaction markers: control batches of one record (KIP-98).
+"""Transaction markers, which are control batches of one record (KIP-98).
 
 key   = version 2, type 2 (0 abort, 1 commit)
 value = version 2, coordinator epoch 4
@@ -21,19 +21,19 @@ from .records import Record, decode_batch
 
 _key = struct.Struct(">hh")
 _value = struct.Struct(">hi")
-# The one record of a marker as every known client writes it: its length, no attributes, zero
-# deltas of time and offset, the key after its length, the value after its length, no headers.
+# The record of a marker as written by every known client: its length, no attributes, zero deltas of
+# time and offset, the key with its length, the value with its length, no headers.
 _record = struct.Struct(">5shhchic")
 _BEFORE_KEY, _BEFORE_VALUE, _HEADERS = bytes.fromhex("20 00 00 00 08"), b"\x0c", b"\0"
 _ATTRIBUTES = TRANSACTIONAL_BIT | CONTROL_BIT
 NO_SEQUENCE = -1
-# The checked fields of a batch that holds it: length, magic, attributes, last offset delta, count.
+# The checked fields of its batch: length, magic, attributes, last offset delta, count.
 _marker = struct.Struct(">8xi4xb4xhi8x8x8x2x4xi" + _record.format[1:])
 _USUAL = _marker.size - 12, MAGIC, 0, 1, _BEFORE_KEY, _BEFORE_VALUE, _HEADERS
 
 
 class ControlType(IntEnum):
-    """The type of a control record; others than these two concern Raft snapshots."""
+    """The type of a control record; all other types concern Raft snapshots."""
 
     ABORT = 0
     COMMIT = 1
@@ -63,9 +63,9 @@ def encode_marker(
 
 
 def decode_marker(batch: Buffer, position: int = 0) -> tuple[ControlType, int]:
-    """Return (type, coordinator epoch) of a marker. Raises InvalidRecord.
+    """Return (type, coordinator epoch) of a marker; raise InvalidRecord.
 
-    The usual form is read at once, because each replica reads each marker twice.
+    The usual form is decoded in one step, because each replica decodes each marker twice.
     """
     if len(batch) >= position + _marker.size:
         (
@@ -88,7 +88,7 @@ def _any_marker(batch: Buffer, position: int) -> tuple[ControlType, int]:
 
 
 def marker_of(record: Record) -> tuple[ControlType, int]:
-    """Return (type, coordinator epoch) of a marker's record. Raises InvalidRecord."""
+    """Return (type, coordinator epoch) of a marker's record; raise InvalidRecord."""
     key, value = record.key, record.value
     if key is None or len(key) < _key.size or value is None or len(value) < _value.size:
         raise InvalidRecord("a control record is too short")

@@ -1,10 +1,10 @@
-"""Kafka's table of errors: number, whether a client may retry, and one sentence."""
+"""Kafka's table of errors, with number, retriability, and a sentence."""
 
 from enum import IntEnum
 
 
 class _Row(int):
-    """The number of an error, with whether it is retriable and its sentence."""
+    """One error, with its number, its retriability, and its sentence."""
 
     sentence: str
     is_retriable: bool

@@ -1,31 +1,31 @@
 """Kafka's errors as exceptions.
 
-There is one class for each code, named as the code is (NOT_LEADER_OR_FOLLOWER ->
-`NotLeaderOrFollower`); a code that the table lacks becomes an `UnknownServerError` which keeps
-the number. Cores raise them; only the dispatcher of a broker turns them into numbers again.
+There is one class for each code, with a name derived from the code (NOT_LEADER_OR_FOLLOWER ->
+`NotLeaderOrFollower`). An unknown code becomes an `UnknownServerError` that has the number. Pure
+code raises the classes, and only the dispatcher of a broker turns them into numbers.
 """
 
 from collections.abc import Sequence
 
 from .error_codes import ErrorCode
 
-MESSAGE_MAX = 1_000  # characters: it must fit in a field of an answer
+MESSAGE_MAX = 1_000  # characters, so that the message fits into a field of an answer
 CUT = "..."
 
 
 class KafkaError(Exception):
-    """An answer of the protocol other than success; str() is a sentence for people."""
+    """An error of the protocol; str() is a sentence for users."""
 
     code: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR
-    # The producer that met an error sets these, since it knows what the error means for it.
-    abortable = False  # its transaction must be aborted; then it may go on
-    fatal = False  # it cannot go on
-    # The records of a produced batch that are at fault, by their place in it, and why (KIP-467).
+    # Set by the producer that got the error, since it knows the consequence.
+    abortable = False  # its transaction must be aborted, after which the producer can continue
+    fatal = False  # the producer cannot continue
+    # The invalid records of a produced batch, by their index, with reasons (KIP-467).
     record_errors: Sequence[tuple[int, str | None]] = ()
 
     def __init__(self, message: str | None = None, *, number: int | None = None) -> None:
         text = message or self.code.sentence
-        if len(text) > MESSAGE_MAX:  # it may quote up to 32 kB of a client's bytes in the middle
+        if len(text) > MESSAGE_MAX:  # the message may quote up to 32 kB of a client's bytes
             kept = (MESSAGE_MAX - len(CUT)) // 2
             text = text[:kept] + CUT + text[-kept:]
         super().__init__(text)
@@ -33,7 +33,7 @@ class KafkaError(Exception):
 
     @property
     def retriable(self) -> bool:
-        """Whether the same request may succeed later."""
+        """Return whether the same request may succeed later."""
         return self.code.is_retriable
 
 
@@ -125,12 +125,12 @@ UnsupportedAssignor = _error(ErrorCode.UNSUPPORTED_ASSIGNOR)
 StaleMemberEpoch = _error(ErrorCode.STALE_MEMBER_EPOCH)
 InvalidRegularExpression = _error(ErrorCode.INVALID_REGULAR_EXPRESSION)
 
-# The other codes: no code here names their classes, but a client of another cluster may meet them.
+# Classes for the other codes, which a client of another cluster may receive.
 globals().update({cls.__name__: cls for code in ErrorCode if code and (cls := _error(code))})
 
 
 def error_for(code: int, message: str | None = None) -> KafkaError:
-    """Return the exception for a nonzero code from the wire."""
+    """Return the exception for a non-zero error code."""
     cls = _BY_CODE.get(code)
     if cls is None:
         return UnknownServerError(message or f"unknown error {code}", number=code)

@@ -1,9 +1,9 @@
-"""The features of a cluster, their levels (KIP-584), and the rules of their updates.
+"""The features of a cluster with their levels (KIP-584), and the rules of their updates.
 
 transaction.version 2: producers raise their epoch with each transaction and add partitions by
-producing (KIP-890); below it they do as before. group.version 1: there are consumer groups of the
-newer protocol (KIP-848). The others have one level: elections count on eligible leader replicas
-(KIP-966), and tools read the version of a cluster from metadata.version (33 is 4.4-IV2). Pure.
+producing (KIP-890). group.version 1: consumer groups of the newer protocol exist (KIP-848). The
+other features have one level: elections use eligible leader replicas (KIP-966), and tools read the
+version of a cluster from metadata.version (33 is 4.4-IV2). This file is pure.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3  # Kafka's types of updates
 
 
 class Feature(NamedTuple):
-    """The levels of a feature; the highest is the default, and final where it `is_fixed`."""
+    """The levels of a feature; the highest is the default, and the only one if `is_fixed`."""
 
     lowest: int
     highest: int
@@ -30,7 +30,7 @@ FEATURES: Mapping[str, Feature] = {
 
 
 def why_not(name: str, level: int, current: int, upgrade_type: int, controller_id: int) -> str:
-    """Return the complaint about an update, in Kafka's order and words; empty if it is allowed."""
+    """Return the error of an update, in Kafka's order and words, or an empty text."""
     controller = f"Local controller {controller_id}"
     if upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
         return "The controller does not support the given upgrade type."

@@ -1,22 +1,22 @@
-"""Memory for received frames, which is used again.
+"""Memory for received frames, which is reused.
 
-A large frame in memory of its own costs a new mapping, its page faults and zeroes that are
-overwritten at once: a tenth of a broker's work on batches of 1 MB. Python tells whether a frame is
-still in use: a bytearray of which a view exists refuses to be resized.
+New memory for a large frame costs a mapping, page faults and a zero fill: a tenth of a broker's
+work for batches of 1 MB. Python tells whether a frame is still in use, because a bytearray with a
+view refuses to be resized.
 """
 
 from collections import deque
 
 STAGING_BYTES = 64 * 1024
 LARGE_KEPT_BYTES_MAX = 4 * 1024 * 1024
-_UNIT_BYTES = 256 * 1024  # so that a frame can reuse another's memory
+_UNIT_BYTES = 256 * 1024  # so that frames of similar size can reuse the memory
 
 
 class FrameMemory:
     """The memory that all receivers of one event loop share.
 
-    staging: the buffer where bytes arrive, for one receiver after the other, since each takes its
-    bytes out at once, parts of frames included.
+    staging: the buffer for received bytes. The receivers use it one after the other, since each
+    removes its bytes immediately, including parts of frames.
     """
 
     __slots__ = ("_large", "_large_bytes", "staging")
@@ -27,26 +27,26 @@ class FrameMemory:
         self._large_bytes = 0
 
     def large(self, size_bytes: int) -> bytearray:
-        """Return at least so many bytes of any content; they are free again with the last view."""
+        """Return at least this number of bytes, which are free again after the last view."""
         kept = self._large
         for _ in range(len(kept)):
             memory = kept.popleft()
             kept.append(memory)
             if size_bytes <= len(memory) and _is_free(memory):
                 return memory
-        if size_bytes > LARGE_KEPT_BYTES_MAX:  # it would displace all the others
+        if size_bytes > LARGE_KEPT_BYTES_MAX:  # it would displace all others
             return bytearray(size_bytes)
         memory = bytearray(-(-size_bytes // _UNIT_BYTES) * _UNIT_BYTES)
         kept.append(memory)
         self._large_bytes += len(memory)
-        while self._large_bytes > LARGE_KEPT_BYTES_MAX:  # the one used longest ago goes
+        while self._large_bytes > LARGE_KEPT_BYTES_MAX:  # drop the least recently used one
             self._large_bytes -= len(kept.popleft())
         return memory
 
 
 def _is_free(memory: bytearray) -> bool:
     try:
-        memory.append(memory.pop())  # within what is allocated: nothing moves
+        memory.append(memory.pop())  # within the allocated size, so nothing moves
     except BufferError:
         return False
     return True

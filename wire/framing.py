@@ -1,13 +1,13 @@
 """The frames and headers around the body of every request and response.
 
-A frame is a 4-byte length and so many bytes. The length is a stranger's word: a frame's memory
-grows with the bytes that really arrive, never by more than `TRUSTED_BYTES` ahead of them.
+A frame is a 4-byte length and this number of bytes. The length is not trusted: a frame's memory
+grows with the bytes that are received, and is never more than `TRUSTED_BYTES` ahead of them.
 
-`FrameReceiver` is made for `asyncio.BufferedProtocol`. Small frames arrive together in one
-staging buffer, which all receivers share, and are copied out of it. So is the beginning of a frame:
-it takes no more memory than came, and goes back when the rest is received. A frame that does not
-fit there gets its own memory, into which the rest is received directly. Every frame handed out owns
-its memory and may be written to (a leader stamps batches in place).
+`FrameReceiver` is made for `asyncio.BufferedProtocol`. Small frames are received in one staging
+buffer, which all receivers share, and are copied from it. So is the beginning of a frame, which
+takes only the memory of the received bytes. A frame that does not fit there gets its own memory,
+into which the rest is received directly. Every returned frame owns its memory and may be written to
+(a leader writes offsets into batches).
 """
 
 import struct
@@ -32,7 +32,7 @@ _response_v1 = struct.Struct(">ib")
 
 
 class MalformedLength(MalformedFrame):  # pyright: ignore[reportUntypedBaseClass]
-    """A length out of bounds; `frames` are those complete before it."""
+    """A length out of bounds; `frames` are the complete frames before it."""
 
     def __init__(self, size: int, frames: list[memoryview]) -> None:
         super().__init__(f"a frame of {size} bytes is not accepted here")
@@ -58,21 +58,21 @@ class FrameReceiver:
         memory: FrameMemory | None = None,
         trusted_bytes: int = TRUSTED_BYTES,
     ) -> None:
-        """Trust a length up to `trusted_bytes` ahead of the bytes that have arrived."""
+        """Trust a length up to `trusted_bytes` ahead of the received bytes."""
         self.max_bytes = max_frame_bytes
         self._trusted_bytes = trusted_bytes
         self._memory = memory or FrameMemory()
-        self._rest = b""  # received bytes that make no frame yet
-        self._filled = 0  # of the staging buffer, or of the frame under way
-        self._frame: memoryview | None = None  # as much of it as is trusted
+        self._rest = b""  # received bytes without a complete frame
+        self._filled = 0  # in the staging buffer, or in the current frame
+        self._frame: memoryview | None = None  # as far as the length is trusted
         self._frame_bytes = 0
 
     def peek(self, count: int) -> bytes:
-        """Return the first received bytes that are in no frame, to explain a malformed length."""
+        """Return the first received bytes without a frame, to explain a malformed length."""
         return self._rest[:count]
 
     def get_buffer(self, sizehint: int = -1) -> memoryview:
-        """Return the memory for the next bytes; at least one byte long."""
+        """Return the memory for the next bytes, at least one byte."""
         frame = self._frame
         if frame is not None:
             if self._filled == len(frame):
@@ -87,7 +87,7 @@ class FrameReceiver:
     def buffer_updated(self, count: int) -> list[memoryview]:
         """Return the frames that are complete now.
 
-        Raises MalformedLength for one out of bounds.
+        Raises MalformedLength for a length out of bounds.
         """
         filled = self._filled = self._filled + count
         frame = self._frame
@@ -95,7 +95,8 @@ class FrameReceiver:
             if not self._rest and filled > _PREFIX:
                 staging = self._memory.staging
                 size = _size.unpack_from(staging)[0]
-                if size == filled - _PREFIX and size <= self.max_bytes:  # just one frame, whole
+                # Exactly one complete frame.
+                if size == filled - _PREFIX and size <= self.max_bytes:
                     self._filled = 0
                     return [memoryview(bytearray(staging[_PREFIX:filled]))]
             return self._take_staged()
@@ -153,14 +154,14 @@ class RequestHeader(NamedTuple):
 
 
 def peek_api(frame: Buffer) -> tuple[int, int]:
-    """Return API key and version, before any other field is trusted."""
+    """Return API key and version, before any other field is checked."""
     if len(frame) < HEADER_BYTES_MIN:
         raise MalformedFrame("a request header takes at least 8 bytes")
     return _peek.unpack_from(frame)
 
 
 def decode_request_header(frame: memoryview) -> RequestHeader:
-    """Decode a header of version 1 or 2 (client_id keeps its old form). Raises MalformedFrame."""
+    """Decode a header of version 1 or 2 (client_id is never compact); raise MalformedFrame."""
     try:
         key, version, correlation_id, length = _request_start.unpack_from(frame)
     except struct.error:
@@ -194,7 +195,7 @@ def decode_request_header(frame: memoryview) -> RequestHeader:
 def encode_request_header(
     api_key: int, api_version: int, correlation_id: int, client_id: str | None
 ) -> bytes:
-    """Encode the request header that fits this version of the API."""
+    """Encode the request header for this version of the API."""
     name = b"" if client_id is None else client_id.encode()
     length = -1 if client_id is None else len(name)
     tags = b"\0" if api_version >= FLEXIBLE_FROM.get(api_key, NEVER) else b""
@@ -202,14 +203,14 @@ def encode_request_header(
 
 
 def encode_response_header(api_key: int, api_version: int, correlation_id: int) -> bytes:
-    """Encode version 0 or 1; ApiVersions always 0, since its client does not know ours yet."""
+    """Encode version 0 or 1; ApiVersions always uses 0, since its client knows no versions yet."""
     if api_key != API_VERSIONS and api_version >= FLEXIBLE_FROM.get(api_key, NEVER):
         return _response_v1.pack(correlation_id, 0)
     return _response_v0.pack(correlation_id)
 
 
 def frame_response(header: bytes, body: list[Buffer]) -> list[Buffer]:
-    """Put length and header in front of the body's pieces, without copying these."""
+    """Put length and header before the parts of the body, without copying these."""
     size = len(header)
     for piece in body:
         size += len(piece)

@@ -1,7 +1,7 @@
-"""Kafka's primitive types, read with every bound checked and written into a list.
+"""Kafka's primitive types, read with all checks and written into a list.
 
-A `Reader` never trusts a count or a length: each is compared with the bytes that are left
-before anything is built, so a frame cannot make us allocate more than itself.
+A `Reader` never trusts a count or a length. Each is compared with the remaining bytes before an
+object is created, so a frame cannot cause allocations larger than itself.
 """
 
 import struct
@@ -13,9 +13,9 @@ from .errors import InvalidRequest
 Buffer = bytes | bytearray | memoryview
 Value = TypeVar("Value")
 
-STRING_BYTES_MAX = 0x7FFF  # of UTF-8, in any version
+STRING_BYTES_MAX = 0x7FFF  # of UTF-8, in all versions
 TAGS_MAX = 64
-# The bound for all arrays of one message: an element costs more memory, and more time, than its
+# The limit for all arrays of one message, since an element costs more memory and time than its
 # byte. An answer of a cluster may be ten times as long as a request to it.
 ELEMENTS_MAX = 1_000_000
 REQUEST_ELEMENTS_MAX = 100_000
@@ -26,7 +26,7 @@ _int64 = struct.Struct(">q")
 
 
 class MalformedFrame(InvalidRequest):  # pyright: ignore[reportUntypedBaseClass]
-    """Bytes that are no message of the protocol; the connection they came on is closed."""
+    """The error of malformed bytes; the connection is closed."""
 
 
 class Reader:
@@ -71,7 +71,7 @@ class Reader:
     def unsigned_varint(self) -> int:
         """Read up to five bytes of seven bits, the lowest first."""
         buffer, position = self.buffer, self.position
-        if position < self.end and (byte := buffer[position]) < 0x80:  # nearly all are so short
+        if position < self.end and (byte := buffer[position]) < 0x80:  # almost all are this short
             self.position = position + 1
             return byte
         value = shift = 0
@@ -114,7 +114,7 @@ class Reader:
             raise MalformedFrame("a string is not UTF-8") from None
 
     def string(self, flexible: bool) -> str:
-        """Read a string; null is refused."""
+        """Read a string; refuse null."""
         value = self.nullable_string(flexible)
         if value is None:
             raise MalformedFrame("a string must not be null")
@@ -126,7 +126,7 @@ class Reader:
         return None if length == -1 else self.take(length)
 
     def count(self, flexible: bool, element_bytes_min: int) -> int:
-        """Read the length of an array, -1 for null, bounded by the bytes that are left."""
+        """Read the length of an array, -1 for null, limited by the remaining bytes."""
         count = self.unsigned_varint() - 1 if flexible else self.int32()
         if count < -1 or count * element_bytes_min > self.end - self.position:
             raise MalformedFrame(f"{count} elements cannot stand in {self.remaining} bytes")
@@ -136,7 +136,7 @@ class Reader:
         return count
 
     def length(self, flexible: bool, element_bytes_min: int) -> int:
-        """Read the length of an array that must not be null."""
+        """Read the length of an array; refuse null."""
         count = self.count(flexible, element_bytes_min)
         if count < 0:
             raise MalformedFrame("an array must not be null")
@@ -145,11 +145,11 @@ class Reader:
     def array(
         self, flexible: bool, element_bytes_min: int, read: Callable[[], Value]
     ) -> list[Value]:
-        """Read all elements of an array; null is refused."""
+        """Read all elements of an array; refuse null."""
         return [read() for _ in range(self.length(flexible, element_bytes_min))]
 
     def tags(self) -> dict[int, memoryview]:
-        """Read tagged fields, by number and in ascending order (KIP-482)."""
+        """Read tagged fields by number, in ascending order (KIP-482)."""
         count = self.unsigned_varint()
         if count == 0:
             return {}
@@ -166,13 +166,13 @@ class Reader:
         return tags
 
     def finish(self) -> None:
-        """Refuse bytes beyond the message."""
+        """Raise MalformedFrame if bytes follow the message."""
         if self.position != self.end:
             raise MalformedFrame(f"{self.remaining} bytes beyond the end of the message")
 
 
 def unsigned_varint_at(buffer: Buffer, position: int) -> tuple[int, int]:
-    """Return (value, next position), for decoders that keep their position themselves.
+    """Return (value, next position), for decoders that track their own position.
 
     Raises MalformedFrame for more than 32 bits, IndexError at the end of the buffer.
     """
@@ -198,7 +198,7 @@ def unsigned_varint_at(buffer: Buffer, position: int) -> tuple[int, int]:
 
 
 def skip_tags_at(buffer: memoryview, position: int) -> int:
-    """Return the position after tagged fields, all of which are ignored."""
+    """Return the position after tagged fields, which are all ignored."""
     if position < len(buffer) and buffer[position] == 0:
         return position + 1
     reader = Reader(buffer, position)
@@ -226,7 +226,7 @@ def encode_unsigned_varint(value: int) -> bytes:
 
 
 def encode_varint(value: int) -> bytes:
-    """Encode a zigzag varint: small numbers of either sign are short."""
+    """Encode a zigzag varint, in which small numbers of either sign are short."""
     return encode_unsigned_varint(value << 1 if value >= 0 else (-value << 1) - 1)
 
 
@@ -244,7 +244,7 @@ def encode_count(count: int, flexible: bool) -> bytes:
 
 
 def encode_tags(tags: list[tuple[int, bytes]]) -> bytes:
-    """Encode tagged fields, given in ascending order."""
+    """Encode tagged fields, which must be in ascending order."""
     parts = [encode_unsigned_varint(len(tags))]
     for tag, data in tags:
         parts += (encode_unsigned_varint(tag), encode_unsigned_varint(len(data)), data)

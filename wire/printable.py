@@ -1,4 +1,4 @@
-"""Text that clients chose, made printable in a terminal, in a log, in a table."""
+"""Text of clients, made printable for a terminal, a log, or a table."""
 
 import unicodedata
 
@@ -7,7 +7,7 @@ ESCAPED = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
 
 
 def printable(text: str, *, keep: str = "") -> str:
-    """Return the text with its control, format and line characters as Python's escapes.
+    """Return the text with control, format and line characters as Python's escapes.
 
     Letters of all scripts, signs and spaces stay, and so do the characters in `keep`.
     """

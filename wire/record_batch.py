@@ -1,12 +1,12 @@
-"""The record batch, version 2 (KIP-98): its 61-byte header, checksum, and a leader's stamps.
+"""The record batch, version 2 (KIP-98), with its 61-byte header and checksum.
 
     base offset 8, batch length 4, leader epoch 4, magic 1 | crc 4 | attributes 2,
     last offset delta 4, base timestamp 8, max timestamp 8, producer id 8, epoch 2,
     base sequence 4, record count 4 | records
 
-The checksum (CRC-32C) covers everything from the attributes on. Base offset and leader epoch lie
-before it, so a leader stamps them into the received bytes without a new checksum. A broker reads
-no more than this header, except where `records` is needed.
+The checksum (CRC-32C) covers everything from the attributes on. Base offset and leader epoch are
+before it, so a leader can write them into the received bytes without a new checksum. A broker reads
+only this header, except where `records` is needed.
 """
 
 import struct
@@ -27,7 +27,7 @@ Buffer = bytes | bytearray | memoryview
 
 HEADER_BYTES = 61
 MAGIC = 2
-LENGTH_COUNTS_FROM = 12  # batch length leaves out the base offset and itself
+LENGTH_COUNTS_FROM = 12  # batch length excludes the base offset and itself
 CRC_AT, CRC_COVERS_FROM = 17, 21
 ATTRIBUTES_AT, MAX_TIMESTAMP_AT, PRODUCER_AT = 21, 35, 43
 SEQUENCE_MAX = 2**31 - 1
@@ -48,7 +48,7 @@ _producer = struct.Struct(">qhi")
 
 
 class BatchHeader(NamedTuple):
-    """The fields of a batch in their order; timestamps in ms, offsets as stamped."""
+    """The fields of a batch in their order, with timestamps in ms."""
 
     base_offset: int
     batch_length: int
@@ -75,24 +75,24 @@ class BatchHeader(NamedTuple):
 
     @property
     def next_offset(self) -> int:
-        """Return the offset after the last."""
+        """Return the offset after the last record."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
     def last_sequence(self) -> int:
-        """Return the last record's sequence; -1 without a producer id or on a control batch."""
+        """Return the last record's sequence; -1 without a producer id and for a control batch."""
         if self.base_sequence < 0:
             return -1
         return increment_sequence(self.base_sequence, self.last_offset_delta)
 
     @property
     def compression(self) -> int:
-        """Return the codec: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
+        """Return the codec (0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd)."""
         return self.attributes & COMPRESSION_MASK
 
     @property
     def is_log_append_time(self) -> bool:
-        """Whether max_timestamp is the broker's clock, and holds for every record."""
+        """Return whether max_timestamp is the broker's append time, valid for every record."""
         return bool(self.attributes & APPEND_TIME_BIT)
 
     @property
@@ -105,17 +105,17 @@ class BatchHeader(NamedTuple):
 
     @property
     def has_delete_horizon(self) -> bool:
-        """Whether base_timestamp is when tombstones and markers may be removed (KIP-534)."""
+        """Return whether base_timestamp is a delete horizon of tombstones or markers (KIP-534)."""
         return bool(self.attributes & DELETE_HORIZON_BIT)
 
     @property
     def has_producer_id(self) -> bool:
-        """Whether an idempotent or transactional producer wrote it."""
+        """Return whether an idempotent or transactional producer wrote the batch."""
         return self.producer_id >= 0
 
 
 def decode_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """Decode the header at a position. Raises CorruptMessage where there can be none."""
+    """Decode the header at a position; raise CorruptMessage for an invalid one."""
     try:
         header = new_tuple(BatchHeader, _header.unpack_from(buffer, position))
     except struct.error:
@@ -126,7 +126,7 @@ def decode_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 
 def check_crc(buffer: Buffer, position: int, header: BatchHeader) -> None:
-    """Raise CorruptMessage unless the batch is whole and its checksum right."""
+    """Raise CorruptMessage unless the batch is complete and its checksum correct."""
     end = position + header.batch_length + LENGTH_COUNTS_FROM
     if end > len(buffer):
         raise CorruptMessage("the batch is cut short")
@@ -137,7 +137,7 @@ def check_crc(buffer: Buffer, position: int, header: BatchHeader) -> None:
 def iterate_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
     """Yield position and header of each batch, up to a partial last one.
 
-    No checksum is checked.
+    Checksums are not checked.
     """
     position, end = 0, len(buffer)
     while position + HEADER_BYTES <= end:
@@ -152,9 +152,9 @@ def iterate_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
 def split_batches(
     buffer: memoryview | bytes, batches_max: int, bytes_max: int
 ) -> Iterator[memoryview]:
-    """Yield the buffer in pieces of whole batches; a partial or broken rest ends the last one.
+    """Yield the buffer in parts of whole batches; a partial or invalid rest is in the last part.
 
-    A piece has one batch at least, and no more than either bound otherwise.
+    A part has at least one batch, and otherwise respects both limits.
     """
     view, length_at = memoryview(buffer), _base_offset.size
     start, end = 0, len(view)
@@ -179,20 +179,20 @@ def split_batches(
 def restamp(
     buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int
 ) -> None:
-    """Write the leader's offset and epoch into a batch; its checksum does not cover them."""
+    """Write the leader's offset and epoch into a batch, which its checksum does not cover."""
     _base_offset.pack_into(buffer, position, base_offset)
     _leader_epoch.pack_into(buffer, position + LENGTH_COUNTS_FROM, leader_epoch)
 
 
 def restamp_append_time(buffer: bytearray | memoryview, position: int, now_ms: int) -> None:
-    """Give a batch the broker's wall-clock time (message.timestamp.type=LogAppendTime)."""
+    """Set a batch's timestamp to the broker's wall clock (message.timestamp.type=LogAppendTime)."""
     _restamp_timestamp(buffer, position, now_ms, APPEND_TIME_BIT)
 
 
 def restamp_max_timestamp(
     buffer: bytearray | memoryview, position: int, max_timestamp: int
 ) -> None:
-    """Give a batch the largest of its records' own timestamps (CreateTime)."""
+    """Set a batch's maximum timestamp to that of its records (CreateTime)."""
     _restamp_timestamp(buffer, position, max_timestamp, 0)
 
 
@@ -216,7 +216,7 @@ def rewrite_crc(buffer: bytearray | memoryview, position: int = 0) -> None:
 
 
 def write_header(batch: bytearray, base_offset: int, leader_epoch: int, *fields: int) -> None:
-    """Write the header of a batch that holds its records; fields: from the attributes on."""
+    """Write the header of a batch that has its records; fields: from the attributes on."""
     length = len(batch) - LENGTH_COUNTS_FROM
     _header.pack_into(batch, 0, base_offset, length, leader_epoch, MAGIC, 0, *fields)
     _crc.pack_into(batch, CRC_AT, crc32c(memoryview(batch)[CRC_COVERS_FROM:]))
@@ -225,7 +225,7 @@ def write_header(batch: bytearray, base_offset: int, leader_epoch: int, *fields:
 def rewrite_producer(
     buffer: bytearray, producer_id: int, producer_epoch: int, base_sequence: int
 ) -> None:
-    """Give the batch at the beginning of a buffer to another producer id."""
+    """Replace the producer id of the batch at the beginning of a buffer."""
     _producer.pack_into(buffer, PRODUCER_AT, producer_id, producer_epoch, base_sequence)
     rewrite_crc(buffer)
 
@@ -233,13 +233,13 @@ def rewrite_producer(
 def validate_client_batch(
     records: Buffer, header: BatchHeader | None = None, *, max_message_bytes: int
 ) -> BatchHeader:
-    """Validate a producer's records for one partition: exactly one whole, sound batch.
+    """Validate a producer's records for one partition, which must be one complete, valid batch.
 
-    header: if it has been decoded already; it is what is returned. Looks at the header and the
-    checksum, never inside. Each refusal has the code that Apache Kafka 4.4 gives, in its order;
-    stricter than Kafka in three places: bytes beyond the batch are refused (Kafka drops a cut
-    second batch), a producer id needs an epoch, too, and a transactional batch needs a producer
-    id. Raises InvalidRecord, CorruptMessage, MessageTooLarge, UnsupportedCompressionType.
+    header: the decoded header, if known, which is then returned. Only the header and the checksum
+    are checked, not the records. Each refusal has the code of Apache Kafka 4.4, in its order. Three
+    checks are stricter than Kafka: bytes after the batch are refused (Kafka drops an incomplete
+    second batch), a producer id needs an epoch, and a transactional batch needs a producer id.
+    Raises InvalidRecord, CorruptMessage, MessageTooLarge, UnsupportedCompressionType.
     """
     size_bytes = len(records)
     if size_bytes < HEADER_BYTES:
@@ -279,7 +279,7 @@ def validate_client_batch(
 
 
 def increment_sequence(sequence: int, by: int) -> int:
-    """Return the sequence `by` records later; after 2^31-1 comes 0."""
+    """Return the sequence `by` records later; 0 follows 2^31-1."""
     if sequence > SEQUENCE_MAX - by:
         return by - (SEQUENCE_MAX - sequence) - 1
     return sequence + by

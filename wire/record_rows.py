@@ -1,9 +1,9 @@
-"""Many records at once as columns: the writing side of a producer that has them so already.
+"""Many records as columns, for a producer with columnar data.
 
-`BatchBuilder.append` costs a function's call and a dozen steps of the interpreter for each record.
-Here a record costs a few steps inside the interpreter's own C code (`map`, `zip`, `join`), since
-only lookups are left to do: the bytes before a value depend on its length alone, and on its place
-in the batch. The bytes are those that `BatchBuilder.append` makes.
+`BatchBuilder.append` costs a function call and a dozen interpreter steps for each record. Here a
+record costs a few steps inside the interpreter's C code (`map`, `zip`, `join`), since only lookups
+are needed: the bytes before a value depend only on its length, and on its index in the batch. The
+bytes equal those of `BatchBuilder.append`.
 """
 
 from bisect import bisect_right
@@ -16,14 +16,14 @@ from .primitives import encode_varint
 
 Headers = Sequence[tuple[str, bytes | None]]
 Column = Sequence[bytes | None]
-ROWS_MAX = 8192  # of one batch: their places have a table, and take at most two bytes
-CACHED_MAX = 1 << 14  # of each table below: lengths are a peer's choice
+ROWS_MAX = 8192  # for one batch, so that record indexes have a table, and take at most two bytes
+CACHED_MAX = 1 << 14  # for each table below, since lengths are a client's choice
 NO_HEADERS = b"\0"
 BYTES_LIKE = frozenset({bytes, bytearray, memoryview, type(None)})
 
 
 class _Table(dict[int, Any]):
-    """A bounded cache of answers by number."""
+    """A limited cache of results by number."""
 
     def __missing__(self, number: int) -> Any:
         answer = self.answer(number)
@@ -32,28 +32,28 @@ class _Table(dict[int, Any]):
         return answer
 
     def answer(self, number: int) -> Any:
-        """Compute the answer for a number."""
+        """Compute the result for a number."""
         return encode_varint(number)
 
 
 class _Cost(_Table):
-    """The bytes of a field of this length with its length before it; -1: null."""
+    """The size of a field of this length, including its length prefix; -1 for null."""
 
     def answer(self, number: int) -> int:
         return max(number, 0) + len(encode_varint(number))
 
 
 class _AfterNullKey(_Table):
-    """A null key, and the length of the value that follows."""
+    """The bytes of a null key and of the length of the value after it."""
 
     def answer(self, number: int) -> bytes:
         return b"\x01" + encode_varint(number)
 
 
 class _Head(_Table):
-    """The end of the record before (no headers), a record's length, attributes, timestamp delta.
+    """The header count (0) of a record, and the first fields of the next record.
 
-    The number is that of the record's bytes behind the timestamp delta.
+    The number is that of the record's bytes after the timestamp delta.
     """
 
     def __init__(self, delta: bytes, closes: bytes) -> None:
@@ -80,9 +80,9 @@ def _heads_for(delta: bytes, closes: bytes) -> _Head:
 
 
 class SizedRows:
-    """The sizes of rows, by which a batch takes them; `_edges` are upper bounds of their ends.
+    """The sizes of rows, by which a batch is filled; `_edges` are upper bounds of the row ends.
 
-    timestamps: wall ms, one for all or one for each.
+    timestamps: wall-clock ms, one for all or one for each.
     """
 
     __slots__ = ("_edges", "timestamps")
@@ -93,35 +93,35 @@ class SizedRows:
         return len(self._edges) - 1
 
     def before_place_bytes(self) -> int:
-        """Return the bytes of attributes, and the most that place and timestamp usually take."""
+        """Return the size of the attributes, and the usual maximum of index and timestamp."""
         times = self.timestamps
         if isinstance(times, int) or not len(times):
             return 1 + 2 + 2
         return 1 + 2 + len(encode_varint(int(max(times)) - int(min(times))))
 
     def bytes_between(self, first: int, last: int) -> int:
-        """Return about how many bytes the rows from `first` on, before `last`, take."""
+        """Return the approximate size of the rows from `first` on, before `last`."""
         return self._edges[last] - self._edges[first]
 
     def largest_bytes(self) -> int:
-        """Return the bytes of key, value and headers of the largest row; 0 without rows."""
+        """Return the size of key, value and headers of the largest row; 0 without rows."""
         raise NotImplementedError
 
     def fitting(self, at: int, room_bytes: int, place: int) -> int:
-        """Count the rows from `at` on that fit behind the `place` records of a batch."""
+        """Return how many rows from `at` on fit after the `place` records of a batch."""
         edges = self._edges
         last = bisect_right(edges, edges[at] + room_bytes) - 1
         if place == 0:
-            last = max(last, at + 1)  # a record larger than a batch has one of its own
+            last = max(last, at + 1)  # a record larger than a batch gets its own batch
         return max(0, min(last - at, ROWS_MAX - place))
 
     def encode(self, at: int, count: int, place: int, base_timestamp: int) -> tuple[Any, int]:
-        """Encode `count` rows behind `place` others in a batch: (bytes, newest timestamp)."""
+        """Encode `count` rows after `place` others in a batch; return (bytes, newest timestamp)."""
         raise NotImplementedError
 
 
 class Rows(SizedRows):
-    """Records of one partition. Columns are as long as `values`, or None: null keys, no headers.
+    """Records of one partition, with columns as long as `values`, or None for nulls.
 
     Raises TypeError for values that are not bytes, ValueError for columns of different lengths.
     """
@@ -149,23 +149,24 @@ class Rows(SizedRows):
         if headers is not None:
             self._headers = list(map(encode_headers, headers))
             sizes = map(add, sizes, map(len, self._headers))
-        # After the timestamp delta, without the place: null key and no headers take a byte each.
+        # After the timestamp delta, without the index: a null key and no headers take a byte each.
         extra = (keys is None) + (headers is None)
         self._sizes = (lengths, list(map(add, sizes, repeat(extra))))
         bound = map(add, self._sizes[1], repeat(self.before_place_bytes()))
         self._edges = list(accumulate(map(_COST.__getitem__, bound), initial=0))
 
     def largest_bytes(self) -> int:
-        """Return the bytes of key, value and headers of the largest row; 0 without rows."""
+        """Return the size of key, value and headers of the largest row; 0 without rows."""
         return max(self._sizes[1], default=0)
 
     def encode(self, at: int, count: int, place: int, base_timestamp: int) -> tuple[bytes, int]:
-        """Encode `count` rows behind `place` others in a batch: (bytes, newest timestamp)."""
+        """Encode `count` rows after `place` others in a batch; return (bytes, newest timestamp)."""
         last = at + count
         lengths, sizes = self._sizes[0][at:last], self._sizes[1][at:last]
         places = _PLACES[place : place + count]
         times, headers = self.timestamps, self._headers
-        closes = b"" if headers is not None else NO_HEADERS  # by the next record's head
+        # Written by the head of the next record.
+        closes = b"" if headers is not None else NO_HEADERS
         inner: Iterable[int] = map(add, sizes, map(len, places))
         columns: list[Iterable[Any]] = []
         if isinstance(times, int):
@@ -197,7 +198,7 @@ class Rows(SizedRows):
 
 
 def encode_headers(headers: Headers) -> bytes:
-    """Encode the number of headers, and each name and value with its length before it."""
+    """Encode the number of headers, and each name and value with its length prefix."""
     if not headers:
         return NO_HEADERS
     pieces = [encode_varint(len(headers))]
@@ -209,7 +210,7 @@ def encode_headers(headers: Headers) -> bytes:
 
 
 def measure(column: Column) -> tuple[Sequence[bytes], list[int]]:
-    """Return the column with empty bytes for nulls, and its lengths with -1 for them."""
+    """Return the column with empty bytes for nulls, and its lengths with -1 for nulls."""
     kinds = set(map(type, column))
     if not kinds <= BYTES_LIKE:
         wrong = ", ".join(sorted(kind.__name__ for kind in kinds - BYTES_LIKE))

@@ -1,8 +1,8 @@
-"""The walk through the records of a batch, without decoding them.
+"""The iteration over the records of a batch, without decoding them.
 
-Only lengths and deltas are read: what a broker must know of records that it stores as they came.
-`walk_skeleton` reads the beginning of each record, `records_without_key` is as strict as
-`decode_batch`. Written as steps, since a megabyte can unfold to millions.
+Only lengths and deltas are read, which is what a broker needs of records that it stores unchanged.
+`walk_skeleton` reads the beginning of each record; `records_without_key` is as strict as
+`decode_batch`. Both are steps, since a megabyte can decompress to millions of records.
 """
 
 from collections.abc import Iterator
@@ -14,9 +14,9 @@ from .errors import InvalidRecord, InvalidTimestamp
 from .record_batch import BatchHeader
 from .records import RECORD_BYTES_MIN, bytes_at, header_count_at, varint_at
 
-ITEMS_PER_STEP = 400  # records and their headers: about 0.4 ms
+ITEMS_PER_STEP = 400  # records and headers, in about 0.4 ms
 _BLOCK, _THREE_BYTES_FROM = 64, 8192  # offset deltas that share all but the first byte
-SKELETONS_PER_STEP = 20 * _BLOCK  # records of which only the beginning is read: about 0.5 ms
+SKELETONS_PER_STEP = 20 * _BLOCK  # records of which only the beginning is read, in about 0.5 ms
 NAMED_RECORDS_MAX = 10_000
 NO_TIMESTAMP = -1
 _FIELDS_BYTES_MIN = 4  # offset delta, null key, null value, no headers
@@ -26,8 +26,8 @@ _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 class WalkedRecords(NamedTuple):
     """The earliest and the latest timestamp (ms) of a batch's records.
 
-    Records without a timestamp (-1) do not count for the earliest, where others have one.
-    item_count: of the records and headers that were read in full.
+    Records without a timestamp (-1) do not count for the earliest, unless all have none.
+    item_count: the records and headers that were read completely.
     """
 
     earliest: int
@@ -36,9 +36,9 @@ class WalkedRecords(NamedTuple):
 
 
 class RecordsWithoutKey(NamedTuple):
-    """The number of a batch's records without a key, and the places of the first of them.
+    """The number of a batch's records without a key, and the indexes of the first of them.
 
-    item_count: of all records and headers that were walked.
+    item_count: the number of all records and headers.
     """
 
     total: int
@@ -49,9 +49,9 @@ class RecordsWithoutKey(NamedTuple):
 def walk_skeleton(data: bytes | memoryview, header: BatchHeader) -> Steps[WalkedRecords]:
     """Check the layout of the records of a client's batch; `data` is not compressed.
 
-    The lengths of the records must fill the batch exactly, their number be the header's, and their
-    offsets go up by one from 0. Keys, values and headers are not read. Raises InvalidRecord, and
-    InvalidTimestamp for a timestamp of more than 64 bits.
+    The lengths of the records must fill the batch exactly, their number must be the header's, and
+    their offsets must rise by one from 0. Keys, values and headers are not read. Raises
+    InvalidRecord, and InvalidTimestamp for a timestamp of more than 64 bits.
     """
     count, size_bytes = header.record_count, len(data)
     if count <= 0 or count * RECORD_BYTES_MIN > size_bytes:
@@ -60,8 +60,8 @@ def walk_skeleton(data: bytes | memoryview, header: BatchHeader) -> Steps[Walked
     at, previous, signs = 0, -1, 0
     earliest, latest = _INT64_MAX, _INT64_MIN  # as deltas
     try:
-        # Varints of one and two bytes, the usual ones, are read here, and stay zigzag. The offsets
-        # of a block share their second byte.
+        # Varints of one and two bytes, the usual ones, are decoded here, and stay zigzag. The
+        # offsets of a block share their second byte.
         for start in range(0, count, _BLOCK):
             if start and start % SKELETONS_PER_STEP == 0:
                 yield
@@ -79,7 +79,7 @@ def walk_skeleton(data: bytes | memoryview, header: BatchHeader) -> Steps[Walked
                     number = length << 1 if length > 0 else 1
                 signs |= number
                 end = at + (number >> 1)
-                time = data[at + 1]  # behind the attributes, which have no meaning yet
+                time = data[at + 1]  # after the attributes, which have no meaning yet
                 if time < 0x80:
                     at += 2
                 elif (more := data[at + 2]) < 0x80:
@@ -96,7 +96,8 @@ def walk_skeleton(data: bytes | memoryview, header: BatchHeader) -> Steps[Walked
                     if delta < earliest and delta != no_time:
                         earliest = delta
                 if (
-                    data[at] != low or (high and data[at + 1] != high)  # or it has more bytes
+                    # Or the number has more bytes.
+                    data[at] != low or (high and data[at + 1] != high)
                 ) and varint_at(data, at)[0] != start + ((low - more_follow) >> 1):
                     raise InvalidRecord("a record's offset does not fit its batch")
                 if end - at < _FIELDS_BYTES_MIN:
@@ -106,7 +107,7 @@ def walk_skeleton(data: bytes | memoryview, header: BatchHeader) -> Steps[Walked
         raise InvalidRecord("a record goes beyond its batch") from None
     if at != size_bytes or signs & 1:  # a length was negative
         raise InvalidRecord("the records do not fill their batch")
-    earliest = min(earliest, latest)  # where none has a timestamp
+    earliest = min(earliest, latest)  # in case no record has a timestamp
     earliest, latest = header.base_timestamp + earliest, header.base_timestamp + latest
     if earliest < _INT64_MIN or latest > _INT64_MAX:
         raise InvalidTimestamp("a record's timestamp has more than 64 bits")
@@ -116,8 +117,8 @@ def walk_skeleton(data: bytes | memoryview, header: BatchHeader) -> Steps[Walked
 def records_without_key(data: bytes, header: BatchHeader) -> Steps[RecordsWithoutKey]:
     """Find the records without a key; `data` is not compressed.
 
-    Raises InvalidRecord when the records do not fill their batch exactly, or their offsets leave
-    it or do not ascend.
+    Raises InvalidRecord if the records do not fill their batch exactly, or their offsets are out of
+    range or do not rise.
     """
     size_bytes, count = len(data), header.record_count
     if count < 0 or count * RECORD_BYTES_MIN > size_bytes:
@@ -137,7 +138,8 @@ def records_without_key(data: bytes, header: BatchHeader) -> Steps[RecordsWithou
             if length < RECORD_BYTES_MIN - 1 or end > size_bytes:
                 raise InvalidRecord("a record goes beyond its batch")
             at += 1  # attributes have no meaning yet
-            if data[at] < 0x80:  # the time; numbers of one byte, the usual ones, are read here
+            # The timestamp delta; numbers of one byte, the usual ones, are decoded here.
+            if data[at] < 0x80:
                 at += 1
             else:
                 _, at = varint_at(data, at)
@@ -181,10 +183,10 @@ def records_without_key(data: bytes, header: BatchHeader) -> Steps[RecordsWithou
 def first_record_not_older(
     data: bytes, header: BatchHeader, timestamp_ms: int, offset: int
 ) -> Steps[tuple[int, int] | None]:
-    """Return (offset, timestamp) of the first record at or above `offset`, not older than that.
+    """Return (offset, timestamp) of the first record at or after `offset` that is not older.
 
-    It reads no further than needed, and no keys or values. Raises InvalidRecord, also for an
-    offset or a timestamp that no record can have: batches may have been taken unchecked.
+    Keys, values, and later records are not read. Raises InvalidRecord, also for an invalid offset
+    or timestamp, since old batches may not have been checked.
     """
     if header.is_log_append_time and header.max_timestamp < timestamp_ms:
         return None
@@ -213,7 +215,7 @@ def first_record_not_older(
 
 
 def timestamps(data: bytes, header: BatchHeader) -> Iterator[int]:
-    """Yield the timestamps that the producer gave the records. Raises InvalidRecord."""
+    """Yield the producer's timestamps of the records; raise InvalidRecord."""
     at = 0
     try:
         for _ in range(header.record_count):

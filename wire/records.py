@@ -1,10 +1,11 @@
-"""Records inside a batch (version 2): for clients, tools and compaction.
+"""Records inside a batch (version 2), for clients, tools and compaction.
 
-A broker's usual path never decodes records. A record is
+A broker usually decodes no records. A record is
 
     length, attributes, timestamp delta, offset delta, key, value, headers
 
-with every number but the attributes a zigzag varint, and deltas counted from the batch header.
+with every number except the attributes as a zigzag varint, and deltas counted from the batch
+header.
 """
 
 from collections.abc import Sequence
@@ -30,7 +31,7 @@ from .record_rows import encode_headers
 
 DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024
 RECORDS_A_STEP = 128  # some 0.3 ms
-_NO_DELTAS, _NO_HEADERS = bytes(3), bytes(1)  # with the attributes, which have no bits yet
+_NO_DELTAS, _NO_HEADERS = bytes(3), bytes(1)  # including the attributes, which have no meaning yet
 RECORD_BYTES_MIN = 7  # length, attributes, two deltas, null key, null value, no headers
 
 
@@ -49,7 +50,7 @@ def _sized(data: bytes | None) -> bytes:
 
 
 def encode_batch(records: Sequence[Record], **fields: Any) -> bytes:
-    """Run `encoding_batch` to its end."""
+    """Run all steps of `encoding_batch`."""
     return run_to_end(encoding_batch(records, **fields))
 
 
@@ -68,10 +69,10 @@ def encoding_batch(
     delete_horizon_ms: int | None = None,
     last_offset_delta: int | None = None,
 ) -> Steps[bytes]:
-    """Encode a batch of at least one record; offsets ascend from base_offset (or the first's).
+    """Encode a batch of at least one record, with offsets that rise from base_offset.
 
-    With delete_horizon_ms the base timestamp becomes that time (KIP-534). A batch that
-    compaction has thinned keeps the last_offset_delta of the original.
+    base_offset is by default that of the first record. With delete_horizon_ms the base timestamp is
+    replaced by that time (KIP-534). A compacted batch keeps the last_offset_delta of the original.
     """
     first = records[0]
     base = first.offset if base_offset is None else base_offset
@@ -80,7 +81,7 @@ def encoding_batch(
     for number, (offset, timestamp, key, value, headers) in enumerate(records, 1):
         if number % RECORDS_A_STEP == 0:
             yield
-        if offset == base and timestamp == base_timestamp:  # the first one, often the only one
+        if offset == base and timestamp == base_timestamp:  # the first record, often the only one
             start = _NO_DELTAS
         else:
             start = b"\0" + encode_varint(timestamp - base_timestamp) + encode_varint(offset - base)
@@ -112,7 +113,7 @@ def encoding_batch(
 
 
 def encode_empty_batch(header: BatchHeader) -> bytes:
-    """Encode a batch without records that keeps a producer's last sequence through compaction."""
+    """Encode a batch without records that preserves a producer's last sequence in compaction."""
     return _assemble(
         b"",
         header.base_offset,
@@ -137,10 +138,10 @@ def _assemble(body: bytes, base_offset: int, leader_epoch: int, *fields: int) ->
 def decode_batch(
     buffer: Buffer, position: int = 0, *, max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX
 ) -> list[Record]:
-    """Decode the records of the batch at a position; its checksum is not checked.
+    """Decode the records of the batch at a position, without checking its checksum.
 
-    Raises InvalidRecord when the records do not fill their batch exactly, their offsets leave it
-    or do not ascend, or more than max_decompressed_bytes come out.
+    Raises InvalidRecord if the records do not fill their batch exactly, if their offsets are out of
+    range or do not rise, or for more than max_decompressed_bytes.
     """
     return run_to_end(
         decoding_batch(buffer, position, max_decompressed_bytes=max_decompressed_bytes)
@@ -150,7 +151,7 @@ def decode_batch(
 def decoding_batch(
     buffer: Buffer, position: int = 0, *, max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX
 ) -> Steps[list[Record]]:
-    """Run `decode_batch` in steps; the buffer must stay as it is."""
+    """Run `decode_batch` in steps; the buffer must not change."""
     header = decode_header(buffer, position)
     end = position + header.size_bytes
     if end > len(buffer):
@@ -181,7 +182,7 @@ def decoding_batch(
 def _decode_record(data: bytes, at: int, header: BatchHeader) -> tuple[Record, int, int]:
     """Return (record, offset delta, next position).
 
-    One-byte varints, the usual ones, are inlined.
+    Varints of one byte, the usual ones, are decoded inline.
     """
     length, at = varint_at(data, at)
     end = at + length
@@ -215,7 +216,7 @@ def _decode_record(data: bytes, at: int, header: BatchHeader) -> tuple[Record, i
 
 
 def varint_at(data: bytes | memoryview, at: int) -> tuple[int, int]:
-    """Return (number, position after it). Raises InvalidRecord, IndexError beyond the data."""
+    """Return (number, next position); raise InvalidRecord, or IndexError beyond the data."""
     value = data[at]
     at += 1
     if value >= 0x80:
@@ -236,7 +237,7 @@ def varint_at(data: bytes | memoryview, at: int) -> tuple[int, int]:
 
 
 def bytes_at(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
-    """Return (bytes, position after them) in a record ending at `end`. Raises InvalidRecord."""
+    """Return (bytes, next position) in a record that ends at `end`; raise InvalidRecord."""
     number = data[at]
     if number < 0x80:
         length, at = (number >> 1) ^ -(number & 1), at + 1
@@ -251,7 +252,7 @@ def bytes_at(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
 
 
 def header_count_at(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """Return (number of headers, position after it), within a record. Raises InvalidRecord."""
+    """Return (number of headers, next position) within a record; raise InvalidRecord."""
     count, at = varint_at(data, at)
     if count < 0 or count * 2 > end - at:
         raise InvalidRecord(f"{count} headers cannot stand in {end - at} bytes")

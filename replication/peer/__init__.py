@@ -1,1 +1,1 @@
-"""replication/peer: the link between brokers; begin with transport.py."""
+"""The link between brokers; begin with transport.py."""

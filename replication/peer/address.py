@@ -1,9 +1,9 @@
-"""The addresses of the links between brokers: where a broker listens, and access to it.
+"""The addresses of the links between brokers, and the access to them.
 
-Each broker has two sockets, control (ZeroMQ) and bulk (streams, `streams`): a heartbeat never waits
-behind megabytes.
+Each broker has two sockets, control (ZeroMQ) and bulk (streams, `streams`), so that a heartbeat
+never waits behind megabytes.
 
-They are Unix sockets in a directory that only the owner may enter: that is the whole access
+The sockets are Unix sockets in a directory that only the owner may enter. There is no other access
 control, so the directory's mode is checked. A sender is identified by the routing id of its
 connection, never by the content of its message.
 """
@@ -13,15 +13,15 @@ import os
 from functools import lru_cache
 from pathlib import Path
 
-SOCKET_PATH_BYTES_MAX = 107  # sun_path of Linux, less the closing zero byte
+SOCKET_PATH_BYTES_MAX = 107  # sun_path of Linux, without the closing zero byte
 
 
 class PeerSocketError(Exception):
-    """The sockets cannot be opened here; the text says what to do."""
+    """The sockets cannot be opened here; the text has the remedy."""
 
 
 def prepare_directory(directory: Path) -> None:
-    """Create the directory for its owner alone; refuse one that others may enter."""
+    """Create the directory for its owner only; refuse one that others may enter."""
     try:
         directory.mkdir(mode=0o700, parents=True)
         return
@@ -37,7 +37,7 @@ def prepare_directory(directory: Path) -> None:
 
 
 def socket_path(directory: Path, channel: str, node_id: int) -> Path:
-    """Return where a broker listens; raises PeerSocketError when Linux cannot hold the path."""
+    """Return the path of a broker's socket; raise PeerSocketError if it is too long for Linux."""
     path = directory / f"{channel}-{node_id}"
     if len(os.fsencode(path)) > SOCKET_PATH_BYTES_MAX:
         raise PeerSocketError(
@@ -48,7 +48,7 @@ def socket_path(directory: Path, channel: str, node_id: int) -> Path:
 
 
 def remove_sockets(directory: Path, node_id: int) -> None:
-    """Remove the sockets of a broker, and the directory with the last of them."""
+    """Remove the sockets of a broker, and the directory with the last socket."""
     for path in directory.glob(f"*-{node_id}"):
         path.unlink(missing_ok=True)
     with contextlib.suppress(OSError):
@@ -62,7 +62,7 @@ def routing_id(node_id: int) -> bytes:
 
 @lru_cache
 def node_of(routing_id: bytes) -> int | None:
-    """Return the broker behind a routing id; None for any other name."""
+    """Return the broker with this routing id, or None for any other name."""
     digits = routing_id[1:]
     if routing_id[:1] != b"n" or not digits.isdigit() or len(digits) > 10:
         return None

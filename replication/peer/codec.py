@@ -1,10 +1,10 @@
-"""Dataclass <-> msgpack for small messages between brokers.
+"""The encoding of dataclasses as msgpack, for small messages between brokers.
 
 A message is a frozen dataclass of int, bool, str, bytes, float, None, unions of those, tuples of
-one element type, dicts of plain keys, and other such dataclasses. It travels as the list of its
-field values in order; a field with a default may be missing at the end, so a message can grow.
-Every value is checked against its annotation and every length against a bound, so that a faulty
-peer cannot make us build an object that its message does not describe.
+one element type, dicts of plain keys, and other such dataclasses. It is encoded as the list of its
+field values in order. A field with a default may be missing at the end, so that fields can be
+added. Every value is checked against its annotation and every length against a limit, so that a
+faulty peer cannot cause an object that does not match its class.
 """
 
 import types
@@ -25,12 +25,12 @@ Message = TypeVar("Message")
 def encode_message(message: object) -> bytes:
     """Encode a dataclass instance."""
     packed = msgpack.packb(_plain(message))
-    assert packed is not None  # the stub allows for streaming
+    assert packed is not None  # None is possible only for streaming
     return packed
 
 
 def decode_message(cls: type[Message], payload: bytes) -> Message:
-    """Decode an instance of cls; raises MalformedPeerMessage naming the field at fault."""
+    """Decode an instance of cls; raise MalformedPeerMessage with the name of the faulty field."""
     try:
         values = msgpack.unpackb(
             payload,
@@ -64,7 +64,7 @@ def _plain(value: object) -> object:
 
 @cache
 def _names(kind: type) -> tuple[str, ...] | None:
-    """Return the fields of a dataclass; None for another type."""
+    """Return the fields of a dataclass, or None for another type."""
     return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else None
 
 
@@ -73,7 +73,7 @@ _Reader = Callable[[Any, str], Any]
 
 @cache
 def _reader(annotation: Any) -> _Reader:
-    """Return the function that checks and builds a value of this type."""
+    """Return the function that checks and creates a value of this type."""
     if is_dataclass(annotation) and isinstance(annotation, type):
         return _dataclass_reader(annotation)
     origin, arguments = get_origin(annotation), get_args(annotation)

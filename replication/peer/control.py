@@ -1,11 +1,12 @@
-"""The ZeroMQ sockets of one broker on its event loop: for decisions and heartbeats.
+"""The ZeroMQ sockets of one broker on its event loop, for decisions and heartbeats.
 
-A ROUTER is bound, a DEALER connects to every peer. They are used raw: ZeroMQ's file descriptor is
-edge-triggered and covers both directions, so it becomes readable once, and any call on the socket
-may swallow that signal. Hence we read until the socket is empty, and check EVENTS after every send.
+A ROUTER is bound, and a DEALER connects to every peer. ZeroMQ's file descriptor is edge-triggered
+for both directions, so it becomes readable once, and any call on the socket may consume that
+signal. So the socket is read until it is empty, and EVENTS is checked after every send.
 
-A message is one part of ZeroMQ with its envelope and header, followed by its frames. One small
-frame shares the first part: another part costs more than the copy. Large frames are not copied.
+A message is one ZeroMQ part with its envelope and header, followed by its frames. A single small
+frame is in the first part, since another part costs more than the copy. Large frames are not
+copied.
 """
 
 import asyncio
@@ -19,19 +20,19 @@ from .address import node_of
 from .handlers import ENVELOPE_BYTES, Buffer, PeerPacket, What, envelope, open_envelope
 from .sockets import PeerSockets, Socket
 
-_COPY_BELOW_BYTES = zmq.COPY_THRESHOLD  # below it ZeroMQ always copies
+_COPY_BELOW_BYTES = zmq.COPY_THRESHOLD  # smaller frames are always copied by ZeroMQ
 _RIDES_BELOW_BYTES = _COPY_BELOW_BYTES // 2
-_DRAIN_MESSAGES = 64  # then other tasks have their turn on the event loop
+_DRAIN_MESSAGES = 64  # after this number other tasks run on the event loop
 _LINK_EVENTS = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED
 _UNREACHABLE = (zmq.EAGAIN, zmq.EHOSTUNREACH)
-# Plain numbers: flags of pyzmq cost microseconds, and these are used for each message.
+# Plain numbers, because pyzmq's flags cost microseconds in each message.
 _EVENTS = zmq.EVENTS
 _POLLIN, _NOBLOCK, _MORE = int(zmq.POLLIN), int(zmq.NOBLOCK), int(zmq.NOBLOCK | zmq.SNDMORE)
-_send = zmq.backend.Socket.send  # without the Python layer above it, which makes a Frame first
+_send = zmq.backend.Socket.send  # without pyzmq's Python layer, which would create a Frame
 
 
 class ControlChannel:
-    """One socket, connected to `peer`; None: our ROUTER, which names each message's sender."""
+    """One socket, connected to `peer`, or this broker's ROUTER (None), which identifies senders."""
 
     __slots__ = ("_channels", "is_scheduled", "monitor", "peer", "socket")
     is_bulk = False
@@ -52,7 +53,7 @@ class ControlChannel:
         frames: Sequence[Buffer],
         routing_id: bytes = b"",
     ) -> int:
-        """Return how many bytes were sent: 0 without a connection, or when its queue is full."""
+        """Return the number of sent bytes, which is 0 without a connection or if it is full."""
         sock = self.socket
         if sock.closed:
             return 0
@@ -76,12 +77,12 @@ class ControlChannel:
             return 0
         finally:
             if not self.is_scheduled:
-                self._channels.look_again(self)  # a send that fails swallows the signal, too
+                self._channels.look_again(self)  # a failed send also consumes the signal
         return sent_bytes
 
 
 class _Asker(NamedTuple):
-    """The connection of a peer to our ROUTER, for a reply."""
+    """The connection of a peer to the ROUTER, for a reply."""
 
     router: ControlChannel
     routing_id: bytes
@@ -108,10 +109,10 @@ class ControlChannels:
         event: Callable[[ControlChannel, int, int], object],
         dropped: dict[str, int],
     ) -> None:
-        """Keep the callbacks.
+        """Store the callbacks.
 
-        received: gets a link, the peer, whether we ask on it, a message, its bytes.
-        event: gets a channel, its peer, and what ZeroMQ's monitor saw of the connection.
+        received: gets a link, the peer, whether this broker sent the request, a message, and its
+        bytes. event: gets a channel, its peer, and the event of ZeroMQ's monitor.
         """
         self._peers = frozenset(peers)
         self._received, self._event = received, event
@@ -121,7 +122,7 @@ class ControlChannels:
         self._dealers: dict[int, ControlChannel] = {}
 
     def start(self, open_sockets: Callable[["zmq.Context[Socket]"], PeerSockets]) -> None:
-        """Bind, and begin to connect. Raises PeerSocketError with a sentence for people."""
+        """Bind, and begin to connect; raise PeerSocketError with a sentence for users."""
         self._loop = asyncio.get_running_loop()
         self._context = zmq.Context(io_threads=1)
         sockets = open_sockets(self._context)
@@ -145,11 +146,11 @@ class ControlChannels:
         await self._loop.run_in_executor(None, context.term)
 
     def to(self, peer: int) -> ControlChannel | None:
-        """Return the channel for requests to the peer; None for a stranger, and after the stop."""
+        """Return the channel for requests to the peer; None for an unknown peer or after `stop`."""
         return self._dealers.get(peer)
 
     def look_again(self, channel: ControlChannel) -> None:
-        """Read again later if a call on the socket has swallowed its signal."""
+        """Read again later, since a call on the socket may have cleared its signal."""
         if _has_input(channel.socket):
             channel.is_scheduled = True
             self._loop.call_soon(self._drain, channel)
@@ -173,8 +174,8 @@ class ControlChannels:
             self._event(channel, channel.peer, event)
 
     def _drain(self, channel: ControlChannel) -> None:
-        """Receive until the socket is empty: only then is its signal armed again."""
-        channel.is_scheduled = True  # sends meanwhile need not check for input
+        """Receive until the socket is empty, because only then it signals again."""
+        channel.is_scheduled = True  # sends in the meantime need not check for input
         sock = channel.socket
         try:
             for _ in range(_DRAIN_MESSAGES):
@@ -185,7 +186,7 @@ class ControlChannels:
                 while part.more:
                     parts.append(part := sock.recv(_NOBLOCK, False))
                 self._take(channel, sender, parts)
-                if sock.closed or not _has_input(sock):  # asking costs less than an exception
+                if sock.closed or not _has_input(sock):  # a check is cheaper than an exception
                     channel.is_scheduled = False
                     return
             self._loop.call_soon(self._drain, channel)
@@ -196,7 +197,7 @@ class ControlChannels:
             raise
 
     def _take(self, channel: ControlChannel, sender: bytes, parts: list[zmq.Frame]) -> None:
-        """Pass a message on; `sender` is the routing id that a ROUTER puts before its parts."""
+        """Pass a message on; `sender` is the routing id that a ROUTER puts before the message."""
         peer = channel.peer
         link: ControlLink = channel
         if peer is None:

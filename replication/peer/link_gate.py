@@ -1,10 +1,10 @@
 """Faults on the links between brokers, for tests and `oncelog partition | slow`.
 
-A cut link is silent, as a real one is: the sender gets no error, and the connection is not reset.
-Held messages are delivered in order at `heal`; delayed ones arrive in order, each at least that
-much later. An untouched gate costs its transport one attribute read for each message. A single
-message can be held, too, and others then overtake it, like one that is still under way on a lost
-connection. The counts show whether a fault has affected any message.
+A cut link is silent, like a real one: the sender gets no error, and the connection is not reset.
+Held messages are delivered in order by `heal`. Delayed messages arrive in order, each at least that
+much later. A gate without faults costs its transport one attribute read for each message. Single
+messages can be held, too, so that later ones overtake them, as on a lost connection. The counts
+show whether a fault has affected any message.
 """
 
 from collections import deque
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-HELD_MAX = 10_000  # for each peer and direction; more are lost, as in a full queue
+HELD_MAX = 10_000  # for each peer and direction; further messages are lost, as in a full queue
 
 
 class DelayScheduler(Protocol):
@@ -28,7 +28,7 @@ class _Direction:
     delay_ms: int = 0
     waiting: deque[Callable[[], object]] = field(default_factory=deque[Callable[[], object]])
     keeps: int = 0  # the number of single messages still to be held
-    kept_kind: int | None = None  # only of this kind
+    kept_kind: int | None = None  # the type of messages to hold
     kept: deque[Callable[[], object]] = field(default_factory=deque[Callable[[], object]])
 
 
@@ -42,7 +42,7 @@ class LinkGate:
         self._directions: dict[tuple[int, bool], _Direction] = {}
 
     def attach(self, scheduler: DelayScheduler) -> None:
-        """Set the event loop that delays run on; its transport does this."""
+        """Set the event loop for delays; called by the gate's transport."""
         self._scheduler = scheduler
 
     def cut(self, peer: int, *, inbound: bool = True, outbound: bool = True) -> None:
@@ -72,14 +72,14 @@ class LinkGate:
     ) -> None:
         """Hold the next `count` messages until `heal`; later messages overtake them.
 
-        kind: of PeerMessage; holds only requests of this kind, because most messages are
+        kind: a PeerMessage; only requests of this type are held, because most messages are
         heartbeats.
         """
         for direction in self._chosen(peer, inbound, outbound):
             direction.keeps, direction.kept_kind = min(count, HELD_MAX), kind
 
     def faults(self) -> list[dict[str, int | bool]]:
-        """Return the present faults: a row for each peer and direction."""
+        """Return the current faults, with a row for each peer and direction."""
         return [
             {
                 "peer": peer,
@@ -92,12 +92,12 @@ class LinkGate:
         ]
 
     def heal(self, peer: int | None = None) -> None:
-        """End the faults of one peer, or of all; held messages are delivered now, in order."""
+        """End the faults of one peer, or of all; deliver held messages now, in order."""
         for key in [key for key in self._directions if peer in (None, key[0])]:
             direction = self._directions[key]
             direction.is_cut = direction.is_held = False
             direction.delay_ms = direction.keeps = 0
-            # Delivering may send; the new message must not overtake the held ones.
+            # A delivery may send a message, which must not overtake the held ones.
             while direction.waiting:
                 direction.waiting.popleft()()
             while direction.kept:
@@ -108,7 +108,7 @@ class LinkGate:
     def admit(
         self, peer: int, is_outbound: bool, deliver: Callable[[], object], kind: int | None = None
     ) -> None:
-        """Deliver now, later, or never. Call it only while `is_active`."""
+        """Deliver now, later, or never; call it only while `is_active`."""
         direction = self._directions.get((peer, is_outbound))
         if direction is None:
             deliver()

@@ -1,8 +1,8 @@
-"""When a broken connection to a peer means that the peer is down.
+"""The decision when a broken connection to a peer means that the peer is down.
 
-A reset alone does not: the connection is made again within milliseconds. A peer is down when its
-connection closed and then two attempts in a row are refused (no process listens), or when the
-connection is not back after a grace time. Times are monotonic milliseconds.
+A reset alone does not, because the connection is opened again within milliseconds. A peer is down
+if its connection closed and then two successive attempts are refused (no process listens), or if
+the connection is not open again after a grace time. Times are monotonic milliseconds.
 """
 
 GRACE_MS = 200
@@ -10,7 +10,7 @@ REFUSALS_TO_BE_DOWN = 2
 
 
 class LinkState:
-    """The control link to one peer. Methods return True when `is_up` changed."""
+    """The control link to one peer; methods return True if `is_up` changed."""
 
     __slots__ = ("_closed_at_ms", "_refusals", "is_up")
 
@@ -20,26 +20,26 @@ class LinkState:
         self._refusals = 0
 
     def connected(self) -> bool:
-        """Note that the handshake with the peer succeeded."""
+        """Record that the handshake with the peer succeeded."""
         self._closed_at_ms = None
         self._refusals = 0
         was_up, self.is_up = self.is_up, True
         return not was_up
 
     def closed(self, now_ms: int) -> None:
-        """Note that an established connection broke; call `grace_over` after GRACE_MS."""
+        """Record that an established connection broke; call `grace_over` after GRACE_MS."""
         if self._closed_at_ms is None:
             self._closed_at_ms = now_ms
 
     def refused(self) -> bool:
-        """Note that an attempt to connect failed at once."""
+        """Record that an attempt to connect was refused."""
         if not self.is_up or self._closed_at_ms is None:
             return False
         self._refusals += 1
         return self._refusals >= REFUSALS_TO_BE_DOWN and self._down()
 
     def grace_over(self, now_ms: int) -> bool:
-        """Decide about a link that closed a while ago."""
+        """Decide about a link that closed GRACE_MS ago."""
         if not self.is_up or self._closed_at_ms is None:
             return False
         return now_ms - self._closed_at_ms >= GRACE_MS and self._down()

@@ -1,9 +1,9 @@
 """The requests of one broker that wait for their replies.
 
-Each ends once: with its reply, with PeerUnavailable when its connection breaks or the peer could
-not serve it, or with PeerTimeout. One timer serves all deadlines, since almost every request is
-answered long before its own. Correlation ids start at a random number in each process, so a reply
-to a request of a former incarnation is dropped.
+Each ends once, with its reply, with PeerUnavailable if its connection breaks or the peer could not
+serve it, or with PeerTimeout. One timer serves all deadlines, because almost every request is
+answered long before its own deadline. Correlation ids start at a random number in each process, so
+that a reply to a request of a former incarnation is dropped.
 """
 
 import asyncio
@@ -13,11 +13,11 @@ from typing import NamedTuple
 from ...runtime.c_calls import new_tuple
 from .handlers import Answered, Body, PeerError, PeerTimeout, PeerUnavailable
 
-TIMER_RESOLUTION_S = 0.0005  # uvloop counts whole milliseconds, and rounds
+TIMER_RESOLUTION_S = 0.0005  # uvloop rounds to whole milliseconds
 
 
 class _UnderWay(NamedTuple):
-    """A waiting request: its callback, its connection, its deadline on the event loop's clock."""
+    """A waiting request, with its callback, its connection, and its deadline."""
 
     answered: Answered
     connection: object
@@ -27,13 +27,13 @@ class _UnderWay(NamedTuple):
 
 
 class RequestsUnderWay:
-    """The requests of one event loop. `connection` is any object; it is compared by identity."""
+    """The requests of one event loop; `connection` is any object, compared by identity."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, first_correlation_id: int) -> None:
         self._loop = loop
         self._correlation_id = first_correlation_id
         self._under_way: dict[int, _UnderWay] = {}
-        # uvloop gives a plain handle, which knows no time, where the delay rounds to 0 ms.
+        # uvloop returns a handle without a time if the delay rounds to 0 ms.
         self._timer: asyncio.Handle | None = None
         self._wakes_at = inf
 
@@ -61,12 +61,12 @@ class RequestsUnderWay:
         return True
 
     def end(self, correlation_id: int, error: PeerError) -> None:
-        """End a request in a later turn: its callback may ask again at once."""
+        """End a request in a later turn, since its callback may send another request."""
         waiting = self._under_way.pop(correlation_id)
         self._loop.call_soon(waiting.answered, error)
 
     def fail(self, error: PeerUnavailable, connection: object = None) -> None:
-        """End the requests of a connection, or all of them."""
+        """End the requests of a connection, or all requests."""
         ended = [
             number
             for number, waiting in self._under_way.items()

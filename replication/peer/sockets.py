@@ -1,4 +1,4 @@
-"""The sockets of one broker: ZeroMQ's ROUTER and DEALERs, and a listening one for streams."""
+"""The sockets of one broker: ZeroMQ's ROUTER and DEALERs, and a listening socket for streams."""
 
 import socket
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import zmq
 from .address import PeerSocketError, routing_id, socket_path
 
 RECONNECT_INTERVAL_MS = 15
-RECONNECT_INTERVAL_MAX_MS = 100  # a dead peer should not cost a thousand attempts a minute
+RECONNECT_INTERVAL_MAX_MS = 100  # limits the attempts to connect to a dead peer
 QUEUE_MESSAGES = 4096
 
 Socket = zmq.Socket[bytes]
@@ -17,7 +17,7 @@ Socket = zmq.Socket[bytes]
 
 @dataclass(frozen=True, slots=True)
 class PeerSockets:
-    """Opens sockets; the caller closes them."""
+    """A factory of sockets, which the caller closes."""
 
     context: "zmq.Context[Socket]"
     directory: Path
@@ -25,12 +25,13 @@ class PeerSockets:
     max_message_bytes: int
 
     def listen(self) -> Socket:
-        """Open the socket that peers connect to; raises PeerSocketError when it is served."""
+        """Open the socket that peers connect to; raise PeerSocketError if it is already in use."""
         path = socket_path(self.directory, "control", self.node_id)
-        if is_served(path):  # a stale file of a killed broker is replaced by bind
+        if is_served(path):  # bind replaces the file of a killed broker
             raise PeerSocketError(f"another process serves {path}: does this node run already?")
         router = self._open(zmq.ROUTER)
-        router.setsockopt(zmq.ROUTER_HANDOVER, 1)  # a restarted peer takes its name over at once
+        # A restarted peer gets its routing id immediately.
+        router.setsockopt(zmq.ROUTER_HANDOVER, 1)
         router.setsockopt(zmq.ROUTER_MANDATORY, 1)  # a reply to an unknown peer raises an error
         router.bind(f"ipc://{path}")
         return router
@@ -40,8 +41,8 @@ class PeerSockets:
         path = socket_path(self.directory, "control", peer)
         dealer = self._open(zmq.DEALER)
         dealer.setsockopt(zmq.ROUTING_ID, routing_id(self.node_id))
-        # Messages are not queued for an absent peer, and those queued for a connection that broke
-        # are lost with it: no stale request reaches the peer's next incarnation.
+        # Messages are not queued for an absent peer, and messages queued for a broken connection
+        # are lost with it, so that no old request reaches the peer's next incarnation.
         dealer.setsockopt(zmq.IMMEDIATE, 1)
         dealer.setsockopt(zmq.RECONNECT_IVL, RECONNECT_INTERVAL_MS)
         dealer.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT_INTERVAL_MAX_MS)
@@ -61,10 +62,10 @@ class PeerSockets:
 def listening_socket(address: Path | tuple[str, int]) -> socket.socket:
     """Listen at a Unix socket, or at host and port.
 
-    Raises OSError, or PeerSocketError when another process serves the Unix socket.
+    Raises OSError, or PeerSocketError if another process uses the Unix socket.
     """
     if isinstance(address, Path):
-        if is_served(address):  # a stale file of a killed broker is replaced
+        if is_served(address):  # the file of a killed broker is replaced
             raise PeerSocketError(f"another process serves {address}: does this node run already?")
         address.unlink(missing_ok=True)
         listener = socket.socket(socket.AF_UNIX)
@@ -81,13 +82,13 @@ def listening_socket(address: Path | tuple[str, int]) -> socket.socket:
 
 
 def is_served(path: Path) -> bool:
-    """Return whether a process listens on this Unix socket; a killed one leaves its file."""
+    """Return whether a process listens on this Unix socket, and not only its file is left."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1)
         try:
             probe.connect(str(path))
         except (FileNotFoundError, ConnectionRefusedError):
             return False
-        except OSError:  # a full backlog, or no socket at all: another program's
+        except OSError:  # a full backlog, or a file of another program
             return path.exists()
         return True

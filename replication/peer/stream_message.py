@@ -1,11 +1,11 @@
-"""A message on a stream between brokers: one frame of `wire/framing.py`.
+"""A message on a stream between brokers, as one frame of `wire/framing.py`.
 
 length of the frame | envelope | frames, each one's length | header | frames
 
 A received frame owns its memory; header and frames of a message are views of it.
 
-Almost every message is a replica fetch: a poll without frames, or its answer with one. Both are
-packed and unpacked in one step, envelope and lengths together.
+Almost every message is a replica fetch, either a poll without frames, or its answer with one. Both
+are packed and unpacked in one step, envelope and lengths together.
 """
 
 import struct
@@ -15,11 +15,11 @@ from ...runtime.c_calls import new_tuple
 from ...wire.primitives import MalformedFrame
 from .handlers import ENVELOPE_BYTES, Buffer, PeerPacket, What
 
-COPY_BELOW_BYTES = 4 * 1024  # one write of a copy costs less than one of two parts
+COPY_BELOW_BYTES = 4 * 1024  # below this size one copy costs less than a second write
 _SIZE_BYTES = 4
-# The length of all, then the fields of `handlers.envelope`, the number of frames, their lengths.
+# The total length, the fields of `handlers.envelope`, the number of frames, and their lengths.
 _PLAIN, _ONE_FRAME = struct.Struct(">IBBQII"), struct.Struct(">IBBQIII")
-_START = struct.Struct(">BBQII")  # without the length, which is not part of a frame
+_START = struct.Struct(">BBQII")  # without the total length, which is not part of a frame
 _START_BYTES = _START.size
 assert _START_BYTES == ENVELOPE_BYTES + _SIZE_BYTES
 
@@ -64,7 +64,7 @@ def _encode_many(
 
 
 def decode(frame: memoryview) -> PeerPacket:
-    """Decode a frame without its length; raises MalformedFrame."""
+    """Decode a frame without its length; raise MalformedFrame."""
     length = len(frame)
     try:
         what, kind, correlation_id, header_bytes, count = _START.unpack_from(frame)

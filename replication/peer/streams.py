@@ -1,13 +1,13 @@
-"""The streams between brokers, for records: the asking broker dials and is answered there.
+"""The streams between brokers, for records; the requesting broker connects and is answered there.
 
-A request and its answer of 16 kB cost two brokers 28 µs here and 93 µs by ZeroMQ, since each of
-them enters and leaves its thread (docs/decisions/0010). Decisions stay on ZeroMQ, so a heartbeat
-never waits behind megabytes.
+A request and its answer of 16 kB cost two brokers 28 µs here and 93 µs by ZeroMQ, which passes each
+message between threads (docs/decisions/0010). Decisions stay on ZeroMQ, so a heartbeat never waits
+behind megabytes.
 
-A stream begins with a hello: the dialling broker and the one it wants. All later messages are from
-that broker. With TLS the certificates of both sides must agree: `broker-ID` is one of their DNS
-names. A newer stream of a broker ends the one before, with the requests that were still unanswered
-there: the broker has restarted, or has lost the other end.
+A stream begins with a hello, which has the connecting broker and the intended one. All later
+messages are from that broker. With TLS the certificates of both sides must match: `broker-ID` is
+one of their DNS names. A newer stream of a broker ends the previous one and its unanswered
+requests, because the broker has restarted, or has lost the other end.
 """
 
 import asyncio
@@ -29,52 +29,54 @@ from .handlers import Buffer, PeerPacket, What
 from .sockets import listening_socket
 from .stream_message import decode, encode
 
-StreamAddress = Path | tuple[str, int]  # of a Unix socket; host and port
+StreamAddress = Path | tuple[str, int]  # a Unix socket, or host and port
 
 RECONNECT_INTERVAL_S = 0.015
-RECONNECT_INTERVAL_MAX_S = 0.1  # a dead peer should not cost a thousand attempts a minute
+RECONNECT_INTERVAL_MAX_S = 0.1  # limits the attempts to connect to a dead peer
 CONNECT_TIMEOUT_S = 5.0
 HELLO_TIMEOUT_S = 5.0
 STOP_TIMEOUT_S = 1.0
-UNSENT_BYTES_MAX = 4 * 1024 * 1024  # beyond, a stream is full
-SEND_BUFFER_BYTES = 2 * 1024 * 1024  # of a Unix socket; the rest waits for both loops
+UNSENT_BYTES_MAX = 4 * 1024 * 1024  # above this a stream is full
+SEND_BUFFER_BYTES = 2 * 1024 * 1024  # for a Unix socket; further bytes wait for both event loops
 _MAGIC = b"oncelog1"
-_HELLO = struct.Struct(">I8sII")  # length of the rest, _MAGIC, the dialling broker, the wanted one
+# The length of the rest, _MAGIC, the connecting broker, the intended broker.
+_HELLO = struct.Struct(">I8sII")
 _HELLO_BYTES = _HELLO.size - 4
 
 
 class StreamTls(NamedTuple):
-    """Contexts that ask for the other side's certificate, for streams over TCP."""
+    """SSL contexts that require the other side's certificate, for streams over TCP."""
 
     listening: ssl.SSLContext
     dialling: ssl.SSLContext
 
 
 class PeerStream(asyncio.BufferedProtocol):
-    """One connection; `peer` is the broker at the other end, None until its hello has come."""
+    """One connection; `peer` is the broker at the other end, or None before its hello."""
 
     is_bulk = True
 
     def __init__(self, streams: "PeerStreams", dialled: int | None = None) -> None:
         self.peer = dialled
-        self.is_ours = dialled is not None  # we ask, the peer answers
+        self.is_ours = dialled is not None  # True if this broker sends requests on the stream
         self.ended = asyncio.get_running_loop().create_future()
         self._streams = streams
         max_bytes = streams.max_message_bytes
-        # Answers of a broker that we have dialled are large, and their stated length is trusted.
+        # Answers of a broker to which this one has connected are large, and their length is
+        # trusted.
         trusted_bytes = max_bytes if self.is_ours else TRUSTED_BYTES
         self._receiver = FrameReceiver(max_bytes, streams.frame_memory, trusted_bytes)
-        self.get_buffer = self._receiver.get_buffer  # the event loop asks before each read
+        self.get_buffer = self._receiver.get_buffer  # called by the event loop before each read
         self._transport: asyncio.Transport | None = None
         self._is_full = False
 
     def send(
         self, what: What, kind: int, correlation_id: int, header: bytes, frames: Sequence[Buffer]
     ) -> int:
-        """Return how many bytes were sent: 0 if the peer is gone; a slow peer gets no requests.
+        """Return the number of sent bytes, 0 if the peer is gone or too slow for a request.
 
-        An answer is never refused: the asking broker would wait for it until the deadline. Instead,
-        no more of its requests are read while the stream is full.
+        An answer is never refused, since the requesting broker would wait for it until the
+        deadline. Instead no more of its requests are read while the stream is full.
         """
         if self._transport is None or (self._is_full and self.is_ours):
             return 0
@@ -139,7 +141,7 @@ class PeerStream(asyncio.BufferedProtocol):
         self._streams.closed(self)
 
     def _report(self, peer: int, error: Exception) -> None:
-        """Report an error of a message's handler; the stream and later messages continue."""
+        """Log an error of a message's handler; the stream and later messages continue."""
         asyncio.get_running_loop().call_exception_handler(
             {"message": f"a message from broker {peer}: {error!r}", "exception": error}
         )
@@ -174,7 +176,7 @@ class PeerStream(asyncio.BufferedProtocol):
 
 
 class PeerStreams:
-    """All streams of one broker: one to each peer, for our requests, and one from each."""
+    """All streams of one broker, one to each peer for its own requests, and one from each peer."""
 
     def __init__(
         self,
@@ -188,10 +190,10 @@ class PeerStreams:
         dropped: dict[str, int],
         tls: StreamTls | None = None,
     ) -> None:
-        """Keep addresses and callbacks.
+        """Store addresses and callbacks.
 
-        received: gets a stream, the peer, whether we ask on it, a message, its bytes.
-        lost: gets a stream on which we asked, and the peer.
+        received: gets a stream, the peer, whether this broker sends the requests, a message, and
+        its bytes. lost: gets a stream of this broker's requests, and the peer.
         """
         self.node_id = node_id
         self.peers = peers
@@ -203,8 +205,9 @@ class PeerStreams:
         self._address = address
         self._lost = lost
         self._limited_log = LimitedLog(logging.getLogger(__name__))
-        self._streams: dict[tuple[int, bool], PeerStream] = {}  # by peer, and whether we dialled
-        self._open: set[PeerStream] = set()  # those, and connections without a hello yet
+        # By peer, and whether this broker has connected.
+        self._streams: dict[tuple[int, bool], PeerStream] = {}
+        self._open: set[PeerStream] = set()  # those, and connections before their hello
         self._is_stopped = False
         self._is_wanted = {peer: asyncio.Event() for peer in peers}
         self._listener: socket.socket | None = None
@@ -212,7 +215,7 @@ class PeerStreams:
         self._entering: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        """Listen, and begin to dial. Raises PeerSocketError with a sentence for people."""
+        """Listen, and begin to connect; raise PeerSocketError with a sentence for users."""
         try:
             self._listener = listening_socket(self._address)
         except OSError as error:
@@ -228,13 +231,13 @@ class PeerStreams:
     def _accept(self, listener: socket.socket) -> None:
         """Accept a connection without the event loop's own methods.
 
-        A Unix socket has the system's send buffer unless its owner asks for more before the event
-        loop has it. And sock_accept loses an accepted connection if it is cancelled in that turn.
+        A Unix socket keeps the system's send buffer unless it is set before the event loop gets the
+        socket. Also, sock_accept loses an accepted connection if it is cancelled in that turn.
         """
         loop = asyncio.get_running_loop()
         try:
             accepted, _ = listener.accept()
-        except OSError:  # the client has gone, or there are too many open files
+        except OSError:  # the client has closed, or the process has too many open files
             loop.remove_reader(listener)
             loop.call_later(RECONNECT_INTERVAL_MAX_S, self._listen)
             return
@@ -244,7 +247,7 @@ class PeerStreams:
 
     async def _enter(self, accepted: socket.socket) -> None:
         context = self.tls.listening if self.tls else None
-        if accepted.family == socket.AF_UNIX:  # macOS: EINVAL, if the client has gone
+        if accepted.family == socket.AF_UNIX:  # macOS: EINVAL if the client has closed
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
         async with asyncio.timeout(HELLO_TIMEOUT_S):
             await asyncio.get_running_loop().connect_accepted_socket(
@@ -252,7 +255,7 @@ class PeerStreams:
             )
 
     def _entered(self, task: asyncio.Task[None], accepted: socket.socket) -> None:
-        """Clean up after an attempt, also after one cancelled before it began."""
+        """Clean up after an attempt, even one that was cancelled before it began."""
         self._entering.discard(task)
         if task.cancelled():
             accepted.close()
@@ -269,7 +272,7 @@ class PeerStreams:
             )
 
     async def stop(self) -> None:
-        """End all streams, and wait until they are closed."""
+        """Close all streams, and wait until they are closed."""
         self._is_stopped = True
         listener, self._listener = self._listener, None
         if listener is not None:
@@ -283,15 +286,15 @@ class PeerStreams:
             await asyncio.wait(ended, timeout=STOP_TIMEOUT_S)
 
     def to(self, peer: int) -> PeerStream | None:
-        """Return the stream for requests to the peer; None while there is none."""
+        """Return the stream for requests to the peer, or None."""
         return self._streams.get((peer, True))
 
     def dial_now(self, peer: int) -> None:
-        """Dial at once: the peer is known to be up."""
+        """Connect now, because the peer is known to be up."""
         self._is_wanted[peer].set()
 
     def made(self, stream: PeerStream) -> bool:
-        """Note a new connection; return whether it may stay."""
+        """Record a new connection; return whether it may stay."""
         self._open.add(stream)
         return not self._is_stopped
 
@@ -315,14 +318,14 @@ class PeerStreams:
             self._lost(stream, stream.peer)
 
     async def _keep(self, peer: int) -> None:
-        """Dial, wait for the end of the stream, dial again."""
+        """Connect, wait for the end of the stream, and connect again."""
         wait_s = RECONNECT_INTERVAL_S
         is_wanted = self._is_wanted[peer]
         while True:
             try:
                 async with asyncio.timeout(CONNECT_TIMEOUT_S):
                     stream = await self._dial(peer)
-            except Exception as error:  # after any error the next attempt is as good
+            except Exception as error:  # the next attempt may succeed after any error
                 self._report(f"dialling broker {peer}", error)
                 is_wanted.clear()
                 try:
@@ -353,7 +356,7 @@ class PeerStreams:
                     server_hostname=f"broker-{peer}" if context else None,
                 )
         except BaseException:
-            # Cancelled when it was connected already: uvloop closes it, and does not tell the
+            # Cancelled after it was connected: uvloop closes the connection without notifying the
             # stream.
             stream.connection_lost(None)
             raise

@@ -1,9 +1,9 @@
-"""The link between brokers: one-way messages, and requests with a reply and a deadline.
+"""The link between brokers, for one-way messages and for requests with a reply and a deadline.
 
-Decisions go over ZeroMQ (`control`), requests for records (`bulk`) over streams (`streams`), under
-the same envelope. The caller must not change a buffer after sending it: it is not copied. A request
-ends with its reply, or PeerTimeout, or PeerUnavailable as soon as the connection is seen to break;
-in the last two the peer may have acted on it.
+Decisions use ZeroMQ (`control`), requests for records (`bulk`) use streams (`streams`), with the
+same envelope. Buffers are not copied, so the caller must not change them after sending. A request
+ends with its reply, or PeerTimeout, or PeerUnavailable as soon as the connection is found broken;
+in the last two cases the peer may have executed it.
 """
 
 import asyncio
@@ -34,11 +34,11 @@ from .sockets import PeerSockets
 from .streams import PeerStream, PeerStreams
 
 __all__ = ["PeerError", "PeerTimeout", "PeerTransport", "PeerUnavailable"]
-_ONE_WAY, _REQUEST, _REPLY, _FAILURE = What  # compared with the role of every message
+_ONE_WAY, _REQUEST, _REPLY, _FAILURE = What  # for fast comparisons with the role of a message
 
 
 class PeerTransport(PeerHandlers):
-    """All links of one broker. Use it on the event loop that started it."""
+    """All links of one broker; use it on the event loop that started it."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class PeerTransport(PeerHandlers):
         self._streams: PeerStreams | None = None
 
     async def start(self) -> None:
-        """Bind, and begin to connect. Raises PeerSocketError with a sentence for people."""
+        """Bind, and begin to connect; raise PeerSocketError with a sentence for users."""
         self._loop = asyncio.get_running_loop()
         self._under_way = RequestsUnderWay(self._loop, int.from_bytes(os.urandom(7)))
         self.gate.attach(self._loop)
@@ -79,14 +79,14 @@ class PeerTransport(PeerHandlers):
             dropped=self.dropped,
         )
         try:
-            await self._streams.start()  # before peers can see that we are there
+            await self._streams.start()  # before peers can detect this broker
             self._control.start(self._open_sockets)
         except BaseException:
             await self.stop()
             raise
 
     async def stop(self) -> None:
-        """Close everything; requests under way end with PeerUnavailable."""
+        """Close everything; requests in flight end with PeerUnavailable."""
         streams, self._streams = self._streams, None
         if streams is not None:
             await streams.stop()
@@ -98,7 +98,7 @@ class PeerTransport(PeerHandlers):
         return self._links[peer].is_up
 
     def send(self, peer: int, kind: int, payload: bytes) -> bool:
-        """Send without an answer; never blocks. False: unreachable, or its queue is full."""
+        """Send a message without an answer; return False if it cannot be sent now."""
         channel = self._control.to(peer)
         return channel is not None and self._send(channel, peer, 0, payload, (), _ONE_WAY, kind)
 
@@ -143,7 +143,7 @@ class PeerTransport(PeerHandlers):
         *,
         is_admitted: bool = False,
     ) -> bool:
-        """Send a message; for a reply, `_received` has set the first three arguments."""
+        """Send a message; for a reply, `_received` has already bound the first three arguments."""
         if self.gate.is_active and not is_admitted:
             rest = peer, correlation_id, header, frames, what, kind
             send_now = partial(self._send, link, *rest, is_admitted=True)
@@ -151,7 +151,7 @@ class PeerTransport(PeerHandlers):
             return True
         try:
             sent_bytes = link.send(what, kind, correlation_id, header, frames)
-        except Exception as error:  # a message that could not be sent has not arrived
+        except Exception as error:  # a message that could not be sent was not received
             self._report(f"a message of kind {kind} to broker {peer}", error)
             sent_bytes = 0
         if not sent_bytes:
@@ -171,7 +171,10 @@ class PeerTransport(PeerHandlers):
         *,
         is_admitted: bool = False,
     ) -> None:
-        """Handle a message; is_ours: it came on a connection on which we ask."""
+        """Handle a message.
+
+        is_ours: it was received on a connection for this broker's requests.
+        """
         if not is_admitted:
             self.bytes_received[peer] += size_bytes
             if self.gate.is_active:

@@ -1,4 +1,4 @@
-"""Kafka's APIs: key, name, where kio keeps the schema, versions known, first flexible one."""
+"""Kafka's APIs, with key, name, kio's schema, known versions, and the first flexible version."""
 
 from typing import NamedTuple
 
@@ -109,6 +109,6 @@ API_NAMES: dict[int, str] = {key: api.name for key, api in APIS.items()}
 
 
 def is_flexible(api_key: int, version: int) -> bool:
-    """Whether this version of an API uses compact types and tags."""
+    """Return whether this version of an API uses compact types and tags."""
     api = APIS.get(api_key)
     return api is not None and version >= api.flexible_from

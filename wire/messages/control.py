@@ -1,6 +1,6 @@
-"""Every message but Produce and Fetch: schemas by kio, codecs made from them.
+"""Every message except Produce and Fetch, with codecs generated from kio's schemas.
 
-Modules of kio are loaded by name when an API is first used: all of them together cost a second and
+Modules of kio are loaded when an API is first used, because all of them together take a second and
 40 MB.
 """
 
@@ -36,7 +36,8 @@ Response = TypeVar("Response")
 def _without_hypothesis() -> Generator[None, None, None]:
     """Hide Hypothesis while kio is loaded.
 
-    kio would import it for strategies that only its own tests use: 0.3 s and 15 MB a broker.
+    kio would import Hypothesis for strategies that only its own tests use, which takes 0.3 s and 15
+    MB a broker.
     """
     hides = "hypothesis" not in sys.modules
     if hides:
@@ -60,7 +61,7 @@ def _schema(api_key: int, version: int, direction: str) -> type:
 
 
 def response_fields(api_key: int, version: int) -> tuple[str, ...]:
-    """Return the names of a response's fields, in their order."""
+    """Return the names of a response's fields in order."""
     return tuple(each.name for each in fields(_schema(api_key, version, "response")))
 
 
@@ -83,7 +84,7 @@ def _decode(api_key: int, version: int, direction: str, body: Buffer) -> Any:
 
 
 def prepare(api_key: int, version: int) -> None:
-    """Make a server's half of the codecs now, so that the first client does not wait for it."""
+    """Create a server's part of the codecs now, so that the first client need not wait."""
     decoder_of(_schema(api_key, version, "request"))
     encoder_of(_schema(api_key, version, "response"))
 
@@ -93,10 +94,10 @@ def decode_request(api_key: "ApiKey[Request, Any]", version: int, body: Buffer) 
 @overload
 def decode_request(api_key: int, version: int, body: Buffer) -> Any: ...
 def decode_request(api_key: int, version: int, body: Buffer) -> Any:
-    """Decode a request as a message with the fields of this version. Raises MalformedFrame.
+    """Decode a request as a message with the fields of this version; raise MalformedFrame.
 
-    Bytes beyond the message are ignored, as Kafka does: librdkafka sends three of them when it
-    asks for the metadata of all topics.
+    Bytes after the message are ignored, as in Kafka: librdkafka sends three of them when it
+    requests the metadata of all topics.
     """
     return _decode(api_key, version, "request", body)
 
@@ -119,7 +120,7 @@ def decode_request_steps(api_key: int, version: int, body: Buffer) -> Steps[Any]
 def encode_short_response(
     api_key: "ApiKey[Any, Response] | int", version: int, values: Response
 ) -> bytes | None:
-    """Encode a body; None where it has long arrays: then use `encode_response_steps`."""
+    """Encode a body, or return None if it has long arrays; then use `encode_response_steps`."""
     chunks = ShortChunks()
     try:
         encoder_of(_schema(api_key, version, "response"))(values, chunks)
@@ -142,17 +143,16 @@ def encode_response(
 ) -> bytes:
     """Encode the body from nested mappings with the names of the newest version.
 
-    Older versions leave out the fields that they lack, and absent fields take the schema's
-    default.
+    Older versions omit the fields that they lack, and absent fields get the schema's default.
     """
     return _encode(api_key, version, "response", values)
 
 
 def encode_request(api_key: int, version: int, values: Any) -> bytes:
-    """Encode the body of a request, as `encode_response`."""
+    """Encode the body of a request, like `encode_response`."""
     return _encode(api_key, version, "request", values)
 
 
 def decode_response(api_key: int, version: int, body: Buffer) -> Any:
-    """Decode a response as a message. Raises MalformedFrame."""
+    """Decode a response as a message; raise MalformedFrame."""
     return _decode(api_key, version, "response", body)

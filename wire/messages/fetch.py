@@ -52,14 +52,14 @@ _session = struct.Struct(">ii")
 _partition_v4 = struct.Struct(">iqi")
 _partition_v5 = struct.Struct(">iqqi")
 _partition_v9 = struct.Struct(">iiqqi")
-_partition_v12 = struct.Struct(">iiqiqiB")  # with the number of tags
+_partition_v12 = struct.Struct(">iiqiqiB")  # with the number of tagged fields
 _int32 = struct.Struct(">i")
 _replica_state = struct.Struct(">iqb")
 
 
 @dataclass(slots=True)
 class FetchPartition:
-    """A partition to fetch, from an offset on; epochs are -1 where version or client lack them."""
+    """A partition to fetch from an offset; epochs are -1 if the version or client lacks them."""
 
     index: int
     fetch_offset: int
@@ -80,7 +80,7 @@ class FetchTopic:
 
 @dataclass(slots=True)
 class ForgottenTopic:
-    """Partitions that leave a session."""
+    """Partitions to be removed from a session."""
 
     name: str | None
     topic_id: bytes | None
@@ -107,10 +107,10 @@ class FetchRequest:
 
 
 def decode_request(body: memoryview, version: int) -> FetchRequest:
-    """Decode a request; bytes beyond it are ignored. Raises MalformedFrame.
+    """Decode a request; ignore later bytes; raise MalformedFrame.
 
-    A repeated partition is fetched once, in its first place with its last values, as by Kafka:
-    else a megabyte of repetitions would be tens of thousands of reads.
+    A repeated partition is fetched once, in its first place with its last values, as in Kafka.
+    Otherwise a megabyte of repetitions would be tens of thousands of reads.
     """
     reader = Reader(body, elements_max=REQUEST_ELEMENTS_MAX)
     flexible = version >= FLEXIBLE_FROM
@@ -217,14 +217,14 @@ def _topics_once(topics: list[FetchTopic]) -> list[FetchTopic]:
 
 
 def _read_flexible(reader: Reader, version: int) -> list[FetchPartition]:
-    """Read the partitions at once: consumers put no tags here, so all have one size."""
+    """Read the partitions in one step, since consumers send no tags and all have the same size."""
     start = reader.position
     count = reader.length(True, _partition_v12.size)
     rows = list(_partition_v12.iter_unpack(reader.take(count * _partition_v12.size)))
     if any(row[-1] for row in rows):
         reader.position = start
         return _once(reader.array(True, _partition_v12.size, lambda: _read_tagged(reader)))
-    if count > 1:  # each partition once, before more is made of it
+    if count > 1:  # without duplicates, before objects are created
         rows = {row[0]: row for row in rows}.values()
     return [
         FetchPartition(index, offset, max_bytes, leader_epoch, fetched_epoch, log_start)
@@ -249,7 +249,7 @@ def _classic_layout(version: int) -> struct.Struct:
 
 
 def partition_row_bytes(version: int) -> int:
-    """Return the size of a partition in a request; from version 12 on, without tags."""
+    """Return the size of a partition in a request, without tags from version 12 on."""
     return (_partition_v12 if version >= FLEXIBLE_FROM else _classic_layout(version)).size
 
 
@@ -272,7 +272,7 @@ def _read_classic(reader: Reader, version: int) -> list[FetchPartition]:
 
 
 def encode_request(request: FetchRequest, version: int) -> list[Buffer]:
-    """Encode the body, in one piece."""
+    """Encode the body as a single buffer."""
     flexible = version >= FLEXIBLE_FROM
     end = b"\0" if flexible else b""
     chunks: list[bytes] = []

@@ -1,6 +1,7 @@
 """The answer to Fetch (API 1), versions 4 to 18; import it from `fetch`.
 
-An empty record set is written as empty, never as null: librdkafka takes null for a broken answer.
+An empty record set is written as empty, never as null, because librdkafka treats null as a
+malformed answer.
 """
 
 import struct
@@ -30,7 +31,7 @@ NO_DIVERGENCE = (-1, -1)
 PARTITIONS_PER_STEP = 100
 _answer_v4 = struct.Struct(">ihqq")
 _answer_v5 = struct.Struct(">ihqqq")
-_plain_answer_v12 = struct.Struct(">ihqqqBi")  # aborted transactions: null or none
+_plain_answer_v12 = struct.Struct(">ihqqqBi")  # aborted transactions are null or empty
 _aborted = struct.Struct(">qq")
 _int32 = struct.Struct(">i")
 _epoch_end = struct.Struct(">iqb")
@@ -68,7 +69,7 @@ class FetchedTopic:
 
 @dataclass(slots=True)
 class FetchResponse:
-    """A Fetch response; session_id 0: no session was made, the next fetch is a full one."""
+    """A Fetch response; with session_id 0 there is no session, and the next fetch must be full."""
 
     topics: list[FetchedTopic]
     throttle_time_ms: int = 0
@@ -78,7 +79,7 @@ class FetchResponse:
 
 
 def encode_response(response: FetchResponse, version: int) -> list[Buffer]:
-    """Return the pieces of the body, with the records uncopied. For few partitions."""
+    """Return the parts of the body for few partitions, without copying the records."""
     pieces: list[Buffer] = []
     head = _opening(response, version)
     for topic in response.topics:
@@ -106,7 +107,7 @@ def encode_response_steps(response: FetchResponse, version: int) -> Steps[list[B
             encoded += len(some)
             if encoded >= PARTITIONS_PER_STEP:
                 encoded = 0
-                pieces.append(head)  # a bytes object that grows piece by piece is copied each time
+                pieces.append(head)  # growing a bytes object would copy it each time
                 head = b""
                 yield
         head += end
@@ -130,7 +131,7 @@ def _topic_head(topic: FetchedTopic, version: int) -> bytes:
 def _encode_answers(
     answers: Sequence[FetchedPartition], version: int, pieces: list[Buffer], head: bytes
 ) -> bytes:
-    """Append to the pieces; return the new head, the bytes before the next records."""
+    """Append to the parts; return the bytes before the next records."""
     flexible = version >= FLEXIBLE_FROM
     encode_answer = _encode_flexible if flexible else _encode_classic
     for answer in answers:
@@ -204,7 +205,7 @@ def _answer_tags(answer: FetchedPartition) -> bytes:
 
 
 def decode_response(body: memoryview, version: int) -> FetchResponse:
-    """Decode the answer; records are views of `body`. Raises MalformedFrame."""
+    """Decode the answer, with records as views of `body`; raise MalformedFrame."""
     reader = Reader(body)
     flexible = version >= FLEXIBLE_FROM
     response = FetchResponse([], reader.int32())

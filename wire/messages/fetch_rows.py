@@ -1,8 +1,8 @@
-"""The rows of a Fetch request, hashed so that two requests compare without decoding.
+"""The rows of a Fetch request as hashes, to compare two requests without decoding.
 
-A client without sessions fetches the same partitions over and over, starting at another one each
-time (librdkafka rotates), so that the same request comes with its rows in another order. Little is
-kept of one: keyed hashes of 64 bits, and the number of rows.
+A client without sessions fetches the same partitions repeatedly, each time in another order
+(librdkafka rotates them). Only keyed hashes of 64 bits, and the number of rows, are kept of a
+request.
 """
 
 import struct
@@ -14,11 +14,11 @@ from .fetch import partition_row_bytes
 from .fetch_answer import FLEXIBLE_FROM, read_topic
 
 NO_SESSION = struct.pack(">ii", 0, -1)
-HEAD_BYTES = 13  # wait, bytes at least and at most, isolation
+HEAD_BYTES = 13  # max wait, min bytes, max bytes, isolation level
 
 
 class FetchRows(NamedTuple):
-    """The hashes of a request: `around` of all but its topics, `rows` of these in any order."""
+    """The hashes of a request: `around` without its topics, `rows` of its rows in any order."""
 
     version: int
     row_count: int
@@ -27,7 +27,7 @@ class FetchRows(NamedTuple):
 
 
 def fetch_rows(body: memoryview, version: int) -> Steps[FetchRows | None]:
-    """Hash the rows of a request; None for one in a session, with tags, or with repeated rows."""
+    """Hash the rows of a request; return None for a session, for tags, or for repeated rows."""
     flexible = version >= FLEXIBLE_FROM
     size = partition_row_bytes(version)
     row = struct.Struct(f"{size - 1}sx" if flexible else f"{size}s")
@@ -44,7 +44,7 @@ def fetch_rows(body: memoryview, version: int) -> Steps[FetchRows | None]:
             name, topic_id = read_topic(reader, version)
             data = reader.take(reader.length(flexible, size) * size)
             if flexible and (any(data[size - 1 :: size]) or reader.take(1)[0]):
-                return None  # tags
+                return None  # a row has tags
             count += len(data) // size
             if counter.ends_step():
                 yield

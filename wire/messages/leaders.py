@@ -1,6 +1,6 @@
-"""The tagged fields of Produce and Fetch that name the leaders (KIP-951).
+"""The tagged fields of Produce and Fetch that name the current leaders (KIP-951).
 
-They spare clients a Metadata request after NOT_LEADER_OR_FOLLOWER.
+With them clients need no Metadata request after NOT_LEADER_OR_FOLLOWER.
 """
 
 import struct
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from ..primitives import Reader, encode_string, encode_unsigned_varint
 
-NO_LEADER = (-1, -1)  # a tagged field at its default is left out
+NO_LEADER = (-1, -1)  # the default, with which the tagged field is omitted
 NodeEndpoint = tuple[int, str, int, str | None]  # node id, host, port, rack
 _int32 = struct.Struct(">i")
 _leader = struct.Struct(">iib")
@@ -19,7 +19,7 @@ def encode_leader(leader: tuple[int, int]) -> bytes:
 
 
 def encode_endpoints(endpoints: Sequence[NodeEndpoint]) -> bytes:
-    """Encode the NodeEndpoints of KIP-951, as Produce and Fetch both carry them in tag 0."""
+    """Encode the NodeEndpoints of KIP-951, which are tag 0 of Produce and Fetch."""
     chunks = [encode_unsigned_varint(len(endpoints) + 1)]
     for node_id, host, port, rack in endpoints:
         chunks += (
@@ -33,7 +33,7 @@ def encode_endpoints(endpoints: Sequence[NodeEndpoint]) -> bytes:
 
 
 def decode_endpoints(data: memoryview) -> list[NodeEndpoint]:
-    """Decode what `encode_endpoints` makes."""
+    """Decode NodeEndpoints of `encode_endpoints`."""
     reader = Reader(data)
 
     def one() -> NodeEndpoint:

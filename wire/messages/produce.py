@@ -53,7 +53,7 @@ _NULL_ARRAY = "an array must not be null"
 
 @dataclass(slots=True)
 class ProducePartition:
-    """The records for one partition; None where the client sent null."""
+    """The records for one partition, or None if the client sent null."""
 
     index: int
     records: Buffer | None
@@ -68,7 +68,7 @@ class ProduceTopic(NamedTuple):
 
 
 class ProduceRequest(NamedTuple):
-    """A Produce request; acks: 0, 1 or -1 (all); timeout_ms: how long acks=all may wait."""
+    """A Produce request; timeout_ms is the maximum wait with acks -1 (all)."""
 
     transactional_id: str | None
     acks: int
@@ -77,17 +77,17 @@ class ProduceRequest(NamedTuple):
 
 
 class TooManyElements(MalformedFrame):
-    """A request with more topics and partitions than it may have here."""
+    """A request with more topics and partitions than allowed."""
 
 
 def decode_request(
     body: memoryview, version: int, elements_max: int = REQUEST_ELEMENTS_MAX
 ) -> ProduceRequest:
-    """Decode a request; records are views of `body`. Raises MalformedFrame, also TooManyElements.
+    """Decode a request, with records as views of `body`; raise MalformedFrame or TooManyElements.
 
-    Bytes beyond it are ignored, as in every request (`control.decode_request` says why). It uses
-    no Reader, because it runs for every batch. A slice that goes beyond the body comes out short,
-    but then the next field, or the last check of the position, fails.
+    Later bytes are ignored, as in every request (see `control.decode_request`). No Reader is used,
+    because this runs for every batch. A slice beyond the body is too short, but then the next
+    field, or the last check of the position, fails.
     """
     try:
         if version >= FLEXIBLE_FROM:
@@ -213,7 +213,7 @@ def _string(body: memoryview, position: int) -> tuple[str | None, int]:
 
 
 def encode_request(request: ProduceRequest, version: int) -> list[Buffer]:
-    """Return the pieces of the body, with the records uncopied."""
+    """Return the parts of the body, without copying the records."""
     flexible = version >= FLEXIBLE_FROM
     end = b"\0" if flexible else b""
     pieces: list[Buffer] = []

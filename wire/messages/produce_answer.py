@@ -18,10 +18,10 @@ FLEXIBLE_FROM, TOPIC_IDS_FROM, LEADER_TAGS_FROM = 9, 13, 10
 _int32 = struct.Struct(">i")
 _answer_v3 = struct.Struct(">ihqq")
 _answer_v5 = struct.Struct(">ihqqq")
-_plain_answer_v9 = struct.Struct(">ihqqqBBB")  # no record errors, no message, no tags
+_plain_answer_v9 = struct.Struct(">ihqqqBBB")  # no record errors, no message, no tagged fields
 
 
-# The number of partitions, such an answer, the end of the topic, the throttle time, the end.
+# The number of partitions, one such answer, the end of the topic, the throttle time, the end.
 _one_plain_answer_v9 = struct.Struct(">BihqqqBBBBiB")
 
 
@@ -54,7 +54,7 @@ class ProducedTopic:
 
 @dataclass(slots=True)
 class ProduceResponse:
-    """A Produce response; node_endpoints: (node id, host, port, rack) of the leaders it names."""
+    """A Produce response; node_endpoints are (node id, host, port, rack) of the named leaders."""
 
     topics: list[ProducedTopic]
     throttle_time_ms: int = 0
@@ -62,7 +62,7 @@ class ProduceResponse:
 
 
 def encode_response(response: ProduceResponse, version: int) -> list[Buffer]:
-    """Encode the body, in one piece: it is small."""
+    """Encode the body as a single buffer, since it is small."""
     if version >= FLEXIBLE_FROM and len(response.topics) == 1:
         plain = _encode_one_plain(response, version)
         if plain is not None:
@@ -114,7 +114,7 @@ def encode_topic_start(topic: ProducedTopic, version: int) -> bytes:
 
 
 def encode_answers(answers: Sequence[ProducedPartition], version: int, chunks: list[bytes]) -> None:
-    """Append some answers of a topic."""
+    """Append the encoded answers of some partitions of a topic."""
     flexible = version >= FLEXIBLE_FROM
     for answer in answers:
         if (
@@ -187,7 +187,7 @@ def _encode_answer(
 
 
 def decode_response(body: memoryview, version: int) -> ProduceResponse:
-    """Decode the answer. Raises MalformedFrame."""
+    """Decode the answer; raise MalformedFrame."""
     reader = Reader(body)
     flexible = version >= FLEXIBLE_FROM
 

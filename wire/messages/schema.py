@@ -1,8 +1,8 @@
-"""A message as kio describes it, in the form that our codecs are made from.
+"""A message as kio describes it, in the form from which the codecs here are generated.
 
-kio carries Kafka's schemas as dataclasses: fields in order, wire types, tags, defaults. Values
-are plain on our side: int (also for error codes, durations and timestamps, which are ms), str,
-bool, bytes (a uuid is 16 of them), None, lists, and messages.
+kio has Kafka's schemas as dataclasses: fields in order, wire types, tags, defaults. Values here are
+plain: int (also for error codes, durations and timestamps, which are ms), str, bool, bytes (16 for
+a uuid), None, lists, and messages.
 """
 
 import struct
@@ -32,7 +32,7 @@ FIXED = {
 
 
 class Kind:
-    """The type of a field, taken from its annotation and metadata."""
+    """The type of a field, from its annotation and metadata."""
 
     __slots__ = (
         "default",
@@ -57,9 +57,10 @@ class Kind:
             annotation if isinstance(annotation, type) and is_dataclass(annotation) else None
         )
         self.wire_type: str = field.metadata.get("kafka_type", "")
-        has_fixed_size = self.wire_type in FIXED and self.entity is None  # a uuid counts as not
+        # A uuid counts as not fixed.
+        has_fixed_size = self.wire_type in FIXED and self.entity is None
         self.is_fixed = has_fixed_size and not self.is_array
-        self.is_long_array = self.is_array and not has_fixed_size  # it is coded item by item
+        self.is_long_array = self.is_array and not has_fixed_size  # each item is encoded separately
         self.default = self._default_of(field)
 
     def _default_of(self, field: Field[Any]) -> Any:
@@ -90,7 +91,7 @@ def _plain(value: Any, wire_type: str) -> Any:
     if isinstance(value, tuple):
         return [_plain(item, wire_type) for item in cast(tuple[Any, ...], value)]
     if is_dataclass(value):
-        # A struct's default is "all of its fields at their defaults".
+        # The default of a struct has all of its fields at their defaults.
         return {f.name: _plain(getattr(value, f.name), "") for f in fields(value)}
     if isinstance(value, bool):
         return value
@@ -108,7 +109,7 @@ def kinds_of(cls: type[Any]) -> tuple[Kind, ...]:
 
 
 def steps_of(cls: type[Any]) -> list[tuple[Kind, ...]]:
-    """Return the untagged fields in runs; neighbours of fixed size make one, for one struct."""
+    """Return the untagged fields in runs; adjacent fields of fixed size form one run."""
     plain = [kind for kind in kinds_of(cls) if kind.tag is None]
     steps: list[tuple[Kind, ...]] = []
     for is_fixed, run in groupby(plain, key=lambda kind: kind.is_fixed):
@@ -118,5 +119,5 @@ def steps_of(cls: type[Any]) -> list[tuple[Kind, ...]]:
 
 
 def struct_of(run: tuple[Kind, ...]) -> struct.Struct:
-    """Return the layout of neighbouring fields of fixed size."""
+    """Return the layout of adjacent fields of fixed size."""
     return struct.Struct(">" + "".join(FIXED[kind.wire_type] for kind in run))

@@ -1,7 +1,7 @@
-"""Decoders made from kio's message classes, once for each, when it is first used.
+"""Decoders generated from kio's message classes, once for each, at its first use.
 
-kio's own reader is fast, but it trusts the lengths in a frame (docs/decisions/0001). These use a
-`Reader`, so every count and length is checked against the bytes that are left.
+kio's own reader is fast, but it trusts the lengths in a frame (docs/decisions/0001). The decoders
+here use a `Reader`, so every count and length is checked against the remaining bytes.
 """
 
 import struct
@@ -14,7 +14,7 @@ from ..primitives import MalformedFrame, Reader
 from .schema import FIXED, Kind, kinds_of, steps_of, struct_of
 from .schema_encoder import encoder_of
 
-ITEMS_PER_STEP = 50  # of all arrays together; about 0.3 ms
+ITEMS_PER_STEP = 50  # for all arrays together; about 0.3 ms
 
 
 class SlicedReader(Reader):
@@ -32,7 +32,7 @@ DecodeSteps = Callable[[SlicedReader], Steps[Any]]
 
 
 class Message:
-    """A decoded message; its fields are attributes named as in kio's class."""
+    """A decoded message, whose fields are attributes with the names of kio's class."""
 
     __slots__ = ()
     __hash__ = None  # type: ignore[assignment]
@@ -50,7 +50,7 @@ class Message:
 
 @cache
 def decoder_of(cls: type[Any]) -> Decode:
-    """Return decode(reader), which makes a `Message`; it raises MalformedFrame."""
+    """Return decode(reader), which returns a `Message` and raises MalformedFrame."""
     flexible: bool = cls.__flexible__  # type: ignore[attr-defined]
     message = _message_of(cls)
     steps = [_step_decoder(run, flexible) for run in steps_of(cls)]
@@ -173,7 +173,7 @@ def _field_decoder(kind: Kind, flexible: bool) -> Decode:
 
 
 def _value_decoder(kind: Kind, flexible: bool) -> tuple[Decode, int]:
-    """Return the decoding function, and the fewest bytes that a value takes."""
+    """Return the decoding function, and the minimum size of a value."""
     wire_type = kind.wire_type
     if kind.entity is not None:
         return _entity_decoder(kind), smallest_of(kind.entity)
@@ -217,7 +217,7 @@ def _entity_decoder(kind: Kind) -> Decode:
 
 @cache
 def smallest_of(cls: type[Any]) -> int:
-    """Return the fewest bytes that a message of this class takes; at least 1."""
+    """Return the minimum size of a message of this class, at least 1."""
     flexible: bool = cls.__flexible__  # type: ignore[attr-defined]
     total = 1 if flexible else 0
     for kind in kinds_of(cls):

@@ -1,7 +1,7 @@
-"""Encoders made from kio's message classes, once for each, when it is first used.
+"""Encoders generated from kio's message classes, once for each, at its first use.
 
-kio's own writer copies through a stream, field by field, and takes rich types (docs/decisions/
-0001); here neighbours of fixed size go through one struct.
+kio's own writer copies through a stream, field by field, and requires rich types
+(docs/decisions/0001). Here adjacent fields of fixed size are encoded by one struct.
 """
 
 import struct
@@ -13,19 +13,19 @@ from ...runtime.steps import StepCounter, Steps
 from ..primitives import encode_count, encode_string, encode_tags
 from .schema import FIXED, NO_UUID, Kind, kinds_of, steps_of, struct_of
 
-ITEMS_AT_ONCE_MAX = 100  # of an array; about 0.5 ms
+ITEMS_AT_ONCE_MAX = 100  # for an array; about 0.5 ms
 CHUNKS_AT_ONCE_MAX = 2_000
-ITEMS_PER_STEP = 32  # of all arrays together: some may be costly to make
+ITEMS_PER_STEP = 32  # for all arrays together, since some items may be costly
 Item = TypeVar("Item")
 Made_co = TypeVar("Made_co", covariant=True)
 
 
 class TooLargeAtOnce(Exception):
-    """The message is to be encoded in steps."""
+    """The error of a message that must be encoded in steps."""
 
 
 class ShortChunks(list[bytes]):
-    """The chunks of a message that must be short; a long one raises TooLargeAtOnce."""
+    """The chunks of a message that must be short; a long message raises TooLargeAtOnce."""
 
 
 class SlicedChunks(list[bytes]):
@@ -49,7 +49,7 @@ class SlicedChunks(list[bytes]):
 
 
 class Each(Generic[Made_co]):
-    """An array of an answer that makes each item when the encoder comes to it, so in steps.
+    """An array of an answer whose items are created when the encoder reaches them, so in steps.
 
     `make` may be called again for an item, and must not raise.
     """
@@ -76,8 +76,8 @@ Get = Callable[[str, Any], Any]
 def encoder_of(cls: type[Any]) -> Encode:
     """Return encode(values, chunks), which appends the bytes of a mapping or message.
 
-    Absent fields take the schema's default; names the class lacks are ignored here (the face
-    checks them against all versions).
+    Absent fields get the schema's default. Names that the class lacks are ignored here; the type
+    stubs check them against all versions.
     """
     flexible: bool = cls.__flexible__  # type: ignore[attr-defined]
     steps = [_step_encoder(run, flexible) for run in steps_of(cls)]
@@ -155,7 +155,7 @@ def _step_encoder(run: tuple[Kind, ...], flexible: bool) -> Callable[[Get, list[
 
 
 def _getter(values: Any) -> Get:
-    if values.__class__ is dict:  # the usual case, and far cheaper to test than the next line
+    if values.__class__ is dict:  # the usual case, which is far faster to test than the next line
         return values.get
     if isinstance(values, Mapping):
         return cast(Mapping[str, Any], values).get

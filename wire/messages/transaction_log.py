@@ -1,14 +1,14 @@
-"""Records of Kafka's __transaction_state: a coordinator's state of each transactional id.
+"""Records of Kafka's __transaction_state, with the coordinator's state of a transactional id.
 
 key    version 2 (0), transactional id
 value  version 2, producer id 8, producer epoch 2, timeout 4, state 1, partitions (nullable),
        last update 8, start 8; version 1 is flexible (KIP-482) and has tagged fields:
        0 previous producer id, 1 next producer id, 2 client's transaction version,
-       3 next producer epoch (KIP-939), and one of ours:
-       LAST_EPOCH_TAG last producer epoch. Kafka keeps that in memory only, so that a retry of
-       InitProducerId over a fail-over is fenced there (KIP-360); its readers skip the tag.
+       3 next producer epoch (KIP-939), and one that only exists here:
+       LAST_EPOCH_TAG last producer epoch. Kafka keeps it in memory only, so that a retry of
+       InitProducerId after a fail-over is fenced there (KIP-360); Kafka's readers skip the tag.
 
-No value (a tombstone) says that the id is forgotten.
+A record without a value (a tombstone) removes the id.
 """
 
 import struct
@@ -47,9 +47,9 @@ _TAGGED = {  # name, layout, default
 
 
 class TransactionLogValue(NamedTuple):
-    """One value; times are wall-clock milliseconds, -1 for none.
+    """One value, with times in wall-clock ms, -1 for none.
 
-    partitions: (topic, indexes), None while there is no transaction.
+    partitions: (topic, indexes), or None without a transaction.
     """
 
     producer_id: int
@@ -67,12 +67,12 @@ class TransactionLogValue(NamedTuple):
 
 
 def encode_transaction_log_key(transactional_id: str) -> bytes:
-    """Encode the key of an id; at most 32767 bytes of UTF-8."""
+    """Encode the key of an id, which has at most 32767 bytes of UTF-8."""
     return _int16.pack(KEY_VERSION) + encode_string(transactional_id, flexible=False)
 
 
 def decode_transaction_log_key(data: bytes) -> str:
-    """Decode the transactional id. Raises MalformedFrame."""
+    """Decode the transactional id; raise MalformedFrame."""
     if data[:2] == _KEY_HEAD and int.from_bytes(data[2:4], "big") == len(data) - 4 <= 0x7FFF:
         try:
             return data[4:].decode()
@@ -88,7 +88,7 @@ def decode_transaction_log_key(data: bytes) -> str:
 
 
 def encode_transaction_log_value(value: TransactionLogValue, version: int = VALUE_VERSION) -> bytes:
-    """Encode the bytes that Kafka's own tools read; version 0 loses the tagged fields."""
+    """Encode a value in the format of Kafka's tools; version 0 lacks the tagged fields."""
     flexible = version >= 1
     parts = [
         _head.pack(version, value.producer_id, value.producer_epoch, value.timeout_ms, value.state)
@@ -109,12 +109,12 @@ def encode_transaction_log_value(value: TransactionLogValue, version: int = VALU
 
 
 def decode_transaction_log_value(data: bytes) -> TransactionLogValue:
-    """Decode versions 0 and 1. Raises MalformedFrame."""
+    """Decode versions 0 and 1; raise MalformedFrame."""
     try:
         if (value := _short(data)) is not None:
             return value
     except (IndexError, struct.error, UnicodeDecodeError):
-        pass  # the full decoder below reports the problem
+        pass  # the complete decoder below raises the error
     return _any(data)
 
 
@@ -137,10 +137,10 @@ def _any(data: bytes) -> TransactionLogValue:
 
 
 def _short(data: bytes) -> TransactionLogValue | None:
-    """Decode a value of the usual form: the newest version, its lengths in one byte each.
+    """Decode a value of the usual form: the newest version, with lengths of one byte each.
 
-    Return None, or raise any exception, for another, or for a malformed one. It is optimised,
-    because every replica reads each value that is decided.
+    Return None, or raise any exception, for other forms and malformed values. It is optimised,
+    because every replica decodes each committed value.
     """
     version, producer_id, producer_epoch, timeout_ms, state = _head.unpack_from(data)
     position = _head.size
@@ -159,7 +159,7 @@ def _short(data: bytes) -> TransactionLogValue | None:
         indexes: tuple[int, ...] = struct.unpack_from(f">{count - 1}i", data, name_end + 1)
         topics.append((data[position + 1 : name_end].decode(), indexes))
         position = name_end + 4 * count - 3
-        if data[position]:  # tagged fields of a topic
+        if data[position]:  # the topic has tagged fields
             return None
         position += 1
     last_update_ms, start_ms = _times.unpack_from(data, position)
@@ -189,7 +189,7 @@ def _short(data: bytes) -> TransactionLogValue | None:
 
 
 def _rest(reader: Reader, flexible: bool) -> dict[str, int]:
-    """Read the tagged fields by their names; no bytes may follow them."""
+    """Read the tagged fields by name; no bytes may follow them."""
     tags = reader.tags() if flexible else {}
     reader.finish()
     if not tags.keys() <= _TAGGED.keys():  # every replica must know each field of a record

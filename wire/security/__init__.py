@@ -1,1 +1,1 @@
-"""The authentication code that clients and brokers share: secrets, JAAS texts."""
+"""The authentication code for clients and brokers, with secrets and JAAS texts."""

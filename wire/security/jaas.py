@@ -1,8 +1,8 @@
-"""`sasl.jaas.config` of Java's clients: a login module and its options.
+"""`sasl.jaas.config` of Java's clients, with a login module and its options.
 
-Pure. The form is that of JAAS files: `MODULE required name="value" name='value' name=value;`.
-Within quotes a backslash is as in Java's StreamTokenizer: up to three octal digits are a character,
-some letters are control characters, and any other character is itself.
+This file is pure. The format is that of JAAS files: `MODULE required name="value" name='value'
+name=value;`. Within quotes a backslash works as in Java's StreamTokenizer: up to three octal digits
+are a character, some letters are control characters, and any other character stands for itself.
 """
 
 import re
@@ -23,7 +23,7 @@ FLAGS = ("required", "requisite", "sufficient", "optional")
 def parse_jaas(config: Secret) -> tuple[str, dict[str, str]]:
     """Return (class of the module without its package, options).
 
-    Raises ValueError with a sentence that does not repeat the text: it may hold a password.
+    Raises ValueError with a sentence that does not repeat the text, which may contain a password.
     """
     text = config.reveal().strip()
     module, at = _word(text, 0)

@@ -1,7 +1,7 @@
-"""OAUTHBEARER, the server's half (RFC 7628).
+"""The server side of OAUTHBEARER (RFC 7628).
 
-Pure: the caller gives the function that verifies tokens. A refused token is answered with a reason
-in JSON; the client confirms it by a single %x01, and the login fails then.
+This file is pure, and the caller passes the function that verifies tokens. A refused token is
+answered with a reason in JSON; the client confirms it with a single %x01, and then the login fails.
 """
 
 import re
@@ -21,7 +21,7 @@ _MESSAGE = re.compile(
 
 
 class TokenIdentity(NamedTuple):
-    """The principal that a token names, and the token's lifetime."""
+    """The principal of a token, and the token's lifetime."""
 
     name: str
     lifetime_ms: int
@@ -44,7 +44,7 @@ ALLOWED: Mapping[OauthState, frozenset[OauthState]] = {
 
 
 class OauthbearerServer:
-    """One conversation; `verify` raises FailedLogin for a token that is not accepted."""
+    """One login; `verify` raises FailedLogin for a token that is not accepted."""
 
     def __init__(self, verify: Callable[[str], TokenIdentity]) -> None:
         self.state, self.username, self.lifetime_ms = OauthState.AWAITS_TOKEN, "", 0
@@ -52,11 +52,14 @@ class OauthbearerServer:
 
     @property
     def is_done(self) -> bool:
-        """Whether the token was accepted."""
+        """Return whether the token was accepted."""
         return self.state is OauthState.DONE
 
     def respond(self, message: bytes) -> bytes:
-        """Return no bytes for a valid token, and the reason for another; raises FailedLogin."""
+        """Return no bytes for a valid token, or the reason for an invalid one.
+
+        Raises FailedLogin for a malformed message, and when the client confirms the reason.
+        """
         if self.state is OauthState.REFUSED:
             self._move(OauthState.FAILED)
             raise FailedLogin(REFUSAL if message == CONFIRMATION else "")

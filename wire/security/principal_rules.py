@@ -1,11 +1,11 @@
-"""`ssl.principal.mapping.rules`: from the subject of a certificate to the name of a principal.
+"""`ssl.principal.mapping.rules`, which map the subject of a certificate to a principal's name.
 
-Rules are tried in order; the first with a pattern that fits the whole name decides. `DEFAULT`
-takes the name as it is. `RULE:pattern/replacement/` replaces it, `$1` stands for a group, and `L`
-or `U` behind the last slash makes it lower or upper case (KIP-371).
+Rules are tried in order, and the first with a pattern that matches the whole name is used.
+`DEFAULT` keeps the name. `RULE:pattern/replacement/` replaces it, where `$1` stands for a group,
+and `L` or `U` after the last slash changes it to lower or upper case (KIP-371).
 
 Patterns are RE2's (docs/decisions/0016-re2-for-patterns.md), because they are applied on the event
-loop to a client's subject: Java's look-around and back references are refused.
+loop to a client's subject. Java's lookaround and back references are refused.
 """
 
 import re
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import re2
 
-NAME_MAX = 2_048  # letters of a subject; a longer one fits no rule
+NAME_MAX = 2_048  # the maximum length of a subject; a longer one matches no rule
 PATTERN_MEMORY_BYTES = 512 * 1024
 _RULE = re.compile(
     r"\s*(?:(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?))\s*(?:,|\n|$)"
@@ -27,14 +27,14 @@ _CASES = {"": str, "L": str.lower, "U": str.upper}
 
 @dataclass(frozen=True, slots=True)
 class PrincipalRule:
-    """One rule; without a pattern the name stays as it is."""
+    """One rule; without a pattern the name is kept."""
 
     pattern: "re2._Regexp | None" = None  # pyright: ignore[reportPrivateUsage]
     replacement: str = ""
     case: str = ""
 
     def apply(self, name: str) -> str | None:
-        """Return the new name, None where the pattern does not fit."""
+        """Return the new name, or None if the pattern does not match."""
         if self.pattern is None:
             return name
         found = self.pattern.fullmatch(name)
@@ -46,7 +46,7 @@ class PrincipalRule:
 
 
 def parse_principal_rules(text: str) -> tuple[PrincipalRule, ...]:
-    """Return the rules of a text; ValueError names a part that is no rule."""
+    """Parse the rules of a text; ValueError names an invalid part."""
     return tuple(_rules(text.strip() or "DEFAULT"))
 
 
@@ -83,7 +83,7 @@ def _rule(pattern: str, replacement: str, case: str) -> PrincipalRule:
 
 
 def mapped_name(rules: Sequence[PrincipalRule], name: str) -> str | None:
-    """Return the name by the first rule that fits; None where none fits."""
+    """Return the name by the first matching rule, or None if none matches."""
     if len(name) > NAME_MAX:
         return None
     return next((new for rule in rules if (new := rule.apply(name)) is not None), None)

@@ -1,4 +1,4 @@
-"""The common parts of the server's mechanisms, and PLAIN (RFC 4616)."""
+"""The common parts of the server's SASL mechanisms, and PLAIN (RFC 4616)."""
 
 import hmac
 from collections.abc import Mapping
@@ -10,27 +10,27 @@ NO_USER = Secret("")
 
 
 class FailedLogin(Exception):
-    """A login is refused. Its text is sent to the client; empty: the usual words."""
+    """The error of a refused login; its text is sent to the client, or a default if empty."""
 
 
 class SaslServer(Protocol):
-    """The server's half of a mechanism, for one conversation."""
+    """The server side of a mechanism, for one login."""
 
     @property
     def is_done(self) -> bool:
-        """Whether the client has proved to be `username`."""
+        """Return whether the client has proved to be `username`."""
         ...
 
     username: str
-    lifetime_ms: int  # of the client's credentials; 0 where they do not expire
+    lifetime_ms: int  # of the client's credentials, or 0 if they do not expire
 
     def respond(self, message: bytes) -> bytes:
-        """Return the server's next message; raises FailedLogin."""
+        """Return the server's next message; raise FailedLogin."""
         ...
 
 
 class PlainServer:
-    """PLAIN: name and password in one message, for listeners with TLS."""
+    """PLAIN, with name and password in one message, for listeners with TLS."""
 
     def __init__(self, users: Mapping[str, Secret]) -> None:
         self.username, self.is_done, self.lifetime_ms = "", False, 0

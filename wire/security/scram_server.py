@@ -1,11 +1,11 @@
-"""SCRAM-SHA-256 and SCRAM-SHA-512, the server's half (RFC 5802, RFC 7677).
+"""The server side of SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677).
 
-Pure: the caller gives the nonces. A broker keeps two keys of a user and never the password, so
-that a login takes a few hashes and no rounds of PBKDF2. An unknown user is asked for a proof like
-any other, with a salt that stays the same, and is refused in the same words: no client learns
-which names exist.
+This file is pure, and the caller passes the nonces. A broker stores two keys of a user and never
+the password, so that a login takes a few hashes and no rounds of PBKDF2. An unknown user is asked
+for a proof like any other, with a constant salt, and is refused with the same words, so that no
+client learns which names exist.
 
-As Apache Kafka, it does not prepare names by SASLprep but takes their UTF-8 bytes.
+As in Apache Kafka, names are not prepared by SASLprep, and their UTF-8 bytes are used.
 """
 
 import base64
@@ -21,14 +21,14 @@ from ..errors import IllegalSaslState
 from .sasl import FailedLogin
 
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-ITERATIONS_LEAST, ITERATIONS_MOST = 4_096, 16_384  # what Kafka stores
+ITERATIONS_LEAST, ITERATIONS_MOST = 4_096, 16_384  # the range that Kafka stores
 _FIRST = re.compile(r"([ny]),(?:a=([^,]*))?,(n=([^,]*),r=([\x21-\x2b\x2d-\x7e]+)(?:,.*)?)", re.S)
 _FINAL = re.compile(r"(c=([^,]*),r=([\x21-\x2b\x2d-\x7e]+)(?:,.*)?),p=([^,]*)", re.S)
 _NAME = re.compile(r"(?:[^=,]|=2C|=3D)+")
 
 
 class ScramCredential(NamedTuple):
-    """The stored keys of a user's password, from which the password cannot be found."""
+    """The stored keys of a user's password, from which the password cannot be computed."""
 
     salt: bytes
     stored_key: bytes
@@ -64,10 +64,10 @@ def credential_of(
 
 
 class ScramServer:
-    """One conversation.
+    """One login.
 
-    nonce: printable, without commas, never used before. find: the credential of a name.
-    secret: random bytes of this process, from which the salt of an unknown name is made.
+    nonce: printable, without commas, and never used before. find: returns the credential of a name.
+    secret: random bytes of this process, from which the salt of an unknown name is derived.
     """
 
     def __init__(
@@ -87,11 +87,11 @@ class ScramServer:
 
     @property
     def is_done(self) -> bool:
-        """Whether the client has proved that it knows the password of `username`."""
+        """Return whether the client has proved that it knows the password of `username`."""
         return self.state is ServerState.DONE
 
     def respond(self, message: bytes) -> bytes:
-        """Return the server's next message; raises FailedLogin."""
+        """Return the server's next message; raise FailedLogin."""
         try:
             text = message.decode()
         except UnicodeDecodeError:
@@ -105,7 +105,7 @@ class ScramServer:
     def _take_first(self, text: str) -> str:
         found = _FIRST.fullmatch(text)
         if found is None or not _NAME.fullmatch(found[4]):
-            raise self._failed()  # also one that wants channel binding
+            raise self._failed()  # also for a client that requires channel binding
         flag, asked, self._first_bare, name, client_nonce = found.groups()
         self.username = _unescaped(name)
         if asked and _unescaped(asked) != self.username:
@@ -145,7 +145,7 @@ class ScramServer:
         return f"v={base64.b64encode(server_signature).decode()}"
 
     def _invented(self) -> ScramCredential:
-        """Return a credential for an unknown name; it is the same each time."""
+        """Return a constant credential for an unknown name."""
         salt = hmac.digest(self._secret, self.username.encode(), "sha256")[:16]
         key = hmac.digest(self._secret, salt, self._hash)
         return ScramCredential(salt, key, key, ITERATIONS_LEAST)

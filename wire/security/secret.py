@@ -1,4 +1,4 @@
-"""A value that must not be seen: passwords, keys, tokens."""
+"""A secret value: a password, a key, or a token."""
 
 from typing import Any
 
@@ -6,10 +6,10 @@ HIDDEN = "[hidden]"
 
 
 class Secret:
-    """Text that `str` and `repr` hide, as Kafka's own type of passwords does.
+    """Text that `str` and `repr` hide, like Kafka's password type.
 
-    It may be compared, hashed and pickled, so that a configuration remains a plain value. Code
-    that needs the text calls `reveal()`.
+    It can be compared, hashed and pickled, so that a configuration remains a plain value. Code that
+    needs the text calls `reveal()`.
     """
 
     __slots__ = ("_text",)
