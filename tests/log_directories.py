@@ -23,6 +23,6 @@ def open_partition(
 
 
 def delete_partition(directory: LogDirectory, topic: str, partition: int) -> None:
-    """Serve a log no longer and take its directory away."""
+    """Close a log, and remove its directory."""
     directory.remove_partition(topic, partition)
     directory.remove(topic, partition)

@@ -18,7 +18,7 @@ def lines_of(source: Path) -> list[bytes]:
 
 
 def test_produce_source_may_be_a_named_pipe_and_not_a_directory(tmp_path: Path) -> None:
-    """`oncelog produce orders <(generate)` is one, too."""
+    """A bash process substitution, `oncelog produce orders <(generate)`, is a named pipe, too."""
     os.mkfifo(pipe := tmp_path / "pipe")
     assert _sources((pipe,)) == [str(pipe)]
     writing = threading.Thread(target=pipe.write_bytes, args=(b"a\nb\n",))

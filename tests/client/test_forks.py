@@ -1,4 +1,4 @@
-"""A forked child gets an error from the clients of its parent."""
+"""Test that a forked child gets an error from its parent's clients."""
 
 import sys
 

@@ -71,7 +71,7 @@ class Stage:
 
 
 def connections(stage: Stage) -> Iterator[socket.socket]:
-    """3,000 that ask once, and begin a request."""
+    """Open 3,000 connections that send one request and begin a second one."""
     for _ in range(stage.count(3_000)):
         with contextlib.suppress(OSError):
             taken = stage.flooded.open()
@@ -80,14 +80,14 @@ def connections(stage: Stage) -> Iterator[socket.socket]:
 
 
 def silent(stage: Stage) -> Iterator[socket.socket]:
-    """2,000 that say nothing."""
+    """Open 2,000 connections that send nothing."""
     for _ in range(stage.count(2_000)):
         with contextlib.suppress(OSError):
             yield stage.connect()
 
 
 def handshakes(stage: Stage) -> Iterator[socket.socket]:
-    """500 that greet, and answer nothing."""
+    """Open 500 connections that send a greeting and then nothing."""
     for number in range(stage.count(500)):
         outgoing = ssl.MemoryBIO()
         assert stage.flooded.tls is not None

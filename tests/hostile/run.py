@@ -86,7 +86,7 @@ class Attack:
         self.maker = FrameMaker(self.rng, served, ids, producers, now_ms)
 
     def _producer(self, name: str) -> int:
-        """Return the id of a producer, once its coordinator serves."""
+        """Return a producer id, once its coordinator serves."""
         asked = {"transactional_id": name, "transaction_timeout": 60_000}
         while True:
             coordinator = self.cluster.coordinator("txn", name)

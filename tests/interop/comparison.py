@@ -12,7 +12,7 @@ MISSING = "(not there)"
 
 
 class Meant(NamedTuple):
-    """An intended difference, and its reason.
+    """An intended difference from Kafka, and its reason.
 
     All but the reason are patterns. field is the path in the answer, such as topics[0].error_code;
     kafka and ours are the values, as they would be printed.

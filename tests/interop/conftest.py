@@ -33,7 +33,7 @@ def newer_cluster() -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def newer_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Run the same on Apache Kafka, and yield its bootstrap line."""
+    """Run Apache Kafka with the settings of `newer_cluster`, and yield its bootstrap line."""
     folder = tmp_path_factory.mktemp("newer-kafka")
     with KafkaPeer(folder, settings=NEWER) as peer:
         yield peer.bootstrap

@@ -62,7 +62,7 @@ class Member:
 
     @property
     def assigned(self) -> frozenset[int]:
-        """Return its present partitions."""
+        """Return the partitions that are assigned now."""
         if self._failure is not None:
             raise AssertionError(f"{type(self).__name__} failed") from self._failure
         return self.history[-1] if self.history else frozenset()
@@ -74,7 +74,7 @@ class Member:
         assert not self._thread.is_alive(), "it does not close"
 
     def note(self, partitions: frozenset[int]) -> None:
-        """Note a change of its partitions."""
+        """Note a change of the assigned partitions."""
         if partitions != (self.history[-1] if self.history else frozenset()):
             self.history.append(partitions)
 

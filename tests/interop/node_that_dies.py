@@ -1,4 +1,4 @@
-"""A broker that kills itself with -9 at a fault point, once.
+"""A broker that kills itself with SIGKILL at a fault point, once.
 
 The file `die-at` in the cluster's directory holds the point's name, and the process that removes
 the file dies. A released broker has no such point: this one passes it where a broker is put
@@ -27,7 +27,7 @@ def program(self: NodeProcess) -> list[str]:
 
 
 def arm(data: Path, fault_point: str) -> None:
-    """Let the next node that reaches this point die there."""
+    """Let the next node that reaches the fault point die there."""
     (data / DIED_AT).unlink(missing_ok=True)
     waiting = data / f"{DIE_AT}.new"
     waiting.write_text(fault_point)

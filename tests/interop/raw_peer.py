@@ -129,7 +129,7 @@ class RawPeer:
     def ask_body(
         self, api_key: int, version: int, body: bytes, *, reads_version: int | None = None
     ) -> Any:
-        """Return the decoded answer to this body, or CLOSED or SILENT."""
+        """Return the decoded answer to a request body, or CLOSED or SILENT."""
         self._correlation_id += 1
         header = encode_request_header(api_key, version, self._correlation_id, self.client_id)
         frame = self.send_frame(header + body)
@@ -140,7 +140,7 @@ class RawPeer:
         return decode_answer_body(api_key, answered, memoryview(frame))
 
     def ask_raw(self, api_key: int, version: int, values: Any) -> Any:
-        """Return the decoded answer as it is."""
+        """Return the decoded answer without normalisation."""
         return self.ask_body(api_key, version, encode_request_body(api_key, version, values))
 
     def ask(self, api_key: int, version: int, values: Any) -> Any:

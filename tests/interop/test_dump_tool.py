@@ -121,7 +121,7 @@ def _dump(nodes: list[Path]) -> None:
 
 
 def test_kafka_dump_tool_decodes_our_committed_offsets(tmp_path):
-    """Keys and values of __consumer_offsets are Kafka's own."""
+    """Kafka's tool needs Kafka's format of keys and values of __consumer_offsets."""
     from confluent_kafka import Consumer, TopicPartition
 
     with Cluster(nodes=1, data=tmp_path / "cluster") as cluster:

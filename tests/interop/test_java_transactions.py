@@ -36,7 +36,7 @@ class Server:
         self.bootstrap, self._cluster = bootstrap, cluster
 
     def peer(self) -> RawPeer:
-        """Return a new connection to one of its nodes."""
+        """Return a new connection to one of the cluster's nodes."""
         host, port = self.bootstrap.split(",", maxsplit=1)[0].split(":")
         return RawPeer("any", (host, int(port)))
 

@@ -52,7 +52,7 @@ more = pytest.mark.skipif(not is_enabled(), reason="ONCELOG_KAFKA is not 1")
 
 
 class Bench:
-    """A proxy before a server, with a record of its traffic."""
+    """A proxy in front of a server, with a record of its traffic."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap

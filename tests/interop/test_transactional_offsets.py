@@ -56,7 +56,7 @@ def test_transactional_offsets_are_committed_by_a_commit_and_dropped_by_an_abort
 
 
 def open_transaction(cluster: Cluster, group: str, *, offset: int = 5) -> Confluent:
-    """Return a producer that has sent its offset and not ended."""
+    """Return a producer that has sent offsets in a transaction and not ended it."""
     producer = Confluent(cluster.bootstrap, f"id {group}")
     producer.begin()
     producer.send_offset(group, IN, offset)

@@ -68,7 +68,7 @@ class CoordinatingBroker(LeadingBroker):
         self.replicas.role_changed(hosted)
 
     async def serve(self, **role: Any) -> None:
-        """Lead the partition, and load its records."""
+        """Lead the group partition, and load its records."""
         self.lead(**role)
         await turns_until(lambda: self.groups.shards[0].state is ShardState.SERVING)
 

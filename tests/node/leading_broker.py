@@ -212,7 +212,7 @@ class LeadingBroker:
         assert await self.put({index: plain(**options)}).errors() == {index: 0}
 
     def fetch(self, offset: int = 0, *, indexes: Iterable[int] = (0,), **fields: Any) -> Answer:
-        """Fetch committed data, unless `isolation_level` is another."""
+        """Fetch committed data, or with another `isolation_level` also uncommitted data."""
         return self.fetch_partitions([wanted(index, offset) for index in indexes], **fields)
 
     def fetch_partitions(

@@ -120,7 +120,7 @@ class OwnBroker(Broker):
         return all(one is not None and one.leader is not None for one in hosted)
 
     def append(self, name: str, index: int = 0) -> PartitionLog:
-        """Append one batch like one of a producer, and return the log."""
+        """Append one batch as a producer would, and return the log."""
         data = memoryview(plain(0))
         hosted = self.replicas.partition(name, index)
         self.replicas.append(hosted, data, decode_header(data), 1)

@@ -13,7 +13,7 @@ EVIL = "g\x1b[2J\n2026-11-26 18:00:00.000 ERROR oncelog.node.broker: disk failed
 
 
 def logged(*arguments: object, **options: object) -> list[str]:
-    """Return the lines of one warning."""
+    """Return the log lines of one warning."""
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(PrintableFormatter(FORMAT, "%Y-%m-%d %H:%M:%S"))

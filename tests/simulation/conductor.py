@@ -28,7 +28,7 @@ BROKEN, BROKEN_WITHIN_S = 0.7, 0.3  # of a kept request's connections
 
 
 class Conductor(DiskFaults, FileDamage):
-    """The faults of one run.
+    """Executes the faults of one run.
 
     `clients` maps c1, c2 to processes, `replace` restarts a killed one.
     """
@@ -158,7 +158,7 @@ class Conductor(DiskFaults, FileDamage):
         return self.cluster.shape.durable or self._others_have_everything(node)
 
     def _others_have_everything(self, node: VirtualNode) -> bool:
-        """Return whether all other nodes have every record of this one.
+        """Return whether all other nodes have every record of this node.
 
         To be in sync is not enough: a record that only this node has fetched may still be committed
         by its fetch, before its death is noticed.

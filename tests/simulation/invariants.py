@@ -146,7 +146,7 @@ class Invariants:
             self._violated("restless", f"{count} entries of Raft group {group} in a second")
 
     def _decision(self, transactional_id: str, record: Any) -> None:
-        """Record an entry of the coordinators' log, in its order."""
+        """Record a decision in the coordinators' log, in its order."""
         if self._is_first_to_apply and record is not None:
             now_ns = self.cluster.timeline.now_ns
             self.recorder.add(
@@ -368,7 +368,7 @@ class Invariants:
 
 
 def unusable(node: VirtualNode) -> set[tuple[str, int]]:
-    """Return the replicas that this process could not open."""
+    """Return the replicas that the process could not open."""
     roles = getattr(node.broker, "_roles", None)
     return set() if roles is None else roles._unusable
 

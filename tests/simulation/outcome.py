@@ -179,5 +179,5 @@ class Outcome:
 
     @property
     def is_clean(self) -> bool:
-        """Return whether nothing was violated."""
+        """Return whether the run had no violation."""
         return not self.violations

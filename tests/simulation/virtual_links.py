@@ -309,5 +309,5 @@ class VirtualLinks(PeerHandlers):
 
 
 def _owned(frames: Sequence[Buffer]) -> list[Buffer]:
-    """Return copies, as a receiver gets bytes of its own."""
+    """Return copies, since a receiver owns its bytes."""
     return [memoryview(bytes(frame)) for frame in frames]

@@ -158,7 +158,7 @@ class Endpoint(asyncio.Transport):
             self._read()
 
     def lose(self, error: Exception | None) -> None:
-        """End the connection at this end."""
+        """End the connection at this endpoint."""
         if self._is_lost:
             return
         self._is_lost = self._is_closing = True
@@ -169,7 +169,7 @@ class Endpoint(asyncio.Transport):
         self.protocol.connection_lost(error)
 
     def reset_later(self) -> None:
-        """Send RST to this end."""
+        """Send RST to this endpoint."""
         if not self._is_lost:
             if self._sockets.wires.is_cut(self.far, self.loop.number):
                 return  # the peer receives the reset when it sends
@@ -178,7 +178,7 @@ class Endpoint(asyncio.Transport):
             self.loop.call_at(arrival, self.lose, ConnectionResetError("reset by peer"))
 
     def vanish(self) -> None:
-        """End this end without a message, since its process is dead."""
+        """Close the endpoint without a message, since its process is dead."""
         self._is_lost = self._is_closing = True
         self._inbox.clear()
         self._unsent.clear()

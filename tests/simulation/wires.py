@@ -13,7 +13,7 @@ DELAY_S = (0.00008, 0.0009)
 
 
 class Wires:
-    """All wires. Faults are set here by number."""
+    """All wires between nodes. Faults are set by the nodes' numbers."""
 
     def __init__(self, timeline: Timeline) -> None:
         self._timeline = timeline
@@ -40,7 +40,7 @@ class Wires:
         return base + self._slow.get((source, target), 0.0)
 
     def is_cut(self, source: int, target: int) -> bool:
-        """Return whether no message gets from one to the other."""
+        """Return whether no message gets from one node to the other."""
         return bool(self._cuts) and (source, target) in self._cuts
 
     @property
@@ -49,7 +49,7 @@ class Wires:
         return bool(self._cuts)
 
     def is_prompt(self, source: int, target: int) -> bool:
-        """Return whether messages from one to the other arrive in time."""
+        """Return whether messages from one node to the other arrive in time."""
         return (source, target) not in self._cuts and (source, target) not in self._slow
 
     def cut(self, links: Iterable[tuple[int, int]]) -> None:
@@ -68,7 +68,7 @@ class Wires:
             call()
 
     def slow(self, links: Iterable[tuple[int, int]], seconds: float) -> None:
-        """Let messages take this much longer, or with 0 no longer."""
+        """Delay messages by this time. 0 ends the delay."""
         for link in links:
             if seconds:
                 self._slow[link] = seconds

@@ -98,7 +98,7 @@ class Workload:
             self.begin(name)
 
     def begin(self, name: str) -> None:
-        """Start the process of clients of this name."""
+        """Start the client process of this name."""
         if self.is_over:
             return
         client = self.clients[name] = self.cluster.new_client()

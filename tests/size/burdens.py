@@ -23,7 +23,7 @@ PIPELINED = 64
 
 
 class Missing(Exception):
-    """A resource is not as it was created."""
+    """Raised when a resource is not as it was created."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class TransactionalIds(Burden):
 
 
 class Producers(Burden):
-    """100,000 producer ids in one partition."""
+    """The burden of 100,000 producer ids in one partition."""
 
     def make(self, stage: Stage) -> str:
         stage.create("producers", 1)

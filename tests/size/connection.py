@@ -34,7 +34,7 @@ class Connection:
         self.socket.sendall(self.frame(api_key, version, body))
 
     def receive(self, api_key: int, version: int) -> memoryview:
-        """The next answer without its header."""
+        """Return the next answer without its header."""
         size = int.from_bytes(self._take(4), "big")
         return memoryview(self._take(size))[len(encode_response_header(api_key, version, 0)) :]
 

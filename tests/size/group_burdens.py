@@ -21,7 +21,7 @@ PARTITIONS = 1_000  # of each group that only commits
 
 
 class NotCoordinating(Exception):
-    """The coordinator is another one, or not ready."""
+    """Raised when another broker coordinates the group, or no coordinator is ready."""
 
 
 class Groups(Burden):

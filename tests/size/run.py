@@ -45,7 +45,7 @@ COLUMNS = {
 
 
 def play(name: str, cluster: Cluster, *, is_short: bool) -> Outcome:
-    """Run one case on a running cluster, without a judgement yet."""
+    """Run one case on a running cluster, without a verdict."""
     stage = Stage(name, cluster, is_short=is_short)
     try:
         CASES[name](stage)
@@ -95,7 +95,7 @@ def print_findings(outcome: Outcome) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0 when every case holds its limits."""
+    """Run the cases. Return 0 when every case holds its limits."""
     parser = argparse.ArgumentParser(prog="python -m tests.size.run", description=__doc__)
     parser.add_argument("--only", metavar="NAME,...", help=f"of {', '.join(CASES)}")
     parser.add_argument("--short", action="store_true", help="smaller figures")

@@ -58,7 +58,7 @@ class Soak:
         self.outcomes: list[Outcome] = []
 
     def carry(self, names: Sequence[str]) -> None:
-        """Burdens on one cluster, through deaths."""
+        """Put burdens on one cluster while nodes die."""
         burdens = {name: BURDENS[name](self.scale) for name in names}
         with Cluster(3, config=CONFIG) as cluster:
             for name, burden in burdens.items():

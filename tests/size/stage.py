@@ -30,7 +30,7 @@ SPARE_BYTES = 10_000_000_000
 
 
 class Skipped(Exception):
-    """The case cannot run here, for the reason in the text."""
+    """Raised when a case cannot run here, with the reason in the text."""
 
 
 class BatchRefused(Exception):
@@ -121,7 +121,7 @@ class Stage:
             self.wait(f"all partitions of {topic} serve", serves, ISR_TIMEOUT_S, every_s=0.25)
 
     def _serves(self, node_id: int, topic: str, led: list[int]) -> bool:
-        """Whether a node answers as the leader of all of these."""
+        """Return whether a node answers as the leader of all these partitions."""
         ends = [{"partition_index": p, "timestamp": -1} for p in led]
         asked = {"replica_id": -1, "topics": [{"name": topic, "partitions": ends}]}
         with contextlib.closing(Connection(self.address(node_id))) as connection:

@@ -88,7 +88,7 @@ def _round(
 
 
 class _Line:
-    """One connection and the ids that it has still to send."""
+    """One connection, and the transactional ids that it still has to send."""
 
     def __init__(
         self, connection: Connection, names: deque[str], found: dict[str, tuple[int, int]]

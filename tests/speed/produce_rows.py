@@ -28,7 +28,7 @@ def one_core_for_all(target: Target) -> dict[str, Figures]:
 
 
 def fifty_producers(target: Target) -> dict[str, Figures]:
-    """Each has its own connections, producer id and small batches."""
+    """Measure fifty producers with their own connections, producer ids and small batches."""
     return {"50 producers": produce(target, [random_bytes(100)], producers=50)}
 
 
@@ -63,7 +63,7 @@ def _own_processes() -> Collection[int]:
 
 
 def one_at_a_time(target: Target) -> list[float]:
-    """Seconds from a record to its acknowledgement, one in flight."""
+    """Measure the seconds from a record to its acknowledgement, with one record in flight."""
     found: list[float] = []
     producer = Producer(target.settings(**{"enable.idempotence": True, "linger.ms": 0}))
     value = random_bytes(LATENCY_BYTES)

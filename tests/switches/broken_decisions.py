@@ -40,7 +40,7 @@ def no_resumption() -> AbstractContextManager[Any]:
 
 
 def early_offsets() -> AbstractContextManager[Any]:
-    """Offsets of a transaction count before its marker."""
+    """Offsets of a transaction take effect before its marker."""
 
     def put(self: Any, _producer_id: int, group: str, where: Any, offset: Any) -> None:
         self._put(group, where, offset)

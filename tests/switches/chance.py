@@ -22,7 +22,7 @@ RANDOM_APART = 1_000_000  # the first seeds of the plays of a scenario that is r
 
 @dataclass(frozen=True, slots=True)
 class Chance:
-    """The result of random seeds from `first` on.
+    """The result of random seeds, from seed `first` on.
 
     The last of `seeds` found it, unless `found` is empty.
     """

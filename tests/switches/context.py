@@ -93,7 +93,7 @@ class Context:
         return LateRequest(connection, api_key, version, body)
 
     async def probe(self, kind: str, topic: str, is_ok: bool, error: str | None = None) -> None:
-        """Something that has to succeed, of the leader of a topic."""
+        """Record a probe: an operation on the topic's leader that has to succeed."""
         now = self.recorder.now_ns()
         outcome = OpOutcome.OK if is_ok else OpOutcome.FAIL
         self.recorder.add("probes", kind, await self.leader(topic), now, now, outcome, error)

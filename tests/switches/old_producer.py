@@ -60,7 +60,7 @@ class OldProducer:
             self.context.recorder.initialize_ended(row, OpOutcome.OK, producer_id=pid, epoch=epoch)
 
     async def begin(self, *partitions: int, channel: str = "") -> None:
-        """Begin a transaction, in the history and in these partitions."""
+        """Begin a transaction in the history and in these partitions."""
         assert self.name is not None
         self.transaction = self.context.recorder.begin(self.process, self.name, *self.identity)
         assert await self.add(*partitions, channel=channel) == 0
@@ -96,7 +96,7 @@ class OldProducer:
         return code
 
     def record(self, partition: int, transaction: Begun | None = None) -> tuple[Handle, bytes]:
-        """The row of a new record in the history, and its batch."""
+        """Return the row of a new record in the history, and the record's batch."""
         recorder = self.context.recorder
         value = recorder.new_value()
         row = recorder.send_invoked(self.process, f"{self.topic}/{partition}", value, transaction)
@@ -134,7 +134,7 @@ class OldProducer:
         return one.error_code, one.base_offset
 
     async def post(self, batch: bytes, partition: int, channel: str) -> None:
-        """Send a batch and wait for nothing."""
+        """Send a batch without waiting for its answer."""
         connection = await self.to_leader(partition, channel)
         await connection.post(PRODUCE, PRODUCE_VERSION, self._produce(batch, partition))
 
@@ -161,7 +161,7 @@ class OldProducer:
         return outcome
 
     def give_up(self) -> None:
-        """The transaction ends without an EndTxn from here."""
+        """End the transaction in the history, without an EndTxn of this producer."""
         transaction, self.transaction = self.transaction, None
         assert transaction is not None
         self.context.recorder.transaction_ended(transaction, OpOutcome.FAIL, "given up")
@@ -213,7 +213,7 @@ class OldProducer:
 
 
 def code_of(answer: Any) -> int:
-    """The error code of an answer, or the worst of its parts."""
+    """Return the error code of an answer, or the worst code of its parts."""
     if hasattr(answer, "error_code"):
         return int(answer.error_code)
     topics = answer.results_by_topic_v3_and_below

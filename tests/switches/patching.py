@@ -14,7 +14,7 @@ Install = Callable[[], AbstractContextManager[Any]]
 
 @contextmanager
 def replaced(owner: Any, name: str, broken: Any) -> Iterator[None]:
-    """Let an attribute of a class or module be another one."""
+    """Replace an attribute of a class or module."""
     sound = vars(owner)[name]
     setattr(owner, name, broken)
     try:

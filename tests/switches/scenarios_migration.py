@@ -44,7 +44,7 @@ async def dead_in_downgrade(context: Context) -> None:
 
 
 async def _alone(context: Context, name: str) -> HandMadeClassicMember:
-    """A classic group of one member that has both partitions."""
+    """Return a classic group of one member that has both partitions."""
     topic = await context.topic(name, partitions=2)
     await read_one(context, topic)
     classic = HandMadeClassicMember(context, GROUP, topic, 2)

@@ -52,7 +52,7 @@ def voted(cluster: Cluster, i: int) -> tuple[int, int | None]:
 
 
 def new_voters(cluster: Cluster, known: dict[int, tuple[int, int | None]]) -> list[int]:
-    """Return the nodes that have voted for another node since."""
+    """Return the nodes that have voted for another node since then."""
     return [
         i
         for i, before in known.items()

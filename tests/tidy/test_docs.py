@@ -164,7 +164,7 @@ def feature_rows(rows: Iterable[ConformanceRow]) -> list[tuple[str, ...]]:
 
 
 def key_rows(rows: Iterable[ConformanceRow]) -> list[tuple[str, ...]]:
-    """The configuration keys that ours lack, by the reason."""
+    """Return the rows of Kafka's keys that this broker lacks, by reason."""
     families: dict[tuple[str, str], list[str]] = {}
     for row in rows:
         if row.kind == "config" and not row.is_equal:
@@ -381,7 +381,7 @@ def default_of(key: BrokerKey) -> str:
 
 
 def kafka_default_of(key: BrokerKey) -> str:
-    """Kafka's default where it is another."""
+    """Return Kafka's default where it differs from ours."""
     return "" if key.kafka_default is None else value(key.kafka_default)
 
 

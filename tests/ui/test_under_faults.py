@@ -223,7 +223,7 @@ def in_sync(words: str) -> tuple[int, ...]:
 
 
 def words_of(state: str) -> str:
-    """A state without its sign."""
+    """Return a state's name without its sign."""
     return state.partition(" ")[2]
 
 

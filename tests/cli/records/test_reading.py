@@ -11,7 +11,7 @@ PARTITIONS = 1_000
 
 
 class CountingConsumer:
-    """Each partition but the first is at its end."""
+    """A consumer that counts polls. All partitions but the first are read to their ends."""
 
     def __init__(self) -> None:
         self.looks = 0

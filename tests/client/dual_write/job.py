@@ -35,7 +35,7 @@ POINTS = (
 
 @dataclass(frozen=True)
 class Job:
-    """The settings of one service.
+    """The settings of one service process.
 
     database: a file of sqlite, or a URL of PostgreSQL. at: the transaction that reaches the point.
     signal: the signal that the process sends itself there.
@@ -53,7 +53,7 @@ class Job:
 
     @property
     def mark(self) -> Path:
-        """A file that exists once the point was reached."""
+        """Return the file that exists once the service has reached the point."""
         return Path(self.folder) / f"{self.first}.reached"
 
     @property

@@ -27,7 +27,7 @@ class SoftLimit(Exception):
 
 
 class CancelledWriter(DualWriter):
-    """A writer that cancels its caller at the point."""
+    """A writer that cancels its caller at the chosen point."""
 
     point = ""
     caller: asyncio.Task[None]
@@ -108,7 +108,7 @@ async def test_blocks_that_wait_for_a_cancelled_one_do_not_run_at_once(
 
 
 class InterruptedWriter(BlockingDualWriter):
-    """A writer with points that raise, one after another."""
+    """A writer that raises at its interruptible points, one point after another."""
 
     points: tuple[tuple[str, BaseException], ...] = ()
 

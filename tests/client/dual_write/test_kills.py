@@ -93,7 +93,7 @@ def test_check_back_ends_the_transaction_of_a_killed_service(
 
 
 def stopped(job: Job) -> subprocess.Popen[str]:
-    """Return a process that is stopped at its point."""
+    """Return a process that has stopped itself at its chosen point."""
     process = begin(job)
     until(lambda: job.mark.exists() or process.poll() is not None, timeout_s=RUN_S)
     assert process.poll() is None, end_of(process)

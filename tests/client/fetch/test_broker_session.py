@@ -17,7 +17,7 @@ Wanted = dict[TopicPartition, FetchPartition]
 
 
 class Broker:
-    """Keeps one session as the protocol requires."""
+    """A broker that keeps one fetch session by the protocol's rules."""
 
     def __init__(self) -> None:
         self.session_id = self.epoch = 0

@@ -101,7 +101,7 @@ def test_missing_records_already_returned_are_reported_as_a_truncation():
 
 
 class Peer:
-    """One leader of one partition with scripted answers."""
+    """The leader of one partition, with scripted answers."""
 
     def __init__(self, monkeypatch, reset: str) -> None:
         self.view = ClusterView("127.0.0.1:1")

@@ -7,5 +7,5 @@ from .scene import Scene
 
 @pytest.fixture
 def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
-    """Return a member of the newer protocol, outside its group."""
+    """Return a member of the newer group protocol, without its group."""
     return Scene(monkeypatch)

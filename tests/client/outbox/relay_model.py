@@ -129,7 +129,7 @@ OPEN = ("open", "decided")
 
 
 class Turn:
-    """A pause before each step, in which another actor may run."""
+    """A pause before each step of a relay, in which another relay may run."""
 
     def __await__(self) -> Generator[None, None, None]:
         yield
@@ -371,7 +371,7 @@ class Actor:
         return connection
 
     def turn(self) -> bool:
-        """Run one step, and return whether the actor is alive."""
+        """Run one step of the actor, and return whether the actor is alive."""
         self.world.running = self
         try:
             self.work.send(None)

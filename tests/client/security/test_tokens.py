@@ -26,7 +26,7 @@ from ...present import present
 
 
 class TokenServer(ThreadingHTTPServer):
-    """Answers by script, and records its requests."""
+    """A server of OAuth tokens with scripted answers, which records its requests."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Answering)

@@ -33,7 +33,7 @@ TICK_MS = 50
 
 
 class Watch:
-    """A controller, its cluster, and a clock."""
+    """A controller with its cluster and a clock."""
 
     def __init__(self, cluster: MetadataCluster, **settings: Any) -> None:
         self.cluster = cluster

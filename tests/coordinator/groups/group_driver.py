@@ -201,7 +201,7 @@ class Groups:
         self.execute(turn)
 
     def fail_over(self) -> None:
-        """Let another broker coordinate, with the committed records."""
+        """Let another broker become the coordinator, with the committed records."""
         self.release()
         self.waiting_stores.clear()
         self.table = GroupTable()

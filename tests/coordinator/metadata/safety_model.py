@@ -190,7 +190,7 @@ class SafetyModel(ModelCluster):
             self.commit(FenceBroker(node.node_id, node.broker_epoch))
 
     def come_back(self) -> None:
-        """Let a dead node return, perhaps before its death was noticed."""
+        """Restart a dead node, perhaps before its death was noticed."""
         dead = [node for node in self.nodes.values() if not node.is_alive]
         if dead:
             self.restart(self.random.choice(dead))

@@ -83,7 +83,7 @@ def a_return_is_not_a_death(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def lost_power_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine that lost its unsynced log remains eligible."""
+    """A machine that lost its unsynced log stays eligible as leader."""
     original = rules_brokers._shrink_isrs
     monkeypatch.setattr(rules_brokers, "_shrink_isrs", lambda t, node_id, **_: original(t, node_id))
 

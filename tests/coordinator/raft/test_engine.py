@@ -123,7 +123,7 @@ async def test_raft_group_of_one_node_commits_after_its_own_sync(one: Trio) -> N
 
 
 async def test_raft_group_of_three_moves_its_leader_when_one_node_stops(trio: Trio) -> None:
-    """A graceful stop moves the lead first."""
+    """A node that stops gracefully transfers its leadership before."""
     group = await trio.leader()
     # A new disk votes only once it has caught up with the leader; two voters must remain.
     await until(lambda: all(g.status().is_voter for g in trio.groups.values()))

@@ -34,7 +34,7 @@ PAUSES_S = st.sampled_from([0.0, 0.01, 0.15])
 
 
 def turns_from_now(alone: Alone, patch: pytest.MonkeyPatch) -> list[float]:
-    """Return the times of the group's turns, which do nothing."""
+    """Return the times of the group's turns. The turns do nothing."""
     advanced: list[float] = []
     patch.setattr(alone.group, "advance", advanced.append)
     return advanced

@@ -38,7 +38,7 @@ def owned_by(monkeypatch: pytest.MonkeyPatch, user: int) -> None:
 
 @pytest.fixture
 def of_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run as a user that owns nothing here."""
+    """Run as a user that owns no file here."""
     owned_by(monkeypatch, 1234)
 
 

@@ -17,7 +17,7 @@ HOSTILE = 'a {"b"}\n2026-11-28 22:02:22.528 INFO oncelog.events: election {} fak
 
 @pytest.fixture(params=["text", "json"])
 def log(request: pytest.FixtureRequest) -> io.StringIO:
-    """Return the output of an own logger of events."""
+    """Return the output of a separate logger of events."""
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(FORMATTERS[request.param])

@@ -185,7 +185,7 @@ def consumer_heartbeat(peer: RawPeer, version: int) -> Scenario:
 
 
 def consumer_rebalance(peer: RawPeer, version: int) -> Scenario:
-    """Let two members share, and one leave."""
+    """Let two members share the partitions, and one of them leave."""
     with ConsumerMembers(peer, f"sharing-{version}", version) as group:
         yield "first", group.joined("a")
         group.owning("a", 0, 1, 2, 3)

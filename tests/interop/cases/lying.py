@@ -6,7 +6,7 @@ from .log import T0, Scenario
 
 
 def produce_lying_batches(peer: RawPeer, version: int) -> Scenario:
-    """Send each to a partition of its own."""
+    """Send each lying batch to a partition of its own."""
     topic = f"lying-{version}"
     lies = lying_batches(T0)
     peer.create_topic(topic, partitions=len(lies))

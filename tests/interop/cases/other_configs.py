@@ -16,7 +16,7 @@ RATE = "leader.replication.throttled.rate"
 
 
 class Resource:
-    """One resource that has configs."""
+    """One config resource, given by type and name."""
 
     def __init__(self, peer: RawPeer, version: int, kind: int, name: str) -> None:
         self._peer, self._version, self._kind, self._name = peer, version, kind, name

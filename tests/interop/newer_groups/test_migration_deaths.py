@@ -65,11 +65,11 @@ class Group:
             return str(problem)
 
     def becomes(self, kind: str) -> None:
-        """Return when its type is this one."""
+        """Wait until the group's type is this one."""
         until(lambda: self.kind() == kind, lambda: f"{self.kind()}, not {kind}", SETTLED_S)
 
     def committed(self) -> dict[int, int]:
-        """Return its committed offsets by partition."""
+        """Return the group's committed offsets by partition."""
         found = self.cluster.ask(lambda admin: admin.groups.committed(self.name))
         return {partition: place.offset for (_, partition), place in found.items()}
 

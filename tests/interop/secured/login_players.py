@@ -24,7 +24,7 @@ NAMES = (*OF_PYTHON, "java", "kafkajs", "franz-go")
 
 
 class Player:
-    """A process of one client."""
+    """A process of one client library."""
 
     def __init__(
         self, command: list[str], folder: Path, *, is_java: bool = False, opens_keys: bool = True

@@ -34,7 +34,7 @@ class KeptEvents(EventLog):
 
 
 class Group(FakeRaftGroup):
-    """A Raft group that this node leads, or does not lead."""
+    """A Raft group of which this node is the leader or not."""
 
     is_leader = True
 

@@ -304,7 +304,7 @@ async def test_quorum_description_comes_from_the_leader_whichever_node_is_asked(
 async def test_heartbeat_unanswered_by_a_paused_controller_is_sent_to_the_next(
     cluster: SmallCluster,
 ) -> None:
-    """The wait was a whole second, of a session of one and a half."""
+    """The broker waited a whole second, with a session of 1.5 s."""
     await bring_up(cluster, 2)
     heartbeat = Heartbeat(2, broker(cluster, 2).broker_epoch, cluster.groups[2].applied_index)
     cluster.silent.add(1)

@@ -414,7 +414,7 @@ async def test_leave_group_answers_each_member_when_the_coordinator_resigns_midw
 async def test_offset_commit_is_not_checked_against_groups_of_a_resigned_shard(
     monkeypatch: pytest.MonkeyPatch, broker: Broker
 ) -> None:
-    """Otherwise the member would get the error of a fenced one."""
+    """Otherwise the member would get the error of a fenced member."""
     in_steps(broker)
     await broker.groups.append(broker.shard, commits(OFFSETS))
     monkeypatch.setattr(offset_commits, "OFFSETS_MAX", OFFSETS)  # each offset is looked up

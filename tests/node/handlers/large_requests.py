@@ -31,7 +31,7 @@ PLAIN: dict[str, Any] = {  # values with which a request passes the first checks
 
 
 class LargeRequest(NamedTuple):
-    """A request. `array` is the path of its long array."""
+    """A request with a long array. `array` is the path of that array."""
 
     key: int
     version: int

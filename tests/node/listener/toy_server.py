@@ -132,7 +132,7 @@ class Client:
 
 
 class Bench:
-    """The server, its toys, and its clients."""
+    """A toy server with its handlers and its clients."""
 
     def __init__(self, server: KafkaServer, toys: Toys) -> None:
         self.server, self.toys = server, toys

@@ -75,7 +75,7 @@ async def test_marker_overtaken_by_its_own_repetition_is_refused(
 async def test_marker_is_accepted_only_by_the_leader_epoch_it_was_sent_to(
     broker: LeadingBroker, meant_for: int, error: int
 ) -> None:
-    """A leadership does not know the transactions of an earlier one."""
+    """A newly elected leader does not know transactions of earlier leader epochs."""
     await begin(broker, 0, ongoing_index=10)
     broker.resign()
     record = PartitionRegistration(replicas=(1,), isr=(1,), leader=1, leader_epoch=5)

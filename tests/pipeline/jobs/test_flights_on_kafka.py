@@ -90,7 +90,7 @@ class Job:
 
 
 def struck(admin: BlockingAdmin, kill: int) -> int:
-    """Return the node that has this role now."""
+    """Return the node that now has this role."""
     role = kill % 3
     if role == 2:
         return admin.run(

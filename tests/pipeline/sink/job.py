@@ -78,7 +78,7 @@ def write_input(job: Job, batches: int = 3, rows: int = 300) -> list[str]:
 
 
 class MortalSink(ExactlyOnceSink):
-    """A sink that dies at its point, once."""
+    """A sink that dies once, at its chosen point."""
 
     def __init__(self, job: Job, die: Callable[[], None]) -> None:
         super().__init__(job.sink_id, job.bootstrap, job.topic, mode=job.mode)

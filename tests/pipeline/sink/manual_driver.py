@@ -69,7 +69,7 @@ class ManualDriver:
         self.successors: list[ManualDriver] = []
 
     def successor(self, **options: Any) -> "ManualDriver":
-        """Make another driver of this sink. It is closed with this one."""
+        """Make the next driver of this sink, which is closed together with this one."""
         options = {"mode": self.protocol.mode} | options
         other = ManualDriver(self.bootstrap, self.topic, self.sink_id, **options)
         self.successors.append(other)
@@ -81,7 +81,7 @@ class ManualDriver:
         return worker
 
     async def until(self, wanted: type[E], batch_id: int) -> E:
-        """Run until this effect is next. It is not executed."""
+        """Run until this effect is next, without executing the effect."""
         await ready_topic(self.cluster.admin)
         effect = self.protocol.step(steps.BatchGiven(query_id=QUERY, batch_id=batch_id))
         found = await self.on(effect, wanted)
@@ -139,7 +139,7 @@ class ManualDriver:
     async def attempt(
         self, spec: TaskSpec, partition: int, worker: SinkWorker | None = None
     ) -> Any:
-        """Run one whole attempt, as Spark would see it."""
+        """Run one whole attempt, in the way that Spark runs it."""
         token = await asyncio.to_thread(
             write_rows, spec, worker or self.worker(), rows(spec.batch_id, partition)
         )

@@ -47,7 +47,7 @@ class QueryProcess:
 
     @property
     def words(self) -> str:
-        """Return the end of its log."""
+        """Return the end of the process's log."""
         return self._log.read_text()[-6000:]
 
     def runs(self) -> bool:

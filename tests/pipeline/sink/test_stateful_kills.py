@@ -38,7 +38,7 @@ Rows = dict[str, list[str]]  # values in order, by query
 
 
 def new_job(nodes: Nodes, folder: Path, mode: str) -> StatefulJob:
-    """Make a job with its files, and topics of this run alone."""
+    """Create a job with its files, and topics for this run only."""
     folder = folder / f"{mode}-{os.urandom(4).hex()}"
     folder.mkdir()
     job = StatefulJob(nodes.bootstrap, str(folder), queries_in(*FORMATS), mode)
@@ -54,7 +54,7 @@ def begin(job: StatefulJob) -> QueryProcess:
 
 
 def run(job: StatefulJob) -> None:
-    """Run a job to its end, which must be a success."""
+    """Run a job until it ends with success."""
     process = begin(job)
     assert process.end() == 0, process.words
 

@@ -63,7 +63,7 @@ def at_start(
 
 
 def reported() -> tuple[SinkProtocol, Any]:
-    """Return a protocol with finished tasks, and its next effect."""
+    """Return a protocol with finished tasks, and the protocol's next effect."""
     protocol = SinkProtocol("s", mode=Mode.TRANSACTIONAL)
     start(protocol, None, given(0))
     assert feed(protocol, ChildrenCommitted(), ChildrenAborted()) == RunTasks(1, 0, ())

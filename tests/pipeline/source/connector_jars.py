@@ -15,7 +15,7 @@ OTHERS = {"4.3.0": (("4.2.0", "4.2.0"), ("4.2.0", "4.0.0"))}  # connector, its t
 
 
 class NoConnector(Exception):
-    """The jars cannot be fetched here for the reason in the text."""
+    """Raised when the jars cannot be fetched, with the reason in the text."""
 
 
 def connector_jars() -> list[Path]:

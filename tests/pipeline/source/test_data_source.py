@@ -71,7 +71,7 @@ class Stream:
         self.batches: list[list[int]] = []
 
     def run(self) -> list[int]:
-        """Return the rows of all batches of this run."""
+        """Return the rows of all batches of one run."""
         before = len(self.batches)
         frame = self._spark.readStream.format("oncelog").options(**self.options).load()
         writer = (

@@ -155,7 +155,7 @@ class ModelLog:
     # --- for plants
 
     def pick(self, fits: Callable[["Place"], bool], copy: int | None = None) -> "Place":
-        """Choose a random row of one copy, for None of the leader's."""
+        """Choose a random row of one copy of the log, or with None of the leader's copy."""
         found: list[Place] = []
         for partition in self.logs:
             log = [r for r in self.rows if (r.replica, r.partition) == (copy, partition)]

@@ -91,7 +91,7 @@ def test_audit_of_unreadable_logs_reports_an_error_in_one_line(spark, tmp_path, 
 
 
 def refused(capsys, *asked: str) -> str:
-    """Return the one sentence of an audit that failed."""
+    """Return the sentence of an audit that failed."""
     assert main(list(asked)) == 2
     printed = capsys.readouterr()
     assert printed.out == ""

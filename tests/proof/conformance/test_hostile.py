@@ -59,7 +59,7 @@ def answers_another(connection: socket.socket, frame: bytes) -> bool:
 
 
 def drips(connection: socket.socket, frame: bytes) -> bool:
-    """Send a byte now and then, for longer than an answer may take."""
+    """Send a byte now and then, for longer than the time limit of an answer."""
     connection.sendall(b"\0\0\x10\0")
     end_s = time.monotonic() + 3 * ANSWER_S
     while time.monotonic() < end_s:

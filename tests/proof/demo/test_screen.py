@@ -1,4 +1,4 @@
-"""The demo shows its progress with and without a terminal."""
+"""Test the demo's progress output with and without a terminal."""
 
 import sys
 from types import SimpleNamespace

@@ -53,7 +53,7 @@ class Edit:
         return made
 
     def hide(self, value: int) -> None:
-        """Remove all readings of this value."""
+        """Remove all reads of one value."""
         for table in ("polls", "scan"):
             self.remove(table, np.flatnonzero(self[table]["value"] == value))
 
@@ -78,4 +78,4 @@ class Edit:
 
 
 class NoPlace(Exception):
-    """This history has no place for that anomaly."""
+    """Raised when a history has no place for an anomaly."""

@@ -33,7 +33,7 @@ class Transaction:
 
 @dataclass(slots=True)
 class Entry:
-    """One batch of one record, or a marker."""
+    """A log entry: a batch of one record, or a marker."""
 
     value: int = NONE
     producer_id: int = NONE

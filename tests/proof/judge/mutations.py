@@ -29,7 +29,7 @@ def mutation(name: str) -> Callable[[Mutation], Mutation]:
 
 
 def all_mutations() -> dict[str, Mutation]:
-    """Return every plant by its anomaly's name."""
+    """Return every planted anomaly by name."""
     from . import log_mutations
 
     assert log_mutations
@@ -196,7 +196,7 @@ def _(e: Edit) -> None:
 
 
 def _reads(e: Edit, reader: int, writer: int) -> None:
-    """Let one transaction have polled a value of another."""
+    """Let one transaction have read a value of another transaction."""
     sends = e["sends"]
     row = int(np.flatnonzero((sends["transaction"] == writer) & (sends["offset"] >= 0))[0])
     fields = {name: sends[name][row] for name in ("partition", "offset", "value")}

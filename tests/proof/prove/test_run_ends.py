@@ -67,7 +67,7 @@ def test_prove_run_makes_faults_for_the_requested_time() -> None:
 
 
 class Clock:
-    """The striker of a run, and the time that its faults take."""
+    """A run of faults on a clock that advances by the time that the faults take."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_s, self.made = 0.0, list[AimedFault]()

@@ -48,7 +48,7 @@ class GatedCluster(Cluster):
         return door._answer(json.dumps(request).encode())
 
     def cuts(self) -> set[tuple[int, int]]:
-        """Return the links that let nothing through, as (node, peer)."""
+        """Return the blocked links as (node, peer)."""
         found = set()
         for node, gate in self.gates.items():
             for peer in set(self.gates) - {node}:

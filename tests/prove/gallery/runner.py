@@ -96,7 +96,7 @@ def run_all(
 def run_one(
     entry: GalleryEntry, seed: int, folder: Path, out: Path | None = None, **options: Any
 ) -> Cell:
-    """Run one cell.
+    """Run one cell of the gallery's table.
 
     out: for `oncelog prove --out`. options: more of `ProveSettings`.
     """

@@ -21,7 +21,7 @@ PEER_PROGRAM = Path(__file__).with_name("peer_process.py")
 
 
 class Peer:
-    """Broker 2 in its own process. Ours is broker 1."""
+    """Broker 2 in its own process. The tests run broker 1."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory

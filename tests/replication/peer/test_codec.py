@@ -11,7 +11,7 @@ from oncelog.replication.peer.codec import decode_message, encode_message
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A part of another message."""
+    """A part of another message, for tests of the codec."""
 
     x: int
     label: str | None = None

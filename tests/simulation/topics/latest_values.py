@@ -17,7 +17,7 @@ REMOVAL = b"removal"
 
 
 class LatestValues(OwnTopic):
-    """A compacted topic with its last acknowledged values.
+    """A compacted topic with the last acknowledged value of each key.
 
     `latest` has the highest acknowledged number of each (partition, key), and whether it removed
     the key.

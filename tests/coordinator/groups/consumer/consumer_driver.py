@@ -216,7 +216,7 @@ class ConsumerLog:
         return self.table.consumers.beat(*who, client, replayed, turn)
 
     def ask(self, request: ConsumerHeartbeat) -> AnswerOnce:
-        """Send a heartbeat. An error that is raised is its answer."""
+        """Send a heartbeat, and return its answer or the error raised."""
         ticket, turn = AnswerOnce(), self.turn()
         beat = None if self.waiting else self.beat(request, turn)
         try:

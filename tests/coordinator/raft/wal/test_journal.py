@@ -73,7 +73,7 @@ def disk(tmp_path: Path) -> Iterator[DirectoryDisk]:
 
 
 def change(journal: Journal, g: int, model: Model, rng: random.Random) -> None:
-    """Make one random change, to the journal and to the model."""
+    """Make one random change to the journal and to the model."""
     choice = rng.random()
     if choice < 0.6:
         model.end += 1

@@ -77,7 +77,7 @@ class Client:
 
 
 class Bench:
-    """A proxy in this loop before a scripted broker."""
+    """A proxy in this event loop, in front of a scripted broker."""
 
     def __init__(self, hub: Hub, broker: ScriptedBroker, events: list[Event]) -> None:
         self.hub, self.broker, self.events = hub, broker, events

@@ -438,7 +438,7 @@ async def test_fetch_session_does_not_keep_a_topic_name_that_is_too_long(
 
 
 async def test_fetch_session_with_many_changed_partitions_answers_in_parts(tmp_path: Path) -> None:
-    """A thousand of them are too many for one turn of the loop."""
+    """A thousand changed partitions are too many for one turn of the loop."""
     count = 2 * PLACES_AT_ONCE_MAX + 50
     broker = LeadingBroker(tmp_path, partitions=count)
     client = Client(broker)

@@ -1,4 +1,4 @@
-"""The broker of these tests."""
+"""A running broker for these tests."""
 
 import pytest
 

@@ -177,7 +177,7 @@ async def test_transactional_produce_of_many_records_is_validated_before_its_ver
 async def test_produce_of_few_records_with_many_headers_is_validated_in_slices(
     compacted: LeadingBroker, batches: int, headers: int
 ) -> None:
-    """Validated at once, the headers held the loop for seconds.
+    """Validation in one step let the headers block the loop for seconds.
 
     Each batch decompresses to 32 kB.
     """

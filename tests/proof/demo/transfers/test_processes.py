@@ -9,7 +9,7 @@ from oncelog.proof.demo.transfers.transfer import PER_INCARNATION
 
 
 class Sleepers(TransferServices):
-    """Services that do nothing."""
+    """Services that only sleep."""
 
     def argv(self, name: str, incarnation: int) -> list[str]:
         self.command(name, incarnation)

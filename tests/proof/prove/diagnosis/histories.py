@@ -17,7 +17,7 @@ IDS = count(1000)
 
 @dataclass
 class Application:
-    """One instance. Its time advances by `step_s` with each request."""
+    """One instance of an application. Its time advances by `step_s` with each request."""
 
     instance: str = "instance-1"
     name: str = "billing-1"  # transactional id; empty: no transactions

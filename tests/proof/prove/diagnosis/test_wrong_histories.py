@@ -245,7 +245,7 @@ def abort_before_offsets_without_seek() -> History:
 
 
 def abort_without_seek_of_one_partition() -> History:
-    """Another partition's offsets are committed first."""
+    """After the abort, transactions of another partition are committed first."""
     app = yield from started()
     other = replace(app, partition=1, offset=40)
     yield from app.run(2)

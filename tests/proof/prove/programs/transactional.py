@@ -30,7 +30,7 @@ producer = Producer({
 
 
 def insist(call, *arguments):
-    """Call again while the library says that this may help."""
+    """Repeat the call while the library reports that a retry may help."""
     while True:
         try:
             return call(*arguments)
