@@ -88,8 +88,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     Keep the tests of a module with fixtures of its own together: else each worker sets them up.
 
-    Such a fixture is a cluster, a JVM or a large log more often than not. A test of a minute does
-    not come last, where the other workers would wait for it.
+    A fixture of a module or session is a cluster, a JVM or a large log more often than not. A test
+    of a minute does not come last, where the other workers would wait for it.
     """
     if os.environ.get(_TAKES_TURNS):
         _take_turns(config, items)

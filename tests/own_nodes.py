@@ -1,6 +1,7 @@
 """Nodes that run a program of the tests, with a planted bug or a point at which they die.
 
-Only what Python runs is another thing; environment, directory, log and pid file are a node's own.
+Only the program that Python runs differs. Environment, directory, log and pid file are a node's
+own.
 """
 
 from pathlib import Path

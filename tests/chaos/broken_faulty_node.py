@@ -1,6 +1,6 @@
 """A node of a chaos run with a bug.
 
-`python -m tests.chaos.broken_faulty_node SWITCH MODULE --config FILE`; see own_nodes.
+`python -m tests.chaos.broken_faulty_node SWITCH MODULE --config FILE`. See own_nodes.
 """
 
 import sys

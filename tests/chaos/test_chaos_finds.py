@@ -1,6 +1,6 @@
 """Test the proof: undirected chaos finds the bugs of broken brokers.
 
-The directed runs of tests/switches meet each bug on purpose; here the schedule and the load have to
+The directed runs of tests/switches meet each bug on purpose. Here the schedule and the load have to
 meet it by themselves within a minute.
 """
 

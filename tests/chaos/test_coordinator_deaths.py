@@ -2,7 +2,7 @@
 
 A raw client sends each request once and never repeats any. The process that comes to the fault
 point kills itself with -9. Afterwards a decided transaction is finished, in the same way in all
-partitions, and an undecided one is aborted at its timeout; no transaction stays open, and readers
+partitions, and an undecided one is aborted at its timeout. No transaction stays open, and readers
 of committed data come to the end of the log. The coordinator epochs in the markers prove that the
 moment was the right one: those of the dead coordinator are the ones it had sent.
 """

@@ -4,7 +4,7 @@
     .venv/bin/python tests/client/speed.py compare [--bootstrap HOST:PORT] [--records N]
 
 `cost` measures the CPU time for a record, without a network: from the call to the bytes of a
-request, and from the bytes of an answer to the application; it prints the best of several runs.
+request, and from the bytes of an answer to the application. It prints the best of several runs.
 `compare` writes and reads 1 kB records in large batches, ours and theirs in turn, on one cluster
 (its own of three nodes, unless another is named): A B A B, all rounds are shown.
 """

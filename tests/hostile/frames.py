@@ -1,7 +1,7 @@
 """Requests like those of a client for every API and version, with existing names or damage.
 
-What is built by kio's schemas from such values goes far into a broker before it is refused; two of
-five are damaged on top of that.
+Frames built by kio's schemas are refused late in a broker. Two of five frames are damaged
+afterwards.
 """
 
 import random

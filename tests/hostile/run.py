@@ -1,11 +1,11 @@
 """Hostile frames for a real cluster, on each kind of listener, before and after the login.
 
 Frames of every served API and version, two of five damaged, in random sequences on connections that
-come and go; as a broker on the links between brokers, garbage of each kind of message. Batches
-that lie must get the code that stands beside them. Meanwhile connections that stay, and new ones,
-ask for ApiVersions. No broker may die, no traceback stand in a node.log, no ApiVersions be late,
-and memory not grow by much; else the exit code is 1, and the frames that were sent last are
-printed: `--frame HEX` sends one again.
+come and go; as a broker on the links between brokers, garbage of each kind of message. Batches that
+lie must get the code that stands beside them. Meanwhile connections that stay, and new ones, ask
+for ApiVersions. No broker may die, no traceback stand in a node.log, no ApiVersions be late, and
+memory not grow by much. Else the exit code is 1, and the frames that were sent last are printed:
+`--frame HEX` sends one again.
 """
 
 import argparse
@@ -202,8 +202,9 @@ class Attack:
     def _dealer(self, node_id: int) -> Any:
         """Return the connection for state-changing requests, now and then a new one.
 
-        A broker has one. Of several at once in the same name ZeroMQ (4.3) leaves some open for
-        ever, at the price of the broker's descriptors; it takes the owner's rights to make them.
+        A broker has one such connection. ZeroMQ (4.3) leaves some of several simultaneous
+        connections of one name open for ever, which costs the broker descriptors. Only the owner
+        can make such connections.
         """
         dealer = self._dealers.pop(node_id, None)
         if dealer is not None and self.rng.random() < 0.02:

@@ -1,6 +1,6 @@
 """Members of one group in raw requests, each with a connection of its own.
 
-A member is known by a label; its id, which the broker makes up, appears as that label.
+A member is known by a label. Its id, which the broker makes up, appears as that label.
 """
 
 import re

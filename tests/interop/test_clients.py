@@ -1,6 +1,7 @@
 """Test client libraries, unchanged, against three nodes: write, read, look up, administer.
 
-Their consumers assign partitions here; groups are in test_groups.py, kafkajs in test_kafkajs.py.
+The consumers here assign partitions manually. Groups are in test_groups.py, kafkajs in
+test_kafkajs.py.
 """
 
 # pyright: reportPrivateImportUsage=false, reportAttributeAccessIssue=false

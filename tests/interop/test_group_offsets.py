@@ -1,6 +1,6 @@
 """Test committed offsets with client libraries, unchanged: commit, fetch, describe, reset, delete.
 
-They are all there after the group's coordinator was killed.
+All offsets are still there after the group's coordinator was killed.
 """
 
 # pyright: reportPrivateImportUsage=false, reportAttributeAccessIssue=false

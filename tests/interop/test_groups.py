@@ -1,6 +1,7 @@
 """Consumers of three libraries that subscribe share their partitions.
 
-They share them anew when one comes, leaves, restarts, and when their coordinator is killed.
+The members share the partitions again when a member joins, leaves or restarts, and when the
+coordinator is killed.
 """
 
 from collections.abc import Iterator

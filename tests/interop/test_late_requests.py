@@ -1,10 +1,10 @@
 """Test KAFKA-17754: a delayed request ends, or joins, the producer's next transaction.
 
 Transactions of clients without KIP-890 share producer id and epoch, so nothing in a late request
-tells which transaction it belongs to. Here a proxy holds one back; its client abandons that
-connection, repeats the request on another, and goes on. Then the late one arrives, at each
+tells which transaction it belongs to. Here a proxy delays one request. The client abandons the
+connection, repeats the request on another, and continues. Then the late request arrives, at each
 critical moment. Without the fence of connections that goes wrong, which shows that the test can
-fail; with it no moment does.
+fail. With it no moment does.
 """
 
 from collections.abc import Iterator
@@ -140,7 +140,8 @@ def seen(broker: FencedBroker, topic: str) -> set[bytes]:
 def play(broker: FencedBroker, name: str, moment: Moment, *, first_commits: bool) -> bool:
     """Return whether both transactions ended as answered, and as the client wanted.
 
-    The end of the first one is held up and repeated; the second one ends the other way.
+    The EndTxn of the first transaction is delayed and repeated. The second transaction has the
+    opposite outcome.
     """
     with DelayingProxy(broker.address) as proxy:
         client = OldClient(broker, proxy, name)

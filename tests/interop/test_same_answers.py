@@ -1,7 +1,7 @@
 """Test the same requests on Apache Kafka and on our broker field by field.
 
-A difference is either fixed or stands, with its reason, in `meant_differences`. Every API and
-version that both serve is compared, of most by default every third; a new API without a scenario
+A difference is either fixed, or listed with its reason in `meant_differences`. Every API and
+version that both serve is compared, of most by default every third. A new API without a scenario
 fails here.
 """
 

@@ -1,7 +1,7 @@
 """Test requests about consumer groups with the coordinator killed between each two.
 
-They are those of `test_same_answers`, and the answers are still Kafka's: a member's assignment is
-kept, and so are the partitions that it has yet to revoke.
+The requests and the expected answers of Kafka are those of `test_same_answers`: a member's
+assignment is kept, and so are the partitions that it has yet to revoke.
 """
 
 from collections.abc import Callable, Iterator

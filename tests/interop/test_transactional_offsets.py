@@ -1,7 +1,7 @@
 """Test offsets in transactions with client libraries, unchanged, on any coordinator of the group.
 
-They count from the commit on, an abort drops them, readers of stable offsets wait, and zombies are
-refused.
+Offsets take effect at the commit, and an abort drops them. Readers of stable offsets wait for the
+end, and zombies are refused.
 """
 
 from collections.abc import Iterator

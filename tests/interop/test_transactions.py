@@ -165,7 +165,7 @@ def test_exactly_once_group_that_rebalances_midway_counts_every_record_once(
 ) -> None:
     """Two members of a group consume, transform and produce (KIP-447).
 
-    One joins while the other has a transaction open; only uncommitted work is repeated.
+    One member joins while the other has a transaction open. Only uncommitted work is repeated.
     """
     source, target = (
         new_topic(cluster, "source", PARTITIONS),

@@ -1,6 +1,6 @@
 """Counts of the calls that an event causes, of Python and C, by the callback of the event loop.
 
-Counts do not depend on the machine; they differ between versions of Python only.
+Counts do not depend on the machine. They differ between versions of Python only.
 """
 
 import sys

@@ -1,6 +1,6 @@
 """A broker that leads real partitions on a disk. The test acts as coordinator and follower.
 
-Node 1 leads `t-0`, `t-1`, ... ; node 2 follows, and the test sets its positions.
+Node 1 leads `t-0`, `t-1`, ... . Node 2 follows, and the test sets its positions.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """A node that stalls its own event loop, or loses a background task, at a command in a file.
 
-The file `order` of the cluster's directory holds one word; the node that removes it obeys.
+The file `order` of the cluster's directory holds one word. The node that removes it obeys.
 """
 
 import asyncio

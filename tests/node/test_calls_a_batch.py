@@ -2,7 +2,7 @@
 
 One record a batch, acks=all, two followers: the leader's dispatch, its answers to both followers,
 the two polls that come back and the two appends. Heartbeats and Raft are not counted. The bounds
-are a little above the current counts; a change that needs more calls for each batch needs a reason.
+are a little above the current counts. A change that needs more calls for each batch needs a reason.
 """
 
 import asyncio

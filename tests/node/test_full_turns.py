@@ -1,7 +1,7 @@
 """Test short requests of many clients at once, which are handled in many turns.
 
 Requests of every API, each as long as one that is handled at once may be, become readable in one
-turn of the loop; one append completes many waiting fetches. Time is counted in lines, as in
+turn of the loop. One append completes many waiting fetches. Time is counted in lines, as in
 test_large_requests.
 """
 

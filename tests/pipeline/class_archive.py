@@ -1,7 +1,7 @@
 """Spark's classes as the JVM has them in memory (JEP 350), for the session of the tests.
 
-Loading them is half of what starting it costs. The JVM of a run without the file makes it when it
-ends; one that cannot use it does without.
+Loading the classes is half the cost of a start. The JVM of a run without the file makes it when it
+ends. One that cannot use it does without.
 """
 
 import contextlib

@@ -154,7 +154,7 @@ class FileDamage:
 def wrong_answers(log: PartitionLog) -> Iterator[str]:
     """Look up each batch of a log by offset and by time, and yield the wrong answers.
 
-    So each entry of an index is used. Raises the error of a log that finds damage.
+    Thereby each entry of an index is used. Raises the error of a log that finds damage.
     """
     start, end, lookup = log.log_start_offset, log.log_end_offset, log.segments.drop_cached_reads
     headers: list[BatchHeader] = []

@@ -1,6 +1,6 @@
 """Transactional clients as before KIP-360, with short timeouts.
 
-After a short timeout a client repeats a request on a new connection; the abandoned request may
+After a short timeout a client repeats a request on a new connection. The abandoned request may
 still be on its way. After a batch that no attempt appended it aborts by EndTxn, and asks for a new
 epoch only when it continues: until then late requests bear a valid epoch. Every transaction stays
 open for a moment. Its operations are in the history, as those of all clients.

@@ -1,6 +1,6 @@
 """Reduce a failing schedule: faults are left out as long as the run still fails (ddmin).
 
-The names of the violations have to stay; the sentences may differ.
+The names of the violations have to stay. The sentences may differ.
 """
 
 from collections.abc import Callable, Sequence

@@ -4,7 +4,7 @@ The storage code runs unchanged on a temporary directory. While `Disks` is insta
 of `os` that it uses pass through here for every path below that directory. So the bytes written and
 the names made, renamed and removed since the last fsync are known. A killed process leaves all of
 them, as the page cache does. A power cut reverts any of them: of a file any pages, or everything
-behind some sector; of the names (which a journaling file system writes in order) everything behind
+behind some sector. Of the names (which a journaling file system writes in order) everything behind
 some point.
 
 Descriptors are numbers of our own, so that descriptors of a dead process open nothing.
@@ -115,8 +115,8 @@ class NodeDisk:
     def segment_begun(self, log: str) -> None:
         """Check a new segment of a log for the condition of a power cut.
 
-        It is a truncated log that continues before an older segment is synced: the recovery point
-        must not claim any more that it is.
+        A truncated log continues before an older segment is synced: the recovery point must not
+        claim any more that it is.
         """
         if self.on_regrowth is not None and log in self.truncated:
             inodes = [os.stat(file).st_ino for file in Path(log).glob("*.log")]

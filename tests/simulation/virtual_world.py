@@ -1,7 +1,7 @@
 """Virtual time, network, threads and disks, all from one seed.
 
 Code under test gets a loop, an executor, a disk and a `send` that look like the real ones. A
-crashed node's callbacks never run again; its disk keeps the synced data and a random part of the
+crashed node's callbacks never run again. Its disk keeps the synced data and a random part of the
 unsynced, in sectors, as a power cut would leave it.
 """
 

@@ -1,7 +1,7 @@
 """Burdens of a large cluster. Each is created once and used again and again.
 
-`use` must find everything as it was made, however the nodes ended in between; what it finds
-otherwise it says by an exception. Sizes are those of a `Scale`, so that all can be tried in little.
+`use` must find everything as it was made, however the nodes ended in between. Otherwise it raises
+an exception. Sizes are those of a `Scale`, so that all can be tried in little.
 """
 
 import struct

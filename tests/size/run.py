@@ -1,6 +1,6 @@
 """Heavy things, one after the other, each on a fresh cluster of three nodes under the probe.
 
-No ApiVersions may be answered later than 200 ms and no living broker be fenced; exit code 1
+No ApiVersions may be answered later than 200 ms and no living broker be fenced. Exit code 1
 otherwise. The figures are those of a machine that does nothing else: WAIT says how long the nodes
 and the probe together were without a processor meanwhile, LESS the latest answer without that.
 """

@@ -1,7 +1,7 @@
 """Create, use, kill -9, recover and use a large cluster, with the figures of each step.
 
-First the burdens, all on one cluster: every one is made and used; one node is killed and comes
-back, then all at once; every one is used again. Then figures that have a limit, each on a cluster
+First the burdens, all on one cluster: every one is made and used. One node is killed and comes
+back, then all at once. Every one is used again. Then figures that have a limit, each on a cluster
 of its own. --factor 0.01 tries all of it in little.
 """
 

@@ -102,7 +102,7 @@ class Stage:
     def create(self, topic: str, partitions: int, rf: int = 3, **configs: Any) -> None:
         """Create a topic, and wait until its partitions serve. `_` in a config means a dot.
 
-        Its records, most of them of 1970, stay.
+        Retention does not remove the records, most of which have timestamps of 1970.
         """
         configs = {"retention.ms": -1, **configs}
         texts = [{"name": k.replace("_", "."), "value": str(v)} for k, v in configs.items()]
@@ -158,7 +158,7 @@ class Stage:
     ) -> None:
         """Append the same batch to all partitions, `times` times, acknowledged by all replicas.
 
-        What is not acknowledged is sent again, as a client would, and may then be there twice.
+        Unacknowledged records are sent again, as a client would do, and may be in the log twice.
         """
         left = {p: times for led in self.leaders(topic).values() for p in led}
         deadline = time.monotonic() + PRODUCE_TIMEOUT_S

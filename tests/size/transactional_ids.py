@@ -40,7 +40,7 @@ def ids_of_shards(shards: int, per_shard: int, prefix: str) -> list[list[str]]:
 def initialize(cluster: Cluster, ids: list[list[str]]) -> dict[str, tuple[int, int]]:
     """Send InitProducerId for every id to its coordinator, and return producer ids and epochs.
 
-    What a coordinator that moves does not answer goes to the next one.
+    Requests that a moving coordinator does not answer go to the next coordinator.
     """
     found: dict[str, tuple[int, int]] = {}
     deadline = time.monotonic() + PROGRESS_TIMEOUT_S

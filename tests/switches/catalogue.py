@@ -1,6 +1,6 @@
 """The switches (planted bugs, mutation testing) with their effects and accepted findings.
 
-`found_as`: anomalies of docs/judge.md, or words of an invariant; one of them must be found, else
+`found_as`: anomalies of docs/judge.md, or words of an invariant. One of them must be found, else
 the switch is not caught. `scenario` is the directed run that meets the bug: see scenarios_*.
 """
 

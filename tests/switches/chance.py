@@ -1,8 +1,8 @@
 """Measure how soon random simulation finds a bug without a directed scenario.
 
-The directed scenarios prove that the judge knows a bug when it sees one; this tells how likely the
+The directed scenarios prove that the judge knows a bug when it sees one. This tells how likely the
 schedules that are drawn by lot are to meet it: a measure of the simulation, not a test. The shapes
-are the seeds' own, or that of a class of faults; elections have the simulation of Raft alone.
+are the seeds' own, or that of a class of faults. Elections have the simulation of Raft alone.
 """
 
 import time

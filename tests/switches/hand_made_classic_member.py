@@ -1,7 +1,7 @@
 """A member of the classic protocol in a group that may have both (migration), led by hand.
 
-It says and takes what a right member does, and may commit what a right client refuses by itself.
-Its generations stand in the history as the epochs that they are in a group of both.
+The member behaves as a right member does, but may send a commit that a right client would not send.
+The history has its generations as epochs, which they are in a group of both protocols.
 """
 
 from typing import Any

@@ -1,7 +1,7 @@
 """A consumer group member (KIP-848) controlled by hand: each heartbeat, commit and node.
 
-It says and takes what a right member does, and may commit what a right client refuses by itself.
-Everything it does stands in the history.
+The member behaves as a right member does, but may send a commit that a right client would not send.
+The history has everything that the member does.
 """
 
 from typing import Any

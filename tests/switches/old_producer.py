@@ -1,8 +1,8 @@
 """A producer controlled by hand, with a chosen connection for each request.
 
-It speaks as clients before KIP-890 do (or without transactions), counts sequences as they do, and
-everything it does stands in the history. What arrives late on a network is here sent late, on the
-connection that it would have come on: a broker sees no difference.
+The producer behaves as clients before KIP-890 (or without transactions), also in its sequence
+numbers. The history has everything that it does. Late requests are sent late, on the connection of
+the original request, which makes no difference to a broker.
 """
 
 import asyncio

@@ -2,7 +2,7 @@
 
     played = play(SWITCHES["no-guard"], is_on=True)
 
-In the simulation by default, where it takes a second or two and is the same each time; on real
+In the simulation by default, where it takes a second or two and is the same each time. On real
 processes when asked to. Scenarios of Raft have a simulation of their own, seed after seed.
 """
 

@@ -1,6 +1,6 @@
 """The switches tried in a build, some each time and all in turn.
 
-Those that random simulation alone finds take their time: they are tried with all (-m chaos).
+Switches that only random simulation finds take long, and are tried only with all (-m chaos).
 """
 
 from .catalogue import SWITCHES

@@ -1,6 +1,6 @@
 """Print the mean words of a page's sentences: .venv/bin/python -m tests.tidy.pages [-v PAGE].
 
-Code, tables and headings do not count; an item of a list is a paragraph; code in a sentence, and
+Code, tables and headings do not count. An item of a list is a paragraph. Code in a sentence, and
 the target of a link, is a word.
 """
 

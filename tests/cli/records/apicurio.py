@@ -1,6 +1,6 @@
 """A real Schema Registry on loopback: Apicurio with the API of Confluent's registry.
 
-It comes from Maven, once, and keeps its schemas in memory.
+Maven downloads the registry once. The registry keeps its schemas in memory.
 """
 
 import os

@@ -1,6 +1,6 @@
 """Transfers in a database and their events in a topic, for tests of dual writes.
 
-A transfer has a number, a row and an event; either both exist or neither.
+A transfer has a number, a row and an event. Either both exist or neither.
 """
 
 import asyncio

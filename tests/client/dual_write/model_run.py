@@ -1,6 +1,6 @@
 """Run the tables of a dual write under random failures in the world of model_world.py.
 
-There are writers of one name (also several at once), and check-backs of any open transaction; each
+There are writers of one name (also several at once), and check-backs of any open transaction. Each
 dies, sleeps, loses answers. At the end all are dead and requests under way arrive. A last
 check-back or a last start cleans up, and rows and events are compared.
 """

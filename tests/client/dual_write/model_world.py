@@ -1,9 +1,9 @@
 """The world of the model of dual writes, which has a cluster and a database.
 
-The cluster does what KIP-98, 890 and 939 promise: each end raises the epoch; a repeated end is
-answered as the first one; InitProducerId aborts; prepared transactions do not time out; ids
-expire. The database is serializable, has a unique key, and may lose its answer to a COMMIT, which
-then takes place later or never.
+The cluster does what KIP-98, 890 and 939 promise: each end raises the epoch. A repeated end is
+answered as the first one. InitProducerId aborts. Prepared transactions do not time out. Ids expire.
+The database is serializable, has a unique key, and may lose its answer to a COMMIT, which then
+takes place later or never.
 """
 
 import contextlib

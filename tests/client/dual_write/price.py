@@ -2,8 +2,8 @@
 
     python -m tests.client.dual_write.price [--count 200]
 
-A cluster of three nodes, sqlite and PostgreSQL on the same disk; one client, one transfer at a
-time: the median and the slowest of a hundred.
+The cluster has three nodes, with sqlite and PostgreSQL on the same disk. One client makes one
+transfer at a time. The figures are the median and the slowest of a hundred.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """A strict listener with the requests of authentication, which records them.
 
-It serves events that a real Kafka does not produce at a known moment: sessions that end after some
-milliseconds, a user that is deleted meanwhile, the order of requests on the wire.
+The listener serves events that a real Kafka does not produce at a known moment: sessions that end
+after some milliseconds, a user that is deleted meanwhile, the order of requests on the wire.
 """
 
 import asyncio

@@ -2,7 +2,7 @@
 
 Random histories of plain and transactional commits, markers, and tombstones are written to a real
 log of small segments, which is cleaned at random times. The table that applied each batch as it was
-written must equal, in every field, one that replays the rest of the log; and it must show the
+written must equal, in every field, one that replays the rest of the log, and it must show the
 offsets that a reader of committed data finds: the last value of each key.
 """
 

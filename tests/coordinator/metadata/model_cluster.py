@@ -2,8 +2,8 @@
 
 The metadata is the real `ClusterState`: one copy holds the committed state, and every node has its
 own, which lags behind. Around it is the simplest replication that keeps the protocol's rules: a
-node that its own copy calls leader appends; a follower of the same leader epoch copies, truncated
-to the common part of the logs; the high watermark covers what the whole maximal ISR has, as long as
+node that its own copy calls leader appends. A follower of the same leader epoch copies, truncated
+to the common part of the logs. The high watermark covers what the whole maximal ISR has, as long as
 the ISR has min.insync.replicas members. ISR changes are proposed, delayed, lost, doubled.
 """
 

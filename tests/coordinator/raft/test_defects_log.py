@@ -1,6 +1,6 @@
 """Test damage to the log: D1, D3 and D8 of stock PySyncObj, and none in our engine.
 
-Each defect is shown on the stock library first; if it is ever fixed there, its test says so.
+Each defect is shown on the stock library first. If it is ever fixed there, its test says so.
 """
 
 from collections.abc import Callable

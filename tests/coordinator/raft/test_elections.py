@@ -38,7 +38,7 @@ def test_raft_group_of_a_new_cluster_soon_tolerates_the_loss_of_its_leader(seed:
     """A new cluster soon knows a majority without the node that leads.
 
     Found by tests/simulation, seed 54: a group led already, but its census was repeated late. Until
-    then it knew no majority without the leading node; that one was wiped, and the group had no
+    then it knew no majority without the leading node. That one was wiped, and the group had no
     leader any more. Slow beats must not make that time longer.
     """
     slow = replace(
@@ -130,7 +130,7 @@ def test_raft_leader_in_a_ring_of_nodes_stays_the_leader() -> None:
 def test_raft_leader_without_answers_of_a_majority_resigns() -> None:
     """The leader can still send, so no follower becomes a candidate.
 
-    Its submitters would wait forever.
+    The leader's submitters would wait forever otherwise.
     """
     cluster, leader = started()
     resigned: list[int] = []

@@ -228,7 +228,7 @@ def has_leader(cluster: Cluster) -> bool:
 def elected_while_it_restores(cluster: Cluster) -> bool:
     """Return whether a follower was elected while it restored a snapshot.
 
-    The leader's whole log becomes a snapshot, which a follower that has it all gets; the leader
+    The leader's whole log becomes a snapshot, which a follower that has it all gets. The leader
     dies, and is back before the snapshot is published there.
     """
     cluster.run(8, partial(has_leader, cluster))

@@ -1,6 +1,6 @@
 """The recorded cases in which our answers differ from Apache Kafka's, with the reasons.
 
-First match wins; a row that matches nothing any more fails the full run.
+First match wins. A row that matches nothing any more fails the full run.
 """
 
 from fnmatch import fnmatchcase

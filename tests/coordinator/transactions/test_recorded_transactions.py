@@ -1,9 +1,8 @@
 """Test our answers in every transaction state against those recorded from Apache Kafka.
 
 The expected answers were recorded from Apache Kafka (`tests/interop/recorded/record.py`), never
-made from the tables that drive the code. A broker of ours in this process is asked over the
-network, as Kafka was; markers of the topic `held` are refused by its leader, so that Prepare*
-stays.
+made from the tables that drive the code. Our broker in this process gets the same requests over the
+network as Kafka did. Markers of the topic `held` are refused by its leader, so that Prepare* stays.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
 """Requests about records: Produce, Fetch, ListOffsets, OffsetForLeaderEpoch, DeleteRecords.
 
-A scenario is a function of a peer and a version; it yields (case, comparable answer).
+A scenario is a function of a peer and a version. It yields (case, comparable answer).
 """
 
 import struct

@@ -1,6 +1,6 @@
 """Requests about transactions, with every possible fault in them.
 
-`transaction_cases` covers the answers of each state to each epoch; here are the fields, lists,
+`transaction_cases` covers the answers of each state to each epoch. Here are the fields, lists,
 names and limits of the requests.
 """
 

@@ -1,7 +1,7 @@
 """Test consumers with group.protocol=consumer (KIP-848), as an application uses them.
 
-They are of librdkafka, and with -m soak of franz-go, too, where Go is installed; with that mark
-the same runs on Apache Kafka 4.4, which shows that the test is right.
+The consumers are of librdkafka, and with -m soak also of franz-go where Go is installed. With that
+mark the tests also run on Apache Kafka 4.4, as a check of the tests.
 """
 
 import shutil

@@ -1,7 +1,7 @@
 """A broker dies in each phase of a transaction, of a prepared one, of a group, of a reader.
 
-It is killed while the call is under way. Records that our client has reported as committed are
-there once and whole, aborted ones are not, and the client continues by itself.
+The node is killed during the call. Records that our client has reported as committed are in the log
+once, aborted records are not, and the client continues by itself.
 """
 
 import asyncio

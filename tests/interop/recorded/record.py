@@ -2,15 +2,15 @@
 
     python -m tests.interop.recorded.record [--only STATE] [--to FILE] [--prove]
 
-Two nodes of Apache Kafka, 5 minutes on two cores; by hand, when a release of Kafka or the cases
+Two nodes of Apache Kafka, 5 minutes on two cores. By hand, when a release of Kafka or the cases
 change. Node 1 coordinates and leads all but the topic `held`, which node 2 leads until it is
 paused: a transaction with a partition there stays in PrepareCommit or PrepareAbort.
 
 Epochs rise by one with each InitProducerId, so a transactional id near the end of its epochs would
 cost 32,765 requests. Instead, before the coordinator loads its log, a record in state Empty at one
-epoch below the wanted is written there, which Kafka allows to its admin client; the last step is
-an InitProducerId as in all other cases. `--prove` brings one id there by requests alone, and
-compares its answers with those of a written one.
+epoch below the wanted is written there, which Kafka allows to its admin client. The last step is an
+InitProducerId as in all other cases. `--prove` brings one id there by requests alone, and compares
+its answers with those of a written one.
 """
 
 import argparse

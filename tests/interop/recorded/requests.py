@@ -191,7 +191,7 @@ class TransactionalRequests:
     def answered(self, ask: Callable[[], Any]) -> Any:
         """Repeat a request until it succeeds or fails with an error that is not transient.
 
-        A coordinator closes connections that are older than its election; it may come in between.
+        A coordinator closes connections that are older than its election. It may come in between.
         """
         deadline = time.monotonic() + TIMEOUT_S
         while True:

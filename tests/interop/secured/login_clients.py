@@ -1,6 +1,6 @@
 """The clients that play the script. Each reports "in" or the reason of its refusal.
 
-A client of Python runs in a process of its own for all cases; so do Java's and Node's, with
+A client of Python runs in a process of its own for all cases. So do Java's and Node's, with
 programs in `programs/`. One that is not on this machine is left out with a message.
 """
 

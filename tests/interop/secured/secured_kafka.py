@@ -1,8 +1,8 @@
 """One Apache Kafka with a listener for each security.protocol, every mechanism and ACLs.
 
-The plain listener is the administrator's: every client there is a super user. Certificates are
-made here: SSL asks for the client's, TLS does not. Tokens come from a small provider; Kafka
-fetches its keys over HTTP.
+The plain listener is the administrator's: every client there is a super user. Certificates are made
+here: SSL asks for the client's, TLS does not. Tokens come from a small provider. Kafka fetches its
+keys over HTTP.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,6 @@
 """Test the matrix of APIs and rights, checked on Apache Kafka with its StandardAuthorizer.
 
-Our brokers are tested by `tests/node/security/rights_by_api.py`; this shows that it is Kafka's.
+Our brokers are tested by `tests/node/security/rights_by_api.py`. This shows that it is Kafka's.
 """
 
 import time

@@ -222,7 +222,7 @@ async def test_requests_of_many_clients_closing_together_are_abandoned_in_many_t
 ) -> None:
     """Each request may wait for hundreds of partitions.
 
-    Those of 1,000 clients held the loop 60 ms.
+    The requests of 1,000 clients blocked the loop for 60 ms.
     """
     toys = bench.toys
     names = [b"%d" % number for number in range(20)]

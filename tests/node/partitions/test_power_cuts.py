@@ -1,7 +1,7 @@
 """Test power cuts during rewrites of a log: compaction, and truncation on a follower.
 
 The shells run as in a broker, on a disk that tracks synced bytes (tests/simulation). The power is
-cut at every n-th change of the disk; then the log is opened on a restarted machine.
+cut at every n-th change of the disk. Then the log is opened on a restarted machine.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """The rights that Kafka 4.4 requires for each API, and requests that need all of them.
 
-A right is OPERATION TYPE; `|` separates alternatives. Without one marked by `?` an answer hides
-something, without an error. The sources are KafkaApis, ControllerApis and AclApis.
+A right is OPERATION TYPE; `|` separates alternatives. Without a right marked by `?` an answer omits
+items, without an error. The sources are KafkaApis, ControllerApis and AclApis.
 """
 
 from typing import Any, NamedTuple

@@ -1,7 +1,7 @@
 """Test that a marker of an earlier transaction that arrives in the next one ends nothing.
 
-Its epochs do not show that: a producer without KIP-890 keeps its own, and the coordinator is the
-same.
+The marker's epochs do not show its age, since a producer without KIP-890 keeps its epoch, and the
+coordinator is the same.
 """
 
 import asyncio

@@ -1,10 +1,10 @@
 """A small query into an exactly-once sink, which dies at chosen points.
 
-As a program (its argument: a Job as JSON) it is killed with its JVM by SIGKILL; in a test's own
+As a program (its argument: a Job as JSON) it is killed with its JVM by SIGKILL. In a test's own
 process the same points raise Died instead. A file records each death, so that the next start gets
 past it.
 
-Text files are the input, one file a batch; every line is a row of the output.
+Text files are the input, one file a batch. Every line is a row of the output.
 """
 
 import json

@@ -1,7 +1,7 @@
 """The sink's real driver and real attempts on a real cluster, moved by hand, without Spark.
 
 Each effect is a step that a test can hold, repeat after a death, or deliver late. One loop runs
-everything; an attempt lives in a worker of its own, as in another process.
+everything. An attempt lives in a worker of its own, as in another process.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """A model of the sink's surroundings: a cluster, Spark, its workers, and failures.
 
-One step of one generator is one event in the model; a seed says which. The protocol, the
-decision's records and the workers' ids are the real ones.
+One step of one generator is one event in the model. A seed says which. The protocol, the decision's
+records and the workers' ids are the real ones.
 
 Failures: drivers and attempts are killed, freeze and wake; several drivers on one checkpoint; twin
 attempts; answers that are lost, with requests that arrive a second time much later; the control

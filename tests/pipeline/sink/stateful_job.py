@@ -1,8 +1,8 @@
 """Queries with state, side by side in one process, each into an exactly-once sink of its own.
 
 As a program (its argument: a StatefulJob as JSON) it is killed with its JVM by SIGKILL, or stopped
-by SIGSTOP, when all of its queries have come to the same point of the same batch; executors die,
-and attempts get twins, when all queries have a task in the middle of its rows.
+by SIGSTOP, when all of its queries have come to the same point of the same batch. Executors die,
+and tasks get second attempts, when all queries have a task in the middle of its rows.
 """
 
 import json

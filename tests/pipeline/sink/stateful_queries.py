@@ -1,8 +1,8 @@
 """Queries with state, with an output that shows a lost, doubled, or wrong batch's state.
 
-One file is one batch; its lines are seconds, and their effect depends on state and watermark of
-the batches before. Worker processes get functions within functions, which are sent by value: no
-worker has to import this file.
+One file is one batch. Its lines are seconds, and their effect depends on state and watermark of the
+batches before. Worker processes get functions within functions, which are sent by value: no worker
+has to import this file.
 """
 
 import importlib.util
@@ -25,8 +25,8 @@ CONFS = {"spark.sql.streaming.noDataMicroBatches.enabled": "false"}
 def seconds_of(batch: int) -> list[int]:
     """Return a batch's twelve seconds, without those of a key that is silent at times.
 
-    The last two of the batch before come once more, which state must know; and one second is late
-    for all but the first batch.
+    The last two seconds of the previous batch come again, which the state must detect. In all
+    batches but the first, one second is late.
     """
     is_silent = batch in (2, 3, 5, 6)
     new = [s for s in range(12 * batch, 12 * batch + 12) if s % KEYS < KEYS - is_silent]

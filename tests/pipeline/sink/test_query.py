@@ -1,6 +1,6 @@
 """Test Spark's own loop over the sink with a query that is broken at each point.
 
-One JVM serves all of it, so a death is an exception here; test_kills.py kills processes.
+One JVM serves all tests, so a death is an exception here. test_kills.py kills processes.
 """
 
 import asyncio

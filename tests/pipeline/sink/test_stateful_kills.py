@@ -3,9 +3,9 @@
     pytest -m spark_slow tests/pipeline/sink/test_stateful_kills.py
     ONCELOG_KAFKA=1 pytest -m "spark_slow and kafka" tests/pipeline/sink/test_stateful_kills.py
 
-Five kinds of queries in three formats run side by side, each into a sink of its own; what comes out
-is that of a run without kills, row by row. test_query.py breaks the same queries by
-exceptions, in the default run.
+Five kinds of queries in three formats run side by side, each into a sink of its own. What comes out
+is that of a run without kills, row by row. test_query.py breaks the same queries by exceptions, in
+the default run.
 """
 
 import functools

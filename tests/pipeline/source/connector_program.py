@@ -3,7 +3,7 @@
     python connector_program.py BOOTSTRAP JARS FOLDER TOPIC OUT
 
 TOPIC has transactions, some of them aborted. The connector copies what it sees of it to OUT, once
-as a batch and once as a stream; both sources read both topics.
+as a batch and once as a stream. Both sources read both topics.
 """
 
 import json

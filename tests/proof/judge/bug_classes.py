@@ -1,6 +1,6 @@
 """Ten classes of bugs found in Kafka-like systems in 2025 and 2026, and their detectors.
 
-A class that has a switch is found by chance; docs/judge.md names the seed.
+A class that has a switch is found by chance. docs/judge.md names the seed.
 """
 
 from typing import NamedTuple

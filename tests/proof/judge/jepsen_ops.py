@@ -1,6 +1,6 @@
 """Operations in the form of Jepsen's tests. Each becomes a client's transaction in a history.
 
-A key is a partition, a value an integer of its own in each key. An operation takes a moment; its
+A key is a partition, a value an integer of its own in each key. An operation takes a moment. Its
 polls return at its end, just before it commits.
 """
 

@@ -1,7 +1,7 @@
 """A small model of Kafka with legal behaviour only, and clients that record their results.
 
 Everything is drawn from a seed: the next mover, each send's target, lost answers, aborts, and
-takeovers of transactional ids. The servers are perfect; the clients are not.
+takeovers of transactional ids. The servers are perfect. The clients are not.
 """
 
 import random

@@ -1,8 +1,9 @@
 """A legal consumer group (KIP-848) for the model cluster, and members that record it.
 
-The coordinator gives a partition to one member at a time. A member that has to give one up keeps
-its epoch until it has reported that; one that dies keeps its partitions until its session is over.
-A member takes an assigned partition later: when it was stopped, perhaps after its session.
+The coordinator gives a partition to one member at a time. A member that has to give up a partition
+keeps its epoch until it has reported that. A member that dies keeps its partitions until its
+session ends. A member takes an assigned partition later: when it was stopped, perhaps after its
+session.
 """
 
 from collections.abc import Generator

@@ -2,7 +2,7 @@
 
 Jepsen has 24. One measures speed and is switched off: here it is test_speed.py. Another (16) is
 about the lag of readers, which is no promise. Where Jepsen counts an operation, we have a
-transaction; facts are compared as far as both have them.
+transaction. Facts are compared as far as both have them.
 """
 
 import random

@@ -1,7 +1,7 @@
 """Topics that lose records as configured, and that are deleted and created again.
 
 The judge's checks are about logs that keep everything. Here one writer, which has several producers
-and uses one at a time, numbers its records; at the end each topic is read, and the differences from
+and uses one at a time, numbers its records. At the end each topic is read, and the differences from
 the acknowledged records are reported.
 """
 
@@ -111,8 +111,8 @@ class OwnTopic:
     async def compare(self, cluster: VirtualCluster) -> list[str]:
         """Read the topic, and return the records missing in two readings.
 
-        What is missing in one reading only was cleaned under the reader. The list is empty if the
-        topic is not the one made last: a request came late.
+        A record missing in only one reading was cleaned during that reading. The list is empty if
+        the topic is not the one made last: a request came late.
         """
         if not self._is_certain or _topic_ids(cluster, self.name) != {self._topic_id}:
             return []

@@ -37,7 +37,7 @@ def after(state: int, epoch: int, assigned: Epochs, pending: Epochs = NOTHING) -
 class Case:
     """A member, an event and the expected assignment. None means no change.
 
-    `held` are partitions of other members; the member's own are held, too.
+    `held` are partitions of other members. The member's own are held, too.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """Members of the classic protocol that behave as a client does, in groups of any kind.
 
-An eager one revokes all its partitions before it joins; a cooperative one keeps reading, revokes
-the partitions that it is no longer assigned, and joins again for others to take them.
+An eager member revokes all its partitions before it joins. A cooperative member keeps reading,
+revokes the partitions that it is no longer assigned, and joins again for others to take them.
 """
 
 from collections.abc import Iterable

@@ -21,8 +21,8 @@ def sent(frame: bytes) -> bytes:
 class ScriptedBroker:
     """A broker. `heard` has the frames of all connections.
 
-    It answers each EndTxn with success, unless `answers` is False; other requests are left to the
-    test.
+    The broker answers each EndTxn with success, unless `answers` is False. Other requests are left
+    to the test.
     """
 
     def __init__(self) -> None:

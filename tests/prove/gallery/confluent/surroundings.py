@@ -1,7 +1,7 @@
 """The environment of all applications here, and the clients that they begin with.
 
-Clients keep librdkafka's defaults except where an application says otherwise; the start in an
-unread topic is no default but a need.
+Clients keep librdkafka's defaults except where an application says otherwise. Reading a new topic
+from its start is necessary.
 """
 
 # A message of a topic without errors has its key, value and place.

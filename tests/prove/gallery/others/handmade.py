@@ -1,7 +1,7 @@
 """Copiers with a producer written by hand on the protocol.
 
-It makes batches, sequence numbers, and the end of a transaction itself. Any other problem ends the
-process, and it starts anew.
+The program makes batches, sequence numbers and the end of a transaction itself. Any other problem
+ends the process, and it starts anew.
 """
 
 import asyncio
