@@ -203,6 +203,8 @@ class FetchRead(PartitionReader):
         return not self._watched
 
     def run(self) -> None:
+        # The steps, run to their end, would take 32 us and not 30 us for a fetch of one partition,
+        # and 22.5 us and not 19.5 us if it is empty.
         self._topics = [
             FetchedTopic(
                 topic.name,
