@@ -36,7 +36,7 @@ def standalone(
     cores: int = 1,
     memory: str = "1g",
 ) -> Iterator[Standalone]:
-    """Run a cluster of two addresses. Spark makes no twin of a task on the same host."""
+    """Run a Spark cluster on two addresses, since a second attempt needs another host."""
     import pyspark
 
     home = Path(pyspark.__file__).parent

@@ -30,7 +30,7 @@ BROKEN, BROKEN_WITHIN_S = 0.7, 0.3  # of a kept request's connections
 class Conductor(DiskFaults, FileDamage):
     """Executes the faults of one run.
 
-    `clients` maps c1, c2 to processes, `replace` restarts a killed one.
+    `clients` maps c1 and c2 to client processes. `replace` restarts a killed client.
     """
 
     def __init__(

@@ -117,7 +117,7 @@ class LogAgainstList(RuleBasedStateMachine):
 
     @rule(back=st.integers(0, 8))
     def send_again(self, back):
-        """Check that a retry of one of the last five batches is answered, an older one refused."""
+        """Check that a retry of the last five batches is answered, and of older ones refused."""
         known = [batch for batch in self.history if decode_header(batch).producer_id == 2]
         entry = self.log.producer_state.entry(2)
         if not known or entry is None or not entry.batches:

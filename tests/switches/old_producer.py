@@ -194,7 +194,7 @@ class OldProducer:
         node_id: int | None = None,
         channel: str = "",
     ) -> Any:
-        """Return the answer after those that ask for a retry."""
+        """Send a request, again while the answer asks for a retry, and return the last answer."""
         deadline = time.monotonic() + TIMEOUT_S
         body = control.encode_request(api_key, version, fields)
         while True:

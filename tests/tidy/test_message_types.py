@@ -51,7 +51,7 @@ def requests_stub() -> str:
 
 
 def responses_stub() -> str:
-    """Return the stub of answers. A dictionary's fields may be absent and have defaults then."""
+    """Return the type stub of answers. In a dictionary, fields with defaults may be absent."""
     lines = [RESPONSES_HEAD, ""]
     for key, api in _apis().items():
         entities = _entities(key, api, "response", api.name)

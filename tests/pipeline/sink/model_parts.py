@@ -50,7 +50,7 @@ class Size:
 
 
 class Verdict(NamedTuple):
-    """The rows and the open transactions. `is_told` means that an alarm is in the topic."""
+    """The rows and the open transactions. `is_told`: the topic has an alarm."""
 
     doubled: int
     missing: int
