@@ -1,8 +1,8 @@
-"""A broker's part in advancing the clock of its cluster: it forwards and applies advances.
+"""The part of one broker in `oncelog clock advance`, which advances the clock of the cluster.
 
-The periodic looks for timeouts, expiries and old segments run every second, or every few minutes.
-After an advance all of them run at once, also at the start of a broker that was down meanwhile.
-`clock` then reports it, so a client that advanced the clock can wait for the effect.
+The periodic checks for timeouts, expiries and old segments run every second, or every few minutes.
+After an advance all of them run immediately, even if this broker was down during the advance.
+`clock` reports when they have run, so that a client can wait for the effect of its advance.
 """
 
 import asyncio
@@ -20,20 +20,23 @@ from ..wire.errors import RequestTimedOut
 if TYPE_CHECKING:
     from .services import BrokerServices
 
-TIMEOUT_MS = 2_000  # long enough for an election; then the client asks another broker
+TIMEOUT_MS = 2_000  # long enough for an election; after it the client asks another broker
 logger = logging.getLogger(__name__)
 
 
 class ControlledClock:
-    """The advances of the clock on one broker; `looks` are made in this order."""
+    """The advances of the clock on one broker.
+
+    looks: the periodic checks, in the order in which they run after an advance.
+    """
 
     def __init__(
         self, services: "BrokerServices", looks: Sequence[Callable[[], Awaitable[object]]]
     ) -> None:
         self._services = services
         self._looks = looks
-        self._known_ms = 0  # the advances by which logs go
-        self._looked_ms = 0  # those that every look has seen
+        self._known_ms = 0  # the advances that the open logs have
+        self._looked_ms = 0  # the advances after which all checks have run
         self._changed = asyncio.Event()
         services.state.on_change(self._cluster_changed)
         self._task = background_task("looks after advances of the clock", self._run())
@@ -42,7 +45,7 @@ class ControlledClock:
         await end_tasks(self._task)
 
     async def clock(self, _asked: dict[str, Any]) -> dict[str, Any]:
-        """Answer {"op": "clock"} of the admin socket with this broker's state of the clock."""
+        """Answer {"op": "clock"} of the admin socket with the state of the clock on this broker."""
         state = self._services.state
         advanced_ms = state.clock_advances.total_ms
         return {
@@ -55,8 +58,9 @@ class ControlledClock:
     async def advance(self, asked: dict[str, Any]) -> dict[str, Any]:
         """Answer {"op": "advance-clock", "by_ms": 900000, "operation_id": 32 hexadecimal digits}.
 
-        A request that is repeated under the same id, here or at another broker, is executed once.
-        `refused` and `unknown` give the reason why it was not, or may not have been, executed.
+        A request that is repeated with the same id, here or at another broker, is executed once.
+        `refused` is the reason why a request was not executed, `unknown` why its outcome is not
+        known.
         """
         clock, controller = self._services.clock, self._services.controller
         if self._services.state.defaults.get(CLOCK_KEY) != CONTROLLED:
@@ -75,7 +79,7 @@ class ControlledClock:
         if result.error:
             return {"refused": result.message}
         if clock.wall_ms() <= at_ms:
-            await asyncio.sleep(0.002)  # so that later records have a later time
+            await asyncio.sleep(0.002)  # so that later records get later timestamps
         return {"advanced_ms": self._services.state.clock_advances.total_ms}
 
     def _cluster_changed(self, _changes: Changes) -> None:
@@ -84,7 +88,8 @@ class ControlledClock:
             return
         self._known_ms = advanced_ms
         advanced_since_ms = self._services.clock.advanced_since_ms
-        for partition in self._services.replicas:  # those opened later do it by themselves
+        # logs that are opened later get the clock in `Logs.opened`
+        for partition in self._services.replicas:
             partition.log.local.advanced_since_ms = advanced_since_ms
         self._changed.set()
 
@@ -98,7 +103,7 @@ class ControlledClock:
             for look in self._looks:
                 try:
                     await look()
-                except Exception:  # the next look, in its own time, is as good
-                    logger.exception("a look after an advance of the clock failed")
+                except Exception:  # the next periodic run checks again
+                    logger.exception("a check after an advance of the clock failed")
             self._looked_ms = advanced_ms
-            logger.info("looked for what is over: the clock is %d ms ahead", advanced_ms)
+            logger.info("timeouts and expiries are checked: the clock is %d ms ahead", advanced_ms)

@@ -17,14 +17,14 @@ logger = logging.getLogger(__name__)
 
 
 def _header_at(segment: Segment, offset: int) -> BatchHeader | None:
-    """Return the batch that holds an offset, or the first one after it."""
+    """Return the batch at an offset, or the first one after it."""
     headers = segment.headers_near(offset)
     return next((header for _, header in headers if header.last_offset >= offset), None)
 
 
 def _are_in_the_log(saved: tuple[EpochStart, ...], segments: SegmentList, end_offset: int) -> bool:
-    """Whether the epochs of a checkpoint, which has no checksum, are those of the batches."""
-    with suppress(*UNREADABLE):  # other checks report it
+    """Return whether the epochs of a checkpoint, which has no checksum, match the batches."""
+    with suppress(*UNREADABLE):  # other checks report the damage
         for number, (epoch, start_offset) in enumerate(saved):
             if start_offset >= end_offset:
                 break
@@ -42,7 +42,7 @@ def _are_in_the_log(saved: tuple[EpochStart, ...], segments: SegmentList, end_of
 
 
 def assign_epoch(epochs: LeaderEpochs, header: BatchHeader) -> bool:
-    """Note the leader epoch of a batch in the log; return whether it is new."""
+    """Record the leader epoch of a batch in the log; return whether it is new."""
     latest = epochs.latest_epoch
     if header.partition_leader_epoch > (-1 if latest is None else latest):
         return epochs.assign(header.partition_leader_epoch, header.base_offset)
@@ -54,14 +54,14 @@ def load_epochs(
 ) -> Steps[tuple[LeaderEpochs, tuple[EpochStart, ...]]]:
     """Load the leader epochs below `end_offset`; return them with the checkpoint's entries.
 
-    What the checkpoint lacks at the beginning is read from the batches: it was lost, or it was
-    cut for a new log start that was not written down itself.
+    If the checkpoint has no epochs for the beginning of the log, they are read from the batches.
+    The checkpoint was lost, or shortened for a new log start that was not written itself.
     """
     saved: tuple[EpochStart, ...] = ()
     with suppress(CorruptCheckpoint):
         saved = tuple(LeaderEpochCheckpoint(directory).read())
     if not _are_in_the_log(saved, segments, end_offset):
-        logger.warning("%s: its leader epochs are read from the log", directory)
+        logger.warning("%s: the leader epochs are rebuilt from the log", directory)
         saved = ()
     epochs = LeaderEpochs()
     known_from = min(saved[0].start_offset, end_offset) if saved else end_offset

@@ -1,19 +1,19 @@
-"""The opening of a log: trust what cannot have been lost, check the rest, rebuild derived files.
+"""The opening of a log, which checks the parts that may be lost, and rebuilds derived files.
 
-The end of the last run says what may be missing:
+The end of the last run determines which parts may be missing:
 
-    closed cleanly, or       nothing is missing: the page cache outlives a process. Only the
-    the process was killed   end is read, from the newest snapshot of the producers and the last
-                             index entry on; the last write of a killed process may be torn.
-    the machine lost power   any page that was not synced may be missing: the segments from the
-                             recovery point on are read whole.
+    closed cleanly, or       nothing is missing, because the page cache outlives a process. Only
+    the process was killed   the end is read, from the newest producer snapshot and the last index
+                             entry on; the last write of a killed process may be incomplete.
+    the machine lost power   any page that was not synced may be missing. The segments from the
+                             recovery point on are read completely.
 
-The read ends before the first batch that is torn or has a wrong CRC, and so does the log;
-indexes, leader epochs, and producer state of that part are rebuilt from its batches. A segment
-with indexes that cannot be right is read whole, and all after it. An unreadable batch that was
-synced, or has whole ones behind it though nothing was lost, is damaged: such a log is not opened.
-A log that could not be synced is treated as after a power cut: the kernel drops such pages from
-its cache without another word. FLUSH_FAILED in the directory says so.
+The read stops before the first batch that is incomplete or has a wrong CRC, and the log ends there.
+Indexes, leader epochs, and producer state of the part that was read are rebuilt from its batches. A
+segment with inconsistent indexes is read completely, and all after it. An unreadable batch is
+damage if it was synced, or if whole batches follow it although nothing was lost. Such a log is not
+opened. A log that could not be synced is treated as after a power failure, since the kernel drops
+such pages from its cache without another error. The file FLUSH_FAILED in the directory marks this.
 """
 
 import logging
@@ -52,12 +52,12 @@ from .segments.transaction_index import CorruptTransactionIndex
 from .topic_configs import INT_MAX, LONG_MAX
 
 logger = logging.getLogger(__name__)
-_BATCHES_A_STEP = 64  # some 0.3 ms when they are small
+_BATCHES_A_STEP = 64  # take about 0.3 ms if they are small
 _BYTES_A_STEP = 256 << 10
 
 
 class LoadedLog(NamedTuple):
-    """The parts of an open log after recovery, all of them up to `log_end_offset`."""
+    """The parts of an open log after recovery, up to `log_end_offset`."""
 
     segments: SegmentList
     snapshots: SnapshotFiles
@@ -65,9 +65,11 @@ class LoadedLog(NamedTuple):
     leader_epochs: LeaderEpochs
     log_start_offset: int
     log_end_offset: int
-    is_cut: bool  # batches were left out: nothing may grow in their place before a flush
-    is_synced: bool = False  # it is as a clean end has left it: all on the disk, names and indexes
-    indexed_from: int = LONG_MAX  # indexes were rebuilt from here on, maybe below the synced offset
+    is_cut: bool  # batches were removed, so a flush must precede the next append
+    # Everything is on the disk as after a clean end, with names and indexes.
+    is_synced: bool = False
+    # Indexes were rebuilt from this offset on, maybe below the synced offset.
+    indexed_from: int = LONG_MAX
     are_epochs_saved: bool = True
 
 
@@ -83,12 +85,12 @@ def load_log(
     may_have_gaps: bool,
     now_ms: int,
 ) -> Steps[LoadedLog]:
-    """Open the files of a partition, creating or repairing them as needed; see the top.
+    """Open the files of a partition; create or repair them as needed.
 
-    machine_restarted: it was without power since, so that more than the end may be missing.
+    machine_restarted: the machine has lost power since, so more than the end may be missing.
     may_have_gaps: compaction may have removed batches, here or where they were copied from.
-    Raises OSError, InconsistentTopicId when the directory is another topic's, and CorruptMessage
-    when a batch that was once synced cannot be read any more.
+    Raises OSError, InconsistentTopicId for another topic's directory, and CorruptMessage if a
+    batch that was synced is unreadable.
     """
     try:
         directory.mkdir(parents=True)
@@ -102,7 +104,7 @@ def load_log(
     lost_pages = (directory / FLUSH_FAILED).exists()
     if lost_pages:
         for segment in segments.from_floor(recovery_point - 1):
-            segment.file.drop_cache()  # pages that could not be written count as clean
+            segment.file.drop_cache()  # pages that could not be written count as clean in the cache
     log_start_offset = max(log_start_offset, segments.first.base_offset)
     may_lack_pages = lost_pages or (machine_restarted and not clean_shutdown)
     recovery = _Recovery(
@@ -118,8 +120,8 @@ def load_log(
     )
     if may_lack_pages:
         snapshots.remove_unreadable()
-        # Include the segment that ends at the recovery point: a flush leaves out the indexes of
-        # the active segment, which it may have been.
+        # Include the segment that ends at the recovery point, which may have been the active
+        # segment. A flush does not sync the indexes of the active segment.
         dirty_from = segments.floor(recovery_point - 1) or segments.first
         damaged = yield from _first_damaged(segments, until=dirty_from)
         if damaged is not None:
@@ -134,7 +136,7 @@ def load_log(
                 recovery.is_as_closed = clean_shutdown
             except (CorruptIndex, CorruptTransactionIndex):
                 damaged = active
-            except (CorruptMessage, InvalidRecord):  # the log is not as it was written after all
+            except (CorruptMessage, InvalidRecord):  # the log differs from what was written
                 unsynced = None if clean_shutdown else segments.floor(recovery_point - 1)
                 damaged = unsynced or active
         if damaged is not None:
@@ -149,7 +151,7 @@ def load_log(
 def _begin_log(
     directory: Path, topic_id: bytes, config: LogConfig, log_start_offset: int, now_ms: int
 ) -> LoadedLog:
-    """Create a log without looking for files: new partitions come by the thousand."""
+    """Create a log without looking for files, because new partitions come by the thousand."""
     PartitionMetadata(topic_id).write(directory, fsync=False)
     segments = SegmentList()
     segments.add(Segment(directory, log_start_offset, config, now_ms))
@@ -174,7 +176,7 @@ class _Recovery:
     snapshots: SnapshotFiles
     log_start_offset: int
     now_ms: int
-    whole_to: int  # no batch below may be missing before one that is there
+    whole_to: int  # a batch below this offset may be missing only if no later one exists
     synced_to: int
     may_have_gaps: bool
     producers: ProducerStateTable = field(default_factory=ProducerStateTable)
@@ -187,8 +189,8 @@ class _Recovery:
     def resume(self, active: Segment, *, was_killed: bool) -> Steps[None]:
         """Read the batches after the newest snapshot, and after the last index entry below it.
 
-        Raises CorruptIndex, CorruptTransactionIndex, CorruptMessage when the indexes or the
-        batches that they name cannot be right.
+        Raises CorruptIndex, CorruptTransactionIndex or CorruptMessage if the indexes or their
+        batches are inconsistent.
         """
         if was_killed:
             active.drop_torn_entries()
@@ -197,24 +199,26 @@ class _Recovery:
             state_end = max([active.base_offset, *self.snapshots.offsets[-1:]])
             yield from self._load_state(state_end)
             active.rewind_to(state_end)
-            self.epochs.truncate_from_end(active.next_offset)  # the rest is read again
+            # The remaining batches are read again.
+            self.epochs.truncate_from_end(active.next_offset)
             yield from self._read_rest(active)
             if active.next_offset >= state_end:
                 return
-            # Snapshots above the end are left by a truncation that a crash interrupted.
+            # Snapshots above the end remain after a truncation that a crash interrupted.
             self.snapshots.remove_above(active.next_offset)
 
     def index_anew_from(self, segment: Segment) -> None:
-        """Note the first segment that has damaged indexes, or damage in the batches they name."""
-        logger.warning("%s: its indexes are rebuilt from the log", segment.file.path)
+        """Record the first segment with damaged indexes, or with damaged batches named by them."""
+        logger.warning("%s: the indexes are rebuilt from the log", segment.file.path)
         self.indexed_from = segment.base_offset
 
     def read_from(self, dirty_from: Segment, *, whole_to: int) -> Steps[None]:
-        """Read a segment and all newer ones; end the log before the first batch that is not whole.
+        """Read a segment and all newer ones; end the log before the first incomplete batch.
 
-        A power cut can take the end of a segment, exactly between two batches, and leave a newer
-        one. So the log ends before a gap between segments, too, unless the newer one begins at
-        `whole_to` or below. Compaction leaves gaps, but only below the recovery point on the disk.
+        A power failure can remove the end of a segment, exactly between two batches, and leave a
+        newer segment. So the log also ends before a gap between segments, unless the newer one
+        begins at or below `whole_to`. Compaction leaves gaps, but only below the recovery point on
+        the disk.
         """
         segments = self.segments
         yield from self._load_state(dirty_from.base_offset)
@@ -236,11 +240,11 @@ class _Recovery:
                 segment.become_inactive()
 
     def finish(self) -> Steps[LoadedLog]:
-        """Adapt the rest to the log's end."""
+        """Adapt the derived state to the log's end."""
         segments, snapshots = self.segments, self.snapshots
         producers, epochs = self.producers, self.epochs
         if segments.active.next_offset < self.log_start_offset:
-            # DeleteRecords removed all that is left on the disk: no batch of this log is valid.
+            # DeleteRecords has removed all remaining batches, so no batch of this log is valid.
             self.is_cut = True
             for segment in segments:
                 segments.remove(segment)
@@ -262,7 +266,7 @@ class _Recovery:
                 producers.cut = None
                 segments.active.write_out()
                 snapshots.write(log_end_offset, content)
-        except OSError as problem:  # with a full disk the next start reads as much again
+        except OSError as problem:  # if the disk is full the next start reads the same again
             if problem.errno not in OUT_OF_RESOURCES:
                 raise
         bases = {segment.base_offset for segment in segments}
@@ -292,9 +296,9 @@ class _Recovery:
         )
 
     def _read_rest(self, segment: Segment) -> Steps[bool]:
-        """Read the batches after the segment's state; return whether its end was cut off.
+        """Read the batches after the segment's state; return whether its end was removed.
 
-        Batches that the producers know already only fill the indexes.
+        Batches that the producers already know are only added to the indexes.
         """
         producers, epochs = self.producers, self.epochs
         known_to = producers.end_offset
@@ -303,11 +307,11 @@ class _Recovery:
         try:
             for _, header, batch in scan_batches(segment.file, segment.size_bytes, end):
                 if not _belongs(segment, header):
-                    if self.whole_to == LONG_MAX:  # no torn write has a checksum
+                    if self.whole_to == LONG_MAX:  # no incomplete write has a checksum
                         problem = f"offset {header.base_offset} after"
                     break
                 if -1 < header.partition_leader_epoch < (epochs.latest_epoch or 0):
-                    problem = "an epoch before"  # an earlier batch's epoch was altered
+                    problem = "an epoch before"  # the epoch of an earlier batch was altered
                     break
                 if header.base_offset >= known_to:
                     note_aborted = segment.transaction_index.append
@@ -319,7 +323,8 @@ class _Recovery:
                 if count % _BATCHES_A_STEP == 0 or header.size_bytes > _BYTES_A_STEP:
                     yield
         except (CorruptMessage, InvalidRecord):
-            pass  # torn, garbled, or a control batch that is no marker: the log ends before it
+            # Incomplete, damaged, or a control batch that is not a marker: the log ends before it.
+            pass
         newer = self.segments.after(segment)
         is_confirmed = newer is not None and newer.base_offset >= segment.next_offset
         if gap and not (problem or self.may_have_gaps or is_confirmed):
@@ -330,7 +335,7 @@ class _Recovery:
             return False
         self._check_tail(segment, end)
         logger.warning(
-            "%s: %d bytes that are no whole batches are cut off, the log ends at offset %d",
+            "%s: %d bytes without a whole batch are removed, the log ends at offset %d",
             segment.file.path,
             end - segment.size_bytes,
             segment.next_offset,
@@ -340,7 +345,7 @@ class _Recovery:
         return True
 
     def _check_tail(self, segment: Segment, end: int) -> None:
-        """Raise CorruptMessage if an unreadable end of a segment is damage, not a torn write."""
+        """Raise CorruptMessage if an unreadable end is damage, not an incomplete write."""
         next_offset, newer = segment.next_offset, self.segments.after(segment)
         if next_offset >= self.whole_to:
             return
@@ -362,7 +367,7 @@ def _open_segments(
         stem, suffix = os.path.splitext(name)
         if suffix in stems and stem.isdecimal():
             stems[suffix].add(stem)
-        elif suffix == TEMPORARY_SUFFIX:  # a killed process left it half written
+        elif suffix == TEMPORARY_SUFFIX:  # incomplete because the process was killed
             (directory / name).unlink()
     logs = stems.pop(".log")
     for suffix, found in stems.items():
@@ -377,7 +382,7 @@ def _open_segments(
 
 
 def _first_damaged(segments: SegmentList, *, until: Segment) -> Steps[Segment | None]:
-    """Return the oldest segment before `until` with indexes that cannot be right."""
+    """Return the oldest segment with inconsistent indexes before `until`."""
     for segment in segments:
         if segment is until:
             break
@@ -390,7 +395,7 @@ def _first_damaged(segments: SegmentList, *, until: Segment) -> Steps[Segment | 
 
 
 def _belongs(segment: Segment, header: BatchHeader) -> bool:
-    """Whether the offsets of a batch, which no CRC covers, can be the next ones of a segment."""
+    """Return whether the offsets of a batch, which no CRC protects, can follow in a segment."""
     return (
         header.base_offset >= segment.next_offset
         and header.last_offset_delta >= 0
@@ -399,13 +404,13 @@ def _belongs(segment: Segment, header: BatchHeader) -> bool:
 
 
 def _check_topic(directory: Path, topic_id: bytes) -> None:
-    """Check that the directory is this topic's, or claim it."""
+    """Check that the directory belongs to this topic, or assign it."""
     try:
         known = PartitionMetadata.read(directory)
     except CorruptCheckpoint as problem:
         if _has_damaged_metadata(directory, topic_id):
             raise CorruptMessage(str(problem)) from problem
-        known = None  # created just before a power cut that left none of it, or damaged since
+        known = None  # created just before a power failure that left nothing, or damaged since
     if known is None:
         PartitionMetadata(topic_id).write(directory, fsync=False)
     elif known.topic_id != topic_id:
@@ -418,8 +423,8 @@ def _check_topic(directory: Path, topic_id: bytes) -> None:
 def _has_damaged_metadata(directory: Path, topic_id: bytes) -> bool:
     """Return whether a directory with batches has unreadable metadata, perhaps of another topic.
 
-    A power cut leaves nothing, zeros or a part of a file that was not synced. Metadata that differs
-    from this topic's in a few bytes is this topic's.
+    A power failure may leave an unsynced file missing, filled with zeros, or partial. Metadata that
+    differs from this topic's in a few bytes is this topic's.
     """
     content = (directory / PARTITION_METADATA).read_bytes()
     is_whole = len(content) >= PARTITION_METADATA_BYTES_MIN and any(content)

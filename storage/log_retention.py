@@ -1,7 +1,7 @@
-"""The removal of a log's oldest records: DeleteRecords, retention.ms and retention.bytes.
+"""The removal of a log's oldest records by DeleteRecords, retention.ms and retention.bytes.
 
-First the log start rises, then segments below it leave the log, and their files are deleted
-file.delete.delay.ms later.
+First the log start offset rises, then segments below it are removed from the log, and their files
+are deleted after file.delete.delay.ms.
 """
 
 import logging
@@ -26,10 +26,10 @@ class LogRetention:
         self._log = log
 
     def advance_log_start_offset(self, offset: int) -> None:
-        """Delete the records below `offset` (DeleteRecords, or the leader's log start).
+        """Delete the records below `offset`, for DeleteRecords or the leader's log start offset.
 
-        Their segments go with the next `delete_old_segments`. Raises OffsetOutOfRange above the
-        high watermark; does nothing below the log start.
+        Their segments are removed by the next `delete_old_segments`. Raises OffsetOutOfRange above
+        the high watermark; does nothing below the log start offset.
         """
         log = self._log
         if offset > log.high_watermark:
@@ -44,16 +44,17 @@ class LogRetention:
                     log.epochs_changed()
 
     def delete_old_segments(self, now_ms: int) -> int:
-        """Run `deleting_old_segments` to its end."""
+        """Run all steps of `deleting_old_segments`."""
         return run_to_end(self.deleting_old_segments(now_ms))
 
     def deleting_old_segments(self, now_ms: int) -> Steps[int]:
-        """Drop segments below retention or the log start, oldest first, and count them.
+        """Remove segments by retention or below the log start offset; return how many.
 
-        Each step checks again. `purge_deleted_files` then removes their files from the disk.
+        Each step checks again. `purge_deleted_files` later removes their files from the disk.
         """
         log = self._log
-        count, until = 0, log.high_watermark  # fixed, against endless old records
+        # Fixed, since an endless stream of old records would never end.
+        count, until = 0, log.high_watermark
         while True:
             log.now_ms = now_ms
             with log.disk:
@@ -79,7 +80,7 @@ class LogRetention:
             yield
         if count:
             logger.info(
-                "%s: deleted %d segments, the log starts at offset %d",
+                "%s: removed %d segments, the log starts at offset %d",
                 log.directory.name,
                 count,
                 log.log_start_offset,
@@ -87,7 +88,7 @@ class LogRetention:
         return count
 
     def _drop(self, segments: Sequence[Segment]) -> None:
-        """Take the oldest segments out of the log; their files are deleted later."""
+        """Remove the oldest segments from the log; their files are deleted later."""
         log = self._log
         due_ms = log.now_ms + log.config.file_delete_delay_ms
         for segment in segments:
@@ -100,14 +101,14 @@ class LogRetention:
 
     @property
     def has_deleted_files(self) -> bool:
-        """Whether `purge_deleted_files` will have something to do."""
+        """Return whether `purge_deleted_files` has files to delete."""
         return bool(self._log.deleted)
 
     def purge_deleted_files(self, now_ms: int) -> int:
-        """Unlink files of dropped segments after their file.delete.delay.ms, and count them.
+        """Delete files of removed segments after file.delete.delay.ms; return how many.
 
-        Unlinking a large file blocks: call it in an executor, as a flush. A file that cannot be
-        unlinked is tried again by the next call; the log does not need it any more.
+        Deleting a large file blocks, so call it in an executor. A file that cannot be deleted is
+        retried by the next call; the log does not need it any more.
         """
         with disk_errors(f"A dropped segment of {self._log.directory.name}"):
             return self._log.deleted.unlink_due(now_ms)

@@ -1,11 +1,11 @@
 """The state machine of a group, its applied index, and its snapshots.
 
-A committed entry that cannot be applied here (a newer release wrote it, or there is a defect) stops
-the node: skipping it would let this replica silently differ from the others. The entry stays in the
-log, and the next start tries it again. An intact snapshot that cannot be read stops the node, too.
-The file of a snapshot is durable before the log is cut; one that came from the leader is loaded
-before it replaces the node's own file. States are taken and replaced in slices, joined, checked and
-written in an executor: no work here grows on the event loop.
+A committed entry that cannot be applied (written by a newer release, or because of a bug) stops the
+node, since skipping it would make this replica differ from the others. The entry stays in the log,
+and the next start tries it again. A valid snapshot that cannot be decoded stops the node, too. The
+file of a snapshot is durable before the log is truncated. A snapshot from the leader is loaded
+before it replaces the node's own file. States are encoded and replaced in slices, and joined,
+checked and written in an executor, so that no step on the event loop grows with the state.
 """
 
 import logging
@@ -20,22 +20,23 @@ from .wal.group_log import GroupLog
 from .wal.records import RaftSnapshot, decode_snapshot, encode_snapshot
 from .wal.recovery import Entry
 
-Applied = Callable[[int, int, Any], None]  # index, term, and the result of the entry
+# Called with the index, the term, and the result of the entry.
+Applied = Callable[[int, int, Any], None]
 
 
 class StateMachine(Protocol):
-    """A replicated state machine. Total and deterministic: no clock, no randomness, no files."""
+    """A replicated state machine, total and deterministic, without clock, randomness and files."""
 
     def apply(self, command: bytes, index: int, term: int) -> Any:
-        """Carry out a committed command; the result goes to its submitter, if it is here.
+        """Execute a committed command; the result is for its submitter, if it is on this node.
 
-        A refusal is a result. Raise only for a command that this release cannot read: that ends the
-        node.
+        A refusal is a result. An exception is raised only for a command that this release cannot
+        decode, and ends the node.
         """
         ...
 
     def snapshot_steps(self) -> Steps[list[bytes]]:
-        """Return the whole state as it is at this call; entries may be applied meanwhile."""
+        """Return the state as it is at this call; entries may be applied meanwhile."""
         ...
 
     def restore_steps(self, snapshot: bytes | memoryview) -> Steps[None]:
@@ -45,15 +46,15 @@ class StateMachine(Protocol):
 
 @runtime_checkable
 class SlicedStateMachine(StateMachine, Protocol):
-    """A state machine with long commands, which `apply_steps` applies instead of `apply`."""
+    """A state machine with long commands, which are applied by `apply_steps` instead of `apply`."""
 
     def apply_steps(self, command: bytes, index: int, term: int) -> Steps[Any]:
-        """Apply a command in steps; nothing else is applied, cut or replaced between them."""
+        """Apply a command in steps, between which the state is not changed otherwise."""
         ...
 
 
 class Applier:
-    """Applies committed entries in order, each once, and writes and installs snapshots."""
+    """The applier, which applies committed entries in order, and writes and installs snapshots."""
 
     def __init__(
         self, engine: RaftHost, group_id: int, machine: StateMachine, logger: logging.Logger
@@ -64,17 +65,17 @@ class Applier:
         self._apply_steps = machine.apply_steps if isinstance(machine, SlicedStateMachine) else None
         self._logger = logger
         self._snapshot_index = 0
-        self._is_busy = False  # a snapshot is being written or installed, or waits for its turn
+        self._is_busy = False  # a snapshot is being written or installed, or is queued
         self._recovered: RaftSnapshot | None = None
         self._is_restoring = False
         self._is_applying = False
         self._after_apply: list[Callable[[], None]] = []
         self._log: GroupLog
         self.applied_index = 0
-        self.has_decided = False  # a command has been applied, also before a snapshot
+        self.has_decided = False  # True if a command was applied, now or before a snapshot
 
     def recover(self, log: GroupLog) -> None:
-        """Read the snapshot and fit it to the log (blocking); raises CorruptJournal."""
+        """Read the snapshot and match it with the log (blocking); raise CorruptJournal."""
         self._log = log
         disk = self._engine.disk
         name = disk.snapshot_name(self._group_id)
@@ -91,12 +92,12 @@ class Applier:
             problem = f"ends at {snapshot.last_index}, the log begins behind {log.base_index}"
             raise CorruptJournal(name, f"the snapshot {problem}")
         if log.term_at(snapshot.last_index) != snapshot.last_term:
-            # It came from a leader, and the process died before it recorded that.
+            # The snapshot came from a leader, and the process died before it recorded that.
             log.reset_to(snapshot.last_index, snapshot.last_term)
         self._recovered = snapshot
 
     def load_steps(self) -> Steps[None]:
-        """Restore the state machine from the recovered snapshot; raises UnloadableSnapshot."""
+        """Restore the state machine from the recovered snapshot; raise UnloadableSnapshot."""
         snapshot, self._recovered = self._recovered, None
         if snapshot is not None:
             yield from self._restore_steps(snapshot, "read from this node's disk")
@@ -104,11 +105,11 @@ class Applier:
 
     @property
     def may_apply(self) -> bool:
-        """Return whether entries may be applied: no other run or restore is under way."""
+        """Return whether entries may be applied, which is false during another run or a restore."""
         return not self._is_restoring and not self._is_applying
 
     def apply_up_to(self, last_index: int, applied: Applied, done: Callable[[], None]) -> None:
-        """Apply the entries behind `applied_index`, each once; InapplicableEntry ends the node.
+        """Apply the entries after `applied_index`; InapplicableEntry ends the node.
 
         Long entries continue in slices after this has returned.
         """
@@ -126,7 +127,7 @@ class Applier:
         self._engine.jobs.begin_steps(name, self._apply_all(entries, applied), ended)
 
     def apply(self, entry: bytes, index: int, term: int) -> Steps[Any]:
-        """Apply the entry behind `applied_index`; raises InapplicableEntry."""
+        """Apply the entry after `applied_index`; raise InapplicableEntry."""
         assert index == self.applied_index + 1
         result = None
         if entry[:1] == COMMAND:
@@ -152,44 +153,45 @@ class Applier:
             yield
 
     def _between_commands(self, call: Callable[[], None]) -> None:
-        """Call it when no command is half applied."""
+        """Call it when no command is partly applied."""
         if self._is_applying:
             self._after_apply.append(call)
         else:
             call()
 
     def snapshot_if_due(self) -> None:
-        """Write a snapshot once enough entries have accumulated."""
+        """Write a snapshot after enough new entries."""
         settings = self._engine.settings
         entries = self.applied_index - self._snapshot_index
-        # The second rule needs new entries, or one huge entry would demand snapshots forever.
+        # The second rule requires new entries, or one huge entry would cause snapshots forever.
         if entries >= settings.snapshot_entries or (
             self._log.size_bytes > settings.snapshot_log_bytes and entries > 0
         ):
             self.make_snapshot()
 
     def make_snapshot(self, *, retain: bool = True) -> None:
-        """Write a snapshot of the applied state, after those of other groups.
+        """Write a snapshot of the applied state, after queued snapshots of other groups.
 
-        Then drop the entries that it covers.
+        Then drop the entries that the snapshot includes.
         """
         if self._is_busy or self.applied_index <= self._log.base_index:
             return
         self._is_busy = True
-        self._snapshot_index = self.applied_index  # also if it fails: not again at once
+        # Set even if the snapshot fails, to delay the next attempt.
+        self._snapshot_index = self.applied_index
         self._engine.snapshots.add(
             lambda ended: self._between_commands(lambda: self._write_snapshot(retain, ended))
         )
 
     def release_segment(self) -> None:
-        """Free the oldest segment of this group's entries: by a snapshot, or by repeating them."""
+        """Remove this group's entries from the oldest segment, by a snapshot or a rewrite."""
         if self._log.base_index < self.applied_index:
             self.make_snapshot(retain=False)
         elif self._log.size_bytes < self._engine.settings.segment_bytes // 4:
             self._log.repeat_to(self._engine.journal.unpin(self._group_id))
 
     def read_snapshot(self, loaded: Callable[[tuple[RaftSnapshot, bytes] | None], None]) -> None:
-        """Read the snapshot file, and its content, for a follower that lags behind the log."""
+        """Read the snapshot file, and decode it, for a follower that is behind the log."""
 
         def read() -> tuple[RaftSnapshot, bytes] | None:
             data = self._engine.disk.read_snapshot(self._group_id)
@@ -201,13 +203,13 @@ class Applier:
     def install(
         self, wanted: tuple[int, int], chunks: list[bytes], done: Callable[[bool], None]
     ) -> None:
-        """Replace state and log by the leader's snapshot; False if it is damaged or we are busy.
+        """Replace state and log by the leader's snapshot; False if it is damaged or must wait.
 
-        wanted: index and term that it must have. The file is on disk before the state changes, and
-        replaces the old one before the log is replaced.
+        wanted: the index and term of the snapshot. The file is on disk before the state changes,
+        and replaces the old file before the log is replaced.
         """
         if self._is_busy:
-            done(False)  # the leader sends it again
+            done(False)  # the leader sends the snapshot again
             return
         self._is_busy = True
         disk, group_id = self._engine.disk, self._group_id
@@ -223,7 +225,8 @@ class Applier:
         def prepared(snapshot: RaftSnapshot | None) -> None:
             if snapshot is None or snapshot.last_index <= self.applied_index:
                 self._is_busy = False
-                done(snapshot is not None)  # the log has reached the snapshot meanwhile
+                # The log has reached the snapshot's index in the meantime.
+                done(snapshot is not None)
                 return
             self._is_restoring = True
             steps = self._restore_steps(snapshot, "sent by the leader")
@@ -257,7 +260,7 @@ class Applier:
             try:
                 return (yield from cut)
             except Exception:
-                self._logger.exception("the state machine made no snapshot; the log is kept")
+                self._logger.exception("the snapshot of the state machine failed; the log is kept")
                 return None
 
         def taken(pieces: list[bytes] | None) -> None:

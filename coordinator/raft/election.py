@@ -1,23 +1,23 @@
-"""Elections: when to stand, which candidates to support, and when a node may vote at all.
+"""Elections: when to become a candidate, whom to vote for, and when a node may vote at all.
 
 *Pre-vote* (Raft thesis, 9.6): before its term changes, a node asks whether a majority would vote
-for it. A node with recent contact to a leader refuses, so a node behind a one-way cut or a slow
-link deposes no leader. A closed link to the leader is a hint: it ends that loyalty and shortens the
-deadline.
+for it. A node with recent contact to a leader refuses, so a node with a one-way link or a slow link
+deposes no leader. When the link to the leader closes, a node no longer refuses, and its own
+election timeout is shortened.
 
-*The voter's memory*: votes and acknowledgements are promises that a wiped disk forgets. A node
-without memory takes a census under a fresh nonce, and neither votes, nor stands, nor counts for a
-commit until **every** other voter has answered. If none of them has any memory either, this is a
-new cluster without any promises. Otherwise the highest term T among the answers bounds all promises
-that could have been forgotten: any candidate that had our vote, and any leader that had our
-acknowledgement, was in a term <= T when it answered. So the vote in T is spent, and the node is a
-voter again once its log is level with the leader of a term >= T, which holds all commits. (Answers
-from a majority would not do: Michael et al., DISC 2017.)
+*The voter's memory*: votes and acknowledgements are promises, which are lost with a wiped disk. A
+node without this memory asks all other voters for their terms and log ends (a census, with a fresh
+nonce). It neither votes, nor becomes a candidate, nor counts for a commit until **every** other
+voter has answered. If no voter has any memory, this is a new cluster without promises. Otherwise
+the highest term T in the answers is an upper bound: any candidate that had this node's vote, and
+any leader that had its acknowledgement, was in a term <= T when it answered. So the node treats its
+vote in T as given. It votes again once its log has reached the log of a leader of a term >= T,
+which has all commits. (Answers from a majority would not be enough: Michael et al., DISC 2017.)
 
-A disk that was put back to an older state forgets as a wiped one does, but does not know it. The
-leader notices when such a node refuses entries that it has acknowledged in this very term, and
-tells it; from then on it is a voter without memory. (While that leader is down this cannot be
-detected.)
+A disk that was restored to an older state has lost promises, too, but the node does not know it.
+The leader detects that such a node refuses entries which it has acknowledged in this term, and
+informs the node, which then continues without voter's memory. (This cannot be detected while that
+leader is down.)
 """
 
 import logging
@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 
 class RaftElection:
-    """Elections of one group on one node. Times are monotonic milliseconds."""
+    """The elections of one group on one node, with times in monotonic milliseconds."""
 
     def __init__(self, context: GroupContext) -> None:
         self._node_id = context.node_id
@@ -53,44 +53,44 @@ class RaftElection:
         self._post = context.post
         self._majority = context.majority
         self._last_contact_ms = float("-inf")
-        self._is_suspected = False  # the link to the leader has closed
+        self._is_suspected = False  # True after the link to the leader has closed
         self._asked_term = 0
         self._supporters: set[int] = set()
         self._voters: set[int] = set()
         self._nonce = context.random.getrandbits(62)
         self._answers: dict[int, tuple[int, int]] = {}  # peer -> (term, last index)
-        self._fence_term: int | None = None  # highest term of a complete census
-        self._first_stand_ms = 0.0  # for a new cluster: spread, so that one comes first
+        self._fence_term: int | None = None  # the highest term in a complete census
+        self._first_stand_ms = 0.0  # random for a new cluster, so that one node is first
         self.deadline_ms = 0.0
 
     def begin(self, now_ms: float, *, head_start: bool) -> None:
-        """Start: ask early, since the followers of a live leader will refuse."""
+        """Start with a short election timeout, since the followers of a live leader will refuse."""
         spread = self._settings.heartbeat_interval_ms
         self.deadline_ms = now_ms + self._random.random() * spread + (0 if head_start else spread)
         if not self._log.is_voter:
-            # The first question may go out before there are links. It is repeated soon: otherwise a
-            # new cluster that leads already would long depend on one node's disk.
+            # The first census may be sent before links are open, and is repeated soon. Otherwise a
+            # new cluster with a leader would depend on the disk of a single node for a long time.
             self._first_stand_ms = self.deadline_ms
             self.deadline_ms = min(self.deadline_ms, now_ms + self._settings.census_interval_ms)
             self._take_census(now_ms)
 
     def on_leader_contact(self, now_ms: float) -> None:
-        """Note the arrival of a message of the current leader."""
+        """Record a message of the current leader."""
         self._last_contact_ms = now_ms
         self._is_suspected = False
         self._asked_term = 0
-        if self._log.is_voter:  # else the deadline is the next question of the census
+        if self._log.is_voter:  # otherwise the deadline is that of the next census
             self._postpone(now_ms)
 
     def peer_down(self, peer: int, now_ms: float) -> None:
-        """Note that the link to a peer has closed and did not come back."""
+        """Record that the link to a peer has closed and was not reopened."""
         if self._core.leader_id == peer:
             self._is_suspected = True
             delay = self._random.random() * self._settings.suspicion_timeout_max_ms
             self.deadline_ms = min(self.deadline_ms, now_ms + delay)
 
     def on_deadline(self, now_ms: float) -> None:
-        """Ask whether to stand, since no leader was heard for too long. Not called on a leader."""
+        """Ask the voters for pre-votes, since no leader was heard; not called on a leader."""
         if not self._log.is_voter:
             self.deadline_ms = now_ms + self._settings.census_interval_ms
             self._take_census(now_ms)
@@ -111,13 +111,14 @@ class RaftElection:
         if self._log.is_voter:
             self._asked_term = 0
             self._voters = {self._node_id}
-            # If the votes are split, ask again soon: a pre-vote comes first and deposes no leader.
+            # After split votes a node asks again soon, since a pre-vote comes first and deposes no
+            # leader.
             beat_ms = self._settings.heartbeat_interval_ms
             self.deadline_ms = now_ms + beat_ms * (1 + 2 * self._random.random())
             self._core.stand()
 
     def check_level(self, verified_term: int, verified_index: int) -> None:
-        """Become a voter if the log, verified against the leader's, holds all that it stated."""
+        """Become a voter if the verified log has all entries that the leader stated."""
         leader, term = self._core.leader_id, self._core.term
         if self._log.is_voter or self._fence_term is None or leader is None:
             return
@@ -131,7 +132,10 @@ class RaftElection:
             self._log.set_voter(True)
 
     def receive(self, peer: int, message: Message, now_ms: float, *, leads: bool) -> None:
-        """Handle a message about elections. `leads`: this node leads and hears a majority."""
+        """Handle a message about elections.
+
+        leads: this node leads and hears from a majority.
+        """
         core = self._core
         match message:
             case PreVoteRequest():
@@ -154,13 +158,13 @@ class RaftElection:
                 self._post(peer, CensusAnswer(message.nonce, core.term, self._log.last_index))
             case CensusAnswer():
                 self._on_census_answer(peer, message, now_ms)
-            case _:  # between a leader and its followers: RaftGroup.receive
+            case _:  # messages between a leader and its followers are handled by RaftGroup.receive
                 pass
 
     def _on_pre_vote_request(
         self, peer: int, request: PreVoteRequest, now_ms: float, *, leads: bool
     ) -> None:
-        """Answer whether we would vote for the peer."""
+        """Answer whether this node would vote for the peer."""
         core, log = self._core, self._log
         loyal = leads or (
             core.leader_id is not None
@@ -172,7 +176,7 @@ class RaftElection:
         self._post(peer, PreVote(request.term, granted, core.term))
 
     def _on_pre_vote(self, peer: int, answer: PreVote, now_ms: float) -> None:
-        """Count an answer; a newer term is adopted, so that the next question can be granted."""
+        """Count an answer; adopt a newer term, so that the next request can be granted."""
         core = self._core
         if core.state == LEADER:
             return
@@ -186,7 +190,7 @@ class RaftElection:
             self._stand_if_supported(now_ms)
 
     def _on_vote_request(self, peer: int, request: VoteRequest, now_ms: float) -> None:
-        """Pass the request to the library's vote, if this node may vote."""
+        """Let the library decide on the vote, if this node may vote."""
         core = self._core
         if request.term < core.term:
             self._post(peer, NewerTerm(core.term))
@@ -204,7 +208,7 @@ class RaftElection:
                 self._postpone(now_ms)
 
     def _on_vote(self, peer: int, vote: Vote) -> None:
-        """Count a vote once: the library would count a repeated message again."""
+        """Count each vote once, since the library would count a repeated message again."""
         if vote.term == self._core.term and peer not in self._voters:
             self._voters.add(peer)
             self._core.handle(peer, {"type": "response_vote", "term": vote.term})
@@ -212,7 +216,8 @@ class RaftElection:
     def _on_broken_promise(self, peer: int, promise: BrokenPromise, now_ms: float) -> None:
         """Stop voting if the log lacks entries that this node has acknowledged to its leader.
 
-        In one term a verified log only grows, so a late message is recognised by the log's end.
+        In one term a verified log only grows, so a late message is recognised by the end of the
+        log.
         """
         log, core = self._log, self._core
         if promise.term != core.term or peer != core.leader_id or not log.is_voter:
@@ -221,9 +226,9 @@ class RaftElection:
             return
         logger.critical(
             "node %d has acknowledged entries up to %d of Raft group %d, and its log ends at %d: "
-            "its disk was put back to an older state, or lost what it said was synced. The node "
+            "its disk was restored to an older state, or lost synced data. The node "
             "neither votes nor counts for commits until every other voter has answered it and the "
-            "leader has sent it the log. Never put back the raft directory of one node: move it "
+            "leader has sent it the log. Never restore the raft directory of one node. Move it "
             "aside instead.",
             self._node_id,
             promise.match_index,
@@ -239,7 +244,7 @@ class RaftElection:
         self._take_census(now_ms)
 
     def _on_census_answer(self, peer: int, answer: CensusAnswer, now_ms: float) -> None:
-        """Collect the answers to this incarnation until all have arrived."""
+        """Collect the answers to this census until all have arrived."""
         if answer.nonce == self._nonce and not self._log.is_voter and peer not in self._answers:
             self._answers[peer] = answer.term, answer.last_index
             self._take_census(now_ms)

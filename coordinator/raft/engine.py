@@ -1,11 +1,11 @@
-"""All Raft groups of one process: one write-ahead log, one group commit, one timer, one frame.
+"""All Raft groups of one process, with one write-ahead log, group commit, timer and frame.
 
-The engine runs on the event loop and never blocks it. A *turn* lets every touched group do all that
-has become possible, starts a group commit if none is under way, and sends the posted messages, one
-frame for each peer. A message that promises something (a vote, an acknowledgement) waits until the
-records written before it are on disk; a leader's entries travel while its own disk works.
+The engine runs on the event loop and never blocks it. A *turn* lets every touched group proceed,
+starts a group commit if none is running, and sends the posted messages, as one frame for each peer.
+A message that makes a promise (a vote, an acknowledgement) waits until the records written before
+it are on disk. A leader's entries are sent while its own disk writes them.
 
-Loop, executor, disk, random source and `send` are given, so that a simulator can drive the same
+Loop, executor, disk, random source and `send` are passed in, so that a simulator can run the same
 code under virtual time.
 """
 
@@ -32,12 +32,12 @@ from .wal.disk import DirectoryDisk, Disk
 from .wal.journal import GroupCommit, Journal, SegmentKeeper
 from .wal.recovery import RecoveredGroup, recover
 
-_EARLY_MS = 0.5  # a timer may fire so much before its time
+_EARLY_MS = 0.5  # a timer may fire up to this much early
 _SEAL_AFTER_MS = 1_000
 
 
 def end_process(error: BaseException) -> None:
-    """Write the reason and exit: a released broker's reaction to a danger for Raft's promises."""
+    """Write the reason and exit; the response to a violation of Raft's guarantees in production."""
     sys.stderr.write(f"FATAL: the Raft engine stops this process: {error}\n")
     sys.stderr.flush()
     os._exit(70)
@@ -46,10 +46,10 @@ def end_process(error: BaseException) -> None:
 class RaftEngine:
     """The Raft groups of this node.
 
-    `send(peer, frame)` hands a frame to the transport and returns False if it cannot go out; frames
-    may be lost or repeated, not changed. `executor` writes the journal and needs one thread of its
-    own; `files_executor` handles snapshots, which are slow, and the journal's next segment: it
-    needs at least two threads. Raises ValueError for a membership that cannot work.
+    `send(peer, frame)` passes a frame to the transport and returns False if it cannot be sent.
+    Frames may be lost or repeated, but not changed. `executor` writes the journal and needs its own
+    thread. `files_executor` handles snapshots, which are slow, and the journal's next segment, and
+    needs at least two threads. Raises ValueError for invalid voters.
     """
 
     def __init__(
@@ -94,23 +94,28 @@ class RaftEngine:
         self._on_fatal = on_fatal
         self._logger = logging.getLogger(f"{__name__}.{node_id}")
         self._is_running = False
-        self._touched: dict[int, RaftGroup] = {}  # in order: the simulator repeats a run exactly
+        # Ordered, so that the simulator repeats a run exactly.
+        self._touched: dict[int, RaftGroup] = {}
         self._turn_is_due = False
         self._outcomes = OutcomeQueue(loop)
         self._outbox: dict[int, list[tuple[int, Message]]] = {peer: [] for peer in self.others}
         self._held: deque[tuple[int, int, int, Message]] = deque()  # (sequence, peer, group, ...)
-        self._batch: GroupCommit | None = None  # the group commit that is under way
+        self._batch: GroupCommit | None = None  # the running group commit
         self._batch_ended_ms = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0.0
         self._heartbeat_ms = 0.0
-        self._leading: set[int] = set()  # groups; while there are any, a heartbeat is due
+        # Ids of led groups; while there are any, a heartbeat is due.
+        self._leading: set[int] = set()
         self._up_since_ms: dict[int, float] = {}
 
     def add_group(
         self, group_id: int, machine: StateMachine, *, preferred_leader: int | None = None
     ) -> RaftGroup:
-        """Make a group, before `start`. A preferred leader gets the lead when it can take it."""
+        """Create a group, before `start`.
+
+        preferred_leader: gets the leadership when it is ready to lead.
+        """
         assert not self._is_running
         if group_id in self.groups:
             raise ValueError(f"group {group_id} exists")
@@ -120,7 +125,7 @@ class RaftEngine:
         return group
 
     async def start(self) -> None:
-        """Read the journal and begin.
+        """Read the journal and start.
 
         Raises CorruptJournal, ForeignJournal, UnloadableSnapshot, or BlockingIOError if the
         directory is in use.
@@ -131,7 +136,7 @@ class RaftEngine:
         self.begin()
 
     def recover(self) -> None:
-        """Open the disk and read everything back (blocking)."""
+        """Open the disk and read all groups (blocking)."""
         self.disk.open()
         try:
             recovered = recover(self.disk, node_id=self.node_id, voters=self._voters)
@@ -157,9 +162,9 @@ class RaftEngine:
             raise
 
     def begin(self) -> None:
-        """Take part from now on (after `recover`, on the event loop)."""
+        """Take part in elections from now on; called after `recover`, on the event loop."""
         for group in self.groups.values():
-            run_to_end(group.load_steps())  # no-op if `start` has done it
+            run_to_end(group.load_steps())  # does nothing after `start`
         self._is_running = True
         now_ms = self.now_ms()
         for group in self.groups.values():
@@ -167,7 +172,7 @@ class RaftEngine:
         self._turn()
 
     async def stop(self, *, hand_over: bool = True) -> None:
-        """Hand leadership to other nodes, write the waiting records, and release the files."""
+        """Transfer leaderships to other nodes, write the waiting records, and close the files."""
         if hand_over and self._is_running:
             await asyncio.gather(*(self.hand_over(group) for group in self.groups.values()))
         if self._is_running:
@@ -180,7 +185,7 @@ class RaftEngine:
         self.disk.close()
 
     def halt(self) -> None:
-        """Stop at once: nothing more is sent or applied; pending outcomes are unknown."""
+        """Stop immediately; nothing more is sent or applied, and pending outcomes are unknown."""
         self._is_running = False
         if self._timer is not None:
             self._timer.cancel()
@@ -209,11 +214,11 @@ class RaftEngine:
                 if group is not None and group.receive(peer, message, now_ms):
                     self._touched[group_id] = group
             if not self._touched and not self._leading:
-                # Messages without any effect here: heartbeats, or their answers. The timer stays: a
-                # deadline that has moved nearer fires late, but no later than the longest one
-                # after the last contact. Where a group is led, the answers leave with the next
-                # heartbeat: half the frames of an idle cluster. A leader that lost an answer
-                # without noticing waits for that heartbeat, too.
+                # These messages have no effect here (heartbeats, or answers to them). The timer
+                # stays: an earlier deadline fires late, but no later than the longest election
+                # timeout after the last contact. If this node leads a group, the answers are sent
+                # with the next heartbeat, which halves the frames of an idle cluster. A leader that
+                # lost an answer without noticing waits for that heartbeat, too.
                 self._flush()
         except Exception as error:
             self.fail(error)
@@ -221,7 +226,7 @@ class RaftEngine:
             self._turn()
 
     def peer_up(self, peer: int) -> None:
-        """Note that the transport has a link to the peer (again)."""
+        """Record that the transport has a link to the peer."""
         self._up_since_ms[peer] = self.now_ms()
         for group in self.groups.values():
             if self._is_running:
@@ -229,7 +234,7 @@ class RaftEngine:
                 self.touch(group)
 
     def peer_down(self, peer: int) -> None:
-        """Note that the link closed and did not come back: a hint that the peer may be dead."""
+        """Record that the link closed and was not reopened, so the peer may be dead."""
         self._up_since_ms.pop(peer, None)
         for group in self.groups.values():
             if self._is_running:
@@ -243,33 +248,35 @@ class RaftEngine:
         return self._loop.time() * 1_000
 
     def touch(self, group: RaftGroup) -> None:
-        """Let a group advance in the next turn."""
+        """Let a group proceed in the next turn."""
         self._touched[group.group_id] = group
         if not self._turn_is_due:
             self._turn_is_due = True
             self._loop.call_soon(self._due_turn)
 
     def after_turn(self, call: Callable[[], None]) -> None:
-        """Call back when this turn is over, and no group is in the middle of an action."""
+        """Call back at the end of this turn, when no group is in the middle of an action."""
         self._outcomes.add(call)
 
     def post(self, peer: int, group: RaftGroup, message: Message, *, durable: bool) -> None:
-        """Send a message after the turn; a durable one after the records so far are on disk."""
+        """Send a message after the turn; a durable one after the current records are on disk."""
         if durable and self.journal.durable_sequence < self.journal.sequence:
             self._held.append((self.journal.sequence, peer, group.group_id, message))
         else:
             self._outbox[peer].append((group.group_id, message))
 
     def may_lead(self, peer: int, now_ms: float, has_decided: bool) -> bool:
-        """Return whether a peer has been up long enough to be given the lead."""
+        """Return whether a peer has been up long enough to become the leader."""
         since_ms = self._up_since_ms.get(peer, float("inf"))
         return now_ms - since_ms >= self.settings.lead_delay_ms(has_decided)
 
     def fail(self, error: BaseException) -> None:
-        """Stop everything: Raft's promises cannot be kept any more."""
+        """Stop the engine, because Raft's guarantees can no longer be kept."""
         if self._is_running:
             self._logger.critical(
-                "Raft stops on this node, as it cannot keep its promises: %s", error, exc_info=error
+                "Raft stops on this node, since its guarantees are broken: %s",
+                error,
+                exc_info=error,
             )
             self.halt()
             self._on_fatal(error)
@@ -320,7 +327,7 @@ class RaftEngine:
         self._segments.tend(lambda group_id: self.groups[group_id].release_segment())
 
     def _settle(self, action: Callable[[], None]) -> None:
-        """Handle the result of a job in a turn."""
+        """Handle the result of a job within a turn."""
         if self._is_running:
             try:
                 action()
@@ -340,7 +347,7 @@ class RaftEngine:
                             self.groups[group_id].lost(peer)
 
     def _arm_timer(self, groups: Collection[RaftGroup]) -> None:
-        """Set the timer after the turns of these groups; other groups' deadlines are not nearer."""
+        """Set the timer after the turns of these groups; other deadlines have not changed."""
         if self._timer is None:
             groups = self.groups.values()
         earliest_ms = float("inf")
@@ -354,7 +361,7 @@ class RaftEngine:
             earliest_ms = min(earliest_ms, self._heartbeat_ms)
         if self._timer is not None:
             if self._timer_ms <= earliest_ms:
-                return  # early is harmless: the timer then checks again
+                return  # firing early is harmless, since the timer then checks again
             self._timer.cancel()
         if earliest_ms < float("inf"):
             self._timer_ms = earliest_ms
@@ -367,7 +374,8 @@ class RaftEngine:
         now_ms = self.now_ms()
         beats = now_ms + _EARLY_MS >= self._heartbeat_ms
         if beats:
-            # On a grid of the clock, like other timers of an idle process: one wake-up for all.
+            # At multiples of the interval, like other timers of an idle process, to wake the
+            # process once.
             interval_ms = self.settings.heartbeat_interval_ms
             self._heartbeat_ms = ((now_ms + _EARLY_MS) // interval_ms + 1) * interval_ms
         try:
@@ -385,7 +393,7 @@ class RaftEngine:
         self._turn()
 
     async def hand_over(self, group: RaftGroup) -> None:
-        """Hand the lead of a group, if it is here, to the voter with the longest log."""
+        """Transfer the leadership of a group to the voter with the longest log."""
         if group.is_leader and self.others:
             voters = [v for v in group.status().voters if v.node_id != self.node_id]
             best = max(voters, key=lambda voter: (voter.log_end, voter.last_contact_ms))

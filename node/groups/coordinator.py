@@ -1,14 +1,14 @@
-"""The group coordinator of one broker: a shard for each led partition of __consumer_offsets.
+"""The group coordinator of one broker, with a shard for each led partition of __consumer_offsets.
 
     becomes leader -> loading (COORDINATOR_LOAD_IN_PROGRESS) -> serving -> resigns (NOT_COORDINATOR)
 
-`shard` defines a shard; the rules of groups are in coordinator/groups. This file executes their
-decisions: it answers, appends, and acts on deadlines. Only the live sessions of groups (members
-waiting in a rebalance, deadlines) are not in the log; they are lost with the leadership, and the
-clients reconnect.
+`shard` defines a shard; the rules of groups are in coordinator/groups. This file executes the
+decisions of these rules: it answers requests, appends records, and sets timers for deadlines. The
+live sessions of groups (members that wait in a rebalance, deadlines) are not in the log. They are
+lost with the leadership, and the clients reconnect.
 
-When the replicas did not confirm a group's record in time, its outcome is unknown: the shard is
-loaded again.
+If the replicas do not acknowledge a group's record in time, its outcome is unknown, and the shard
+is loaded again.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ from .turn_execution import TurnExecution, call_safely
 
 
 class ConsumerSettingsByGroup:
-    """The effective settings of groups; most have no configurations of their own."""
+    """The effective settings of groups, most of which have no configs of their own."""
 
     def __init__(self, config: BrokerConfig, state: ClusterState) -> None:
         self._config = config
@@ -59,21 +59,23 @@ class ConsumerSettingsByGroup:
         self._default = consumer_group_settings(config, {})
 
     def of(self, group_id: str) -> ConsumerGroupSettings:
-        """Return the settings of a group at this moment."""
+        """Return the current settings of a group."""
         configs = self._state.group_configs.get(group_id)
         return consumer_group_settings(self._config, configs) if configs else self._default
 
 
 logger = logging.getLogger(__name__)
 OFFSETS_TOPIC = "__consumer_offsets"
-STEPS_AT_ONCE = 4  # of some 0.5 ms: an offset commit is replayed in the turn that commits it
+# of about 0.5 ms each, so that an offset commit is replayed in the turn of its commit
+STEPS_AT_ONCE = 4
 GROUPS_A_STEP = 32
-DEADLINES_AT_ONCE = 16  # of sessions, mostly: each ends a generation; fewer if they take long
+# mostly session timeouts, each of which ends a generation; fewer if they take long
+DEADLINES_AT_ONCE = 16
 Result = TypeVar("Result")
 
 
 class GroupCoordinator:
-    """The shards of one broker. Everything runs on its event loop."""
+    """The group coordinator of one broker, with its shards, on one event loop."""
 
     def __init__(
         self,
@@ -105,7 +107,7 @@ class GroupCoordinator:
         self._timer = EarliestTimer(clock.monotonic_ms, self._due)
 
     def start(self) -> None:
-        """Coordinate the groups of each partition of __consumer_offsets that this broker leads."""
+        """Create a shard for each partition of __consumer_offsets that this broker leads."""
         self._replicas.role_listeners.append(self._role_changed)
         self._state.on_change(self.topics.note)
         for partition in self._replicas:
@@ -123,8 +125,8 @@ class GroupCoordinator:
     def shard_for(self, group_id: str) -> GroupShard:
         """Return the shard of a group, ready to serve.
 
-        Raises CoordinatorNotAvailable while there is no __consumer_offsets (or this broker is
-        going down), NotCoordinator, CoordinatorLoadInProgress.
+        Raises CoordinatorNotAvailable while __consumer_offsets does not exist or this broker shuts
+        down, NotCoordinator, and CoordinatorLoadInProgress.
         """
         topic = self._state.topics.get(OFFSETS_TOPIC)
         if topic is None or self.is_stopping:
@@ -137,7 +139,7 @@ class GroupCoordinator:
         return shard
 
     def has_topic(self, name: str) -> bool:
-        """Return whether the topic exists, so that its offsets may be committed."""
+        """Return whether the topic exists, so that offsets of it may be committed."""
         return name in self._state.topics
 
     @property
@@ -155,27 +157,29 @@ class GroupCoordinator:
     async def append(
         self, shard: GroupShard, batch: bytes | bytearray, *, guard: int | None = None
     ) -> int:
-        """Append a batch (`wire.records.encode_batch`); return its first offset once committed.
+        """Append a batch of `encode_batch`; return its first offset once it is committed.
 
-        The bytes are in the log when the first await of this coroutine is reached, so a check made
-        in the same turn of the event loop holds for it. When it returns the batch has been
-        replayed into the shard. Origin is COORDINATOR, acks all. Raises NotCoordinator,
-        CoordinatorNotAvailable (not committed within offsets.commit.timeout.ms, or too few
-        replicas: it may be committed later), MessageTooLarge, RecordListTooLarge, and what the
-        log's producer checks raise (transactional batches).
+        The batch is in the log before the first await of this coroutine, so a check made in the
+        same turn of the event loop is still valid. On return the batch has been replayed into the
+        shard. The origin is COORDINATOR, with acks=all. Raises NotCoordinator,
+        CoordinatorNotAvailable (too few replicas, or not committed within
+        offsets.commit.timeout.ms; the batch may still be committed later), MessageTooLarge,
+        RecordListTooLarge, and the errors of the log's producer checks for transactional batches.
         """
         offset, done = self.append_now(shard, batch, guard=guard)
         try:
             await done
         finally:
-            del done  # an error in it holds this frame: a cycle, with all of the shard
+            # an exception in the future refers to this frame, a reference cycle that keeps the
+            # shard
+            del done
         return offset
 
     async def until_settled(self, shard: GroupShard) -> None:
-        """Return when all that was appended before is committed and replayed.
+        """Wait until all batches appended before are committed and replayed.
 
-        A require_stable fetch needs this first: a transactional commit on its way to the replicas
-        is not to be overlooked (KIP-447). Raises as `append`.
+        A require_stable fetch must see a transactional offset commit that is still being replicated
+        (KIP-447). Raises the errors of `append`.
         """
         self.check_serving(shard)
         await self._wait(shard, shard.partition.log.log_end_offset)
@@ -190,8 +194,8 @@ class GroupCoordinator:
     ) -> "tuple[int, asyncio.Future[None]]":
         """Append a batch; return its first offset and a future.
 
-        The future is done when the batch is committed and replayed. Nothing has been appended when
-        this raises.
+        The future is done when the batch is committed and replayed. If this method raises, the
+        batch has not been appended.
         """
         info = self._append(shard, batch, guard)
         return info.first_offset, self._wait(shard, info.last_offset + 1, is_group_record)
@@ -204,9 +208,10 @@ class GroupCoordinator:
         *,
         is_group_record: bool = False,
     ) -> int:
-        """Append a batch; call `replayed`, within the share, when it is committed and replayed.
+        """Append a batch; call `replayed` when the batch is committed and replayed.
 
-        Returns the offset behind the batch.
+        Returns the next offset after the batch. `replayed` is called within the time budget of a
+        turn.
         """
         info = self._append(shard, batch)
         self.call_when_replayed(shard, info.last_offset + 1, replayed, is_group_record)
@@ -215,7 +220,7 @@ class GroupCoordinator:
     def call_when_replayed(
         self, shard: GroupShard, next_offset: int, replayed: Replayed, is_group_record: bool = False
     ) -> None:
-        """Call `replayed` when all before an offset is replayed, or with the error."""
+        """Call `replayed` when all batches before an offset are replayed, or with the error."""
         deadline_ms = self.clock.monotonic_ms() + self._append_timeout_ms
 
         def settled(error: Exception | None) -> None:
@@ -257,7 +262,7 @@ class GroupCoordinator:
 
     @staticmethod
     def check_serving(shard: GroupShard) -> None:
-        """Raise NotCoordinator if this broker has resigned: the shard's state is outdated."""
+        """Raise NotCoordinator if this broker has resigned, so that the shard is outdated."""
         if shard.state is not ShardState.SERVING:
             raise NotCoordinator
 
@@ -277,10 +282,11 @@ class GroupCoordinator:
         self._load(partition)
 
     def _is_cut_off(self, partition: HostedPartition) -> bool:
-        """Return whether another broker may lead the partition by now.
+        """Return whether this broker is isolated, so that another broker may lead the partition.
 
-        That broker would expel the members, since their heartbeats come here, while this one would
-        still confirm them, since a heartbeat writes nothing. So a cut-off one resigns.
+        The other broker would expire the members, because their heartbeats arrive here. This broker
+        would still confirm their sessions, because a heartbeat appends nothing. So an isolated
+        coordinator resigns.
         """
         return partition in self._replicas.stalled
 
@@ -299,7 +305,7 @@ class GroupCoordinator:
         shard.fail_waiters(NotCoordinator())
 
     def _releasing(self, shard: GroupShard) -> Steps[None]:
-        """Answer the waiting requests of all groups, and release the memory."""
+        """Answer the waiting requests of all groups, and free the memory of the shard."""
         group_ids = list(shard.groups)
         for start in range(0, len(group_ids), GROUPS_A_STEP):
             turn = shard.turn()
@@ -319,16 +325,16 @@ class GroupCoordinator:
             self._replay(shard, at_once=is_serving and not self._is_appending)
 
     def _replay(self, shard: GroupShard, *, at_once: bool = True) -> None:
-        """Replay committed records, unless a replay is running: that one continues to the end."""
+        """Replay committed records; a replay that is already running includes them."""
         if not shard.is_replaying:
             shard.is_replaying = True
             self._run("replaying groups", self._replaying(shard), at_once=at_once)
 
     def _run(self, name: str, steps: Steps[None], *, at_once: bool = True) -> None:
-        """Run the first step now, which completes short work, and the rest in slices.
+        """Run the first steps now, and the rest in slices; short work is complete on return.
 
-        The first step stays within the turn's share: one acknowledgement of a follower moves many
-        partitions.
+        The first steps stay within the time budget of the turn, because one fetch of a follower may
+        raise the high watermarks of many partitions.
         """
         share = self.work.share
         for _ in range(STEPS_AT_ONCE if at_once else 0):
@@ -350,7 +356,7 @@ class GroupCoordinator:
         except KafkaStorageError:
             self._replicas.fail(shard.partition)
         except Exception:
-            # Without this partition's groups the broker is still of use.
+            # The broker continues without this partition's groups.
             logger.exception("%r cannot read its log", shard)
             if shard.state is not ShardState.CLOSED:
                 self._unload(shard)
@@ -380,10 +386,10 @@ class GroupCoordinator:
     # -- execution of a turn
 
     def decide(self, shard: GroupShard, group_id: str, decide: Callable[[Turn], Result]) -> Result:
-        """Decide a request of a group, and execute the decision.
+        """Apply `decide` to a group, and execute its decision.
 
-        Raises what `decide` raises. If that is no KafkaError a classic group is removed: its
-        members get UNKNOWN_SERVER_ERROR, and may join again. A consumer group stays.
+        Raises the errors of `decide`. After an error other than a KafkaError a classic group is
+        removed. Its members get UNKNOWN_SERVER_ERROR, and may join again. A consumer group stays.
         """
         turn = shard.turn()
         try:
@@ -397,7 +403,7 @@ class GroupCoordinator:
             self.execute(shard, turn)
 
     def execute(self, shard: GroupShard, turn: Turn) -> None:
-        """Answer and append as the turn says, and set the timer for its deadlines."""
+        """Send the answers and append the records of a turn, and set the deadline timer."""
         self._execution.execute(shard, turn)
         if (next_ms := shard.table.deadlines.next_ms) is not None:
             self._timer.set(next_ms)
@@ -410,25 +416,27 @@ class GroupCoordinator:
             try:
                 left -= self._meet_deadlines(shard, now_ms, left)
             except Exception:
-                logger.exception("%r is loaded anew", shard)
+                logger.exception("%r failed at a deadline and is loaded again", shard)
                 self.load_anew(shard)
             next_ms = shard.next_look_ms(now_ms)
             if shard.state is not ShardState.CLOSED and next_ms is not None:
                 self._timer.set(next_ms)
 
     def _meet_deadlines(self, shard: GroupShard, now_ms: int, count_max: int) -> int:
-        """Act on the expired deadlines of one shard; return how many were of groups."""
+        """Act on the expired deadlines of one shard; return the number of deadlines of groups."""
         if shard.fail_waiters(CoordinatorNotAvailable(), until_ms=now_ms):
-            # A group's record may yet be committed or not; its log will tell.
-            logger.warning("%r: the replicas do not confirm a group's record", shard)
+            # The record may or may not be committed later, so the shard is loaded again from its
+            # log.
+            logger.warning("%r: a group's record was not replicated in time; loading again", shard)
             self.load_anew(shard)
             return 0
         if shard.state is not ShardState.SERVING:
             return 0
-        for count in range(count_max):  # others in the next turn: they are overdue
+        # the remaining deadlines are handled in the next turn, since they stay overdue
+        for count in range(count_max):
             turn, is_first = shard.turn(), count_max - count == DEADLINES_AT_ONCE
             may_begin = is_first or self.work.share.has_room()
-            # One in each turn: it sees the changes of the one before.
+            # One deadline in each turn object, so that each one sees the changes of the one before.
             if not may_begin or not shard.table.due(turn, 1):
                 return count
             self.execute(shard, turn)

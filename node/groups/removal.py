@@ -1,7 +1,7 @@
-"""Removal from __consumer_offsets: deleted groups, expired offsets, offsets of deleted topics.
+"""Removals from __consumer_offsets: deleted groups, expired offsets, offsets of deleted topics.
 
-Everything is removed by tombstones in the log. An empty group is removed with its last offset; its
-generation then starts from 0, as in Kafka.
+Everything is removed by tombstones in the log. An empty group is removed with its last offset, and
+its next generation starts from 0, as in Kafka.
 """
 
 import asyncio
@@ -21,14 +21,15 @@ from .shard import GroupShard, ShardState
 
 logger = logging.getLogger(__name__)
 BATCH_RECORDS = 500
-SETTLING_MAX = 20  # waits of a group for settled commits; then it is checked in the next look
-OFFSETS_AT_ONCE = 1000  # checked in one step
+# waits for the pending commits of a group, which is otherwise checked in the next run
+SETTLING_MAX = 20
+OFFSETS_AT_ONCE = 1000  # the number of offsets checked in one step
 
 
 async def delete_group(coordinator: GroupCoordinator, shard: GroupShard, group_id: str) -> None:
-    """Remove an empty group and all its offsets; returns when that is committed.
+    """Remove an empty group and all its offsets; return when the removal is committed.
 
-    Raises GroupIdNotFound, NonEmptyGroup, and what `GroupCoordinator.append` raises.
+    Raises GroupIdNotFound, NonEmptyGroup, and the errors of `GroupCoordinator.append`.
     """
     removed: list[asyncio.Future[None]] = []
     deleting = _deleting(coordinator, shard, group_id, removed)
@@ -42,11 +43,15 @@ def _deleting(
     group_id: str,
     removed: "list[asyncio.Future[None]]",
 ) -> Steps[None]:
-    """Delete a group and all its offsets at once, unless a member joins while we encode."""
+    """Delete a group and all its offsets, unless a member joins while the tombstones are encoded.
+
+    All tombstones are appended in one turn of the event loop.
+    """
     where: list[TopicPartition] | None = None
     batches: list[bytes] = []
     shard.find(group_id).check_delete()
-    while where != (present := shard.offsets.partitions(group_id)):  # until no commit came between
+    # repeat if an offset was committed while the tombstones were encoded
+    while where != (present := shard.offsets.partitions(group_id)):
         where, keys = present, []
         for number, each in enumerate(where, 1):
             keys.append(encode_offset_key(group_id, *each))
@@ -71,7 +76,7 @@ def remove(
 
 
 def encoding_tombstones(keys: Sequence[bytes], now_ms: int) -> Steps[list[bytes]]:
-    """Return the batches that remove these keys."""
+    """Return the batches of tombstones for these keys."""
     batches: list[bytes] = []
     for start in range(0, len(keys), BATCH_RECORDS):
         if start:
@@ -87,7 +92,7 @@ def append_tombstones(
     batches: Iterable[bytes],
     forgotten: str | None = None,
 ) -> "list[asyncio.Future[None]]":
-    """Append all batches at once (0.1 ms each); the group `forgotten` is removed with them."""
+    """Append all batches in one turn, and remove the group `forgotten` from the table."""
     waiting = []
     for batch in batches:
         waiting.append(coordinator.append_now(shard, batch)[1])
@@ -119,7 +124,7 @@ class OffsetExpiry:
             await self.look()
 
     async def look(self) -> None:
-        """Remove the expired offsets of all shards once."""
+        """Remove the expired offsets of all shards."""
         for shard in self._coordinator.shards:
             try:
                 await self.look_at(shard)
@@ -129,13 +134,13 @@ class OffsetExpiry:
                 logger.exception("%r: offsets cannot expire", shard)
 
     async def look_at(self, shard: GroupShard) -> None:
-        """Remove the expired offsets of one shard. Raises what `GroupCoordinator.append` raises."""
+        """Remove the expired offsets of one shard; raise errors of `GroupCoordinator.append`."""
         for group_id in list(shard.groups):
             try:
                 await self._look_at_group(shard, group_id)
             except KafkaError:
                 raise
-            except Exception:  # of one group of many
+            except Exception:  # an error of one group must not affect the others
                 logger.exception("%r: offsets of group %s cannot expire", shard, group_id)
             if shard.state is not ShardState.SERVING:
                 return
@@ -145,7 +150,7 @@ class OffsetExpiry:
         for start in range(0, len(where) or 1, BATCH_RECORDS):
             await self._coordinator.work.share.room()
             some = where[start : start + BATCH_RECORDS]
-            # A commit that is not replicated yet is newer than the table.
+            # A commit that is still being replicated is newer than the offset in the table.
             for _ in range(SETTLING_MAX):
                 if not shard.waiters:
                     break
@@ -159,7 +164,7 @@ class OffsetExpiry:
     def _expire(
         self, shard: GroupShard, group: Group, some: Sequence[TopicPartition]
     ) -> "list[asyncio.Future[None]]":
-        """Remove those of some offsets that have expired, and the group with its last offset."""
+        """Remove the expired ones among these offsets, and the group if no offset remains."""
         expired = self._expired(shard, group, some)
         kept = shard.offsets.count(group.group_id) - len(expired)
         is_gone = group.is_unused and not kept and not shard.offsets.has_pending(group.group_id)
@@ -188,7 +193,7 @@ class OffsetExpiry:
 
 
 def forget_deleted_topics(coordinator: GroupCoordinator, changes: Changes) -> None:
-    """Remove the offsets of deleted topics. Call it with each change of metadata."""
+    """Remove the offsets of deleted topics; called with each change of the metadata."""
     topics = dict(changes.topics_deleted)
     if not topics or OFFSETS_TOPIC in topics:
         return
@@ -202,8 +207,8 @@ def _removing(
 ) -> Steps[None]:
     """Remove the offsets of deleted topics.
 
-    Offsets that are found in a step are removed in the same step: an offset of a new topic of the
-    same name may be committed at any time.
+    The expired offsets of a step are removed in the same step, because an offset of a new topic
+    with the same name may be committed at any time.
     """
     seen, found = 0, list[bytes]()
     gone = _gone(coordinator, shard, topics)
@@ -226,11 +231,11 @@ def _removing(
 def _gone(
     coordinator: GroupCoordinator, shard: GroupShard, topics: Mapping[str, bytes]
 ) -> Mapping[str, bytes]:
-    """Return the topics that may lose their offsets now.
+    """Return the deleted topics that may lose their offsets now.
 
-    While an offset of a new topic of the same name may be in replication, none of that name is
-    removed: the tombstone would lie behind it. The old offset has the old topic's id, so it is
-    never mistaken for a new one, and it expires.
+    If a topic was created again under the same name, an offset of the new topic may still be in
+    replication, and a tombstone appended now would remove it. In that case the old offsets stay
+    until they expire. They have the id of the old topic, so they are never used for the new one.
     """
     if not shard.waiters:
         return topics
@@ -241,9 +246,10 @@ def _remove_found(coordinator: GroupCoordinator, shard: GroupShard, found: Seque
     try:
         remove(coordinator, shard, found)
     except KafkaError as error:
-        logger.info("%r: offsets of deleted topics stay for now: %s", shard, error)
+        logger.info("%r: offsets of deleted topics are kept until they expire: %s", shard, error)
 
 
 def _look(done: "asyncio.Future[None]") -> None:
     if not done.cancelled():
-        done.exception()  # retrieved, but not awaited: offsets that are not removed expire later
+        # the exception is retrieved without an await; offsets that were not removed expire later
+        done.exception()

@@ -1,13 +1,13 @@
 """The groups and offsets of one led partition of __consumer_offsets.
 
-A shard is the state that the committed records of its partition describe. It is built by replaying
-the log when this broker becomes the leader. Afterwards each batch is replayed, in the order of the
-log, when the high watermark has passed it: loading and serving run the same code, markers included,
-and records that may still be lost have no effect. Batches that this broker appends are kept in
-memory until then, so that in the common case nothing is read back.
+A shard is the state that the committed records of its partition describe. When this broker becomes
+the leader, the shard is built by a replay of the log. Afterwards each batch is replayed, in log
+order, once the high watermark has passed it. Loading and serving therefore run the same code, for
+transaction markers too, and records that may still be lost have no effect. Batches that this broker
+appends stay in memory until their replay, so that they are seldom read from the log.
 
-It serves once it has replayed everything that was in the log when it was created, which includes
-every offset that the previous leader acknowledged.
+The shard serves once it has replayed the log up to the end at its creation, which includes every
+offset that the previous leader acknowledged.
 """
 
 import asyncio
@@ -36,18 +36,20 @@ from ..partitions.hosted_partition import HostedPartition
 logger = logging.getLogger(__name__)
 KEPT_BYTES_MAX = (
     4 * 1024 * 1024
-)  # of appended batches that wait for the replicas; more is read back
+)  # the limit of appended batches in memory; batches above it are read from the log
 READ_BYTES = 64 * 1024
 RECORDS_A_STEP = 64  # some 0.5 ms
-LOOK_AGAIN_MS = 100  # during a replay or a loading
-GROUP_NOT_FOUND_FROM = (9, 6)  # OffsetCommit (KIP-848), TxnOffsetCommit (KIP-1319)
+LOOK_AGAIN_MS = 100  # the interval of checks during a replay or while the shard is loading
+# the versions of OffsetCommit (KIP-848) and TxnOffsetCommit (KIP-1319)
+GROUP_NOT_FOUND_FROM = (9, 6)
 
 
-Replayed = Callable[[Exception | None], object]  # None, or why it is not known to be committed
+# called with None, or with the error after which the commit is unknown
+Replayed = Callable[[Exception | None], object]
 
 
 class ShardState(Enum):
-    """The life of a shard; only a serving one answers requests."""
+    """The state of a shard; only a serving shard answers requests."""
 
     LOADING = "loading"
     SERVING = "serving"
@@ -64,7 +66,7 @@ class Waiter:
     done: "asyncio.Future[None] | Replayed"
 
     def end(self, error: Exception | None) -> None:
-        """Report that the append is replayed, or the error if that is not known."""
+        """Report that the append is replayed, or the error after which its outcome is unknown."""
         done = self.done
         if not isinstance(done, asyncio.Future):
             done(error)
@@ -76,7 +78,7 @@ class Waiter:
 
 
 class GroupShard:
-    """One partition's groups; `offsets` and `groups` are for handlers to read."""
+    """The groups of one partition; handlers may read `offsets` and `groups`."""
 
     def __init__(
         self,
@@ -92,16 +94,17 @@ class GroupShard:
         self.state = ShardState.LOADING
         self.offsets = OffsetTable()
         self.table = GroupTable()
-        # A shard that is loaded again also waits for the records that this leadership appended.
+        # A shard that is loaded again also waits for the records appended under this leadership.
         self.load_until = partition.log.log_end_offset
-        self.replayed = partition.log.log_start_offset  # exclusive
-        self.waiters: deque[Waiter] = deque()  # in the order of the log
+        self.replayed = partition.log.log_start_offset  # the next offset to replay
+        self.waiters: deque[Waiter] = deque()  # in log order
         self.is_replaying = False
-        self.consumer_records_until = 0  # the end of the appended records of consumer groups
+        # the next offset after the last appended record of a consumer group
+        self.consumer_records_until = 0
         self._clock = clock
         self._settings = settings
         self._topics = topics
-        self._kept: deque[tuple[int, memoryview]] = deque()  # base offset, batch
+        self._kept: deque[tuple[int, memoryview]] = deque()  # base offsets and batches
         self._kept_bytes = 0
 
     def __repr__(self) -> str:
@@ -112,14 +115,14 @@ class GroupShard:
         return self.table.groups
 
     def turn(self) -> Turn:
-        """Return a turn that begins now."""
+        """Return a new turn with the current times."""
         now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.wall_ms()
         return Turn(now_ms, wall_ms, self._settings, self.table.deadlines, self._topics)
 
     # -- replay
 
     def keep(self, base_offset: int, batch: memoryview) -> None:
-        """Keep a batch that was appended just now, to replay it without reading it."""
+        """Keep a batch that was appended just now, so that its replay need not read the log."""
         if self._kept_bytes + len(batch) <= KEPT_BYTES_MAX:
             self._kept.append((base_offset, batch))
             self._kept_bytes += len(batch)
@@ -127,8 +130,8 @@ class GroupShard:
     def replaying(self) -> Steps[None]:
         """Replay the committed records that are not replayed yet; raise KafkaStorageError.
 
-        A batch may be replayed in several steps. Requests that wait for it continue when all of it
-        is replayed, so they never see a part.
+        A batch may be replayed in several steps. Requests that wait for a batch continue only when
+        the whole batch is replayed.
         """
         log, replayed_count = self.partition.log, 0
         while self.state is not ShardState.CLOSED:
@@ -165,11 +168,12 @@ class GroupShard:
         try:
             records = yield from decoding_batch(data, position)
         except InvalidRecord as error:
-            logger.error("%r: a batch at %d is left out: %s", self, header.base_offset, error)
+            logger.error("%r: a batch at %d is skipped: %s", self, header.base_offset, error)
             records = []
         for start in range(0, len(records), RECORDS_A_STEP):
             some = records if len(records) <= RECORDS_A_STEP else records[start:][:RECORDS_A_STEP]
-            for _ in self.offsets.replaying(header, some):  # many, of one transaction
+            # a marker may commit many offsets of one transaction
+            for _ in self.offsets.replaying(header, some):
                 yield
                 if self.state is ShardState.CLOSED:
                     return
@@ -182,10 +186,11 @@ class GroupShard:
         self.replayed = header.next_offset
 
     def _replay_groups(self, records: list[Record]) -> None:
-        """Replay records of groups while loading; afterwards the groups are ahead of their records.
+        """Replay records of groups.
 
-        Then only tombstones are replayed: a group stays if it has offsets that were appended before
-        its tombstone and are not removed.
+        While loading, all records are replayed. Afterwards the in-memory groups are newer than
+        their records, so only tombstones are replayed: a removed group is kept if offsets of it
+        were committed before its tombstone.
         """
         is_loading = self.state is ShardState.LOADING
         for record in records:
@@ -194,9 +199,9 @@ class GroupShard:
             try:
                 self._replay_group(record, is_loading=is_loading)
             except InvalidRecord as error:
-                logger.error("%r: the record at %d is left out: %s", self, record.offset, error)
-            except Exception:  # of one group of many
-                logger.exception("%r: the record at %d is left out", self, record.offset)
+                logger.error("%r: the record at %d is skipped: %s", self, record.offset, error)
+            except Exception:  # an error of one group must not affect the others
+                logger.exception("%r: the record at %d is skipped", self, record.offset)
 
     def _replay_group(self, record: Record, *, is_loading: bool) -> None:
         key = decode_key(record.key) or decode_consumer_key(record.key or b"")
@@ -220,11 +225,11 @@ class GroupShard:
             self.table.obtain_simple(group_id, self._clock.wall_ms())
 
     def loaded_groups(self) -> list[str]:
-        """Return the groups with a record, and those that have only offsets."""
+        """Return the ids of groups that have a record or only offsets."""
         return list(self.groups.keys() | self.offsets.group_ids())
 
     def on_loaded(self, group_ids: Iterable[str], turn: Turn) -> None:
-        """Resume these groups after the loading."""
+        """Resume these groups after loading."""
         obtain = self.table.obtain_simple
         self.table.on_loaded(turn, [obtain(group_id, turn.wall_ms) for group_id in group_ids])
 
@@ -233,7 +238,7 @@ class GroupShard:
     def wait_until_replayed(
         self, next_offset: int, deadline_ms: int, is_group_record: bool = False
     ) -> "asyncio.Future[None]":
-        """Return a future that is done when the shard has replayed up to an offset."""
+        """Return a future that is done when the shard has replayed all records before an offset."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self.replayed >= next_offset:
             done.set_result(None)
@@ -248,10 +253,10 @@ class GroupShard:
         replayed: Replayed,
         is_group_record: bool = False,
     ) -> None:
-        """Call `replayed` when the shard has replayed up to an offset.
+        """Call `replayed` when the shard has replayed all records before an offset.
 
-        A future would need one more turn of the loop to wake its waiter. The callback may answer
-        a request, but must not change the shard.
+        A future would wake its waiter one turn of the event loop later. The callback may answer a
+        request, but must not change the shard.
         """
         if self.replayed >= next_offset:
             replayed(None)
@@ -259,9 +264,10 @@ class GroupShard:
             self.waiters.append(Waiter(next_offset, deadline_ms, is_group_record, replayed))
 
     def next_look_ms(self, now_ms: int) -> int | None:
-        """Return the time of the next deadline; the present for one that can be acted on.
+        """Return the time of the next check for expired deadlines, or None without a deadline.
 
-        A deadline that only waits for a replay or the end of the loading is checked again later.
+        A deadline that can only expire after a replay or after loading is checked every
+        LOOK_AGAIN_MS.
         """
         later_ms = now_ms + LOOK_AGAIN_MS
         looks_ms: list[int] = []
@@ -279,9 +285,9 @@ class GroupShard:
             self.waiters.popleft().end(None)
 
     def fail_waiters(self, error: Exception, *, until_ms: int | None = None) -> bool:
-        """Fail the appends with a deadline up to until_ms, or all.
+        """Fail the appends with a deadline of at most until_ms, or all appends.
 
-        Return whether one of them was for the record of a group.
+        Return whether one of the failed appends was the record of a group.
         """
         was_group_record = False
         while self.waiters and (until_ms is None or self._is_late(self.waiters[0], until_ms)):
@@ -291,14 +297,14 @@ class GroupShard:
         return was_group_record
 
     def _is_late(self, waiter: Waiter, now_ms: int) -> bool:
-        """Return whether an append is overdue; a committed one only waits for its replay."""
+        """Return whether an append has timed out; a committed append never times out."""
         high_watermark = self.partition.log.high_watermark
         return waiter.deadline_ms <= now_ms and waiter.next_offset > high_watermark
 
     # -- calls of handlers
 
     def find(self, group_id: str) -> Group:
-        """Return the group. Raises GroupIdNotFound, also while its tombstones are replicated."""
+        """Return the group; raise GroupIdNotFound, also while its tombstones are replicated."""
         return self.table.find(group_id)
 
     def check_offset_commit(
@@ -314,11 +320,11 @@ class GroupShard:
     ) -> None:
         """Check the member that commits (KIP-447); call `append` in the same turn of the loop.
 
-        A plain commit of a member also counts as its heartbeat. A group that does not exist is
-        created if the generation is below 0. `partitions`, by topic id, must have been assigned to
-        a consumer group's member for long enough. Raises UnknownMemberId, IllegalGeneration,
-        StaleMemberEpoch, UnsupportedVersion, FencedInstanceId, RebalanceInProgress,
-        CoordinatorNotAvailable, GroupIdNotFound (from `GROUP_NOT_FOUND_FROM` on).
+        A plain commit of a member also counts as its heartbeat. A missing group is created if the
+        generation is below 0. A member of a consumer group must have owned `partitions`, given by
+        topic id, for long enough. Raises UnknownMemberId, IllegalGeneration, StaleMemberEpoch,
+        UnsupportedVersion, FencedInstanceId, RebalanceInProgress, CoordinatorNotAvailable,
+        GroupIdNotFound (from `GROUP_NOT_FOUND_FROM` on).
         """
         if generation >= 0 and group_id not in self.groups:
             if api_version < GROUP_NOT_FOUND_FROM[is_transactional]:
@@ -341,9 +347,10 @@ class GroupShard:
     def check_offset_fetch(
         self, group_id: str, member_id: str | None = None, member_epoch: int = -1
     ) -> bool:
-        """Return whether the group is known; if not, every offset is -1 and there is no error.
+        """Return whether the group exists; the offsets of a missing group are -1.
 
-        Raises UnknownMemberId, StaleMemberEpoch: of a consumer group by a member that is not there.
+        Raises UnknownMemberId or StaleMemberEpoch if the caller is not a member of the consumer
+        group.
         """
         group = self.groups.get(group_id)
         if group is not None:
@@ -351,9 +358,9 @@ class GroupShard:
         return group_id in self.groups or self.offsets.has_offsets(group_id)
 
     def check_offset_delete(self, group_id: str) -> Container[str]:
-        """Return the topics that keep their offsets: members read them (GROUP_SUBSCRIBED_TO_TOPIC).
+        """Return the topics that have subscribed members, so that their offsets must stay.
 
-        Raises GroupIdNotFound, NonEmptyGroup.
+        Their partitions get GROUP_SUBSCRIBED_TO_TOPIC. Raises GroupIdNotFound, NonEmptyGroup.
         """
         group = self.find(group_id)
         group.check_offset_delete()

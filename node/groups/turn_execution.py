@@ -1,7 +1,7 @@
-"""Execution of a group's turn: it sends answers, appends records, and handles their outcome.
+"""The execution of a group's turn, which sends answers and appends records.
 
-A request that waits in a group is only answered by a turn. So an exception here, in an answer, a
-record or a rule, fails its group: the other groups continue, and each client gets an answer.
+A request that waits in a group is answered only by a turn. So an exception in an answer, a record
+or a rule fails only its own group. The other groups continue, and each client gets an answer.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 class Appending(Protocol):
-    """The part of the coordinator that a turn needs."""
+    """The methods of the coordinator that the execution of a turn calls."""
 
     clock: Clock
     topics: KnownTopics
@@ -65,12 +65,12 @@ class TurnExecution:
         self._consumer_work = ConsumerWork(coordinator)
 
     def execute(self, shard: GroupShard, turn: Turn) -> None:
-        """Answer and append, and tell the group which records cannot be appended."""
+        """Send the turn's answers, append its records, and report failed appends to the group."""
         turns = deque([turn])
         while turns:
             turn = turns.popleft()
             for group_id, error in turn.failures:
-                logger.error("%r: group %s is set aside", shard, group_id, exc_info=error)
+                logger.error("%r: group %s had an internal error", shard, group_id, exc_info=error)
                 shard.keep_offsets_group(group_id)
             self.answer(turn)
             for steps in turn.steps:
@@ -84,7 +84,8 @@ class TurnExecution:
                     continue
                 if shard.state is ShardState.SERVING:
                     turns.append(_settled(shard, append, error_code))
-                elif append.replay is not None:  # a classic group has its tickets, and is released
+                elif append.replay is not None:
+                    # The removal of a classic group has already answered its requests.
                     self.answer(_settled(shard, append, error_code))
             for kind, group_id in turn.long_work:
                 self._consumer_work.begin(shard, kind, group_id)
@@ -98,7 +99,7 @@ class TurnExecution:
             self._coordinator.work.share.do(partial(_give, ticket, answer))
 
     def _append(self, shard: GroupShard, append: GroupAppend) -> int | None:
-        """Append a group's records; return the error, or None if they are in replication."""
+        """Append a group's records; return the error, or None while they are being replicated."""
         try:
             batch = self._encode(_within_a_batch(shard, append.records()))
             _, done = self._coordinator.append_now(shard, batch, is_group_record=True)
@@ -111,11 +112,11 @@ class TurnExecution:
         self, shard: GroupShard, append: GroupAppend, done: "asyncio.Future[None]"
     ) -> None:
         if done.cancelled() or done.exception() or shard.state is not ShardState.SERVING:
-            return  # the shard is gone, and all its waiting requests were answered
+            return  # the shard is closed, and all its waiting requests were answered
         self._coordinator.execute(shard, _settled(shard, append, ErrorCode.NONE))
 
     def _append_replayed(self, shard: GroupShard, append: GroupAppend) -> int | None:
-        """Append the records of a group that changes only when they are replayed."""
+        """Append a consumer group's records and replay them; answer when they are committed."""
         assert append.replay is not None
         try:
             records = _within_a_batch(shard, append.records())
@@ -141,7 +142,7 @@ class TurnExecution:
         try:
             append.replay(turn)
         except Exception:
-            logger.exception("%r: group %s is not what its log says", shard, append.group_id)
+            logger.exception("%r: group %s cannot be replayed", shard, append.group_id)
             self._coordinator.load_anew(shard)
             return None
         group = shard.groups.get(append.group_id)
@@ -164,7 +165,7 @@ class TurnExecution:
 
 
 def _within_a_batch(shard: GroupShard, records: Iterable[LogRecord]) -> list[LogRecord]:
-    """Return the records; raise MessageTooLarge before more of them are created than fit."""
+    """Return the records; raise MessageTooLarge as soon as they exceed the size of one batch."""
     fitting, left_bytes = list[LogRecord](), shard.partition.log.config.max_message_bytes
     for key, value in records:
         left_bytes -= len(value or b"")
@@ -186,7 +187,7 @@ def _error_of(append: GroupAppend, error: Exception) -> int:
 
 
 def call_safely(waiting: Callable[[Any], object], outcome: object) -> None:
-    """Call one of many callbacks; log its exception, so that the others are called, too."""
+    """Call one of several callbacks; log its exception, so that the others are still called."""
     try:
         waiting(outcome)
     except Exception:
@@ -199,7 +200,7 @@ def _give(ticket: object, answer: Answer) -> None:
 
 
 def _settled(shard: GroupShard, append: GroupAppend, error: int) -> Turn:
-    """Return the turn that follows when records are in the log, or have failed."""
+    """Return the next turn of the group, after its records are committed or have failed."""
     turn = shard.turn()
     shard.table.attempt(append.group_id, turn, partial(append.settled, error, turn))
     return turn

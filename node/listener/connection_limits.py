@@ -1,4 +1,4 @@
-"""The limits of a broker's connections, dynamic or static (the keys of KIP-402)."""
+"""The limits of a broker's connections, static or dynamic (the keys of KIP-402)."""
 
 import logging
 from collections.abc import Mapping
@@ -15,7 +15,10 @@ logger = logging.getLogger(__name__)
 
 
 class ConnectionLimits:
-    """The limits in all and by address. Open connections stay when a limit falls."""
+    """The limits of all connections, and of connections from one address.
+
+    Open connections stay open when a limit is lowered.
+    """
 
     def __init__(self, state: ClusterState, config: BrokerConfig) -> None:
         self._state, self._config = state, config
@@ -23,7 +26,7 @@ class ConnectionLimits:
         state.on_change(self._changed)
 
     def of_address(self, host: str) -> int | None:
-        """Return the limit of one address; None for loopback, which is not counted."""
+        """Return the limit of one address; None for loopback without a limit of its own."""
         own = self._of_hosts.get(plain_address(host)) if self._of_hosts else None
         return own if own is not None or is_loopback(host) else self._of_any
 
@@ -45,11 +48,11 @@ class ConnectionLimits:
 
 
 def _limit(given: Mapping[str, str], name: str, otherwise: Any) -> Any:
-    """Return the dynamic value, or the static one if that is unset or invalid."""
+    """Return the dynamic value, or the static value if the dynamic one is unset or invalid."""
     if name not in given:
         return otherwise
     try:
         return BROKER_KEYS[name].parse(given[name])
     except InvalidConfig as problem:
-        logger.error("%s is left as the file has it: %s", name, problem)
+        logger.error("the dynamic %s is invalid and is ignored: %s", name, problem)
         return otherwise

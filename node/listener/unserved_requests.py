@@ -1,7 +1,7 @@
-"""Requests for APIs or versions that are not served, for the log and `oncelog doctor`.
+"""Requests for unsupported APIs or versions, for the log and `oncelog doctor`.
 
-Their connections are closed, as in Kafka. Most clients then reconnect and ask again, for ever and
-without an error to their application; so the broker reports each client once.
+Their connections are closed, as in Kafka. Most clients then reconnect and repeat the request
+forever, without an error in their application. So the broker reports each client once.
 """
 
 import logging
@@ -12,13 +12,13 @@ from ...wire.messages.apis import API_NAMES
 from ...wire.printable import printable
 from .closing import UnservedRequest
 
-NAMED_MAX = 100  # clients and APIs; a client may call itself anything
+NAMED_MAX = 100  # the limit of clients and APIs, since a client may choose any name
 SHOWN_MAX = 10
 NAME_CHARACTERS_MAX = 60
 
 
 class UnservedRequests:
-    """The unserved requests since the start of this process, in sentences."""
+    """The unsupported requests since the start of this process, as sentences."""
 
     def __init__(self, log: logging.Logger) -> None:
         self._log = log
@@ -27,7 +27,7 @@ class UnservedRequests:
     def note(
         self, request: UnservedRequest, software: tuple[str, str], host: str, frame: memoryview
     ) -> None:
-        """Log a client's request, unless this software has asked for the same before."""
+        """Log a client's request, unless this software has sent the same request before."""
         asked = (software, request.api_key, request.version)
         if asked in self._named or len(self._named) >= NAMED_MAX:
             return
@@ -39,16 +39,16 @@ class UnservedRequests:
         self._named[asked] = sentence
         self._log.warning("%s", sentence)
         if len(self._named) == NAMED_MAX:
-            self._log.warning("no more requests for what is not served are named")
+            self._log.warning("further requests for unsupported APIs are not logged")
 
     @property
     def sentences(self) -> list[str]:
-        """The sentences on the first of them."""
+        """The sentences about the first unsupported requests."""
         return list(self._named.values())[:SHOWN_MAX]
 
 
 def _client(software: tuple[str, str], frame: memoryview) -> str:
-    """Return the software of ApiVersions (KIP-511), and the client id of the request."""
+    """Return the software from ApiVersions (KIP-511) and the client id of the request."""
     try:
         client_id = decode_request_header(frame).client_id
     except KafkaError:

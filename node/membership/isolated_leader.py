@@ -1,11 +1,11 @@
-"""An isolated leader: the controller does not answer its heartbeats.
+"""The handling of an isolated leader, which gets no answers to its heartbeats.
 
-Without the controller it cannot remove silent followers from the ISR, and cannot learn that
-another broker leads by now. Writes would wait for those followers until their client times out,
-30 s and more, though the cluster has a new leader after one session timeout. So such a partition
-accepts no more writes with acks=all, and waiting ones fail with NOT_LEADER_OR_FOLLOWER. A client's
-connection is closed instead: an answer would make it ask this broker for the new leader. Apache
-Kafka lets the writes wait.
+Without the controller the leader cannot remove silent followers from the ISR, and cannot learn that
+another broker has become the leader. Writes would wait for those followers until their clients time
+out, after 30 s or more, although the cluster has a new leader after one session timeout. So such a
+partition accepts no more writes with acks=all, and waiting writes fail with NOT_LEADER_OR_FOLLOWER.
+Their connections are closed instead of answered, because a client would ask this broker for the new
+leader. Apache Kafka lets the writes wait.
 
 Partitions whose in-sync followers still fetch continue without a controller, as in Kafka.
 """
@@ -25,7 +25,7 @@ PARTITIONS_A_STEP = 64  # some 0.3 ms
 
 
 class IsolatedLeader:
-    """A periodic search for partitions that cannot commit."""
+    """The periodic search for partitions that cannot commit."""
 
     def __init__(self, replicas: ReplicaManager, *, session_timeout_ms: int) -> None:
         self._replicas = replicas
@@ -49,9 +49,10 @@ class IsolatedLeader:
             self._replicas.note_stalled(frozenset())
 
     def look(self) -> None:
-        """Find the partitions that wait for followers that do not fetch.
+        """Find the partitions with in-sync followers that have stopped fetching.
 
-        It runs in slices, since there may be thousands, until the controller answers.
+        The search runs in slices, since there may be thousands, and ends when the controller
+        answers.
         """
         self._replicas.work.begin("isolated leader", self._looking())
 
@@ -75,7 +76,10 @@ class IsolatedLeader:
                     return
         stalled = frozenset(waiting)
         if new := stalled - self._replicas.stalled:
-            logger.warning("cut off from the cluster: %d partitions take no writes", len(new))
+            logger.warning(
+                "the controller does not answer: %d partitions accept no writes with acks=all",
+                len(new),
+            )
         self._replicas.note_stalled(stalled)
         for partition in waiting:
             self._replicas.release_waiters(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)

@@ -1,8 +1,8 @@
-"""A broker's life as the controller sees it: registration, heartbeats, controlled shutdown.
+"""A broker's registration, heartbeats, and controlled shutdown.
 
-Each process start is a new incarnation, so even a restart within 90 ms counts as a failure: the
-controller removes the node from every ISR before it is live again. Heartbeats then report that the
-listener serves. A broker that was fenced after a long pause is unfenced by the same heartbeats.
+Each process start is a new incarnation, so even a restart within 90 ms counts as a failure. The
+controller removes the broker from every ISR before it is live again. Heartbeats then report that
+the listener serves. A broker that was fenced after a long pause is unfenced by the same heartbeats.
 """
 
 import asyncio
@@ -30,9 +30,9 @@ _REPLACED = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
 
 
 def registered_endpoints(listeners: Sequence[Listener]) -> tuple[tuple[str, str, int, int], ...]:
-    """Return the endpoints to register: none for a single PLAINTEXT listener.
+    """Return the endpoints to register, or none for a single PLAINTEXT listener.
 
-    Such a broker is registered by its host and port alone, as in older releases.
+    A broker with a single PLAINTEXT listener is registered by host and port, as in older releases.
     """
     found = tuple(
         (each.name, told.host, told.port or each.bind.port, each.protocol.value)
@@ -43,11 +43,11 @@ def registered_endpoints(listeners: Sequence[Listener]) -> tuple[tuple[str, str,
 
 
 class Replaced(Exception):
-    """Another process has registered under this node id; this one must end."""
+    """The error after another process has registered with the same node id."""
 
 
 class Liveness:
-    """The registration of this process and its heartbeats to the controller."""
+    """The registration of this process, and its heartbeats to the controller."""
 
     def __init__(
         self,
@@ -70,16 +70,16 @@ class Liveness:
         self._directory_id = directory_id
         self._incarnation = incarnation
         self._wants_shutdown = False
-        self._awaited_index: int | None = None  # of the metadata log, see `_is_behind`
+        self._awaited_index: int | None = None  # an index of the metadata log, see `_is_behind`
         self._may_stop = asyncio.Event()
         self._beat_now = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     async def register(self, port: int) -> int:
-        """Register, however long the controller's election takes; return the broker epoch.
+        """Register, even if the controller's election takes long; return the broker epoch.
 
-        Our metadata may be behind that of the controller: its refusal names the registration to
-        replace. If two processes run under one node id, the last to register wins.
+        If this node's metadata is older than the controller's, the refusal names the broker epoch
+        to replace. If two processes have the same node id, the last registration wins.
         """
         first = self._config.first_advertised.advertised
         assert first is not None
@@ -100,11 +100,11 @@ class Liveness:
             try:
                 result = await self._controller.submit(command, timeout_ms=REGISTRATION_ATTEMPT_MS)
             except RequestTimedOut as error:
-                logger.warning("registration: %s Trying again.", error)
+                logger.warning("registration failed: %s Trying again.", error)
                 continue
             if result.error != ErrorCode.STALE_BROKER_EPOCH:
                 break
-            logger.debug("registration: %s Trying again.", result.message)
+            logger.debug("registration refused: %s Trying again.", result.message)
             command = replace(command, expected_broker_epoch=result.broker_epoch)
         if result.error:
             raise error_for(result.error, result.message)
@@ -114,8 +114,8 @@ class Liveness:
     async def until_voter(self, raft_groups: Collection[RaftGroup], timeout_s: float) -> bool:
         """Wait until this node votes in these Raft groups; return False after the timeout.
 
-        A group of a new cluster has a leader as soon as two nodes vote in it. If one of them died
-        before the third votes, no leader could be elected: so this node is not ready before.
+        A new cluster elects a leader as soon as two nodes vote. If one of these died before the
+        third node votes, no leader could be elected. So this node is ready only when it votes.
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
@@ -123,24 +123,24 @@ class Liveness:
                     await asyncio.sleep(0.005)
                 return True
         logger.warning(
-            "node %d serves, and does not vote yet in the Raft groups %s: it came without a journal"
+            "node %d serves, but does not vote in the Raft groups %s: it started without a journal"
             " and not every other voter has answered it. Until all have run at the same time, the"
-            " cluster bears one failure less.",
+            " cluster tolerates one failure less.",
             self._config.node_id,
             [raft_group.group_id for raft_group in raft_groups if not raft_group.status().is_voter],
         )
         return False
 
     def start(self, on_answered: Callable[[], None]) -> None:
-        """Begin with heartbeats, which also ask to unfence this broker.
+        """Start the heartbeats, which also ask the controller to unfence this broker.
 
-        on_answered: called when the controller has answered and this broker has applied all
-        metadata that the controller had applied by then, such as the loss of its leaderships.
+        on_answered: called after an answer, once this broker has applied the controller's metadata
+        at that time, such as the loss of its leaderships.
         """
         self._task = background_task("heartbeats", self._beat(on_answered))
 
     async def until_unfenced(self) -> None:
-        """Wait until this node's own metadata shows it as serving."""
+        """Wait until this broker is unfenced in its own metadata."""
         while True:
             broker = self._state.brokers.get(self._config.node_id)
             if broker is not None and not broker.is_fenced:
@@ -148,7 +148,7 @@ class Liveness:
             await asyncio.sleep(0.005)
 
     async def shut_down(self, timeout_s: float) -> bool:
-        """Hand over the leaderships of this broker; return False when the time was too short."""
+        """Hand over the leaderships of this broker; return False after the timeout."""
         self._wants_shutdown = True
         self._beat_now.set()
         try:
@@ -191,23 +191,25 @@ class Liveness:
                 is_due = reply.is_fenced or self._wants_shutdown or is_behind
             except KafkaError as error:
                 logger.debug("heartbeat: %s", error)
-                self._awaited_index = None  # it may be cut off: only a later answer counts
+                # This broker may be isolated, so only a later answer counts.
+                self._awaited_index = None
             self._beat_now.clear()
             pause_s = interval_ms / 1000
             if is_due:
-                pause_s = min(0.02, pause_s)  # it takes a few steps of the controller
+                pause_s = min(0.02, pause_s)  # the controller needs a few steps
             elif pause_s >= 0.2:
-                pause_s = until_tenth_s(loop.time(), pause_s - 0.05)  # never later
-            # Not wait_for: before Python 3.12 it may swallow the end of this task.
+                # Never later than the interval.
+                pause_s = until_tenth_s(loop.time(), pause_s - 0.05)
+            # asyncio.timeout, because wait_for before Python 3.12 may swallow a cancellation.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
                     await self._beat_now.wait()
 
     def _is_behind(self, reply: HeartbeatReply) -> bool:
-        """Return whether this broker has not yet applied the metadata of the controller's answer.
+        """Return whether this broker has not applied the controller's metadata of the answer yet.
 
-        While answers come without a gap, the index of the first one that was ahead decides: each
-        later one may be ahead again.
+        In a series of answers without a gap, the index of the first answer ahead of this broker
+        decides, since each later answer may be ahead again.
         """
         if self._awaited_index is None:
             self._awaited_index = reply.metadata_index

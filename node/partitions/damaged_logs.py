@@ -1,8 +1,8 @@
 """The damaged logs of one broker, and their repair.
 
-A log is repaired while another replica leads. It is read as a whole first: if all its batches are
-intact, its indexes are rebuilt. Else its directory is set aside, and an empty log takes its place
-and follows the leader. The old directory is deleted when the new log is in sync.
+A log is repaired while another replica leads. The log is first read completely. If all its batches
+are intact, its indexes are rebuilt. Otherwise its directory is renamed, and an empty log replaces
+it and follows the leader. The old directory is deleted when the new log is in sync.
 """
 
 import logging
@@ -19,16 +19,20 @@ logger = logging.getLogger(__name__)
 
 
 class DamagedLogs:
-    """The damaged logs of one broker. `repaired` blocks, and runs in the thread that opens logs."""
+    """The damaged logs of one broker.
+
+    `repaired` blocks, and runs in the thread that opens logs.
+    """
 
     def __init__(self, directory: LogDirectory) -> None:
         self._directory = directory
-        self.words: dict[TopicPartition, str] = {}  # until the replica is in sync again
-        self.unusable: set[TopicPartition] = set()  # logs that could not be opened
-        self._broken: dict[TopicPartition, PartitionLog] = {}  # logs that have stopped
+        # Descriptions of the damage, until the replica is in sync again.
+        self.words: dict[TopicPartition, str] = {}
+        self.unusable: set[TopicPartition] = set()  # logs that cannot be opened
+        self._broken: dict[TopicPartition, PartitionLog] = {}  # logs that are no longer served
 
     def stopped(self, key: TopicPartition, log: PartitionLog) -> None:
-        """Note that a log is served no longer, and waits for its repair."""
+        """Note that a log is no longer served, and waits for its repair."""
         self.words[key] = log.damage.words or str(log.disk_failure)
         self._broken[key] = log
 
@@ -37,7 +41,7 @@ class DamagedLogs:
         self.unusable.add(key)
 
     def take(self, key: TopicPartition, *, is_led_elsewhere: bool) -> PartitionLog | bool:
-        """Return what to repair when a log is opened: the stopped log, all of it, or nothing."""
+        """Return the stopped log to repair, True for a log that cannot be opened, or False."""
         broken = self._broken.pop(key, None)
         if broken is not None:
             return broken
@@ -47,20 +51,20 @@ class DamagedLogs:
         return True
 
     def forget(self, key: TopicPartition) -> None:
-        """Forget a partition that has left this broker."""
+        """Forget a partition that this broker no longer hosts."""
         self.words.pop(key, None)
         self.unusable.discard(key)
         self._broken.pop(key, None)
 
     def in_sync(self, key: TopicPartition, log: PartitionLog) -> None:
-        """Delete the damaged directory: the replica is in the ISR."""
+        """Delete the directory of the damaged log, since the replica is in the ISR."""
         if key in self.words and not log.damage.words:
             del self.words[key]
             self._directory.release_set_aside(*key)
-            logger.warning("%s-%d is whole again, and in sync", *key)
+            logger.warning("%s-%d is repaired and in sync", *key)
 
     def repaired(self, opening: LogOpening, broken: PartitionLog | bool) -> LogOpening:
-        """Prepare the opening of a damaged log (blocks); raise KafkaStorageError."""
+        """Repair a damaged log before it is opened (blocks); raise KafkaStorageError."""
         name = opening.directory.name
         problem = "it cannot be opened"
         if isinstance(broken, PartitionLog) and broken.damage.is_in_batches:
@@ -71,7 +75,9 @@ class DamagedLogs:
                 if not problem:
                     remove_derived_files(opening.directory)
             if not problem:
-                logger.warning("%s: its batches are whole, all else is made anew from them", name)
+                logger.warning(
+                    "%s: all batches are intact; the other files are rebuilt from them", name
+                )
                 return replace(
                     opening,
                     log_start_offset=broken.log_start_offset,
@@ -81,5 +87,10 @@ class DamagedLogs:
                     clean_shutdown=False,
                 )
         kept = self._directory.set_aside(opening.topic, opening.partition)
-        logger.error("%s is copied anew from its leader, and kept as %s: %s", name, kept, problem)
+        logger.error(
+            "%s is copied again from its leader, and the damaged log is kept as %s: %s",
+            name,
+            kept,
+            problem,
+        )
         return opening.as_new()

@@ -1,10 +1,11 @@
-"""The proposals of ISR changes, shrink and expand: one command in flight, the rest in the next.
+"""The proposals of ISR changes (shrink and expand), one command at a time.
 
-A partition is checked when a follower has caught up, after each answer of the controller, and,
-while it is not settled, on a slow tick and when a broker came or went. The tick also detects a
-follower that has stopped fetching. An incremental session does not repeat an unchanged position, so
-a partition must be checked again after every change that blocked a proposal. A settled partition
-(`PartitionLeader.is_settled`) costs nothing until an append or a change of the metadata.
+A partition is checked when a follower has caught up and after each answer of the controller. While
+it is not settled, it is also checked on a slow timer, and when a broker was registered or fenced.
+The timer also detects a follower that has stopped fetching. An incremental session does not repeat
+an unchanged position, so a partition must be checked again after every change that blocked a
+proposal. A settled partition (`PartitionLeader.is_settled`) is not checked until an append or a
+metadata change.
 """
 
 import asyncio
@@ -25,12 +26,12 @@ from .replica_manager import ReplicaManager
 logger = logging.getLogger(__name__)
 Propose = Callable[[Command], Awaitable[Result]]
 RETRY_MS = 50
-CHANGES_MAX = 500  # in one command: it must stay well below the Raft command bound
+CHANGES_MAX = 500  # the limit for one command, far below the size limit of a Raft command
 Pending = tuple[HostedPartition, PartitionLeader, IsrChange]
 
 
 class IsrProposer(InSyncReplicas):
-    """The ISR changes of all partitions that this broker leads."""
+    """The ISR proposals for all partitions that this broker leads."""
 
     def __init__(
         self,
@@ -62,7 +63,7 @@ class IsrProposer(InSyncReplicas):
         self._wake.set()
 
     async def stop(self) -> None:
-        """End the work; the outcome of a change in flight is dropped."""
+        """Stop; the outcome of a proposal in flight is ignored."""
         await end_tasks(*self._tasks)
 
     def look_at_unsettled(self) -> None:
@@ -76,7 +77,7 @@ class IsrProposer(InSyncReplicas):
             self.look_at_unsettled()
 
     def _look_at(self, partitions: Iterable[HostedPartition]) -> Steps[list[Pending]]:
-        """Collect the changes to propose."""
+        """Collect the ISR changes to propose."""
         pending = []
         for partition in partitions:
             leader, now_ms = partition.leader, self._replicas.clock.monotonic_ms()
@@ -102,13 +103,13 @@ class IsrProposer(InSyncReplicas):
             again, self._was_refused = [], False
             for start in range(0, len(pending), CHANGES_MAX):
                 again += await self._ask(pending[start : start + CHANGES_MAX])
-            # A refusal changes the metadata, so the partition is checked again: without a pause
-            # here the same proposal would be repeated as fast as decisions are made.
+            # A refusal changes the metadata, so the partition is checked again. Without a pause the
+            # same proposal would be repeated as fast as decisions are made.
             if again or self._was_refused:
                 await asyncio.sleep(RETRY_MS / 1000)
 
     async def _ask(self, pending: list[Pending]) -> list[Pending]:
-        """Propose the changes; return those to send again."""
+        """Propose the changes; return those to propose again."""
         changes = tuple(
             IsrProposal(
                 partition.topic_id,
@@ -123,15 +124,15 @@ class IsrProposer(InSyncReplicas):
         try:
             result = await self._propose(AlterPartition(self._node_id, self._broker_epoch, changes))
         except KafkaError as error:
-            logger.debug("ISR changes have no outcome yet: %s", error)
+            logger.debug("the outcome of ISR changes is unknown: %s", error)
             return [entry for entry in pending if entry[0].leader is entry[1]]
         self._fault_point("isr.after-change")
         return await self._replicas.work.run("ISR changes", self._taking(pending, result))
 
     def _taking(self, pending: list[Pending], result: Result) -> Steps[list[Pending]]:
-        """Apply the decisions; return the changes to send again.
+        """Apply the decisions; return the changes to propose again.
 
-        A leadership may end between two steps, so each is checked in its own step.
+        A leadership may end between two steps, so each change is checked in its own step.
         """
         items = [Item(error=result.error)] * len(pending) if result.error else result.items
         again = []

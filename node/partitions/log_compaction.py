@@ -1,7 +1,7 @@
-"""Log compaction: one cleaning at a time, its steps in the executor, each swap on the loop.
+"""Log compaction, one log at a time, in an executor; segments are replaced on the event loop.
 
-`log_cleaner` of the storage chooses the logs and the bounds of a cleaning. The steps only read
-closed segments and write new files beside them, so appends and reads continue meanwhile.
+`log_cleaner` of the storage chooses the logs and the offsets to compact. The steps only read closed
+segments and write new files beside them, so appends and reads continue meanwhile.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ _DONE = object()
 
 
 class LogCompaction:
-    """The background compaction of one data directory (log.cleaner.backoff.ms between looks)."""
+    """The background compaction of one data directory, every log.cleaner.backoff.ms."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class LogCompaction:
         self._task = background_task("log compaction", self._run())
 
     async def stop(self) -> None:
-        """End the work; the files of an interrupted cleaning are removed at the next start."""
+        """Stop; the files of an interrupted compaction are removed at the next start."""
         await end_tasks(self._task)
 
     async def _run(self) -> None:
@@ -57,21 +57,21 @@ class LogCompaction:
             await self._pass()
 
     async def _pass(self) -> None:
-        """Clean the logs that are due.
+        """Compact the logs that need it.
 
-        It keeps no reference to a log afterwards: thousands of deleted ones would close their
-        files at once, here.
+        No reference to a log is kept afterwards. Otherwise thousands of deleted logs would close
+        their files together, on the event loop.
         """
         logs = list(self._directory.logs.values())
         while cleaning := await self._work.run(
             "what to compact", self._cleaner.beginning(logs, self._clock.wall_ms())
         ):
             partition = self._cleaner.partition
-            if not await self._clean(cleaning):  # the next pass tries again
+            if not await self._clean(cleaning):  # the next pass retries this log
                 logs = [log for log in logs if (log.topic, log.partition) != partition]
 
     async def _clean(self, cleaning: Cleaning) -> bool:
-        """Return whether the log is clean now."""
+        """Compact one log; return whether it succeeded."""
         loop = asyncio.get_running_loop()
         steps = iter(cleaning.steps())
         try:
@@ -83,14 +83,15 @@ class LogCompaction:
                     if not await self._recovery_points.reach(
                         self._cleaner.partition, step.end_offset
                     ):
-                        raise SegmentsChanged  # the log was cut meanwhile
+                        raise SegmentsChanged  # the log was truncated in the meantime
                     self._cleaner.swap(step)
             self._cleaner.finish()
         except SegmentsChanged as error:
             self._cleaner.give_up(error)
             return False
         except LOG_TROUBLE as error:
-            # The error may be a new segment, with fewer entries, under the name of a removed one.
+            # A removed segment may have been replaced by a new one with fewer entries and the same
+            # name.
             self._cleaner.give_up(error)
             return False
         except asyncio.CancelledError as error:
@@ -100,6 +101,6 @@ class LogCompaction:
             await self._cleaned_offsets.write_now_and_then()
         except (
             KafkaStorageError
-        ) as error:  # a full disk, maybe: after a restart more is cleaned than need be
-            logger.warning("how far logs are compacted cannot be written down: %s", error)
+        ) as error:  # the disk may be full; after a restart, more is compacted than needed
+            logger.warning("the checkpoint of compacted offsets cannot be written: %s", error)
         return True

@@ -1,8 +1,8 @@
-"""The logs of this broker's replicas: their configurations, and their directories.
+"""The logs of this broker's replicas, with their configurations and directories.
 
-The jobs of partitions' directories run in a thread of their own, one after the other
-(`run_jobs`), so that a slow disk holds neither the event loop nor the syncing of other logs. The
-thread gets values and returns values; the tables belong to the loop.
+The jobs on directories run in a thread of their own, one after the other (`run_jobs`). So a slow
+disk blocks neither the event loop nor the syncs of other logs. The thread gets values and returns
+values; only the event loop changes the tables.
 """
 
 import asyncio
@@ -36,27 +36,27 @@ SYNCED_AT_ONCE = 64
 
 
 class DirectoryJob(NamedTuple):
-    """A job on a partition's directory: first its removal, then the opening of a log."""
+    """A job on a partition's directory, which removes a log, opens a log, or does both."""
 
     key: TopicPartition
     is_removed: bool
     opening: LogOpening | None
-    broken: PartitionLog | bool = False  # see DamagedLogs.take
+    broken: PartitionLog | bool = False  # the result of DamagedLogs.take
 
 
 class DirectoryOutcome(NamedTuple):
-    """The outcome of a job that opens a log: the log, or the reason for none."""
+    """The result of a job that opens a log, with the log or an error."""
 
     key: TopicPartition
     topic_id: bytes
     log: PartitionLog | None
     error: str = ""
-    may_pass: bool = False  # there is no space now, or no descriptor
+    may_pass: bool = False  # True for a temporary lack of space or file descriptors
     is_damaged: bool = False
     problem: KafkaError | None = None
 
     def refused(self, problem: KafkaError, words: str) -> Self:
-        """Return the outcome without a log, with the reason."""
+        """Return the result without a log, with the reason."""
         is_damaged = isinstance(problem.__cause__, UNREADABLE)
         return self._replace(
             log=None,
@@ -89,14 +89,14 @@ class Logs:
     # -- configurations
 
     def config_of(self, topic: Topic) -> LogConfig:
-        """Return a topic's log configuration: its own, this broker's, the cluster's defaults."""
+        """Return a topic's log configuration from its own, the broker's, the cluster's configs."""
         config = self._configs.get(topic.name)
         if config is None:
             config = self._configs[topic.name] = self._read_config(topic)
         return config
 
     def configs_changed(self, names: Iterable[str] | None = None) -> None:
-        """Drop the cached configurations of these topics, or of all."""
+        """Drop the cached configurations of these topics, or of all topics."""
         if names is None:
             self._configs.clear()
         else:
@@ -106,14 +106,14 @@ class Logs:
     def _read_config(self, topic: Topic) -> LogConfig:
         validation = RecordCheck[self._config.record_validation.upper()]
         defaults = topic_defaults_in_force(self._config, self._state.broker_configs)
-        # Each part was validated before it was decided, but two parts may clash later on (a changed
-        # default against a topic's own value). Metadata must be applied, so the nearest valid
-        # configuration is taken, and logged.
+        # Each part was validated before it was decided, but two parts may contradict each other
+        # later, such as a changed default and a topic's own value. Metadata must be applied, so the
+        # error is logged and the defaults of Kafka replace the conflicting defaults.
         for configs, below in ((topic.configs, defaults), (topic.configs, {})):
             try:
                 return LogConfig.from_topic_configs(configs, below, record_validation=validation)
             except InvalidConfig as error:
-                logger.error("the configuration of %s does not fit: %s", topic.name, error)
+                logger.error("the configuration of %s is inconsistent: %s", topic.name, error)
         return LogConfig(record_validation=validation)
 
     # -- on the loop
@@ -126,7 +126,10 @@ class Logs:
         is_removed: bool,
         is_led_elsewhere: bool = False,
     ) -> DirectoryJob:
-        """Return the job on a partition's directory; `topic` if a log is to be opened."""
+        """Return the job on a partition's directory.
+
+        topic: given if the log is to be opened.
+        """
         if is_removed:
             self.damaged.forget(key)
         if topic is None:
@@ -138,22 +141,22 @@ class Logs:
         return DirectoryJob(key, is_removed, opening, broken)
 
     def opened(self, log: PartitionLog, topic: Topic) -> None:
-        """Serve a log from now on."""
+        """Start to serve a log."""
         log.config = self.config_of(topic)
-        # Only a clock with advances is asked at each batch. It is set here and not when the log is
-        # opened, since an advance in between would be missed.
+        # A clock without advances is not asked for each batch. The clock is set here and not when
+        # the file is opened, so that an advance in between is not missed.
         if self._state.clock_advances.steps:
             log.local.advanced_since_ms = self._clock.advanced_since_ms
         self.directory.opened(log)
 
     def remove_partition(self, key: TopicPartition) -> None:
-        """Serve a log no longer; a job then removes its directory."""
+        """Stop serving a log; a job will remove its directory."""
         self.directory.remove_partition(*key)
 
     def metrics(self) -> dict[str, dict[str, str]]:
-        """Return the logs that are not compacted any more, and the damaged ones, with reasons.
+        """Return the logs that cannot be compacted, and the damaged logs, with reasons.
 
-        Damaged logs are those that are being copied, too, until they are in sync.
+        A damaged log that is being copied is included until it is in sync.
         """
         logs = self.directory.logs.values()
         served = {log.directory.name: log.damage.words for log in logs if log.damage.words}
@@ -166,10 +169,11 @@ class Logs:
     async def close(
         self, cleaner: Executor, syncs: Executor | None, directories: Executor, *, broker_epoch: int
     ) -> None:
-        """Sync all logs, and close the directory; raise KafkaStorageError if one fails.
+        """Sync all logs, and close the directory; raise KafkaStorageError if a log fails.
 
-        `syncs` runs several at once: the file system has one commit for them all. The running
-        jobs of `cleaner` and `directories` end before, so that no checkpoint is written twice.
+        `syncs` syncs several logs at the same time, which share one commit of the file system. The
+        running jobs of `cleaner` and `directories` must end first, so that no checkpoint is written
+        twice.
         """
         loop, directory = asyncio.get_running_loop(), self.directory
         logs = [log for log in directory.logs.values() if not log.is_failed]
@@ -177,7 +181,7 @@ class Logs:
         for start in range(0, len(logs), SYNCED_AT_ONCE):
             some = logs[start : start + SYNCED_AT_ONCE]
             syncing = (loop.run_in_executor(syncs, log.flushing.sync_last) for log in some)
-            await asyncio.gather(*syncing, return_exceptions=True)  # `close` tries it again
+            await asyncio.gather(*syncing, return_exceptions=True)  # `close` retries a failed sync
         await loop.run_in_executor(directories, directory.close, broker_epoch)
         for log in logs:
             log.local.disk.check()
@@ -185,7 +189,7 @@ class Logs:
     # -- in the thread
 
     def run_jobs(self, jobs: Iterable[DirectoryJob]) -> list[DirectoryOutcome]:
-        """Run jobs of directories (blocks)."""
+        """Run the jobs on directories (blocks)."""
         outcomes = []
         for key, is_removed, opening, broken in jobs:
             if is_removed:
@@ -223,12 +227,12 @@ class Logs:
         return log
 
     def remove_unplaced(self, keys: Iterable[TopicPartition]) -> None:
-        """Remove the logs that are placed elsewhere, see LogDirectory (blocks)."""
+        """Remove the logs that are assigned to other brokers, see LogDirectory (blocks)."""
         for key in keys:
             try:
                 self.directory.remove_unplaced(*key)
             except KafkaStorageError as problem:
-                logger.error("%s-%d cannot be set aside: %s", *key, problem)
+                logger.error("%s-%d cannot be renamed: %s", *key, problem)
 
 
 def _lacks(problem: KafkaError) -> bool:

@@ -1,8 +1,8 @@
-"""The fetches of a follower: one long poll at each broker that leads partitions for it.
+"""The fetches of a follower, as one long poll to each broker that leads partitions of it.
 
 A poll names only the partitions that have news (`FollowerSession`). `PartitionFollower` decides the
-effect of an answer on a log; this file executes it. The next poll carries the new positions, and
-so is the acknowledgement that acks=all waits for.
+effect of an answer on a log, and this file executes it. The next poll carries the new positions. It
+is therefore the acknowledgement that acks=all waits for.
 """
 
 import asyncio
@@ -37,11 +37,13 @@ from .hosted_partition import HostedPartition
 from .replica_manager import ReplicaManager
 from .replication_throttle import ReplicationThrottle
 
-BATCHES_A_STEP, BYTES_A_STEP = 128, 1024 * 1024  # of an append: 3 ms where all are markers
-AT_ONCE_STEPS_MAX, AT_ONCE_BYTES_MAX = 4, 2 * 1024 * 1024  # of an answer that is not sliced
-SMALL_ANSWER_BYTES = 8 * 1024  # of a partition
-SHORT_APPEND_BYTES = 24 * 1024  # 300 markers, the smallest batches, take 6 to 9 ms
-ANSWERS_A_STEP = 16  # small ones
+# For one append, up to 3 ms if all batches are markers.
+BATCHES_A_STEP, BYTES_A_STEP = 128, 1024 * 1024
+# The limit of an answer that is executed in one turn.
+AT_ONCE_STEPS_MAX, AT_ONCE_BYTES_MAX = 4, 2 * 1024 * 1024
+SMALL_ANSWER_BYTES = 8 * 1024  # for one partition
+SHORT_APPEND_BYTES = 24 * 1024  # 300 markers, which are the smallest batches, take 6 to 9 ms
+ANSWERS_A_STEP = 16  # small answers
 Answered = tuple[FollowerSlot, SlotAnswer]
 
 
@@ -51,7 +53,7 @@ def in_steps(records: memoryview | bytes) -> Iterator[memoryview]:
 
 
 def may_take_long(answers: Iterable[Answered]) -> bool:
-    """Return whether answers take more than about 2 ms, by their bytes, batches and truncations."""
+    """Return whether executing the answers may take more than about 2 ms."""
     size_bytes = steps = 0
     for number, answered in enumerate(answers, 1):
         if number % ANSWERS_A_STEP == 0:
@@ -66,7 +68,7 @@ def may_take_long(answers: Iterable[Answered]) -> bool:
 
 
 def longest_last(answers: Iterable[Answered]) -> list[Answered]:
-    """Return the answers with truncations last: these may remove thousands of segments."""
+    """Return the answers with truncations last, which may remove thousands of segments."""
     return sorted(answers, key=_may_cut)
 
 
@@ -75,12 +77,12 @@ def _may_cut(answered: Answered) -> bool:
 
 
 logger = logging.getLogger(__name__)
-ANSWER_GRACE_MS = 3000  # beyond the wait that the poll asks for
+ANSWER_GRACE_MS = 3000  # added to the maximum wait of the poll
 NO_ROOM_BACKOFF_MS = 1000
 
 
 class ReplicaFetcher:
-    """The polls at one leading broker."""
+    """The polls to one leading broker."""
 
     def __init__(
         self,
@@ -98,19 +100,20 @@ class ReplicaFetcher:
         self._throttle = throttle
         self._session = FollowerSession()
         self._loop = asyncio.get_running_loop()
-        self._limited_log = LimitedLog(logger)  # a full disk: each partition, every second
+        # A full disk would cause a line for each partition every second.
+        self._limited_log = LimitedLog(logger)
         self._timer: asyncio.TimerHandle | None = None
         self._is_pumping = False
         self._is_stopped = False
         self._not_before_ms = 0
         self._tasks: set[asyncio.Task[None]] = set()
-        self._busy: set[FollowerSlot] = set()  # slots with an answer that is executed in slices
+        self._busy: set[FollowerSlot] = set()  # slots whose answer is being executed in slices
 
     def follow(self, partition: HostedPartition) -> None:
-        """Add a partition; it enters the next poll."""
+        """Add a partition to the next poll."""
         follower = partition.follower
         assert follower is not None
-        if partition.log.flushing.is_owed:  # positions that it reports must be on the disk
+        if partition.log.flushing.is_owed:  # reported positions must be on the disk
             self._replicas.flusher.flush(partition, partial(self._flushed, partition, follower))
             return
         self._session.add(
@@ -131,7 +134,7 @@ class ReplicaFetcher:
         self._pump_soon()
 
     def resume(self) -> None:
-        """End the back-off: the leader's broker is back."""
+        """End the back-off, because the leader's broker is available again."""
         self._not_before_ms = 0
         self._pump_soon()
 
@@ -145,7 +148,7 @@ class ReplicaFetcher:
     # -- polling
 
     def _pump_soon(self) -> None:
-        """Poll once in this turn of the event loop, however many partitions change."""
+        """Poll once in this turn of the event loop, even if several partitions change."""
         if not self._is_pumping:
             self._is_pumping = True
             self._loop.call_soon(self._pump)
@@ -179,7 +182,7 @@ class ReplicaFetcher:
             self._wake_at(min(session.retries.values()), now_ms)
 
     def _hold(self, now_ms: int) -> None:
-        """Keep throttled slots that are due out of the session while the rate is too high."""
+        """Delay the retries of throttled slots while the rate is too high."""
         if not (pause_ms := self._throttle.pause_ms()):
             return
         retries, own = self._session.retries, self._config.node_id
@@ -195,7 +198,7 @@ class ReplicaFetcher:
     def _answered(self, request: ReplicaFetchRequest, outcome: Body | PeerError) -> None:
         if self._is_stopped:
             return
-        self._is_pumping = True  # requests meanwhile are served at the end
+        self._is_pumping = True  # requests made during the execution are sent at its end
         try:
             if isinstance(outcome, PeerError):
                 raise outcome
@@ -240,7 +243,7 @@ class ReplicaFetcher:
         task.add_done_callback(self._tasks.discard)
 
     def _taking(self, answers: Iterable[tuple[FollowerSlot, SlotAnswer]]) -> Steps[None]:
-        """Execute answers; the next poll of a slot is sent when its answer is done."""
+        """Execute answers; a slot enters the next poll when its answer is executed."""
         counter = StepCounter(ANSWERS_A_STEP)
         for slot, answer in answers:
             if counter.ends_step():
@@ -259,17 +262,17 @@ class ReplicaFetcher:
             self._pump_soon()
 
     def _expects(self, slot: FollowerSlot, answer: SlotAnswer, partition: HostedPartition) -> bool:
-        """Return whether the answer is for the slot's current state, and no other is running."""
+        """Return whether the answer belongs to the slot's current state, and none is running."""
         return (
             partition.follower is not None
             and partition.leader_epoch == slot.leader_epoch
             and slot not in self._busy
-            # else the answer is of a lost session; the log may be another one now
+            # otherwise the answer is of an earlier session, and the log may have been replaced
             and answer.slot == slot.number
         )
 
     def _take_short(self, slot: FollowerSlot, answer: SlotAnswer) -> None:
-        """Execute one short append as `_taking` does, without generators, so in fewer steps."""
+        """Execute one short append like `_taking`, but without generators, which is faster."""
         partition = slot.context
         assert isinstance(partition, HostedPartition)
         if not self._expects(slot, answer, partition):
@@ -291,20 +294,21 @@ class ReplicaFetcher:
             self._replicas.disk.note(error)
             if partition.log.is_failed:
                 self._fail(slot, partition)
-            else:  # a full disk, or too many open files
+            else:  # the disk is full, or the process has too many open files
                 self._log_limited("cannot follow for now", partition, error)
                 self._move(slot, partition, NO_ROOM_BACKOFF_MS)
         elif isinstance(error, KafkaError | UnexpectedAppendOffset):
             self._log_limited("the leader's answer does not fit", partition, error)
             self._move(slot, partition, self._config.replica_fetch_backoff_ms)
         else:
-            logger.error("%r: following failed", partition, exc_info=error)
+            logger.error("%r: the replica failed to follow its leader", partition, exc_info=error)
             is_damaged = isinstance(error, UNREADABLE)
             partition.log.local.retire(f"following failed, {error!r}", is_damaged=is_damaged)
             self._fail(slot, partition)
 
     def _fail(self, slot: FollowerSlot, partition: HostedPartition) -> None:
-        if self._session.slots.get(slot.key) is slot:  # the replica may have left, and come back
+        # The replica may have been removed and added again.
+        if self._session.slots.get(slot.key) is slot:
             self._session.remove(slot.key)
         self._replicas.fail(partition)
 
@@ -340,7 +344,11 @@ class ReplicaFetcher:
                 bound, steps = log.segments.first.base_offset, log.truncation.starting_at(offset)
                 if not self._may_cut(slot, partition, bound):
                     return
-                logger.warning("%r: starting again at the leader's %d", partition, offset)
+                logger.warning(
+                    "%r: the log is restarted at the leader's log start offset %d",
+                    partition,
+                    offset,
+                )
                 if not (yield from self._cut(slot, partition, bound, steps)):
                     return
             case Wait():
@@ -351,9 +359,9 @@ class ReplicaFetcher:
     def _move(
         self, slot: FollowerSlot, partition: HostedPartition, backoff_ms: int | None = None
     ) -> None:
-        """Report the new position, an acknowledgement, to the leader, after a flush that is due.
+        """Acknowledge the new position to the leader, after any required flush.
 
-        backoff_ms: the answer failed; fetch again after this time, from the end of the log, since
+        backoff_ms: the answer failed; fetch again after this time from the end of the log, because
         a part of the answer may have been appended.
         """
         follower, log = partition.follower, partition.log
@@ -375,9 +383,9 @@ class ReplicaFetcher:
             self._pump_soon()
 
     def _may_cut(self, slot: FollowerSlot, partition: HostedPartition, bound: int) -> bool:
-        """Return whether the log may be cut at `bound`; else lower the checkpoints and ask again.
+        """Return whether the log may be truncated at `bound`; else lower the checkpoints first.
 
-        With higher checkpoints a restart would take new records behind the cut for synced,
+        With checkpoints above the truncation, a restart would treat new records as synced,
         committed, cleaned, or deleted.
         """
         key = (partition.topic, partition.index)
@@ -390,10 +398,10 @@ class ReplicaFetcher:
     def _cut(
         self, slot: FollowerSlot, partition: HostedPartition, bound: int, steps: Steps[None]
     ) -> Steps[bool]:
-        """Cut the log in steps; return whether to continue following.
+        """Truncate the log in steps; return whether to continue following.
 
         Between two steps another leader may have learned the log's end, a checkpoint may have been
-        written, a cleaning may have begun.
+        written, or a compaction may have begun.
         """
         follower = partition.follower
         while self._may_cut(slot, partition, bound):
@@ -414,7 +422,7 @@ class ReplicaFetcher:
         bound: int,
         checkpoints: Iterable[CheckpointWriter],
     ) -> None:
-        """Write checkpoints of the log below the cut, and ask the leader once more."""
+        """Lower the checkpoints of the log to the truncation, and fetch from the leader again."""
         try:
             for checkpoint in checkpoints:
                 await checkpoint.lower((partition.topic, partition.index), bound)
@@ -442,7 +450,7 @@ class ReplicaFetcher:
 
 
 def _raise_limits(log: PartitionLog, high_watermark: int, log_start_offset: int) -> bool:
-    """Apply the leader's limits; return whether the log start moves."""
+    """Apply the leader's high watermark and log start; return whether the log start rises."""
     if high_watermark > log.high_watermark:
         log.advance_high_watermark(high_watermark)
     if log_start_offset <= log.log_start_offset:

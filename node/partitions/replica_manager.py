@@ -1,11 +1,11 @@
 """The replicas that this broker hosts, and the consequences of their changes.
 
 Three events change a partition: an append, a follower's fetch, a change of the metadata. Each has
-the same consequences here: waiting followers are served, the high watermark is raised, and the
-requests that waited for it are completed. Followers are served once per turn of the event loop,
-however many batches that turn appended, so a burst becomes one answer.
+the same consequences: waiting followers are answered, the high watermark is raised, and the
+requests that waited for it are completed. Followers are answered once per turn of the event loop,
+however many batches were appended in that turn, so that a burst of appends leads to one answer.
 
-Everything runs on the broker's event loop; only fsync is elsewhere (`log_flusher`).
+Everything runs on the broker's event loop, except fsync (`log_flusher`).
 """
 
 import asyncio
@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 
 
 def nothing() -> None:
-    """Ignore the failure of a log that is not hosted any more."""
+    """Ignore the failure of a log that is no longer hosted."""
 
 
 class ReplicaManager:
@@ -69,17 +69,19 @@ class ReplicaManager:
         self._fault_point = fault_point
         self._by_name: dict[TopicPartition, HostedPartition] = {}
         self._by_id: dict[tuple[bytes, int], HostedPartition] = {}
-        # (topic id, index) -> the replica, if it is hosted here.
+        # The hosted replica by (topic id, index), or None.
         self.get_by_id = self._by_id.get
-        self._by_topic: dict[bytes, set[int]] = {}  # topic id -> the indexes hosted
+        # Topic id -> the indexes of its hosted partitions.
+        self._by_topic: dict[bytes, set[int]] = {}
         self.traffic = Traffic()
         self._changed: list[HostedPartition] = []
         self._recent_writes = RecentWrites()
-        self.stalled: frozenset[HostedPartition] = frozenset()  # see `isolated_leader`
-        # Led partitions whose ISR may change without an event: see `isr_proposer`.
+        self.stalled: frozenset[HostedPartition] = frozenset()  # set by `isolated_leader`
+        # Led partitions whose ISR may change without an event; see `isr_proposer`.
         self.unsettled: dict[HostedPartition, None] = {}
-        self.written: set[HostedPartition] = set()  # since `log_maintenance` looked last
-        self.checkpoints: tuple[CheckpointWriter, ...] = ()  # those that are lowered before a cut
+        self.written: set[HostedPartition] = set()  # since the last check of `log_maintenance`
+        # The checkpoints that are lowered before a truncation.
+        self.checkpoints: tuple[CheckpointWriter, ...] = ()
         self.cleaner: LogCleaner | None = None
         self.flusher = LogFlusher(flushed=self._flushed, failed=self.fail)
         self._expiry = EarliestTimer(clock.monotonic_ms, self._expire)
@@ -108,17 +110,17 @@ class ReplicaManager:
             self.fail, partition
         )
         partition.log.damage.on_found = lambda: self._damaged(partition)
-        # `log_maintenance` rebuilds an index when it checks the written logs.
+        # `log_maintenance` rebuilds the index when it checks the written logs.
         partition.log.aborted_transactions.on_damaged = lambda: self.written.add(partition)
         partition.log.segments.recent = self._recent_writes
         self._by_name[partition.topic, partition.index] = partition
         self._by_id[partition.key] = partition
         self._by_topic.setdefault(partition.topic_id, set()).add(partition.index)
         partition.traffic = self.traffic.of(partition.topic_id, partition.topic)
-        self.written.add(partition)  # it may have many records that were not flushed
+        self.written.add(partition)  # the log may have many unflushed records
 
     def remove(self, partition: HostedPartition) -> None:
-        """Host a replica no longer; the caller calls `release_waiters`."""
+        """Stop hosting a replica; the caller must call `release_waiters`."""
         self._by_name.pop((partition.topic, partition.index), None)
         self._by_id.pop(partition.key, None)
         indexes = self._by_topic.get(partition.topic_id, set())
@@ -129,10 +131,10 @@ class ReplicaManager:
         self.let_go(partition)
 
     def remove_topic(self, topic_id: bytes) -> list[HostedPartition]:
-        """Host no partition of a topic any longer; return those that were hosted.
+        """Stop hosting the partitions of a topic; return those that were hosted.
 
-        None is found from now on. The caller releases each of them later, since there may be
-        thousands.
+        Lookups no longer find the partitions. The caller releases each of them later, since there
+        may be thousands.
         """
         hosted = []
         for index in sorted(self._by_topic.pop(topic_id, ())):
@@ -143,16 +145,16 @@ class ReplicaManager:
         return hosted
 
     def let_go(self, partition: HostedPartition) -> None:
-        """Release the log of a partition that is hosted no longer."""
+        """Release the log of a partition that is no longer hosted."""
         self.unsettled.pop(partition, None)
-        self.written.add(partition)  # for the last time
+        self.written.add(partition)  # for its last check
         partition.log.local.disk.on_failure = partition.log.damage.on_found = nothing
         partition.log.aborted_transactions.on_damaged = nothing
         partition.log.segments.drop_cached_reads()
         partition.log.segments.recent = NO_RECENT_WRITES
 
     def partition(self, topic: str, index: int) -> HostedPartition:
-        """Return the replica for a client's request by name, or raise Kafka's error."""
+        """Return the replica for a request by topic name; raise Kafka's error if there is none."""
         hosted = self._by_name.get((topic, index))
         if hosted is None:
             if self.partition_exists(topic, index):
@@ -161,7 +163,10 @@ class ReplicaManager:
         return hosted
 
     def partition_by_id(self, topic_id: bytes, topic: str | None, index: int) -> HostedPartition:
-        """Return the replica by topic id (KIP-516); `topic` is its name in the metadata."""
+        """Return the replica by topic id (KIP-516).
+
+        topic: its name in the metadata.
+        """
         if topic is None:
             raise UnknownTopicId
         hosted = self._by_id.get((topic_id, index))
@@ -181,12 +186,12 @@ class ReplicaManager:
         transaction_version: int = 0,
         prepare_index: int = 0,
     ) -> AppendInfo:
-        """Append a validated batch, and serve the followers that wait for it.
+        """Append a validated batch, and answer the followers that wait for it.
 
-        A duplicate appends nothing and is answered with its first offsets; with acks=all it
-        waits for the same high watermark (the caller uses `wait_key`). `origin` and the arguments
-        behind it are those of PartitionLog.append_as_leader. Raises NotEnoughReplicas before
-        anything is written when acks=all cannot be satisfied.
+        A duplicate appends nothing and returns the offsets of its first copy. With acks=all it
+        waits for the same high watermark (the caller uses `wait_key`). `origin` and the later
+        arguments are those of PartitionLog.append_as_leader. Raises NotEnoughReplicas before
+        anything is written if acks=all cannot be satisfied.
         """
         if self.stalled and acks == ACKS_ALL and partition in self.stalled:
             raise NotLeaderOrFollower("this broker is cut off: another leads by now, or soon")
@@ -218,14 +223,14 @@ class ReplicaManager:
         return info
 
     def appended(self, partition: HostedPartition, size_bytes: int) -> None:
-        """React to an append to a log that we lead."""
+        """Handle an append to a led log."""
         leader, log = partition.leader, partition.log
         assert leader is not None
         partition.note_unseen(size_bytes)
         self.written.add(partition)
         is_flushed = log.log_end_offset - log.flushing.recovery_point < log.config.flush_messages
         if not is_flushed:
-            self.flusher.flush(partition)  # due before the acknowledgement
+            self.flusher.flush(partition)  # required before the acknowledgement
         now_ms = self.clock.monotonic_ms()
         raised = leader.appended(log.log_end_offset, now_ms, is_flushed=is_flushed)
         if raised is not None:
@@ -246,7 +251,7 @@ class ReplicaManager:
     def raise_high_watermark(self, partition: HostedPartition, offset: int | None) -> None:
         """Raise the high watermark to an offset, and complete the requests that waited for it.
 
-        None leaves it unchanged.
+        offset: None leaves the high watermark unchanged.
         """
         if offset is None:
             return
@@ -267,12 +272,12 @@ class ReplicaManager:
             partition.observer(partition)
 
     def truncated(self, partition: HostedPartition, end_offset: int) -> None:
-        """React to a truncation of the log to this offset."""
+        """Handle a truncation of the log to this offset."""
         if self.cleaner is not None:
             self.cleaner.truncated(partition.topic, partition.index, end_offset)
 
     def _flushed(self, partition: HostedPartition) -> None:
-        """React to a flush of our log: our own copy may raise the high watermark."""
+        """Handle a flush of a log, which may raise the high watermark."""
         leader = partition.leader
         if leader is None:
             return
@@ -282,7 +287,7 @@ class ReplicaManager:
             self._free(produce)
 
     def role_changed(self, partition: HostedPartition) -> None:
-        """React to the begin or the end of a leadership."""
+        """Handle the start or the end of a leadership."""
         self.followers.role_changed(partition)
         for fetch in self.purgatory.wake_standing(partition):
             self._free(fetch)
@@ -290,14 +295,14 @@ class ReplicaManager:
             listener(partition)
 
     def note_stalled(self, stalled: frozenset[HostedPartition]) -> None:
-        """Set the partitions that take no writes now; report those that take them again."""
+        """Set the partitions that accept no writes now; report those that accept writes again."""
         before, self.stalled = self.stalled, stalled
         for partition in before - stalled:
             for listener in self.role_listeners:
                 listener(partition)
 
     def release_waiters(self, partition: HostedPartition, error: int) -> None:
-        """Fail waiting produces with the error, and let fetches read again: we lead no longer."""
+        """Fail waiting produces and let waiting fetches read again, after a lost leadership."""
         for key in (partition, partition.flushed_key):
             for produce in self.purgatory.fail_produces(key, error):
                 self._free(produce)
@@ -307,11 +312,11 @@ class ReplicaManager:
             partition.observer(partition)
 
     def fail(self, partition: HostedPartition) -> None:
-        """Acknowledge nothing more after a failure of the disk; report that another must lead."""
+        """Stop acknowledging after a disk failure; report that another replica must lead."""
         if not partition.log.is_failed or partition.leader_id == -2:
             return
         if self._by_id.get(partition.key) is not partition:
-            return  # its log is only retired
+            return  # the log was removed, not failed
         if (failure := partition.log.disk_failure) is not None:
             self.disk.note(failure, is_log_lost=True)
         logger.error("storage of %r failed; this broker steps down from it", partition)
@@ -324,7 +329,8 @@ class ReplicaManager:
     def _damaged(self, partition: HostedPartition) -> None:
         """Step down because of a damaged file, if another replica is in sync.
 
-        The last replica in sync continues: it serves the intact records, and refuses the rest.
+        The last replica in sync continues. It serves the intact records, and refuses the damaged
+        ones.
         """
         leader, disk = partition.leader, partition.log.local.disk
         is_last = leader is not None and leader.isr <= {leader.node_id}
@@ -337,9 +343,9 @@ class ReplicaManager:
 
     @staticmethod
     def wait_key(partition: HostedPartition, info: AppendInfo, acks: int) -> Hashable | None:
-        """Return the key of a wait: acks=all waits for the commit, acks=1 for a flush that is due.
+        """Return the key of a wait, for the commit with acks=all, for a required flush with acks=1.
 
-        None when the batch may be acknowledged now.
+        Returns None if the batch may be acknowledged now.
         """
         if acks == ACKS_ALL:
             return partition if partition.log.high_watermark <= info.last_offset else None
@@ -348,18 +354,18 @@ class ReplicaManager:
         return None if is_flushed else partition.flushed_key
 
     def wait_produce(self, operation: DelayedProduce) -> None:
-        """Let a produce wait for the high watermark; its context is called when it is done."""
+        """Let a produce request wait for the high watermark; its callback is called at the end."""
         self.purgatory.watch_produce(operation)
         if operation.deadline_ms < self._expiry.at_ms:
             self._expiry.set(operation.deadline_ms)
 
     def wait_fetch(self, operation: DelayedFetch) -> None:
-        """Let a fetch wait for bytes; its context is called when it is done."""
+        """Let a fetch wait for bytes; its callback is called at the end."""
         self.purgatory.watch_fetch(operation)
         self._expiry.set(operation.deadline_ms)
 
     def note_unreadable(self, topic: str | None, index: int, error: Exception) -> None:
-        """Log an unexpected error of reading a partition."""
+        """Log an unexpected error when a partition is read."""
         self._limited_log.log(
             logging.ERROR,
             "partitions that cannot be read",
@@ -377,7 +383,7 @@ class ReplicaManager:
             self._free(fetch)
 
     def log_start_moved(self, partition: HostedPartition) -> None:
-        """Send a new log start offset to followers and fetch sessions with their next answer."""
+        """Send a new log start offset with the next answers to followers and fetch sessions."""
         self.followers.offsets_moved(partition)
         self.purgatory.standing.note_all(partition)
 
@@ -394,9 +400,10 @@ class ReplicaManager:
     def _answer(self, operation: DelayedProduce | DelayedFetch) -> None:
         if isinstance(operation, DelayedFetch):
             self.purgatory.unlink(operation)
-        context, operation.context = operation.context, None  # no request stays in a heap
+        # Release the request, since the operation may stay in a heap.
+        context, operation.context = operation.context, None
         assert callable(context)
         try:
             context(operation)
         except Exception:  # an error of one answer must not affect the others
-            logger.exception("a request that waited could not be answered")
+            logger.exception("a waiting request could not be answered")

@@ -1,7 +1,7 @@
-"""Reports of failed logs to the controller, and of a disk's refusals to the log.
+"""Reports of failed logs to the controller, and of disk errors to the broker's log.
 
-The broker has stopped serving such logs already (KAFKA_STORAGE_ERROR). Only the replicated metadata
-can make another replica lead, so a report is repeated until it is answered.
+The broker has already stopped serving a failed log (KAFKA_STORAGE_ERROR). Only the replicated
+metadata can make another replica lead, so a report is repeated until the controller answers.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from .ports import DiskReport, FailedLogs
 
 logger = logging.getLogger(__name__)
 Propose = Callable[[Command], Awaitable[Result]]
-GATHER_S = 0.02  # one bad disk breaks many logs at nearly the same time
+GATHER_S = 0.02  # a failing disk breaks many logs at almost the same time
 RETRY_S = 0.2
 LOOK_S = 2.0
 TRIAL, TRIAL_BYTES = ".disk-trial", 1 << 20
@@ -53,7 +53,7 @@ class StorageFailures(FailedLogs):
     def withdraw(self, topic_id: bytes, index: int) -> None:
         if self._unreported.pop((topic_id, index), self) is self:
             return
-        if self._task is not None:  # maybe in the middle of asking
+        if self._task is not None:  # the report may be in flight
             self._task.cancel()
             self._task = background_task("failed replicas", self._run())
 
@@ -70,19 +70,21 @@ class StorageFailures(FailedLogs):
                     FailReplicas(self._node_id, self._broker_epoch, partitions)
                 )
             except KafkaError as error:
-                logger.warning("failed replicas are not reported yet: %s", error)
+                logger.warning("failed replicas could not be reported; retrying: %s", error)
                 await asyncio.sleep(RETRY_S)
                 continue
             if result.error:
-                logger.error("failed replicas: %s", result.message)
+                logger.error(
+                    "the controller refused the report of failed replicas: %s", result.message
+                )
             for key in partitions:
                 self._unreported.pop(key, None)
 
 
 class DiskTrouble(DiskReport):
-    """The report of the disk's first refusal and of its end, once each.
+    """The log lines about the first write error of the disk, and about its end.
 
-    A full disk may have space again. A failed log stays so until the broker is restarted.
+    A full disk may have space again. A failed log stays failed until the broker restarts.
     """
 
     def __init__(self, directory: Path, executor: Executor) -> None:
@@ -114,7 +116,7 @@ class DiskTrouble(DiskReport):
             self._task = background_task("disk", self._until_it_is_over())
 
     async def stop(self) -> None:
-        self._is_stopped = True  # refusals from now on are logged, but not checked for their end
+        self._is_stopped = True  # later errors are logged, but their end is not checked
         if self._task is not None:
             await end_tasks(self._task)
 
@@ -126,7 +128,7 @@ class DiskTrouble(DiskReport):
             await asyncio.sleep(LOOK_S)
             if not self._is_noted and not self._is_lasting:
                 takes_writes = await loop.run_in_executor(self._executor, self._takes_writes)
-                is_over = takes_writes and not self._is_noted  # nothing was refused meanwhile
+                is_over = takes_writes and not self._is_noted  # no write failed in the meantime
         self.words, self._task = "", None
         logger.warning("the disk of %s takes writes again", self._directory)
 
@@ -135,7 +137,7 @@ class DiskTrouble(DiskReport):
         try:
             file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
-                os.unlink(path)  # a process that is killed leaves none
+                os.unlink(path)  # unlinked now, so that a killed process leaves no file
                 return os.pwrite(file, bytes(TRIAL_BYTES), 0) == TRIAL_BYTES
             finally:
                 os.close(file)

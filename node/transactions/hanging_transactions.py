@@ -1,18 +1,18 @@
-"""Hanging transactions: open in a partition, but unknown to their coordinator; and their end.
+"""Hanging transactions, which are open in a partition but unknown to their coordinator.
 
-A transaction opens here only after its coordinator has confirmed it, and the coordinator repeats
-its markers until they are answered. So a hanging transaction is rare: its marker was lost with an
-unclean election, or the coordinator lost its state. It would block readers of committed data for
-ever. The leader of the partition asks about each transaction that has been open for a while, first
-after ASK_AFTER_MS, then less and less often, and ends it as the answer demands:
+A transaction opens in a partition only after its coordinator has confirmed it, and the coordinator
+repeats its markers until they are answered. So a hanging transaction is rare: its marker was lost
+in an unclean election, or the coordinator lost its state. It would block read_committed consumers
+forever. The leader of the partition asks the coordinator about each transaction that has been open
+for ASK_AFTER_MS, and later at growing intervals. The answer decides:
 
-    the coordinator has it, or is just ending it     nothing: this is a long transaction
-    it ended the very same one (its epoch is next)   the same end
+    the coordinator has it, or is ending it          leave it open: it is a long transaction
+    it ended the same one (its epoch is the next)    write the same marker
     it has no such transaction                       abort: no client got a commit confirmed
 
-The abort has the epochs that the partition knows, so it fences no producer. Nothing is written when
-the producer has begun another transaction in the meantime. The transactional id is known for
-transactions that were opened or continued under this leadership; others are only counted.
+The abort has the epochs that the partition knows, so it fences no producer. Nothing is written if
+the producer has begun another transaction in the meantime. The transactional id is known only for
+transactions that were opened or continued under this leadership. The others are only counted.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ class HangingDecision(Enum):
 
 @dataclass(frozen=True, slots=True)
 class HangingCandidate:
-    """A producer's transaction in a partition, in its state when the coordinator was asked."""
+    """A producer's open transaction in a partition, as it was when its coordinator was asked."""
 
     partition: HostedPartition
     producer_id: int
@@ -72,39 +72,41 @@ class HangingCandidate:
 
 
 def verdict_on(description: TransactionDescription, open_one: HangingCandidate) -> HangingDecision:
-    """Return the decision that follows from the coordinator's answer about an open transaction."""
+    """Return the decision for an open transaction from the coordinator's answer."""
     if description.error == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
         return HangingDecision.ABORT
     if description.error:
         return HangingDecision.LEAVE
     if description.state.startswith("Prepare"):
-        return HangingDecision.LEAVE  # its marker is on the way
+        return HangingDecision.LEAVE  # the coordinator is sending the marker
     if description.producer_id != open_one.producer_id:
         return HangingDecision.ABORT
     ahead = description.producer_epoch - open_one.producer_epoch
     if ahead < 0:
-        return HangingDecision.LEAVE  # the coordinator's state is older than the partition's
+        return HangingDecision.LEAVE  # the answer is older than the partition's state
     name = (open_one.partition.topic, open_one.partition.index)
     if description.state == "Ongoing" and name in description.partitions:
         return HangingDecision.LEAVE
     if description.state == "CompleteCommit" and ahead == 1:
-        return HangingDecision.COMMIT  # only an end that raised the epoch leaves this (KIP-890)
+        # Only a commit that raised the epoch leads to this state (KIP-890).
+        return HangingDecision.COMMIT
     return HangingDecision.ABORT
 
 
 class OpenSince:
-    """The times of each open transaction: when it was first seen, and when to ask next.
+    """The times at which each open transaction was first seen, and will be asked about next.
 
-    It holds only transactions that are open now. Times are monotonic ms.
+    Only transactions that are open now are stored. Times are monotonic ms.
     """
 
     def __init__(self) -> None:
-        self._since: dict[tuple[HostedPartition, int], tuple[int, int]] = {}  # (seen, next)
+        # (first seen, next question).
+        self._since: dict[tuple[HostedPartition, int], tuple[int, int]] = {}
 
     def looking(
         self, open_now: Iterable[HangingCandidate | None], now_ms: int
     ) -> Steps[list[HangingCandidate]]:
-        """Return the transactions that are due, and set their next time to twice their age.
+        """Return the transactions to ask about now, and set their next time to twice their age.
 
         None in `open_now` only counts as a step.
         """
@@ -123,7 +125,7 @@ class OpenSince:
         return due
 
     def older_than(self, age_ms: int, now_ms: int) -> int:
-        """Return the number of transactions that have been open for this long."""
+        """Return the number of transactions that have been open for at least this age."""
         return sum(now_ms - seen_ms >= age_ms for seen_ms, _ in self._since.values())
 
 
@@ -132,9 +134,9 @@ class Markers(Protocol):
 
 
 class HangingTransactionReaper:
-    """The end of hanging transactions in the partitions that this broker leads.
+    """The reaper, which ends hanging transactions in the partitions that this broker leads.
 
-    hanging_after_ms: the age from which an open transaction is reported in any case.
+    hanging_after_ms: the age from which an open transaction is counted as hanging.
     """
 
     def __init__(
@@ -166,7 +168,8 @@ class HangingTransactionReaper:
 
     async def scan(self) -> None:
         clock = self._replicas.clock
-        now_ms = clock.monotonic_ms() + clock.advanced_since_ms(0)  # all: nothing here is kept
+        # All advances, since these times are not stored.
+        now_ms = clock.monotonic_ms() + clock.advanced_since_ms(0)
         looking = self._open.looking(self._open_now(), now_ms)
         due = await self._replicas.work.run("look for orphaned transactions", looking)
         self.hanging_count = self._open.older_than(self._hanging_after_ms, now_ms)
@@ -174,18 +177,18 @@ class HangingTransactionReaper:
             try:
                 await self._settle(open_one)
             except (PeerError, MalformedPeerMessage) as error:
-                logger.info("%s: its coordinator does not answer: %s", open_one, error)
+                logger.info("%s: the transaction coordinator does not answer: %s", open_one, error)
 
     async def _run(self) -> None:
         while True:
             await asyncio.sleep(self._scan_ms / 1000)
             try:
                 await self.scan()
-            except Exception:  # the next look tries again
-                logger.exception("looking for orphaned transactions")
+            except Exception:  # the next scan retries
+                logger.exception("the scan for hanging transactions failed")
 
     def _open_now(self) -> Iterator[HangingCandidate | None]:
-        """Yield the open transactions during the iteration; None for a partition that is gone."""
+        """Yield the open transactions, and None for each known transactional id."""
         for partition in self._replicas:
             if partition.leader is None or partition.log.is_failed:
                 continue

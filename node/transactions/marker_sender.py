@@ -1,12 +1,11 @@
-"""The sender of markers of decided transactions to the leaders of their partitions (KIP-98).
+"""The sender of transaction markers to the leaders of their partitions (KIP-98).
 
-Each broker has a queue. The markers of a turn of the event loop are sent as one message, many of
-them in several turns, and several messages may be in flight, so that a partition that cannot commit
-does not delay the others. Each partition is tried until its marker is written or the topic is
-deleted: a leader that moved, a broker that died and too few replicas in sync are reasons to try
-again, perhaps at another broker. That is safe because a marker that is in the log already is
-answered as written, and one that arrives late, after the next transaction has begun, is refused
-(coordinator/transactions/messages.py).
+Each broker has a queue of markers. The markers of a turn of the event loop are sent as one message.
+Several messages may be in flight, so that a partition that cannot commit does not delay the others.
+Each marker is retried until it is written or its topic is deleted. A moved leader, a dead broker,
+or too few replicas in sync lead to a retry, perhaps at another broker. Retries are safe: a marker
+that is already in the log is answered as written, and a marker that arrives after the next
+transaction has begun is refused (coordinator/transactions/messages.py).
 """
 
 import asyncio
@@ -27,17 +26,17 @@ from ...wire.errors import ErrorCode, KafkaError
 from ...wire.identifiers import TopicPartition
 
 NO_LEADER = -1
-# A broker answers within a second (marker_writer.COMMIT_WAIT_MS) or is paused: then another
-# leads soon, and readers of committed data wait for its marker.
+# A broker answers within a second (marker_writer.COMMIT_WAIT_MS) unless it is paused. In that case
+# another broker leads soon, and read_committed consumers wait for its marker.
 REQUEST_TIMEOUT_MS = 2_500
 BACKOFF_MS_FIRST, BACKOFF_MS_MAX = 5, 500
-# Refusals that mean a newer coordinator or epoch, or a broken partition. While this node leads, no
-# other node ends the transaction, so the marker is tried again, but slowly.
+# For errors that mean a newer coordinator or epoch, or a broken partition. While this node leads,
+# no other node ends the transaction, so the marker is retried, but slowly.
 SLOW_RETRY_MS = 1_000
-PARTITIONS_PER_MESSAGE = 250  # some 2 ms, here and there
-IN_FLIGHT_MAX = 64  # messages to one broker
+PARTITIONS_PER_MESSAGE = 250  # about 2 ms on each of the two brokers
+IN_FLIGHT_MAX = 64  # the limit of messages to one broker
 ITEMS_A_STEP = 32
-RETRY_QUANTUM_MS = 5  # markers that are due again within this time share one timer
+RETRY_QUANTUM_MS = 5  # markers to retry within this time share one timer
 
 WRITTEN = frozenset(
     {ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION}
@@ -62,8 +61,8 @@ RETRIED_SOON = frozenset(
 class MarkerTask:
     """The markers of one decided transaction.
 
-    marker: without partitions. is_wanted: False once this node coordinates it no longer.
-    on_written: called once for each partition.
+    marker: the marker without its partitions. is_wanted: returns False once this node no longer
+    coordinates the transaction. on_written: called once for each partition.
     """
 
     marker: TransactionMarker
@@ -75,7 +74,7 @@ class MarkerTask:
 class _Item:
     task: MarkerTask
     partition: TopicPartition
-    leader_epoch: int = -1  # of the leader that it is sent to
+    leader_epoch: int = -1  # the leader epoch of the partition when the marker is sent
     attempts: int = 0
 
 
@@ -89,9 +88,10 @@ class _Queue:
 class MarkerSender:
     """The marker sender of one broker, for all its shards.
 
-    leadership_of: returns the node that leads a partition, NO_LEADER for none, and the leader
-    epoch; None when this node knows no such partition. catch_up: applies all earlier decisions to
-    this node's metadata, or raises KafkaError. write_here: writes to this node's own leaders.
+    leadership_of: returns the leader and the leader epoch of a partition, NO_LEADER without a
+    leader, or None if this node does not know the partition. catch_up: applies all earlier
+    decisions to this node's metadata, or raises KafkaError. write_here: writes markers to
+    partitions that this node leads.
     """
 
     def __init__(
@@ -111,11 +111,11 @@ class MarkerSender:
         self._catch_up = catch_up
         self._loop = asyncio.get_running_loop()
         self._work = work
-        self._arrived: deque[_Item] = deque()  # to be routed
+        self._arrived: deque[_Item] = deque()  # markers to be routed
         self._is_routing = False
-        self._due_again: dict[int, list[_Item]] = {}  # by their time in quanta of the loop's clock
+        self._due_again: dict[int, list[_Item]] = {}  # by retry time in quanta of the loop's clock
         self._queues: dict[int, _Queue] = {}
-        self._unknown: list[_Item] = []  # of topics that may be gone
+        self._unknown: list[_Item] = []  # markers of topics that may be deleted
         self._is_catching_up = False
         self._is_stopped = False
         self._log = logging.getLogger(f"{__name__}.{node_id}")
@@ -126,7 +126,7 @@ class MarkerSender:
         self._take(_Item(task, partition) for partition in partitions)
 
     def stop(self) -> None:
-        """Send no more markers; the next coordinator sends them again."""
+        """Stop sending markers; the next coordinator sends them again."""
         self._is_stopped = True
         self._tasks.cancel()
 
@@ -139,7 +139,7 @@ class MarkerSender:
             self._work.begin("transaction markers", self._routing())
 
     def _routing(self) -> Steps[None]:
-        """Route the arrived markers to the queues of their leaders, many of them in steps."""
+        """Route new markers to the queues of their leaders, in steps."""
         try:
             counter = StepCounter(ITEMS_A_STEP)
             while self._arrived:
@@ -150,11 +150,11 @@ class MarkerSender:
             self._is_routing = False
 
     def _attempt(self, action: Callable[..., None], item: _Item, *arguments: object) -> None:
-        """Run an action for one marker; after an exception try that marker again later."""
+        """Run an action for one marker; after an exception retry the marker later."""
         try:
             action(item, *arguments)
         except Exception:
-            self._log.exception("the marker for %s-%d is tried again", *item.partition)
+            self._log.exception("the marker for %s-%d failed and will be retried", *item.partition)
             self._retry(item, SLOW_RETRY_MS)
 
     def _route(self, item: _Item) -> None:
@@ -192,10 +192,10 @@ class MarkerSender:
     async def _end_those_gone(self) -> None:
         """Drop the markers of topics that the cluster has deleted.
 
-        An unknown topic may be newer than this node's metadata, which may be as old as its
-        journal, and a marker dropped by mistake leaves its transaction open for ever. So this node
-        catches up first. That costs an entry of the metadata, so all markers in doubt share one;
-        those that come meanwhile wait for the next.
+        An unknown topic may be newer than this node's metadata, which may be as old as its journal,
+        and a marker dropped by mistake would leave its transaction open forever. So this node first
+        applies all committed metadata. That costs an entry of the metadata log, which all uncertain
+        markers share; those that arrive meanwhile wait for the next.
         """
         try:
             while self._unknown:
@@ -205,11 +205,15 @@ class MarkerSender:
                     is_up_to_date = True
                 except KafkaError as error:
                     self._log.info(
-                        "which of %d partitions are gone is not known: %s", len(items), error
+                        "cannot check whether the topics of %d markers are deleted: %s",
+                        len(items),
+                        error,
                     )
                     is_up_to_date = False
                 except Exception:  # these markers must not be lost
-                    self._log.exception("which of %d partitions are gone is not known", len(items))
+                    self._log.exception(
+                        "cannot check whether the topics of %d markers are deleted", len(items)
+                    )
                     is_up_to_date = False
                 await self._work.finish(
                     "transaction markers", self._ending_those_gone(items, is_up_to_date)
@@ -230,7 +234,7 @@ class MarkerSender:
         if not is_up_to_date:
             self._retry(item, SLOW_RETRY_MS)
         elif self._leadership_of(*item.partition) is None:
-            self._log.info("%s-%d is gone, and with it its marker", *item.partition)
+            self._log.info("%s-%d is deleted, so its marker is dropped", *item.partition)
             item.task.on_written(item.partition)
         else:
             self._retry(item)
@@ -249,7 +253,7 @@ class MarkerSender:
         await self._work.finish("transaction markers", self._answering(groups, errors))
 
     async def _write(self, node: int, groups: list[list[_Item]]) -> list[tuple[int, ...]]:
-        """Send items to a node; return an error for each, also for a network failure."""
+        """Send markers to a node; return an error for each, also after a network failure."""
         failed = [(int(ErrorCode.NETWORK_EXCEPTION),) * len(group) for group in groups]
         try:
             request = WriteMarkers(tuple(_marker(group) for group in groups))
@@ -266,13 +270,15 @@ class MarkerSender:
         except PeerError:
             return failed
         except MalformedPeerMessage as error:
-            self._log.warning("markers for node %d: %s", node, error)
+            self._log.warning("sending markers to node %d failed: %s", node, error)
             return failed
         except Exception:
             self._log.exception("markers for node %d could not be written", node)
             return failed
         if [len(errors) for errors in reply.errors] != [len(group) for group in groups]:
-            self._log.warning("node %d answered other markers than it was sent", node)
+            self._log.warning(
+                "node %d answered with another number of markers than were sent", node
+            )
             return failed
         return list(reply.errors)
 
@@ -296,7 +302,7 @@ class MarkerSender:
                 marker = item.task.marker
                 self._log.error(
                     "the marker of producer %d, epoch %d is refused by %s-%d with error %d; "
-                    "it is tried again",
+                    "it will be retried",
                     marker.producer_id,
                     marker.producer_epoch,
                     *item.partition,

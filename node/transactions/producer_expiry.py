@@ -1,8 +1,8 @@
-"""The expiry of producers that have been silent for producer.id.expiration.ms (KIP-360, KIP-854).
+"""The expiry of producers that were silent for producer.id.expiration.ms (KIP-360, KIP-854).
 
-Above oncelog.producer.ids.max those silent for longest expire earlier. A producer with an open
-transaction never expires. The next batch of an expired producer is accepted with any sequence,
-unless it is a transactional one of a client with KIP-890.
+Above oncelog.producer.ids.max the producers that were silent for longest expire earlier. A producer
+with an open transaction never expires. After the expiry the next batch of a producer is accepted
+with any sequence, unless it is a transactional batch of a client with KIP-890.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ class ProducerExpiry:
         self._fences = tuple(fences)
         self._expiration_ms = expiration_ms
         self._interval_ms = interval_ms
-        self._producers_max = producers_max  # over all partitions
+        self._producers_max = producers_max  # the limit over all partitions
         self._task = background_task("producer expiry", self._run())
 
     async def stop(self) -> None:
@@ -53,8 +53,7 @@ class ProducerExpiry:
     async def make_room(self) -> int:
         """Expire more producers when there are too many; return their number.
 
-        Those silent for half of the expiration expire first, then for a quarter, and so on, down
-        to RETRIES_END_MS.
+        The limit of silence is halved until enough producers have expired, down to RETRIES_END_MS.
         """
         silent_ms, count = self._expiration_ms, 0
         while self.known_count > self._producers_max and silent_ms > RETRIES_END_MS:
@@ -77,8 +76,8 @@ class ProducerExpiry:
                 )
                 try:
                     count += await self._work.run("producer expiry", forgetting)
-                except Exception:  # of one partition of many
-                    logger.exception("%r: forgetting silent producers", partition)
+                except Exception:  # an error of one partition must not affect the others
+                    logger.exception("%r: silent producers could not be expired", partition)
         return count
 
     async def _run(self) -> None:
@@ -91,7 +90,7 @@ class ProducerExpiry:
                 if since_ms >= self._interval_ms:
                     since_ms = 0
                     if count := await self.expire():
-                        logger.info("%d silent producers are forgotten", count)
+                        logger.info("%d silent producers expired", count)
                 if count := await self.make_room():
                     logger.warning(
                         "%d producers are forgotten before their time: more than "
@@ -99,5 +98,5 @@ class ProducerExpiry:
                         count,
                         self._producers_max,
                     )
-            except Exception:  # the next look tries again
-                logger.exception("forgetting silent producers")
+            except Exception:  # the next run retries
+                logger.exception("silent producers could not be expired")

@@ -1,14 +1,14 @@
-"""The leader of one shard in one term: requests become decisions, decisions become records.
+"""The leader of one shard in one term, which turns requests into decisions and records.
 
-The core decides (decisions.py), the Raft group makes the decision durable and checks it again
-(coordinator/transactions/shard.py); pending_transactions.py holds the state in between. A decision
-is written, then its markers are sent, and when the last of them is written the transaction is
-complete. The completion is not made durable at once: requests see it already, the next decision
-about the id includes it in its own command, and if none comes soon it is written by itself. If it
-were lost, the markers would be sent again.
+The core decides (decisions.py). The Raft group makes a decision durable and checks it again
+(coordinator/transactions/shard.py). pending_transactions.py holds the state in between. A decision
+is written, then its markers are sent, and when all markers are written the transaction is complete.
+The completion is not written immediately. Requests already see it, the next decision about the id
+includes it in its own command, and without such a decision it is soon written by itself. If the
+completion were lost, the markers would be sent again.
 
-The outcome of a write that timed out is read from the log, behind a barrier, and never guessed.
-When the term ends all in-memory state is dropped.
+The outcome of a write that timed out is read from the log after a barrier, and never guessed. When
+the term ends all in-memory state is dropped.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ LOG_INTERVAL_S = 60.0
 
 
 class ShardLimits:
-    """The bounds of one shard in one term, beyond which requests are refused."""
+    """The limits of one shard in one term, beyond which requests are refused."""
 
     def __init__(self, shard: TransactionShard, settings: TransactionSettings) -> None:
         self._shard = shard
@@ -65,14 +65,14 @@ class ShardLimits:
         self._log = logging.getLogger(__name__)
 
     def check_new_id(self) -> ErrorCode:
-        """Return NONE if there is room for one transactional id more, else the error."""
+        """Return NONE if one more transactional id is allowed, else the error."""
         if len(self._shard) < self._settings.ids_max:
             return ErrorCode.NONE
         self._say("transactional ids", "oncelog.transactional.ids.max")
         return ErrorCode.POLICY_VIOLATION
 
     def check_change(self, old: TransactionRecord | None, new: TransactionRecord) -> ErrorCode:
-        """Return NONE if there is room for the transaction and partitions of a change."""
+        """Return NONE if the limits allow a change's transaction and partitions, else the error."""
         if new.state != TransactionState.ONGOING:
             return ErrorCode.NONE
         if len(new.partitions) > self._settings.partitions_max:
@@ -85,7 +85,7 @@ class ShardLimits:
         return ErrorCode.NONE
 
     def _say(self, what: str, key: str) -> None:
-        """Log the reason of refusals now and then: no field of the answer has room for it."""
+        """Log the reason of refusals at intervals, since the answer has no field for it."""
         now_s = self._loop.time()
         if now_s >= self._logged_s.get(key, 0) + LOG_INTERVAL_S:
             self._logged_s[key] = now_s
@@ -94,15 +94,15 @@ class ShardLimits:
 
 WRITE_TIMEOUT_MS = 5_000
 RETRY_PAUSE_MS = 200
-COMPLETION_DELAY_MS = 20  # how long a completion waits for the id's next transaction
-COMPLETIONS_PER_COMMAND = 100  # some 2 ms, here and where it is applied
+COMPLETION_DELAY_MS = 20  # how long a completion waits to be included in the id's next decision
+COMPLETIONS_PER_COMMAND = 100  # about 2 ms here, and when the command is applied
 IDS_A_STEP = 16
 
 Decide = Callable[[TransactionRecord | None, DecisionContext], Decision]
 
 
 class ShardLeader:
-    """The leader of a shard; after `resign` its requests are answered NOT_COORDINATOR."""
+    """The leader of a shard; after `resign` its requests are answered with NOT_COORDINATOR."""
 
     def __init__(
         self,
@@ -141,14 +141,14 @@ class ShardLeader:
     # -- state
 
     def current(self, transactional_id: str) -> TransactionRecord | None:
-        """Return the record that decides a request."""
+        """Return the record on which requests are decided."""
         entry = self._pending.get(transactional_id)
         if entry is not None and entry.completion is not None:
             return entry.completion
         return self.shard.get(transactional_id)
 
     def unmarked(self, transactional_id: str) -> frozenset[TopicPartition]:
-        """Return the partitions of the transaction that have no marker yet."""
+        """Return the partitions of the transaction whose marker is not written yet."""
         record = self.current(transactional_id)
         entry = self._pending.get(transactional_id)
         if record is None:
@@ -170,9 +170,9 @@ class ShardLeader:
     ) -> tuple[ErrorCode, Decision | None]:
         """Decide a request and make the decision durable.
 
-        decide: called again as often as needed. A request that would get CONCURRENT_TRANSACTIONS
-        waits up to hold_ms for the end of the operation before it. ends_with_fence: the
-        coordinator's own abort, after which the producer is fenced.
+        decide: called again after each change that it must see. Instead of CONCURRENT_TRANSACTIONS,
+        a request waits up to hold_ms for the end of the operation before it. ends_with_fence: the
+        coordinator's own abort, which ends when the producer is fenced.
         """
         deadline_s = self._loop.time() + hold_ms / 1_000
         fresh_producer_id = None
@@ -220,7 +220,7 @@ class ShardLeader:
         return await self._joint_additions.add(transactional_id, addition, hold_ms, ports)
 
     async def remove_expired(self, transactional_ids: list[str]) -> None:
-        """Remove expired ids that have no operation in progress."""
+        """Remove expired ids without an operation in progress."""
         writes = []
         for name in transactional_ids:
             record = self.shard.get(name)
@@ -233,7 +233,7 @@ class ShardLeader:
     # -- writing
 
     def _look(self, transactional_id: str) -> Looked | None:
-        """Return the state that decides an addition; None when the term is over."""
+        """Return the state that decides an addition, or None when the term has ended."""
         if not self.is_current:
             return None
         entry = self._pending.get(transactional_id)
@@ -246,7 +246,7 @@ class ShardLeader:
         return self.current(transactional_id), context
 
     def _write(self, transactional_id: str, new: TransactionRecord) -> asyncio.Future[ErrorCode]:
-        """Write a decision, and before it a waiting completion of the id."""
+        """Write a decision, after a waiting completion of the id."""
         entry = self._pending.obtain(transactional_id)
         assert not entry.is_pending
         old = self.shard.get(transactional_id)
@@ -257,7 +257,7 @@ class ShardLeader:
                 Write.after(transactional_id, old, entry.completion),
                 Write.chained(transactional_id, entry.completion, new),
             ]
-        if new.state in PREPARED and not new.partitions:  # it needs no markers
+        if new.state in PREPARED and not new.partitions:  # no markers are needed
             completion = new.completed(self._ports.wall_ms())
             writes.append(Write.chained(transactional_id, new, completion))
         self._pass(BEFORE.get(new.state))
@@ -267,24 +267,26 @@ class ShardLeader:
             if not outcome.cancelled() and not outcome.result():
                 self._pass(AFTER.get(new.state))
 
-        written.add_done_callback(passed)  # it runs before the callbacks of waiting requests
+        written.add_done_callback(passed)  # called before the callbacks of waiting requests
         return written
 
     def _propose(self, names: list[str], writes: list[Write]) -> asyncio.Future[ErrorCode]:
-        """Propose writes of ids, which are pending meanwhile.
+        """Propose writes of ids, which are pending until the outcome is known.
 
-        The future is done when they are pending no longer, or when the outcome is unknown.
+        The future is done when the ids are no longer pending, or when the outcome is unknown.
         """
         future: asyncio.Future[ErrorCode] = self._loop.create_future()
 
         def done(applied: Applied | None, error: Exception | None) -> None:
             code = ErrorCode.NONE
             if error is not None:
-                if self.is_current:  # else thousands of lines would say the same
-                    self._log.warning("a write of %d ids: %s", len(names), error)
+                if self.is_current:  # otherwise thousands of lines would report the end of the term
+                    self._log.warning(
+                        "writing the records of %d transactional ids failed: %s", len(names), error
+                    )
                 code = ErrorCode.COORDINATOR_NOT_AVAILABLE
             elif applied is not None and not applied.is_done:
-                self._log.error("the log refuses a decision: %s", applied)
+                self._log.error("the state machine refused a decision: %s", applied)
                 code = ErrorCode.CONCURRENT_TRANSACTIONS
             try:
                 if error is None or isinstance(error, DefinitelyNot):
@@ -321,14 +323,14 @@ class ShardLeader:
             self._raft_group.propose(barrier, WRITE_TIMEOUT_MS, done)
 
     def _settle(self, names: list[str]) -> None:
-        """End the pending state of ids after the outcome of their write."""
+        """Clear the pending state of ids after the outcome of their write."""
         for name in names:
             self._attempt(self._settle_one, name)
 
     def _settle_one(self, name: str) -> None:
         prepared = self._refresh(name)
         entry = self._pending.obtain(name)
-        entry.is_pending = False  # from here on nothing raises: another write may begin
+        entry.is_pending = False  # after this line nothing may raise, since another write may begin
         if prepared is not None:
             sending = partial(self._send_markers, record=prepared)
             self._loop.call_soon(self._attempt, sending, name)
@@ -344,11 +346,11 @@ class ShardLeader:
             if self.is_current:
                 action(name)
         except Exception:
-            self._log.exception("%r is looked at again", name)
+            self._log.exception("an action for %r failed and will be retried", name)
             self._loop.call_later(RETRY_PAUSE_MS / 1_000, self._attempt, action, name)
 
     def _refresh(self, transactional_id: str) -> TransactionRecord | None:
-        """Adjust an id's entry to its durable record; return the record if markers are due."""
+        """Update an id's entry from its durable record; return the record if it needs markers."""
         record = self.shard.get(transactional_id)
         entry = self._pending.obtain(transactional_id)
         if record is None or record.state not in PREPARED:
@@ -421,7 +423,7 @@ class ShardLeader:
             )
 
     def _write_completions(self) -> None:
-        """Write the completions that no further decision has included."""
+        """Write the completions that were not included in a later decision."""
         self._completion_timer = None
         due = self._pending.take_completions(COMPLETIONS_PER_COMMAND)
         if not due:
@@ -429,7 +431,7 @@ class ShardLeader:
         writes = [Write.after(name, self.shard.get(name), record) for name, record in due]
         written = self._propose([name for name, _ in due], writes)
         written.add_done_callback(self._completions_written)
-        self._write_completions_in(0)  # the rest, in another turn
+        self._write_completions_in(0)  # the rest is written in another turn
 
     def _completions_written(self, written: "asyncio.Future[ErrorCode]") -> None:
         if not written.result():

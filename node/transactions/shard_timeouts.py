@@ -1,8 +1,8 @@
-"""The shards that this node leads, with their timeouts and expiries.
+"""The shards that this node leads, with the timeouts of transactions and the expiry of ids.
 
-Elections and resignations come from the Raft groups. Two timers look for timed-out transactions,
-which are aborted with an epoch bump so that their producer is fenced, and for transactional ids
-without a transaction for the time of their expiry.
+Elections and resignations come from the Raft groups. One timer aborts timed-out transactions and
+raises their epoch, so that their producers are fenced. Another removes transactional ids that had
+no transaction for the expiry time.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ SHARD_COUNT_TIMEOUT_MS = 5_000
 
 
 class ShardCountMismatch(ValueError):
-    """An error: this node is configured with another number of shards than the cluster has."""
+    """The error of a node with another configured number of shards than the cluster."""
 
     def __init__(self, here: int, count: int) -> None:
         super().__init__(
@@ -64,8 +64,8 @@ class ShardLeaders:
         self._loop = asyncio.get_running_loop()
         self._connection_ids = connection_ids
         self._leaders: dict[int, ShardLeader] = {}
-        # (id, start of the transaction) -> when it was first seen here, in ms of the event loop: a
-        # wall clock that is set back must not keep transactions open.
+        # (id, start of the transaction) -> when it was first seen here, in ms of the event loop,
+        # because a wall clock that is set back must not keep transactions open.
         self._open_since_ms: dict[tuple[str, int], float] = {}
         self._is_stopped = False
         self.events = ports.events
@@ -84,7 +84,7 @@ class ShardLeaders:
             self._tasks.spawn(self._repeat(name, interval_ms, walk))
 
     async def stop(self) -> None:
-        """Stop; requests in flight are answered NOT_COORDINATOR, and continue elsewhere."""
+        """Stop; requests in flight are answered with NOT_COORDINATOR, and retried elsewhere."""
         self._is_stopped = True
         for number in list(self._leaders):
             self._resigned(number)
@@ -92,7 +92,7 @@ class ShardLeaders:
         await self._tasks.stop()
 
     def find(self, number: int) -> ShardLeader | ErrorCode:
-        """Return the leader of a shard, if it is here and ready, else an error."""
+        """Return the leader of a shard if this node leads it and it is ready, else an error."""
         leader = self._leaders.get(number)
         if leader is not None:
             return leader
@@ -103,7 +103,7 @@ class ShardLeaders:
         )
 
     def __iter__(self) -> Iterator[ShardLeader]:
-        """Yield the ready leaders in the order of their numbers."""
+        """Yield the ready leaders in the order of their shards."""
         return (self._leaders[number] for number in sorted(self._leaders))
 
     @property
@@ -114,7 +114,7 @@ class ShardLeaders:
     async def confirm_shard_count(self) -> None:
         """Wait until the cluster's number of shards is known; raise ShardCountMismatch.
 
-        A transactional id would have two coordinators if nodes disagreed.
+        With different numbers a transactional id would have two coordinators.
         """
         known: asyncio.Future[None] = self._loop.create_future()
 
@@ -168,11 +168,11 @@ class ShardLeaders:
             leader.resign()
 
     def _propose_shard_count(self, leader: ShardLeader) -> None:
-        """Propose the number once a second, until the log of shard 0 has it or another leads."""
+        """Propose the number of shards once a second until it is in the log."""
 
         def done(_result: Any, error: Exception | None) -> None:
             if error is not None:
-                self._log.info("the number of shards is not written yet: %s", error)
+                self._log.info("the number of shards could not be written; retrying: %s", error)
                 self._loop.call_later(1, self._propose_shard_count, leader)
 
         if leader.is_current and not leader.shard.shard_count:
@@ -187,25 +187,25 @@ class ShardLeaders:
     # -- time
 
     async def look(self) -> None:
-        """Look once for both; on return aborts have begun, and expired ids are removed."""
+        """Check timeouts and expiries once; on return aborts have begun and ids are removed."""
         await self._ports.work.run("transaction timeouts", self._find_timed_out())
         removing: list[asyncio.Task[None]] = []
         await self._ports.work.run("expiry of transactional ids", self._find_expired(removing))
         await asyncio.gather(*removing, return_exceptions=True)
 
     async def _repeat(self, name: str, interval_ms: int, walk: Callable[[], Steps[None]]) -> None:
-        """Run a walk in slices, periodically."""
+        """Run a scan periodically, in slices."""
         while True:
             await asyncio.sleep(interval_ms / 1_000)
             try:
                 await self._ports.work.run(name, walk())
             except Exception:
-                self._log.exception("a walk over transactional ids failed")
+                self._log.exception("a scan of transactional ids failed")
 
     def _find_timed_out(self) -> Steps[None]:
-        """Abort every transaction that is open for longer than its timeout.
+        """Abort every transaction that has been open for longer than its timeout.
 
-        Transactions may change between two steps, so an abort checks again.
+        Transactions may change between two steps, so each abort checks again.
         """
         since_ms: dict[tuple[str, int], float] = {}
         found: list[tuple[ShardLeader, list[str]]] = []
@@ -228,15 +228,15 @@ class ShardLeaders:
             self._tasks.spawn(self._abort_each(found))
 
     def _holds(self, question: Callable[..., bool], *about: Any) -> bool:
-        """Check one id; return False after an exception, so that it is skipped."""
+        """Check one id; after an exception return False, so that the id is skipped."""
         try:
             return question(*about)
         except Exception:
-            self._log.exception("one id is left out")
+            self._log.exception("a transactional id is skipped")
             return False
 
     async def _abort_each(self, found: Sequence[tuple[ShardLeader, Sequence[str]]]) -> None:
-        """Abort the transactions of all shards, some in each turn of the loop."""
+        """Abort the transactions of all shards, several in each turn of the loop."""
         each = ((leader, name) for leader, names in found for name in names)
         for number, (leader, name) in enumerate(each, 1):
             self._tasks.spawn(self._abort_timed_out(leader, name))
@@ -249,9 +249,9 @@ class ShardLeaders:
         return record.is_timed_out(self._aged_ms(record.start_ms), loop_ms - since_ms)
 
     def _find_expired(self, removing: "list[asyncio.Task[None]] | None" = None) -> Steps[None]:
-        """Remove every id that has had no transaction for the time of its expiry.
+        """Remove every id that has had no transaction for the expiry time.
 
-        removing: collects the tasks of the removal.
+        removing: collects the tasks of the removals.
         """
         for leader in list(self):
             expired = []
@@ -266,14 +266,14 @@ class ShardLeaders:
                     removing.append(task)
 
     async def _remove_each(self, leader: ShardLeader, names: Sequence[str]) -> None:
-        """Remove ids in one command after the other, those that are still expired then."""
+        """Remove the ids that are still expired, in several commands."""
         for first in range(0, len(names), EXPIRIES_PER_COMMAND):
             some = names[first : first + EXPIRIES_PER_COMMAND]
             try:
                 still = [name for name in some if self._holds(self._is_expired, leader, name)]
                 await leader.remove_expired(still)
             except Exception:
-                self._log.exception("%d expired ids stay for now", len(some))
+                self._log.exception("%d expired ids could not be removed", len(some))
 
     def _is_expired(self, leader: ShardLeader, name: str) -> bool:
         record = leader.shard.get(name)
@@ -283,11 +283,11 @@ class ShardLeaders:
         return record.last_update_ms < aged_ms - self.settings.id_expiration_ms
 
     def _aged_ms(self, since_ms: int) -> int:
-        """Return the wall-clock time plus the advances of the cluster's clock since a moment."""
+        """Return the wall-clock time plus the advances of the cluster's clock since this time."""
         return self._ports.wall_ms() + self._ports.advanced_since_ms(since_ms)
 
     async def _abort_timed_out(self, leader: ShardLeader, transactional_id: str) -> None:
-        judged: list[TransactionRecord] = []  # as they were when they were decided
+        judged: list[TransactionRecord] = []  # the records on which decisions were based
 
         def decide(record: TransactionRecord | None, context: DecisionContext) -> Decision:
             if record is not None and not self._is_timed_out(transactional_id, record):

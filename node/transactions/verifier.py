@@ -1,13 +1,13 @@
-"""Verification by a partition leader that a transaction includes its partition (KIP-890).
+"""The verification by a partition leader that a transaction includes its partition (KIP-890).
 
-Each broker has one verifier. A transactional id has one question in flight; further questions of
-the same producer id and epoch are joined into the next. Of two waiting questions with different
-epochs the older one gets INVALID_PRODUCER_EPOCH. A question never gets the answer to one that was
-sent before it: its guard may be younger than that answer. If this node is the coordinator no
-message is sent.
+Each broker has one verifier. A transactional id has one question to the coordinator in flight.
+Further questions of the same producer id and epoch are joined into the next. Of two waiting
+questions with different epochs the one with the older epoch gets INVALID_PRODUCER_EPOCH. A question
+never gets the answer to an earlier question, because its guard may be newer than that answer. If
+this node is the coordinator no message is sent.
 
-Kafka answers a waiting question of the same epoch with NETWORK_EXCEPTION when another comes, so
-that its client repeats it; here both are answered.
+Kafka answers a waiting question with NETWORK_EXCEPTION when another one of the same epoch arrives,
+so that its client retries. Here both are answered.
 """
 
 import asyncio
@@ -25,12 +25,12 @@ from ...wire.errors import ErrorCode
 from ...wire.identifiers import Identity, TopicPartition
 from .service import TransactionCoordinators
 
-ANSWER_TIMEOUT_MARGIN_MS = 2_000  # beyond the coordinator's own patience
-QUESTIONS_MAX = 10_000  # waiting, of all ids
+ANSWER_TIMEOUT_MARGIN_MS = 2_000  # added to the time that the coordinator may wait
+QUESTIONS_MAX = 10_000  # the limit of waiting questions of all ids
 
 
 class Verified(NamedTuple):
-    """An ErrorCode number for each partition, and VerifyTransactionReply.ongoing_index."""
+    """An ErrorCode number for each partition, and the ongoing_index of VerifyTransactionReply."""
 
     errors: list[int]
     ongoing_index: int = 0
@@ -38,7 +38,7 @@ class Verified(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _Question:
-    """The next question about an id by producers of one identity."""
+    """The next question about an id, for all requests with one producer id and epoch."""
 
     identity: Identity
     adds: bool
@@ -54,7 +54,7 @@ class _Question:
 class TransactionVerifier:
     """The client of the transaction coordinator for verifications.
 
-    hold_ms: the time that the coordinator may wait before it answers CONCURRENT_TRANSACTIONS.
+    hold_ms: how long the coordinator may wait before it answers CONCURRENT_TRANSACTIONS.
     """
 
     def __init__(
@@ -69,7 +69,8 @@ class TransactionVerifier:
         self._coordinators = coordinators
         self._links = links
         self._timeout_ms = hold_ms + ANSWER_TIMEOUT_MARGIN_MS
-        self._waiting: dict[str, list[_Question]] = {}  # an id is here while it is asked about
+        # Has an entry while a question about the id is in flight.
+        self._waiting: dict[str, list[_Question]] = {}
         self._waiting_count = 0
         self._log = logging.getLogger(f"{__name__}.{node_id}")
         self._tasks = TaskSet(self._log, "a verification failed")
@@ -83,13 +84,15 @@ class TransactionVerifier:
         *,
         adds: bool,
     ) -> Verified:
-        """Return the coordinator's answer for each partition, in order, also without a network.
+        """Return the coordinator's answer for each partition, in order.
 
         adds: missing partitions are added (Produce v12, TxnOffsetCommit v5).
-        NONE: it is in the ongoing transaction. TRANSACTION_ABORTABLE: it is not (`adds` False).
-        PRODUCER_FENCED, INVALID_PRODUCER_ID_MAPPING, CONCURRENT_TRANSACTIONS: the coordinator's
-        errors. NETWORK_EXCEPTION, NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE,
-        COORDINATOR_LOAD_IN_PROGRESS: ask again. The caller translates them for the client.
+        NONE: the partition is in the ongoing transaction.
+        TRANSACTION_ABORTABLE: the partition is not in the transaction, and `adds` is False.
+        PRODUCER_FENCED, INVALID_PRODUCER_ID_MAPPING, CONCURRENT_TRANSACTIONS: errors of the
+        coordinator.
+        NETWORK_EXCEPTION, NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS:
+        the verification may be retried. The caller translates these errors for the client.
         """
         identity = producer_id, producer_epoch
         questions = self._waiting.get(transactional_id)
@@ -112,7 +115,7 @@ class TransactionVerifier:
     def _join(
         self, questions: list[_Question], identity: Identity, adds: bool
     ) -> _Question | ErrorCode:
-        """Return the waiting question that this one joins, or an error."""
+        """Return the waiting question to join, or an error."""
         for question in list(questions):
             if question.identity[0] == identity[0] and question.identity[1] != identity[1]:
                 if question.identity[1] > identity[1]:
@@ -131,7 +134,7 @@ class TransactionVerifier:
         return question
 
     async def _run(self, transactional_id: str, questions: list[_Question]) -> None:
-        """Ask the questions of an id one after the other until none is left."""
+        """Send the questions about an id, one after the other, until none is left."""
         asked: _Question | None = None
         try:
             while questions:
@@ -153,7 +156,7 @@ class TransactionVerifier:
         try:
             reply = await self._ask(request)
         except Exception:
-            self._log.exception("verifying a transaction of %r", transactional_id)
+            self._log.exception("the verification of a transaction of %r failed", transactional_id)
             reply = VerifyTransactionReply(ErrorCode.NETWORK_EXCEPTION)
         if reply.error:
             question.finish(reply.error)
@@ -178,5 +181,5 @@ class TransactionVerifier:
             )
             return decode_message(VerifyTransactionReply, header)
         except (PeerError, MalformedPeerMessage) as error:
-            self._log.info("node %d does not verify: %s", node, error)
+            self._log.info("node %d cannot verify a transaction: %s", node, error)
             return VerifyTransactionReply(ErrorCode.NETWORK_EXCEPTION)

@@ -1,9 +1,9 @@
 """The envelope of a message between brokers, and the handlers of its content.
 
-Every message begins with its role (one-way, request, reply, failure), its kind, the correlation id
+Every message begins with its role (one-way, request, reply, failure), its type, the correlation id
 of its request, and the length of its header. An exception of a handler affects only its message:
-the error is logged, and the asking side is told that its request failed. A link that raises ends
-the request that was sent on it with PeerUnavailable, and nothing else.
+the error is logged, and the sender of a request gets a failure. An exception while sending a
+request ends that request with PeerUnavailable, and nothing else.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ MessageHandler = Callable[[int, bytes], None]
 Reply = Callable[[bytes, Sequence[Buffer]], object]
 RequestHandler = Callable[[int, bytes, list[Buffer], Reply], object]
 PeerChange = Callable[[int, bool], None]
-Body = tuple[bytes, list[Buffer]]  # header and frames of a reply
+Body = tuple[bytes, list[Buffer]]  # the header and the frames of a reply
 
 _ENVELOPE = struct.Struct(">BBQI")
 ENVELOPE_BYTES = _ENVELOPE.size
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 
 class PeerError(Exception):
-    """A peer did not answer; whether it acted on the request is not known."""
+    """A peer did not answer; it may or may not have executed the request."""
 
 
 class PeerUnavailable(PeerError):
@@ -70,16 +70,16 @@ def envelope(what: What, kind: int, correlation_id: int, header_bytes: int) -> b
 
 
 def open_envelope(first: Buffer) -> tuple[int, int, int, int]:
-    """Return (what, kind, correlation id, length of the header); `first` has ENVELOPE_BYTES."""
+    """Return (role, type, correlation id, length of the header); `first` has ENVELOPE_BYTES."""
     return _ENVELOPE.unpack_from(first)
 
 
 class PeerHandlers:
-    """The handlers of one broker, and how many messages it dropped, by reason."""
+    """The handlers of one broker, and the number of messages dropped, by reason."""
 
     def __init__(self, node_id: int) -> None:
         self.node_id = node_id
-        # malformed, stranger, unhandled, late, undelivered
+        # the reasons are malformed, stranger, unhandled, late, undelivered
         self.dropped: dict[str, int] = defaultdict(int)
         self._messages: dict[int, MessageHandler] = {}
         self._requests: dict[tuple[int, bool], RequestHandler] = {}
@@ -88,26 +88,26 @@ class PeerHandlers:
         self._limited_log = LimitedLog(log)
 
     def on_message(self, kind: int, handler: MessageHandler) -> None:
-        """Set the handler of one-way messages of this kind: handler(peer, payload)."""
+        """Set the handler of one-way messages of this type, called with peer and payload."""
         self._messages[kind] = handler
 
     def on_request(self, kind: int, handler: RequestHandler, *, bulk: bool = False) -> None:
-        """Set the handler of requests of this kind: handler(peer, header, frames, reply).
+        """Set the handler of requests of this type, called with peer, header, frames and reply.
 
         reply(header, frames) may be called later, once. An exception of the handler becomes
-        PeerUnavailable at the asking side.
+        PeerUnavailable at the sender.
         """
         self._requests[kind, bulk] = handler
 
     def on_peer_change(self, callback: PeerChange) -> None:
-        """Call callback(peer, is_up) on changes; down means closed for long (see link_state)."""
+        """Call callback(peer, is_up) on changes, which are decided by link_state."""
         self._changes.append(callback)
 
     def on_link_change(self, callback: PeerChange) -> None:
-        """Call callback(peer, is_open) whenever the control link breaks or is made again.
+        """Call callback(peer, is_open) whenever the control link breaks or is opened again.
 
-        A broken link may be back within milliseconds; `on_peer_change` reports whether the peer is
-        up.
+        A broken link may be open again within milliseconds; `on_peer_change` reports whether the
+        peer is up.
         """
         self._link_changes.append(callback)
 
@@ -122,9 +122,9 @@ class PeerHandlers:
         timeout_ms: int,
         bulk: bool = False,
     ) -> None:
-        """Ask a peer. `answered` gets (header, frames), PeerUnavailable or PeerTimeout, once.
+        """Send a request; `answered` gets (header, frames), PeerUnavailable or PeerTimeout, once.
 
-        It is called on the event loop, never from within this call.
+        It is called on the event loop, and never before this method returns.
         """
         raise NotImplementedError
 
@@ -138,14 +138,14 @@ class PeerHandlers:
         timeout_ms: int,
         bulk: bool = False,
     ) -> Body:
-        """Return the peer's reply. Raises PeerUnavailable or PeerTimeout."""
+        """Return the peer's reply; raise PeerUnavailable or PeerTimeout."""
         future: asyncio.Future[Body] = asyncio.get_running_loop().create_future()
         settle = partial(_settle, future)
         self.ask(peer, kind, header, frames, answered=settle, timeout_ms=timeout_ms, bulk=bulk)
         try:
             return await future
         finally:
-            del future, settle  # an error in it refers to this frame: a cycle
+            del future, settle  # an exception in the future refers to this frame, a reference cycle
 
     def _deliver(self, peer: int, kind: int, payload: bytes) -> None:
         handler = self._messages.get(kind)
@@ -201,7 +201,12 @@ class PeerHandlers:
             try:
                 callback(peer, is_up)
             except Exception:
-                log.exception("node %d: link to %d, up: %s", self.node_id, peer, is_up)
+                log.exception(
+                    "node %d: a callback failed on a change of the link to node %d (up: %s)",
+                    self.node_id,
+                    peer,
+                    is_up,
+                )
 
 
 def _settle(future: "asyncio.Future[Body]", outcome: Body | PeerError) -> None:

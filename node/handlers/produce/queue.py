@@ -1,19 +1,19 @@
-"""The queue of one connection's produces that wait for verification (KIP-890) or record checks.
+"""The queue of one connection's produce requests that wait for a verification or record checks.
 
-Requests of a connection are appended in their order. So when one waits for the opening of a log
-(`awaited_leaders`), for the transaction coordinator, or for checks of many records in slices
-(`record_checks`), all behind it wait, too. Requests of the same producer are verified together: a
-transaction that opens in many partitions costs two questions, not one for each.
+Requests of a connection are appended in their order. If one waits for the opening of a log
+(`awaited_leaders`), for the transaction coordinator (KIP-890), or for checks of many records
+(`record_checks`), all later requests wait, too. Requests of the same producer are verified
+together, so that a transaction which opens in many partitions needs only two verifications.
 
 The effect of the coordinator's answer:
 
-    NONE        append with the guard that was created before the question
+    NONE        append with the guard that was created before the verification
     any error   the partition's answer, with an error that the client's version knows
 
-A marker in between has invalidated the guard, so that no transaction is opened that the coordinator
-has ended: the transaction is verified again, with a new guard. That is common, since the
-coordinator answers about the next transaction only when the markers of the one before are written,
-here, too.
+A marker that is written during the verification invalidates the guard, so that no ended transaction
+is opened again. The transaction is then verified again with a new guard. This happens regularly,
+because the coordinator answers about the next transaction only after the markers of the previous
+one are written, in this partition, too.
 """
 
 import asyncio
@@ -36,13 +36,14 @@ from .record_checks import check_in_slices
 from .verification import TransactionalProducer, Verification, staleness
 
 logger = logging.getLogger(__name__)
-QUESTIONS_MAX = 4  # of one request, each after a marker in between
+# The limit of verifications of one request, each repeated because a marker was written.
+QUESTIONS_MAX = 4
 _Guards = dict[HostedPartition, int]
 _Verifications = Mapping[HostedPartition, Verification]
 
 
 class ProduceQueue:
-    """The queue of one connection; the connection's context holds it until it is empty."""
+    """The queue of one connection, which its context refers to until the queue is empty."""
 
     def __init__(self, context: RequestContext) -> None:
         self._context = context
@@ -52,7 +53,7 @@ class ProduceQueue:
 
     @property
     def needs_no_client(self) -> bool:
-        """Return whether a produce with acks=0 waits, which its client would not send again."""
+        """Return whether a request with acks=0 waits, which its client would not send again."""
         return any(waiting.acks == 0 for waiting in self._waiting)
 
     def put(self, operation: ProduceOperation) -> PendingAnswer:
@@ -77,7 +78,7 @@ class ProduceQueue:
             while self._waiting:
                 await self._context.broker.work.share.room()
                 first = self._waiting[0]
-                if isinstance(first, LargeProduce):  # its parts take its place
+                if isinstance(first, LargeProduce):  # its parts replace it in the queue
                     parts = await self._parts(first)
                     self._waiting.popleft()
                     self._waiting.extendleft(reversed(parts))
@@ -95,7 +96,7 @@ class ProduceQueue:
                     operation = self._waiting[0]
                     assert isinstance(operation, ProduceOperation)
                     is_in_parts |= operation.is_part
-                    if is_in_parts:  # requests behind a part are appended some turns later, too
+                    if is_in_parts:  # requests behind a part are also appended in later turns
                         await _measured(operation, self._append_part(operation, verifications))
                     elif operation.request_time is None:
                         self._append(operation, verifications)
@@ -104,7 +105,8 @@ class ProduceQueue:
                     self._waiting.popleft()
         finally:
             self._context.produce_queue = None
-            for waiting in self._waiting:  # only after a defect in this file; none may hang
+            # Only after a bug in this file; every request must be answered.
+            for waiting in self._waiting:
                 if waiting.pending is not None and not waiting.pending.is_done:
                     waiting.pending.abort("the queue of produces broke")
 
@@ -117,7 +119,7 @@ class ProduceQueue:
             return []
 
     async def _check_records(self, operation: ProduceOperation) -> None:
-        """Check the records before the verification: a marker meanwhile may invalidate a guard."""
+        """Check the records before the verification, since a marker may invalidate its guard."""
         if not operation.records_checked:
             operation.records_checked = True
             operation.look_up()
@@ -130,9 +132,9 @@ class ProduceQueue:
                     operation.pending.fail(error, operation.refuse)
 
     def _next_question(self) -> tuple[int, TransactionalProducer | None, _Guards]:
-        """Return the number of requests for the next verification, their producer, their guards.
+        """Return how many requests to verify next, with their producer and their guards.
 
-        They are no more than may be appended in one turn.
+        The requests must fit into one turn of the event loop when they are appended.
         """
         asked_for: TransactionalProducer | None = None
         guards: _Guards = {}
@@ -159,9 +161,9 @@ class ProduceQueue:
         guards: _Guards,
         known: _Verifications | None = None,
     ) -> _Verifications:
-        """Verify the first `count` requests until all granted guards are valid.
+        """Verify the first `count` requests until all their guards are valid.
 
-        Changes during the verification are verified, too: new leaderships, ended transactions.
+        New leaderships and ended transactions during a verification lead to another verification.
         """
         verifications = dict(known or {})
         for _ in range(QUESTIONS_MAX):
@@ -184,8 +186,8 @@ class ProduceQueue:
             errors, ongoing_index = await self._context.broker.verifier.verify(
                 transactional_id, producer_id, epoch, names, adds=adds
             )
-        except Exception:  # the requests in the queue must be answered
-            logger.exception("verifying a transaction of %r", transactional_id)
+        except Exception:  # the requests in the queue must still be answered
+            logger.exception("the verification of a transaction of %r failed", transactional_id)
             errors, ongoing_index = [ErrorCode.UNKNOWN_SERVER_ERROR] * len(names), 0
         verifications: dict[HostedPartition, Verification] = {}
         for (partition, guard), error in zip(guards.items(), errors, strict=True):
@@ -197,7 +199,7 @@ class ProduceQueue:
     async def _append_part(
         self, operation: ProduceOperation, verifications: _Verifications
     ) -> None:
-        """Append a part in a slice of its own; after a marker verify it again."""
+        """Append a part in its own slice; verify it again if a marker was written meanwhile."""
         for _ in range(QUESTIONS_MAX):
             trying = made(partial(self._try_to_append, verifications), [operation])
             try:
@@ -221,7 +223,7 @@ class ProduceQueue:
         pending, producer = operation.pending, operation.producer
         assert pending is not None
         if pending.is_done:
-            return  # it has failed, or its client is gone and sends it again elsewhere
+            return  # the request has failed, or its client has disconnected and retries elsewhere
         if producer is not None and (stale := staleness(self._context, producer)):
             pending.abort(stale)
             return
@@ -236,7 +238,7 @@ class ProduceQueue:
 
 
 def _outdated(guards: _Guards, verifications: _Verifications) -> _Guards:
-    """Return the guards that were not verified, or that have changed since."""
+    """Return the guards that were not verified, or that have changed since their verification."""
     return {
         partition: guard
         for partition, guard in guards.items()
@@ -248,7 +250,7 @@ def _outdated(guards: _Guards, verifications: _Verifications) -> _Guards:
 async def _measured(
     request: ProduceOperation | LargeProduce, work: Coroutine[Any, Any, Result]
 ) -> Result:
-    """Count the work as time of its request, while there are request quotas."""
+    """Measure the work as time of its request, if there are request quotas."""
     if request.request_time is None:
         return await work
     return await request.request_time.drive(work)

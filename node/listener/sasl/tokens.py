@@ -1,10 +1,10 @@
-"""The check of OAUTHBEARER tokens: signed by a key of a JWKS, and meant for this cluster.
+"""The verification of OAUTHBEARER tokens, which must be signed by a key of a JWKS.
 
-The keys come from `sasl.oauthbearer.jwks.endpoint.url`, a file or a web address, which is read in a
-thread: a file when it changes, an address every `sasl.oauthbearer.jwks.endpoint.refresh.ms`, and
-soon again when it fails. A token by an unknown key is refused, and the keys are read again, at most
-every 10 s; its client tries again. Only signatures by private keys are accepted, never `none` and
-never a shared secret.
+The keys come from `sasl.oauthbearer.jwks.endpoint.url`, a file or a URL, which is read in a thread.
+A file is read when it changes, a URL every `sasl.oauthbearer.jwks.endpoint.refresh.ms`, and sooner
+after a failure. A token signed by an unknown key is refused, and the keys are read again, at most
+every 10 s, so that a retry may succeed. Only signatures by private keys are accepted, never `none`
+and never a shared secret.
 """
 
 import json
@@ -28,20 +28,23 @@ from ...config.listener_keys import ListenerSettings
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512")
 KEYS_BYTES_MAX = 1024 * 1024
-WORDS_MAX = 200  # of a line about a token that is refused
-TIME_MAX_S = 2**40  # more than any clock shows; in ms it stays within 64 bits
-FETCH_TIMEOUT_S = 10.0  # for all of an address
-AGAIN_S = 10.0  # after an address has failed, or the keys were read for an unknown one
+WORDS_MAX = 200  # the length limit of the log line about a refused token
+TIME_MAX_S = 2**40  # far in the future, but still within 64 bits as ms
+FETCH_TIMEOUT_S = 10.0  # the limit for reading all of a URL
+AGAIN_S = 10.0  # the pause after a failed URL, or after a read of the keys for an unknown key
 Read = Callable[[], bytes]
 
 
 class TokenVerifier:
-    """The keys of one listener, and its requirements of a token. Raises InvalidConfig."""
+    """The keys of one listener, and its requirements for tokens.
+
+    The constructor raises InvalidConfig.
+    """
 
     def __init__(
         self, settings: ListenerSettings, now_s: Callable[[], float], log: logging.Logger
     ) -> None:
-        """Read the settings. now_s: wall-clock seconds."""
+        """Read the settings; now_s returns wall-clock seconds."""
         self._settings, self._now_s, self._log = settings, now_s, log
         self._refusals = LimitedLog(log)
         url = urlsplit(settings.sasl_oauthbearer_jwks_endpoint_url)
@@ -57,16 +60,16 @@ class TokenVerifier:
         self._file = Path(unquote(url.path)) if url.scheme == "file" else None
         self._keys: Mapping[str, Any] = {}
         self._read_at: object = None
-        self._again_s = -inf  # the earliest time to read an address that failed
-        self._misses_key = False  # a token was signed by an unknown key
-        self._expedited_s = -inf  # the earliest time to read the keys for such a token
+        self._again_s = -inf  # the earliest time to read a URL again after a failure
+        self._misses_key = False  # True if a token was signed by an unknown key
+        self._expedited_s = -inf  # the earliest time to read the keys again for an unknown key
         self.fetching: threading.Thread | None = None
         if self._file is not None:
             self._read_at = self._due()
             self._keys = read_keys(self._read())
 
     def refresh(self) -> None:
-        """Read the keys when they are due; it takes long, so call it from a thread."""
+        """Read the keys if they may have changed; call it in a thread, since it takes long."""
         due, now_s = self._due(), time.monotonic()
         if due == self._read_at:
             if not self._misses_key or now_s < self._expedited_s:
@@ -78,7 +81,7 @@ class TokenVerifier:
         try:
             self._keys = read_keys(self._read())
         except InvalidConfig as problem:
-            self._log.error("keys for tokens are not taken up: %s", problem)
+            self._log.error("the keys for tokens cannot be loaded: %s", problem)
             if self._file is None:
                 self._again_s = time.monotonic() + AGAIN_S
                 return
@@ -156,7 +159,7 @@ class TokenVerifier:
             raise InvalidConfig(f"{self._file} cannot be read: {problem}") from None
 
     def _fetch(self, url: str) -> bytes:
-        """Read an address in a thread of its own, which is abandoned if it takes too long."""
+        """Read a URL in its own thread, which is abandoned if it takes too long."""
         if self.fetching is not None and self.fetching.is_alive():
             raise InvalidConfig(f"{url} is still being read")
         outcome: list[bytes | Exception] = []
@@ -179,14 +182,14 @@ class TokenVerifier:
 
 
 def _time_s(claim: object) -> float:
-    """Return a time of a token; JSON may hold infinity, and integers of any length."""
+    """Return a time in a token; JSON may have infinity, and integers of any length."""
     if not isinstance(claim, int | float) or not -TIME_MAX_S <= claim <= TIME_MAX_S:
         raise FailedLogin("a time in it is none")
     return claim
 
 
 def read_keys(data: bytes) -> dict[str, Any]:
-    """Return the keys of a JWKS by their ids; raise InvalidConfig."""
+    """Parse the keys of a JWKS by their ids; raise InvalidConfig."""
     try:
         import jwt
     except ImportError:

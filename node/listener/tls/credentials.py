@@ -1,7 +1,7 @@
-"""The certificates of a listener, as PEM in files or in values; changed files are loaded again.
+"""The certificates of a listener, as PEM files or values, with a reload of changed files.
 
-New connections get the new certificates; open ones keep theirs. If a file cannot be used, the
-listener keeps its certificates, and one line is logged for each change of the file.
+New connections get the new certificates; open connections keep theirs. If a new file is invalid,
+the listener keeps its certificates, and each change of the file is logged once.
 """
 
 import logging
@@ -31,7 +31,10 @@ _Stamp = tuple[tuple[int, int, int] | None, ...]
 
 
 class TlsCredentials:
-    """The certificates of one listener. Raises InvalidConfig when they cannot be used."""
+    """The certificates of one listener.
+
+    The constructor raises InvalidConfig if the certificates are invalid.
+    """
 
     def __init__(self, listener: str, settings: ListenerSettings, log: logging.Logger) -> None:
         self._listener, self._settings, self._log = listener, settings, log
@@ -46,7 +49,7 @@ class TlsCredentials:
         self.context = make_context(settings, f"listener {listener}")
 
     def refresh(self) -> None:
-        """Load files that have changed; it reads the disk, so call it from a thread."""
+        """Reload changed files; call it in a thread, since it reads from the disk."""
         stamp = self._look()
         if stamp == self._stamp:
             return
@@ -54,9 +57,9 @@ class TlsCredentials:
         try:
             self.context = make_context(self._settings, f"listener {self._listener}")
         except InvalidConfig as problem:
-            self._log.error("new certificates are not taken up: %s", problem)
+            self._log.error("new certificates cannot be loaded: %s", problem)
         else:
-            self._log.info("listener %s shows its new certificates", self._listener)
+            self._log.info("listener %s uses its new certificates", self._listener)
 
     def principal_of(self, certificate: dict[str, Any] | None) -> Principal:
         """Return the principal of a client's certificate; ANONYMOUS without one."""
@@ -80,9 +83,9 @@ class TlsCredentials:
 
 
 def tls_credentials(config: BrokerConfig, log: logging.Logger) -> dict[str, TlsCredentials]:
-    """Return the certificates of each listener with TLS, by its name; raise InvalidConfig.
+    """Return the certificates of each listener with TLS by its name; raise InvalidConfig.
 
-    As in Kafka, ssl.client.auth counts on a listener with logins only as a key of that listener.
+    As in Kafka, ssl.client.auth applies to a listener with SASL only as a key of that listener.
     """
     found: dict[str, TlsCredentials] = {}
     for listener in config.endpoints:
@@ -95,7 +98,7 @@ def tls_credentials(config: BrokerConfig, log: logging.Logger) -> dict[str, TlsC
 
 
 def make_context(settings: ListenerSettings, where: str) -> ssl.SSLContext:
-    """Return the context of a listener; raise InvalidConfig with the reason."""
+    """Return the SSL context of a listener; raise InvalidConfig with the reason."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     chosen = sorted(VERSIONS[version] for version in settings.ssl_enabled_protocols)
     context.minimum_version, context.maximum_version = chosen[0], chosen[-1]
@@ -115,10 +118,10 @@ def _load_certificate(context: ssl.SSLContext, settings: ListenerSettings, where
     )
     try:
         if settings.ssl_keystore_location:
-            # A function, since OpenSSL would ask at the terminal without a password.
+            # A function, since OpenSSL would prompt for a missing password.
             context.load_cert_chain(settings.ssl_keystore_location, password=lambda: password)
         elif key and chain:
-            with tempfile.TemporaryDirectory() as folder:  # OpenSSL takes these from files only
+            with tempfile.TemporaryDirectory() as folder:  # OpenSSL loads these only from files
                 file = Path(folder) / "keystore.pem"
                 descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
                 with open(descriptor, "w", encoding="utf-8") as text:
@@ -129,7 +132,7 @@ def _load_certificate(context: ssl.SSLContext, settings: ListenerSettings, where
                 f"{where} speaks TLS, so it needs ssl.keystore.location (a PEM file with a private "
                 "key and its certificates), or ssl.keystore.key and ssl.keystore.certificate.chain."
             )
-    except (OSError, ValueError) as problem:  # ssl.SSLError is an OSError
+    except (OSError, ValueError) as problem:  # ssl.SSLError is a subclass of OSError
         raise InvalidConfig(
             f"{where}: the private key and certificates of ssl.keystore.* cannot be used: "
             f"{_reason(problem)}. They must be PEM; is ssl.key.password right?"

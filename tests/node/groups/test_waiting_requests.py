@@ -250,7 +250,7 @@ async def test_group_that_raises_at_loading_keeps_its_offsets(
     breaking(monkeypatch, group_table, "_begin_sessions")
     await broker.serve(epoch=2)
     assert list(broker.shard.groups) == ["g"]
-    assert "group g is set aside" in caplog.text
+    assert "group g had an internal error" in caplog.text
 
 
 @pytest.mark.parametrize("owner", [FakeVerifier, ProducerStateTable, GroupCoordinator])

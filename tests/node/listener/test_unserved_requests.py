@@ -62,7 +62,7 @@ def test_unserved_request_reports_are_bounded(caplog: pytest.LogCaptureFixture) 
             software = ("client", str(number))
             requests.note(UnservedRequest(76, 1), software, "127.0.0.1", header)
     assert len(caplog.records) == NAMED_MAX + 1 and len(requests.sentences) == SHOWN_MAX
-    assert "no more" in caplog.records[-1].getMessage()
+    assert "further requests" in caplog.records[-1].getMessage()
 
 
 async def test_unserved_request_that_closes_its_connection_is_reported() -> None:

@@ -82,8 +82,8 @@ def test_tls_certificate_file_that_changes_is_loaded_unless_broken(
         found.refresh()
     assert shown_by(certificates, found.context) == "second"
     assert [message.split(":")[0] for message in caplog.messages] == [
-        "listener CLIENTS shows its new certificates",
-        "new certificates are not taken up",
+        "listener CLIENTS uses its new certificates",
+        "new certificates cannot be loaded",
     ]
 
 
