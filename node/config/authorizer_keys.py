@@ -31,19 +31,19 @@ class AuthorizerSettings(QuotaSettings):
         "authorizer.class.name",
         STRING,
         "",
-        f"{STANDARD_AUTHORIZER}: ACLs decide what a client may do; empty: it may do everything.",
+        f"With {STANDARD_AUTHORIZER}, ACLs restrict clients. If empty, nothing is restricted.",
         one_of("", STANDARD_AUTHORIZER),
     )
     super_users: str = setting(
         "super.users",
         STRING,
         "",
-        "Principals that no ACL restricts: User:admin;User:other.",
+        "The principals that are not restricted by ACLs, as User:admin;User:other.",
         _are_principals,
     )
     allow_everyone_if_no_acl_found: bool = setting(
         "allow.everyone.if.no.acl.found",
         BOOLEAN,
         "false",
-        "Whether a resource that no ACL is about is open to everybody.",
+        "Whether everybody may access a resource without ACLs.",
     )

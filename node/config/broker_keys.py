@@ -46,85 +46,95 @@ class BrokerSettings(CoordinatorSettings):
     """The typed values of the broker's keys, which are a part of `BrokerConfig`."""
 
     # identity and addresses
-    node_id: int = setting("node.id", INT, None, "The number of this broker.", at_least(0))
+    node_id: int = setting("node.id", INT, None, "The id of this broker.", at_least(0))
     cluster_id: str = setting(
         "cluster.id",
         STRING,
         "",
-        "The cluster that this node belongs to; empty: the first name wins.",
+        "The id of the cluster of this node. If empty, a new cluster generates one.",
     )
     listeners: tuple[str, ...] = setting(
-        "listeners", LIST, None, "Where clients connect: NAME://host:port, one for each listener."
+        "listeners", LIST, None, "The listeners for clients, as NAME://host:port,..."
     )
     advertised_listeners: tuple[str, ...] = setting(
-        "advertised.listeners", LIST, "", "Where clients are told to connect; empty: as listeners."
+        "advertised.listeners",
+        LIST,
+        "",
+        "The addresses that clients get in metadata. If empty, those of listeners.",
     )
     listener_security_protocol_map: tuple[str, ...] = setting(
         "listener.security.protocol.map",
         LIST,
         DEFAULT_MAP,
-        "What is spoken on each listener: NAME:PROTOCOL.",
+        "The security protocol of each listener, as NAME:PROTOCOL,...",
     )
     inter_broker_listener_name: str = setting(
         "inter.broker.listener.name",
         STRING,
         "",
-        "The listener by which tools know this broker; empty: the first. Brokers use no listener. "
-        "Beside others, its clients find a place when max.connections are taken.",
+        "The listener whose address tools show for this broker. If empty, the first listener. "
+        "Brokers do not connect to each other through listeners. If there are other listeners, "
+        "clients of this listener may connect even when max.connections is reached.",
     )
     broker_rack: str = setting(
-        "broker.rack", STRING, "", "Where this broker stands; replicas are spread over racks."
+        "broker.rack", STRING, "", "The rack of this broker. Replicas are spread across racks."
     )
     log_dirs: tuple[str, ...] = setting(
         "log.dirs",
         LIST,
         None,
-        "The data directory, one.",
+        "The data directory. Exactly one is supported.",
         lambda value: None if len(value) == 1 else "exactly one data directory is served",
     )
     voters: tuple[str, ...] = setting(
         "oncelog.voters",
         LIST,
         None,
-        "The node ids of the whole cluster, for its life: 1, 3, 4, or 5.",
+        "The node ids of the whole cluster, which never change. There can be 1, 3, 4, or 5 nodes.",
     )
     peer_directory: str = setting(
         "oncelog.peer.directory",
         STRING,
         None,
-        "Where the brokers of one host meet (ipc sockets); a short path, mode 0700.",
+        "The directory of the ipc sockets between the brokers of one host. It needs a short path "
+        "and mode 0700.",
     )
     log_format: str = setting(
         "oncelog.log.format",
         STRING,
         "text",
-        "Of the lines of the log.",
+        "The format of log lines.",
         one_of("text", "json"),
     )
     metrics_port: int = setting(
         "oncelog.metrics.port",
         INT,
         "0",
-        "Where /metrics is, on loopback; 0: nowhere. Needs the extra metrics.",
+        'The port of /metrics on loopback. 0 disables it. It needs the extra "metrics".',
         between(0, 65_535),
     )
     clock: str = setting(
         "oncelog.clock",
         STRING,
         "system",
-        "controlled: what waits for its time to be over can be made older (oncelog clock advance).",
+        'With "controlled", oncelog clock advance can move the clock of timeouts and retention '
+        "forward.",
         one_of("system", "controlled"),
     )
 
     # sockets and limits
     socket_request_max_bytes: int = setting(
-        "socket.request.max.bytes", INT, str(100 * MIB), "The largest request.", at_least(1)
+        "socket.request.max.bytes",
+        INT,
+        str(100 * MIB),
+        "The maximum size of a request.",
+        at_least(1),
     )
     socket_listen_backlog_size: int = setting(
         "socket.listen.backlog.size",
         INT,
         "1024",
-        "Connections not accepted yet.",
+        "The maximum number of pending connections of a listener.",
         at_least(1),
         kafka_default="50",
     )
@@ -132,7 +142,7 @@ class BrokerSettings(CoordinatorSettings):
         "max.connections.per.ip",
         INT,
         "200",
-        "Connections at a time from one address; loopback is not counted.",
+        "The maximum number of connections from one address. Loopback has no limit.",
         at_least(1),
         kafka_default="2147483647",
         is_dynamic=True,
@@ -141,7 +151,8 @@ class BrokerSettings(CoordinatorSettings):
         "max.connections.per.ip.overrides",
         LIST,
         "",
-        "ADDRESS:COUNT,...: limits of single addresses; a loopback one that is named is counted.",
+        "Other limits for single addresses, as ADDRESS:COUNT,... A loopback address may have a "
+        "limit here.",
         _limits_of_addresses,
         is_dynamic=True,
     )
@@ -149,14 +160,15 @@ class BrokerSettings(CoordinatorSettings):
         "connections.max.idle.ms",
         LONG,
         "600000",
-        "A connection silent for so long is closed.",
+        "Connections that are idle for this time are closed.",
         at_least(1000),
     )
     queued_max_request_bytes: int = setting(
         "queued.max.request.bytes",
         LONG,
         str(64 * MIB),
-        "Bytes of requests and unsent answers held for all connections; above it reading pauses.",
+        "The maximum bytes of requests and unsent responses of all connections. Above it, no "
+        "more requests are read.",
         at_least(MIB),
         kafka_default="-1",
     )
@@ -164,45 +176,50 @@ class BrokerSettings(CoordinatorSettings):
         "oncelog.request.receive.timeout.ms",
         INT,
         "30000",
-        "A request that is not complete so long after its first byte closes its connection.",
+        "The maximum time between the first and the last byte of a request. Then its connection "
+        "is closed.",
         at_least(1000),
     )
     first_request_timeout_ms: int = setting(
         "oncelog.first.request.timeout.ms",
         INT,
         "10000",
-        "A connection without a complete request so long after it was made is closed.",
+        "The maximum time until a new connection has sent a complete request. Then it is closed.",
         at_least(1000),
     )
     connection_failed_authentication_delay_ms: int = setting(
         "connection.failed.authentication.delay.ms",
         INT,
         "100",
-        "How long the answer to a failed login waits.",
+        "The delay of the response to a failed authentication.",
         at_least(0),
     )
     request_timeout_ms: int = setting(
         "request.timeout.ms",
         INT,
         "30000",
-        "How long a broker waits for the controller.",
+        "The maximum time that a broker waits for the controller.",
         at_least(1),
     )
     fetch_max_bytes: int = setting(
-        "fetch.max.bytes", INT, str(55 * MIB), "The largest answer to a fetch.", at_least(1024)
+        "fetch.max.bytes",
+        INT,
+        str(55 * MIB),
+        "The maximum size of a fetch response.",
+        at_least(1024),
     )
     max_incremental_fetch_session_cache_slots: int = setting(
         "max.incremental.fetch.session.cache.slots",
         INT,
         "1000",
-        "Fetch sessions at a time (KIP-227); 0: none.",
+        "The maximum number of fetch sessions (KIP-227). 0 disables them.",
         at_least(0),
     )
     max_request_partition_size_limit: int = setting(
         "max.request.partition.size.limit",
         INT,
         "2000",
-        "Partitions in one answer of DescribeTopicPartitions.",
+        "The maximum number of partitions in a response to DescribeTopicPartitions.",
         at_least(1),
     )
 
@@ -211,7 +228,7 @@ class BrokerSettings(CoordinatorSettings):
         "broker.session.timeout.ms",
         INT,
         "1500",
-        "A broker not heard of for so long is dead.",
+        "A broker without a heartbeat for this time is fenced.",
         at_least(100),
         kafka_default="9000",
     )
@@ -219,24 +236,27 @@ class BrokerSettings(CoordinatorSettings):
         "broker.heartbeat.interval.ms",
         INT,
         "300",
-        "Between two heartbeats to the controller.",
+        "The interval of heartbeats to the controller.",
         at_least(10),
         kafka_default="2000",
     )
     controlled_shutdown_enable: bool = setting(
-        "controlled.shutdown.enable", BOOLEAN, "true", "Hand over what it leads before it stops."
+        "controlled.shutdown.enable",
+        BOOLEAN,
+        "true",
+        "Whether a broker moves its leaderships to other brokers before it stops.",
     )
     auto_leader_rebalance_enable: bool = setting(
         "auto.leader.rebalance.enable",
         BOOLEAN,
         "true",
-        "Give leadership back to preferred leaders.",
+        "Whether preferred leaders are elected again automatically.",
     )
     leader_imbalance_check_interval_seconds: int = setting(
         "leader.imbalance.check.interval.seconds",
         LONG,
         "300",
-        "How often that is done.",
+        "How often preferred leaders are elected again.",
         at_least(1),
     )
 
@@ -245,24 +265,36 @@ class BrokerSettings(CoordinatorSettings):
         "replica.lag.time.max.ms",
         LONG,
         "3000",
-        "A follower behind for so long leaves the in-sync replicas.",
+        "A follower that is behind for this time is removed from the in-sync replicas.",
         at_least(100),
         kafka_default="30000",
     )
     replica_fetch_max_bytes: int = setting(
-        "replica.fetch.max.bytes", INT, str(MIB), "Wanted of one partition at a time.", at_least(0)
+        "replica.fetch.max.bytes",
+        INT,
+        str(MIB),
+        "The maximum bytes of one partition in a follower's fetch.",
+        at_least(0),
     )
     replica_fetch_min_bytes: int = setting(
-        "replica.fetch.min.bytes", INT, "1", "A follower's fetch waits for so many.", at_least(0)
+        "replica.fetch.min.bytes",
+        INT,
+        "1",
+        "The minimum bytes for which a follower's fetch waits.",
+        at_least(0),
     )
     replica_fetch_response_max_bytes: int = setting(
-        "replica.fetch.response.max.bytes", INT, str(10 * MIB), "Wanted in one answer.", at_least(0)
+        "replica.fetch.response.max.bytes",
+        INT,
+        str(10 * MIB),
+        "The maximum bytes of the response to a follower's fetch.",
+        at_least(0),
     )
     replica_fetch_wait_max_ms: int = setting(
         "replica.fetch.wait.max.ms",
         INT,
         "500",
-        "How long a follower's fetch may wait.",
+        "The maximum time that a follower's fetch waits for data.",
         at_least(1),
     )
     replica_fetch_backoff_ms: int = setting(
@@ -283,18 +315,26 @@ class BrokerSettings(CoordinatorSettings):
 
     # topics
     num_partitions: int = setting(
-        "num.partitions", INT, "1", "Partitions of a topic made without a count.", at_least(1)
+        "num.partitions",
+        INT,
+        "1",
+        "The number of partitions of a topic that is created without one.",
+        at_least(1),
     )
     default_replication_factor: int = setting(
         "default.replication.factor",
         INT,
         "-1",
-        "Replicas of a topic made without a factor; -1: 3 where there are so many nodes, else 1.",
+        "The replication factor of a topic that is created without one. -1 means 3 in a cluster "
+        "of 3 or more nodes, else 1.",
         at_least_one_or_default,
         kafka_default="1",
     )
     auto_create_topics_enable: bool = setting(
-        "auto.create.topics.enable", BOOLEAN, "true", "Make a topic when a client asks for it."
+        "auto.create.topics.enable",
+        BOOLEAN,
+        "true",
+        "Whether an unknown topic is created when a client requests its metadata.",
     )
     delete_topic_enable: bool = setting(
         "delete.topic.enable", BOOLEAN, "true", "Whether topics can be deleted."
@@ -302,7 +342,11 @@ class BrokerSettings(CoordinatorSettings):
 
     # logs
     log_retention_check_interval_ms: int = setting(
-        "log.retention.check.interval.ms", LONG, "300000", "How often old segments go.", at_least(1)
+        "log.retention.check.interval.ms",
+        LONG,
+        "300000",
+        "How often segments are checked for retention.",
+        at_least(1),
     )
     log_flush_offset_checkpoint_interval_ms: int = setting(
         "log.flush.offset.checkpoint.interval.ms",
@@ -315,33 +359,39 @@ class BrokerSettings(CoordinatorSettings):
         "log.flush.start.offset.checkpoint.interval.ms",
         INT,
         "60000",
-        "How often the log starts are written to disk.",
+        "How often the log start offsets are written to disk.",
         at_least(1),
     )
     log_cleaner_enable: bool = setting(
-        "log.cleaner.enable", BOOLEAN, "true", "Whether compacted topics are compacted."
+        "log.cleaner.enable", BOOLEAN, "true", "Whether logs are compacted."
     )
     log_cleaner_backoff_ms: int = setting(
-        "log.cleaner.backoff.ms", LONG, "15000", "The pause when no log needs it.", at_least(1)
+        "log.cleaner.backoff.ms",
+        LONG,
+        "15000",
+        "The pause of the cleaner when no log needs compaction.",
+        at_least(1),
     )
     producer_id_expiration_ms: int = setting(
         "producer.id.expiration.ms",
         INT,
         "86400000",
-        "A producer silent for so long is forgotten.",
+        "The state of a producer that has not written for this time is removed.",
         at_least(1),
     )
     producer_id_expiration_check_interval_ms: int = setting(
         "producer.id.expiration.check.interval.ms",
         INT,
         "600000",
-        "How often silent producers are looked for.",
+        "How often the state of such producers is removed.",
         at_least(1),
     )
     record_validation: str = setting(
         "oncelog.record.validation",
         STRING,
         "",
-        "How far the leader looks into a batch; unset: batch on loopback, else skeleton.",
+        'How much of a produced batch the leader checks. "batch" checks the header, "skeleton" '
+        'also the lengths, offsets, and timestamps of records, and "full" every field. If unset, '
+        'it is "batch" on loopback, else "skeleton".',
         one_of("batch", "skeleton", "full"),
     )

@@ -61,13 +61,13 @@ def _rows() -> Iterator[GroupConfigRow]:
     ) -> GroupConfigRow:
         return row(name, config_type, default, doc, check, not_served, f"group.{name}")
 
-    yield inherited(SESSION, INT, "45000", "The session of the group's members.", at_least(1))
     yield inherited(
-        HEARTBEAT, INT, "5000", "How often members are told to send heartbeats.", at_least(1)
+        SESSION, INT, "45000", "The session timeout of the group's members.", at_least(1)
     )
     yield inherited(
-        INTERVAL, INT, "1000", "The shortest time between two assignments.", at_least(0)
+        HEARTBEAT, INT, "5000", "The heartbeat interval of the group's members.", at_least(1)
     )
+    yield inherited(INTERVAL, INT, "1000", "The minimum time between two assignments.", at_least(0))
     sliced = "assignments are made in slices of the event loop"
     yield inherited("consumer.assignor.offload.enable", BOOLEAN, "true", not_served=sliced)
     for name, config_type, default in (

@@ -158,7 +158,7 @@ def topic_default_keys(own_defaults: Mapping[str, str]) -> dict[str, BrokerKey]:
             name=name,
             type=INT,
             default=default,
-            doc=f"The same as {finer}, in units of {unit_ms:,} ms; the finer key wins.",
+            doc=f"Like {finer}, in units of {unit_ms:,} ms. {finer} is used if it is set.",
         )
     return keys
 

@@ -26,8 +26,8 @@ class ListenerSettings:
         "max.connections",
         INT,
         "2000",
-        "Connections at a time; one more takes the place of one without a request, or is closed. "
-        "A listener may have a smaller limit of its own.",
+        "The maximum number of connections. A new connection replaces one that has sent no "
+        "request, or else is closed. A listener may have its own smaller limit.",
         at_least(1),
         kafka_default="2147483647",
         is_dynamic=True,
@@ -36,8 +36,8 @@ class ListenerSettings:
         "max.connection.creation.rate",
         INT,
         "2147483647",
-        "Connections a second that may begin; further ones wait. A listener may have a smaller "
-        "limit of its own.",
+        "The maximum number of new connections per second. Further connections wait. A listener "
+        "may have its own smaller limit.",
         at_least(1),
     )
 
@@ -46,7 +46,7 @@ class ListenerSettings:
         "ssl.keystore.type",
         STRING,
         "PEM",
-        "The form of the keystore: PEM.",
+        "The format of the keystore. Only PEM is supported.",
         one_of("PEM"),
         kafka_default="JKS",
     )
@@ -54,11 +54,14 @@ class ListenerSettings:
         "ssl.keystore.location",
         STRING,
         "",
-        "A PEM file with the broker's private key and its certificates. It is taken up when it "
+        "A PEM file with the broker's private key and certificates. It is reloaded when it "
         "changes.",
     )
     ssl_keystore_key: Secret = setting(  # noqa: RUF009
-        "ssl.keystore.key", PASSWORD, "", "The private key as PEM, instead of a file."
+        "ssl.keystore.key",
+        PASSWORD,
+        "",
+        "The private key as PEM, instead of ssl.keystore.location.",
     )
     ssl_keystore_certificate_chain: Secret = setting(  # noqa: RUF009
         "ssl.keystore.certificate.chain", PASSWORD, "", "The certificates of ssl.keystore.key."
@@ -70,7 +73,7 @@ class ListenerSettings:
         "ssl.truststore.type",
         STRING,
         "PEM",
-        "The form of the truststore: PEM.",
+        "The format of the truststore. Only PEM is supported.",
         one_of("PEM"),
         kafka_default="JKS",
     )
@@ -78,30 +81,34 @@ class ListenerSettings:
         "ssl.truststore.location",
         STRING,
         "",
-        "A PEM file with the CAs of clients' certificates. It is taken up when it changes.",
+        "A PEM file with the CAs of clients' certificates. It is reloaded when it changes.",
     )
     ssl_truststore_certificates: Secret = setting(  # noqa: RUF009
-        "ssl.truststore.certificates", PASSWORD, "", "These CAs as PEM, instead of a file."
+        "ssl.truststore.certificates",
+        PASSWORD,
+        "",
+        "The CAs as PEM, instead of ssl.truststore.location.",
     )
     ssl_client_auth: str = setting(
         "ssl.client.auth",
         STRING,
         "none",
-        "Whether clients must show a certificate; on a SASL_SSL listener only its own key counts.",
+        "Whether clients must present a certificate. For a SASL_SSL listener, only the key of "
+        "this listener has an effect.",
         one_of("none", "requested", "required"),
     )
     ssl_enabled_protocols: tuple[str, ...] = setting(
         "ssl.enabled.protocols",
         LIST,
         "TLSv1.2,TLSv1.3",
-        "The versions of TLS that are spoken.",
+        "The supported versions of TLS.",
         some_of("TLSv1.2", "TLSv1.3"),
     )
     ssl_principal_mapping_rules: str = setting(
         "ssl.principal.mapping.rules",
         STRING,
         "DEFAULT",
-        "How the subject of a client's certificate becomes the name of its principal (KIP-371).",
+        "The rules that map the subject of a client's certificate to a principal name (KIP-371).",
         check_principal_rules,
     )
 
@@ -110,7 +117,7 @@ class ListenerSettings:
         "sasl.enabled.mechanisms",
         LIST,
         "",
-        "How clients log in on listeners with SASL: " + ", ".join(MECHANISMS) + ".",
+        "The SASL mechanisms of the listeners with SASL, from " + ", ".join(MECHANISMS) + ".",
         lambda value: some_of(*MECHANISMS)(value) if value else None,
         kafka_default="GSSAPI",
     )
@@ -118,90 +125,100 @@ class ListenerSettings:
         "plain.sasl.jaas.config",
         PASSWORD,
         "",
-        'The users of PLAIN, one user_NAME="PASSWORD" each: ...PlainLoginModule required '
-        'user_alice="PASSWORD"; as in Kafka.',
+        'The users of PLAIN, each as user_NAME="PASSWORD". Like in Kafka, ...PlainLoginModule '
+        'required user_alice="PASSWORD"; is a value with one user.',
     )
     scram_256_sasl_jaas_config: Secret = setting(  # noqa: RUF009
         "scram-sha-256.sasl.jaas.config",
         PASSWORD,
         "",
-        "Taken as Kafka asks for it; SCRAM's users are those of AlterUserScramCredentials.",
+        "Accepted for compatibility. The users of SCRAM are created with "
+        "AlterUserScramCredentials.",
     )
     scram_512_sasl_jaas_config: Secret = setting(  # noqa: RUF009
-        "scram-sha-512.sasl.jaas.config", PASSWORD, "", "As scram-sha-256.sasl.jaas.config."
+        "scram-sha-512.sasl.jaas.config", PASSWORD, "", "Accepted for compatibility."
     )
     oauthbearer_sasl_jaas_config: Secret = setting(  # noqa: RUF009
-        "oauthbearer.sasl.jaas.config", PASSWORD, "", "As scram-sha-256.sasl.jaas.config."
+        "oauthbearer.sasl.jaas.config", PASSWORD, "", "Accepted for compatibility."
     )
     sasl_oauthbearer_jwks_endpoint_url: str = setting(
         "sasl.oauthbearer.jwks.endpoint.url",
         STRING,
         "",
-        "The keys that sign tokens, as a JWKS: file:///... or https://...",
+        "The URL of the JWKS with the public keys of the token issuer, file:///... or https://...",
     )
     sasl_oauthbearer_jwks_endpoint_refresh_ms: int = setting(
         "sasl.oauthbearer.jwks.endpoint.refresh.ms",
         LONG,
         "3600000",
-        "How often keys at a web address are read again; a file is read when it changes.",
+        "How often a JWKS is fetched again over https. A file is reloaded when it changes.",
         at_least(1000),
     )
     sasl_oauthbearer_expected_audience: tuple[str, ...] = setting(
-        "sasl.oauthbearer.expected.audience", LIST, "", "A token must be meant for one of these."
+        "sasl.oauthbearer.expected.audience",
+        LIST,
+        "",
+        "The accepted audiences. A token must have one of them.",
     )
     sasl_oauthbearer_expected_issuer: str = setting(
-        "sasl.oauthbearer.expected.issuer", STRING, "", "Who must have issued a token; empty: any."
+        "sasl.oauthbearer.expected.issuer",
+        STRING,
+        "",
+        "The issuer that tokens must have. If empty, any issuer is accepted.",
     )
     sasl_oauthbearer_clock_skew_seconds: int = setting(
         "sasl.oauthbearer.clock.skew.seconds",
         INT,
         "30",
-        "By how much the clocks of issuer and broker may differ.",
+        "The maximum difference between the clocks of the issuer and the broker.",
         at_least(0),
     )
     sasl_oauthbearer_sub_claim_name: str = setting(
-        "sasl.oauthbearer.sub.claim.name", STRING, "sub", "The claim that names the principal."
+        "sasl.oauthbearer.sub.claim.name", STRING, "sub", "The claim that has the principal name."
     )
     connections_max_reauth_ms: int = setting(
         "connections.max.reauth.ms",
         LONG,
         "0",
-        "How long a login lasts until the client must log in again (KIP-368); 0: no limit.",
+        "The time until a client must authenticate again (KIP-368). 0 means no limit.",
         at_least(0),
     )
     plain_connections_max_reauth_ms: int = setting(
         "plain.connections.max.reauth.ms",
         LONG,
         "-1",
-        "connections.max.reauth.ms of logins by PLAIN; -1: as of others.",
+        "connections.max.reauth.ms for PLAIN. -1 means the value of connections.max.reauth.ms.",
         at_least(-1),
     )
     scram_256_connections_max_reauth_ms: int = setting(
         "scram-sha-256.connections.max.reauth.ms",
         LONG,
         "-1",
-        "The same of SCRAM-SHA-256.",
+        "connections.max.reauth.ms for SCRAM-SHA-256. -1 means the value of "
+        "connections.max.reauth.ms.",
         at_least(-1),
     )
     scram_512_connections_max_reauth_ms: int = setting(
         "scram-sha-512.connections.max.reauth.ms",
         LONG,
         "-1",
-        "The same of SCRAM-SHA-512.",
+        "connections.max.reauth.ms for SCRAM-SHA-512. -1 means the value of "
+        "connections.max.reauth.ms.",
         at_least(-1),
     )
     oauthbearer_connections_max_reauth_ms: int = setting(
         "oauthbearer.connections.max.reauth.ms",
         LONG,
         "-1",
-        "The same of OAUTHBEARER.",
+        "connections.max.reauth.ms for OAUTHBEARER. -1 means the value of "
+        "connections.max.reauth.ms.",
         at_least(-1),
     )
     sasl_server_max_receive_size: int = setting(
         "sasl.server.max.receive.size",
         INT,
         "524288",
-        "The largest request before a login.",
+        "The maximum size of a request before authentication.",
         at_least(1024),
     )
 

@@ -11,20 +11,28 @@ class QuotaSettings(ListenerSettings):
     """The typed values of the quota keys."""
 
     quota_window_num: int = setting(
-        "quota.window.num", INT, "11", "How many samples make a client's rate.", at_least(2)
+        "quota.window.num",
+        INT,
+        "11",
+        "The number of samples from which a client's rate is computed.",
+        at_least(2),
     )
     quota_window_size_seconds: int = setting(
-        "quota.window.size.seconds", INT, "1", "How long a sample is.", at_least(1)
+        "quota.window.size.seconds", INT, "1", "The time of each sample.", at_least(1)
     )
     replication_quota_window_num: int = setting(
         "replication.quota.window.num",
         INT,
         "11",
-        "How many samples make a throttled rate.",
+        "The number of samples from which the rate of throttled replication is computed.",
         at_least(2),
     )
     replication_quota_window_size_seconds: int = setting(
-        "replication.quota.window.size.seconds", INT, "1", "How long such a sample is.", at_least(1)
+        "replication.quota.window.size.seconds",
+        INT,
+        "1",
+        "The time of each sample for throttled replication.",
+        at_least(1),
     )
 
 
@@ -38,9 +46,9 @@ THROTTLE_KEYS = {
         name=name,
         type=LONG,
         default=str(UNLIMITED),
-        doc=f"How many bytes a second the throttled replicas of a broker {do} at most.",
+        doc=f"The maximum bytes per second that a broker {do} for throttled replicas.",
         check=at_least(0),
         is_dynamic=True,
     )
-    for name, do in ((LEADER_RATE, "are sent"), (FOLLOWER_RATE, "fetch"))
+    for name, do in ((LEADER_RATE, "sends as leader"), (FOLLOWER_RATE, "fetches as follower"))
 }

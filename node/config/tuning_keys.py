@@ -12,7 +12,9 @@ from .keys import BOOLEAN, INT, LONG, SHORT, STRING, BrokerKey, Check, anything,
 _LIST = ConfigType.LIST
 _NO_PLUGINS = "policies and providers of configurations are classes of Java"
 _ONE_DIRECTORY = "a broker has one data directory, that of log.dirs"
-WITHOUT_EFFECT = "It tunes what only Kafka has: threads, buffers, timers, internal topics, tiers."
+WITHOUT_EFFECT = (
+    "No effect. In Kafka it tunes threads, buffers, timers, internal topics, or tiered storage."
+)
 DOUBLE = ConfigType.DOUBLE
 _THREADS, _ANY = at_least(1), anything
 _TIER_METADATA = (
@@ -127,7 +129,7 @@ KNOWN_KEYS = {
         name=name,
         type=config_type,
         default=default,
-        doc="Only its default is taken.",
+        doc="Only the default is supported.",
         is_dynamic=is_dynamic,
         not_served=reason,
     )
@@ -156,4 +158,4 @@ def without_effect(names: Iterable[str]) -> str | None:
     idle = sorted(TUNING_KEYS.keys() & set(names))
     if not idle:
         return None
-    return f"{', '.join(idle)}: taken and shown, but what they tune in Kafka is not in this broker"
+    return f"{', '.join(idle)}: accepted, but without effect; they tune parts that only Kafka has"

@@ -20,7 +20,7 @@ from oncelog.coordinator.groups.group_table import METADATA_BYTES_MAX as GROUPS_
 from oncelog.node.config.broker_config import BROKER_KEYS
 from oncelog.node.config.group_configs import GROUP_KEYS
 from oncelog.node.config.keys import BrokerKey
-from oncelog.node.config.tuning_keys import TUNING_KEYS, WITHOUT_EFFECT
+from oncelog.node.config.tuning_keys import TUNING_KEYS
 from oncelog.node.handlers.api_table import served_apis
 from oncelog.node.handlers.groups.members import METADATA_BYTES_MAX as MEMBER_BYTES_MAX
 from oncelog.node.handlers.groups.offset_commits import OFFSETS_MAX
@@ -317,10 +317,11 @@ most 1,000 groups, within the bounds of the broker's keys. They hold for groups 
 protocol. The fourth column is the broker key that gives the default.
 
 {table(("key", "type", "default", "broker key", "what"), group_rows)}
-## Taken and shown, without effect
+## Keys without effect
 
-{WITHOUT_EFFECT} Such keys of Kafka may be set, for brokers while they run where Kafka allows
-it; the log says that nothing comes of it.
+These keys of Kafka are accepted and described, but have no effect here. In Kafka they tune threads,
+buffers, timers, internal topics, or tiered storage. The dynamic ones among them can be changed
+while brokers run, like in Kafka. The log tells which of these keys are set.
 
 {table(("key", "Kafka's default"), tuning_rows)}
 ## Known, with one value
