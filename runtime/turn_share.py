@@ -54,7 +54,7 @@ class TurnShare:
         self._ended_s = self.clock()
 
     def put(self, action: Callable[[], object], *, is_early: bool = False) -> None:
-        """Run an action in a later turn, after all that wait, or only after the early ones."""
+        """Run an action in a later turn, after all waiting actions or only after the early ones."""
         (self._early if is_early else self._waiting).append(action)
         self._count()
 

@@ -37,7 +37,7 @@ class LogRead(NamedTuple):
 
 
 class TimedBatch(NamedTuple):
-    """A batch with a large enough timestamp."""
+    """A batch that may have a record with at least the searched timestamp."""
 
     header: BatchHeader
     data: memoryview

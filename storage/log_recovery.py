@@ -424,7 +424,7 @@ def _has_damaged_metadata(directory: Path, topic_id: bytes) -> bool:
     """Return whether a directory with batches has unreadable metadata, perhaps of another topic.
 
     A power failure may leave an unsynced file missing, filled with zeros, or partial. Metadata that
-    differs from this topic's in a few bytes is this topic's.
+    differs from this topic's in a few bytes counts as damaged metadata of this topic.
     """
     content = (directory / PARTITION_METADATA).read_bytes()
     is_whole = len(content) >= PARTITION_METADATA_BYTES_MIN and any(content)

@@ -200,7 +200,8 @@ class LogCleaner:
     def _set_aside(self, log: PartitionLog, error: BaseException) -> None:
         """Stop compacting an unreadable log (Kafka calls it uncleanable).
 
-        A lack of resources may end, so it does not count. A failed log reports its failure itself.
+        A lack of resources may be temporary, so it does not count as such an error. A failed log
+        reports its failure itself.
         """
         if log.is_failed or not isinstance(error, LOG_TROUBLE):
             return

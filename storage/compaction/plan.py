@@ -99,7 +99,7 @@ def group_segments(
 ) -> list[range]:
     """Group adjacent segments that become one, as ranges of positions in `segments`.
 
-    A group is limited so that it surely fits into a segment: by bytes, indexes, and relative
+    A group is limited so that it fits into a segment, by its bytes, indexes, and relative
     offsets of 31 bits. `end_offset` is the end of the last segment.
     """
     groups: list[range] = []
