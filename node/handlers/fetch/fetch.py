@@ -326,7 +326,7 @@ def _refusal(request: FetchRequest, error: KafkaError) -> Steps[FetchResponse]:
 
 
 def apis() -> tuple[Api, ...]:
-    """Return the rows of the dispatch table."""
+    """Return this file's rows of the API table."""
     versions = fetch.OLDEST, fetch.NEWEST
     rights = (ByHandler(((AclOperation.READ, ResourceType.TOPIC),)),)
     return (Api(FETCH, *versions, handle, _on_error, ends_with_client=True, rights=rights),)

@@ -257,7 +257,7 @@ def _no_epoch(
 
 
 def apis() -> tuple[Api, ...]:
-    """Return the rows of the dispatch table."""
+    """Return this file's rows of the API table."""
     return (
         control_api(
             api_keys.LIST_OFFSETS,

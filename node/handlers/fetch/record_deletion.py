@@ -132,7 +132,7 @@ def _failed(
 
 
 def apis() -> tuple[Api, ...]:
-    """Return the row of this file."""
+    """Return this file's row of the API table."""
     refuse = of_each_partition(_failed)
     decide = when_led(delete_records, named_partitions)
     rights = (on_each_topic(AclOperation.DELETE),)

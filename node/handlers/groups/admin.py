@@ -205,7 +205,7 @@ def _failed(group_id: str, error: KafkaError) -> "responses.DeleteGroups.Deletab
 
 
 def apis() -> tuple[Api, ...]:
-    """Return the rows of this file."""
+    """Return this file's rows of the API table."""
     return (
         control_api(
             api_keys.DESCRIBE_GROUPS,

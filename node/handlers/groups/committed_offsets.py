@@ -389,7 +389,7 @@ OFFSET_FETCH_RIGHTS = (
 
 
 def apis() -> tuple[Api, ...]:
-    """Return the rows of this file."""
+    """Return this file's rows of the API table."""
     return (
         control_api(
             api_keys.OFFSET_FETCH,

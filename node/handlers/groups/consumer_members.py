@@ -404,7 +404,7 @@ def _topics_of(group: Any) -> Iterator[str]:
 
 
 def apis() -> tuple[Api, ...]:
-    """Return the rows of this file."""
+    """Return this file's rows of the API table."""
     return (
         waiting_api(
             api_keys.CONSUMER_GROUP_HEARTBEAT,

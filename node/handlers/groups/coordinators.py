@@ -156,6 +156,6 @@ RIGHTS = (
 
 
 def apis(creation: AutoCreation) -> tuple[Api, ...]:
-    """Return the rows of this file."""
+    """Return this file's rows of the API table."""
     find = CoordinatorSearch(creation).find
     return (control_api(api_keys.FIND_COORDINATOR, (0, 6), find, _refusal, rights=RIGHTS),)

@@ -334,7 +334,7 @@ def _check_group_id(group_id: str) -> None:
 
 
 def apis() -> tuple[Api, ...]:
-    """Return the rows of this file."""
+    """Return this file's rows of the API table."""
     rights = (on_group(AclOperation.READ),)
     return (
         waiting_api(api_keys.JOIN_GROUP, (0, 9), join_group, _join_error, rights=rights),

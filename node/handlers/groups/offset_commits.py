@@ -349,7 +349,7 @@ def transactional_error(error: KafkaError, version: int) -> int:
 
 
 def apis() -> tuple[Api, ...]:
-    """Return the row of this file."""
+    """Return this file's row of the API table."""
     refuse = of_each_partition()
     rights = (
         on_transactional_id(AclOperation.WRITE),

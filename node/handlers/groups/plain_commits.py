@@ -140,7 +140,7 @@ def _all_committed(version: int, topics: tuple[_Committed, ...]) -> bytes:
 
 
 def apis() -> tuple[Api, ...]:
-    """Return the row of this file."""
+    """Return this file's row of the API table."""
     refuse = of_each_partition()
     return (
         control_api(

@@ -203,7 +203,7 @@ def _no_acls(refused: Any, error: KafkaError) -> Any:
 
 
 def apis() -> tuple[Api, ...]:
-    """Return the rows of this file."""
+    """Return this file's rows of the API table."""
     altering = (on_cluster(AclOperation.ALTER),)
     return (
         control_api(

@@ -224,7 +224,7 @@ async def unregister_broker(
 
 
 def apis() -> tuple[Api, ...]:
-    """Return the rows of this file."""
+    """Return this file's rows of the API table."""
     return (
         api_versions(),
         control_api(

@@ -415,7 +415,7 @@ def _on_each_resource(operation: AclOperation) -> EachItem:
 
 
 def apis() -> tuple[Api, ...]:
-    """Return the rows of this file."""
+    """Return this file's rows of the API table."""
     altering = (_on_each_resource(AclOperation.ALTER_CONFIGS),)
     unaltered = of_each("responses", "resources", _response)
     return (

@@ -75,7 +75,7 @@ def _update(asked: "requests.UpdateFeaturesRequest.FeatureUpdateKey") -> Feature
 
 
 def apis() -> tuple[Api, ...]:
-    """Return the rows of this file."""
+    """Return this file's rows of the API table."""
     return (
         control_api(
             api_keys.UPDATE_FEATURES,

@@ -130,7 +130,7 @@ def _unmoved(
 
 
 def apis() -> tuple[Api, ...]:
-    """Return the rows of this file."""
+    """Return this file's rows of the API table."""
     altering = (on_cluster(AclOperation.ALTER),)
     return (
         control_api(

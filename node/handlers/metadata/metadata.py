@@ -377,7 +377,7 @@ RIGHTS = (
 
 
 def apis(creation: AutoCreation) -> tuple[Api, ...]:
-    """Return the rows of this file."""
+    """Return this file's rows of the API table."""
     return (
         Api(
             api_keys.METADATA,

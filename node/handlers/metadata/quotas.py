@@ -194,7 +194,7 @@ def _not_altered(
 
 
 def apis() -> tuple[Api, ...]:
-    """Return the rows of this file."""
+    """Return this file's rows of the API table."""
     return (
         control_api(
             api_keys.DESCRIBE_CLIENT_QUOTAS,

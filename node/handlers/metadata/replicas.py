@@ -340,7 +340,7 @@ def _quorum_partition(quorum: Quorum, now_ms: int) -> "responses.DescribeQuorum.
 
 
 def apis() -> tuple[Api, ...]:
-    """Return the rows of this file."""
+    """Return this file's rows of the API table."""
     altering = (on_cluster(AclOperation.ALTER),)
     describing = (on_cluster(AclOperation.DESCRIBE),)
     return (

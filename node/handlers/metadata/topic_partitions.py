@@ -125,7 +125,7 @@ def _failed(
 
 
 def apis() -> tuple[Api, ...]:
-    """Return the row of this file."""
+    """Return this file's row of the API table."""
     return (
         control_api(
             api_keys.DESCRIBE_TOPIC_PARTITIONS,

@@ -308,7 +308,7 @@ def _not_extended(
 
 
 def apis() -> tuple[Api, ...]:
-    """Return the rows of this file."""
+    """Return this file's rows of the API table."""
     return (
         control_api(
             api_keys.CREATE_TOPICS,

@@ -77,7 +77,7 @@ def _on_error(
 
 
 def apis() -> tuple[Api, ...]:
-    """Return the rows of the dispatch table."""
+    """Return this file's rows of the API table."""
     return (
         Api(
             PRODUCE,

@@ -86,7 +86,7 @@ def _refused(context: RequestContext, answer: bytes, reason: str) -> PendingAnsw
 
 
 def apis() -> tuple[Api, ...]:
-    """Return the rows of this file."""
+    """Return this file's rows of the API table."""
     return (
         Api(api_keys.SASL_HANDSHAKE, 1, 1, shake_hands, rights=OPEN),
         Api(api_keys.SASL_AUTHENTICATE, 0, 2, authenticate, rights=OPEN),

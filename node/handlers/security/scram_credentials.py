@@ -174,7 +174,7 @@ def _refused_users(
 
 
 def apis() -> tuple[Api, ...]:
-    """Return the rows of this file."""
+    """Return this file's rows of the API table."""
     return (
         control_api(
             api_keys.DESCRIBE_USER_SCRAM_CREDENTIALS,

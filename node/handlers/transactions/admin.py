@@ -169,7 +169,7 @@ def _show_topics(access: Access, state: object, request: object, values: Any) ->
 
 
 def apis() -> tuple[Api, ...]:
-    """Return the rows of this file."""
+    """Return this file's rows of the API table."""
     return (
         control_api(
             api_keys.DESCRIBE_TRANSACTIONS,

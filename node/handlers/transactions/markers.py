@@ -203,7 +203,7 @@ def _failed(index: int, error: KafkaError) -> "responses.DescribeProducers.Parti
 
 
 def apis() -> tuple[Api, ...]:
-    """Return the rows of the dispatch table."""
+    """Return this file's rows of the API table."""
     return (
         control_api(
             api_keys.WRITE_TXN_MARKERS,

@@ -337,7 +337,7 @@ ADD_RIGHTS = (
 
 
 def apis() -> tuple[Api, ...]:
-    """Return the rows of this file."""
+    """Return this file's rows of the API table."""
     return (
         control_api(
             api_keys.INIT_PRODUCER_ID, (0, 6), init_producer_id, _no_producer, rights=INIT_RIGHTS
