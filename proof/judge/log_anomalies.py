@@ -17,43 +17,43 @@ class LogAnomaly(NamedTuple):
 
 
 OFFSET_DISORDER = LogAnomaly(
-    "offset-disorder", "a batch stands at an offset that was there already"
+    "offset-disorder", "a batch has an offset that an earlier batch already had"
 )
-OFFSET_GAP = LogAnomaly("offset-gap", "offsets are missing where nothing was compacted")
+OFFSET_GAP = LogAnomaly("offset-gap", "offsets are missing in a log that was not compacted")
 LEADER_EPOCH_FELL = LogAnomaly(
     "leader-epoch-fell",
-    "a batch of an older leader epoch stands behind a newer one",
-    "leader epoch %d stands after %d",
+    "a batch of an older leader epoch follows a newer one",
+    "leader epoch %d follows %d",
 )
 ZOMBIE_APPEND = LogAnomaly(
     "zombie-append",
-    "a batch of an older producer epoch stands behind a newer one",
-    "producer %d: epoch %d stands after epoch %d",
+    "a batch of an older producer epoch follows a newer one",
+    "producer %d: epoch %d follows epoch %d",
 )
 SEQUENCE_GAP = LogAnomaly(
     "sequence-gap",
-    "a producer's sequences leave some out",
-    "producer %d epoch %d: sequence %d where %d was next",
+    "sequence numbers of a producer are missing",
+    "producer %d epoch %d: sequence %d instead of %d",
 )
 SEQUENCE_REPEATED = LogAnomaly(
     "sequence-repeated",
-    "a producer's batch stands in the log a second time",
+    "a batch of a producer is in the log twice",
     SEQUENCE_GAP.sentence,
 )
 PLAIN_IN_TRANSACTION = LogAnomaly(
     "plain-in-transaction",
-    "a plain batch of a producer within its open transaction",
-    "producer %d wrote plainly while its transaction was open",
+    "a producer has a non-transactional batch within its open transaction",
+    "producer %d wrote a non-transactional batch while its transaction was open",
 )
 MARKER_MISSING = LogAnomaly(
     "marker-missing",
-    "a producer writes in a newer epoch, and nothing has ended its transaction",
-    "producer %d writes in epoch %d, and nothing has ended its transaction of epoch %d",
+    "a producer writes in a newer epoch, and no marker ended its earlier transaction",
+    "producer %d writes in epoch %d, and no marker ended its transaction of epoch %d",
 )
 COORDINATOR_EPOCH_FELL = LogAnomaly(
     "coordinator-epoch-fell",
-    "a marker of an older coordinator stands behind a newer one",
-    "producer %d: coordinator epoch %d after %d",
+    "a marker of an older coordinator epoch follows a newer one",
+    "producer %d: coordinator epoch %d follows %d",
 )
 OPEN_TRANSACTION = LogAnomaly(
     "open-transaction", "at the end a transaction has no marker", "producer %d epoch %d is open"
@@ -62,13 +62,15 @@ MIXED_MARKERS = LogAnomaly(
     "mixed-markers", "a transaction is committed in one partition and aborted in another"
 )
 ABORTED_VISIBLE = LogAnomaly(
-    "aborted-visible", "a reader under read_committed was shown an aborted transaction"
+    "aborted-visible", "a read_committed consumer got records of an aborted transaction"
 )
-OPEN_VISIBLE = LogAnomaly("open-visible", "a reader was shown a transaction that nothing ended")
+OPEN_VISIBLE = LogAnomaly(
+    "open-visible", "a read_committed consumer got records of a transaction without a marker"
+)
 COMMITTED_HIDDEN = LogAnomaly(
-    "committed-hidden", "a committed transaction was hidden from a reader"
+    "committed-hidden", "a read_committed consumer did not get records of a committed transaction"
 )
-PHANTOM_READ = LogAnomaly("phantom-read", "a value was read that nobody ever sent")
+PHANTOM_READ = LogAnomaly("phantom-read", "a consumer got a value that was never sent")
 REPLICA_DIVERGENCE = LogAnomaly(
     "replica-divergence",
     "two replicas differ below the high watermark",

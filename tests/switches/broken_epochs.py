@@ -13,12 +13,12 @@ from .patching import replaced
 
 
 def last_epoch() -> AbstractContextManager[Any]:
-    """A client is given the last epoch, and none is left to fence it with (KAFKA-19367)."""
+    """A client gets the largest epoch, so no epoch is left to fence the client (KAFKA-19367)."""
     return replaced(decisions, "EPOCH_LAST", EPOCH_MAX)
 
 
 def strict_marker() -> AbstractContextManager[Any]:
-    """A marker of transactions V2 that is sent again is refused (KAFKA-19999)."""
+    """A repeated marker of transactions V2 is refused (KAFKA-19999)."""
 
     def judge(entry: Any, epoch: int, coordinator_epoch: int, version: int) -> Any:
         verdict = judge_marker(entry, epoch, coordinator_epoch, version)

@@ -47,14 +47,14 @@ REMARKS = {
     22: "version 6 opens and keeps prepared transactions (KIP-939); in Kafka it is not stable yet",
     29: "SECURITY_DISABLED where no `authorizer.class.name` is given",
     30: "SECURITY_DISABLED where no `authorizer.class.name` is given",
-    34: "there is one directory",
+    34: "a broker has one directory",
     **dict.fromkeys(range(38, 42), "not allowed on a plain text listener, as on Kafka's"),
-    36: "a request in the middle of a login closes the connection, in Kafka behind an error answer",
+    36: "another request during a login closes the connection; Kafka first answers with an error",
     57: "levels of `transaction.version` and `group.version` only",
-    64: "of a broker that has stopped; Kafka forgets live ones, whose processes go on",
-    80: "voters never change: UNSUPPORTED_VERSION, as where kraft.version is 0",
-    81: "voters never change: UNSUPPORTED_VERSION, as where kraft.version is 0",
-    94: "of a voter nothing is kept that could be forgotten: NONE, each time",
+    64: "only for a stopped broker; Kafka also unregisters live brokers, whose processes go on",
+    80: "voters never change: UNSUPPORTED_VERSION, as in Kafka with kraft.version 0",
+    81: "voters never change: UNSUPPORTED_VERSION, as in Kafka with kraft.version 0",
+    94: "always NONE: a voter has no data that could be removed",
     31: "SECURITY_DISABLED where no `authorizer.class.name` is given",
 }
 
@@ -66,16 +66,16 @@ def _cap(what: str, key: str, beyond: str, librdkafka: str, java: str) -> tuple[
 VALIDATION = (
     (
         "`batch`", "the header and its checksum",
-        "any bytes as records. Readers stop at such a batch. A count or a maximum timestamp that "
-        "could be true; retention and searches by time go by it",
+        "invalid bytes as records: readers stop at such a batch. A wrong count or maximum "
+        "timestamp that is plausible: retention and searches by time use it",
     ),
     (
         "`skeleton`",
-        "the lengths of the records fill the batch, the header has their number, offsets ascend by "
-        "one; the maximum timestamp is set to theirs",
-        "a wrong length of a key, a value or a header. Readers stop at such a record",
+        "the lengths of the records add up to the batch, the header has the number of records, and "
+        "offsets ascend by one; the maximum timestamp is set to that of the records",
+        "a wrong length of a key, a value or a header: readers stop at such a record",
     ),
-    ("`full`", "every field of every record", "nothing that cannot be read"),
+    ("`full`", "every field of every record", "only records that can be read"),
 )  # fmt: skip
 CAPS = (
     _cap(
@@ -86,21 +86,21 @@ CAPS = (
     ),
     _cap(
         "open transactions of a shard", "oncelog.transactions.open.max",
-        "what would open one more: CONCURRENT_TRANSACTIONS",
+        "a request that would open one more: CONCURRENT_TRANSACTIONS",
         "backs off and asks again", "backs off and asks again",
     ),
     _cap(
         "partitions of a transaction", "oncelog.transaction.partitions.max",
-        "what would add one more: POLICY_VIOLATION",
-        "the transaction must be aborted; where nothing was in it yet, the abort fails, fatal "
+        "a request that would add one more: POLICY_VIOLATION",
+        "the transaction must be aborted; if it is still empty, the abort fails with a fatal error "
         "(INVALID_TXN_STATE, as on Kafka)",
         "PolicyViolationException; the transaction must be aborted",
     ),
     _cap(
         "producers over all partitions of a broker", "oncelog.producer.ids.max",
-        "no error: the longest silent are forgotten; those with an open transaction never, nor "
-        "those that wrote within five minutes",
-        "nothing: a producer that comes back goes on with any sequence",
+        "no error: the broker forgets producers that were silent for the longest time, except "
+        "those with an open transaction and those that wrote within five minutes",
+        "no effect: a forgotten producer may continue with any sequence number",
         "the same",
     ),
 )  # fmt: skip
@@ -187,42 +187,44 @@ def protocol_page() -> str:
     rows = compared(recorded.ours(), recorded.kafka(), REASONS)
     return f"""# The protocol that is served
 
-Made from the broker's table of APIs (`node/handlers/api_table.py`) and from what Apache Kafka 4.4.0
-says of itself (`oncelog conformance`, [conformance](conformance.md)); `tests/tidy/test_docs.py`
-keeps it so.
-A request with another key closes its connection, as does a version that is not here; only
-ApiVersions answers UNSUPPORTED_VERSION with the versions that it has. The broker's log, once, and
-`oncelog doctor` name the client and what it asked for. Clients that read from ApiVersions that an
-API is missing never ask for it.
+This page compares the APIs and versions that a broker serves with those of Apache Kafka 4.4.0. It
+is made from the broker's table of APIs (`node/handlers/api_table.py`) and from the answers of
+Kafka (`oncelog conformance`, [conformance](conformance.md)). `tests/tidy/test_docs.py` checks it.
+
+A request with an API key or a version that is not in the table closes its connection, as in Kafka.
+Only ApiVersions is answered with UNSUPPORTED_VERSION and the supported versions. The broker's log
+(once) and `oncelog doctor` name the client, the API and the version. Most clients never send such
+a request, since they read the supported APIs from ApiVersions.
 
 {table(("key", "API", "Kafka 4.4", "ours", "remarks, or why not"), api_rows(rows))}
-What consumer groups (KIP-848) promise, and what of them is not there: [groups](groups.md).
+[groups](groups.md) describes consumer groups (KIP-848), and the parts of them that are missing.
 
 ## Features
 
 {table(("feature", "Kafka 4.4", "ours", "why"), feature_rows(rows))}
 ## Java's Admin and Kafka's tools
 
-Each method of Java's Admin and some 190 commands of Kafka's tools are given to three nodes of ours
-and of Kafka 4.4 (`tests/interop/administration/`). The outcomes are the same and messages begin
-with Kafka's, except for:
+Tests call each method of Java's Admin and some 190 commands of Kafka's tools on three oncelog nodes
+and on three nodes of Kafka 4.4 (`tests/interop/administration/`). The outcomes are the same, and
+messages begin with Kafka's text, with these exceptions:
 
 {table(("call or command", "why"), meant_rows())}
 ## What is bounded
 
-Kafka has no such bounds, so the keys are ours (docs/configuration.md). What is refused is said in
-the coordinator's log with the name of the key, since these answers have no room for words. The
-clients are librdkafka 2 and Kafka's own for Java.
+oncelog limits some numbers that Kafka does not limit. These keys are described in
+[configuration](configuration.md). The answers to refused requests have no field for a message, so
+the coordinator's log names the key. The table shows the effect on librdkafka 2 and on Kafka's own
+Java client.
 
 {table(("at most", "key", "default", "beyond it", "librdkafka then", "Java then"), CAPS)}
-Others are fixed, far beyond what a client needs that means well.
+These limits are fixed. They are far above the needs of a normal client.
 
 {table(("at most", "beyond it"), FIXED_CAPS)}
 ## Configuration keys that Kafka 4.4 shows and a broker of ours does not
 
-Those that it has: [configuration](configuration.md).
+The supported keys are in [configuration](configuration.md).
 
-{table(("why", "of", "how many", "keys"), key_rows(rows))}"""
+{table(("why", "resource", "number", "keys"), key_rows(rows))}"""
 
 
 def configuration_page() -> str:
@@ -271,50 +273,56 @@ def configuration_page() -> str:
     ]
     return f"""# Configuration
 
-Made from the tables of `node/config/broker_keys.py` and `storage/topic_configs.py`;
-`tests/tidy/test_docs.py` keeps it so. Names are Kafka's; those that begin with `oncelog.` are ours.
-A name that is not here, and a value that would not be honoured, is refused with a sentence.
+This page lists all settings of brokers, topics and groups. It is made from the tables of
+`node/config/broker_keys.py` and `storage/topic_configs.py`, and checked by
+`tests/tidy/test_docs.py`. Names are Kafka's; only names that begin with `oncelog.` are our own. An
+unknown name, and a value that is not supported, is refused with an error.
 
 ## Broker
 
-Set with `oncelog up --config KEY=VALUE`, or in a `server.properties`. The fourth column stands
-where Kafka's default differs; `oncelog up --profile kafka` takes Kafka's.
+Set broker keys with `oncelog up --config KEY=VALUE`, or in a `server.properties`. The fourth column
+has Kafka's default if it differs; `oncelog up --profile kafka` uses Kafka's defaults.
 
-Defaults of topics, limits of connections, rates of throttled replication and some of the keys
-without effect may also be set while brokers run, by any admin client: for all brokers (an empty
-name; `kafka-configs --entity-type brokers --entity-default`) or for one (`--entity-name 1`), whose
-own value wins. Levels of one broker's loggers are its resource BROKER_LOGGER
-(`--entity-type broker-loggers`); they hold until it ends.
+Some keys can also be changed while brokers run, by any admin client: defaults of topics, limits of
+connections, rates of throttled replication, and some of the keys without effect. They are set for
+all brokers (an empty name; `kafka-configs --entity-type brokers --entity-default`) or for one
+broker (`--entity-name 1`). The value for one broker overrides the value for all. The log levels of
+a broker are its resource BROKER_LOGGER (`--entity-type broker-loggers`), and are lost when the
+broker ends.
 
 {table(("key", "type", "default", "Kafka's", "what"), broker_rows)}
 ### Validation of records
 
-`oncelog.record.validation` says how far the leader looks into a client's batch. Each level checks
-what those above it check, and compacted topics always check everything, and that there is a key.
-Where it is unset, a broker that listens on loopback, and is advertised there, checks as `batch`:
-its clients are programs of this machine. Any other checks as `skeleton`, which costs as much as all
-the rest where records are small ([decision 0015](decisions/0015-validation-of-records.md)).
-Apache Kafka checks as `full` does. A refusal is INVALID_RECORD; a timestamp beyond
-`message.timestamp.before.max.ms` or `message.timestamp.after.max.ms` is INVALID_TIMESTAMP.
+`oncelog.record.validation` sets how much of a client's batch the leader checks. Each level also
+checks everything of the levels above it in the table. In compacted topics the leader always checks
+everything, and that each record has a key. Apache Kafka checks as much as `full`.
 
-{table(("level", "checks", "lets through"), VALIDATION)}
-At every level a header that cannot be true is confirmed by the records, or the batch is refused:
-more records than its bytes can hold, or a maximum timestamp below the base timestamp. The maximum
-timestamp is then set to that of the records. Compressed records are unfolded up to 64 MiB.
+Without a value, a broker whose listeners and advertised addresses are on loopback uses `batch`,
+since its clients are programs of this machine. Other brokers use `skeleton`. With small records
+this level costs as much as the rest of the produce
+([decision 0015](decisions/0015-validation-of-records.md)). An invalid batch is refused with
+INVALID_RECORD. A timestamp beyond `message.timestamp.before.max.ms` or
+`message.timestamp.after.max.ms` is refused with INVALID_TIMESTAMP.
+
+{table(("level", "checks", "accepts"), VALIDATION)}
+Some headers are implausible: more records than the bytes can hold, or a maximum timestamp below the
+base timestamp. In this case the leader decodes the records at every level. If the header is wrong,
+the batch is refused. Otherwise the maximum timestamp is set to that of the records. Compressed
+records are decompressed up to 64 MiB.
 
 ## Topic
 
-Set with `oncelog topic create NAME --config KEY=VALUE`, and changed while the cluster runs with
-`oncelog topic alter` or any admin client. The fourth column is the broker key that gives the
-default of topics that do not set the property. With three nodes and more `min.insync.replicas`
-is 2 by default.
+Set topic properties with `oncelog topic create NAME --config KEY=VALUE`, and change them with
+`oncelog topic alter` or any admin client. The fourth column has the broker key that gives the
+default. With three or more nodes, `min.insync.replicas` is 2 by default.
 
 {table(("key", "type", "default", "broker key", "what"), topic_rows)}
 ## Group
 
-Set with any admin client for the resource type GROUP (`kafka-configs --entity-type groups`), for at
-most 1,000 groups, within the bounds of the broker's keys. They hold for groups of the consumer
-protocol. The fourth column is the broker key that gives the default.
+Set group properties with any admin client, for the resource type GROUP
+(`kafka-configs --entity-type groups`). They apply to groups with `group.protocol=consumer`. At most
+1,000 groups may have properties, and values must be within the limits of the broker's keys. The
+fourth column has the broker key that gives the default.
 
 {table(("key", "type", "default", "broker key", "what"), group_rows)}
 ## Keys without effect

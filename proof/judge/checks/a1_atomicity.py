@@ -15,7 +15,7 @@ from ..analysis.findings import Anomaly, Finding, finding
 from ..analysis.view import View
 from ..history.schema import OpOutcome
 
-TORN = Anomaly("torn-transaction", "A1", "a part of a transaction is visible, a part is not")
+TORN = Anomaly("torn-transaction", "A1", "only a part of a transaction is visible")
 ANOMALIES = (TORN,)
 VALUES_MAX = 8
 

@@ -11,7 +11,7 @@ from ..analysis.findings import Anomaly, Finding
 from ..analysis.view import Reads, View
 from ..history.schema import NONE
 
-DIRTY_READ = Anomaly("dirty-read", "A2", "a value was read before its commit was asked for")
+DIRTY_READ = Anomaly("dirty-read", "A2", "a value was read before its commit was requested")
 ANOMALIES = (DIRTY_READ,)
 
 

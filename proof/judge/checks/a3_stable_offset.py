@@ -19,7 +19,7 @@ from ..history.schema import NONE
 from .a2_dirty_read import is_dirty
 
 READ_PAST_OPEN = Anomaly(
-    "read-past-open", "A3", "a reader went beyond a transaction that was still undecided"
+    "read-past-open", "A3", "a committed reader read beyond an open transaction"
 )
 ANOMALIES = (READ_PAST_OPEN,)
 

@@ -22,10 +22,10 @@ from ..history.schema import OpOutcome
 
 INPUT_LOST = Anomaly("input-lost", "A5", "an input whose offset is committed has no output")
 INPUT_DOUBLED = Anomaly("input-doubled", "A5", "an input has several visible outputs")
-INPUT_INVISIBLE = Anomaly("input-invisible", "A5", "an output was made from a record not visible")
+INPUT_INVISIBLE = Anomaly("input-invisible", "A5", "an output was made from an invisible record")
 OFFSET_OVERLAP = Anomaly("offset-overlap", "A5", "two transactions committed the same offsets")
-OFFSET_GAP = Anomaly("offset-gap", "A5", "committed offsets leave out records, or fell back")
-OUTPUT_ORDER = Anomaly("output-order", "A5", "outputs stand in another order than their inputs")
+OFFSET_GAP = Anomaly("offset-gap", "A5", "committed offsets skip records or decrease")
+OUTPUT_ORDER = Anomaly("output-order", "A5", "outputs have another order than their inputs")
 ANOMALIES = (INPUT_LOST, INPUT_DOUBLED, INPUT_INVISIBLE, OFFSET_OVERLAP, OFFSET_GAP, OUTPUT_ORDER)
 
 

@@ -8,8 +8,8 @@ from ..analysis.evidence import Evidence, Facts, told
 from ..analysis.findings import Anomaly, Finding, finding
 from ..analysis.view import View
 
-DUPLICATE = Anomaly("duplicate", "J2", "one value stands at several offsets")
-MISPLACED = Anomaly("misplaced", "J2", "a value stands elsewhere than its acknowledgement said")
+DUPLICATE = Anomaly("duplicate", "J2", "a value has several offsets")
+MISPLACED = Anomaly("misplaced", "J2", "a value has another offset than its acknowledgement said")
 ANOMALIES = (DUPLICATE, MISPLACED)
 
 

@@ -14,7 +14,7 @@ from ..analysis.evidence import Evidence, Facts, told
 from ..analysis.findings import Anomaly, Finding, finding
 from ..analysis.view import View
 
-LOST_WRITE = Anomaly("lost-write", "J4", "a committed value was passed over by all readers")
+LOST_WRITE = Anomaly("lost-write", "J4", "all readers skipped a committed value")
 ANOMALIES = (LOST_WRITE,)
 
 

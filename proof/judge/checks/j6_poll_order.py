@@ -17,10 +17,14 @@ from ..analysis.evidence import Evidence
 from ..analysis.findings import Anomaly, Case, Finding, finding
 from ..analysis.view import Reads, View
 
-POLL_SKIP = Anomaly("poll-skip", "J6", "between two operations a consumer left values out")
-NONMONOTONIC_POLL = Anomaly("nonmonotonic-poll", "J6", "between two operations it went back")
-INT_POLL_SKIP = Anomaly("int-poll-skip", "J6", "within one operation it left values out")
-INT_NONMONOTONIC_POLL = Anomaly("int-nonmonotonic-poll", "J6", "within one operation it went back")
+POLL_SKIP = Anomaly("poll-skip", "J6", "between two operations a consumer skipped values")
+NONMONOTONIC_POLL = Anomaly(
+    "nonmonotonic-poll", "J6", "between two operations a consumer went back to earlier values"
+)
+INT_POLL_SKIP = Anomaly("int-poll-skip", "J6", "within one operation a consumer skipped values")
+INT_NONMONOTONIC_POLL = Anomaly(
+    "int-nonmonotonic-poll", "J6", "within one operation a consumer went back to earlier values"
+)
 ANOMALIES = (POLL_SKIP, NONMONOTONIC_POLL, INT_POLL_SKIP, INT_NONMONOTONIC_POLL)
 
 

@@ -15,12 +15,17 @@ from ..analysis.findings import Anomaly, Case, Finding, finding
 from ..analysis.view import View
 from ..history.schema import OpOutcome
 
-NONMONOTONIC_SEND = Anomaly("nonmonotonic-send", "J7", "a later operation's value stands earlier")
+NONMONOTONIC_SEND = Anomaly(
+    "nonmonotonic-send", "J7", "a value of a later operation has a lower offset"
+)
 INT_NONMONOTONIC_SEND = Anomaly(
-    "int-nonmonotonic-send", "J7", "a later value of the same transaction stands earlier"
+    "int-nonmonotonic-send", "J7", "a later value of the same transaction has a lower offset"
 )
 INT_SEND_SKIP = Anomaly(
-    "int-send-skip", "J7", "values of others stand between those of a transaction", is_legal=True
+    "int-send-skip",
+    "J7",
+    "values of other producers are between the values of a transaction",
+    is_legal=True,
 )
 ANOMALIES = (NONMONOTONIC_SEND, INT_NONMONOTONIC_SEND, INT_SEND_SKIP)
 

@@ -20,13 +20,21 @@ from ..analysis.evidence import Evidence, Facts, told
 from ..analysis.findings import Anomaly, Finding, finding
 from ..analysis.view import View
 
-CYCLE = Anomaly("G1c", "J9", "transactions read from one another in a circle")
+CYCLE = Anomaly("G1c", "J9", "transactions read values of one another in a cycle")
 REALTIME_CYCLE = Anomaly(
-    "G1c-realtime", "J9", "a transaction read from one that began after it had ended"
+    "G1c-realtime", "J9", "a transaction read a value of a transaction that began after its end"
 )
-WRITE_CYCLE = Anomaly("G0", "J9", "two transactions stand before each other", is_legal=True)
+WRITE_CYCLE = Anomaly(
+    "G0",
+    "J9",
+    "each of two transactions has a value before a value of the other",
+    is_legal=True,
+)
 MIXED_CYCLE = Anomaly(
-    "G1c-ww", "J9", "a transaction was read by one that stands before it", is_legal=True
+    "G1c-ww",
+    "J9",
+    "a transaction was read by a transaction with an earlier value",
+    is_legal=True,
 )
 ANOMALIES = (CYCLE, REALTIME_CYCLE, WRITE_CYCLE, MIXED_CYCLE)
 SUSPECTS_MAX = 1_000

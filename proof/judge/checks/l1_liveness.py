@@ -10,13 +10,13 @@ from ..analysis.view import View
 from ..history.schema import NONE, OpOutcome
 
 NO_LEADER = Anomaly("no-leader", "L1", "at the end a partition has no leader")
-NOT_IN_SYNC = Anomaly("not-in-sync", "L1", "at the end replicas are missing from an in-sync set")
+NOT_IN_SYNC = Anomaly("not-in-sync", "L1", "at the end an ISR lacks replicas")
 NOT_REPLICATED = Anomaly("not-replicated", "L1", "at the end records are above the high watermark")
 UNDECIDED = Anomaly(
-    "undecided", "L1", "a transaction was not decided within its timeout and two scans"
+    "undecided", "L1", "a transaction was not decided within its timeout and two timeout checks"
 )
 PROBE_FAILED = Anomaly(
-    "probe-failed", "L1", "a produce, commit or consume failed after the healing"
+    "probe-failed", "L1", "a produce, commit or consume failed after the faults were repaired"
 )
 NOTHING_SUCCEEDED = Anomaly(
     "nothing-succeeded", "L1", "a kind of operation never succeeded: the run proves nothing"

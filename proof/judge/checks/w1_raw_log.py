@@ -28,9 +28,9 @@ RAW_ANOMALIES = {
 OPEN_TRANSACTION = Anomaly.of_log(log.OPEN_TRANSACTION)
 MIXED_MARKERS = Anomaly.of_log(log.MIXED_MARKERS)
 AGAINST_DECISION = Anomaly(
-    "marker-against-decision", "W1", "a marker says otherwise than the coordinator's log"
+    "marker-against-decision", "W1", "a marker contradicts the decision in the coordinator's log"
 )
-ENDED_EARLY = Anomaly("ended-early", "W1", "a marker stands between the records of one transaction")
+ENDED_EARLY = Anomaly("ended-early", "W1", "a marker is between the records of one transaction")
 ANOMALIES = (
     *RAW_ANOMALIES.values(),
     OPEN_TRANSACTION,

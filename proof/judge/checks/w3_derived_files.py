@@ -8,9 +8,7 @@ from ..analysis.evidence import Evidence
 from ..analysis.findings import Anomaly, Finding
 from ..analysis.view import View
 
-DERIVED_FILE = Anomaly(
-    "derived-file", "W3", "a file made from the log differs from what the log gives"
-)
+DERIVED_FILE = Anomaly("derived-file", "W3", "an index, snapshot or checkpoint contradicts its log")
 ANOMALIES = (DERIVED_FILE,)
 
 

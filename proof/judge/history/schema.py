@@ -29,7 +29,7 @@ NONE = -1
 
 
 class OpOutcome(IntEnum):
-    """The known outcome of an operation: it happened, it certainly did not, or neither."""
+    """The outcome of an operation. OK: it happened; FAIL: it certainly did not; INFO: unknown."""
 
     OK = 0
     FAIL = 1
@@ -44,7 +44,7 @@ class Isolation(IntEnum):
 
 
 class Marker(IntEnum):
-    """The kind of a control batch; NONE of a data batch."""
+    """The kind of a control batch; NONE for a data batch."""
 
     NONE = -1
     ABORT = 0
@@ -119,13 +119,13 @@ TABLES: dict[str, Table] = {
         ),
         Table(
             "sends",
-            "one for each record handed to a producer; transaction -1: a plain send",
+            "one for each record that a producer got; transaction -1: sent outside of transactions",
             "transaction:i8 process:i4 session:i4 partition:name value:i8 offset:i8 invoked_ns:i8 "
             "acknowledged_ns:i8 outcome:i1 error:name",
         ),
         Table(
             "polls",
-            "one for each record that a consumer got; transaction: the one it was polled for",
+            "one for each record that a consumer got; transaction: the one in which it was polled",
             "transaction:i8 process:i4 session:i4 call:i8 partition:name offset:i8 value:i8 "
             "returned_ns:i8 isolation:i1",
         ),
@@ -136,61 +136,60 @@ TABLES: dict[str, Table] = {
         ),
         Table(
             "assignments",
-            "one for each period in which a consumer reads a partition; start_offset: where it "
-            "begins",
+            "one for each period in which a consumer reads a partition; start_offset: the first "
+            "offset of the period",
             "process:i4 session:i4 partition:name start_offset:i8 assigned_ns:i8 revoked_ns:i8",
         ),
         Table(
             "offset_commits",
-            "offsets committed in a transaction, or plainly: [from_offset, to_offset) is done",
+            "offsets committed in a transaction or outside: [from_offset, to_offset) is processed",
             "transaction:i8 process:i4 group:name partition:name from_offset:i8 to_offset:i8 "
             "invoked_ns:i8 outcome:i1",
         ),
         Table(
             "group_commits",
-            "offsets that a member of a group committed plainly; generation: in a consumer "
-            "group the epoch with which the member took the partition; attempts: the number of "
-            "its requests",
+            "offsets that a member of a group committed outside of transactions; generation: in a "
+            "consumer group the epoch with which the member got the partition; attempts: the "
+            "number of its requests",
             "process:i4 group:name generation:i4 partition:name offset:i8 invoked_ns:i8 "
             "returned_ns:i8 attempts:i2 outcome:i1 error:name",
         ),
         Table(
             "ownerships",
-            "a partition that a member of a group was told it had in a generation; owner: its "
+            "a partition that was assigned to a member of a group in a generation; owner: its "
             "group.instance.id, else its member id",
             "process:i4 group:name generation:i4 partition:name owner:name seen_ns:i8",
         ),
         Table(
             "tenures",
             "a period in which a member of a consumer group (KIP-848) had a partition; epoch: "
-            "the member's when it took the partition; asked_ns: the start of the heartbeat "
-            "whose answer gave it; taken_ns: the time of that answer; confirmed_ns: the start "
-            "of the last successful heartbeat of the period",
+            "the member's epoch at its beginning; asked_ns: the start of the heartbeat whose "
+            "answer assigned the partition; taken_ns: the time of that answer; confirmed_ns: the "
+            "start of the last successful heartbeat of the period",
             "process:i4 group:name partition:name owner:name epoch:i4 asked_ns:i8 taken_ns:i8 "
             "confirmed_ns:i8 ended_ns:i8",
         ),
         Table(
             "member_epochs",
-            "one for each new epoch that a member of a consumer group was told; said: the "
-            "epoch of its heartbeat, 0 to join",
+            "one for each new epoch that a member of a consumer group got; said: the epoch in its "
+            "heartbeat, 0 to join",
             "process:i4 group:name owner:name said:i4 epoch:i4 invoked_ns:i8 returned_ns:i8",
         ),
         Table(
             "reconciliations",
-            "a period in which a member of a consumer group did not yet have the partitions "
-            "that it was told to have; begun_ns: the time of the answer that told it; "
-            "until_ns: the start of the last successful heartbeat, up to the one that reports "
-            "the partitions",
+            "a period in which a member of a consumer group did not yet have its assigned "
+            "partitions; begun_ns: the time of the answer with the assignment; until_ns: the "
+            "start of the last successful heartbeat, up to the one that reports the partitions",
             "process:i4 group:name begun_ns:i8 until_ns:i8",
         ),
         Table(
             "derivations",
-            "in a read-process-write job: the record from which a sent value was made",
+            "the input record from which a read-process-write job made a sent value",
             "value:i8 group:name partition:name offset:i8",
         ),
         Table(
             "scan",
-            "the last reading of every partition from its start to its end, after the healing",
+            "the last reading of every partition from its start to its end, after the repair",
             "isolation:i1 partition:name offset:i8 value:i8 scanned_ns:i8",
         ),
         Table(
@@ -210,7 +209,7 @@ TABLES: dict[str, Table] = {
         ),
         Table(
             "survivors",
-            "of a compacted partition: the newest record of each key that a replica has",
+            "the newest record of each key in a replica of a compacted partition",
             "replica:i4 partition:name offset:i8 digest:i8",
         ),
         Table(
@@ -220,18 +219,18 @@ TABLES: dict[str, Table] = {
         ),
         Table(
             "decisions",
-            "the contents of the transaction coordinators' log, in its order, and at the end",
+            "the records of the transaction coordinators' log, in their order",
             "transactional_id:name producer_id:i8 producer_epoch:i2 state:name timeout_ms:i4 "
             "started_ns:i8 updated_ns:i8",
         ),
         Table(
             "probes",
-            "after the healing: one produce, commit or consume through each broker",
+            "one produce, commit or consume through each broker after the repair",
             "kind:name broker:i4 invoked_ns:i8 returned_ns:i8 outcome:i1 error:name",
         ),
         Table(
             "faults",
-            "one for each fault of the cluster or its clients; ended_ns -1: until the end",
+            "one for each fault of the cluster or its clients; ended_ns -1: it lasted to the end",
             "kind:name target:name started_ns:i8 ended_ns:i8 seed:i8",
         ),
         Table(

@@ -19,7 +19,7 @@ def recorded() -> dict[str, Any]:
 def table(said: dict[str, Any]) -> str:
     """Return a row for each fault and each client, the broker's log last."""
     rows = [
-        "| wrong | who | with oncelog | with Apache Kafka 4.4, where it is other words |",
+        "| mistake | client | with oncelog | with Apache Kafka 4.4, if its text differs |",
         "|---|---|---|---|",
     ]
     names = sorted(set(said) - {"broker"})

@@ -20,7 +20,7 @@ CLASSES = (
     ),
     BugClass(
         "a coordinator cannot load while its log is compacted (KAFKA-19862)",
-        "no exception that nobody handles; all groups serve at the end",
+        "there is no unhandled exception, and all groups work at the end",
         ("failed-load",),
     ),
     BugClass(
@@ -29,30 +29,32 @@ CLASSES = (
         ("reused-generation", "taken-too-early"),
     ),
     BugClass(
-        "damage in one replica's files is believed",
-        "W2 `replica-divergence`, W3 `derived-file`; each batch looked up by offset and by time",
+        "damage in the files of a replica is not detected",
+        "W2 `replica-divergence`, W3 `derived-file`, lookups of each batch by offset and by time",
         ("unchecked-snapshot", "unchecked-reads", "believed-index"),
     ),
     BugClass("sequences are used twice", "J2 `duplicate`", ("no-dedupe", "no-window")),
     BugClass(
-        "epochs at their end (KAFKA-19367, KAFKA-20090)",
-        "all transactions are decided at the end; epochs of some seeds begin near 32,766",
+        "epochs reach the largest number (KAFKA-19367, KAFKA-20090)",
+        "all transactions are decided at the end (epochs of some seeds begin near 32,766)",
         ("last-epoch",),
     ),
     BugClass(
-        "markers that are tried again (KAFKA-19999)",
+        "repeated markers are refused (KAFKA-19999)",
         "all transactions are decided at the end",
         ("strict-marker",),
     ),
     BugClass(
-        "a batch lands in another transaction (KAFKA-17754, KAFKA-18575)",
+        "a batch becomes part of another transaction (KAFKA-17754, KAFKA-18575)",
         "J3 `G1a`, J5 `lso-stuck`, W1 `ended-early`; all transactions are decided at the end",
         ("no-guard", "no-connection-fence", "no-prepare-index", "former-transaction"),
     ),
-    BugClass("a header that lies deletes fresh records", "J5 `expired`", ("believed-time",)),
     BugClass(
-        "what was cut off or deleted comes back",
-        "W2 `replica-divergence`; a group that was deleted is not listed",
+        "a wrong header lets retention delete fresh records", "J5 `expired`", ("believed-time",)
+    ),
+    BugClass(
+        "truncated or deleted data comes back",
+        "W2 `replica-divergence`; a deleted group is not listed",
         ("no-truncation", "returning-group", "cleaned-by-name"),
     ),
 )

@@ -50,10 +50,10 @@ JEPSEN: dict[str, tuple[str, ...]] = {
 # The meaning of columns whose names do not explain them.
 MEANINGS = {
     "attempts": "commit calls, or requests, that were seen",
-    "call": "the number of the poll call within its recorder",
+    "call": "the number of the poll call in its recorder",
     "is_compacted": "1: cleanup.policy=compact",
     "isolation": "0 read_uncommitted, 1 read_committed",
-    "outcome": "0 ok, 1 fail (certainly not), 2 info (not known)",
+    "outcome": "0 ok, 1 fail (it certainly did not happen), 2 info (unknown)",
     "seed": "the seed of the schedule that made the fault",
 }
 
@@ -63,156 +63,167 @@ def page() -> str:
     meanings = table(("column", "meaning"), [(f"`{k}`", v) for k, v in MEANINGS.items()])
     return f"""# The judge
 
-`oncelog check` judges three things:
+The judge checks whether a cluster kept Kafka's promises: no record is lost, doubled or out of
+order, and transactions are atomic. `oncelog check` runs it on three kinds of input:
 
-- `oncelog check RUN` judges what clients recorded during a run.
-- `oncelog check TOPIC --bootstrap HOST:PORT` audits a live topic of any Kafka-compatible cluster
-  by its raw batches.
-- `oncelog check DIR` judges the files of a cluster: raw logs, replicas, files beside the logs.
+- `oncelog check RUN` judges the operations that clients recorded during a run.
+- `oncelog check TOPIC --bootstrap HOST:PORT` audits the raw batches of a live topic of any
+  Kafka-compatible cluster.
+- `oncelog check DIR` judges the files of a cluster: raw logs, replicas, and files beside the logs.
 
-Exit code 0 means that no promise was broken. With `--evidence` it prints everything known about a
-case, with `--format json` everything for programs. A single check is chosen by `--only J3`, and
-`--catalogue` lists all anomalies. In a checkout it needs `pip install '.[check]'`.
+Exit code 0 means that no promise was broken. `--evidence` prints everything that is known about a
+violation, and `--format json` prints it for programs. `--only J3` runs a single check, and
+`--catalogue` lists all anomalies. In a checkout the command needs `pip install '.[check]'`.
 
-This page is made from the code by `.venv/bin/python -m tests.proof.judge.page`, and a test keeps
-it true.
+This page is made from the code by `.venv/bin/python -m tests.proof.judge.page`, and a test checks
+that it is up to date.
 
-## What is looked for, and who judges the judge
+## Anomalies, and the tests of the judge
 
-Two tests judge the judge. Legal histories of a model (tests/proof/judge/model_cluster.py) must
-raise no alarm. Then a legal history is falsified in one place, chosen at random, and the judge
-must name the anomaly. The full size is 500 legal histories and 50 of each falsified kind:
+An anomaly is a kind of violation. The judge itself is tested in two ways. Legal histories of a
+model (tests/proof/judge/model_cluster.py) must raise no alarm. Then a legal history is changed in
+one random place, and the judge must report the right anomaly. This command runs the full test with
+500 legal histories and 50 changed ones of each kind:
 `.venv/bin/python -m tests.proof.judge.page --measure`.
 
-Three columns of the table need a word:
+In the table, a *value* is a record that is sent once in the whole history. Three columns need an
+explanation:
 
-- *planted*: histories with this anomaly were made and found. That holds for every violation.
-- *Jepsen*: the numbers of the cases in Jepsen's tests of its own Kafka checker that concern this
-  anomaly. The file tests/proof/judge/test_jepsen_cases.py has those cases in this project's terms,
-  with the same verdicts.
-- *audit*: `oncelog check TOPIC` looks for this anomaly, too.
+- *planted*: the anomaly was planted in histories, and the judge found it. This is so for every
+  violation.
+- *Jepsen*: the numbers of the cases about this anomaly in Jepsen's tests of its own Kafka checker.
+  The file tests/proof/judge/test_jepsen_cases.py has these cases in this project's terms, with the
+  same verdicts.
+- *audit*: `oncelog check TOPIC` detects this anomaly, too.
 
 {table(("check", "anomaly", "what it is", "verdict", "planted", "Jepsen", "audit"), anomaly_rows())}
-The next three are seen by an audit only, since it reads under both isolation levels:
+Only an audit detects the next three, since it reads with both isolation levels:
 
 {table(("anomaly", "what it is"), audit_rows())}
-A *legal* finding breaks no promise of Kafka. Writers are not isolated from one another. So values
-of other writers stand between those of a transaction, and each of two transactions may stand
-before the other.
+A *legal* finding breaks no promise of Kafka. In Kafka, producers are not isolated from one another.
+So values of other producers may be between the values of a transaction, and each of two
+transactions may have a value before a value of the other.
 
-Two things are not findings at all: gaps in offsets (markers, aborted records), and partitions of
-one transaction that become visible at different moments.
+Two things are not findings at all: gaps in offsets (from markers and aborted records), and
+partitions of a transaction that become visible at different moments.
 
 ### Jepsen's cases
 
-{table(("case", "what is shown"), jepsen_rows())}
-Two cases are missing. Case 16 is about the lag of readers, which is no promise. Case 24 is a
-measurement of speed: `.venv/bin/python -m tests.proof.judge.speed 10000000`.
+The names of the tests say what each case shows:
 
-Jepsen's verdicts rest on operations, ours on transactions and records. So two verdicts are
+{table(("case", "what is shown"), jepsen_rows())}
+Two cases are missing. Case 16 is about the lag of readers, which Kafka does not promise. Case 24
+measures speed: `.venv/bin/python -m tests.proof.judge.speed 10000000`.
+
+Jepsen judges operations, and this judge judges transactions and records. So two verdicts are
 stricter here:
 
-- A failed value that a reader got is G1a, also when the reader's own transaction failed
-  afterwards.
+- If a reader got a value of a failed transaction, the anomaly is G1a, even if the reader's own
+  transaction failed afterwards.
 - A value that was never sent is a finding (`phantom-read`), not an error of the checker.
 
-One verdict differs: Jepsen accepts sends out of order after a consumer's assignment has changed.
-Here a producer's `session` changes only when the producer is made anew.
+One verdict differs. Jepsen accepts sends out of order after a consumer's assignment has changed.
+Here sends must be in order as long as the producer is the same object (its `session`).
 
 ## Bug switches
 
-A run without findings proves something only if a bug would have been found. So bugs are put into
-the code of the brokers (tests/switches/), one at a time. Each must be found under its right name.
-The bugs are patches that a test installs; a released broker has no switch.
+A run without findings proves something only if the judge would have found a bug. So tests add bugs
+to the code of the brokers (tests/switches/), one at a time, and the judge must report each under
+its expected name. A *switch* is such a bug. It is a patch that a test installs; a released broker
+has no switches.
 
-Each bug is played in a scenario that meets it, with the bug and without:
+Each bug has a scenario that triggers it. The scenario runs with the bug and without:
 
-- `.venv/bin/python -m tests.switches` plays all in the simulation, and prints this table.
-- Its option `--write` keeps the table, and `--processes` plays on real processes.
-- Each build plays some of the bugs in both.
-- `.venv/bin/python -m pytest -m chaos tests/switches` plays them all.
+- `.venv/bin/python -m tests.switches` runs all scenarios in the simulation, and prints this table.
+- `--write` saves the table, and `--processes` uses real processes.
+- Each build runs some of the scenarios in both ways.
+- `.venv/bin/python -m pytest -m chaos tests/switches` runs all of them in both ways.
 
 {switch_table()}
 The columns mean:
 
-- *seeds*: the seeds with which the bug was caught, of those that were played. A scenario of Raft
-  tries up to 60 histories a seed.
-- *s*: the seconds of the longest play, with its verdict.
+- *seeds*: the number of seeds with which the bug was found, of all seeds. A scenario of Raft tries
+  up to 60 histories for a seed.
+- *s*: the time of the longest run in seconds, including the verdict.
 - *without it*: the findings in the same scenario, with the same seeds, without the bug.
-- *by chance*: the seed of random simulation that finds the bug, and the seconds of the processor
-  until then (`--chance S`). Nothing was tuned on these seeds. The column measures the simulation;
-  it proves nothing.
+- *by chance*: the seed with which a random simulation finds the bug, and the CPU seconds until then
+  (`--chance S`). The simulation was not tuned for these seeds. This column measures the simulation,
+  not the judge.
 
-A name before the seed is the shape of the simulation (docs/simulation.md); without one, each seed
-has its own shape. The shape `raft` is the simulation of Raft alone. The scenario `random` is the
-random simulation itself.
+A name before the seed is the shape of the simulation, a set of settings (docs/simulation.md).
+Without a name, each seed has its own shape. The shape `raft` is the simulation of Raft alone. The
+scenario `random` is the random simulation itself.
 
 ### Ten classes of bugs
 
-These are the classes of the bugs that were found in Kafka-like systems in 2025 and 2026. The second
-column names what detects them here. The list is in `tests/proof/judge/bug_classes.py`.
+These classes of bugs were found in Kafka-like systems in 2025 and 2026. The second column names the
+check that detects them here. The list is in `tests/proof/judge/bug_classes.py`.
 
-{table(("class", "seen by", "switch: by chance"), class_rows())}
+{table(("class", "detected by", "switch: by chance"), class_rows())}
 ## The checks
 
 {table(("check", "promise", "judged when there are rows in one of"), check_rows())}
-A check that has nothing to judge says so; it never counts as passed.
+If a check has no rows to judge, the report says so, and the check does not count as passed.
 
-Cycles (J9) need no search. The time of a transaction is that of its commit call. A value is read
-after its writer's commit call (A2), and before its reader's. So edges from writers to readers go
-forward in time, as does the order of real time, and no cycle can close. Only edges that do not go
-forward are searched.
+J9 finds cycles of transactions without searching the whole graph. An edge leads from a transaction
+to each transaction that read its values. A value is read after the commit call of its writer (A2),
+and before the commit call of its reader. So edges go forward in the time of the commit calls, and
+cannot form a cycle. Only edges that do not go forward are searched.
 
 ## How a run is recorded
 
-The recorder is `proof/judge/history/recorder.py`, which needs only the standard library. Any
-number of processes may record into one run at once. Each calls `Recorder.open(RUN)`, which takes
-the next free folder `RUN/history/NNNN`. The number of the folder makes the numbers of processes,
-transactions and values unique in the run.
+Clients record their operations with `proof/judge/history/recorder.py`, which needs only the
+standard library. Any number of processes may record into one run at the same time. Each process
+calls `Recorder.open(RUN)`, which creates the next folder `RUN/history/NNNN`. The number of the
+folder makes the numbers of processes, transactions and values unique in the run.
 
-Rows have a fixed width and are packed into a mapped file. A row takes about 3 us and no system
-call, and none is lost when the process is killed. A row is written *before* its request leaves,
-with the outcome `info`, and is completed in place. So the last request of a killed client is in
-the history, with its outcome unknown. Memory is bounded by the rows that are under way.
+Rows have a fixed width and are packed into a memory-mapped file. Writing a row takes about 3 us and
+no system call, and no row is lost when the process is killed. The recorder writes a row *before*
+its request is sent, with the outcome `info`, and completes it in place. So the last request of a
+killed client is in the history, with an unknown outcome. The memory is limited by the number of
+incomplete rows.
 
-At the end `seal(RUN)` (`proof/judge/history/files.py`) turns the rows into Parquet, with names as
-strings. Sealed and unsealed runs are judged alike. A simulation records with
+At the end, `seal(RUN)` (`proof/judge/history/files.py`) converts the rows to Parquet, with names as
+strings. Sealed and unsealed runs get the same verdict. A simulation records with
 `Recorder.in_memory(clock_ns=...)` and judges `History.of(recorder)`.
 
-When the run is over the cluster is read once more:
+After the run, the state of the cluster is recorded:
 
-- `scan_topics` (`proof/judge/logs/scan.py`) reads everything under read_committed: `scan`, `ends`.
-- `dump_logs` reads the batch headers of all replicas, and the files beside the logs: `batches`,
-  `ends`, `file_findings`.
-- `Recorder.add` takes the rest: `committed`, `decisions`, `probes`, `survivors`.
+- `scan_topics` (`proof/judge/logs/scan.py`) reads everything with read_committed, into the tables
+  `scan` and `ends`.
+- `dump_logs` reads the batch headers of all replicas, and the files beside the logs, into the
+  tables `batches`, `ends` and `file_findings`.
+- `Recorder.add` fills the other tables: `committed`, `decisions`, `probes`, `survivors`.
 
-The file `RUN/run.json` may hold three settings:
+The file `RUN/run.json` may have three settings:
 
-- `scan_interval_ms`: how often the coordinators look for timeouts.
-- `is_at_rest`: if false, open transactions are no finding.
-- `keeps_all`: if true, no log may begin above 0.
+- `scan_interval_ms`: the interval at which the coordinators look for expired transactions.
+- `is_at_rest`: if false, open transactions are not a finding.
+- `keeps_all`: if true, every log must begin at offset 0.
 
-The meaning of an error for its operation (ok, fail, info) is decided in one file,
-`proof/judge/history/outcomes.py`.
+One file, `proof/judge/history/outcomes.py`, decides what an error means for its operation (ok,
+fail, info).
 
-Recorders keep these rules:
+Recorders follow these rules:
 
-- A *process* is one incarnation of one client, and does one thing after another. A client that may
-  be broken is replaced by a new process.
-- All times are nanoseconds of CLOCK_MONOTONIC, or of a simulation's own clock. The value -1 stands
-  for "none", "never" and "not known". The time `commit_invoked_ns` is taken before the commit
-  call, `returned_ns` after the poll call.
-- A *value* is an integer that is sent once in the whole history. A retry of the application after
-  a failure gets a new value.
+- A *process* is a client object from its creation to its end, and does one thing after another. A
+  client that may be broken is replaced by a new process.
+- All times are nanoseconds of CLOCK_MONOTONIC, or of a simulation's own clock. The value -1 means
+  "none", "never" or "unknown". The time `commit_invoked_ns` is taken before the commit call, and
+  `returned_ns` after the poll call.
+- A *value* is an integer that is sent once in the whole history. When an application repeats a
+  failed transaction, it sends new values.
 - A consumer's *session* changes with an assignment, a subscription, a rebalance and a seek to
-  another place. It does not change when the consumer returns to the start of its own failed
-  transaction: there the next poll has to begin. A producer's session changes when it is made anew.
-- A partition is called `topic/number`. The `transaction` -1 is a plain operation.
+  another offset. It does not change when the consumer seeks back to the start of its own failed
+  transaction, because the next poll must begin there. A producer's session changes when a new
+  producer is created.
+- A partition is called `topic/number`. The `transaction` -1 means an operation outside of
+  transactions.
 
 ## The schema
 
-The type stands behind each column. The types i1, i2, i4 and i8 are signed integers of so many
-bytes, and `name` is a string. These columns need a word:
+The type follows the name of each column. i1, i2, i4 and i8 are signed integers of 1, 2, 4 and 8
+bytes, and `name` is a string. These columns need an explanation:
 
 {meanings}
 {schema}"""

@@ -19,9 +19,9 @@ from ...analysis.view import View
 from ...history.schema import OpOutcome
 
 COMMIT_UNDONE = Anomaly(
-    "commit-undone", "A6", "an acknowledged offset is gone: the group stands at another"
+    "commit-undone", "A6", "a group has another offset than the last acknowledged one"
 )
-TWO_OWNERS = Anomaly("two-owners", "A6", "two members had a partition in one generation")
+TWO_OWNERS = Anomaly("two-owners", "A6", "two members owned a partition in one generation")
 ANOMALIES = (COMMIT_UNDONE, TWO_OWNERS)
 NEAR_MAX = 4
 

@@ -13,7 +13,7 @@ from ...analysis.findings import Anomaly, Case, Finding, finding
 from ...analysis.view import View
 from .tenures import by_partition, certain_until, tenure_column
 
-HELD_TWICE = Anomaly("held-twice", "G1", "two members had a partition at the same time")
+HELD_TWICE = Anomaly("held-twice", "G1", "two members owned a partition at the same time")
 ANOMALIES = (HELD_TWICE,)
 
 

@@ -14,7 +14,7 @@ from ...analysis.evidence import Evidence
 from ...analysis.findings import Anomaly, Case, Finding, finding
 from ...analysis.view import View
 
-EPOCH_FELL = Anomaly("member-epoch-fell", "G2", "a member epoch is below one that was told before")
+EPOCH_FELL = Anomaly("member-epoch-fell", "G2", "a member got a lower epoch than before")
 ANOMALIES = (EPOCH_FELL,)
 JOINS = 0
 

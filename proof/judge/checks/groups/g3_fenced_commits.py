@@ -19,7 +19,9 @@ from .tenures import by_partition, tenure_column
 
 INT_MAX = 2**31 - 1
 FENCED_COMMIT = Anomaly(
-    "fenced-commit", "G3", "a commit was accepted of a member whose partition another one had since"
+    "fenced-commit",
+    "G3",
+    "a member's commit was accepted after another member had owned the partition",
 )
 ANOMALIES = (FENCED_COMMIT,)
 
